@@ -1,0 +1,50 @@
+# Two commands: `make course` opens the course, `make test` runs every test and every notebook.
+PYTHON ?= python3
+PORT   ?= 8888
+VENV   := .venv
+BIN    := $(VENV)/bin
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+BROWSER_FLAG := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell uname))),,--no-browser)
+
+# two processes side by side on two cores must not spin-wait for each other; no test asks a hub
+export OMP_WAIT_POLICY ?= passive
+
+.PHONY: course test data lint format clean help
+
+help:
+	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
+	@echo "make test                set up once, then all tests and notebooks"
+	@echo "make data                rebuild corpus, models and pairs from their seeds"
+	@echo "make lint | make format  ruff over code and notebooks"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) || ($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv $(VENV))
+
+$(VENV)/.course: $(BIN)/python requirements.txt constraints.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.course tests/requirements.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r tests/requirements.txt -c constraints.txt
+	@touch $@
+
+course: $(VENV)/.course
+	@echo "Opening notebook 00. Where no browser opens, follow the URL below; Ctrl-C ends the server."
+	$(BIN)/jupyter lab $(ROOT_FLAG) $(BROWSER_FLAG) --port=$(PORT) --notebook-dir=. \
+		--LabApp.default_url=/lab/tree/notebooks/00_the_loop.ipynb
+
+test: $(VENV)/.test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300
+
+data: $(VENV)/.course
+	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers.build_data
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache

@@ -1,0 +1,186 @@
+"""`python -m helpers.build_data` (`make data`): corpus, prompts, SFT model, preference pairs, reward
+model, all from seeds. The shipped `data/` is its output; the manifest records how it was made."""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import transformers
+from tqdm.auto import tqdm
+
+from helpers import reviews
+from helpers.config import RLHFConfig
+from helpers.models import load_actor, load_tokenizer
+from helpers.reward_model import (
+    RewardModel,
+    fit_reward_model,
+    join,
+    normalize,
+    pair_accuracy,
+    pair_texts,
+)
+from helpers.sft import fit_language_model, make_encoder, make_policy, make_tokenizer, perplexity
+from helpers.storage import DATA, read_jsonl, write_jsonl, write_manifest, write_text
+from helpers.writing import write
+
+CORPUS, HELD_OUT = 40_000, 2_000  # reviews to train on; reviews never seen
+PROMPTS = 128  # the fixed prompts of every PPO run
+PAIRS, TEST_PAIRS = 12_000, 2_000
+SFT_STEPS = 1_100  # gradient steps of 128 reviews
+REWARD_EPOCHS = 3
+NORMALIZING_TEXTS = 4_096  # reference samples that set the reward model's mean and scale
+
+
+def progress(description: str):
+    """An `on_step` callback that moves a bar; the loss stands beside it."""
+    bar = tqdm(desc=description, mininterval=1.0)
+
+    def on_step(step: int, steps: int, loss: float) -> None:
+        bar.total = steps
+        bar.update(step - bar.n)
+        bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        if step == steps:
+            bar.close()
+
+    return on_step
+
+
+def build_corpus(folder: Path, seed: int) -> None:
+    """`corpus.txt` and `held_out.txt` (one review a line) and `prompts.jsonl`."""
+    rng = random.Random(seed)
+    lines = [reviews.sample_review(rng) for _ in range(CORPUS + HELD_OUT)]
+    write_text(folder / "corpus.txt", "\n".join(lines[:CORPUS]) + "\n")
+    write_text(folder / "held_out.txt", "\n".join(lines[CORPUS:]) + "\n")
+    prompts = reviews.sample_prompts(PROMPTS, rng)
+    write_jsonl(folder / "prompts.jsonl", [{"prompt": prompt} for prompt in prompts])
+
+
+def build_sft(folder: Path, seed: int) -> dict:
+    """`sft/`: tokenizer and policy. Returns held-out perplexity beside the grammar's own."""
+    corpus = (folder / "corpus.txt").read_text().splitlines()
+    held_out = (folder / "held_out.txt").read_text().splitlines()
+    torch.manual_seed(seed)
+    tokenizer = make_tokenizer(reviews.VOCABULARY)
+    model = make_policy(tokenizer)
+    fit_language_model(model, tokenizer, corpus, SFT_STEPS, seed=seed, on_step=progress("SFT"))
+    model.save_pretrained(folder / "sft")
+    tokenizer.save_pretrained(folder / "sft")
+    return {
+        "sft_perplexity": perplexity(model, tokenizer, held_out),
+        "grammar_perplexity": reviews.perplexity(held_out),
+    }
+
+
+def sample_responses(folder: Path, prompts: list[str], seed: int, bar: str = "") -> list[str]:
+    """One response of the SFT model to each prompt, without the prompt."""
+    actor, tokenizer = load_actor(str(folder / "sft"), "cpu"), load_tokenizer(str(folder / "sft"))
+    generator, responses = torch.Generator().manual_seed(seed), []
+    for start in tqdm(range(0, len(prompts), 256), desc=bar, disable=not bar, mininterval=1.0):
+        some = prompts[start : start + 256]
+        written = write(actor, tokenizer, some, RLHFConfig(), generator)
+        kept = zip(written.response_tensors, written.response_mask, strict=True)
+        ids = [tokens[mask].tolist() for tokens, mask in kept]
+        responses += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return responses
+
+
+def build_pairs(folder: Path, seed: int) -> None:
+    """`pairs_train.jsonl`, `pairs_test.jsonl`: the simulated labeller chooses between two responses.
+
+    Half the prompts are PPO's own, half are others, so the reward model is not a specialist.
+    """
+    rng = random.Random(seed + 1)
+    fixed = [row["prompt"] for row in read_jsonl(folder / "prompts.jsonl")]
+    others = reviews.sample_prompts(300, rng)
+    pick = [rng.choice(fixed if rng.random() < 0.5 else others) for _ in range(PAIRS + TEST_PAIRS)]
+    responses = sample_responses(folder, pick + pick, seed + 1, "responses to compare")
+    rows = []
+    for prompt, first, second in zip(
+        pick, responses[: len(pick)], responses[len(pick) :], strict=True
+    ):
+        better = reviews.prefers_first(join(prompt, first), join(prompt, second), rng)
+        chosen, rejected = (first, second) if better else (second, first)
+        rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+    write_jsonl(folder / "pairs_train.jsonl", rows[:PAIRS])
+    write_jsonl(folder / "pairs_test.jsonl", rows[PAIRS:])
+
+
+def best_accuracy(pairs: list[dict]) -> float:
+    """Accuracy of somebody who knows the gold score, expected over the labeller's noise."""
+    chosen, rejected = pair_texts(pairs)
+    chances = map(reviews.preference_probability, chosen, rejected)
+    values = [max(p, 1 - p) for p in chances]
+    return sum(values) / len(values)
+
+
+def build_reward_model(folder: Path, seed: int) -> dict:
+    """`reward/`, fitted to all training pairs and normalised on reference samples."""
+    tokenizer = load_tokenizer(str(folder / "sft"))
+    pairs, test = (read_jsonl(folder / f"pairs_{part}.jsonl") for part in ("train", "test"))
+    torch.manual_seed(seed)
+    model = RewardModel(make_encoder(tokenizer), tokenizer)
+    on_step = progress("reward model")
+    fit_reward_model(model, pairs, epochs=REWARD_EPOCHS, seed=seed, on_step=on_step)
+    prompts = [row["prompt"] for row in read_jsonl(folder / "prompts.jsonl")]
+    prompts = [prompts[i % len(prompts)] for i in range(NORMALIZING_TEXTS)]
+    responses = sample_responses(folder, prompts, seed + 2)
+    normalize(model, [join(*both) for both in zip(prompts, responses, strict=True)])
+    model.save(folder / "reward")
+    found, best = pair_accuracy(model.score_texts, test), best_accuracy(test)
+    return {
+        "reward_accuracy": found,
+        "best_possible_accuracy": best,
+        "gap_closed": (found - 0.5) / (best - 0.5),
+    }
+
+
+def build(folder: Path, seed: int) -> dict:
+    """Everything into an empty folder; returns the figures for the manifest."""
+    build_corpus(folder, seed)
+    figures = build_sft(folder, seed)
+    build_pairs(folder, seed)
+    figures |= build_reward_model(folder, seed)
+    return figures
+
+
+def install(built: Path, destination: Path, facts: dict) -> None:
+    """Put a finished build in place of the old files; other folders of `data/` stay as they are."""
+    destination.mkdir(parents=True, exist_ok=True)
+    for item in built.iterdir():
+        target = destination / item.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        shutil.move(item, target)
+    write_manifest(destination, facts)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line: build into a temporary folder, install when all of it is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=DATA, help="folder to write (default: data/)")
+    options = parser.parse_args(arguments)
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="rlhf_data_") as temporary:
+        figures = build(Path(temporary), options.seed)
+        facts = {
+            "command": f"python -m helpers.build_data --seed {options.seed}",
+            "seed": options.seed,
+            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+            "threads": torch.get_num_threads(),
+            "figures": {name: round(value, 4) for name, value in figures.items()},
+        }
+        install(Path(temporary), options.out, facts)
+    for name, value in figures.items():
+        print(f"{name:24s} {value:.4f}")
+    print(f"written to {options.out} in {time.perf_counter() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped. Safetensors and JSON only."""
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, load_model, save_file
+
+from helpers.config import RLHFConfig
+from helpers.models import fingerprint
+from helpers.reward_model import RewardModel
+from helpers.state import Models, RLHFState, load_models, start_run
+from helpers.storage import FileProblem, atomic_folder, read_json, sha256, write_json
+
+TENSORS, FACTS, ACTOR = "state.safetensors", "state.json", "actor"
+KEPT = 2  # newest checkpoints that stay
+
+
+def save_checkpoint(state: RLHFState, folder: str | Path) -> Path:
+    """Write `folder/checkpoints/iteration_00020`, whole or not at all; older ones go only then.
+
+    Its `actor/` is an ordinary model folder: `load_actor` and transformers read it.
+    """
+    path = Path(folder) / "checkpoints" / f"iteration_{state.iteration:05d}"
+    with atomic_folder(path) as temporary:
+        state.models.actor.save_pretrained(temporary / ACTOR)
+        state.models.tokenizer.save_pretrained(temporary / ACTOR)
+        save_file(_tensors(state), temporary / TENSORS)
+        weights = temporary / ACTOR / "model.safetensors"
+        sums = {TENSORS: sha256(temporary / TENSORS), f"{ACTOR}/{weights.name}": sha256(weights)}
+        write_json(temporary / FACTS, _facts(state) | {"sha256": sums})
+    for old in list_checkpoints(folder)[:-KEPT]:
+        shutil.rmtree(old)
+    return path
+
+
+def list_checkpoints(folder: str | Path) -> list[Path]:
+    """Whole checkpoints below a run's folder, oldest first."""
+    return sorted(Path(folder).glob("checkpoints/iteration_*"))
+
+
+def _tensors(state: RLHFState) -> dict:
+    """Critic, optimizer moments and generators, flat: name → tensor."""
+    tensors = {f"critic.{k}": v for k, v in state.models.critic.state_dict().items()}
+    for index, moments in state.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
+    for name, generator in state.generators.items():
+        tensors[f"generator.{name}"] = generator.get_state()
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+
+
+def _facts(state: RLHFState) -> dict:
+    """What must be the same for a run to go on exactly, and what has happened so far."""
+    reward = state.models.reward
+    return {
+        "config": state.config.as_dict(),
+        "iteration": state.iteration,
+        "history": state.history,
+        "kl_coef": state.kl_coef,
+        "score_mean": state.score_mean,
+        "score_std": state.score_std,
+        "prompts": state.prompts,
+        "threads": torch.get_num_threads(),
+        "device": state.models.device.type,
+        "reference": fingerprint(state.models.reference),
+        "reward": fingerprint(reward) if isinstance(reward, RewardModel) else None,
+        "measures": sorted(state.measures),
+    }
+
+
+def load_checkpoint(
+    folder: str | Path,
+    config: RLHFConfig | None = None,
+    models: Models | None = None,
+    reward=None,
+    measures: dict | None = None,
+) -> RLHFState:
+    """The run in `folder` at its newest checkpoint, ready to go on exactly.
+
+    Give `models` or `reward` again when the run was started with its own. `config`, if given, must
+    be the saved one. FileProblem: nothing there, cut short, altered, or another reference or reward
+    model. ValueError: another config (horizon included), device or number of threads.
+    """
+    found = list_checkpoints(folder)
+    if not found:
+        raise FileProblem(f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*.")
+    path = found[-1]
+    facts = read_json(path / FACTS)
+    _check_files(path, facts)
+    saved = RLHFConfig.from_dict(facts["config"])
+    _refuse_changes(facts, saved, config)
+    models = models or load_models(saved, reward)
+    if models.device.type != facts["device"]:
+        raise ValueError(f"device: got {models.device.type!r}, wants {facts['device']!r} as saved.")
+    _check_models(path, facts, models)
+    state = start_run(saved, models, prompts=facts["prompts"], measures=measures)
+    state.iteration, state.history = facts["iteration"], facts["history"]
+    state.kl_coef = facts["kl_coef"]
+    state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
+    load_model(models.actor, path / ACTOR / "model.safetensors")
+    _restore(state, load_file(path / TENSORS))
+    return state
+
+
+def _check_files(path: Path, facts: dict) -> None:
+    for name, wants in facts["sha256"].items():
+        if not (path / name).is_file():
+            raise FileProblem(f"{path / name} is missing.")
+        if sha256(path / name) != wants:
+            raise FileProblem(f"{path / name} is cut short or altered.")
+
+
+def _refuse_changes(facts: dict, saved: RLHFConfig, config: RLHFConfig | None) -> None:
+    threads = torch.get_num_threads()
+    if threads != facts["threads"]:
+        raise ValueError(f"threads: got {threads}, wants {facts['threads']} as saved.")
+    given = {} if config is None else config.as_dict()
+    for name, value in given.items():
+        if value != getattr(saved, name):
+            raise ValueError(f"{name}: got {value!r}, wants {getattr(saved, name)!r} as saved.")
+
+
+def _check_models(path: Path, facts: dict, models: Models) -> None:
+    if fingerprint(models.reference) != facts["reference"]:
+        raise FileProblem(f"{path} was trained against another reference model.")
+    is_model = isinstance(models.reward, RewardModel)
+    if (fingerprint(models.reward) if is_model else None) != facts["reward"]:
+        raise FileProblem(f"{path} was trained on another reward model or function.")
+
+
+def _restore(state: RLHFState, tensors: dict) -> None:
+    """Put critic, optimizer moments and generators back where they were."""
+    groups: dict[str, dict] = {"critic": {}, "optimizer": {}, "generator": {}}
+    for name, value in tensors.items():
+        kind, rest = name.split(".", 1)
+        groups[kind][rest] = value
+    state.models.critic.load_state_dict(groups["critic"])
+    moments: dict[int, dict] = {}
+    for name, value in groups["optimizer"].items():
+        index, field = name.split(".")
+        moments.setdefault(int(index), {})[field] = value
+    state_dict = state.optimizer.state_dict() | {"state": moments}
+    state.optimizer.load_state_dict(state_dict)
+    for name, generator in state.generators.items():
+        generator.set_state(groups["generator"][name])

@@ -1,0 +1,149 @@
+"""The language models: actor, critic, reference. Loaded from a folder or a hub name, never from pickle."""
+
+import copy
+import hashlib
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from helpers.rollouts import model_inputs
+from helpers.storage import FileProblem, find_folder, verify
+from helpers.validate import require
+
+
+def resolve_device(device: str = "auto") -> torch.device:
+    """`auto` is CUDA, then MPS, then CPU; a device that is not there raises ValueError."""
+    if device == "auto":
+        has_mps = torch.backends.mps.is_available()
+        device = "cuda" if torch.cuda.is_available() else "mps" if has_mps else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise ValueError(f"device: got {device!r}, wants one that is here ({reason}).") from None
+    return torch.device(device)
+
+
+@contextmanager
+def quiet_loading():
+    """No progress bars or load reports of transformers: a course page is no place for them."""
+    level = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def load_pretrained(auto_class: type, name: str, **arguments):
+    """`auto_class.from_pretrained` on a folder or a hub name, with problems told in one sentence."""
+    folder = find_folder(name)
+    if folder is not None:
+        verify(folder)
+    if auto_class is not AutoTokenizer and auto_class is not AutoConfig:
+        arguments["use_safetensors"] = True
+    try:
+        with quiet_loading():
+            return auto_class.from_pretrained(str(folder or name), **arguments)
+    except Exception as problem:  # noqa: BLE001 (every library below has errors of its own)
+        reason = " ".join(str(problem).split())[:200]
+        where = f"folder {name}" if folder else f"hub name {name!r} (offline?)"
+        raise FileProblem(f"Could not load {auto_class.__name__} from {where}: {reason}") from None
+
+
+def without_dropout(config):
+    """The same configuration with every dropout at 0: PPO needs the ratio to start at exactly 1."""
+    for name, value in config.to_dict().items():
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, (int, float)):
+            if not isinstance(value, bool):
+                setattr(config, name, 0.0)
+    return config
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Tokenizer of a folder or hub name; one without a pad token pads with its EOS."""
+    tokenizer = load_pretrained(AutoTokenizer, name)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_actor(
+    name: str = "data/sft", device: str = "auto", dtype: torch.dtype = torch.float32
+) -> nn.Module:
+    """A causal language model of transformers, without dropout: the policy to be trained."""
+    config = without_dropout(load_pretrained(AutoConfig, name))
+    model = load_pretrained(AutoModelForCausalLM, name, config=config, dtype=dtype)
+    return model.to(resolve_device(device)).eval()
+
+
+class ValueNetwork(nn.Module):
+    """The critic: a trunk of its own and a scalar head that starts at 0.
+
+    Its own trunk, because the value loss is large at first and would drag a shared one away from
+    language; the price is one more small model. The head starts at 0, so the first advantages are
+    the returns themselves and not noise.
+    """
+
+    def __init__(self, trunk: nn.Module):
+        super().__init__()
+        self.trunk = trunk
+        self.value_head = nn.Linear(trunk.config.hidden_size, 1)
+        nn.init.zeros_(self.value_head.weight)
+        nn.init.zeros_(self.value_head.bias)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None
+    ) -> Tensor:
+        """Expected total reward from here on, after each token: [B, L] ids and mask → [B, L]."""
+        inputs = model_inputs(self.trunk, input_ids, attention_mask, position_ids)
+        hidden = self.trunk(**inputs, use_cache=False).last_hidden_state  # (B, L, d)
+        return self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1)
+
+
+def make_critic(actor: nn.Module) -> ValueNetwork:
+    """A critic whose trunk starts as a copy of the actor's."""
+    return ValueNetwork(copy.deepcopy(actor.base_model)).to(actor.device).eval()
+
+
+def load_critic(name: str = "data/sft", device: str = "auto") -> ValueNetwork:
+    """A critic on the trunk of a folder or hub name."""
+    return ValueNetwork(load_actor(name, device).base_model).to(resolve_device(device)).eval()
+
+
+def freeze(model: nn.Module) -> nn.Module:
+    """No gradients, evaluation mode; returns the model itself."""
+    return model.requires_grad_(False).eval()
+
+
+def make_reference(actor: nn.Module) -> nn.Module:
+    """A frozen copy of the actor as it is now."""
+    return freeze(copy.deepcopy(actor))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """sha256 over every parameter and buffer: equal before and after, or somebody trained it."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        contents = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(contents.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of parameters, shared ones once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that can say a token the model has no embedding for."""
+    rows, tokens = model.get_input_embeddings().num_embeddings, len(tokenizer)
+    require(tokens <= rows, "tokenizer", f"{tokens} tokens", f"at most the model's {rows}")

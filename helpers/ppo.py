@@ -1,0 +1,208 @@
+"""Proximal policy optimisation: how one rollout becomes a better policy, and not too different a one."""
+
+import torch
+from torch import Tensor, nn
+
+from helpers.config import PPOConfig
+from helpers.kl import full_kl, kl_estimate
+from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
+from helpers.validate import (
+    require,
+    require_finite,
+    require_mask,
+    require_positive,
+    require_shape,
+    require_tensor,
+)
+from helpers.whitening import masked_mean, masked_var
+
+
+def policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    cliprange: float = 0.2,
+) -> tuple[Tensor, dict]:
+    """Clipped surrogate −mean min(ρA, clip(ρ, 1 ± ε)A), ρ = π/π_old (Schulman et al. 2017, eq. 7).
+
+    All [B, T]; the mean is over counted tokens. Returns the loss and stats: `ratio` [B, T] (1 where
+    the mask is False), `clip_fraction` (tokens whose gradient the clip removed), `approx_kl`
+    = ½·mean(Δlogp²) in nats per token. ValueError: shapes, empty mask, non-finite input, ε ≤ 0.
+    """
+    require_positive("cliprange", cliprange)
+    require_tensor("logprobs", logprobs)
+    for name, value in (("old_logprobs", old_logprobs), ("advantages", advantages)):
+        require_shape(name, value, logprobs.shape, like="logprobs")
+    require_mask("mask", mask, logprobs.shape)
+    for name, value in (("logprobs", logprobs), ("old_logprobs", old_logprobs)):
+        require_finite(name, value, mask)
+    require_finite("advantages", advantages, mask)
+    log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
+    ratio = log_ratio.exp()
+    gain = advantages * ratio
+    clipped_gain = advantages * ratio.clamp(1.0 - cliprange, 1.0 + cliprange)
+    loss = -masked_mean(torch.minimum(gain, clipped_gain), mask)
+    stats = {
+        "ratio": ratio.detach(),
+        "clip_fraction": masked_mean((clipped_gain < gain).float(), mask).detach(),
+        "approx_kl": masked_mean(0.5 * log_ratio.square(), mask).detach(),
+    }
+    return loss, stats
+
+
+def value_loss(
+    values: Tensor,
+    old_values: Tensor,
+    returns: Tensor,
+    mask: Tensor,
+    cliprange_value: float = 0.2,
+) -> tuple[Tensor, dict]:
+    """½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024).
+
+    All [B, T], in reward units. Returns the loss and `clip_fraction`. The larger square is taken,
+    so the critic gains nothing by leaping further than ε. ValueError as in `policy_loss`.
+    """
+    require_positive("cliprange_value", cliprange_value)
+    require_tensor("values", values)
+    for name, value in (("old_values", old_values), ("returns", returns)):
+        require_shape(name, value, values.shape, like="values")
+    require_mask("mask", mask, values.shape)
+    for name, value in (("values", values), ("old_values", old_values), ("returns", returns)):
+        require_finite(name, value, mask)
+    clipped = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
+    square, clipped_square = (values - returns).square(), (clipped - returns).square()
+    loss = 0.5 * masked_mean(torch.maximum(square, clipped_square), mask)
+    clip_fraction = masked_mean((clipped_square > square).float(), mask)
+    return loss, {"clip_fraction": clip_fraction.detach()}
+
+
+def entropy_from_logits(logits: Tensor) -> Tensor:
+    """Entropy of softmax(logits) in nats: [..., V] → [...]. A logit of −inf is a token of chance 0."""
+    require_tensor("logits", logits)
+    logprobs = logits.float().log_softmax(dim=-1)
+    # 0·log 0 is 0, and so is its gradient
+    return -(logprobs.exp() * logprobs.masked_fill(logprobs.isneginf(), 0.0)).sum(dim=-1)
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """1 − Var(returns − values)/Var(returns) over counted tokens; 0 when the returns are all equal."""
+    variance = masked_var(returns, mask, unbiased=False)
+    residual = masked_var(returns - values, mask, unbiased=False)
+    return torch.where(variance > 0, 1.0 - residual / variance.clamp(min=1e-12), 0.0)
+
+
+def kl_loss(
+    logits: Tensor,
+    logprobs: Tensor,
+    batch: RolloutBatch,
+    config: PPOConfig,
+    reference: nn.Module | None,
+) -> Tensor:
+    """KL term of the loss, nats per counted token: the alternative to KL in the reward.
+
+    "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact over the
+    vocabulary and needs the `reference` model. k1 and k3 are not offered: as losses, k1's gradient
+    has mean zero and k3's is that of the forward KL.
+    """
+    mask = batch.response_mask
+    if config.kl_loss == "k2":
+        return masked_mean(kl_estimate(logprobs, batch.ref_logprobs, "k2"), mask)
+    require(reference is not None, "reference", "None", "the reference model, for kl_loss='full'")
+    with torch.no_grad():
+        ref_logits = response_logits(reference, *_tokens(batch), config.temperature)
+    return masked_mean(full_kl(logits, ref_logits), mask)
+
+
+def _tokens(batch: RolloutBatch) -> tuple:
+    return batch.query_tensors, batch.query_mask, batch.response_tensors, batch.response_mask
+
+
+def minibatch_loss(
+    policy: nn.Module,
+    value_network: nn.Module,
+    batch: RolloutBatch,
+    config: PPOConfig,
+    reference: nn.Module | None = None,
+) -> tuple[Tensor, dict]:
+    """The whole loss of one minibatch, a scalar, and its parts by name (detached tensors)."""
+    mask = batch.response_mask
+    logits = response_logits(policy, *_tokens(batch), config.temperature)  # (b, T, V)
+    logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
+    actor_loss, actor = policy_loss(
+        logprobs, batch.logprobs, batch.advantages, mask, config.cliprange
+    )
+    values = forward_values(value_network, *_tokens(batch))  # (b, T)
+    critic_loss, critic = value_loss(
+        values, batch.values, batch.returns, mask, config.cliprange_value
+    )
+    with torch.set_grad_enabled(config.entropy_coef > 0):
+        entropy = masked_mean(entropy_from_logits(logits), mask)
+    loss = actor_loss + config.vf_coef * critic_loss - config.entropy_coef * entropy
+    if config.kl_placement == "loss" and config.kl_coef > 0:
+        loss = loss + config.kl_coef * kl_loss(logits, logprobs, batch, config, reference)
+    stats = {
+        "policy_loss": actor_loss.detach(),
+        "value_loss": critic_loss.detach(),
+        "entropy": entropy.detach(),
+        "clip_fraction": actor["clip_fraction"],
+        "approx_kl": actor["approx_kl"],
+        "value_clip_fraction": critic["clip_fraction"],
+        "ratio_error": (actor["ratio"] - 1.0).abs().max(),
+    }
+    return loss, stats
+
+
+def _gradient_step(loss: Tensor, parameters: list, optimizer, max_grad_norm: float) -> Tensor:
+    """Backward, clip over actor and critic alike, step; refuses to step on NaN."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+    require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", "a finite norm")
+    optimizer.step()
+    return grad_norm
+
+
+def ppo_update_step(
+    policy: nn.Module,
+    value_network: nn.Module,
+    rollout: RolloutBatch,
+    optimizer: torch.optim.Optimizer,
+    config: PPOConfig,
+    generator: torch.Generator | None = None,
+    reference: nn.Module | None = None,
+) -> dict:
+    """All epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
+
+    `optimizer` holds the parameters of both networks; `generator` (CPU) shuffles; `reference` is
+    needed only for a full-vocabulary KL in the loss. Returns floats: `policy_loss`, `value_loss`,
+    `entropy`, `clip_fraction`, `approx_kl`, `value_clip_fraction` and `grad_norm` (means over the
+    gradient steps, weighted by counted tokens), `kl` (nats per response against the reference,
+    before the update), `explained_variance` (of the critic before the update) and
+    `first_ratio_error` (max |ρ − 1| on the very first minibatch: 0 up to rounding, or there is a
+    bug). ValueError: no counted token, non-finite input or gradient.
+    """
+    mask = rollout.response_mask
+    require_mask("response_mask", mask, mask.shape)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    history, weights = [], []
+    for _ in range(config.num_ppo_epochs):
+        for batch in rollout.minibatches(config.minibatch_size, generator):
+            loss, stats = minibatch_loss(policy, value_network, batch, config, reference)
+            stats["grad_norm"] = _gradient_step(loss, parameters, optimizer, config.max_grad_norm)
+            history.append(torch.stack([stats[name].float() for name in stats]))
+            weights.append(batch.response_mask.sum())
+    weights = torch.stack(weights).float()
+    means = (torch.stack(history) * weights.unsqueeze(1)).sum(dim=0) / weights.sum()
+    metrics = dict(zip(stats, means.tolist(), strict=True))
+    del metrics["ratio_error"]
+    first_ratio_error = float(history[0][list(stats).index("ratio_error")])
+    return metrics | rollout_statistics(rollout) | {"first_ratio_error": first_ratio_error}
+
+
+def rollout_statistics(rollout: RolloutBatch) -> dict:
+    """`kl` (nats per response, mean of Σ_t k1) and `explained_variance` of a rollout, as floats."""
+    mask = rollout.response_mask
+    kl = torch.where(mask, kl_estimate(rollout.logprobs, rollout.ref_logprobs), 0.0).sum(dim=1)
+    variance = explained_variance(rollout.values, rollout.returns, mask)
+    return {"kl": float(kl.mean()), "explained_variance": float(variance)}

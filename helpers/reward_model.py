@@ -1,0 +1,200 @@
+"""The reward model: an encoder with a scalar head on [CLS], fitted to preferences by Bradley–Terry."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
+
+from helpers.models import (
+    check_vocabulary,
+    load_pretrained,
+    load_tokenizer,
+    resolve_device,
+    without_dropout,
+)
+from helpers.storage import FileProblem, atomic_folder, find_folder
+from helpers.validate import (
+    require,
+    require_count,
+    require_finite,
+    require_positive,
+    require_shape,
+    require_tensor,
+)
+
+HEAD_FILE = "reward_head.safetensors"
+
+
+def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
+    """Mean of −log sigmoid(chosen − rejected): scores [B], [B] → scalar nats per pair.
+
+    The chance that the better answer wins is the sigmoid of the score difference (Bradley and
+    Terry 1952; Stiennon et al. 2020, eq. 1). ValueError: shapes, no pair, non-finite scores.
+    """
+    require_tensor("chosen", chosen)
+    require_shape("rejected", rejected, chosen.shape, like="chosen")
+    require(chosen.numel() > 0, "chosen", "no pair", "at least one")
+    require_finite("chosen", chosen)
+    require_finite("rejected", rejected)
+    return -logsigmoid(chosen - rejected).mean()
+
+
+class RewardModel(nn.Module):
+    """Encoder and scalar head, with the normalisation that makes its scores mean 0, variance 1."""
+
+    def __init__(self, encoder: nn.Module, tokenizer: PreTrainedTokenizerBase):
+        super().__init__()
+        check_vocabulary(encoder, tokenizer)
+        self.encoder, self.tokenizer = encoder, tokenizer
+        width = encoder.config.hidden_size
+        self.head = nn.Linear(width, 1)
+        nn.init.normal_(self.head.weight, std=(width + 1) ** -0.5)  # Stiennon et al. 2020
+        nn.init.zeros_(self.head.bias)
+        self.register_buffer("score_mean", torch.zeros(()))
+        self.register_buffer("score_std", torch.ones(()))
+
+    @property
+    def device(self) -> torch.device:
+        """Where its parameters are."""
+        return self.head.weight.device
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether `normalize` (or a trained folder) has set its mean and scale."""
+        return float(self.score_std) != 1.0 or float(self.score_mean) != 0.0
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Normalised scores from the first token, [CLS]: [B, L] ids and mask → [B]."""
+        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        first = output.last_hidden_state[:, 0].to(self.head.weight.dtype)  # (B, d)
+        return (self.head(first).squeeze(-1) - self.score_mean) / self.score_std
+
+    def encode(self, texts: list[str]) -> dict:
+        """Token ids and mask [B, L] of prompt + response texts, padded right, on its device."""
+        limit = getattr(self.encoder.config, "max_position_embeddings", None)
+        encoded = self.tokenizer(
+            texts,
+            return_tensors="pt",
+            padding=True,
+            padding_side="right",
+            truncation=limit is not None,
+            max_length=limit,
+            return_token_type_ids=False,
+        )
+        return {name: encoded[name].to(self.device) for name in ("input_ids", "attention_mask")}
+
+    @torch.inference_mode()
+    def score_texts(self, texts: list[str], batch_size: int = 256) -> Tensor:
+        """Scores of whole texts (prompt + response), on the CPU: list of N → [N]."""
+        require(len(texts) > 0, "texts", "an empty list", "at least one text")
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # little padding a batch
+        scores = torch.empty(len(texts))
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            scores[rows] = self(**self.encode([texts[i] for i in rows])).float().cpu()
+        return scores
+
+    def save(self, folder: str | Path) -> None:
+        """Encoder and tokenizer in the ecosystem's format, the head beside them; all or nothing."""
+        head = {"weight": self.head.weight, "bias": self.head.bias}
+        head |= {"score_mean": self.score_mean, "score_std": self.score_std}
+        with atomic_folder(Path(folder)) as temporary:
+            self.encoder.save_pretrained(temporary)
+            self.tokenizer.save_pretrained(temporary)
+            tensors = {name: value.detach().cpu().contiguous() for name, value in head.items()}
+            save_file(tensors, temporary / HEAD_FILE)
+
+
+def load_reward_model(name: str = "data/reward", device: str = "auto") -> RewardModel:
+    """A trained folder with its head, or any encoder (folder or hub name) with a fresh head."""
+    config = without_dropout(load_pretrained(AutoConfig, name))
+    encoder = load_pretrained(AutoModel, name, config=config, dtype=torch.float32)
+    model = RewardModel(encoder, load_tokenizer(name))
+    folder = find_folder(name)
+    if folder is not None and (folder / HEAD_FILE).exists():
+        try:
+            head = load_file(folder / HEAD_FILE)
+            model.head.load_state_dict({"weight": head["weight"], "bias": head["bias"]})
+            model.score_mean, model.score_std = head["score_mean"], head["score_std"]
+        except Exception as problem:  # noqa: BLE001 (safetensors, torch and KeyError alike)
+            reason = " ".join(str(problem).split())[:200]
+            raise FileProblem(f"{folder / HEAD_FILE} is not a reward head: {reason}") from None
+    return model.to(resolve_device(device)).eval()
+
+
+def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
+    """Whole texts of the chosen and of the rejected responses of `{prompt, chosen, rejected}` rows."""
+    return tuple(
+        [join(pair["prompt"], pair[side]) for pair in pairs] for side in ("chosen", "rejected")
+    )
+
+
+def join(prompt: str, response: str) -> str:
+    """Prompt and response as one text; a response that opens with punctuation takes no blank."""
+    blank = "" if not prompt or response[:1] in (".", ",", "!", "?", "") else " "
+    return prompt + blank + response
+
+
+def fit_reward_model(
+    model: RewardModel,
+    pairs: list[dict],
+    epochs: int = 2,
+    batch_size: int = 64,
+    learning_rate: float = 5e-4,
+    seed: int = 0,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> RewardModel:
+    """Fit to `{prompt, chosen, rejected}` rows; Adam, learning rate annealed to 0, gradients clipped.
+
+    `on_step(step, steps, loss)` is told of each gradient step; an exception in it stops the fit and
+    leaves the model as far as it got. Changes the model in place, and returns it.
+    """
+    require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
+    require_count("epochs", epochs)
+    require_count("batch_size", batch_size)
+    require_positive("learning_rate", learning_rate)
+    chosen, rejected = pair_texts(pairs)
+    generator = torch.Generator().manual_seed(seed)
+    steps = epochs * -(-len(pairs) // batch_size)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
+    step = 0
+    model.train()
+    for _ in range(epochs):
+        for index in torch.randperm(len(pairs), generator=generator).split(batch_size):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate * min(1.0, (step + 1) / 20) * (1 - step / steps)
+            rows = index.tolist()
+            texts = [chosen[i] for i in rows] + [rejected[i] for i in rows]
+            scores = model(**model.encode(texts))
+            loss = bradley_terry_loss(*scores.split(len(rows)))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            step += 1
+            if on_step is not None:
+                on_step(step, steps, float(loss.detach()))
+    model.eval()
+    return model
+
+
+def normalize(model: RewardModel, reference_texts: list[str]) -> RewardModel:
+    """Set mean and scale so that these texts (samples of the reference) score mean 0, variance 1."""
+    require(len(reference_texts) > 1, "reference_texts", len(reference_texts), "at least two texts")
+    model.score_mean.zero_()
+    model.score_std.fill_(1.0)
+    scores = model.score_texts(reference_texts)
+    require_positive("variance of the reference scores", float(scores.var()))
+    model.score_mean.copy_(scores.mean())
+    model.score_std.copy_(scores.std())
+    return model
+
+
+def pair_accuracy(score: Callable[[list[str]], Tensor], pairs: list[dict]) -> float:
+    """Share of pairs whose chosen response scores higher; a tie counts half."""
+    chosen, rejected = (torch.as_tensor(score(texts)).float() for texts in pair_texts(pairs))
+    return float(((chosen > rejected).float() + 0.5 * (chosen == rejected).float()).mean())

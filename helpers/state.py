@@ -1,0 +1,161 @@
+"""The state of a run: four models, optimizer, random generators, β, history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from helpers.config import RLHFConfig
+from helpers.kl import AdaptiveKLController
+from helpers.models import (
+    check_vocabulary,
+    freeze,
+    load_actor,
+    load_tokenizer,
+    make_critic,
+    make_reference,
+)
+from helpers.reward_model import RewardModel, load_reward_model
+from helpers.storage import load_rows
+from helpers.validate import require, require_shape
+from helpers.writing import write
+
+Reward = Callable[[list[str]], Tensor]  # whole texts → one score each
+
+
+@dataclass
+class Models:
+    """The four models of RLHF, and the tokenizer of the policy. Only actor and critic are trained."""
+
+    actor: nn.Module  # the policy π: writes, and is trained
+    critic: nn.Module  # predicts the reward still to come; is trained
+    reward: Reward | RewardModel  # scores whole texts; frozen. Any list[str] -> scores will do
+    reference: nn.Module  # π_ref: the actor as it was; frozen
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def device(self) -> torch.device:
+        return self.actor.device
+
+    def trained_parameters(self, config: RLHFConfig) -> list[dict]:
+        """Parameter groups of the one optimizer: actor first, then critic."""
+        return [
+            {"params": list(self.actor.parameters()), "lr": config.learning_rate},
+            {"params": list(self.critic.parameters()), "lr": config.critic_learning_rate},
+        ]
+
+
+def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
+    """Load all four onto one device. `reward` stands in for the reward model when given."""
+    tokenizer = load_tokenizer(config.actor)
+    actor = load_actor(config.actor, config.device)
+    check_vocabulary(actor, tokenizer)
+    torch.manual_seed(config.seed)  # a fresh reward head is drawn at random
+    if reward is None:
+        reward = freeze(load_reward_model(config.reward_model, config.device))
+    return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+
+
+def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
+    """Scores [B] on the CPU from a reward model or any callable; ValueError on a wrong count or NaN."""
+    score = reward.score_texts if isinstance(reward, RewardModel) else reward
+    scores = torch.as_tensor(score(texts)).detach().float().cpu()
+    require_shape("scores of the reward function", scores, (len(texts),), like="the list of texts")
+    bad = [text for text, ok in zip(texts, scores.isfinite().tolist(), strict=True) if not ok]
+    require(not bad, "scores of the reward function", f"NaN or inf for {bad[:1]}", "finite numbers")
+    return scores
+
+
+@dataclass
+class RLHFState:
+    """Everything that changes while a run goes on, and the settings it goes by."""
+
+    config: RLHFConfig
+    models: Models
+    prompts: list[str]
+    measures: dict[str, Callable]  # other scores of the texts, watched but not trained on
+    optimizer: torch.optim.Optimizer
+    generators: dict[str, torch.Generator]  # "prompts", "samples", "minibatches"
+    kl_coef: float  # β now; moves only with an adaptive controller
+    score_mean: float = 0.0  # normaliser of the scores, from reference samples
+    score_std: float = 1.0
+    iteration: int = 0  # iterations done
+    history: list[dict] = field(default_factory=list)  # one record per iteration
+
+    def controller(self) -> AdaptiveKLController | None:
+        """The adaptive β as it stands, or None when β is fixed."""
+        if self.config.kl_target is None:
+            return None
+        return AdaptiveKLController(self.kl_coef, self.config.kl_target, self.config.kl_horizon)
+
+    def score(self, texts: list[str]) -> Tensor:
+        """Normalised proxy scores [B], on the CPU."""
+        return (score_texts(self.models.reward, texts) - self.score_mean) / self.score_std
+
+
+def make_optimizer(models: Models, config: RLHFConfig) -> torch.optim.Optimizer:
+    """Adam over actor and critic; the fused kernel where torch has one."""
+    fused = models.device.type in ("cpu", "cuda")
+    groups = models.trained_parameters(config)
+    return torch.optim.Adam(groups, eps=config.adam_eps, fused=fused)
+
+
+def make_generators(seed: int, device: torch.device) -> dict[str, torch.Generator]:
+    """One stream of random numbers per purpose, so that changing one leaves the others alone."""
+    devices = {"prompts": "cpu", "samples": device, "minibatches": "cpu"}
+    return {
+        name: torch.Generator(device=where).manual_seed(3 * seed + offset)
+        for offset, (name, where) in enumerate(devices.items())
+    }
+
+
+def check_context(models: Models, prompts: list[str], response_length: int) -> None:
+    """Refuse prompts that leave no room for the response in the actor's context."""
+    limit = getattr(models.actor.config, "max_position_embeddings", None)
+    longest = max(len(ids) for ids in models.tokenizer(prompts)["input_ids"])
+    fits = limit is None or longest + response_length <= limit
+    require(
+        fits, "prompts", f"{longest} tokens + {response_length} of response", f"at most {limit}"
+    )
+
+
+def start_run(
+    config: RLHFConfig,
+    models: Models | None = None,
+    reward: Reward | None = None,
+    prompts: list[str] | None = None,
+    measures: dict[str, Callable] | None = None,
+) -> RLHFState:
+    """A run at its beginning. Loads what is not given: models by the config, the shipped prompts."""
+    models = models or load_models(config, reward)
+    prompts = prompts or [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
+    check_context(models, prompts, config.response_length)
+    state = RLHFState(
+        config,
+        models,
+        prompts,
+        measures or {},
+        make_optimizer(models, config),
+        make_generators(config.seed, models.device),
+        config.kl_coef,
+    )
+    known = isinstance(models.reward, RewardModel) and models.reward.is_normalized
+    if config.normalize_scores and not known:
+        fit_normalizer(state)
+    return state
+
+
+def fit_normalizer(state: RLHFState, count: int = 512) -> None:
+    """Mean and scale of the scores from fresh reference samples; equal scores keep scale 1."""
+    models, config = state.models, state.config
+    prompts = [state.prompts[i % len(state.prompts)] for i in range(count)]
+    generator = torch.Generator(device=models.device).manual_seed(config.seed)
+    texts = []
+    for start in range(0, count, config.batch_size):
+        some = prompts[start : start + config.batch_size]
+        texts += write(models.reference, models.tokenizer, some, config, generator).texts
+    scores = score_texts(models.reward, texts)
+    state.score_mean = float(scores.mean())
+    state.score_std = float(scores.std()) or 1.0

@@ -1,0 +1,174 @@
+"""Files: where they are, writing them whole or not at all, and saying plainly what is wrong with one."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "data"
+MANIFEST = "manifest.json"
+DRIVE = Path("/content/drive/MyDrive")  # where Colab mounts a learner's Drive
+
+
+class FileProblem(ValueError):
+    """A file or folder that is missing, cut short, altered or of the wrong kind."""
+
+
+def work_folder() -> Path:
+    """Where a learner's labels, runs and checkpoints go and are found again; made when missing.
+
+    `RLHF_COURSE_WORK` if set, else a folder on Drive if that is mounted (Colab), else `my_course/`
+    beside the notebooks' folder.
+    """
+    chosen = os.environ.get("RLHF_COURSE_WORK")
+    folder = Path(chosen) if chosen else (DRIVE if DRIVE.is_dir() else ROOT) / "my_course"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_folder(name: str | Path) -> Path | None:
+    """The folder `name` means, from the working directory or the course's root; None for a hub name.
+
+    A name that reads like a path (starts with `.`, `/`, `~` or a folder of the course) and is not
+    there raises FileProblem, so that a typing slip never becomes a download.
+    """
+    path = Path(name).expanduser()
+    for candidate in (path, ROOT / path):
+        if candidate.is_dir():
+            return candidate.resolve()
+    first = path.parts[0] if path.parts else ""
+    if str(name)[:1] in "./~" or first in ("data", "my_course") or not str(name).strip():
+        raise FileProblem(f"No folder {str(name)!r}: wants a model folder or a hub name.")
+    return None
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Fill a temporary folder; it takes the name `path` only when everything in it is written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+        temporary.chmod(0o755)  # mkdtemp makes private folders
+        if path.exists():
+            old = temporary.with_suffix(".old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or leave the old one as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: object) -> None:
+    """`write_text` of indented JSON."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_jsonl(path: Path, rows: list[dict]) -> None:
+    """`write_text` of one JSON object a line."""
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileProblem(f"{path} is missing.") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise FileProblem(f"{path} cannot be read: {problem}.") from None
+
+
+def read_json(path: Path) -> object:
+    """The value in a JSON file; FileProblem when it is missing or cut short."""
+    try:
+        return json.loads(_read(path))
+    except json.JSONDecodeError as problem:
+        raise FileProblem(f"{path} is not whole JSON: {problem}.") from None
+
+
+def read_jsonl(path: Path, columns: tuple = ()) -> list[dict]:
+    """The rows of a JSON Lines file; FileProblem names the line that is broken or lacks a column."""
+    rows = []
+    for number, line in enumerate(_read(path).splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as problem:
+            raise FileProblem(f"{path}, line {number}, is not JSON: {problem}.") from None
+        missing = [name for name in columns if not isinstance(row, dict) or name not in row]
+        if missing:
+            raise FileProblem(f"{path}, line {number}, lacks {missing}; wants {list(columns)}.")
+        rows.append(row)
+    return rows
+
+
+def write_manifest(folder: Path, facts: dict) -> None:
+    """Record sha256 and size of every file below `folder`, with how they were made."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+    entries = {
+        p.relative_to(folder).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size}
+        for p in files
+        if p.name != "README.md"
+    }
+    write_json(folder / MANIFEST, facts | {"files": entries})
+
+
+def verify(path: Path) -> None:
+    """Hold a shipped file, or a folder of them, against the manifest of `data/`.
+
+    FileProblem names the first file that is missing, cut short or altered. Paths outside `data/`
+    are the learner's own and are not held against anything.
+    """
+    path = path.resolve()
+    if not path.is_relative_to(DATA) or not (DATA / MANIFEST).exists():
+        return
+    inside = path.relative_to(DATA).as_posix()
+    for name, entry in read_json(DATA / MANIFEST)["files"].items():
+        if name != inside and not name.startswith(inside + "/"):
+            continue
+        file = DATA / name
+        mend = "; `git checkout data` or `make data` brings it back."
+        if not file.is_file():
+            raise FileProblem(f"data/{name} is missing{mend}")
+        if file.stat().st_size != entry["bytes"]:
+            got, wants = file.stat().st_size, entry["bytes"]
+            raise FileProblem(f"data/{name} has {got} bytes instead of {wants}{mend}")
+        if sha256(file) != entry["sha256"]:
+            raise FileProblem(f"data/{name} was altered: its sha256 is not the manifest's{mend}")
+
+
+def load_rows(name: str, columns: tuple = ()) -> list[dict]:
+    """Rows of a shipped JSON Lines file, by its name below `data/`, after checking it."""
+    verify(DATA / name)
+    return read_jsonl(DATA / name, columns)

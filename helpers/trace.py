@@ -1,0 +1,99 @@
+"""An observer that prints the seven steps of one iteration with their shapes and values."""
+
+from collections.abc import Callable
+
+import torch
+
+from helpers.config import RLHFConfig
+from helpers.kl import kl_estimate
+from helpers.ppo import policy_loss
+from helpers.rollouts import forward_logprobs, response_logits
+from helpers.state import Models
+from helpers.whitening import masked_mean
+
+SHOWN = 6  # numbers of a row that are printed
+
+
+def numbers(row: torch.Tensor) -> str:
+    """The first few numbers of a tensor, three digits each."""
+    head = "  ".join(f"{value:+.3f}" for value in row.flatten()[:SHOWN].tolist())
+    return head + ("  …" if row.numel() > SHOWN else "")
+
+
+def shape(tensor: torch.Tensor) -> str:
+    """`(4, 64)`, as a tuple prints."""
+    return str(tuple(tensor.shape))
+
+
+class Trace:
+    """Pass as `observe` to `iterate`; prints through `show`. Looks, and changes nothing."""
+
+    def __init__(self, models: Models, config: RLHFConfig, show: Callable[[str], None] = print):
+        self.models, self.config, self.show = models, config, show
+
+    def __call__(self, step: int, **tensors) -> None:
+        getattr(self, f"step_{step}")(**tensors)
+
+    def line(self, label: str, value: object) -> None:
+        self.show(f"      {label:<24}{value}")
+
+    def step_1(self, prompts: list[str]) -> None:
+        self.show(f"(1) Prompts: {len(prompts)} of differing lengths")
+        self.line("first prompt", repr(prompts[0][:60]))
+
+    @torch.no_grad()
+    def step_2(self, written) -> None:
+        self.line("query_tensors", shape(written.query_tensors))
+        self.show("(2) The actor writes responses")
+        logits = response_logits(self.models.actor, *written.tokens(), self.config.temperature)
+        self.line("response_tensors", shape(written.response_tensors))
+        self.line("actor logits", shape(logits))
+        self.line("old log-probs", f"{shape(written.logprobs)}  {numbers(written.logprobs[0])}")
+        self.line("first text", repr(written.texts[0][:90]))
+
+    def step_3(self, written, scores) -> None:
+        self.show("(3) The reward model scores each whole text")
+        self.line("scores", f"{shape(scores)}  {numbers(scores)}")
+        self.line("mean score", f"{float(scores.mean()):+.3f}")
+
+    def step_4(self, written, ref_logprobs) -> None:
+        kl = kl_estimate(written.logprobs, ref_logprobs)
+        self.show("(4) The frozen reference reads the same tokens")
+        self.line("reference log-probs", f"{shape(ref_logprobs)}  {numbers(ref_logprobs[0])}")
+        self.line("per-token KL (k1)", f"{shape(kl)}  {numbers(kl[0])}")
+        self.line("mean KL per response", f"{float(kl.sum(dim=1).mean()):+.6f} nats")
+
+    def step_5(self, rewards, mask) -> None:
+        self.show("(5) Total rewards: −β·KL on every token, the score on the last")
+        last = int(mask[0].sum())
+        self.line(
+            "rewards",
+            f"{shape(rewards)}  first response ends {numbers(rewards[0, last - 3 : last])}",
+        )
+
+    def step_6(self, values, advantages, returns, mask) -> None:
+        self.show("(6) Credit: values, then GAE advantages")
+        self.line("values", f"{shape(values)}  {numbers(values[0])}")
+        self.line("returns", f"{shape(returns)}  {numbers(returns[0])}")
+        self.line("advantages", f"{shape(advantages)}  {numbers(advantages[0])}")
+
+    @torch.no_grad()
+    def step_7(self, rollout, metrics: dict) -> None:
+        self.show("(7) PPO update")
+        mask = rollout.response_mask
+        tokens = (rollout.query_tensors, rollout.query_mask, rollout.response_tensors, mask)
+        logprobs = forward_logprobs(self.models.actor, *tokens, self.config.temperature)
+        ratio = policy_loss(logprobs, rollout.logprobs, rollout.advantages, mask)[1]["ratio"]
+        clip = self.config.cliprange
+        clipped = ratio.clamp(1 - clip, 1 + clip)
+        before = metrics["first_ratio_error"]
+        self.line("ratio, first minibatch", f"1 to within {before:.1e}")
+        self.line("ratio, after the update", f"{numbers(ratio[0])}  mean {_mean(ratio, mask):.3f}")
+        self.line("clipped ratio", f"{numbers(clipped[0])}  mean {_mean(clipped, mask):.3f}")
+        self.line("actor loss", f"{metrics['policy_loss']:+.4f}")
+        self.line("critic loss", f"{metrics['value_loss']:.4f}")
+        self.show("update complete")
+
+
+def _mean(x: torch.Tensor, mask: torch.Tensor) -> float:
+    return float(masked_mean(x, mask))

@@ -1,0 +1,48 @@
+"""Whitening: advantages of zero mean and unit variance, counted over real tokens only."""
+
+import torch
+from torch import Tensor
+
+from helpers.validate import require_finite, require_mask, require_tensor
+
+EPSILON = 1e-8  # added to the variance, so that equal advantages whiten to 0 and not to NaN
+
+
+def _check(name: str, x: Tensor, mask: Tensor) -> None:
+    require_tensor(name, x)
+    require_mask("mask", mask, x.shape)
+    require_finite(name, x, mask)
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the counted positions, a scalar. ValueError: shapes, empty mask, non-finite x."""
+    _check("x", x, mask)
+    return torch.where(mask, x, 0.0).sum() / mask.sum()
+
+
+def masked_var(x: Tensor, mask: Tensor, unbiased: bool = True) -> Tensor:
+    """Variance over the counted positions, a scalar; over n − 1 if `unbiased`, over n if not.
+
+    One counted position has variance 0. ValueError: shapes, empty mask, non-finite x.
+    """
+    centred = torch.where(mask, x - masked_mean(x, mask), 0.0)
+    count = mask.sum()
+    divisor = (count - 1).clamp(min=1) if unbiased else count
+    return centred.square().sum() / divisor
+
+
+def whiten_advantages(
+    advantages: Tensor, mask: Tensor | None = None, shift_mean: bool = True
+) -> Tensor:
+    """(A − mean)/√(var + 1e-8) over the whole batch's counted tokens; masked ones come back 0.
+
+    `shift_mean=False` scales only and keeps the mean (the use for rewards, where the sign means
+    something). Any shape. ValueError: shapes, empty mask, non-finite advantages.
+    """
+    require_tensor("advantages", advantages)
+    mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
+    _check("advantages", advantages, mask)
+    mean, var = masked_mean(advantages, mask), masked_var(advantages, mask)
+    whitened = (advantages - mean) * torch.rsqrt(var + EPSILON)
+    whitened = whitened if shift_mean else whitened + mean
+    return torch.where(mask, whitened, 0.0)

@@ -1,0 +1,155 @@
+"""Generalised advantages against their definition (Schulman et al. 2016, eq. 16), never a recursion."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import close, garbage_outside, padded_batches, prefix_mask, quick
+
+from helpers.gae import compute_gae
+
+unit = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+
+
+def td_errors(rewards, values, gamma):
+    """delta_t of one response; the value after its last token is 0."""
+    following = [*values, 0.0][1:]
+    return [r + gamma * after - v for r, v, after in zip(rewards, values, following, strict=True)]
+
+
+def advantages_by_definition(rewards, values, mask, gamma, lam):
+    """A_t = sum_l (gamma lam)^l delta_{t+l}, token by token."""
+    result = torch.zeros_like(rewards)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        deltas = td_errors(rewards[row, :length].tolist(), values[row, :length].tolist(), gamma)
+        for t in range(length):
+            result[row, t] = sum((gamma * lam) ** (s - t) * deltas[s] for s in range(t, length))
+    return result
+
+
+@quick
+@given(padded_batches(), unit, unit)
+def test_advantages_are_the_discounted_sum_of_td_errors(batch, gamma, lam):
+    rewards, values, mask = batch
+    advantages, _ = compute_gae(rewards, values, gamma, lam, mask)
+    close(advantages, advantages_by_definition(rewards, values, mask, gamma, lam))
+
+
+@quick
+@given(padded_batches(), unit, unit)
+def test_returns_are_advantages_plus_values(batch, gamma, lam):
+    rewards, values, mask = batch
+    advantages, returns = compute_gae(rewards, values, gamma, lam, mask)
+    close(returns[mask], (advantages + values)[mask])
+
+
+@quick
+@given(padded_batches(), unit, unit)
+def test_garbage_under_the_mask_changes_nothing_and_comes_back_zero(batch, gamma, lam):
+    rewards, values, mask = batch
+    clean = compute_gae(rewards, values, gamma, lam, mask)
+    dirty = compute_gae(
+        garbage_outside(rewards, mask), garbage_outside(values, mask, -1e6), gamma, lam, mask
+    )
+    for before, after in zip(clean, dirty, strict=True):
+        assert torch.equal(before, after)
+        assert torch.all(after[~mask] == 0)
+
+
+@quick
+@given(padded_batches(), unit)
+def test_lambda_zero_is_the_td_error(batch, gamma):
+    rewards, values, mask = batch
+    advantages, _ = compute_gae(rewards, values, gamma, 0.0, mask)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        expected = td_errors(rewards[row, :length].tolist(), values[row, :length].tolist(), gamma)
+        close(advantages[row, :length], torch.tensor(expected, dtype=torch.float64))
+
+
+@quick
+@given(padded_batches(), unit)
+def test_lambda_one_is_the_discounted_return_minus_the_value(batch, gamma):
+    rewards, values, mask = batch
+    advantages, returns = compute_gae(rewards, values, gamma, 1.0, mask)
+    powers = torch.tensor([gamma**t for t in range(rewards.shape[1])], dtype=torch.float64)
+    for row, t in mask.nonzero().tolist():
+        later = rewards[row, t : int(mask[row].sum())]
+        discounted = (later * powers[: len(later)]).sum()
+        close(returns[row, t], discounted)  # whatever the values were
+        close(advantages[row, t], discounted - values[row, t])
+
+
+@quick
+@given(padded_batches(), unit)
+def test_gamma_zero_looks_no_further_than_the_reward(batch, lam):
+    rewards, values, mask = batch
+    advantages, returns = compute_gae(rewards, values, 0.0, lam, mask)
+    close(advantages[mask], (rewards - values)[mask])
+    close(returns[mask], rewards[mask])
+
+
+@quick
+@given(padded_batches(tensors=1), unit, unit)
+def test_a_perfect_critic_leaves_no_advantage(batch, gamma, lam):
+    rewards, mask = batch
+    _, true_values = compute_gae(rewards, torch.zeros_like(rewards), gamma, 1.0, mask)
+    advantages, returns = compute_gae(rewards, true_values, gamma, lam, mask)
+    close(advantages, torch.zeros_like(rewards))
+    close(returns, true_values)
+
+
+@quick
+@given(padded_batches(), unit, unit)
+def test_a_padded_row_equals_the_same_row_cut_off(batch, gamma, lam):
+    rewards, values, mask = batch
+    advantages, _ = compute_gae(rewards, values, gamma, lam, mask)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        if length:
+            alone, _ = compute_gae(
+                rewards[row : row + 1, :length], values[row : row + 1, :length], gamma, lam
+            )
+            close(advantages[row : row + 1, :length], alone)
+
+
+def test_by_hand_a_score_at_the_end_reaches_every_token():
+    rewards, values = torch.tensor([[0.0, 0.0, 1.0, 7.0]]), torch.tensor([[0.5, 0.25, 0.75, 9.0]])
+    advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=1.0, mask=prefix_mask([3], 4))
+    close(advantages, torch.tensor([[0.5, 0.75, 0.25, 0.0]]))
+    close(returns, torch.tensor([[1.0, 1.0, 1.0, 0.0]]))
+
+
+def test_by_hand_half_and_half():
+    # delta = (1 + .5*4 - 2, 3 - 4) = (1, -1); A_0 = 1 + .5*.5*(-1)
+    advantages, returns = compute_gae(
+        torch.tensor([[1.0, 3.0]]), torch.tensor([[2.0, 4.0]]), gamma=0.5, lam=0.5
+    )
+    close(advantages, torch.tensor([[0.75, -1.0]]))
+    close(returns, torch.tensor([[2.75, 3.0]]))
+
+
+def test_no_mask_means_everything_counts_and_the_defaults_are_099_and_095():
+    rewards, values = (
+        torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))[..., 0],
+        torch.ones(2, 5),
+    )
+    spelled_out = compute_gae(
+        rewards, values, gamma=0.99, lam=0.95, mask=torch.ones(2, 5, dtype=torch.bool)
+    )
+    for short, long in zip(compute_gae(rewards, values), spelled_out, strict=True):
+        close(short, long)
+
+
+def test_a_row_without_tokens_is_zero_and_disturbs_no_other():
+    rewards, values = torch.ones(2, 3), torch.full((2, 3), 0.5)
+    advantages, returns = compute_gae(rewards, values, 1.0, 1.0, prefix_mask([0, 3], 3))
+    assert torch.all(advantages[0] == 0) and torch.all(returns[0] == 0)
+    close(returns[1], torch.tensor([3.0, 2.0, 1.0]))
+
+
+def test_inputs_are_left_as_they_were():
+    rewards, values, mask = torch.ones(1, 3), torch.ones(1, 3), prefix_mask([2], 3)
+    compute_gae(rewards, values, 1.0, 0.5, mask)
+    assert (
+        torch.all(rewards == 1)
+        and torch.all(values == 1)
+        and mask.tolist() == [[True, True, False]]
+    )

@@ -1,0 +1,199 @@
+"""KL(policy || reference): estimators by exact enumeration, shaped rewards, Ziegler's controller."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import close, garbage_outside, padded_batches, prefix_mask, quick
+
+from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
+
+POLICY = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
+REFERENCE = torch.tensor([0.2, 0.2, 0.6], dtype=torch.float64)
+
+
+def exact_kl(p, q):
+    return (p * (p / q).log()).sum()
+
+
+def expected_estimate(p, q, estimator):
+    """E_{y ~ p} of the estimator, over every token of the vocabulary."""
+    return (p * kl_estimate(p.log()[None], q.log()[None], estimator)[0]).sum()
+
+
+@st.composite
+def distributions(draw):
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    logits = draw(st.sampled_from([0.1, 1.0, 3.0])) * torch.randn(
+        2, draw(st.integers(2, 7)), generator=generator, dtype=torch.float64
+    )
+    return logits.softmax(-1)
+
+
+@quick
+@given(distributions())
+def test_k1_and_k3_are_unbiased(pair):
+    for estimator in ("k1", "k3"):
+        close(expected_estimate(*pair, estimator), exact_kl(*pair), atol=1e-8)
+
+
+def test_direction_is_policy_from_reference_and_not_the_reverse():
+    forward, reverse = exact_kl(POLICY, REFERENCE), exact_kl(REFERENCE, POLICY)
+    assert abs(forward - reverse) > 0.1
+    for estimator in ("k1", "k3"):
+        close(expected_estimate(POLICY, REFERENCE, estimator), forward)
+        close(expected_estimate(REFERENCE, POLICY, estimator), reverse)
+
+
+def test_k1_is_positive_where_the_policy_likes_a_token_more_than_the_reference():
+    estimate = kl_estimate(POLICY.log()[None], REFERENCE.log()[None])
+    close(estimate, (POLICY / REFERENCE).log()[None])  # k1 is the default
+    assert estimate[0, 0] > 0 > estimate[0, 2]
+
+
+def test_k2_is_half_the_squared_log_ratio_and_biased():
+    log_ratio = (POLICY / REFERENCE).log()
+    close(kl_estimate(POLICY.log()[None], REFERENCE.log()[None], "k2"), (log_ratio**2 / 2)[None])
+    assert abs(expected_estimate(POLICY, REFERENCE, "k2") - exact_kl(POLICY, REFERENCE)) > 0.01
+
+
+def test_k2_agrees_to_second_order_for_near_distributions():
+    direction = torch.tensor([1.0, -0.3, 0.5], dtype=torch.float64)
+
+    def gap(step):
+        near = (REFERENCE.log() + step * direction).softmax(-1)
+        return abs(expected_estimate(near, REFERENCE, "k2") - exact_kl(near, REFERENCE)).item()
+
+    assert gap(0.1) < 0.1**3
+    assert gap(0.1) / gap(0.05) == pytest.approx(8, rel=0.2)  # the gap is of third order
+
+
+@quick
+@given(distributions())
+def test_k2_and_k3_are_never_negative(pair):
+    p, q = pair.log()
+    for estimator in ("k2", "k3"):
+        assert kl_estimate(p[None], q[None], estimator).min() >= -1e-12
+
+
+def test_equal_distributions_have_no_kl():
+    logprobs = REFERENCE.log()[None]
+    for estimator in ("k1", "k2", "k3"):
+        close(kl_estimate(logprobs, logprobs, estimator), torch.zeros(1, 3))
+
+
+@pytest.mark.parametrize(
+    "estimator, describes",
+    [("k1", lambda p, q: 0 * p.sum()), ("k2", exact_kl), ("k3", lambda p, q: exact_kl(q, p))],
+)
+def test_as_a_loss_k1_has_no_gradient_k2_the_kls_and_k3_the_other_kls(estimator, describes):
+    logits = POLICY.log().requires_grad_()
+    logprobs = logits.log_softmax(-1)
+    sampled = (POLICY * kl_estimate(logprobs[None], REFERENCE.log()[None], estimator)[0]).sum()
+    (expected,) = torch.autograd.grad(
+        describes(logits.softmax(-1), REFERENCE), logits, retain_graph=True
+    )
+    (actual,) = torch.autograd.grad(sampled, logits)
+    close(actual, expected)
+
+
+# --- shaped rewards -------------------------------------------------------------------------------
+
+
+def test_by_hand_the_score_lands_on_the_last_counted_token():
+    logprobs, ref_logprobs = torch.tensor([[-1.0, -2.0, -9.0]]), torch.tensor([[-3.0, -1.0, -4.0]])
+    rewards = shape_rewards(
+        torch.tensor([10.0]), logprobs, ref_logprobs, prefix_mask([2], 3), kl_coef=0.5
+    )
+    close(rewards, torch.tensor([[-1.0, 10.5, 0.0]]))
+
+
+@quick
+@given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
+def test_a_response_adds_up_to_its_score_minus_beta_times_its_kl(batch, kl_coef):
+    logprobs, ref_logprobs, mask = batch
+    scores = torch.linspace(-2, 2, len(mask), dtype=torch.float64)
+    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)
+    kl = ((logprobs - ref_logprobs) * mask).sum(1)
+    close(rewards.sum(1), scores - kl_coef * kl)
+
+
+@quick
+@given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
+def test_each_counted_token_pays_beta_k1_and_only_the_last_is_scored(batch, kl_coef):
+    logprobs, ref_logprobs, mask = batch
+    scores = torch.linspace(1, 2, len(mask), dtype=torch.float64)
+    surplus = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)
+    surplus = surplus + (kl_coef * (logprobs - ref_logprobs)).masked_fill(~mask, 0)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        expected = [0.0] * mask.shape[1]
+        expected[length - 1] = scores[row].item()
+        close(surplus[row], torch.tensor(expected, dtype=torch.float64))
+
+
+@quick
+@given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
+def test_garbage_in_the_padding_changes_no_reward(batch, kl_coef):
+    logprobs, ref_logprobs, mask = batch
+    scores = torch.ones(len(mask), dtype=torch.float64)
+    clean = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)
+    dirty = shape_rewards(
+        scores,
+        garbage_outside(logprobs, mask),
+        garbage_outside(ref_logprobs, mask, -1e6),
+        mask,
+        kl_coef,
+    )
+    assert torch.equal(clean, dirty)
+    assert torch.all(clean[~mask] == 0)
+
+
+def test_the_last_counted_token_is_found_by_position_and_not_by_counting():
+    mask = torch.tensor([[False, True, True, False]])
+    zeros = torch.zeros(1, 4)
+    assert shape_rewards(torch.tensor([3.0]), zeros, zeros, mask, 0.1).tolist() == [[0, 0, 3, 0]]
+
+
+def test_beta_zero_leaves_the_score_alone():
+    logprobs, mask = torch.tensor([[-1.0, -2.0]]), prefix_mask([2], 2)
+    rewards = shape_rewards(torch.tensor([3.0]), logprobs, torch.zeros(1, 2), mask, kl_coef=0)
+    close(rewards, torch.tensor([[0.0, 3.0]]))
+
+
+def test_guard_drifting_from_the_reference_costs_reward():
+    """With the sign of the KL reversed, drift would be paid for."""
+    mask = prefix_mask([1, 1, 1], 1)
+    rewards = shape_rewards(
+        torch.zeros(3), POLICY.log()[:, None], REFERENCE.log()[:, None], mask, kl_coef=1.0
+    )
+    assert rewards[0] < 0 < rewards[2]
+    close((POLICY * rewards[:, 0]).sum(), -exact_kl(POLICY, REFERENCE))
+
+
+# --- the adaptive controller ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "observed, expected",
+    [(6.0, 0.2), (6.6, 0.2 * 1.01), (5.4, 0.2 * 0.99), (600.0, 0.2 * 1.02), (0.0, 0.2 * 0.98)],
+)  # on target, 10 % above and below, and the error clipped at 20 % both ways; 100 / 1000 samples
+def test_controller_moves_beta_in_proportion_and_clips(observed, expected):
+    controller = AdaptiveKLController(kl_coef=0.2, target=6.0, horizon=1000)
+    controller.update(observed, num_samples=100)
+    assert controller.kl_coef == pytest.approx(expected)
+
+
+def test_controller_compounds():
+    controller = AdaptiveKLController(kl_coef=0.1, target=1.0, horizon=100)
+    for _ in range(3):
+        controller.update(5.0, num_samples=50)
+    assert controller.kl_coef == pytest.approx(0.1 * 1.1**3)
+
+
+@quick
+@given(st.floats(0.1, 10), st.floats(0, 100))
+def test_controller_pushes_kl_towards_its_target(target, observed):
+    controller = AdaptiveKLController(kl_coef=1.0, target=target, horizon=1000)
+    controller.update(observed, num_samples=10)
+    assert (controller.kl_coef - 1.0) * (observed - target) >= 0
+    assert abs(controller.kl_coef - 1.0) <= 0.2 * 10 / 1000 + 1e-9

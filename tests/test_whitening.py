@@ -1,0 +1,116 @@
+"""Whitening counts what the mask counts, over the whole batch at once."""
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import close, garbage_outside, padded_batches, prefix_mask, quick
+
+from helpers.gae import compute_gae
+from helpers.whitening import masked_mean, masked_var, whiten_advantages
+
+batches = padded_batches(tensors=1, min_counted=2)
+wide = 1e-4  # room for an epsilon under the square root
+
+
+def spread_out(batch):
+    """Only batches whose variance dwarfs any epsilon."""
+    x, mask = batch
+    assume(x[mask].var() > 1e-2)
+    return x, mask
+
+
+@quick
+@given(padded_batches(tensors=1))
+def test_masked_mean_is_the_mean_of_the_counted(batch):
+    x, mask = batch
+    close(masked_mean(x, mask), x[mask].mean())
+    close(masked_mean(garbage_outside(x, mask), mask), x[mask].mean())
+
+
+@quick
+@given(batches)
+def test_masked_var_is_torchs_variance_of_the_counted(batch):
+    x, mask = batch
+    for unbiased in (True, False):
+        expected = x[mask].var(unbiased=unbiased)
+        close(masked_var(x, mask, unbiased=unbiased), expected)
+        close(masked_var(garbage_outside(x, mask), mask, unbiased=unbiased), expected)
+
+
+def test_masked_var_is_unbiased_unless_told():
+    x, mask = torch.tensor([[1.0, 3.0, 99.0]]), prefix_mask([2], 3)
+    assert masked_var(x, mask).item() == pytest.approx(2.0)
+    assert masked_var(x, mask, unbiased=False).item() == pytest.approx(1.0)
+
+
+@quick
+@given(batches)
+def test_whitened_has_mean_zero_and_unbiased_variance_one(batch):
+    x, mask = spread_out(batch)
+    whitened = whiten_advantages(x, mask)
+    close(whitened[mask].mean(), 0.0, atol=wide)
+    close(whitened[mask].var(), 1.0, atol=wide)
+
+
+@quick
+@given(batches)
+def test_without_the_shift_the_mean_stays_and_the_variance_is_one(batch):
+    x, mask = spread_out(batch)
+    whitened = whiten_advantages(x, mask, shift_mean=False)
+    close(whitened[mask].mean(), x[mask].mean(), atol=wide)
+    close(whitened[mask].var(), 1.0, atol=wide)
+
+
+@quick
+@given(batches, st.booleans())
+def test_padding_comes_back_zero_and_its_garbage_counts_for_nothing(batch, shift_mean):
+    x, mask = batch
+    clean = whiten_advantages(x, mask, shift_mean=shift_mean)
+    assert torch.equal(
+        clean, whiten_advantages(garbage_outside(x, mask), mask, shift_mean=shift_mean)
+    )
+    assert torch.all(clean[~mask] == 0)
+
+
+@quick
+@given(batches, st.floats(0.5, 20), st.floats(-50, 50))
+def test_whitening_forgets_scale_and_shift(batch, scale, shift):
+    x, mask = spread_out(batch)
+    close(whiten_advantages(scale * x + shift, mask), whiten_advantages(x, mask), atol=wide)
+
+
+@quick
+@given(batches)
+def test_whitening_keeps_the_order(batch):
+    x, mask = spread_out(batch)
+    assert torch.equal(whiten_advantages(x, mask)[mask].argsort(), x[mask].argsort())
+
+
+def test_one_counted_position_whitens_to_zero():
+    whitened = whiten_advantages(torch.tensor([[5.0, 7.0], [8.0, 9.0]]), prefix_mask([1, 0], 2))
+    assert torch.equal(whitened, torch.zeros(2, 2))
+
+
+def test_equal_advantages_whiten_to_zero():
+    close(whiten_advantages(torch.full((2, 3), 4.0)), torch.zeros(2, 3), atol=1e-3)
+
+
+def test_no_mask_counts_everything():
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    close(whiten_advantages(x), whiten_advantages(x, torch.ones(3, 4, dtype=torch.bool)))
+
+
+def test_statistics_are_of_the_batch_not_of_each_sequence():
+    whitened = whiten_advantages(torch.tensor([[1.0, 2.0], [11.0, 12.0]]))
+    assert whitened[0].mean() < -0.5 and whitened[1].mean() > 0.5
+
+
+def test_guard_returns_are_formed_before_whitening():
+    """Returns are discounted rewards; from whitened advantages they would lose their units."""
+    rewards, values = torch.tensor([[0.0, 0.0, 40.0], [0.0, 10.0, 99.0]]), torch.full((2, 3), 5.0)
+    mask = prefix_mask([3, 2], 3)
+    advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=1.0, mask=mask)
+    close(returns, torch.tensor([[40.0, 40.0, 40.0], [10.0, 10.0, 0.0]]))
+    from_whitened = whiten_advantages(advantages, mask) + values
+    assert (from_whitened - returns)[mask].abs().max() > 10
