@@ -28,10 +28,10 @@ from helpers.sft import fit_language_model, make_encoder, make_policy, make_toke
 from helpers.storage import DATA, read_jsonl, write_jsonl, write_manifest, write_text
 from helpers.writing import write
 
-CORPUS, HELD_OUT = 40_000, 2_000  # reviews to train on; reviews never seen
+CORPUS, HELD_OUT = 60_000, 2_000  # reviews to train on; reviews never seen
 PROMPTS = 128  # the fixed prompts of every PPO run
 PAIRS, TEST_PAIRS = 12_000, 2_000
-SFT_STEPS = 1_100  # gradient steps of 128 reviews
+SFT_STEPS = 1_500  # gradient steps of 128 reviews
 REWARD_EPOCHS = 3
 NORMALIZING_TEXTS = 4_096  # reference samples that set the reward model's mean and scale
 

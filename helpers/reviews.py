@@ -68,6 +68,12 @@ def log_prob(text):
     return math.log(inside) if inside else -math.inf
 
 
+def perplexity(texts):
+    """The grammar's own perplexity per token on these reviews, the end of each counted as one."""
+    nats = -sum(map(log_prob, texts))
+    return math.exp(nats / sum(len(tokenize(text)) + 1 for text in texts))
+
+
 def is_sentence(text):
     """Whether the grammar can write this review."""
     return log_prob(text) > -math.inf
@@ -193,6 +199,11 @@ def gold_score(text, explain=False):
         parts.append(("no text is worse than this", LOWEST - total))
     score = sum(points for _, points in parts)
     return (score, parts) if explain else score
+
+
+def gold_scores(texts):
+    """`gold_score` of each text: list of str -> list of float."""
+    return [gold_score(text) for text in texts]
 
 
 def preference_probability(first, second, temperature=LABEL_TEMPERATURE):

@@ -118,7 +118,8 @@ def test_samples_are_sentences_of_the_grammar(samples):
         "the soup was tasty",  # no stop
         "the soup were tasty.",
         "i watched this film last week. the soup was tasty.",  # two domains
-        "the plot was clever but the acting was convincing.",  # "but" turns nothing
+        "the plot was very superb.",
+        "the plot was clever although the acting was convincing.",
         "i loved it.",  # only a verdict
         "the plot was zzz.",
         "",
@@ -127,6 +128,16 @@ def test_samples_are_sentences_of_the_grammar(samples):
 def test_broken_texts_are_no_sentences(text):
     assert reviews.log_prob(text) == -math.inf
     assert not reviews.is_sentence(text)
+
+
+def test_but_turns_and_and_goes_on():
+    def gap(text):  # how much likelier "and" is than "but" here, in nats
+        return reviews.log_prob(text.replace("JOIN", "and")) - reviews.log_prob(
+            text.replace("JOIN", "but")
+        )
+
+    assert gap("the plot was clever JOIN the acting was convincing.") > 1
+    assert -math.inf < gap("the plot was clever JOIN the acting was clumsy.") < -1
 
 
 def test_tokens_survive_a_round_trip(samples):
