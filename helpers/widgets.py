@@ -1,0 +1,47 @@
+"""What moves on a page: live training, later the explorers. No maths here."""
+
+import html
+from collections.abc import Iterable, Iterator
+
+from IPython.display import HTML, DisplayHandle, display
+
+from helpers.plots import training_curves
+
+
+def progress_html(done: int, total: int, words: str) -> HTML:
+    """A bar and a line of words. Plain HTML, so that it shows in a saved notebook too."""
+    share = 100 * done / max(total, 1)
+    return HTML(
+        '<div style="font-family:monospace">'
+        '<div style="display:inline-block;width:16em;height:0.8em;background:#ddd" role="progressbar"'
+        f' aria-valuenow="{done}" aria-valuemax="{total}">'
+        f'<div style="width:{share:.0f}%;height:100%;background:#0072B2"></div></div>'
+        f" {done}/{total} &nbsp; {html.escape(words)}</div>"
+    )
+
+
+def watch(records: Iterable[dict], total: int, every: int = 1) -> Iterator[dict]:
+    """Pass a run's records through while a progress bar and the curves follow it on the page."""
+    bar, curves = DisplayHandle(), DisplayHandle()
+    bar.display(progress_html(0, total, "starting"))
+    history = []
+    for record in records:
+        history.append(record)
+        words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}   "
+        words += f"entropy {record['entropy']:.2f}   {record['seconds']:.1f} s"
+        bar.update(progress_html(len(history), total, words))
+        if len(history) % every == 0 or len(history) == total:
+            figure = training_curves(history, total)
+            curves.update(figure) if len(history) > every else curves.display(figure)
+        yield record
+
+
+def show_pairs(before: list[str], after: list[str], count: int = 5) -> None:
+    """A table of the same prompts answered twice; texts are escaped, whatever a model wrote."""
+    rows = "".join(
+        f"<tr><td style='text-align:left'>{html.escape(old)}</td>"
+        f"<td style='text-align:left'>{html.escape(new)}</td></tr>"
+        for old, new in list(zip(before, after, strict=True))[:count]
+    )
+    head = "<tr><th style='text-align:left'>before</th><th style='text-align:left'>after</th></tr>"
+    display(HTML(f"<table style='width:100%'>{head}{rows}</table>"))
