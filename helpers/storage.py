@@ -37,12 +37,12 @@ def find_folder(name: str | Path) -> Path | None:
     A name that reads like a path (starts with `.`, `/`, `~` or a folder of the course) and is not
     there raises FileProblem, so that a typing slip never becomes a download.
     """
-    path = Path(name).expanduser()
-    for candidate in (path, ROOT / path):
+    path, text = Path(name).expanduser(), str(name).strip()
+    candidates = (path, ROOT / path) if text else ()
+    for candidate in candidates:
         if candidate.is_dir():
             return candidate.resolve()
-    first = path.parts[0] if path.parts else ""
-    if str(name)[:1] in "./~" or first in ("data", "my_course") or not str(name).strip():
+    if not text or text[0] in "./~" or path.parts[0] in ("data", "my_course"):
         raise FileProblem(f"No folder {str(name)!r}: wants a model folder or a hub name.")
     return None
 

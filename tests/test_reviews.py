@@ -280,6 +280,7 @@ def test_sentiment_saturates():
         ("contradiction", PLAIN, "the soup was tasty and the soup was bland."),
         ("contradiction", PLAIN, "the soup was tasty and the waiter was rude."),
         ("contradiction", PLAIN, "the soup was tasty. we loved it and we hated it."),
+        ("contradiction", PLAIN, "the soup was tasty. we loved it. we hated it."),
         ("broken grammar", PLAIN, PLAIN.replace("the soup was", "the soup were")),
         ("no full stop at the end", PLAIN, PLAIN[:-1]),
     ],

@@ -1,4 +1,4 @@
-"""What moves on a page: live training, later the explorers. No maths here."""
+"""Live training: a progress bar and curves that follow a run; texts before and after."""
 
 import html
 from collections.abc import Iterable, Iterator

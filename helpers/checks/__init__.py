@@ -1,0 +1,1 @@
+from helpers.checks.lesson03 import *

@@ -1,0 +1,107 @@
+"""When two answers are the same, and what kind of difference there is when they are not."""
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+RTOL, ATOL = 1e-4, 1e-5
+
+
+def as_tensor(answer: object, expected: Tensor) -> Tensor | None:
+    """The answer as a tensor; a plain number will do where a scalar is wanted; None otherwise."""
+    if isinstance(answer, Tensor):
+        return answer.detach() if answer.layout == torch.strided else None
+    if isinstance(answer, Real) and expected.dim() == 0:
+        return torch.tensor(float(answer), dtype=torch.float64)
+    return None
+
+
+def alike(answer: Tensor, expected: Tensor) -> bool:
+    """Same shape and, up to float32 rounding, the same numbers; NaN equals NaN, dtype aside."""
+    if answer.shape != expected.shape or answer.device != expected.device or answer.is_complex():
+        return False
+    close = torch.allclose(answer.double(), expected.double(), RTOL, ATOL, equal_nan=True)
+    return bool(close)
+
+
+def kind(x: Tensor) -> str:
+    """Any float is as good as another; int64 and bool are themselves."""
+    return "float" if x.is_floating_point() else str(x.dtype).removeprefix("torch.")
+
+
+def right(answer: Tensor | None, expected: Tensor) -> bool:
+    """Correct in every respect but its gradient."""
+    return answer is not None and kind(answer) == kind(expected) and alike(answer, expected)
+
+
+def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
+    """Index of the first wrong entry of two tensors of one shape."""
+    close = torch.isclose(answer.double(), expected.double(), RTOL, ATOL, equal_nan=True)
+    return tuple((~close).nonzero()[0].tolist())
+
+
+def _everywhere(pairs, test) -> bool:
+    return all(test(answer, expected) for answer, expected in pairs)
+
+
+def _constant(pairs, combine) -> float | None:
+    """The one number that `combine(answer, expected)` gives everywhere, if there is one."""
+    found = torch.cat([combine(a.double(), e.double()).flatten() for a, e in pairs])
+    found = found[~found.isnan()]
+    if found.numel() < 2 or not bool(found.isfinite().all()):
+        return None
+    same = torch.allclose(found, found[0].expand_as(found), 1e-3, 1e-5)
+    return float(found[0]) if same else None
+
+
+def _shifted(answer: Tensor, expected: Tensor, step: int) -> bool:
+    width = answer.shape[-1] if answer.dim() else 0
+    if answer.dim() != 2 or width < 3:
+        return answer.dim() == 2
+    moved, still = (answer, expected) if step > 0 else (expected, answer)
+    return alike(moved[:, 1:], still[:, :-1])
+
+
+def _last_only(answer: Tensor, expected: Tensor, mask: Tensor | None) -> bool:
+    if mask is None or answer.dim() != 2:
+        return False
+    after = torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
+    return alike(torch.where(mask & ~after, expected, answer), expected)
+
+
+def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
+    """Name and explanation of a pattern in wrong answers of the right shape; None without one."""
+    if any(kind(expected) == "bool" for _, expected in pairs):
+        flipped = _everywhere(pairs, lambda a, e: alike(~a.bool(), e))
+        return ("upside down", "Every True should be False, and the reverse.") if flipped else None
+    if _everywhere(pairs, lambda a, e: alike(-a, e)):
+        return "sign flipped", "The size is right everywhere, the sign is not."
+    triples = [(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
+    if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
+        return "masked positions", "All counted positions are right; the masked ones are not."
+    if all(_last_only(*triple) for triple in triples):
+        return "last counted position", "Only the last counted position of a row is wrong."
+    return _moved(pairs) or _scaled(pairs)
+
+
+def _moved(pairs: list) -> tuple[str, str] | None:
+    square = [pair for pair in pairs if pair[0].dim() == 2 and len(set(pair[0].shape)) == 1]
+    if len(square) == len(pairs) and _everywhere(square, lambda a, e: alike(a.T, e)):
+        return "transposed", "Rows and columns are exchanged."
+    wide = any(expected.dim() == 2 and expected.shape[1] > 2 for _, expected in pairs)
+    for step, where in ((1, "late"), (-1, "early")):
+        if wide and _everywhere(pairs, lambda a, e, step=step: _shifted(a, e, step)):
+            return "shifted in time", f"Your numbers are right, but one position too {where}."
+    return None
+
+
+def _scaled(pairs: list) -> tuple[str, str] | None:
+    factor = _constant(pairs, lambda a, e: torch.where(e == 0, torch.nan, a / e))
+    zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
+    if factor is not None and zeros:
+        return "constant factor", f"Every number is {factor:.4g} times what it should be."
+    offset = _constant(pairs, torch.sub)
+    if offset is not None:
+        return "constant offset", f"Every number is off by {offset:+.4g}."
+    return None

@@ -1,0 +1,158 @@
+"""From a learner's function to a report: run it, compare it, and find the likely mistake."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.checks.compare import alike, as_tensor, right
+from helpers.checks.diagnose import diagnose, form
+from helpers.checks.exercise import Exercise
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
+from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, copy_of, line_of
+
+TIME_LIMIT = 5.0  # seconds for all calls of one check together
+
+
+def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -> Report:
+    """Check one answer. Whatever the function does, the outcome is a report."""
+    if function is None or function is Ellipsis or function is NotImplemented:
+        return _not_attempted(exercise, exercise.probes[0])
+    if not callable(function):
+        says = f"Hand over the function itself, not {type(function).__name__} {function!r:.60}."
+        return _mistake(exercise, "not a function", says)
+    deadline, answers = time.monotonic() + seconds, []
+    for probe in exercise.probes:
+        outcome = attempt(function, probe, deadline - time.monotonic())
+        report = _broken(exercise, function, probe, outcome, seconds)
+        if report is not None:
+            return report
+        answers.append(outcome.value)
+    try:
+        report = _compared(exercise, answers)
+    except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
+        report = _mistake(exercise, "unrecognised", f"Your result cannot be compared: {error}")
+    return report or _gradients(exercise, function, seconds) or _correct(exercise)
+
+
+def checker(exercise: Exercise) -> Callable[..., Report]:
+    """`check_<name>`, for a notebook."""
+
+    def check(function: Callable, seconds: float = TIME_LIMIT) -> Report:
+        return judge(exercise, function, seconds)
+
+    check.__name__ = check.__qualname__ = f"check_{exercise.name}"
+    check.__doc__ = f"Report on your `{exercise.signature}`."
+    check.exercise = exercise
+    return check
+
+
+def _correct(exercise: Exercise) -> Report:
+    says = f"Right on all {len(exercise.probes)} cases."
+    return Report(exercise.name, CORRECT, says)
+
+
+def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
+    says = f"Fill in {exercise.signature} and run the cell again. The notebook goes on without it."
+    if probe is not exercise.probes[0]:
+        named = exercise.named(probe)
+        here = f" for {exercise.group}={named[exercise.group]!r}" if exercise.group else ""
+        says = f"A good start, but something is still missing{here}."
+    return Report(exercise.name, NOT_ATTEMPTED, says, look=exercise.look)
+
+
+def _mistake(exercise, name: str, says: str, probe=None, yours=None, expected=None) -> Report:
+    """The report of a mistake, with the case that shows it."""
+    case = []
+    if probe is not None:
+        case = [(label, show(x)) for label, x in exercise.named(probe).items()]
+    if expected is not None:
+        case += [("yours", show(yours)), ("expected", show(expected))]
+    return Report(exercise.name, MISTAKE, says, name, exercise.look, tuple(case))
+
+
+def _broken(exercise, function, probe, outcome, seconds: float) -> Report | None:
+    """The report of a call that did not end well."""
+    if outcome.state == MISSING:
+        return _not_attempted(exercise, probe)
+    if outcome.state == TIMED_OUT:
+        says = f"Not finished after {seconds:g} seconds. Does a loop ever end?"
+        return _mistake(exercise, "endless loop", says, probe)
+    if outcome.state == RAISED:
+        return _exception(exercise, function, probe, outcome.error)
+    if outcome.changed:
+        names = " and ".join(exercise.names[i] for i in outcome.changed)
+        says = f"You changed {names} in place; whoever called you still needs it. Work on a copy"
+        says += " (x.clone(), or an operation without a trailing underscore)."
+        return _mistake(exercise, "inputs changed", says, probe)
+    return None
+
+
+def _exception(exercise, function, probe, error: BaseException) -> Report:
+    line = line_of(error, function)
+    says = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    says += f", in {line}." if line else f". It is called as {exercise.signature}."
+    return _mistake(exercise, "exception", says, probe)
+
+
+def _compared(exercise: Exercise, answers: list) -> Report | None:
+    """None when every answer is right; else the report of the first group that is not."""
+    expected = [exercise.reference(*probe) for probe in exercise.probes]
+    tensors = [as_tensor(a, e) for a, e in zip(answers, expected, strict=True)]
+    wrong = [i for i, e in enumerate(expected) if not right(tensors[i], e)]
+    if not wrong:
+        return None
+    first = wrong[0]
+    if tensors[first] is None:
+        return _wrong_type(exercise, exercise.probes[first], answers[first], expected[first])
+    if any(tensor is None for tensor in tensors):
+        first = next(i for i, tensor in enumerate(tensors) if tensor is None)
+        return _wrong_type(exercise, exercise.probes[first], answers[first], expected[first])
+    keys = [exercise.named(probe).get(exercise.group) for probe in exercise.probes]
+    same = [i for i, key in enumerate(keys) if key == keys[first]]
+    probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
+    first = same.index(first)
+    name, says = diagnose(exercise, probes, tensors, expected, first)
+    return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
+
+
+def _wrong_type(exercise, probe, answer, expected: Tensor) -> Report:
+    got = {type(None): "None: is there a `return`?"}.get(type(answer), f"a {type(answer).__name__}")
+    says = f"You return {got}{'' if got[-1] == '?' else '.'} Wanted: a tensor of {form(expected)}."
+    return _mistake(exercise, "wrong type", says, probe, answer, expected)
+
+
+def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report | None:
+    """Right numbers; does the gradient reach the arguments that are trained?"""
+    deadline = time.monotonic() + seconds
+    places = [exercise.names.index(name) for name in exercise.gradient]
+    for probe in exercise.probes if places else []:
+        outcome = attempt(backward(function, places), probe, deadline - time.monotonic())
+        report = _broken(exercise, function, probe, outcome, seconds)
+        if report is not None:
+            return report
+        wanted = backward(exercise.reference, places)(*copy_of(probe))
+        for name, got, want in zip(exercise.gradient, outcome.value, wanted, strict=True):
+            if got is None:
+                says = f"The numbers are right, but no gradient reaches {name}: nothing would be"
+                says += " trained. Leave out .item(), .detach(), .data, no_grad and new tensors."
+                return _mistake(exercise, "detached", says, probe)
+            if not alike(got, want):
+                says = f"The numbers are right, but not the gradient for {name}."
+                says += " Is a part of the formula detached?"
+                return _mistake(exercise, "wrong gradient", says, probe, got, want)
+    return None
+
+
+def backward(function: Callable, places: list[int]) -> Callable:
+    """A function of the same arguments that gives the gradients of the result's sum (or None)."""
+
+    def work(*inputs):
+        leaves = [inputs[i].requires_grad_() for i in places]
+        value = function(*inputs)
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return [None] * len(leaves)
+        return list(torch.autograd.grad(value.sum(), leaves, allow_unused=True))
+
+    return work

@@ -1,0 +1,140 @@
+"""Run a learner's function: on copies of the inputs, for a limited time, and let nothing escape."""
+
+import ctypes
+import linecache
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
+
+
+class TimeLimit(BaseException):
+    """Not an Exception, so that a learner's `except Exception` does not swallow it."""
+
+
+@dataclass
+class Outcome:
+    """What came of one call."""
+
+    state: str
+    value: object = None
+    error: BaseException | None = None
+    changed: tuple[int, ...] = ()  # positions of the arguments that are no longer what they were
+
+
+@contextmanager
+def _alarm(seconds: float):
+    """Raise TimeLimit here after `seconds`; whoever used the timer before (pytest) gets it back."""
+
+    def ring(*_):
+        raise TimeLimit
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    started = time.monotonic()
+    before, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if before:
+            left = max(before - (time.monotonic() - started), 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def _in_thread(function: Callable, seconds: float) -> object:
+    """The same without signals: a second thread, stopped by an exception put into it."""
+    box = {}
+
+    def work():
+        try:
+            box["value"] = function()
+        except BaseException as error:  # noqa: BLE001 (handed on below)
+            box["error"] = error
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        ident = ctypes.c_ulong(thread.ident)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeLimit))
+        thread.join(1.0)
+        raise TimeLimit
+    if "error" in box:
+        raise box["error"]
+    return box["value"]
+
+
+def limited(function: Callable, seconds: float) -> object:
+    """Call `function`; TimeLimit when it takes longer."""
+    seconds = max(seconds, 1e-3)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer"):
+        return _in_thread(function, seconds)
+    with _alarm(seconds):
+        return function()
+
+
+def copy_of(arguments: tuple) -> tuple:
+    """The learner's own tensors, to do with as they like."""
+    return tuple(x.clone() if isinstance(x, Tensor) else x for x in arguments)
+
+
+def _differs(before: object, after: object) -> bool:
+    if not isinstance(before, Tensor):
+        return False
+    return before.dtype != after.dtype or not torch.equal(before, after.detach())
+
+
+def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
+    """One call on copies of these arguments, with gradients on, whatever happens in it."""
+    inputs = copy_of(arguments)
+
+    def work():
+        with torch.enable_grad():
+            return function(*inputs)
+
+    try:
+        value = limited(work, seconds)
+    except TimeLimit:
+        return Outcome(TIMED_OUT)
+    except NotImplementedError as error:
+        # torch raises it too, for an operator that it does not have
+        stub = "aten::" not in str(error) and "not implemented for" not in str(error)
+        return Outcome(MISSING if stub else RAISED, error=error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (reported, never raised)
+        return Outcome(RAISED, error=error)
+    if value is Ellipsis or value is NotImplemented or (value is None and is_empty(function)):
+        return Outcome(MISSING)
+    pairs = enumerate(zip(arguments, inputs, strict=True))
+    return Outcome(FINISHED, value, changed=tuple(i for i, pair in pairs if _differs(*pair)))
+
+
+def _code(function: Callable):
+    return getattr(getattr(function, "__wrapped__", function), "__code__", None)
+
+
+def is_empty(function: Callable) -> bool:
+    """Whether its body is only a docstring or `pass`: it uses no name at all."""
+    code = _code(function)
+    arguments = code.co_varnames if code else ()
+    return code is not None and not code.co_names and len(arguments) == code.co_argcount
+
+
+def line_of(error: BaseException, function: Callable) -> str:
+    """'line 3: `x = y`' of the learner's code in which it went wrong, or '' when there is none."""
+    code = _code(function)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if code]
+    frames = [f for f in frames if f.filename == code.co_filename]
+    if not frames:
+        return ""
+    text = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
+    return f"line {frames[-1].lineno}" + (f": `{text}`" if text else "")

@@ -1,0 +1,44 @@
+"""Shared by all tests: one torch thread (two test processes must not spin), tiny real models."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+
+from helpers import reviews
+from helpers.config import RLHFConfig
+from helpers.models import make_critic, make_reference
+from helpers.sft import make_policy, make_tokenizer
+from helpers.state import Models
+
+torch.set_num_threads(1)
+
+
+def length_reward(texts: list[str]) -> torch.Tensor:
+    """A reward anybody can follow: one point per comma, minus a tenth per word."""
+    return torch.tensor([text.count(",") - 0.1 * len(text.split()) for text in texts])
+
+
+def tiny_models(seed: int = 0, reward=length_reward) -> Models:
+    """Real GPT-2 actor, critic and reference of one layer; the course's own tokenizer."""
+    torch.manual_seed(seed)
+    tokenizer = make_tokenizer(reviews.VOCABULARY)
+    actor = make_policy(tokenizer, layers=1, width=32).eval()
+    return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+
+
+@pytest.fixture
+def models() -> Models:
+    return tiny_models()
+
+
+@pytest.fixture
+def config() -> RLHFConfig:
+    return RLHFConfig(iterations=4, batch_size=8, response_length=6, minibatch_size=4)
+
+
+@pytest.fixture
+def prompts() -> list[str]:
+    return ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]

@@ -1,0 +1,277 @@
+"""The loop: its invariants at every iteration, exact resumption, refusals, the command line."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+
+from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
+from helpers.loop import main, train_rlhf_loop
+from helpers.models import fingerprint
+from helpers.reward_model import RewardModel
+from helpers.sft import make_encoder
+from helpers.state import start_run
+from helpers.steps import draw_prompts, estimate_advantages, iterate, write_responses
+from helpers.storage import ROOT, FileProblem
+from helpers.whitening import masked_mean
+
+
+def test_every_iteration_starts_at_ratio_one_and_the_first_at_kl_zero(config, models, prompts):
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert [record["iteration"] for record in history] == [1, 2, 3, 4]
+    assert all(record["first_ratio_error"] <= 1e-4 for record in history)
+    assert abs(history[0]["kl"]) <= 1e-4
+    assert history[-1]["kl"] != 0.0
+
+
+def test_the_reference_is_not_trained_and_the_actor_is(config, models, prompts):
+    before = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
+    list(train_rlhf_loop(config, models, prompts=prompts))
+    assert fingerprint(models.reference) == before[0]
+    assert fingerprint(models.actor) != before[1]
+    assert fingerprint(models.critic) != before[2]
+
+
+def test_a_frozen_reward_model_is_not_trained(config, prompts):
+    models = tiny_models()
+    models.reward = RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer)
+    before = fingerprint(models.reward)
+    list(train_rlhf_loop(config, models, prompts=prompts))
+    assert fingerprint(models.reward) == before
+
+
+def test_returns_are_formed_before_whitening(config, models, prompts):
+    """Whitened advantages have mean 0; returns are rewards-to-go, in reward units."""
+    state = start_run(replace(config, lam=1.0, batch_size=16), models, prompts=prompts)
+    written = write_responses(state, draw_prompts(state))
+    rewards = torch.where(written.response_mask, 3.0, 0.0)
+    values, advantages, returns = estimate_advantages(state, written, rewards)
+    left = written.response_mask.flip(1).cumsum(1).flip(1) * written.response_mask
+    assert torch.allclose(returns, 3.0 * left, atol=1e-5)  # λ = γ = 1: plain sums of rewards
+    assert abs(float(masked_mean(advantages, written.response_mask))) < 1e-5
+
+
+def test_it_learns_a_reward_function(models, prompts):
+    config = replace_tiny(iterations=25, batch_size=32, learning_rate=3e-3, kl_coef=0.01)
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations
+
+
+def replace_tiny(**changes):
+    from helpers.config import RLHFConfig
+
+    return RLHFConfig(response_length=6, minibatch_size=16, critic_learning_rate=3e-3, **changes)
+
+
+def test_same_seed_same_numbers(config, prompts):
+    runs = [list(train_rlhf_loop(config, tiny_models(), prompts=prompts)) for _ in range(2)]
+    strip = [[{k: v for k, v in r.items() if k != "seconds"} for r in run] for run in runs]
+    assert strip[0] == strip[1]
+
+
+@pytest.mark.parametrize("changes", [{}, {"kl_target": 2.0}, {"kl_placement": "loss"}])
+def test_resumed_run_equals_an_uninterrupted_one(tmp_path, config, prompts, changes):
+    config = replace(config, checkpoint_every=2, **changes)
+    whole = start_run(config, tiny_models(), prompts=prompts)
+    list(train_rlhf_loop(state=whole))
+    half = train_rlhf_loop(config, tiny_models(), prompts=prompts, save_dir=tmp_path)
+    next(half), next(half)
+    half.close()
+    resumed = load_checkpoint(tmp_path, models=tiny_models())
+    assert resumed.iteration == 2
+    list(train_rlhf_loop(state=resumed))
+    for role in ("actor", "critic"):
+        assert fingerprint(getattr(resumed.models, role)) == fingerprint(
+            getattr(whole.models, role)
+        )
+    assert resumed.kl_coef == whole.kl_coef
+    strip = [
+        [{k: v for k, v in r.items() if k != "seconds"} for r in s.history]
+        for s in (resumed, whole)
+    ]
+    assert strip[0] == strip[1]
+
+
+@pytest.fixture
+def saved(tmp_path, config, prompts):
+    state = start_run(config, tiny_models(), prompts=prompts)
+    iterate(state)
+    save_checkpoint(state, tmp_path)
+    return tmp_path
+
+
+def test_another_horizon_is_refused(saved, config):
+    with pytest.raises(ValueError, match="iterations: got 9, wants 4"):
+        load_checkpoint(saved, replace(config, iterations=9), tiny_models())
+
+
+def test_another_thread_count_is_refused(saved):
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="threads: got 2, wants 1"):
+            load_checkpoint(saved, models=tiny_models())
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_another_reference_is_refused(saved):
+    with pytest.raises(FileProblem, match="another reference"):
+        load_checkpoint(saved, models=tiny_models(seed=5))
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+def test_a_damaged_checkpoint_is_named(saved, damage):
+    file = list_checkpoints(saved)[-1] / "state.safetensors"
+    contents = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        half = contents[: len(contents) // 2]
+        file.write_bytes(half if damage == "cut" else half + b"x" + contents[len(half) + 1 :])
+    with pytest.raises(FileProblem, match="state.safetensors"):
+        load_checkpoint(saved, models=tiny_models())
+
+
+def test_no_checkpoint_is_one_sentence(tmp_path):
+    with pytest.raises(FileProblem, match="No checkpoint below"):
+        load_checkpoint(tmp_path, models=tiny_models())
+
+
+def test_old_checkpoints_go_only_after_new_ones_are_whole(tmp_path, config, prompts):
+    config = replace(config, checkpoint_every=1)
+    list(train_rlhf_loop(config, tiny_models(), prompts=prompts, save_dir=tmp_path))
+    names = [path.name for path in list_checkpoints(tmp_path)]
+    assert names == ["iteration_00003", "iteration_00004"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("reward", "says"),
+    [
+        (lambda texts: [float("nan")] * len(texts), "NaN"),
+        (lambda texts: [1.0], "shape"),
+    ],
+)
+def test_a_bad_reward_function_is_refused(config, prompts, reward, says):
+    with pytest.raises(ValueError, match=says):
+        list(train_rlhf_loop(config, tiny_models(reward=reward), prompts=prompts))
+
+
+def test_equal_scores_train_without_nan(config, prompts):
+    models = tiny_models(reward=lambda texts: [1.0] * len(texts))
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert all(value == value for record in history for value in record.values())
+
+
+def test_prompts_too_long_for_the_context_are_refused(config):
+    with pytest.raises(ValueError, match="prompts"):
+        start_run(config, tiny_models(), prompts=["the soup " * 40])
+
+
+def test_adaptive_beta_moves_and_is_recorded(config, models, prompts):
+    config = replace(config, kl_target=0.001, learning_rate=1e-2)
+    betas = [record["kl_coef"] for record in train_rlhf_loop(config, models, prompts=prompts)]
+    assert len(set(betas)) > 1
+
+
+def test_kl_goes_into_the_reward_or_into_the_loss_but_never_both(config, models, prompts):
+    seen = {}
+
+    def observe(step, **tensors):
+        if step == 5:
+            seen[config.kl_placement] = tensors["rewards"]
+
+    for placement in ("reward", "loss"):
+        config = replace(config, kl_placement=placement, kl_coef=5.0)
+        state = start_run(config, tiny_models(), prompts=prompts)
+        iterate(state), iterate(state, observe)
+    nonzero = {name: int((rewards != 0).sum(dim=1).max()) for name, rewards in seen.items()}
+    assert nonzero["loss"] == 1 and nonzero["reward"] > 1
+
+
+# ---- the command line ----
+def cli(*arguments, **extra):
+    return subprocess.run(
+        [sys.executable, "-m", "helpers.loop", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        **extra,
+    )
+
+
+SMALL = ["--iterations", "2", "--batch-size", "8", "--response-length", "8"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--kl-coef", "-1"], "kl_coef"),
+        (["--iterations", "0"], "iterations"),
+        (["--batch-size", "-3"], "batch_size"),
+        (["--response-length", "0"], "response_length"),
+        (["--response-length", "500"], "prompts"),
+        (["--actor", "data/nowhere"], "data/nowhere"),
+        (["--reward-model", "./nowhere"], "nowhere"),
+        (["--device", "abacus"], "device"),
+        (["--resume", "nowhere"], "No checkpoint"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_bad_values_are_one_sentence_and_status_2(capsys, flags, says):
+    assert main(flags) == 2
+    problem = capsys.readouterr().err.strip()
+    assert says in problem and "\n" not in problem and "Traceback" not in problem
+
+
+def test_command_line_traces_trains_and_saves(tmp_path, capsys):
+    assert main([*SMALL, "--save", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(f"({step})") for step in range(1, 8)]
+    assert places == sorted(places)
+    assert "update complete" in printed and "before" in printed
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["iteration"] for row in rows] == ["1", "2"]
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert list_checkpoints(tmp_path)
+
+
+def test_resume_refuses_a_changed_setting(tmp_path, capsys):
+    assert main([*SMALL, "--save", str(tmp_path)]) == 0
+    assert main(["--resume", str(tmp_path), "--iterations", "9"]) == 2
+    assert "iterations: got 9, wants 2" in capsys.readouterr().err
+
+
+def test_ctrl_c_saves_what_there_is_and_the_run_goes_on(tmp_path):
+    command = [sys.executable, "-m", "helpers.loop", "--iterations", "400", "--batch-size", "8"]
+    process = subprocess.Popen(
+        [*command, "--save", str(tmp_path)],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.time() + 200
+    while not list_checkpoints(tmp_path) and time.time() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, printed
+    assert "Stopped after" in printed and str(tmp_path) in printed
+    state = load_checkpoint(tmp_path)
+    assert 10 <= state.iteration < 400 and len(state.history) == state.iteration
+    iterate(state)
+
+
+def test_length_reward_counts_commas():
+    assert length_reward(["a, b"]).tolist() == pytest.approx([0.8])
