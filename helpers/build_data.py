@@ -30,9 +30,9 @@ from helpers.writing import write
 
 CORPUS, HELD_OUT = 60_000, 2_000  # reviews to train on; reviews never seen
 PROMPTS = 128  # the fixed prompts of every PPO run
-PAIRS, TEST_PAIRS = 12_000, 2_000
+PAIRS, TEST_PAIRS = 20_000, 2_000
 SFT_STEPS = 1_500  # gradient steps of 128 reviews
-REWARD_EPOCHS = 3
+REWARD_EPOCHS = 2
 NORMALIZING_TEXTS = 4_096  # reference samples that set the reward model's mean and scale
 
 

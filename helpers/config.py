@@ -65,7 +65,7 @@ class RLHFConfig(PPOConfig):
     device: str = "auto"  # "auto" picks cuda, then mps, then cpu
     seed: int = 0  # of prompts, sampling, minibatches and fresh heads
     iterations: int = 60  # rollout + update, this many times; also the horizon of the annealing
-    batch_size: int = 128  # responses per rollout
+    batch_size: int = 64  # responses per rollout
     response_length: int = 24  # tokens at most; a response ends earlier at EOS
     kl_target: float | None = None  # nats per response: adaptive β when given, fixed β when None
     kl_horizon: float = 2000.0  # responses over which the adaptive β reacts

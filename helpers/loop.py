@@ -98,7 +98,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m helpers.loop", description=__doc__)
     parser.add_argument("--kl-coef", type=float, help="β, the price of a nat of KL (0.1)")
     parser.add_argument("--iterations", type=int, help="rollout + update, so many times (60)")
-    parser.add_argument("--batch-size", type=int, help="responses per rollout (128)")
+    parser.add_argument("--batch-size", type=int, help="responses per rollout (64)")
     parser.add_argument("--response-length", type=int, help="tokens at most (24)")
     parser.add_argument("--actor", help="folder or hub name of a causal LM (data/sft)")
     parser.add_argument("--reward-model", help="folder or hub name of an encoder (data/reward)")

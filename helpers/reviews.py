@@ -15,10 +15,11 @@ from helpers.lexicon import DEGREES, NEGATORS, OPINIONS, SETTINGS, SUPERLATIVES
 
 DOMAINS = tuple(REVIEWS)
 VOCABULARY = sorted(ALL_REVIEWS.vocabulary())
-LABEL_TEMPERATURE = 1.0
+LABEL_TEMPERATURE = 0.5  # points; the labeller's noise
 
 # What the simulated people like and dislike, in points.
 SENTIMENT_SCALE = 2.25  # sentiment saturates at plus and minus this: piling up does not pay
+SENTIMENT_SLOPE = 1.5  # and it saturates early: one clear opinion is nearly enough
 ASPECT_CREDIT, ASPECT_CAP = 0.2, 3  # for each concrete thing discussed, up to three
 NEGATION = -0.7  # "not good" is bad, but less so than "bad"
 HYPE_COST = 0.8  # each superlative beyond the first
@@ -161,7 +162,7 @@ def _liked(tokens, opinions):
     """The points that can be won: what it says, and about how many things."""
     total = sum(opinion.value for opinion in opinions)
     said = ", ".join(f"{opinion.phrase} {opinion.value:+.2f}" for opinion in opinions)
-    yield f"sentiment ({said or 'none'})", SENTIMENT_SCALE * math.tanh(total / 2)
+    yield f"sentiment ({said or 'none'})", SENTIMENT_SCALE * math.tanh(SENTIMENT_SLOPE * total)
     named = sorted(ASPECTS.intersection(tokens))
     yield f"aspects ({', '.join(named) or 'none'})", ASPECT_CREDIT * min(ASPECT_CAP, len(named))
 

@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.optimizers import Optimizers, warm_cosine
 from helpers.validate import require, require_count, require_positive
 
 PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
@@ -101,18 +102,6 @@ def next_token_loss(model: nn.Module, ids: Tensor, mask: Tensor, reduction: str 
     return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction=reduction)
 
 
-def make_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the blocks (it needs a third of Adam's steps here), Adam for the rest."""
-    matrices, others = [], []
-    for name, parameter in model.named_parameters():
-        inside = ".h." in name and parameter.dim() == 2
-        (matrices if inside else others).append(parameter)
-    return [
-        torch.optim.Muon(matrices, lr=8 * learning_rate, weight_decay=0.01),
-        torch.optim.Adam(others, lr=learning_rate, betas=(0.9, 0.98), fused=True),
-    ]
-
-
 def fit_language_model(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerFast,
@@ -128,23 +117,16 @@ def fit_language_model(
     require_positive("learning_rate", learning_rate)
     ids, mask = encode_corpus(tokenizer, texts)
     generator = torch.Generator().manual_seed(seed)
-    optimizers = make_optimizers(model, learning_rate)
-    peaks = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    optimizers = Optimizers(model, learning_rate)
     batches, model = iter(()), model.train()
     for step in range(steps):
         rows = next(batches, None)
         if rows is None:
             batches = iter(torch.randperm(len(ids), generator=generator).split(batch_size))
             rows = next(batches)
-        factor = min(1.0, (step + 1) / 30) * 0.5 * (1 + math.cos(math.pi * step / steps))
         width = int(mask[rows].any(dim=0).sum())
         loss = next_token_loss(model, ids[rows, :width], mask[rows, :width])
-        model.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, peak in zip(optimizers, peaks, strict=True):
-            optimizer.param_groups[0]["lr"] = peak * factor
-            optimizer.step()
+        optimizers.step(loss, warm_cosine(step, steps, warmup=30))
         if on_step is not None:
             on_step(step + 1, steps, float(loss.detach()))
     return model.eval()

@@ -9,7 +9,7 @@ from torch import Tensor
 from helpers.checks.compare import alike, as_tensor, right
 from helpers.checks.diagnose import diagnose, form
 from helpers.checks.exercise import Exercise
-from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, compare, show
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, copy_of, line_of
 
 TIME_LIMIT = 5.0  # seconds for all calls of one check together
@@ -68,7 +68,7 @@ def _mistake(exercise, name: str, says: str, probe=None, yours=None, expected=No
     if probe is not None:
         case = [(label, show(x)) for label, x in exercise.named(probe).items()]
     if expected is not None:
-        case += [("yours", show(yours)), ("expected", show(expected))]
+        case += compare(yours, expected)
     return Report(exercise.name, MISTAKE, says, name, exercise.look, tuple(case))
 
 
@@ -119,6 +119,8 @@ def _compared(exercise: Exercise, answers: list) -> Report | None:
 
 def _wrong_type(exercise, probe, answer, expected: Tensor) -> Report:
     got = {type(None): "None: is there a `return`?"}.get(type(answer), f"a {type(answer).__name__}")
+    if isinstance(answer, Tensor):
+        got = f"a tensor of layout {answer.layout}"
     says = f"You return {got}{'' if got[-1] == '?' else '.'} Wanted: a tensor of {form(expected)}."
     return _mistake(exercise, "wrong type", says, probe, answer, expected)
 
@@ -150,9 +152,10 @@ def backward(function: Callable, places: list[int]) -> Callable:
 
     def work(*inputs):
         leaves = [inputs[i].requires_grad_() for i in places]
-        value = function(*inputs)
-        if not isinstance(value, Tensor) or not value.requires_grad:
-            return [None] * len(leaves)
-        return list(torch.autograd.grad(value.sum(), leaves, allow_unused=True))
+        with torch.enable_grad():
+            value = function(*inputs)
+            if not isinstance(value, Tensor) or not value.requires_grad:
+                return [None] * len(leaves)
+            return list(torch.autograd.grad(value.sum(), leaves, allow_unused=True))
 
     return work

@@ -22,7 +22,7 @@ def log_softmax_at(logits, tokens, dim=-1):
 # fmt: off
 GATHER = Exercise(
     "gather_logprobs", "logits tokens", rollouts.gather_logprobs,
-    "log softmax(logits) over the vocabulary, at the token said (notebook 01, Log-probs)",
+    "log softmax(logits) over the vocabulary, at the token said (notebook 01)",
     [
         (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]], [[1.0, 0.0, 0.0], [0.0, 4.0, 0.0]]),
          torch.tensor([[1, 0], [2, 1]])),
@@ -47,9 +47,11 @@ GATHER = Exercise(
          " (dim=-1).", lambda logits, tokens: log_softmax_at(logits, tokens, 1)),
         ("softmax over the batch", "Your softmax is along dim=0; the vocabulary is dim=-1.",
          lambda logits, tokens: log_softmax_at(logits, tokens, 0)),
-        ("negative log-probs", "You have −log p, the cross-entropy; wanted is log p, never above 0.",
+        ("negative log-probs",
+         "You have −log p, the cross-entropy; wanted is log p, never above 0.",
          lambda logits, tokens: -log_softmax_at(logits, tokens)),
-        ("log of a vanished probability", "An unlikely token's probability rounds to 0, and log 0 is"
+        ("log of a vanished probability",
+         "An unlikely token's probability rounds to 0, and log 0 is"
          " −inf. Use log_softmax, which never leaves the log scale.",
          lambda logits, tokens: picked(logits.softmax(-1).log(), tokens)),
         ("last axis kept", "gather leaves an axis of length 1 behind: squeeze(-1) it.",
@@ -75,7 +77,7 @@ def ends(tokens, eos):
 
 MASK = Exercise(
     "response_mask", "response_tensors eos_token_id", rollouts.response_mask,
-    "True up to and including the first EOS; all True without one (notebook 01, Masks)",
+    "True up to and including the first EOS; all True without one (notebook 01)",
     [
         (torch.tensor([[5, 1, 0, 0], [4, 6, 3, 7]]), 1),
         (torch.tensor([[5, 2, 0, 2, 0], [2, 5, 0, 0, 5], [0, 4, 3, 4, 2]]), 2),
@@ -83,7 +85,8 @@ MASK = Exercise(
     [
         ("EOS excluded", "You stop before the EOS. It is an action too: masked out, the model never"
          " learns to stop.", lambda x, eos: ends(x, eos) == 0),
-        ("everything after EOS counts", "Your mask goes on after the first EOS, up to the next one.",
+        ("everything after EOS counts",
+         "Your mask goes on after the first EOS, up to the next one.",
          lambda x, eos: ends(x, eos) <= 1),
         ("everything counts", "All positions are True; those after the first EOS do not count.",
          lambda x, eos: torch.ones_like(x, dtype=torch.bool)),
@@ -92,8 +95,8 @@ MASK = Exercise(
         ("only the EOS counts", "You count the EOS alone; all before it count too.",
          lambda x, eos: x == eos),
         ("up to the last EOS", "Where a row has two EOS, the first one ends it.",
-         lambda x, eos: torch.where((x == eos).any(1, True), (x == eos).flip(1).cumsum(1).flip(1) > 0,
-                                    True)),
+         lambda x, eos: (x == eos).flip(1).cumsum(1).flip(1).bool()
+         | ~(x == eos).any(1, True)),
         ("one too many", "One position after the EOS still counts.",
          lambda x, eos: up_to(rollouts.response_mask(x, eos).sum(1), x)),
         ("row without EOS: argmax is 0", "argmax of a row without any EOS is 0, so you count one"
@@ -118,7 +121,7 @@ def whole(mask):
 
 POSITIONS = Exercise(
     "position_ids", "mask", rollouts.position_ids,
-    "cumsum(mask) − mask along the row: padding takes no position (notebook 01, Positions)",
+    "cumsum(mask) − mask along the row: padding takes no position (notebook 01)",
     [(LEFT,), (LEFTS,)],
     [
         ("padding counted", "You numbered the columns; a padded prompt must start at 0 as well.",
@@ -127,11 +130,13 @@ POSITIONS = Exercise(
          lambda mask: whole(mask)),
         ("negative on padding", "cumsum − 1 is −1 on left padding, which no embedding has.",
          lambda mask: whole(mask) - 1),
-        ("padding at position 1", "Harmless where masked, but cumsum − mask gives 0 on left padding.",
+        ("padding at position 1",
+         "Harmless where masked, but cumsum − mask gives 0 on left padding.",
          lambda mask: (whole(mask) - 1).masked_fill(~mask, 1)),
         ("counted from the right", "You count backwards: the first counted token has position 0.",
          lambda mask: whole(mask.flip(1)).flip(1) - mask.long()),
-        ("cumsum down the batch", "Your cumsum runs along dim=0; positions run along the row, dim=1.",
+        ("cumsum down the batch",
+         "Your cumsum runs along dim=0; positions run along the row, dim=1.",
          lambda mask: mask.long().cumsum(0) - mask.long()),
         ("runs on across rows", "Your count goes on into the next row; each starts at 0.",
          lambda mask: (mask.flatten().cumsum(0).view_as(mask) - mask.long())),
@@ -162,7 +167,7 @@ PAIRS = (-noise(3, 2, 4).abs(), -noise(4, 2, 4).abs())
 KL = Exercise(
     "kl_estimate", "logprobs ref_logprobs estimator", kl.kl_estimate,
     "with d = logprobs − ref_logprobs: k1 = d, k2 = d²/2, k3 = exp(−d) − 1 + d"
-    " (Schulman 2020; notebook 01, KL)",
+    " (Schulman 2020; notebook 01)",
     [(*pair, name) for name in ("k1", "k2", "k3") for pair in (PAIR, PAIRS)],
     [
         ("KL reversed", "You have log π_ref − log π. The tokens were sampled by π, so k1 is"
@@ -171,7 +176,8 @@ KL = Exercise(
          only("k1", lambda p, q: (p - q).abs())),
         ("difference of probabilities", "These are log-probs already: subtract them as they are.",
          only("k1", lambda p, q: p.exp() - q.exp())),
-        ("ratio, not its logarithm", "exp(d) is the ratio of probabilities; k1 is its logarithm, d.",
+        ("ratio, not its logarithm",
+         "exp(d) is the ratio of probabilities; k1 is its logarithm, d.",
          only("k1", lambda p, q: (p - q).exp())),
         ("weighted by the probability", "The tokens are samples: that weighs them already."
          " Leave out the factor π.", only("k1", lambda p, q: p.exp() * (p - q))),
@@ -179,7 +185,8 @@ KL = Exercise(
          only("k1", lambda p, q: (p - q).mean())),
         ("sum of log-probs", "You added the log-probs; subtract them.",
          only("k1", lambda p, q: p + q)),
-        ("k2 without the half", "You have d²; k2 is d²/2.", only("k2", lambda p, q: (p - q).square())),
+        ("k2 without the half",
+         "You have d²; k2 is d²/2.", only("k2", lambda p, q: (p - q).square())),
         ("k2 without the square", "You halved d; square it first.",
          only("k2", lambda p, q: (p - q) / 2)),
         ("k1 for k2", "You ignore `estimator`: this is k1.", only("k2", lambda p, q: p - q)),
@@ -188,7 +195,8 @@ KL = Exercise(
         ("k3 with reversed ratio", "You swapped π and π_ref: that estimates another divergence."
          " k3 is π_ref/π − 1 + log(π/π_ref).",
          only("k3", lambda p, q: kl.kl_estimate(q, p, "k3"))),
-        ("k3 with reversed ratio in the exponent", "The exponential is of −d: π_ref/π, not π/π_ref.",
+        ("k3 with reversed ratio in the exponent",
+         "The exponential is of −d: π_ref/π, not π/π_ref.",
          only("k3", lambda p, q: (p - q).exp() - 1 + (p - q))),
         ("k3 with reversed logarithm", "The last term is +d; with −d it falls below 0.",
          only("k3", lambda p, q: (q - p).exp() - 1 - (p - q))),

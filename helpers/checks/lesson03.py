@@ -1,4 +1,4 @@
-"""Exercises of notebook 03: means and variances over counted tokens, whitening, explained variance."""
+"""Exercises of notebook 03: masked statistics, whitening, explained variance."""
 
 import torch
 
@@ -33,7 +33,7 @@ def zeroed(x, mask):
 # fmt: off
 MEAN = Exercise(
     "masked_mean", "x mask", whitening.masked_mean,
-    "mean = Σ mask·x / Σ mask, one number for the batch (notebook 03, Counting)",
+    "mean = Σ mask·x / Σ mask, one number for the batch (notebook 03)",
     [SMALL, WITH_ZERO, LARGE],
     [
         ("mean over padding", "You averaged all {total} positions; only {counted} count.",
@@ -63,7 +63,7 @@ MEAN = Exercise(
 
 VAR = Exercise(
     "masked_var", "x mask", lambda x, mask: whitening.masked_var(x, mask),
-    "var = Σ mask·(x − mean)² / (Σ mask − 1), mean over counted positions (notebook 03, Counting)",
+    "var = Σ mask·(x − mean)² / (Σ mask − 1), mean over counted positions (notebook 03)",
     [SMALL, LARGE],
     [
         ("biased variance", "You divided by n = {counted}; unbiased is n − 1.",
@@ -72,9 +72,11 @@ VAR = Exercise(
          lambda x, mask: x.var()),
         ("biased variance over padding", "All {total} positions, and divided by n, not n − 1.",
          lambda x, mask: x.var(unbiased=False)),
-        ("padding as zeros", "You set padding to 0 and counted it: {total} positions, not {counted}.",
+        ("padding as zeros",
+         "You set padding to 0 and counted it: {total} positions, not {counted}.",
          lambda x, mask: zeroed(x, mask).var()),
-        ("padding in the divisor", "The squares are right; divide by {counted} − 1, not {total} − 1.",
+        ("padding in the divisor",
+         "The squares are right; divide by {counted} − 1, not {total} − 1.",
          lambda x, mask: masked_var(x, mask) * (mask.sum() - 1) / (mask.numel() - 1)),
         ("mean over padding", "The mean that you subtract is over all {total} positions.",
          lambda x, mask: (x - x.mean())[mask].square().sum() / (mask.sum() - 1)),
@@ -109,10 +111,11 @@ WHITEN = Exercise(
     "whiten_advantages", "advantages mask",
     lambda advantages, mask: whitening.whiten_advantages(advantages, mask),
     "(A − mean)/√(var + 1e-8), mean and var over counted tokens, 0 where masked"
-    " (notebook 03, Whitening)",
+    " (notebook 03)",
     [SMALL, (floats([2.0, 2.0, 7.0]), prefix_mask(3, 2)), LARGE],
     [
-        ("whitening over padding", "Mean and variance are over all {total} positions; {counted} count.",
+        ("whitening over padding",
+         "Mean and variance are over all {total} positions; {counted} count.",
          lambda a, mask: zeroed((a - a.mean()) / a.std(), mask)),
         ("padding as zeros", "You set padding to 0 and let it take part in mean and variance.",
          lambda a, mask: whitened(a, mask, zeroed(a, mask).mean(), zeroed(a, mask).var())),
@@ -134,7 +137,8 @@ WHITEN = Exercise(
          " whole batch, so that a bad response stays bad.", rows_whitened),
         ("biased variance", "You divided by n = {counted} in the variance; unbiased is n − 1.",
          lambda a, mask: whitened(a, mask, var=masked_var(a, mask, unbiased=False))),
-        ("no epsilon", "Where all advantages are equal you divide 0 by 0. Add 1e-8 to the variance.",
+        ("no epsilon",
+         "Where all advantages are equal you divide 0 by 0. Add 1e-8 to the variance.",
          lambda a, mask: zeroed((a - masked_mean(a, mask)) / masked_var(a, mask).sqrt(), mask)),
     ],
 )
@@ -152,7 +156,7 @@ def biased(x, mask):
 
 EV = Exercise(
     "explained_variance", "values returns mask", ppo.explained_variance,
-    "1 − Var(returns − values)/Var(returns) over counted tokens (notebook 03, Explained variance)",
+    "1 − Var(returns − values)/Var(returns) over counted tokens (notebook 03)",
     [
         (floats([1.0, 2.0, 6.0], [2.0, 9.0, 5.0]), floats([2.0, 2.5, 4.0], [1.0, -3.0, 0.0]),
          prefix_mask(3, 3, 2)),
@@ -177,11 +181,13 @@ EV = Exercise(
         ("Var(values)/Var(returns)", "The critic can vary a lot and still be wrong: take the"
          " variance of what is left, returns − values.",
          lambda v, r, mask: biased(v, mask) / biased(r, mask)),
-        ("sum instead of difference", "You took returns + values; what is left is returns − values.",
+        ("sum instead of difference",
+         "You took returns + values; what is left is returns − values.",
          lambda v, r, mask: 1 - biased(r + v, mask) / biased(r, mask)),
         ("standard deviations", "You divided standard deviations; take variances.",
          ev_with(lambda x, mask: biased(x, mask).sqrt())),
-        ("mean of the rows' shares", "You took one share per row; take both variances over the batch.",
+        ("mean of the rows' shares",
+         "You took one share per row; take both variances over the batch.",
          per_row(lambda v, r: 1 - (r - v).var() / r.var())),
     ],
 )

@@ -23,7 +23,7 @@ def probability(score_a, score_b):
 # fmt: off
 PREFERENCE = Exercise(
     "preference_probability", "score_a score_b", probability,
-    "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05, Preferences)",
+    "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05)",
     [FEW, MANY, FAR],
     [
         ("reversed", "That is the chance of b; put score_a first.", lambda a, b: probability(b, a)),
@@ -53,7 +53,7 @@ PREFERENCE = Exercise(
 
 LOSS = Exercise(
     "bradley_terry_loss", "chosen rejected", reward_model.bradley_terry_loss,
-    "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05, The loss)",
+    "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
     [FEW, MANY, FAR],
     [
         ("log of the difference", "log of a negative difference does not exist: sigmoid first.",
@@ -78,8 +78,9 @@ LOSS = Exercise(
          lambda c, r: -probability(c, r).mean().log()),
         ("difference of the means", "You averaged the scores first: pairs are no longer compared.",
          lambda c, r: -logsigmoid(c.mean() - r.mean())),
-        ("log of a vanished probability", "For a large difference sigmoid rounds to 0, and log 0 is"
-         " −inf. Use logsigmoid.", lambda c, r: -probability(c, r).log().mean()),
+        ("log of a vanished probability", "For a large difference sigmoid rounds to 0 (and exp to"
+         " infinity), so the logarithm is infinite. Use logsigmoid.",
+         lambda c, r: -probability(c, r).log().mean()),
         ("base 2", "That is bits; the field counts in nats (natural logarithm).",
          lambda c, r: -logsigmoid(c - r).mean() / math.log(2)),
         ("log-sigmoids subtracted", "Subtract the scores first, then one log sigmoid.",
@@ -98,7 +99,7 @@ def normalize(scores, reference_scores):
 
 NORMALIZE = Exercise(
     "normalize_scores", "scores reference_scores", normalize,
-    "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05, Normalising)",
+    "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
     [(t([1.0, 4.0]), t([2.0, 3.0, 7.0])), (noise(3, 5) + 1, 2 * noise(4, 8) - 1)],
     [
         ("own statistics", "You used the mean and std of `scores`: any progress would vanish.",
@@ -142,7 +143,7 @@ def accuracy(chosen, rejected):
 
 ACCURACY = Exercise(
     "pair_accuracy", "chosen rejected", accuracy,
-    "share of pairs with chosen > rejected, a tie counts half (notebook 05, Accuracy)",
+    "share of pairs with chosen > rejected, a tie counts half (notebook 05)",
     [
         (t([1.0, 0.0, 2.0, -1.0, 3.0]), t([0.0, 3.0, 2.0, -2.0, 1.0])),
         (t([0.5, 0.5, -1.0, 2.0, 0.0, 1.0, -3.0]), t([0.5, 0.5, -2.0, 3.0, 4.0, 0.0, -1.0])),

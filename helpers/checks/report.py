@@ -3,11 +3,16 @@
 from dataclasses import dataclass
 from html import escape
 
+import torch
 from torch import Tensor
 
 NOT_ATTEMPTED, CORRECT, MISTAKE = "not attempted", "correct", "mistake"
 SIGNS = {NOT_ATTEMPTED: "○", CORRECT: "✓", MISTAKE: "✗"}
 EDGES = {NOT_ATTEMPTED: "#888888", CORRECT: "#009E73", MISTAKE: "#D55E00"}
+CERTAIN = {  # seen, not guessed: these need no "likely"
+    "exception", "endless loop", "inputs changed", "not a function", "wrong type", "wrong shape",
+    "wrong dtype", "wrong device", "NaN or infinite", "detached", "wrong gradient",
+}  # fmt: skip
 LONGEST = 600  # characters of one value: beyond that nobody reads on
 
 
@@ -27,8 +32,9 @@ class Report:
         """One line: the sign, the exercise, the verdict."""
         verdict = {NOT_ATTEMPTED: "not attempted yet", CORRECT: "correct"}.get(self.status)
         if verdict is None:
+            guess = "" if self.mistake in CERTAIN else "likely mistake: "
             known = self.mistake not in (None, "unrecognised")
-            verdict = f"likely mistake: {self.mistake}" if known else "not right yet"
+            verdict = f"{guess}{self.mistake}" if known else "not right yet"
         return f"{SIGNS[self.status]} {self.exercise}: {verdict}"
 
     def __str__(self) -> str:
@@ -57,21 +63,28 @@ class Report:
         return f'<div style="{edge}">{"".join(parts)}</div>'
 
 
-def _entry(x) -> str:
-    return f"{x:.4g}" if isinstance(x, float) else str(x)
-
-
-def _nested(x, depth: int) -> str:
+def _nested(x, depth: int, digits: int) -> str:
     if not isinstance(x, list):
-        return _entry(x)
-    comma = ", " if depth <= 1 else ",\n" + " "
-    return "[" + comma.join(_nested(item, depth - 1).replace("\n", "\n ") for item in x) + "]"
+        return f"{x:.{digits}g}" if isinstance(x, float) else str(x)
+    comma = ", " if depth <= 1 else ",\n "
+    items = [_nested(item, depth - 1, digits).replace("\n", "\n ") for item in x]
+    return "[" + comma.join(items) + "]"
 
 
-def show(value: object) -> str:
-    """A tensor as numbers of four digits, one row a line; anything else by its repr."""
-    if isinstance(value, Tensor) and value.device.type != "meta":
-        text = _nested(value.detach().cpu().tolist(), value.dim())
-    else:
-        text = repr(value)
+def show(value: object, digits: int = 4) -> str:
+    """A tensor as numbers of so many digits, one row a line; anything else by its repr."""
+    plain = isinstance(value, Tensor) and value.layout == torch.strided
+    try:
+        if plain and value.device.type != "meta":
+            text = _nested(value.detach().cpu().tolist(), value.dim(), digits)
+        else:
+            text = repr(value)
+    except Exception:  # noqa: BLE001 (a learner's own class may have a broken repr)
+        text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def compare(yours: object, expected: object) -> list[tuple[str, str]]:
+    """Both as lines of a case, with as many digits as it takes to see a difference."""
+    digits = 4 if show(yours) != show(expected) else 8
+    return [("yours", show(yours, digits)), ("expected", show(expected, digits))]

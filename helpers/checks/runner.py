@@ -110,7 +110,9 @@ def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
         # torch raises it too, for an operator that it does not have
         stub = "aten::" not in str(error) and "not implemented for" not in str(error)
         return Outcome(MISSING if stub else RAISED, error=error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (reported, never raised)
+    except KeyboardInterrupt:
+        raise  # the learner's own stop button
+    except BaseException as error:  # noqa: BLE001 (reported, never raised)
         return Outcome(RAISED, error=error)
     if value is Ellipsis or value is NotImplemented or (value is None and is_empty(function)):
         return Outcome(MISSING)

@@ -1,6 +1,4 @@
-"""Exercises of notebook 04: the ratio, the clipped losses, entropy, the share that is clipped."""
-
-import math
+"""Exercises of notebook 04, first half: the ratio and the clipped losses."""
 
 import torch
 
@@ -66,7 +64,7 @@ def ratio(logprobs, old_logprobs, mask):
 RATIO = Exercise(
     "ratio", "logprobs old_logprobs mask", ratio,
     "ρ = exp(logprobs − old_logprobs), 1 where masked"
-    " (Schulman et al. 2017, eq. 6; notebook 04, The ratio)",
+    " (Schulman et al. 2017, eq. 6; notebook 04)",
     [LOGPROBS, BATCH],
     [
         ("difference without exp", "That is the logarithm of the ratio; take its exponential.",
@@ -114,7 +112,7 @@ POLICY = Exercise(
     "policy_loss", "logprobs old_logprobs advantages mask cliprange",
     lambda *arguments: ppo.policy_loss(*arguments)[0],
     "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens"
-    " (Schulman et al. 2017, eq. 7; notebook 04, The clipped loss)",
+    " (Schulman et al. 2017, eq. 7; notebook 04)",
     [
         (LOGPROBS[0], LOGPROBS[1], floats([2.0, -1.0, 3.0, 4.0]), LOGPROBS[2], 0.2),
         (BATCH[0], BATCH[1], noise(3, 3, 5), BATCH[2], 0.3),
@@ -126,7 +124,8 @@ POLICY = Exercise(
          policy(surrogate, sign=1.0)),
         ("clip without min", "You only used the clipped ratio; take the smaller of both gains.",
          policy(lambda r, a, e: r.clamp(1 - e, 1 + e) * a)),
-        ("no clip", "You used ρA alone; ε = {cliprange} plays no part.", policy(lambda r, a, e: r * a)),
+        ("no clip",
+         "You used ρA alone; ε = {cliprange} plays no part.", policy(lambda r, a, e: r * a)),
         ("advantage clipped", "PPO clips the ratio, not the advantage.",
          policy(lambda r, a, e: torch.minimum(r * a, r * a.clamp(-e, e)))),
         ("product clipped", "You clipped ρA; clip ρ, then multiply by A.",
@@ -173,7 +172,7 @@ VALUE = Exercise(
     "value_loss", "values old_values returns mask cliprange_value",
     lambda *arguments: ppo.value_loss(*arguments)[0],
     "½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens"
-    " (Huang et al. 2024; notebook 04, The value loss)",
+    " (Huang et al. 2024; notebook 04)",
     [
         (floats([1.0, 0.0, 2.0, 5.0]), floats([0.4, 0.7, 2.1, 1.0]), floats([1.6, -2.0, 2.5, -3.0]),
          prefix_mask(4, 3), 0.2),
@@ -184,18 +183,18 @@ VALUE = Exercise(
          " nothing by leaping.", critic(lambda v, old, r, e: torch.minimum(
              (v - r).square(), (near(v, old, e) - r).square()))),
         ("half missing", "The mean of the squares is halved.", critic(larger, factor=1.0)),
-        ("no clip", "You used (V − R)² alone; ε = {cliprange_value} plays no part.",
+        ("no clip",
+         "What remains is (V − R)²: ε = {cliprange_value} plays no part. (A clip around R"
+         " in place of V_old does nothing either.)",
          critic(lambda v, old, r, e: (v - r).square())),
         ("clip without max", "You only used the clipped value; take the larger square of both.",
          critic(lambda v, old, r, e: (near(v, old, e) - r).square())),
-        ("clipped around the returns", "You keep V near R; keep it near V_old.",
-         critic(lambda v, old, r, e: larger(v, r, r, e))),
+        ("clipped around the returns", "You clipped the error V − R; clip V around V_old.",
+         critic(lambda v, old, r, e: (v - r).clamp(-e, e).square())),
         ("clipped to ±ε", "You clipped V to ±{cliprange_value}; the range is around V_old.",
          critic(lambda v, old, r, e: larger(v, torch.zeros_like(v), r, e))),
         ("clipped like a ratio", "1 ± ε is for the policy's ratio; here the range is V_old ± ε.",
          critic(lambda v, old, r, e: larger(v, torch.ones_like(v), r, e))),
-        ("error clipped", "You clipped V − R; clip V around V_old.",
-         critic(lambda v, old, r, e: torch.maximum((v - r).square(), (v - r).clamp(-e, e).square()))),
         ("absolute error", "You took |V − R|; the loss squares it.",
          critic(lambda v, old, r, e: larger(v, old, r, e).sqrt())),
         ("values and old values swapped", "You clipped V_old around V; the new value is clipped.",
@@ -210,103 +209,5 @@ VALUE = Exercise(
 )
 # fmt: on
 
-
-def entropy(measure=ppo.entropy_from_logits, reduce=masked_mean):
-    """Mean of a measure of each token's distribution: [B, T, V], [B, T] → scalar."""
-    return lambda logits, mask: reduce(measure(logits), mask)
-
-
-def clipped(rho, advantages, eps):
-    """True where the clip removes the gradient: it has gone too far the way the advantage points."""
-    return (rho > 1 + eps) & (advantages > 0) | (rho < 1 - eps) & (advantages < 0)
-
-
-def clip_reference(rho, advantages, mask, cliprange):
-    """Share of counted tokens that the loss itself calls clipped."""
-    zeros = torch.zeros_like(rho)
-    return ppo.policy_loss(rho.log(), zeros, advantages, mask, cliprange)[1]["clip_fraction"]
-
-
-def share(test=clipped, reduce=masked_mean):
-    """Mean of another test(ρ, A, ε), or another mean of the right one."""
-    return lambda rho, a, mask, eps: reduce(test(rho, a, eps).float(), mask)
-
-
-# fmt: off
-ENTROPY = Exercise(
-    "entropy", "logits mask", entropy(),
-    "H = −Σ p·log p over the vocabulary, in nats, then the mean over counted tokens"
-    " (notebook 04, Entropy)",
-    [
-        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5], [0.0, 0.0, 0.0]]), prefix_mask(3, 2)),
-        (noise(7, 3, 5, 4), BATCH[2]),
-        (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), prefix_mask(2, 2)),
-    ],
-    [
-        ("negative", "Entropy is never below 0: the minus sign is missing.",
-         lambda logits, mask: -entropy()(logits, mask)),
-        ("base 2", "That is bits; the field counts in nats (natural logarithm).",
-         lambda logits, mask: entropy()(logits, mask) / math.log(2)),
-        ("of the likeliest token", "You took −log p of one token; the entropy weighs all of them.",
-         entropy(lambda x: -x.log_softmax(-1).amax(-1))),
-        ("not weighted by p", "You summed −log p; weigh each by its p.",
-         entropy(lambda x: -x.log_softmax(-1).sum(-1))),
-        ("average over the vocabulary", "You averaged −p·log p over the vocabulary; sum it.",
-         entropy(lambda x: ppo.entropy_from_logits(x) / x.shape[-1])),
-        ("no softmax", "You used logits as if they were log-probs: log_softmax first.",
-         entropy(lambda x: -(x.exp() * x).sum(-1))),
-        ("logits for log-probs", "p is right, but log p is log_softmax(logits), not the logits.",
-         entropy(lambda x: -(x.softmax(-1) * x).sum(-1))),
-        ("sum of squares", "Σ p² measures concentration; the entropy is −Σ p·log p.",
-         entropy(lambda x: x.softmax(-1).square().sum(-1))),
-        ("0·log 0", "An unlikely token's p rounds to 0, and 0·log 0 is NaN: take log_softmax.",
-         entropy(lambda x: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1))),
-        ("perplexity", "That is exp(H); wanted is H itself.",
-         entropy(lambda x: ppo.entropy_from_logits(x).exp())),
-        ("share of the maximum", "You divided by log V; wanted are nats.",
-         entropy(lambda x: ppo.entropy_from_logits(x) / math.log(x.shape[-1]))),
-        ("softmax over time", "Your softmax is along dim=1; the vocabulary is dim=-1.",
-         entropy(lambda x: -(x.softmax(1) * x.log_softmax(1)).sum(-1))),
-        *reductions(lambda reduce: entropy(reduce=reduce), "an entropy"),
-    ],
-    gradient=("logits",),
-)
-
-CLIP = Exercise(
-    "clip_fraction", "ratio advantages mask cliprange", clip_reference,
-    "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted"
-    " tokens (notebook 04, The clip fraction)",
-    [
-        (floats([1.5, 0.5, 1.4, 0.6, 1.1, 1.7]), floats([1.0, 2.0, 3.0, -1.0, 2.0, 1.0]),
-         prefix_mask(6, 5), 0.2),
-        (floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.1, 0.9, 1.6, 1.8]),
-         floats([2.0, -1.0, -1.0, 3.0, -2.0], [1.0, 1.0, -1.0, -0.5, -1.0]), prefix_mask(5, 3, 4), 0.3),
-        ((0.5 * noise(8, 4, 7)).exp(), noise(9, 4, 7), prefix_mask(7, 7, 3, 6, 2), 0.2),
-    ],
-    [
-        ("sign of the advantage ignored", "You counted every ρ outside 1 ± ε. Where the advantage"
-         " points back inside, the min keeps the gradient.",
-         share(lambda r, a, e: (r - 1).abs() > e)),
-        ("sign of the advantage swapped", "You counted those that the min leaves alone: A > 0 is"
-         " clipped above 1 + ε, A < 0 below 1 − ε.", share(lambda r, a, e: clipped(r, -a, e))),
-        ("above only", "For A < 0 the clip works below 1 − ε; you left that out.",
-         share(lambda r, a, e: (r > 1 + e) & (a > 0))),
-        ("below only", "For A > 0 the clip works above 1 + ε; you left that out.",
-         share(lambda r, a, e: (r < 1 - e) & (a < 0))),
-        ("above whatever the advantage", "You counted ρ > 1 + ε only, whatever the advantage.",
-         share(lambda r, a, e: r > 1 + e)),
-        ("share that is not clipped", "You counted the tokens that keep their gradient.",
-         share(lambda r, a, e: ~clipped(r, a, e))),
-        ("compared with ε", "ρ is around 1: compare it with 1 ± ε, not with ±{cliprange}.",
-         share(lambda r, a, e: (r > e) & (a > 0) | (r < -e) & (a < 0))),
-        ("advantage left in", "You averaged the advantages of the clipped tokens; count them.",
-         lambda r, a, mask, e: masked_mean(clipped(r, a, e) * a, mask)),
-        ("only of the clipped side", "You divided by the tokens with A > 0; divide by {counted}.",
-         lambda r, a, mask, e: masked_mean(clipped(r, a, e).float(), mask & (a > 0))),
-        *reductions(lambda reduce: share(reduce=reduce), "a yes or no"),
-    ],
-)
-# fmt: on
-
-check_ratio, check_policy_loss, check_value_loss = checker(RATIO), checker(POLICY), checker(VALUE)
-check_entropy, check_clip_fraction = checker(ENTROPY), checker(CLIP)
+check_ratio = checker(RATIO)
+check_policy_loss, check_value_loss = checker(POLICY), checker(VALUE)

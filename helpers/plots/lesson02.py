@@ -1,0 +1,194 @@
+"""Figures of notebook 02: rollouts and their credit, bias against variance, the double count."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+
+
+def _quiet(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
+    """Title on the left, small ticks, a light grid."""
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(alpha=0.25)
+
+
+def _zero(axes: Axes) -> None:
+    axes.axhline(0, color="black", linewidth=0.8)
+
+
+def _legend_below(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend under all panels, so that it covers no bar."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
+
+
+def rollouts_figure(
+    names: Sequence[str],
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    deltas: Tensor | None = None,
+    advantages: Tensor | None = None,
+) -> Figure:
+    """Hand-worked rollouts side by side, all [B, T]; with `deltas`, credit in a second row."""
+    rows = 1 if deltas is None else 2
+    figure, grid = new_figure(rows, len(names), 9.6, 0.5 + 1.9 * rows)
+    for i, name in enumerate(names):
+        n = int(mask[i].sum())
+        steps = range(1, n + 1)
+        top = grid[0, i]
+        top.bar(steps, rewards[i, :n].tolist(), 0.5, color=REWARD, label="reward")
+        top.plot(steps, values[i, :n].tolist(), "o-", color=VALUE, label="value")
+        _quiet(top, name, y="reward, value" if i == 0 else "")
+        panels = [top]
+        if deltas is not None:
+            low = grid[1, i]
+            left, right = [s - 0.2 for s in steps], [s + 0.2 for s in steps]
+            low.bar(left, deltas[i, :n].tolist(), 0.38, color=ACCENT, label="TD error δ")
+            low.bar(right, advantages[i, :n].tolist(), 0.38, color=GOLD, label="advantage")
+            _quiet(low, y="credit" if i == 0 else "")
+            low.set_ylim(-2.3, 1.3)
+            panels.append(low)
+        for axes in panels:
+            _zero(axes)
+            axes.set_xlim(0.4, mask.shape[1] + 0.6)
+            axes.set_xticks(range(1, mask.shape[1] + 1))
+        top.set_ylim(-1.4, 2.4)
+        panels[-1].set_xlabel("token", fontsize=8)
+    handles = [axes.get_legend_handles_labels() for axes in grid[:, 0]]
+    marks = [mark for pair in handles for mark in pair[0]]
+    words = [word for pair in handles for word in pair[1]]
+    figure.legend(
+        marks, words, loc="outside lower center", ncols=len(words), fontsize=8, frameon=False
+    )
+    return figure
+
+
+def credit_figure(
+    tokens: Sequence[str],
+    rewards: Sequence[float],
+    values: Sequence[float],
+    advantages: Sequence[float] | None = None,
+    title: str = "",
+    span: float = 3.0,
+) -> Figure:
+    """One response: rewards and values above, advantages below, on fixed axes of ± `span`."""
+    rows = 1 if advantages is None else 2
+    figure, grid = new_figure(rows, 1, 9.6, 1.2 + 1.6 * rows)
+    x, top = range(len(tokens)), grid[0, 0]
+    top.bar(x, rewards, 0.6, color=REWARD, label="reward")
+    top.plot(x, values, "o-", markersize=4, color=VALUE, label="value before the token")
+    _quiet(top, title)
+    panels = [top]
+    if advantages is not None:
+        low = grid[1, 0]
+        low.bar(x, advantages, 0.6, color=GOLD, label="advantage")
+        _quiet(low)
+        top.set_xticks(x, [""] * len(tokens))
+        panels.append(low)
+    for axes in panels:
+        _zero(axes)
+        axes.set_xlim(-0.6, len(tokens) - 0.4)
+        axes.set_ylim(-span, span)
+        axes.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
+    panels[-1].set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    return figure
+
+
+def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
+    """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t."""
+    figure, grid = new_figure(1, 1, 9.6, 3.2)
+    axes, span = grid[0, 0], max(float(level.abs().max()) for level in levels)
+    place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
+    for t in range(1, len(levels)):
+        for i, y in enumerate(place[t]):
+            ends = (place[t - 1][i // 2], y)
+            axes.plot((t - 1, t), ends, color="#CCCCCC", linewidth=0.7, zorder=1)
+    x = [t for t, level in enumerate(levels) for _ in level]
+    y = [here for row in place for here in row]
+    colours = [value for level in levels for value in level.tolist()]
+    look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
+    dots = axes.scatter(x, y, c=colours, s=22, linewidths=0.4, zorder=2, **look)
+    figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=8)
+    axes.annotate(words[1], (0.42, 0.70), fontsize=9, ha="right")
+    axes.annotate(words[0], (0.42, 0.26), fontsize=9, ha="right")
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel("words written", fontsize=8)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(labelsize=8)
+    return figure
+
+
+def draw_tradeoff(axes: Axes, lams: Sequence, bias2: Sequence, variance: Sequence, title: str):
+    """Bias², variance and their sum against λ; a ring marks the smallest sum."""
+    total = [b + v for b, v in zip(bias2, variance, strict=True)]
+    axes.plot(lams, bias2, "--", color=POLICY, linewidth=1.8, label="bias²")
+    axes.plot(lams, variance, "-.", color=KL, linewidth=1.8, label="variance")
+    axes.plot(lams, total, color="black", linewidth=2.2, label="sum: total error")
+    best = min(range(len(total)), key=total.__getitem__)
+    ring = {"markersize": 11, "markeredgewidth": 2, "color": GOLD}
+    axes.plot(lams[best], total[best], "o", fillstyle="none", **ring, label="its minimum")
+    axes.axvline(lams[best], color=GOLD, linewidth=1, zorder=0)
+    _quiet(axes, f"{title}   best λ = {lams[best]:.2f}", "λ", "squared error")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def tradeoff_figure(
+    lams: Sequence, bias2: Sequence, variance: Sequence, title: str = "", top: float | None = None
+) -> Figure:
+    """The trade-off on one panel; `top` fixes the axis, so that a slider's pictures compare."""
+    figure, grid = new_figure(1, 1, 7.0, 3.2)
+    draw_tradeoff(grid[0, 0], lams, bias2, variance, title)
+    grid[0, 0].set_ylim(0, top)
+    return figure
+
+
+def critic_check_figure(
+    expected: Sequence,
+    followed: Sequence,
+    error: Sequence,
+    lams: Sequence,
+    bias2: Sequence,
+    variance: Sequence,
+) -> Figure:
+    """Left: the critic's value of some prefixes against what followed. Right: the trade-off there."""
+    figure, grid = new_figure(1, 2, 9.6, 3.4)
+    left, right = grid[0]
+    low, high = min(*expected, *followed) - 0.2, max(*expected, *followed) + 0.2
+    left.plot((low, high), (low, high), color=REFERENCE, linewidth=1, label="a perfect critic")
+    look = {"fmt": "o", "color": VALUE, "ecolor": VALUE, "markersize": 5, "linewidth": 1}
+    left.errorbar(expected, followed, yerr=error, **look, label="one prefix, ± 1 standard error")
+    words = ("The critic, held to account", "value: what the critic expects", "what followed, mean")
+    _quiet(left, *words)
+    left.legend(fontsize=8, frameon=False, loc="upper left")
+    left.set_ylim(low, high + 0.25 * (high - low))
+    draw_tradeoff(right, lams, bias2, variance, "Real model")
+    return figure
+
+
+def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
+    """Size of right and wrong advantages by position; and one against the other, token by token."""
+    figure, grid = new_figure(1, 2, 9.6, 3.2)
+    longest = int((mask.sum(0) >= 8).sum())  # where at least eight responses still count
+    for x, colour, style, label in ((right, GOLD, "-", "right"), (wrong, KL, "--", "wrong")):
+        size = [float(x[:, t][mask[:, t]].abs().mean()) for t in range(longest)]
+        grid[0, 0].plot(range(1, longest + 1), size, style, color=colour, lw=2, label=label)
+    _quiet(grid[0, 0], "Size of an advantage, by position", "token", "mean |advantage|")
+    grid[0, 0].set_ylim(bottom=0)
+    grid[0, 0].legend(fontsize=8, frameon=False)
+    dots = grid[0, 1]
+    dots.scatter(right[mask].tolist(), wrong[mask].tolist(), s=6, alpha=0.4, color=KL)
+    _zero(dots)
+    dots.axvline(0, color="black", linewidth=0.8)
+    _quiet(dots, "The same tokens, right and wrong", "right advantage", "wrong advantage")
+    return figure

@@ -1,0 +1,156 @@
+"""Figures of lesson 03: whitening before and after, gradients, credit, padding, the critic."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+
+
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel(x, fontsize=9)
+    axes.set_ylabel(y, fontsize=9)
+    axes.tick_params(labelsize=8)
+
+
+def advantage_histograms(panels: dict) -> Figure:
+    """One histogram a panel, in one scale: title → numbers. A dashed line at each mean."""
+    figure, grid = new_figure(1, len(panels), 9.6, 2.8)
+    low = min(min(x) for x in panels.values())
+    high = max(max(x) for x in panels.values())
+    bins = np.linspace(low, high, 40)
+    for axes, (title, x), colour in zip(grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT)):
+        axes.hist(x, bins=bins, color=colour)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.axvline(np.mean(x), color=POLICY, linewidth=1.6, linestyle="--")
+        spread = f"mean {np.mean(x):+.2f}, std {np.std(x, ddof=1):.2f}"
+        _label(axes, f"{title}: {spread}", "advantage of a token", "tokens")
+    return figure
+
+
+def gradient_bars(scales: Sequence[float], raw: Sequence, whitened: Sequence, limit: float):
+    """Norms of the actor's gradient, on a logarithmic axis, with the clipping limit."""
+    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    axes, x = grid[0, 0], np.arange(len(scales))
+    for shift, heights, label, colour in (
+        (-0.2, raw, "raw advantages", REFERENCE),
+        (0.2, whitened, "whitened advantages", GOLD),
+    ):
+        bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
+        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
+    axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
+    axes.text(-0.45, limit * 1.12, f"max_grad_norm = {limit:g}", fontsize=8, color=KL)
+    axes.set_yscale("log")
+    axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 4)
+    axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
+    _label(axes, "How hard the actor is pushed", "", "norm of the gradient")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    return figure
+
+
+def agreement_curves(offsets: Sequence[float], curves: dict) -> Figure:
+    """Cosine between the gradients of two halves of a batch, against a constant: label → numbers."""
+    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    axes = grid[0, 0]
+    styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"), (POLICY, "^", "--"))
+    for (label, y), (colour, marker, line) in zip(curves.items(), styles):
+        axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.grid(alpha=0.25)
+    title = "Do two halves of the batch agree on the direction?"
+    _label(axes, title, "constant added to every score", "cosine of the two gradients")
+    axes.legend(fontsize=8, frameon=False, loc="best")
+    return figure
+
+
+def credit_by_score(scores: Sequence, panels: dict) -> Figure:
+    """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
+    figure, grid = new_figure(1, len(panels), 9.6, 3.0)
+    top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
+    for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL)):
+        axes.scatter(scores, credit, s=16, color=colour, alpha=0.8, linewidths=0)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_ylim(-top, top)
+        _label(axes, title, "score of the response", "mean credit of its tokens")
+    return figure
+
+
+def run_lines(runs: dict, title: str, label: str) -> Figure:
+    """One line a run over its iterations: label → numbers."""
+    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    axes = grid[0, 0]
+    styles = ((GOLD, "o", "-"), (KL, "s", "--"), (REFERENCE, "^", ":"))
+    for (name, y), (colour, marker, line) in zip(runs.items(), styles):
+        x = range(1, len(y) + 1)
+        axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
+    axes.grid(alpha=0.25)
+    axes.set_xticks(range(1, len(y) + 1))
+    _label(axes, title, "iteration", label)
+    axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def critic_and_truth(panels: dict) -> Figure:
+    """What came and what the critic expected, a panel a run: title → (truth, expected)."""
+    figure, grid = new_figure(1, len(panels), 9.6, 3.0)
+    both = [number for pair in panels.values() for line in pair for number in line]
+    margin = 0.1 * (max(both) - min(both))
+    for axes, (title, (truth, expected)) in zip(grid.flat, panels.items()):
+        x = range(1, len(truth) + 1)
+        axes.fill_between(x, expected, truth, color=KL, alpha=0.15, linewidth=0)
+        axes.plot(x, truth, color=REWARD, marker="o", markersize=4, label="reward that came")
+        axes.plot(x, expected, "--", color=VALUE, marker="s", markersize=4, label="critic expected")
+        axes.set_ylim(min(both) - margin, max(both) + margin)
+        axes.set_xticks(x)
+        axes.grid(alpha=0.25)
+        _label(axes, title, "iteration", "mean over tokens")
+        axes.legend(fontsize=8, frameon=False, loc="upper left")
+    return figure
+
+
+def values_against_returns(values: Sequence, returns: Sequence, padding: int, title: str) -> Figure:
+    """A dot a counted token, and all the padding in one dot at the origin."""
+    figure, grid = new_figure(1, 1, 6.0, 3.6)
+    axes = grid[0, 0]
+    axes.scatter(returns, values, s=10, color=VALUE, alpha=0.5, linewidths=0, label="counted token")
+    axes.scatter([0], [0], s=90, color="black", marker="X", label=f"padding, {padding} positions")
+    low, high = min(*returns, *values, 0), max(*returns, *values, 0)
+    axes.plot([low, high], [low, high], color=REFERENCE, linewidth=1, linestyle="--")
+    _label(axes, title, "return", "value the critic gave")
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    return figure
+
+
+def padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
+    """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
+    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    axes, bins = grid[0, 0], np.linspace(-5, 5, 61)
+    axes.hist(right, bins=bins, color=GOLD, label=f"counted only: std {np.std(right, ddof=1):.2f}")
+    label = f"padding takes part: std {np.std(wrong, ddof=1):.2f}"
+    axes.hist(wrong, bins=bins, histtype="step", color=KL, linewidth=1.8, label=label)
+    axes.set_ylim(0, 260)
+    title = f"{share:.0%} of the positions are padding"
+    _label(axes, title, "whitened advantage of a counted token", "tokens")
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    return figure
+
+
+def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence, n: int) -> Figure:
+    """One response, whitened in many batches: a faint line a batch, and the whole pool in black."""
+    figure, grid = new_figure(1, 1, 9.6, 3.0)
+    axes, x = grid[0, 0], range(len(tokens))
+    axes.plot(x, whitened.T, color=ACCENT, alpha=0.25, linewidth=0.8)
+    axes.plot([], [], color=ACCENT, label="a batch with other companions")
+    axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_ylim(-4.5, 4.5)
+    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    spread = whitened.std(axis=0).mean()
+    title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
+    _label(axes, title, "", "whitened advantage")
+    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
+    return figure

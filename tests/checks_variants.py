@@ -1,0 +1,250 @@
+"""Answers as learners write them: right ones of another build, and wrong ones, none from the checks.
+
+RIGHT and WRONG list (exercise, function) and (exercise, likely mistake, function).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+# fmt: off
+
+def gather_by_cross_entropy(logits, tokens):
+    return -F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
+
+def gather_by_loop(logits, tokens):
+    rows = [[logits[b, t].double().log_softmax(0)[tokens[b, t]] for t in range(tokens.shape[1])]
+            for b in range(len(tokens))]
+    return torch.stack([torch.stack(row) for row in rows])
+
+def response_mask_by_loop(tokens, eos):
+    result = torch.zeros_like(tokens, dtype=torch.bool)
+    for b, row in enumerate(tokens.tolist()):
+        for t, token in enumerate(row):
+            result[b, t] = True
+            if token == eos:
+                break
+    return result
+
+def shape_rewards_by_loop(scores, logprobs, ref_logprobs, mask, kl_coef):
+    rewards = torch.zeros_like(logprobs, dtype=torch.float64)
+    for b in range(len(scores)):
+        n = int(mask[b].sum())
+        for t in range(n):
+            rewards[b, t] = -kl_coef * (logprobs[b, t] - ref_logprobs[b, t])
+        rewards[b, n - 1] += scores[b]
+    return rewards
+
+def gae_by_definition(rewards, values, gamma, lam, mask):
+    result = torch.zeros_like(rewards)
+    for b, n in enumerate(mask.sum(1).tolist()):
+        v = [*values[b, :n].tolist(), 0.0]
+        delta = [float(rewards[b, t]) + gamma * v[t + 1] - v[t] for t in range(n)]
+        for t in range(n):
+            result[b, t] = sum((gamma * lam) ** (s - t) * delta[s] for s in range(t, n))
+    return result
+
+def gae_forwards(rewards, values, gamma, lam, mask):
+    m = mask.float()
+    v = torch.cat([values * m, torch.zeros(len(values), 1)], 1)
+    running, columns = 0.0, []
+    for t in range(rewards.shape[1]):
+        delta = (rewards[:, t] + gamma * v[:, t + 1] - v[:, t]) * m[:, t]
+        running = delta + gamma * lam * running
+        columns.append(running * m[:, t])
+    return torch.stack(columns, 1)
+
+def gae_backwards(rewards, values, gamma, lam, mask, decay=None, reset=True, target=True):
+    """The usual loop, with a slip in it where asked for."""
+    m = mask.float()
+    next_value, running, columns = 0.0, 0.0, []
+    decay = gamma * lam if decay is None else decay
+    for t in reversed(range(rewards.shape[1])):
+        keep = m[:, t] if reset else 1.0
+        delta = rewards[:, t] + gamma * next_value * target - values[:, t]
+        running = (delta + decay * running) * keep
+        next_value = values[:, t] * keep
+        columns.insert(0, running * m[:, t])
+    return torch.stack(columns, 1)
+
+def returns_by_matrix(rewards, gamma, mask):
+    t = torch.arange(rewards.shape[1])
+    ahead = (t[None, :] - t[:, None]).clamp(0)
+    weights = torch.where(t[None, :] >= t[:, None], gamma ** ahead.double(), 0.0)  # (from, to)
+    return (rewards * mask).double() @ weights.T * mask
+
+def td_with_slices(rewards, values, gamma, mask):
+    v = values * mask
+    result = rewards - v
+    result[:, :-1] = result[:, :-1] + gamma * v[:, 1:]
+    return result * mask
+
+def whiten_in_two_steps(advantages, mask):
+    kept = advantages[mask]
+    result = torch.zeros_like(advantages)
+    result[mask] = (kept - kept.mean()) / (kept.std() + 1e-8)
+    return result
+
+def policy_loss_by_cases(logprobs, old_logprobs, advantages, mask, cliprange):
+    r = torch.exp(logprobs - old_logprobs)[mask]
+    a = advantages[mask]
+    gain = torch.where(a > 0, torch.clamp(r, max=1 + cliprange), torch.clamp(r, min=1 - cliprange))
+    return (-a * gain).mean()
+
+def policy_loss_as_trl(logprobs, old_logprobs, advantages, mask, cliprange, pick=torch.max):
+    r = torch.exp(logprobs - old_logprobs)
+    losses = pick(-advantages * r, -advantages * r.clamp(1 - cliprange, 1 + cliprange))
+    return (losses * mask).sum() / mask.sum()
+
+def value_loss_as_trl(values, old_values, returns, mask, eps, pick=torch.max, half=0.5):
+    clipped = torch.min(torch.max(values, old_values - eps), old_values + eps)
+    losses = pick((values - returns) ** 2, (clipped - returns) ** 2)
+    return half * (losses * mask).sum() / mask.sum()
+
+def accuracy_by_loop(chosen, rejected):
+    points = 0.0
+    for c, r in zip(chosen.tolist(), rejected.tolist(), strict=True):
+        points += 1 if c > r else 0.5 if c == r else 0
+    return points / len(chosen)
+
+def clip_fraction_by_gains(ratio, advantages, mask, eps):
+    gain, clipped = ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages
+    return (clipped < gain)[mask].double().mean()
+
+RIGHT = [
+    ("gather_logprobs", gather_by_cross_entropy),
+    ("gather_logprobs", gather_by_loop),
+    ("gather_logprobs", lambda x, k: torch.distributions.Categorical(logits=x).log_prob(k)),
+    ("response_mask", response_mask_by_loop),
+    ("response_mask", lambda x, e: F.pad((x == e).int().cumsum(1), (1, -1)) < 1),
+    ("position_ids", lambda m: (m.long().cumsum(1) - 1).clamp(min=0)),
+    ("position_ids", lambda m: (m.long().cumsum(1) - 1).masked_fill(~m, 0)),
+    ("kl_estimate", lambda p, q, e: {"k1": p - q, "k2": (p - q) ** 2 / 2,
+                                     "k3": torch.exp(q - p) - 1 - (q - p)}[e]),
+    ("shape_rewards", shape_rewards_by_loop),
+    ("td_errors", td_with_slices),
+    ("gae", gae_by_definition),
+    ("gae", gae_backwards),
+    ("discounted_returns", returns_by_matrix),
+    ("masked_mean", lambda x, m: x[m].mean()),
+    ("masked_mean", lambda x, m: (x.double() * m).sum() / m.sum()),
+    ("masked_var", lambda x, m: x[m].var()),
+    ("masked_var", lambda x, m: float(x[m].double().var())),
+    ("whiten_advantages", whiten_in_two_steps),
+    ("explained_variance", lambda v, r, m: 1 - (r - v)[m].var() / r[m].var()),
+    ("ratio", lambda p, q, m: torch.exp((p - q) * m)),
+    ("ratio", lambda p, q, m: torch.where(m, p.exp() / q.exp(), 1.0)),
+    ("policy_loss", policy_loss_by_cases),
+    ("policy_loss", policy_loss_as_trl),
+    ("value_loss", value_loss_as_trl),
+    ("entropy", lambda x, m: torch.distributions.Categorical(logits=x).entropy()[m].mean()),
+    ("entropy", lambda x, m: (x.logsumexp(-1) - (x.softmax(-1) * x).sum(-1))[m].mean()),
+    ("clip_fraction", clip_fraction_by_gains),
+    ("preference_probability", lambda a, b: 1 / (1 + torch.exp(b - a))),
+    ("preference_probability", lambda a, b: torch.stack([a, b]).softmax(0)[0]),
+    ("bradley_terry_loss", lambda c, r: F.softplus(r - c).mean()),
+    ("bradley_terry_loss", lambda c, r: F.cross_entropy(
+        torch.stack([c, r], 1), torch.zeros(len(c), dtype=torch.long))),
+    ("normalize_scores", lambda s, ref: (s - ref.mean()) / ref.var().sqrt()),
+    ("pair_accuracy", accuracy_by_loop),
+]
+
+WRONG = [
+    ("gather_logprobs", "shifted by one",
+     lambda x, k: -F.cross_entropy(x[:, :-1].transpose(1, 2), k[:, 1:], reduction="none")),
+    ("gather_logprobs", "probabilities, not log-probs",
+     lambda x, k: torch.gather(F.softmax(x, 2), 2, k[..., None])[..., 0]),
+    ("gather_logprobs", "last axis kept", lambda x, k: F.log_softmax(x, 2).gather(2, k[..., None])),
+    ("gather_logprobs", "negative log-probs",
+     lambda x, k: F.cross_entropy(x.transpose(1, 2), k, reduction="none")),
+    ("response_mask", "EOS excluded", lambda x, e: torch.cumprod((x != e).int(), 1).bool()),
+    ("response_mask", "only the EOS left out", lambda x, e: ~x.eq(e)),
+    ("response_mask", "row without EOS: argmax is 0", lambda x, e: torch.arange(
+        x.shape[1]).expand_as(x) <= (x == e).float().argmax(1, keepdim=True)),
+    ("response_mask", "everything counts", lambda x, e: x > -1),
+    ("position_ids", "padding counted",
+     lambda m: torch.arange(m.shape[1]).repeat(m.shape[0], 1)),
+    ("position_ids", "starts at 1", lambda m: m.int().cumsum(-1).long() * m),
+    ("position_ids", "negative on padding", lambda m: torch.cumsum(m, 1) - 1),
+    ("kl_estimate", "KL reversed", lambda p, q, e: q - p if e == "k1" else p - q),
+    ("kl_estimate", "k2 without the half", lambda p, q, e: p - q if e == "k1" else (p - q) ** 2),
+    ("kl_estimate", "k3 with reversed ratio", lambda p, q, e: {
+        "k1": p - q, "k2": 0.5 * (p - q) ** 2, "k3": (p - q).exp() - 1 - (p - q)}[e]),
+    ("kl_estimate", "k1 for k2", lambda p, q, e: p - q),
+    ("shape_rewards", "KL added", lambda s, p, q, m, b: -shape_rewards_by_loop(-s, p, q, m, b)),
+    ("shape_rewards", "score on the last column", lambda s, p, q, m, b: torch.cat(
+        [(-b * (p - q) * m)[:, :-1], (-b * (p - q) * m)[:, -1:] + s[:, None]], 1)),
+    ("shape_rewards", "score at every token",
+     lambda s, p, q, m, b: (s[:, None] - b * (p - q)) * m),
+    ("td_errors", "bootstraps from padding",
+     lambda r, v, g, m: (r + g * F.pad(v[:, 1:], (0, 1)) - v) * m),
+    ("td_errors", "values[t] twice", lambda r, v, g, m: m * (r + (g - 1) * v)),
+    ("td_errors", "gamma missing", lambda r, v, g, m: td_with_slices(r, v, 1.0, m)),
+    ("gae", "forward recursion", gae_forwards),
+    ("gae", "gamma missing in the sum", lambda *x: gae_backwards(*x, decay=x[3])),
+    ("gae", "lambda missing", lambda *x: gae_backwards(*x, decay=x[2])),
+    ("gae", "no reset at the mask", lambda *x: gae_backwards(*x, reset=False)),
+    ("gae", "lambda and gamma swapped", lambda r, v, g, k, m: gae_by_definition(r, v, k, g, m)),
+    ("gae", "returns instead of advantages", lambda *x: gae_by_definition(*x) + x[1] * x[4]),
+    ("gae", "sign flipped", lambda *x: -gae_by_definition(*x)),
+    ("discounted_returns", "gamma missing",
+     lambda r, g, m: (r * m).flip(1).cumsum(1).flip(1) * m),
+    ("discounted_returns", "padding counted",
+     lambda r, g, m: returns_by_matrix(r, g, torch.ones_like(m))),
+    ("discounted_returns", "own reward discounted", lambda r, g, m: g * returns_by_matrix(r, g, m)),
+    ("masked_mean", "mean over padding", lambda x, m: x.sum() / x.numel()),
+    ("masked_mean", "padding in the divisor", lambda x, m: (x * m).mean()),
+    ("masked_mean", "one mean per sequence", lambda x, m: (x * m).sum(-1) / m.sum(-1)),
+    ("masked_mean", "mean of the rows' means",
+     lambda x, m: ((x * m).sum(-1) / m.sum(-1)).mean()),
+    ("masked_var", "biased variance", lambda x, m: x[m].var(unbiased=False)),
+    ("masked_var", "variance over padding", lambda x, m: torch.var(x)),
+    ("masked_var", "standard deviation", lambda x, m: x[m].std()),
+    ("whiten_advantages", "no square root",
+     lambda a, m: (a - a[m].mean()) / (a[m].var() + 1e-8) * m),
+    ("whiten_advantages", "whitening over padding",
+     lambda a, m: (a - a.mean()) / (a.std() + 1e-8) * m),
+    ("whiten_advantages", "no epsilon", lambda a, m: torch.where(
+        m, (a - a[m].mean()) / a[m].std(), torch.zeros(()))),
+    ("explained_variance", "fraction upside down",
+     lambda v, r, m: 1 - r[m].var() / (r - v)[m].var()),
+    ("explained_variance", "explained over padding", lambda v, r, m: 1 - (v - r).var() / r.var()),
+    ("explained_variance", "1 − forgotten", lambda v, r, m: (v - r)[m].var() / r[m].var()),
+    ("ratio", "difference without exp", lambda p, q, m: (p - q) * m),
+    ("ratio", "ratio reversed", lambda p, q, m: torch.exp((q - p) * m)),
+    ("ratio", "masked positions are 0", lambda p, q, m: torch.exp(p - q) * m),
+    ("policy_loss", "max instead of min", lambda *x: policy_loss_as_trl(*x, pick=torch.min)),
+    ("policy_loss", "minus sign missing", lambda *x: -policy_loss_by_cases(*x)),
+    ("policy_loss", "mean over padding", lambda p, q, a, m, e: policy_loss_by_cases(
+        p, q, a, torch.ones_like(m), e)),
+    ("policy_loss", "no clip", lambda p, q, a, m, e: policy_loss_by_cases(p, q, a, m, 1e9)),
+    ("value_loss", "min instead of max", lambda *x: value_loss_as_trl(*x, pick=torch.min)),
+    ("value_loss", "half missing", lambda *x: value_loss_as_trl(*x, half=1.0)),
+    ("value_loss", "no clip", lambda v, o, r, m, e: F.mse_loss(v[m], r[m]) / 2),
+    ("value_loss", "no clip", lambda v, o, r, m, e: value_loss_as_trl(v, r, r, m, e)),
+    ("entropy", "negative", lambda x, m: (x.softmax(-1) * F.log_softmax(x, -1)).sum(-1)[m].mean()),
+    ("entropy", "mean over padding",
+     lambda x, m: torch.distributions.Categorical(logits=x).entropy().mean()),
+    ("entropy", "0·log 0", lambda x, m: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1)[m].mean()),
+    ("clip_fraction", "sign of the advantage ignored",
+     lambda r, a, m, e: ((r < 1 - e) | (r > 1 + e))[m].float().mean()),
+    ("clip_fraction", "sum instead of mean",
+     lambda r, a, m, e: clip_fraction_by_gains(r, a, m, e) * m.sum()),
+    ("clip_fraction", "mean over padding",
+     lambda r, a, m, e: clip_fraction_by_gains(r, a, torch.ones_like(m), e)),
+    ("preference_probability", "reversed", lambda a, b: 1 / (1 + torch.exp(a - b))),
+    ("preference_probability", "hard decision", lambda a, b: 1.0 * (a - b > 0)),
+    ("preference_probability", "softmax over the batch", lambda a, b: F.softmax(a - b, dim=-1)),
+    ("bradley_terry_loss", "reversed", lambda c, r: F.softplus(c - r).mean()),
+    ("bradley_terry_loss", "log of a vanished probability",
+     lambda c, r: torch.log(1 + torch.exp(r - c)).mean()),
+    ("bradley_terry_loss", "hinge", lambda c, r: torch.clamp(1 - c + r, min=0).mean()),
+    ("bradley_terry_loss", "base 2", lambda c, r: F.softplus(r - c).mean() * math.log2(math.e)),
+    ("normalize_scores", "own statistics", lambda s, ref: (s - s.mean()) / s.std()),
+    ("normalize_scores", "variance instead of std", lambda s, ref: (s - ref.mean()) / ref.var()),
+    ("normalize_scores", "mean not subtracted", lambda s, ref: s / ref.std()),
+    ("pair_accuracy", "tie counts fully", lambda c, r: sum(c >= r).item() / len(c)),
+    ("pair_accuracy", "tie counts nothing", lambda c, r: torch.mean((c - r > 0).double())),
+    ("pair_accuracy", "reversed", lambda c, r: accuracy_by_loop(r, c)),
+]
