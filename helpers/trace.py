@@ -16,7 +16,8 @@ SHOWN = 6  # numbers of a row that are printed
 
 def numbers(row: torch.Tensor) -> str:
     """The first few numbers of a tensor, three digits each."""
-    head = "  ".join(f"{value:+.3f}" for value in row.flatten()[:SHOWN].tolist())
+    # + 0.0 turns a rounded −0 into 0
+    head = "  ".join(f"{round(value, 3) + 0.0:+.3f}" for value in row.flatten()[:SHOWN].tolist())
     return head + ("  …" if row.numel() > SHOWN else "")
 
 

@@ -22,14 +22,6 @@ def _zero(axes: Axes) -> None:
     axes.axhline(0, color="black", linewidth=0.8)
 
 
-def _legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """One legend under all panels, so that it covers no bar."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
-    )
-
-
 def rollouts_figure(
     names: Sequence[str],
     rewards: Tensor,
@@ -82,7 +74,7 @@ def credit_figure(
 ) -> Figure:
     """One response: rewards and values above, advantages below, on fixed axes of ± `span`."""
     rows = 1 if advantages is None else 2
-    figure, grid = new_figure(rows, 1, 9.6, 1.2 + 1.6 * rows)
+    figure, grid = new_figure(rows, 1, 9.0, 1.1 + 1.4 * rows)
     x, top = range(len(tokens)), grid[0, 0]
     top.bar(x, rewards, 0.6, color=REWARD, label="reward")
     top.plot(x, values, "o-", markersize=4, color=VALUE, label="value before the token")
@@ -105,7 +97,7 @@ def credit_figure(
 
 def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
     """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t."""
-    figure, grid = new_figure(1, 1, 9.6, 3.2)
+    figure, grid = new_figure(1, 1, 8.4, 3.0)
     axes, span = grid[0, 0], max(float(level.abs().max()) for level in levels)
     place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
     for t in range(1, len(levels)):
@@ -116,7 +108,8 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
     y = [here for row in place for here in row]
     colours = [value for level in levels for value in level.tolist()]
     look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
-    dots = axes.scatter(x, y, c=colours, s=22, linewidths=0.4, zorder=2, **look)
+    sizes = [max(8, 34 - 4 * t) for t in x]
+    dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.4, zorder=2, **look)
     figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=8)
     axes.annotate(words[1], (0.42, 0.70), fontsize=9, ha="right")
     axes.annotate(words[0], (0.42, 0.26), fontsize=9, ha="right")
@@ -147,7 +140,7 @@ def tradeoff_figure(
     lams: Sequence, bias2: Sequence, variance: Sequence, title: str = "", top: float | None = None
 ) -> Figure:
     """The trade-off on one panel; `top` fixes the axis, so that a slider's pictures compare."""
-    figure, grid = new_figure(1, 1, 7.0, 3.2)
+    figure, grid = new_figure(1, 1, 6.4, 3.0)
     draw_tradeoff(grid[0, 0], lams, bias2, variance, title)
     grid[0, 0].set_ylim(0, top)
     return figure
@@ -187,7 +180,7 @@ def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
     grid[0, 0].set_ylim(bottom=0)
     grid[0, 0].legend(fontsize=8, frameon=False)
     dots = grid[0, 1]
-    dots.scatter(right[mask].tolist(), wrong[mask].tolist(), s=6, alpha=0.4, color=KL)
+    dots.scatter(right[mask].tolist(), wrong[mask].tolist(), s=3, color=KL)
     _zero(dots)
     dots.axvline(0, color="black", linewidth=0.8)
     _quiet(dots, "The same tokens, right and wrong", "right advantage", "wrong advantage")

@@ -17,15 +17,16 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def advantage_histograms(panels: dict) -> Figure:
-    """One histogram a panel, in one scale: title → numbers. A dashed line at each mean."""
+    """One histogram a panel, in one scale: title → numbers. A line at zero."""
     figure, grid = new_figure(1, len(panels), 9.6, 2.8)
     low = min(min(x) for x in panels.values())
     high = max(max(x) for x in panels.values())
     bins = np.linspace(low, high, 40)
-    for axes, (title, x), colour in zip(grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT)):
+    for axes, (title, x), colour in zip(
+        grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT), strict=False
+    ):
         axes.hist(x, bins=bins, color=colour)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.axvline(np.mean(x), color=POLICY, linewidth=1.6, linestyle="--")
         spread = f"mean {np.mean(x):+.2f}, std {np.std(x, ddof=1):.2f}"
         _label(axes, f"{title}: {spread}", "advantage of a token", "tokens")
     return figure
@@ -44,10 +45,10 @@ def gradient_bars(scales: Sequence[float], raw: Sequence, whitened: Sequence, li
     axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
     axes.text(-0.45, limit * 1.12, f"max_grad_norm = {limit:g}", fontsize=8, color=KL)
     axes.set_yscale("log")
-    axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 4)
+    axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
     _label(axes, "How hard the actor is pushed", "", "norm of the gradient")
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
     return figure
 
 
@@ -56,7 +57,7 @@ def agreement_curves(offsets: Sequence[float], curves: dict) -> Figure:
     figure, grid = new_figure(1, 1, 7.2, 3.0)
     axes = grid[0, 0]
     styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"), (POLICY, "^", "--"))
-    for (label, y), (colour, marker, line) in zip(curves.items(), styles):
+    for (label, y), (colour, marker, line) in zip(curves.items(), styles, strict=False):
         axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.grid(alpha=0.25)
@@ -68,10 +69,10 @@ def agreement_curves(offsets: Sequence[float], curves: dict) -> Figure:
 
 def credit_by_score(scores: Sequence, panels: dict) -> Figure:
     """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
-    figure, grid = new_figure(1, len(panels), 9.6, 3.0)
+    figure, grid = new_figure(1, len(panels), 8.4, 2.8)
     top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
-    for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL)):
-        axes.scatter(scores, credit, s=16, color=colour, alpha=0.8, linewidths=0)
+    for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL), strict=False):
+        axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_ylim(-top, top)
         _label(axes, title, "score of the response", "mean credit of its tokens")
@@ -83,7 +84,7 @@ def run_lines(runs: dict, title: str, label: str) -> Figure:
     figure, grid = new_figure(1, 1, 7.2, 3.0)
     axes = grid[0, 0]
     styles = ((GOLD, "o", "-"), (KL, "s", "--"), (REFERENCE, "^", ":"))
-    for (name, y), (colour, marker, line) in zip(runs.items(), styles):
+    for (name, y), (colour, marker, line) in zip(runs.items(), styles, strict=False):
         x = range(1, len(y) + 1)
         axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
     axes.grid(alpha=0.25)
@@ -95,12 +96,12 @@ def run_lines(runs: dict, title: str, label: str) -> Figure:
 
 def critic_and_truth(panels: dict) -> Figure:
     """What came and what the critic expected, a panel a run: title → (truth, expected)."""
-    figure, grid = new_figure(1, len(panels), 9.6, 3.0)
+    figure, grid = new_figure(1, len(panels), 8.4, 2.8)
     both = [number for pair in panels.values() for line in pair for number in line]
     margin = 0.1 * (max(both) - min(both))
-    for axes, (title, (truth, expected)) in zip(grid.flat, panels.items()):
+    for axes, (title, (truth, expected)) in zip(grid.flat, panels.items(), strict=False):
         x = range(1, len(truth) + 1)
-        axes.fill_between(x, expected, truth, color=KL, alpha=0.15, linewidth=0)
+        axes.fill_between(x, expected, truth, color="#FAE6DA", linewidth=0)
         axes.plot(x, truth, color=REWARD, marker="o", markersize=4, label="reward that came")
         axes.plot(x, expected, "--", color=VALUE, marker="s", markersize=4, label="critic expected")
         axes.set_ylim(min(both) - margin, max(both) + margin)
@@ -113,9 +114,9 @@ def critic_and_truth(panels: dict) -> Figure:
 
 def values_against_returns(values: Sequence, returns: Sequence, padding: int, title: str) -> Figure:
     """A dot a counted token, and all the padding in one dot at the origin."""
-    figure, grid = new_figure(1, 1, 6.0, 3.6)
+    figure, grid = new_figure(1, 1, 5.4, 3.2)
     axes = grid[0, 0]
-    axes.scatter(returns, values, s=10, color=VALUE, alpha=0.5, linewidths=0, label="counted token")
+    axes.scatter(returns, values, s=10, color=VALUE, linewidths=0, label="counted token")
     axes.scatter([0], [0], s=90, color="black", marker="X", label=f"padding, {padding} positions")
     low, high = min(*returns, *values, 0), max(*returns, *values, 0)
     axes.plot([low, high], [low, high], color=REFERENCE, linewidth=1, linestyle="--")
@@ -140,13 +141,13 @@ def padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
 
 def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence, n: int) -> Figure:
     """One response, whitened in many batches: a faint line a batch, and the whole pool in black."""
-    figure, grid = new_figure(1, 1, 9.6, 3.0)
+    figure, grid = new_figure(1, 1, 8.4, 2.8)
     axes, x = grid[0, 0], range(len(tokens))
-    axes.plot(x, whitened.T, color=ACCENT, alpha=0.25, linewidth=0.8)
+    axes.plot(x, whitened.T, color=ACCENT, linewidth=0.6)
     axes.plot([], [], color=ACCENT, label="a batch with other companions")
     axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_ylim(-4.5, 4.5)
+    axes.set_ylim(-5, 1.5)
     axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
     spread = whitened.std(axis=0).mean()
     title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
