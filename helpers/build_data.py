@@ -25,7 +25,15 @@ from helpers.reward_model import (
     pair_texts,
 )
 from helpers.sft import fit_language_model, make_encoder, make_policy, make_tokenizer, perplexity
-from helpers.storage import DATA, read_jsonl, write_jsonl, write_manifest, write_text
+from helpers.storage import (
+    DATA,
+    MANIFEST,
+    read_json,
+    read_jsonl,
+    write_jsonl,
+    write_manifest,
+    write_text,
+)
 from helpers.writing import write
 
 CORPUS, HELD_OUT = 60_000, 2_000  # reviews to train on; reviews never seen
@@ -123,9 +131,14 @@ def build_reward_model(folder: Path, seed: int) -> dict:
     tokenizer = load_tokenizer(str(folder / "sft"))
     pairs, test = (read_jsonl(folder / f"pairs_{part}.jsonl") for part in ("train", "test"))
     torch.manual_seed(seed)
-    model = RewardModel(make_encoder(tokenizer), tokenizer)
+    encoder = make_encoder(tokenizer)
+    policy = load_actor(str(folder / "sft"), "cpu")
+    with torch.no_grad():  # the words mean the same to both: a head start worth thousands of pairs
+        words = policy.get_input_embeddings().weight
+        encoder.get_input_embeddings().weight.copy_(words)
+    model = RewardModel(encoder, tokenizer)
     on_step = progress("reward model")
-    fit_reward_model(model, pairs, epochs=REWARD_EPOCHS, seed=seed, on_step=on_step)
+    fit_reward_model(model, pairs, REWARD_EPOCHS, learning_rate=1e-3, seed=seed, on_step=on_step)
     prompts = [row["prompt"] for row in read_jsonl(folder / "prompts.jsonl")]
     prompts = [prompts[i % len(prompts)] for i in range(NORMALIZING_TEXTS)]
     responses = sample_responses(folder, prompts, seed + 2)
@@ -139,12 +152,19 @@ def build_reward_model(folder: Path, seed: int) -> dict:
     }
 
 
-def build(folder: Path, seed: int) -> dict:
-    """Everything into an empty folder; returns the figures for the manifest."""
-    build_corpus(folder, seed)
-    figures = build_sft(folder, seed)
-    build_pairs(folder, seed)
-    figures |= build_reward_model(folder, seed)
+STAGES = {
+    "corpus": build_corpus,
+    "sft": build_sft,
+    "pairs": build_pairs,
+    "reward": build_reward_model,
+}
+
+
+def build(folder: Path, seed: int, first: str = "corpus") -> dict:
+    """The stages from `first` on, in order; returns their figures for the manifest."""
+    names, figures = list(STAGES), {}
+    for name in names[names.index(first) :]:
+        figures |= STAGES[name](folder, seed) or {}
     return figures
 
 
@@ -156,6 +176,8 @@ def install(built: Path, destination: Path, facts: dict) -> None:
         if target.is_dir():
             shutil.rmtree(target)
         shutil.move(item, target)
+    for file in destination.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)  # safetensors writes private files
     write_manifest(destination, facts)
 
 
@@ -164,10 +186,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=DATA, help="folder to write (default: data/)")
+    parser.add_argument("--start", choices=STAGES, default="corpus", help="keep what comes before")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rlhf_data_") as temporary:
-        figures = build(Path(temporary), options.seed)
+        figures = {}
+        if options.start != "corpus":
+            shutil.copytree(options.out, temporary, dirs_exist_ok=True)
+            figures = read_json(Path(temporary) / MANIFEST)["figures"]
+            (Path(temporary) / MANIFEST).unlink()
+        figures |= build(Path(temporary), options.seed, options.start)
         facts = {
             "command": f"python -m helpers.build_data --seed {options.seed}",
             "seed": options.seed,

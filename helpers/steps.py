@@ -31,10 +31,11 @@ def write_responses(state: RLHFState, prompts: list[str]) -> Written:
     models, generator = state.models, state.generators["samples"]
     written = write(models.actor, models.tokenizer, prompts, state.config, generator)
     if models.actor.dtype != torch.float32:
-        # half precision: cached decoding and a full forward differ, so ask for the latter
-        written.logprobs = forward_logprobs(
-            models.actor, *written.tokens(), state.config.temperature
-        )
+        # half precision: cached decoding and a full forward differ, so PPO compares with the latter
+        temperature = state.config.temperature
+        logprobs = forward_logprobs(models.actor, *written.tokens(), temperature)
+        written.logprob_gap = float((logprobs - written.logprobs).abs().max())
+        written.logprobs = logprobs
     return written
 
 
@@ -145,6 +146,8 @@ def describe(state: RLHFState, written: Written, scores: Tensor) -> dict:
         "response_length": float(mask.sum(dim=1).float().mean()),
         "ended": float(ended.float().mean()),
     }
+    if state.models.actor.dtype != torch.float32:
+        record["logprob_gap"] = written.logprob_gap
     for name, measure in state.measures.items():
         values = torch.as_tensor(measure(written.texts)).float()
         record[name] = float(values.mean())

@@ -21,6 +21,7 @@ class Written:
     response_mask: Tensor
     logprobs: Tensor  # (B, T) of the policy that wrote, nats
     texts: list[str]  # prompt + response
+    logprob_gap: float = 0.0  # half precision: largest difference to one full forward, nats
 
     def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four tensors every forward needs, in the order it takes them."""

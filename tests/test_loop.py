@@ -175,6 +175,15 @@ def test_prompts_too_long_for_the_context_are_refused(config):
         start_run(config, tiny_models(), prompts=["the soup " * 40])
 
 
+def test_half_precision_recomputes_the_old_logprobs_and_reports_the_gap(config, prompts):
+    models = tiny_models()
+    models.actor.to(torch.bfloat16), models.reference.to(torch.bfloat16)
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert all(0.0 < record["logprob_gap"] < 0.5 for record in history)
+    assert all(record["first_ratio_error"] < 0.05 for record in history)
+    assert all(value == value for record in history for value in record.values())
+
+
 def test_adaptive_beta_moves_and_is_recorded(config, models, prompts):
     config = replace(config, kl_target=0.001, learning_rate=1e-2)
     betas = [record["kl_coef"] for record in train_rlhf_loop(config, models, prompts=prompts)]

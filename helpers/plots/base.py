@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image  # comes with matplotlib
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and by lightness in grey print
 POLICY, REFERENCE, REWARD, KL = "#0072B2", "#7F7F7F", "#009E73", "#D55E00"
@@ -25,9 +26,11 @@ class Picture(Figure):
     """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it)."""
 
     def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=self.dpi)
-        return buffer.getvalue()
+        drawn, small = io.BytesIO(), io.BytesIO()
+        self.savefig(drawn, format="png", dpi=self.dpi)
+        # 64 colours are enough for lines and letters, and a third of the bytes in a saved notebook
+        Image.open(drawn).convert("RGB").quantize(64).save(small, format="png")
+        return small.getvalue()
 
 
 def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: float = 3.0):

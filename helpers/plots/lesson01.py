@@ -8,12 +8,13 @@ from matplotlib.patches import Patch, Rectangle
 
 from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
 
-KINDS = {  # kind of a position: colour, colour of the words on it
+KINDS = {  # a position is 0 padding, 1 prompt, 2 response or 3 stop token: ground, ink
     "padding": ("#E3E3E3", "#6A6A6A"),
     "prompt": (REFERENCE, "white"),
     "response": (POLICY, "white"),
     "stop token": (GOLD, "black"),
 }
+PAINT = list(KINDS.values())
 
 
 def _quiet(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
@@ -25,7 +26,7 @@ def _quiet(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
 
 def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = ()) -> Figure:
     """Bars of the likeliest next words; `draws` are the shares of them among samples, as dots."""
-    figure, grid = new_figure(1, 1, 9.0, 2.6)
+    figure, grid = new_figure(1, 1, 8.0, 2.4)
     axes = grid[0, 0]
     axes.bar(range(len(words)), probs, color=POLICY, width=0.7, label="probability")
     if len(draws):
@@ -43,7 +44,7 @@ def temperature_figure(
 
     `curve` is (temperatures, entropies, the entropy here); `most` the entropy of a uniform choice.
     """
-    figure, grid = new_figure(1, 2, 9.6, 3.0)
+    figure, grid = new_figure(1, 2, 8.4, 2.7)
     axes = grid[0, 0]
     axes.bar(range(len(words)), probs, color=POLICY, width=0.8, label=f"T = {temperature:.2f}")
     axes.step(
@@ -59,34 +60,28 @@ def temperature_figure(
     axes.plot([temperature], [here], "o", color=GOLD, mec="black", ms=8)
     axes.axhline(most, color=REFERENCE, ls="--", lw=1)
     words = f"every word alike: {most:.2f}"
-    axes.text(temperatures[0], most, words, va="bottom", fontsize=8, color="#555555")
-    axes.set_ylim(0, most * 1.12)
+    axes.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=8, color="#555555")
+    axes.set_ylim(0, most * 1.15)
     axes.grid(alpha=0.25)
     _quiet(axes, f"Entropy: {here:.2f} nats", "temperature T", "nats")
     return figure
 
 
-def cache_figure(naive: Sequence, cached: Sequence, positions: tuple) -> Figure:
-    """Milliseconds for each new token, and positions computed up to there, both ways."""
-    figure, grid = new_figure(1, 2, 9.6, 2.8)
-    pictures = (
-        ("Time of each new token", "milliseconds", naive, cached),
-        ("Positions computed so far, per row", "positions", *positions),
-    )
-    for axes, (title, label, *curves) in zip(grid.flat, pictures, strict=True):
-        steps = range(1, len(curves[0]) + 1)
-        axes.plot(steps, curves[0], color=KL, lw=1.8, label="everything again")
-        axes.plot(steps, curves[1], color=POLICY, lw=1.8, ls="--", label="with the cache")
-        axes.set_ylim(0, None)
-        axes.grid(alpha=0.25)
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
-        _quiet(axes, title, "new token", label)
+def cache_figure(again: Sequence, cached: Sequence) -> Figure:
+    """Milliseconds for each new token, computing everything again and with the cache."""
+    figure, grid = new_figure(1, 1, 8.0, 2.5)
+    axes, steps = grid[0, 0], range(1, len(again) + 1)
+    axes.plot(steps, again, color=KL, lw=1.8, label="everything again")
+    axes.plot(steps, cached, color=POLICY, lw=1.8, ls="--", label="with the cache")
+    axes.set_ylim(0, None)
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    _quiet(axes, "Time of each new token", "new token", "milliseconds")
     return figure
 
 
 def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
     """How many responses have each length, those that said EOS apart from those cut off."""
-    figure, grid = new_figure(1, 1, 9.0, 2.4)
+    figure, grid = new_figure(1, 1, 8.0, 2.2)
     axes, below = grid[0, 0], [0] * limit
     for wanted, colour, label in ((True, POLICY, "said </s>"), (False, KL, "cut off")):
         some = [n for n, s in zip(lengths, stopped, strict=True) if bool(s) == wanted]
@@ -99,23 +94,22 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
 
 
 def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: str = "") -> Figure:
-    """A batch as coloured cells: `tokens` and `kinds` by row; `numbers` stand small in the corner."""
+    """A batch as coloured cells: `tokens` and `kinds` (0 to 3) by row, with small `numbers`."""
     rows, columns = len(tokens), len(tokens[0])
-    figure, grid = new_figure(1, 1, 0.66 * columns, 0.6 * rows + 0.75)
+    figure, grid = new_figure(1, 1, 0.6 * columns, 0.6 * rows + 0.75)
     axes = grid[0, 0]
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.axis("off")
     for r in range(rows):
         for c in range(columns):
-            fill, ink = KINDS[kinds[r][c]]
+            fill, ink = PAINT[kinds[r][c]]
             axes.add_patch(Rectangle((c + 0.03, r + 0.06), 0.94, 0.88, color=fill))
-            word = tokens[r][c] if len(tokens[r][c]) < 9 else tokens[r][c][:7] + "…"
+            word = tokens[r][c] if len(tokens[r][c]) < 8 else tokens[r][c][:6] + "…"
             axes.text(c + 0.5, r + 0.42, word, ha="center", va="center", fontsize=8, color=ink)
             if numbers is not None:
                 axes.text(c + 0.5, r + 0.77, str(numbers[r][c]), ha="center", va="center",
                           fontsize=7, color=ink)  # fmt: skip
-    seen = [kind for kind in KINDS if any(kind in row for row in kinds)]
-    patches = [Patch(color=KINDS[kind][0], label=kind) for kind in seen]
+        patches = [Patch(color=fill, label=kind) for kind, (fill, ink) in KINDS.items()]
     axes.legend(handles=patches, ncol=4, fontsize=8, frameon=False, loc="upper left",
                 bbox_to_anchor=(0, -0.01))  # fmt: skip
     axes.set_title(title, fontsize=10, loc="left")
@@ -124,7 +118,7 @@ def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: 
 
 def padding_figure(widths: Sequence, without: Sequence, correct: Sequence) -> Figure:
     """Largest change of a log-prob against the number of pads in front, both ways."""
-    figure, grid = new_figure(1, 1, 9.0, 2.7)
+    figure, grid = new_figure(1, 1, 8.0, 2.5)
     axes = grid[0, 0]
     axes.semilogy(widths, without, "o-", color=KL, label="positions counted from the left edge")
     axes.semilogy(widths, correct, "s--", color=POLICY, label="positions = cumsum(mask) − mask")
@@ -138,7 +132,7 @@ def padding_figure(widths: Sequence, without: Sequence, correct: Sequence) -> Fi
 def alignment_figure(tokens: Sequence, prompt_length: int) -> Figure:
     """Which position's logits choose which token: the output row stands one to the left."""
     count = len(tokens)
-    figure, grid = new_figure(1, 1, 0.82 * count + 1.2, 2.3)
+    figure, grid = new_figure(1, 1, 0.72 * count + 1.2, 2.3)
     axes = grid[0, 0]
     axes.set(xlim=(-1.35, count), ylim=(2.62, -0.15))
     axes.axis("off")
@@ -166,7 +160,7 @@ def alignment_figure(tokens: Sequence, prompt_length: int) -> Figure:
 
 def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, title: str) -> Figure:
     """Next-token bars at one step of a response, the word that was said in another colour."""
-    figure, grid = new_figure(1, 1, 9.0, 2.8)
+    figure, grid = new_figure(1, 1, 8.0, 2.5)
     axes = grid[0, 0]
     colours = [GOLD if word == said else POLICY for word in words]
     axes.bar(range(len(words)), probs, color=colours, width=0.75)
@@ -179,7 +173,7 @@ def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, tit
 
 def memory_figure(models: Sequence, parts: dict, title: str) -> Figure:
     """Stacked bars: `parts` maps a label to one number (GB) per model."""
-    figure, grid = new_figure(1, 1, 9.0, 2.4)
+    figure, grid = new_figure(1, 1, 8.0, 2.2)
     axes, left = grid[0, 0], [0.0] * len(models)
     for colour, (label, sizes) in zip((POLICY, ACCENT, VALUE), parts.items(), strict=False):
         axes.barh(models, sizes, left=left, color=colour, label=label, height=0.65)
@@ -196,13 +190,13 @@ def memory_figure(models: Sequence, parts: dict, title: str) -> Figure:
 
 def estimator_figure(estimates: dict, exact: float) -> Figure:
     """A histogram for each estimator (name → values, their mean), and the exact mean beside it."""
-    figure, grid = new_figure(1, len(estimates), 9.6, 2.6)
+    figure, grid = new_figure(1, len(estimates), 8.4, 2.4)
     for axes, (name, (values, mean)) in zip(grid.flat, estimates.items(), strict=True):
         axes.hist([min(max(v, -2), 3) for v in values], bins=50, range=(-2, 3), color=KL, log=True)
-        axes.axvline(mean, color="black", lw=1.6, label=f"its mean {mean:.3f}")
+        axes.axvline(mean, color="black", lw=1.6, label=f"mean {mean:.3f}")
         axes.axvline(exact, color=REWARD, lw=1.6, ls="--", label=f"exact {exact:.3f}")
-        axes.set_ylim(0.7, 10 * len(values))
-        axes.legend(fontsize=8, frameon=False, loc="upper left")
+        axes.set_ylim(0.7, 3 * len(values))
+        axes.legend(fontsize=8, frameon=False, loc="upper right")
         _quiet(axes, name, "nats per token")
     grid[0, 0].set_ylabel("tokens", fontsize=8)
     return figure
@@ -210,12 +204,13 @@ def estimator_figure(estimates: dict, exact: float) -> Figure:
 
 def arms_figure(arms: dict, title: str, xlabel: str, ylabel: str, step: int = 1) -> Figure:
     """One curve per arm: `arms` maps a label to (numbers, colour)."""
-    figure, grid = new_figure(1, 1, 9.0, 2.7)
+    figure, grid = new_figure(1, 1, 8.0, 2.5)
     axes = grid[0, 0]
     for style, (label, (numbers, colour)) in zip(("o-", "s--", "^:"), arms.items(), strict=False):
         axes.plot(
             [step * i for i in range(len(numbers))], numbers, style, color=colour, label=label
         )
+    axes.set_xticks([step * i for i in range(len(numbers))])
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
     _quiet(axes, title, xlabel, ylabel)

@@ -15,7 +15,7 @@ def _quiet(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.tick_params(labelsize=8)
-    axes.grid(alpha=0.25)
+    axes.grid(axis="y", alpha=0.25)
 
 
 def _zero(axes: Axes) -> None:
@@ -32,7 +32,7 @@ def rollouts_figure(
 ) -> Figure:
     """Hand-worked rollouts side by side, all [B, T]; with `deltas`, credit in a second row."""
     rows = 1 if deltas is None else 2
-    figure, grid = new_figure(rows, len(names), 9.6, 0.5 + 1.9 * rows)
+    figure, grid = new_figure(rows, len(names), 8.4, 0.5 + 1.5 * rows)
     for i, name in enumerate(names):
         n = int(mask[i].sum())
         steps = range(1, n + 1)
@@ -70,12 +70,13 @@ def credit_figure(
     values: Sequence[float],
     advantages: Sequence[float] | None = None,
     title: str = "",
-    span: float = 3.0,
+    span: float | None = None,
 ) -> Figure:
-    """One response: rewards and values above, advantages below, on fixed axes of ± `span`."""
+    """One response: rewards and values above, advantages below, on axes of ± `span`."""
     rows = 1 if advantages is None else 2
-    figure, grid = new_figure(rows, 1, 9.0, 1.1 + 1.4 * rows)
+    figure, grid = new_figure(rows, 1, 8.4, 1.1 + 1.3 * rows)
     x, top = range(len(tokens)), grid[0, 0]
+    span = span or 1.15 * max(map(abs, (*rewards, *values, *(advantages or ()))))
     top.bar(x, rewards, 0.6, color=REWARD, label="reward")
     top.plot(x, values, "o-", markersize=4, color=VALUE, label="value before the token")
     _quiet(top, title)
@@ -84,7 +85,7 @@ def credit_figure(
         low = grid[1, 0]
         low.bar(x, advantages, 0.6, color=GOLD, label="advantage")
         _quiet(low)
-        top.set_xticks(x, [""] * len(tokens))
+        top.set_xticks([])
         panels.append(low)
     for axes in panels:
         _zero(axes)
@@ -97,7 +98,7 @@ def credit_figure(
 
 def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
     """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t."""
-    figure, grid = new_figure(1, 1, 8.4, 3.0)
+    figure, grid = new_figure(1, 1, 7.6, 2.6)
     axes, span = grid[0, 0], max(float(level.abs().max()) for level in levels)
     place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
     for t in range(1, len(levels)):
@@ -136,13 +137,10 @@ def draw_tradeoff(axes: Axes, lams: Sequence, bias2: Sequence, variance: Sequenc
     axes.legend(fontsize=8, frameon=False)
 
 
-def tradeoff_figure(
-    lams: Sequence, bias2: Sequence, variance: Sequence, title: str = "", top: float | None = None
-) -> Figure:
-    """The trade-off on one panel; `top` fixes the axis, so that a slider's pictures compare."""
-    figure, grid = new_figure(1, 1, 6.4, 3.0)
+def tradeoff_figure(lams: Sequence, bias2: Sequence, variance: Sequence, title: str = "") -> Figure:
+    """The trade-off on one panel."""
+    figure, grid = new_figure(1, 1, 5.0, 2.6)
     draw_tradeoff(grid[0, 0], lams, bias2, variance, title)
-    grid[0, 0].set_ylim(0, top)
     return figure
 
 
@@ -155,7 +153,7 @@ def critic_check_figure(
     variance: Sequence,
 ) -> Figure:
     """Left: the critic's value of some prefixes against what followed. Right: the trade-off there."""
-    figure, grid = new_figure(1, 2, 9.6, 3.4)
+    figure, grid = new_figure(1, 2, 8.4, 2.9)
     left, right = grid[0]
     low, high = min(*expected, *followed) - 0.2, max(*expected, *followed) + 0.2
     left.plot((low, high), (low, high), color=REFERENCE, linewidth=1, label="a perfect critic")
@@ -171,7 +169,7 @@ def critic_check_figure(
 
 def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
     """Size of right and wrong advantages by position; and one against the other, token by token."""
-    figure, grid = new_figure(1, 2, 9.6, 3.2)
+    figure, grid = new_figure(1, 2, 8.0, 2.6)
     longest = int((mask.sum(0) >= 8).sum())  # where at least eight responses still count
     for x, colour, style, label in ((right, GOLD, "-", "right"), (wrong, KL, "--", "wrong")):
         size = [float(x[:, t][mask[:, t]].abs().mean()) for t in range(longest)]
@@ -180,7 +178,8 @@ def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
     grid[0, 0].set_ylim(bottom=0)
     grid[0, 0].legend(fontsize=8, frameon=False)
     dots = grid[0, 1]
-    dots.scatter(right[mask].tolist(), wrong[mask].tolist(), s=3, color=KL)
+    every = slice(None, None, max(1, int(mask.sum()) // 250))  # about 250 dots are enough
+    dots.scatter(right[mask][every].tolist(), wrong[mask][every].tolist(), s=4, color=KL)
     _zero(dots)
     dots.axvline(0, color="black", linewidth=0.8)
     _quiet(dots, "The same tokens, right and wrong", "right advantage", "wrong advantage")

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+from helpers.plots.base import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE, new_figure
 
 
 def _label(axes: Axes, title: str, x: str, y: str) -> None:
@@ -27,14 +27,14 @@ def advantage_histograms(panels: dict) -> Figure:
     ):
         axes.hist(x, bins=bins, color=colour)
         axes.axvline(0, color="black", linewidth=0.8)
-        spread = f"mean {np.mean(x):+.2f}, std {np.std(x, ddof=1):.2f}"
+        spread = f"mean {round(np.mean(x), 2) + 0.0:.2f}, std {np.std(x, ddof=1):.2f}"
         _label(axes, f"{title}: {spread}", "advantage of a token", "tokens")
     return figure
 
 
 def gradient_bars(scales: Sequence[float], raw: Sequence, whitened: Sequence, limit: float):
     """Norms of the actor's gradient, on a logarithmic axis, with the clipping limit."""
-    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    figure, grid = new_figure(1, 1, 6.6, 2.6)
     axes, x = grid[0, 0], np.arange(len(scales))
     for shift, heights, label, colour in (
         (-0.2, raw, "raw advantages", REFERENCE),
@@ -52,24 +52,23 @@ def gradient_bars(scales: Sequence[float], raw: Sequence, whitened: Sequence, li
     return figure
 
 
-def agreement_curves(offsets: Sequence[float], curves: dict) -> Figure:
-    """Cosine between the gradients of two halves of a batch, against a constant: label → numbers."""
-    figure, grid = new_figure(1, 1, 7.2, 3.0)
+def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
+    """Noise of the gradient against a constant added to the scores: label → numbers."""
+    figure, grid = new_figure(1, 1, 6.6, 2.6)
     axes = grid[0, 0]
-    styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"), (POLICY, "^", "--"))
+    styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"))
     for (label, y), (colour, marker, line) in zip(curves.items(), styles, strict=False):
         axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.grid(alpha=0.25)
-    title = "Do two halves of the batch agree on the direction?"
-    _label(axes, title, "constant added to every score", "cosine of the two gradients")
-    axes.legend(fontsize=8, frameon=False, loc="best")
+    axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
+    axes.grid(color="#E8E8E8")
+    _label(axes, "How much do minibatches differ?", "constant added to every score", "noise")
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
     return figure
 
 
 def credit_by_score(scores: Sequence, panels: dict) -> Figure:
     """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
-    figure, grid = new_figure(1, len(panels), 8.4, 2.8)
+    figure, grid = new_figure(1, len(panels), 7.6, 2.6)
     top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
     for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL), strict=False):
         axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
@@ -81,13 +80,13 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
 
 def run_lines(runs: dict, title: str, label: str) -> Figure:
     """One line a run over its iterations: label → numbers."""
-    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    figure, grid = new_figure(1, 1, 6.6, 2.6)
     axes = grid[0, 0]
     styles = ((GOLD, "o", "-"), (KL, "s", "--"), (REFERENCE, "^", ":"))
     for (name, y), (colour, marker, line) in zip(runs.items(), styles, strict=False):
         x = range(1, len(y) + 1)
         axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
-    axes.grid(alpha=0.25)
+    axes.grid(color="#E8E8E8")
     axes.set_xticks(range(1, len(y) + 1))
     _label(axes, title, "iteration", label)
     axes.legend(fontsize=8, frameon=False)
@@ -96,7 +95,7 @@ def run_lines(runs: dict, title: str, label: str) -> Figure:
 
 def critic_and_truth(panels: dict) -> Figure:
     """What came and what the critic expected, a panel a run: title → (truth, expected)."""
-    figure, grid = new_figure(1, len(panels), 8.4, 2.8)
+    figure, grid = new_figure(1, len(panels), 7.6, 2.6)
     both = [number for pair in panels.values() for line in pair for number in line]
     margin = 0.1 * (max(both) - min(both))
     for axes, (title, (truth, expected)) in zip(grid.flat, panels.items(), strict=False):
@@ -106,7 +105,7 @@ def critic_and_truth(panels: dict) -> Figure:
         axes.plot(x, expected, "--", color=VALUE, marker="s", markersize=4, label="critic expected")
         axes.set_ylim(min(both) - margin, max(both) + margin)
         axes.set_xticks(x)
-        axes.grid(alpha=0.25)
+        axes.grid(color="#E8E8E8")
         _label(axes, title, "iteration", "mean over tokens")
         axes.legend(fontsize=8, frameon=False, loc="upper left")
     return figure
@@ -114,20 +113,20 @@ def critic_and_truth(panels: dict) -> Figure:
 
 def values_against_returns(values: Sequence, returns: Sequence, padding: int, title: str) -> Figure:
     """A dot a counted token, and all the padding in one dot at the origin."""
-    figure, grid = new_figure(1, 1, 5.4, 3.2)
+    figure, grid = new_figure(1, 1, 4.8, 3.0)
     axes = grid[0, 0]
     axes.scatter(returns, values, s=10, color=VALUE, linewidths=0, label="counted token")
     axes.scatter([0], [0], s=90, color="black", marker="X", label=f"padding, {padding} positions")
     low, high = min(*returns, *values, 0), max(*returns, *values, 0)
     axes.plot([low, high], [low, high], color=REFERENCE, linewidth=1, linestyle="--")
     _label(axes, title, "return", "value the critic gave")
-    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
     return figure
 
 
 def padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
     """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
-    figure, grid = new_figure(1, 1, 7.2, 3.0)
+    figure, grid = new_figure(1, 1, 6.6, 2.6)
     axes, bins = grid[0, 0], np.linspace(-5, 5, 61)
     axes.hist(right, bins=bins, color=GOLD, label=f"counted only: std {np.std(right, ddof=1):.2f}")
     label = f"padding takes part: std {np.std(wrong, ddof=1):.2f}"
@@ -140,11 +139,12 @@ def padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
 
 
 def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence, n: int) -> Figure:
-    """One response, whitened in many batches: a faint line a batch, and the whole pool in black."""
-    figure, grid = new_figure(1, 1, 8.4, 2.8)
+    """One response, whitened in many batches: their range, middle half, and the pool in black."""
+    figure, grid = new_figure(1, 1, 7.6, 2.6)
     axes, x = grid[0, 0], range(len(tokens))
-    axes.plot(x, whitened.T, color=ACCENT, linewidth=0.6)
-    axes.plot([], [], color=ACCENT, label="a batch with other companions")
+    low, first, third, high = np.quantile(whitened, [0, 0.25, 0.75, 1], axis=0)
+    axes.fill_between(x, low, high, color="#D6EDF9", linewidth=0, label="all batches")
+    axes.fill_between(x, first, third, color=ACCENT, linewidth=0, label="the middle half")
     axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_ylim(-5, 1.5)
@@ -153,5 +153,5 @@ def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence
     title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
     _label(axes, title, "", "whitened advantage")
     axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
-    axes.legend(fontsize=8, frameon=False, loc="lower left", ncols=2)
+    axes.legend(fontsize=8, frameon=False, loc="lower left", ncols=3)
     return figure

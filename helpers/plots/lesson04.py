@@ -33,7 +33,9 @@ def _curve(axes: Axes, sign: float, cliprange: float) -> None:
     gain = _surrogate(rho, sign, cliprange)
     axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, never clipped")
     axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="pulls: gradient A")
-    axes.plot(rho[flat], gain[flat], color=KL, linewidth=2.2, linestyle="--", label="flat: gradient 0")
+    axes.plot(
+        rho[flat], gain[flat], color=KL, linewidth=2.2, linestyle="--", label="flat: gradient 0"
+    )
     axes.axvline(1, color="black", linewidth=0.7)
 
 
@@ -83,7 +85,9 @@ def min_and_max_figure(cliprange: float = 0.2) -> Figure:
     return figure
 
 
-def gradient_figure(ratio: Tensor, gradient: Tensor, advantages: Tensor, cliprange: float) -> Figure:
+def gradient_figure(
+    ratio: Tensor, gradient: Tensor, advantages: Tensor, cliprange: float
+) -> Figure:
     """Each counted token [N]: its ratio, and how hard the loss pulls at its log-prob."""
     figure, grid = new_figure(1, 1, 9.6, 3.0)
     axes, dead = grid[0, 0], gradient == 0
@@ -95,7 +99,11 @@ def gradient_figure(ratio: Tensor, gradient: Tensor, advantages: Tensor, clipran
         axes.scatter(ratio[picked], gradient[picked], s=22, color=colour, marker=mark, label=words)
     axes.axvspan(1 - cliprange, 1 + cliprange, color=ACCENT, alpha=0.15)
     axes.set_xscale("log")
-    ticks = [tick for tick in (0.25, 0.5, 0.8, 1, 1.2, 2, 4) if ratio.min() <= tick <= ratio.max()]
+    ticks = [
+        tick
+        for tick in (0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+        if ratio.min() <= tick <= ratio.max()
+    ]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     small(axes, "", "ratio ρ (shaded: 1 ± ε)", "−∂loss/∂log π, × tokens")
@@ -113,9 +121,7 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     axes.plot(value, larger, color=VALUE, linewidth=5, alpha=0.45, label="the larger: the loss")
     axes.plot(value, square, color=REFERENCE, linestyle=":", label="½(V − R)²")
     axes.plot(value, clipped, color=POLICY, linestyle="--", label="½(clip(V) − R)²")
-    axes.axvspan(
-        old_value - cliprange_value, old_value + cliprange_value, color=ACCENT, alpha=0.15
-    )
+    axes.axvspan(old_value - cliprange_value, old_value + cliprange_value, color=ACCENT, alpha=0.15)
     axes.axvline(old_value, color="black", linewidth=0.8)
     axes.axvline(target, color=REWARD, linewidth=1.5)
     top = float(larger.max())
@@ -157,23 +163,27 @@ def frontier_figure(runs: dict[str, list[dict]]) -> Figure:
     return figure
 
 
-HEALTH = (  # key, title, healthy range
-    ("approx_kl", "approx KL, nats per token", (0.003, 0.05)),
+HEALTH = (  # key, title, where a healthy run mostly stays
+    ("approx_kl", "approx KL, nats per token", (0.001, 0.05)),
+    ("kl", "KL from the reference, nats", None),
     ("clip_fraction", "clip fraction", (0.0, 0.25)),
     ("explained_variance", "explained variance", (0.0, 1.0)),
 )
 
 
 def health_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Three gauges of several runs; shaded where a healthy run stays."""
-    figure, grid = new_figure(1, 3, 9.6, 2.9)
-    for axes, (key, title, (low, high)) in zip(grid[0], HEALTH, strict=True):
-        axes.axhspan(low, high, color=ACCENT, alpha=0.15)
+    """Four gauges of several runs; shaded where a healthy run mostly stays."""
+    figure, grid = new_figure(1, 4, 9.6, 2.9)
+    for axes, (key, title, band) in zip(grid[0], HEALTH, strict=True):
+        if band is not None:
+            axes.axhspan(*band, color=ACCENT, alpha=0.15)
         for (name, history), (colour, mark, line) in zip(runs.items(), STYLES, strict=False):
             x, y = [r["iteration"] for r in history], [r[key] for r in history]
             how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 4}
             axes.plot(x, y, label=name, linewidth=1.6, **how)
-        small(axes, title, "iteration")
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_xlabel("iteration", fontsize=8)
+        axes.tick_params(labelsize=8)
     grid[0, 0].set_yscale("log")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
                   fontsize=9, frameon=False)  # fmt: skip

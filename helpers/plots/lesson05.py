@@ -28,11 +28,12 @@ def gap_histogram(gaps: Sequence[float]) -> Figure:
     figure, grid = new_figure(1, 1, 8.4, 2.8)
     edges = [k / 2 for k in range(-22, 23)]
     sides = {
-        "the better one was chosen": ([g for g in gaps if g >= 0], REWARD),
+        "the better one was chosen, or an equal": ([g for g in gaps if g >= 0], REWARD),
         "the worse one was chosen": ([g for g in gaps if g < 0], KL),
     }
     for name, (some, colour) in sides.items():
         grid[0, 0].hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
+    grid[0, 0].set_xlim(min(gaps) - 0.5, max(gaps) + 0.5)
     grid[0, 0].axvline(0, color="black", linewidth=0.8)
     grid[0, 0].legend(fontsize=8, frameon=False)
     label(grid[0, 0], "What the labeller did", "gold(chosen) − gold(rejected), points", "pairs")
@@ -95,6 +96,7 @@ def draw_limits(axes: Axes, chance: float, best: float) -> None:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         how = place | {"ha": "right", "va": "bottom", "fontsize": 8, "color": "black"}
+        how |= {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}}
         axes.annotate(words, (1.0, height), (0, 1), **how)
     axes.set_ylim(0.4, 1.04)
 
@@ -157,21 +159,22 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
         heat = best["temperature"]
         alpha = 1.0 if heat == temperature else 0.3
         points = mean_by_size(results["runs"], heat, "accuracy")
-        axes.semilogx(
-            *points, color=colour, alpha=alpha, marker=mark, label=f"temperature {heat:g}"
-        )
+        axes.semilogx(*points, color=colour, alpha=alpha, marker=mark)
+        axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
+        axes.minorticks_off()
         axes.axhline(best["accuracy"], color=colour, alpha=alpha, linestyle="--", linewidth=1.2)
+        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        words = f"temperature {heat:g}: best possible"
+        axes.annotate(words, (0.01, best["accuracy"]), (0, 2), fontsize=8, **place)
         if heat == temperature:
             own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
             at = [run["accuracy"] for run in own]
             axes.plot([pairs] * len(at), at, "o", color="black", markersize=9, fillstyle="none")
             for run in own:
-                draw_calibration(right, run["calibration"], colour, f"seed {run['seed']}", mark)
+                seed = run["seed"]
+                draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os"[seed % 2])
     axes.set_ylim(0.48, 1.0)
-    axes.legend(fontsize=8, frameon=False, loc="upper left")
-    label(
-        axes, "Accuracy on held-out pairs (dashed: best possible)", "pairs to learn from", "share"
-    )
+    label(axes, "Accuracy on held-out pairs", "pairs to learn from", "share")
     frame_calibration(right, f"Calibration: {pairs:,} pairs, temperature {temperature:g}")
     return figure
 
@@ -192,10 +195,10 @@ def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> F
 def proxy_gold_figure(
     proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
 ) -> Figure:
-    """Each text by what people think of it and what the reward model thinks; some are ringed."""
-    figure, grid = new_figure(1, 1, 6.4, 3.4)
+    """Every third text by what people and what the reward model think of it; `marked` ones ringed."""
+    figure, grid = new_figure(1, 1, 6.0, 3.2)
     axes = grid[0, 0]
-    axes.plot(gold, proxy, ".", color=POLICY, alpha=0.35, markersize=4)
+    axes.plot(gold[::3], proxy[::3], ".", color=POLICY, alpha=0.35, markersize=4)
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(fontsize=8, frameon=False, loc="upper left")
@@ -203,12 +206,18 @@ def proxy_gold_figure(
     return figure
 
 
-def wrong_scores_figure(right: Sequence[float], wrong: dict[str, Sequence[float]]) -> Figure:
-    """Scores computed wrongly against the same texts' right ones."""
-    figure, grid = new_figure(1, len(wrong), 9.4, 3.2)
-    for axes, (name, scores) in zip(grid[0], wrong.items(), strict=True):
-        axes.plot(right, scores, ".", color=KL, alpha=0.4, markersize=4)
-        ends = [min(right), max(right)]
-        axes.plot(ends, ends, color=REFERENCE, linestyle="--", linewidth=1)
-        label(axes, name, "right score", "score as computed")
+def padding_figure(
+    right: Sequence[float], wrong: Sequence[float], pads: Sequence[int], lines: dict
+) -> Figure:
+    """Scores with the padding read against the right ones; one text's score by amount of padding."""
+    figure, grid = new_figure(1, 2, 9.0, 3.0)
+    cloud, one = grid[0]
+    cloud.plot(right, wrong, ".", color=KL, alpha=0.5, markersize=4)
+    ends = [min(right), max(right)]
+    cloud.plot(ends, ends, color=REFERENCE, linestyle="--", linewidth=1)
+    label(cloud, "All texts, in one batch", "score, padding masked", "score, padding read")
+    for (name, scores), colour, mark in zip(lines.items(), (REWARD, KL), ("o", "s"), strict=True):
+        one.plot(pads, scores, color=colour, marker=mark, markersize=4, label=f"padding {name}")
+    one.legend(fontsize=8, frameon=False)
+    label(one, "One text", "tokens of padding after it", "score")
     return figure
