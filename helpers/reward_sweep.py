@@ -19,7 +19,7 @@ from helpers import reviews
 from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts
 from helpers.sft import make_encoder
-from helpers.storage import DATA, load_rows, read_json, write_json
+from helpers.storage import DATA, load_rows, read_json, verify, write_json
 from helpers.validate import require
 
 RESULTS = DATA / "reward_sweep" / "results.json"
@@ -156,7 +156,8 @@ def sweep(sizes: tuple = tuple(EPOCHS), device: str = "cpu", bar: bool = True) -
 
 
 def load_results() -> dict:
-    """The saved sweep; FileProblem when it is not there or broken."""
+    """The saved sweep; FileProblem when it is not there, broken or altered."""
+    verify(RESULTS)
     return read_json(RESULTS)
 
 

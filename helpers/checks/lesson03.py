@@ -102,7 +102,7 @@ def whitened(advantages, mask, mean=None, var=None, root=torch.rsqrt):
 
 
 def rows_whitened(advantages, mask):
-    """Each row by its own statistics, as GRPO does and PPO does not."""
+    """Each row by its own statistics: every response then averages 0, good or bad."""
     pairs = zip(advantages.split(1), mask.split(1), strict=True)
     return torch.cat([whitening.whiten_advantages(a, m) for a, m in pairs])
 
