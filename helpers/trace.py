@@ -39,7 +39,7 @@ class Trace:
         self.show(f"      {label:<24}{value}")
 
     def step_1(self, prompts: list[str]) -> None:
-        self.show(f"(1) Prompts: {len(prompts)} of differing lengths")
+        self.show(f"(1) {len(prompts)} prompts, padded on the left")
         self.line("first prompt", repr(prompts[0][:60]))
 
     @torch.no_grad()

@@ -254,6 +254,15 @@ def test_command_line_traces_trains_and_saves(tmp_path, capsys):
     assert list_checkpoints(tmp_path)
 
 
+@pytest.mark.slow
+def test_the_trace_at_gpt2_s_size_prints_its_shapes():
+    done = cli("--trace-only", "--random-gpt2")
+    assert done.returncode == 0, done.stderr
+    for shape in ("(4, 64)", "(4, 128)", "(4, 128, 50257)"):
+        assert shape in done.stdout
+    assert "124.4 M parameters" in done.stdout and "peak memory" in done.stdout
+
+
 def test_resume_refuses_a_changed_setting(tmp_path, capsys):
     assert main([*SMALL, "--save", str(tmp_path)]) == 0
     assert main(["--resume", str(tmp_path), "--iterations", "9"]) == 2

@@ -35,7 +35,8 @@ def gap_histogram(gaps: Sequence[float]) -> Figure:
         grid[0, 0].hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
     grid[0, 0].set_xlim(min(gaps) - 0.5, max(gaps) + 0.5)
     grid[0, 0].axvline(0, color="black", linewidth=0.8)
-    grid[0, 0].legend(fontsize=8, frameon=False)
+    grid[0, 0].set_ylim(0, 1.35 * grid[0, 0].get_ylim()[1])  # room for the legend
+    grid[0, 0].legend(fontsize=8, frameon=False, loc="upper right")
     label(grid[0, 0], "What the labeller did", "gold(chosen) − gold(rejected), points", "pairs")
     return figure
 
