@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from helpers import reviews
 from helpers.config import RLHFConfig
-from helpers.models import load_actor, load_tokenizer
+from helpers.models import load_actor, load_tokenizer, quiet_loading
 from helpers.reward_model import (
     RewardModel,
     fit_reward_model,
@@ -76,7 +76,8 @@ def build_sft(folder: Path, seed: int) -> dict:
     tokenizer = make_tokenizer(reviews.VOCABULARY)
     model = make_policy(tokenizer)
     fit_language_model(model, tokenizer, corpus, SFT_STEPS, seed=seed, on_step=progress("SFT"))
-    model.save_pretrained(folder / "sft")
+    with quiet_loading():
+        model.save_pretrained(folder / "sft")
     tokenizer.save_pretrained(folder / "sft")
     return {
         "sft_perplexity": perplexity(model, tokenizer, held_out),

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, load_model, save_file
 
 from helpers.config import RLHFConfig
-from helpers.models import fingerprint
+from helpers.models import fingerprint, quiet_loading
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.storage import FileProblem, atomic_folder, read_json, sha256, write_json
@@ -22,7 +22,7 @@ def save_checkpoint(state: RLHFState, folder: str | Path) -> Path:
     Its `actor/` is an ordinary model folder: `load_actor` and transformers read it.
     """
     path = Path(folder) / "checkpoints" / f"iteration_{state.iteration:05d}"
-    with atomic_folder(path) as temporary:
+    with atomic_folder(path) as temporary, quiet_loading():
         state.models.actor.save_pretrained(temporary / ACTOR)
         state.models.tokenizer.save_pretrained(temporary / ACTOR)
         save_file(_tensors(state), temporary / TENSORS)

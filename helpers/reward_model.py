@@ -13,6 +13,7 @@ from helpers.models import (
     check_vocabulary,
     load_pretrained,
     load_tokenizer,
+    quiet_loading,
     resolve_device,
     without_dropout,
 )
@@ -104,7 +105,7 @@ class RewardModel(nn.Module):
         """Encoder and tokenizer in the ecosystem's format, the head beside them; all or nothing."""
         head = {"weight": self.head.weight, "bias": self.head.bias}
         head |= {"score_mean": self.score_mean, "score_std": self.score_std}
-        with atomic_folder(Path(folder)) as temporary:
+        with atomic_folder(Path(folder)) as temporary, quiet_loading():
             self.encoder.save_pretrained(temporary)
             self.tokenizer.save_pretrained(temporary)
             tensors = {name: value.detach().cpu().contiguous() for name, value in head.items()}

@@ -19,7 +19,7 @@ from helpers import reviews
 from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts
 from helpers.sft import make_encoder
-from helpers.storage import DATA, load_rows, read_json, verify, write_json
+from helpers.storage import DATA, load_rows, read_json, refresh_manifest, verify, write_json
 from helpers.validate import require
 
 RESULTS = DATA / "reward_sweep" / "results.json"
@@ -178,6 +178,8 @@ def main(arguments: list[str] | None = None) -> int:
     }
     results = sweep(tuple(options.sizes), options.device)
     write_json(options.out, facts | results)
+    if options.out == RESULTS:
+        refresh_manifest()
     print(f"{len(results['runs'])} runs in {time.perf_counter() - started:.0f} s")
     return 0
 

@@ -144,6 +144,13 @@ def write_manifest(folder: Path, facts: dict) -> None:
     write_json(folder / MANIFEST, facts | {"files": entries})
 
 
+def refresh_manifest() -> None:
+    """Take files that came to `data/` after `make data` into its manifest."""
+    facts = read_json(DATA / MANIFEST)
+    del facts["files"]
+    write_manifest(DATA, facts)
+
+
 def verify(path: Path) -> None:
     """Hold a shipped file, or a folder of them, against the manifest of `data/`.
 

@@ -47,9 +47,10 @@ def test_run_all_works_again_in_the_same_kernel_and_with_the_solutions(path, mon
     """First as shipped, then, in the same kernel, with every stub replaced by its solution."""
     monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
     notebook = read(path)
-    twice = nbformat.v4.new_notebook(cells=[*notebook.cells, *solved(notebook)])
-    for number, cell in enumerate(twice.cells):
+    cells = [cell.copy() for cell in [*notebook.cells, *solved(notebook)]]
+    for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
+    twice = nbformat.v4.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(twice, timeout=300, kernel_name="python3", resources=resources).execute()
     again = twice.cells[len(notebook.cells) :]

@@ -33,6 +33,7 @@ def gap_histogram(gaps: Sequence[float]) -> Figure:
     }
     for name, (some, colour) in sides.items():
         grid[0, 0].hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
+    grid[0, 0].margins(y=0.3)  # room for the legend
     grid[0, 0].set_xlim(min(gaps) - 0.5, max(gaps) + 0.5)
     grid[0, 0].axvline(0, color="black", linewidth=0.8)
     grid[0, 0].set_ylim(0, 1.35 * grid[0, 0].get_ylim()[1])  # room for the legend
@@ -93,12 +94,12 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
 
 def draw_limits(axes: Axes, chance: float, best: float) -> None:
     """The two lines between which any honest accuracy lies; words at the right end."""
-    for height, words, colour in ((chance, "chance", REFERENCE), (best, "best possible", GOLD)):
+    lines = ((chance, "chance", REFERENCE, "bottom"), (best, "best possible", GOLD, "top"))
+    for height, words, colour, side in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        how = place | {"ha": "right", "va": "bottom", "fontsize": 8, "color": "black"}
-        how |= {"bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}}
-        axes.annotate(words, (1.0, height), (0, 1), **how)
+        how = place | {"ha": "right", "va": side, "fontsize": 8}
+        axes.annotate(words, (1.0, height), (0, 1 if side == "bottom" else -1), **how)
     axes.set_ylim(0.4, 1.04)
 
 
