@@ -37,8 +37,8 @@ def whiten_advantages(
     """(A − mean)/√(var + 1e-8) over the whole batch's counted tokens; masked ones come back 0.
 
     `shift_mean=False` puts the mean back after scaling: unit variance, mean as it was (the use for
-    rewards, where the mean means something). Any shape. ValueError: shapes, empty mask, non-finite
-    advantages.
+    rewards, where the mean means something). Any shape. ValueError: shapes, an empty mask,
+    non-finite advantages.
     """
     require_tensor("advantages", advantages)
     mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
