@@ -1,6 +1,7 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped. Safetensors and JSON only."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,10 +17,13 @@ TENSORS, FACTS, ACTOR = "state.safetensors", "state.json", "actor"
 KEPT = 2  # newest checkpoints that stay
 
 
-def save_checkpoint(state: RLHFState, folder: str | Path) -> Path:
+def save_checkpoint(
+    state: RLHFState, folder: str | Path, also: Callable[[Path], None] | None = None
+) -> Path:
     """Write `folder/checkpoints/iteration_00020`, whole or not at all; older ones go only then.
 
-    Its `actor/` is an ordinary model folder: `load_actor` and transformers read it.
+    Its `actor/` is an ordinary model folder: `load_actor` and transformers read it. `also` may put
+    more files into the checkpoint before it counts as written.
     """
     path = Path(folder) / "checkpoints" / f"iteration_{state.iteration:05d}"
     with atomic_folder(path) as temporary, quiet_loading():
@@ -29,6 +33,8 @@ def save_checkpoint(state: RLHFState, folder: str | Path) -> Path:
         weights = temporary / ACTOR / "model.safetensors"
         sums = {TENSORS: sha256(temporary / TENSORS), f"{ACTOR}/{weights.name}": sha256(weights)}
         write_json(temporary / FACTS, _facts(state) | {"sha256": sums})
+        if also is not None:
+            also(temporary)
     for old in list_checkpoints(folder)[:-KEPT]:
         shutil.rmtree(old)
     return path

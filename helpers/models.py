@@ -67,6 +67,13 @@ def without_dropout(config):
     return config
 
 
+def with_fused_gelu(config):
+    """The same function in one kernel: transformers' `gelu_new` takes eight, a third of a step."""
+    if getattr(config, "activation_function", None) == "gelu_new":
+        config.activation_function = "gelu_pytorch_tanh"
+    return config
+
+
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """Tokenizer of a folder or hub name; one without a pad token pads with its EOS."""
     tokenizer = load_pretrained(AutoTokenizer, name)
@@ -79,7 +86,7 @@ def load_actor(
     name: str = "data/sft", device: str = "auto", dtype: torch.dtype = torch.float32
 ) -> nn.Module:
     """A causal language model of transformers, without dropout: the policy to be trained."""
-    config = without_dropout(load_pretrained(AutoConfig, name))
+    config = with_fused_gelu(without_dropout(load_pretrained(AutoConfig, name)))
     model = load_pretrained(AutoModelForCausalLM, name, config=config, dtype=dtype)
     return model.to(resolve_device(device)).eval()
 

@@ -7,6 +7,7 @@ Everything is exact and inspectable: `log_prob` is the true log-probability of a
 import math
 import re
 from collections import Counter
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ def sample_review(rng):
     return detokenize(ALL_REVIEWS.sample(rng))
 
 
+@lru_cache(maxsize=1 << 16)  # parsing is the dearest part of a score, and texts come again
 def log_prob(text):
     """Exact log-probability in nats of the whole review; `-inf` when the grammar cannot write it."""
     tokens = tokenize(text)

@@ -1,6 +1,7 @@
 """What all figures share: palette, blank figures, curves, token bars. Nothing here computes."""
 
 import io
+import threading
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -22,12 +23,17 @@ PANELS = (
 )
 
 
+# a live trainer draws in a thread of its own while a slider draws in the kernel's: one at a time
+DRAWING = threading.RLock()
+
+
 class Picture(Figure):
     """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it)."""
 
     def _repr_png_(self) -> bytes:
         drawn, small = io.BytesIO(), io.BytesIO()
-        self.savefig(drawn, format="png", dpi=self.dpi)
+        with DRAWING:
+            self.savefig(drawn, format="png", dpi=self.dpi)
         # 64 colours are enough for lines and letters, and a third of the bytes in a saved notebook
         Image.open(drawn).convert("RGB").quantize(64).save(small, format="png")
         return small.getvalue()

@@ -1,0 +1,143 @@
+"""A study run for keeps: each run in a process of its own, resumable after a kill, measured at its end."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.measure import MEASURES, measure
+from helpers.runs import RECORD, Run, record_run, resume_run, save_run
+from helpers.state import RLHFState, start_run
+from helpers.storage import FileProblem, atomic_file, read_json, work_folder
+from helpers.studies import Study
+from helpers.validate import require, require_count
+from helpers.workers import report, run_all
+
+POLICY = "policy.safetensors"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study, and where its checkpoints (`work`) and its result (`out`) go."""
+
+    name: str
+    config: RLHFConfig
+    work: Path
+    out: Path
+    keep_policy: bool = False  # the last policy too, in half precision
+
+
+def begin(job: Job) -> tuple[RLHFState, Run]:
+    """The run at its newest checkpoint, or at its beginning."""
+    folder = job.work / job.name
+    if list_checkpoints(folder):
+        return load_checkpoint(folder, job.config, measures=MEASURES), resume_run(folder)
+    return start_run(job.config, measures=MEASURES), Run(job.config, label=job.name)
+
+
+def finish(job: Job, state: RLHFState, run: Run) -> None:
+    """Measure the last policy and put the run where results go; `run.json` comes last."""
+    run.final, run.responses = measure(state, state.models.actor)
+    if job.keep_policy:
+        weights = state.models.actor.state_dict()
+        weights.pop("lm_head.weight", None)  # tied to the word embeddings
+        halves = {name: tensor.half().contiguous() for name, tensor in weights.items()}
+        with atomic_file(job.out / "policies" / job.name / POLICY) as temporary:
+            save_file(halves, temporary)
+    save_run(run, job.out / job.name)
+
+
+def run_job(job: Job) -> str:
+    """Train one run from where it stands to its end, measure it, keep it."""
+    state, run = begin(job)
+    report(state.iteration)
+    for _ in record_run(state, run, save_dir=job.work / job.name):
+        report(1)
+    finish(job, state, run)
+    return job.name
+
+
+def plan(
+    study: Study, out: Path, work: Path, resume: bool, keep_policy: Callable[[str], bool]
+) -> list[Job]:
+    """The jobs that are left. Runs that have begun are kept: without `resume` they are refused."""
+    jobs = [Job(name, config, work, out, keep_policy(name)) for name, config in study.items()]
+    begun = [job for job in jobs if (out / job.name).exists() or (work / job.name).exists()]
+    for job in begun:
+        _refuse_other_settings(job)
+    got = f"{out}, where {len(begun)} of these runs have begun"
+    require(resume or not begun, "--out", got, "--resume, or other folders")
+    return [job for job in jobs if not (out / job.name).exists()]
+
+
+def _refuse_other_settings(job: Job) -> None:
+    """A finished run counts only if it was made with the settings asked for."""
+    path = job.out / job.name / RECORD
+    if path.exists() and RLHFConfig.from_dict(read_json(path)["config"]) != job.config:
+        raise FileProblem(f"{path} was made with other settings: wants another --out.")
+
+
+def run_study(
+    study: Study,
+    options: argparse.Namespace,
+    first: list[tuple[Callable, tuple]] = (),
+    keep_policy: Callable[[str], bool] = lambda name: False,
+) -> None:
+    """Run what is left of a study, `first` before it, as the command line's options say."""
+    jobs = plan(study, options.out, options.work, options.resume, keep_policy)
+    tasks = [*first, *((run_job, (job,)) for job in jobs)]
+    if tasks:
+        total = sum(job.config.iterations for job in jobs)
+        run_all(tasks, options.jobs, options.threads, total)
+
+
+def study_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """The options every study has."""
+    parser = argparse.ArgumentParser(prog=f"python -m helpers.{name}", description=description)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
+    parser.add_argument("--threads", type=int, default=1, help="of each run (1)")
+    parser.add_argument("--resume", action="store_true", help="go on with what is there")
+    parser.add_argument("--out", type=Path, help=f"results (my_course/{name})")
+    parser.add_argument("--work", type=Path, help=f"checkpoints (my_course/{name}_checkpoints)")
+    return parser
+
+
+def parse_study(
+    parser: argparse.ArgumentParser, name: str, arguments: list[str] | None
+) -> argparse.Namespace:
+    """Parsed options with their defaults filled in; ValueError for a count below 1."""
+    options = parser.parse_args(arguments)
+    options.command = " ".join(sys.argv[1:] if arguments is None else arguments)
+    options.command = f"python -m helpers.{name} {options.command}".strip()
+    for count in ("iterations", "jobs", "threads"):
+        require_count(f"--{count}", getattr(options, count))
+    options.out = options.out or work_folder() / name
+    options.work = options.work or work_folder() / f"{name}_checkpoints"
+    return options
+
+
+def origin(options: argparse.Namespace) -> dict:
+    """How a result was made: command, versions, threads."""
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"command": options.command, "versions": versions, "threads": options.threads}
+
+
+def command_line(run: Callable[[list[str] | None], None], arguments: list[str] | None) -> int:
+    """Exit status 0, or 2 with one sentence when a value or file is bad."""
+    try:
+        run(arguments)
+    except (ValueError, OSError) as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped; --resume goes on from the last checkpoints.", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,62 @@
+"""Measuring a policy at leisure: many fresh responses, as many to each prompt."""
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from helpers import reviews
+from helpers.optimum import policy_value
+from helpers.runs import WATCHED
+from helpers.state import RLHFState
+from helpers.steps import evaluate
+from helpers.writing import write
+
+EVALUATED = 160  # fresh responses to each prompt
+REFERENCE_SAMPLES = 2000  # to each prompt, for the exact optimum
+MEASURES = {
+    "gold": reviews.gold_scores,
+    "grammatical": lambda texts: [float(reviews.is_sentence(text)) for text in texts],
+}
+
+
+def measure(
+    state: RLHFState, policy: nn.Module, per_prompt: int = EVALUATED, seed: int = 12345
+) -> dict:
+    """Fresh responses of a policy, as many to each prompt: means, and J(π) with its standard error."""
+    count = per_prompt * len(state.prompts)
+    found, texts = evaluate(policy, state, count, seed)
+    by_prompt = {name: x.view(per_prompt, len(state.prompts)).T for name, x in found.items()}
+    value = policy_value(by_prompt["score"], by_prompt["kl"], state.config.kl_coef)
+    means = {name: float(x.mean()) for name, x in found.items()}
+    spread = {f"{name}_std": float(x.std()) for name, x in found.items()}
+    lengths = [len(reviews.tokenize(text)) for text in texts]
+    facts = {
+        "responses": count,
+        "value": value.mean,
+        "value_stderr": value.stderr,
+        **means,
+        **spread,
+        "words": sum(lengths) / count,
+        "distinct": len(set(texts)) / count,
+    }
+    return facts, {name: by_prompt[name].contiguous() for name in ("score", "kl")}
+
+
+@torch.no_grad()
+def sample_reference(state: RLHFState, per_prompt: int, bar: bool = True) -> dict[str, Tensor]:
+    """Score and gold of fresh reference responses [P, N]; how those to WATCHED begin, [W, N]."""
+    models, generator = state.models, torch.Generator().manual_seed(777)
+    scores, gold, first = [], [], {}
+    for prompt in tqdm(state.prompts, desc="reference", disable=not bar):
+        texts, begins = [], []
+        for start in range(0, per_prompt, 500):
+            asked = [prompt] * min(500, per_prompt - start)
+            written = write(models.reference, models.tokenizer, asked, state.config, generator)
+            texts += written.texts
+            begins.append(written.response_tensors[:, 0])
+        scores.append(state.score(texts))
+        gold.append(torch.tensor(reviews.gold_scores(texts)))
+        if prompt in WATCHED:
+            first[prompt] = torch.cat(begins).short()
+    stacked = {"scores": torch.stack(scores), "gold": torch.stack(gold).float()}
+    return stacked | {"first_tokens": torch.stack([first[prompt] for prompt in WATCHED])}

@@ -1,0 +1,95 @@
+"""Figures of notebook 06, section 3: whole next-token distributions, and their distance to π*."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.plots.base import KL, POLICY, REFERENCE, new_figure
+
+# reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
+STYLES = {
+    "reference": {"color": REFERENCE},
+    "PPO": {"color": POLICY},
+    "exact optimum π*": {"facecolor": "white", "edgecolor": "black", "linewidth": 1.2},
+}
+
+
+def _finish(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(labelsize=8)
+
+
+def draw_answers(
+    axes: Axes, tokens: Sequence[str], series: dict[str, Sequence[float]], title: str
+) -> None:
+    """Probabilities of some answers; `series` maps a name of STYLES to one number a token."""
+    width = 0.84 / len(series)
+    for k, (name, probs) in enumerate(series.items()):
+        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
+        axes.bar(x, probs, width=width, label=name, **STYLES[name])
+    axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right")
+    axes.legend(fontsize=8, frameon=False)
+    _finish(axes, title, "", "probability")
+    axes.tick_params(axis="x", labelsize=9)
+
+
+def answer_figure(
+    tokens: Sequence[str], series: dict[str, Sequence[float]], title: str = ""
+) -> Figure:
+    """`draw_answers` on a figure of its own."""
+    figure, grid = new_figure(1, 1, 9.0, 2.8)
+    draw_answers(grid[0, 0], tokens, series, title)
+    return figure
+
+
+def draw_distances(
+    axes: Axes, curves: dict[float, tuple[Sequence, Sequence]], chosen: float | None = None
+) -> None:
+    """KL(π‖π*) over iterations on a log scale: `curves` maps β to (iterations, nats)."""
+    for beta, (x, y) in curves.items():
+        mine = chosen is None or beta == chosen
+        how = {"color": POLICY, "linewidth": 2.2} if mine else {"color": REFERENCE, "alpha": 0.6}
+        axes.plot(x, y, **how)
+        place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
+        colour = POLICY if mine else "0.4"
+        axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=8, color=colour, **place)
+    axes.set_yscale("log")
+    axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
+    axes.grid(alpha=0.25)
+    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+
+
+def distance_figure(x: Sequence[int], distance: Sequence[float], waits: int) -> Figure:
+    """One run's distance; shaded where only the critic learns."""
+    figure, grid = new_figure(1, 1, 7.6, 2.6)
+    axes = grid[0, 0]
+    axes.plot(x, distance, color=KL, linewidth=2)
+    axes.axvspan(0, waits, color=REFERENCE, alpha=0.15)
+    axes.text(waits, distance[0], " critic alone", fontsize=8, color="0.4", va="bottom")
+    axes.set_yscale("log")
+    axes.grid(alpha=0.25)
+    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+    return figure
+
+
+def explorer_figure(
+    tokens: Sequence[str],
+    series: dict[str, Sequence[float]],
+    title: str,
+    curves: dict[float, tuple[Sequence, Sequence]],
+    chosen: float,
+) -> Figure:
+    """Answers to one prompt beside the distances of all runs, the chosen β in colour."""
+    figure, (left, right) = _wide()
+    draw_answers(left, tokens, series, title)
+    draw_distances(right, curves, chosen)
+    return figure
+
+
+def _wide() -> tuple[Figure, list[Axes]]:
+    figure, grid = new_figure(1, 2, 10.4, 3.4)
+    grid[0, 0].get_gridspec().set_width_ratios([1.6, 1])
+    return figure, list(grid[0])

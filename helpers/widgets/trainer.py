@@ -1,0 +1,170 @@
+"""Train your own: pick β, iterations and a reward, press Train, watch, press Stop. No maths here."""
+
+import html
+import threading
+import time
+from collections.abc import Callable
+
+import ipywidgets
+from IPython.display import display
+
+from helpers.config import RLHFConfig
+from helpers.plots import training_curves
+from helpers.runs import Run, record_run
+from helpers.state import start_run
+from helpers.validate import require
+from helpers.widgets.explore import WIDGET_VIEW
+from helpers.widgets.live import progress_html
+
+BETAS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
+PATIENCE = 0.5  # seconds between two drawings of the curves: drawing must not slow the training
+
+
+class Stopped(Exception):
+    """Raised between two steps of an iteration when Stop was pressed."""
+
+
+class LiveTrainer:
+    """Controls, a progress bar, live curves and samples; training runs in a thread beside the page.
+
+    `rewards` maps a name to a function (list of texts → scores), or to None for the shipped reward
+    model. Each run, stopped or whole, is appended to `runs` and handed to `on_run`. Works with
+    ipywidgets 7.7 and 8; errors are shown on the page.
+    """
+
+    def __init__(
+        self,
+        rewards: dict[str, Callable | None],
+        measures: dict[str, Callable] | None = None,
+        on_run: Callable[[Run], None] | None = None,
+        **settings,
+    ):
+        require(len(rewards) > 0, "rewards", "an empty dict", "at least one name: function")
+        self.rewards, self.measures, self.settings = rewards, measures, settings
+        self.on_run, self.runs = on_run, []
+        self._stop, self._thread, self._drawn = threading.Event(), None, 0.0
+        wide = {"description_width": "initial"}
+        options = [(f"{beta:g}", beta) for beta in BETAS]
+        self.beta = ipywidgets.SelectionSlider(
+            options=options, value=0.1, description="β", style=wide
+        )
+        self.iterations = ipywidgets.IntSlider(
+            value=20, min=2, max=100, description="iterations", style=wide
+        )
+        self.reward = ipywidgets.Dropdown(options=list(rewards), description="reward", style=wide)
+        self.train_button = ipywidgets.Button(description="Train", button_style="primary")
+        self.stop_button = ipywidgets.Button(description="Stop", disabled=True)
+        self.train_button.on_click(lambda _: self._click(self.start))
+        self.stop_button.on_click(lambda _: self._click(self.stop))
+        self.bar = ipywidgets.HTML(progress_html(0, 1, "press Train").data)
+        self.curves, self.samples = ipywidgets.Image(format="png"), ipywidgets.HTML()
+        self.curves.layout.display = "none"  # until there is something to see
+        row = ipywidgets.HBox(
+            [self.beta, self.iterations, self.reward, self.train_button, self.stop_button],
+            layout=ipywidgets.Layout(flex_flow="row wrap"),
+        )
+        self.box = ipywidgets.VBox([row, self.bar, self.curves, self.samples])
+
+    @property
+    def running(self) -> bool:
+        """Whether a training is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """What Train does. ValueError while another training is under way."""
+        require(not self.running, "start", "a second training", "the first to end, or Stop")
+        config = RLHFConfig(
+            kl_coef=self.beta.value, iterations=self.iterations.value, **self.settings
+        )
+        self._stop.clear()
+        self._set_running(True)
+        arguments = (config, self.reward.value)
+        self._thread = threading.Thread(target=self._train, args=arguments, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What Stop does: the training ends after the step it is in and keeps what there is."""
+        self._stop.set()
+        self.stop_button.disabled = True
+
+    def wait(self, timeout: float | None = None) -> Run | None:
+        """Wait for the training to end; → the newest run."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self.runs[-1] if self.runs else None
+
+    def _click(self, action: Callable) -> None:
+        try:
+            action()
+        except Exception as problem:  # noqa: BLE001 (a callback's error shows nowhere else)
+            self._say(0, 1, f"{type(problem).__name__}: {problem}")
+
+    def _set_running(self, running: bool) -> None:
+        self.train_button.disabled, self.stop_button.disabled = running, not running
+        for control in (self.beta, self.iterations, self.reward):
+            control.disabled = running
+
+    def _say(self, done: int, total: int, words: str) -> None:
+        self.bar.value = progress_html(done, total, words).data
+
+    def _check_stop(self, step: int, **tensors) -> None:
+        """The observer of each step; a finished update is still recorded."""
+        if step < 7 and self._stop.is_set():
+            raise Stopped
+
+    def _train(self, config: RLHFConfig, reward: str) -> None:
+        """In the thread: a run from its beginning to its end or to Stop."""
+        run, total, words = Run(config), config.iterations, "done"
+        run.label = f"yours {len(self.runs) + 1}: β = {config.kl_coef:g}, {reward}"
+        try:
+            self._say(0, total, "loading the models")
+            state = start_run(config, reward=self.rewards[reward], measures=self.measures)
+            for _ in record_run(state, run, observe=self._check_stop):
+                self._show(run, total)
+        except Stopped:
+            words = "stopped; what there is was kept"
+        except Exception as problem:  # noqa: BLE001 (nobody else would hear of it)
+            words = f"{type(problem).__name__}: {problem}"
+        finally:
+            self._end(run, total, words)
+
+    def _end(self, run: Run, total: int, words: str) -> None:
+        try:
+            if run.history:
+                self._show(run, total, last=True)
+                self.runs.append(run)
+                if self.on_run is not None:
+                    self.on_run(run)
+        except Exception as problem:  # noqa: BLE001
+            words = f"{type(problem).__name__}: {problem}"
+        self._say(len(run.history), total, words)
+        self._set_running(False)
+
+    def _show(self, run: Run, total: int, last: bool = False) -> None:
+        """Bar, curves and the newest samples; the curves not more often than every half second."""
+        record = run.history[-1]
+        words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}"
+        self._say(len(run.history), total, f"{words}   {record['seconds']:.1f} s an iteration")
+        if last or time.monotonic() - self._drawn > PATIENCE:
+            self.curves.value = training_curves(run.history, total)._repr_png_()
+            self.curves.layout.display = ""
+            self.samples.value = samples_html(run)
+            self._drawn = time.monotonic()
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; its controls in words where there is none."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
+        words = "<i>Run this cell for a trainer with β, iterations, reward, Train and Stop.</i>"
+        display({WIDGET_VIEW: view, "text/html": words, "text/plain": "a live trainer"}, raw=True)
+
+
+def samples_html(run: Run) -> str:
+    """One response to each watched prompt at the newest snapshot; texts are escaped."""
+    shot = run.snapshots[-1]
+    rows = "".join(
+        f"<tr><td style='text-align:right'>{samples[0].score:+.2f}</td>"
+        f"<td style='text-align:left'>{html.escape(samples[0].text)}</td></tr>"
+        for samples in shot.samples.values()
+    )
+    head = f"<th>score</th><th style='text-align:left'>after {shot.iteration} iterations</th>"
+    return f"<table><tr>{head}</tr>{rows}</table>"

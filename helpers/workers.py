@@ -1,0 +1,66 @@
+"""Several processes side by side, one progress bar, and none left behind when the parent is killed."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+
+import torch
+from tqdm.auto import tqdm
+
+_queue = None  # in a worker: tells the parent how much is done
+
+
+def report(amount: int) -> None:
+    """In a worker: move the parent's progress bar, or end here if the parent is gone."""
+    if _queue is None:
+        return
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        raise SystemExit("The process that started this one is gone.")
+    _queue.put(amount)
+
+
+def _start(queue, threads: int) -> None:
+    global _queue
+    _queue = queue
+    torch.set_num_threads(threads)
+
+
+def run_all(
+    tasks: list[tuple[Callable, tuple]],
+    workers: int,
+    threads: int,
+    total: int | None = None,
+    unit: str = "it",
+) -> list:
+    """Call every `(function, arguments)` in fresh processes, `workers` at a time; results in order.
+
+    Each process computes with `threads` threads. Functions tell their progress by `report`; the bar
+    goes to `total`. The first exception ends everything and is raised here.
+    """
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    pool = ProcessPoolExecutor(workers, context, _start, (queue, threads))
+    with tqdm(total=total, unit=unit) as bar:
+        try:
+            futures = [pool.submit(function, *arguments) for function, arguments in tasks]
+            pending = set(futures)
+            while pending:
+                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                while not queue.empty():
+                    bar.update(queue.get())
+                for future in done:
+                    future.result()  # raises what the worker raised
+        except BaseException:
+            _stop(pool)
+            raise
+        pool.shutdown()
+    return [future.result() for future in futures]
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+        process.join()
