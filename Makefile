@@ -9,10 +9,11 @@ BROWSER_FLAG := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell 
 # two processes side by side on two cores must not spin-wait for each other; no test asks a hub
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: course test data lint format clean help
+.PHONY: course explorer test data lint format clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
+	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
 	@echo "make test                set up once, then all tests and notebooks"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
 	@echo "make lint | make format  ruff over code and notebooks"
@@ -32,6 +33,14 @@ course: $(VENV)/.course
 	@echo "Opening notebook 00. Where no browser opens, follow the URL below; Ctrl-C ends the server."
 	$(BIN)/jupyter lab $(ROOT_FLAG) $(BROWSER_FLAG) --port=$(PORT) --notebook-dir=. \
 		--LabApp.default_url=/lab/tree/notebooks/00_the_loop.ipynb
+
+$(VENV)/.explorer: $(VENV)/.course
+	$(BIN)/python -m pip install --disable-pip-version-check -q "voila>=0.5,<0.6" -c constraints.txt
+	@touch $@
+
+explorer: $(VENV)/.explorer
+	@echo "Where no browser opens, follow the URL below; Ctrl-C ends the server."
+	PYTHONPATH="$(CURDIR)" $(BIN)/voila $(BROWSER_FLAG) --port=$(PORT) helpers/widgets/drift_explorer.ipynb
 
 test: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -29,6 +29,7 @@ class PPOConfig:
     )
     num_ppo_epochs: int = 4  # passes over one rollout
     minibatch_size: int = 64  # responses per gradient step
+    micro_batch_size: int = 32  # of these in memory at once; the gradient is the same for any
     learning_rate: float = 1e-3  # of the actor, annealed to 0; pretrained models want about 1e-5
     critic_learning_rate: float = 1e-3  # of the critic, annealed alike
     adam_eps: float = 1e-5  # as in the original PPO code; torch's own default is 1e-8
@@ -50,7 +51,7 @@ class PPOConfig:
             require_number(
                 name, getattr(self, name), low=0.0, wants="a finite number of at least 0"
             )
-        for name in ("num_ppo_epochs", "minibatch_size"):
+        for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
             require_count(name, getattr(self, name))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))

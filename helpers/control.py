@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.jobs import command_line, origin, parse_study, run_study, study_parser
+from helpers.measure import EVALUATED
 from helpers.runs import Run, load_run
 from helpers.storage import DATA, read_json, refresh_manifest, verify, write_json
 from helpers.studies import control_study
@@ -81,7 +82,7 @@ def run(arguments: list[str] | None) -> None:
     parser.add_argument("--iterations", type=int, default=60)
     options = parse_study(parser, "control", arguments)
     study = control_study(options.seeds, options.iterations)
-    run_study(study, options)
+    run_study(study, options, evaluated=EVALUATED // 4)
     write_json(options.out / SUMMARY, origin(options) | {"runs": list(study)})
     if options.out.resolve() == FOLDER.resolve():
         refresh_manifest()

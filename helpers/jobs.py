@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.config import RLHFConfig
-from helpers.measure import MEASURES, measure
+from helpers.measure import EVALUATED, MEASURES, measure
 from helpers.runs import RECORD, Run, record_run, resume_run, save_run
 from helpers.state import RLHFState, start_run
 from helpers.storage import FileProblem, atomic_file, read_json, work_folder
@@ -32,6 +32,7 @@ class Job:
     work: Path
     out: Path
     keep_policy: bool = False  # the last policy too, in half precision
+    evaluated: int = EVALUATED  # fresh responses to each prompt, at the end
 
 
 def begin(job: Job) -> tuple[RLHFState, Run]:
@@ -44,7 +45,7 @@ def begin(job: Job) -> tuple[RLHFState, Run]:
 
 def finish(job: Job, state: RLHFState, run: Run) -> None:
     """Measure the last policy and put the run where results go; `run.json` comes last."""
-    run.final, run.responses = measure(state, state.models.actor)
+    run.final, run.responses = measure(state, state.models.actor, job.evaluated)
     if job.keep_policy:
         weights = state.models.actor.state_dict()
         weights.pop("lm_head.weight", None)  # tied to the word embeddings
@@ -65,10 +66,12 @@ def run_job(job: Job) -> str:
 
 
 def plan(
-    study: Study, out: Path, work: Path, resume: bool, keep_policy: Callable[[str], bool]
+    study: Study, out: Path, work: Path, resume: bool, keep_policy: Callable[[str], bool], **how
 ) -> list[Job]:
     """The jobs that are left. Runs that have begun are kept: without `resume` they are refused."""
-    jobs = [Job(name, config, work, out, keep_policy(name)) for name, config in study.items()]
+    jobs = [
+        Job(name, config, work, out, keep_policy(name), **how) for name, config in study.items()
+    ]
     begun = [job for job in jobs if (out / job.name).exists() or (work / job.name).exists()]
     for job in begun:
         _refuse_other_settings(job)
@@ -89,9 +92,10 @@ def run_study(
     options: argparse.Namespace,
     first: list[tuple[Callable, tuple]] = (),
     keep_policy: Callable[[str], bool] = lambda name: False,
+    **how,
 ) -> None:
     """Run what is left of a study, `first` before it, as the command line's options say."""
-    jobs = plan(study, options.out, options.work, options.resume, keep_policy)
+    jobs = plan(study, options.out, options.work, options.resume, keep_policy, **how)
     tasks = [*first, *((run_job, (job,)) for job in jobs)]
     if tasks:
         total = sum(job.config.iterations for job in jobs)

@@ -1,5 +1,7 @@
 """Measuring a policy at leisure: many fresh responses, as many to each prompt."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -12,6 +14,7 @@ from helpers.steps import evaluate
 from helpers.writing import write
 
 EVALUATED = 160  # fresh responses to each prompt
+PARSED = 40  # of them, for measures that parse every text, gold among them
 REFERENCE_SAMPLES = 2000  # to each prompt, for the exact optimum
 MEASURES = {
     "gold": reviews.gold_scores,
@@ -21,12 +24,17 @@ MEASURES = {
 
 def measure(
     state: RLHFState, policy: nn.Module, per_prompt: int = EVALUATED, seed: int = 12345
-) -> dict:
-    """Fresh responses of a policy, as many to each prompt: means, and J(π) with its standard error."""
-    count = per_prompt * len(state.prompts)
-    found, texts = evaluate(policy, state, count, seed)
-    by_prompt = {name: x.view(per_prompt, len(state.prompts)).T for name, x in found.items()}
+) -> tuple[dict, dict[str, Tensor]]:
+    """Fresh responses of a policy, as many to each prompt: means with J(π) and its standard error,
+    and the `score` and `kl` of every response, [P, per_prompt] each.
+    """
+    prompts = len(state.prompts)
+    count, parsed = per_prompt * prompts, min(per_prompt, PARSED) * prompts
+    found, texts = evaluate(policy, replace(state, measures={}), count, seed)
+    by_prompt = {name: x.view(per_prompt, prompts).T for name, x in found.items()}
     value = policy_value(by_prompt["score"], by_prompt["kl"], state.config.kl_coef)
+    for name, f in state.measures.items():
+        found[name] = torch.as_tensor(f(texts[:parsed])).float()
     means = {name: float(x.mean()) for name, x in found.items()}
     spread = {f"{name}_std": float(x.std()) for name, x in found.items()}
     lengths = [len(reviews.tokenize(text)) for text in texts]

@@ -1,5 +1,7 @@
 """Proximal policy optimisation: how one rollout becomes a better policy, and not too different a one."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -153,10 +155,40 @@ def minibatch_loss(
     return loss, stats
 
 
-def _gradient_step(loss: Tensor, parameters: list, optimizer, max_grad_norm: float) -> Tensor:
-    """Backward, clip over actor and critic alike, step; refuses to step on NaN."""
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+def micro_batches(batch: RolloutBatch, size: int) -> Iterator[tuple[RolloutBatch, Tensor]]:
+    """A minibatch in parts of like length, each with its share of the counted tokens (shares add to 1).
+
+    Short responses stand together and lose their padding, so little is computed that no loss uses.
+    """
+    lengths = batch.response_mask.sum(dim=1)
+    for index in lengths.argsort(stable=True).split(size):
+        yield batch.rows(index), lengths[index].sum() / lengths.sum()
+
+
+def accumulate_gradients(
+    policy: nn.Module,
+    value_network: nn.Module,
+    batch: RolloutBatch,
+    config: PPOConfig,
+    reference: nn.Module | None = None,
+) -> dict:
+    """Add up the gradient of one minibatch part by part; → the stats of `minibatch_loss` over all.
+
+    Every loss is a mean over counted tokens, so parts weighted by their share give the very same
+    gradient as the whole, in less memory.
+    """
+    means: dict[str, Tensor] = {}
+    for part, share in micro_batches(batch, config.micro_batch_size):
+        loss, stats = minibatch_loss(policy, value_network, part, config, reference)
+        (loss * share).backward()
+        worst = torch.maximum(means.get("ratio_error", stats["ratio_error"]), stats["ratio_error"])
+        means = {name: means.get(name, 0.0) + share * value for name, value in stats.items()}
+        means["ratio_error"] = worst
+    return means
+
+
+def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
+    """Clip over actor and critic alike, step; refuses to step on NaN."""
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", "a finite norm")
     optimizer.step()
@@ -188,8 +220,9 @@ def ppo_update_step(
     history, weights = [], []
     for _ in range(config.num_ppo_epochs):
         for batch in rollout.minibatches(config.minibatch_size, generator):
-            loss, stats = minibatch_loss(policy, value_network, batch, config, reference)
-            stats["grad_norm"] = _gradient_step(loss, parameters, optimizer, config.max_grad_norm)
+            optimizer.zero_grad(set_to_none=True)
+            stats = accumulate_gradients(policy, value_network, batch, config, reference)
+            stats["grad_norm"] = _gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(torch.stack([stats[name].float() for name in stats]))
             weights.append(batch.response_mask.sum())
     weights = torch.stack(weights).float()

@@ -50,7 +50,8 @@ def score_responses(state: RLHFState, written: Written) -> Tensor:
 @torch.no_grad()
 def reference_logprobs(state: RLHFState, written: Written) -> Tensor:
     """Step 4: what the frozen reference thinks of the same tokens: [B, T] nats."""
-    return forward_logprobs(state.models.reference, *written.tokens(), state.config.temperature)
+    reference, temperature = state.models.reference, state.config.temperature
+    return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
 
 
 def total_rewards(
@@ -71,7 +72,7 @@ def estimate_advantages(state: RLHFState, written: Written, rewards: Tensor) -> 
     Returns are formed before the advantages are whitened: they are targets in reward units.
     """
     config, mask = state.config, written.response_mask
-    values = forward_values(state.models.critic, *written.tokens())
+    values = written.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
     advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
     if config.whiten_advantages:
         advantages = whiten_advantages(advantages, mask)

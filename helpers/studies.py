@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from helpers.config import RLHFConfig
 
-BETAS = (0.0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
-PLACED_BETAS = (0.05, 0.1, 0.2, 0.4)  # of the comparison of placements
+BETAS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+PLACED_BETAS = (0.05, 0.1, 0.3)  # of the comparison of placements
 TARGETS = (1.0, 2.0, 4.0)  # nats per response, of the adaptive β
-FIRST_BETAS = (0.02, 0.1, 0.5)  # where the adaptive β starts: too small, about right, too large
+FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
 
 Study = dict[str, RLHFConfig]
 

@@ -163,3 +163,20 @@ def print_table(rows: list[dict]) -> None:
             f"{row['kl_coef']:6g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
             f"{row['value']:9.3f}{error:8.3f} {best} {share}"
         )
+
+
+def realignment_check(sweep: Sweep, tolerance: float = 0.05) -> list[dict]:
+    """Mixtures that stand for a trained β beside the policy trained there (seed 0), by β.
+
+    J of both, their difference, and whether it is within `tolerance` (score units).
+    """
+    rows = []
+    for mixture in sweep.facts.get("realigned", []):
+        beta, anchor = mixture["kl_coef"], mixture["anchor"]
+        if beta in sweep.betas:
+            trained = sweep.run(beta, 0).final["value"]
+            gap = mixture["value"] - trained
+            row = {"kl_coef": beta, "anchor": anchor, "weight": mixture["weight"]}
+            row |= {"value": mixture["value"], "trained": trained, "gap": gap}
+            rows.append(row | {"holds": abs(gap) <= tolerance})
+    return sorted(rows, key=lambda row: (row["kl_coef"], row["anchor"]))

@@ -1,5 +1,6 @@
 """From prompts in words to responses in words: encode, let a policy write, decode."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,21 @@ class Written:
     def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four tensors every forward needs, in the order it takes them."""
         return self.query_tensors, self.query_mask, self.response_tensors, self.response_mask
+
+    def in_parts(self, compute: Callable[..., Tensor], size: int = 64) -> Tensor:
+        """`compute(*tokens)` → [b, t] over rows of like length without their padding, as one [B, T].
+
+        Positions left out are 0: a response's padding costs no forward pass.
+        """
+        result = torch.zeros_like(self.logprobs)
+        lengths = self.response_mask.sum(dim=1)
+        for index in lengths.argsort(stable=True).split(size):
+            queries, query_mask, responses, counted = (tensor[index] for tensor in self.tokens())
+            first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
+            last = int(lengths[index].max())
+            prompts = queries[:, first:], query_mask[:, first:]
+            result[index, :last] = compute(*prompts, responses[:, :last], counted[:, :last])
+        return result
 
 
 def encode_prompts(

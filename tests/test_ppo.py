@@ -32,7 +32,13 @@ from strategies import (
     updated,
 )
 
-from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
+from helpers.ppo import (
+    entropy_from_logits,
+    micro_batches,
+    policy_loss,
+    ppo_update_step,
+    value_loss,
+)
 from helpers.rollouts import RolloutBatch, forward_logprobs, response_mask
 
 ONE = torch.ones(1, 1, dtype=torch.bool)
@@ -322,6 +328,30 @@ def test_one_optimizer_step_a_minibatch_an_epoch(size, epochs, steps):
     config = ppo_config(minibatch_size=size, num_ppo_epochs=epochs)
     ppo_update_step(world.policy, world.value_network, world.rollout, optimizer, config)
     assert len(count) == steps
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("placement", ["reward", "loss"])
+def test_micro_batches_add_up_to_the_very_same_update(size, placement):
+    world = tiny_world()
+    options = {"optimizer": "sgd", "kl_placement": placement, "entropy_coef": 0.01}
+    whole, policy, critic = updated(world, micro_batch_size=64, **options)
+    parts, *weights = updated(world, micro_batch_size=size, **options)
+    for mine, wanted in zip(weights, (policy, critic), strict=True):
+        close(mine, wanted, atol=1e-6, rtol=1e-5)
+    for name in METRICS:
+        assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5)
+
+
+def test_micro_batches_share_out_the_counted_tokens_and_drop_padding():
+    rollout = tiny_world().rollout
+    parts = list(micro_batches(rollout, 2))
+    assert sum(float(share) for _, share in parts) == pytest.approx(1.0)
+    assert sum(int(part.response_mask.sum()) for part, _ in parts) == int(
+        rollout.response_mask.sum()
+    )
+    assert all(bool(part.response_mask.any(dim=0)[-1]) for part, _ in parts)
+    assert min(part.response_mask.shape[1] for part, _ in parts) < rollout.response_mask.shape[1]
 
 
 def test_the_same_generator_gives_the_same_update():

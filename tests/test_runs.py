@@ -156,7 +156,7 @@ def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts)
 
 @pytest.fixture
 def small_job(monkeypatch, tmp_path) -> Job:
-    monkeypatch.setattr("helpers.jobs.measure", lambda state, policy: ({"score": 1.0}, {}))
+    monkeypatch.setattr("helpers.jobs.measure", lambda state, policy, count: ({"score": 1.0}, {}))
     config = RLHFConfig(iterations=3, batch_size=4, minibatch_size=4, checkpoint_every=2)
     return Job("small", config, tmp_path / "work", tmp_path / "out", keep_policy=True)
 

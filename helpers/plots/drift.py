@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from helpers.drift import Drift, View
+from helpers.drift import Drift
+from helpers.drift_view import View
 from helpers.plots.base import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 from helpers.plots.panel import Panel
 
-WIDE, LOW, HIGH = 560, 330, 300  # pixels
+WIDE, LOW, HIGH = 535, 310, 285  # pixels: two beside each other in JupyterLab on a 1280 px screen
 PADDING = 0.06
 
 
@@ -42,9 +43,11 @@ class Plane(Panel):
                 [], [], "o", markersize=11, markeredgecolor="white", **(style | {"zorder": 5})
             )
         )
-        place = {"transform": axes.transAxes, "fontsize": 9, "va": "bottom"}
-        self.words = self.moving(axes.text(0.985, 0.13, "", color=POLICY, ha="right", **place))
-        self.best_words = self.moving(axes.text(0.985, 0.05, "", color=KL, ha="right", **place))
+        place = {"transform": axes.transAxes, "fontsize": 8, "ha": "right"}
+        axes.text(
+            0.985, 0.11, "●  dotted, slope β: every policy with your J", color=POLICY, **place
+        )
+        axes.text(0.985, 0.04, "★  dashed: J*, the most there can be", color=KL, **place)
         self.refresh()
 
     def refresh(self) -> None:
@@ -105,7 +108,7 @@ class Plane(Panel):
 
     def _words(self, axes) -> None:
         words = (
-            "Proxy against KL: ● each run's end, by β   ◇ mixtures   ■ reference   — best there is"
+            "Proxy against KL: each run's end, by β;  ◇ ≈ mixtures;  ■ reference;  — the frontier"
         )
         axes.set_title(words, fontsize=9, loc="left")
         bent = "; logarithmic beyond the vertical line" if axes.get_xscale() == "symlog" else ""
@@ -123,15 +126,12 @@ class Plane(Panel):
         self.here.set_data([now["kl"]], [now["proxy"]])
         self.here.set_marker("D" if mixture else "o")
         self.own_line.set_data(x, now["J"] + now["beta"] * x)
-        self.words.set_text(f"J = proxy − β·KL = {now['J']:.3f}   (dotted line, slope β)")
         if best is None:
             self.best_line.set_data([], [])
             self.best.set_data([], [])
-            self.best_words.set_text("no exact J* here")
         else:
             self.best_line.set_data(x, best.value + now["beta"] * x)
             self.best.set_data([best.kl], [best.score])
-            self.best_words.set_text(f"J* = {best.value:.3f}   (dashed; ★ the best policy)")
 
 
 class Curves(Panel):
@@ -211,9 +211,6 @@ class NextToken(Panel):
         (self.best,) = self.moving(
             axes.plot([], [], "D", color=KL, markersize=6, label="optimum π*")
         )
-        self.note = self.moving(
-            axes.text(0.985, 0.05, "", transform=axes.transAxes, fontsize=8, ha="right")
-        )
         axes.invert_yaxis()
         axes.legend(fontsize=8, frameon=False, loc="center right")
         axes.grid(alpha=0.2, axis="x")
@@ -236,10 +233,8 @@ class NextToken(Panel):
                 bar.set_width(width)
         if view.best is None:
             self.best.set_data([], [])
-            self.note.set_text("")
         else:
             self.best.set_data(self._shown(view.best), range(len(self.tokens) + 1))
-            self.note.set_text(f"π* from {view.values['ess']:,.0f} effective samples")
 
     def _shown(self, probs) -> list[float]:
         """Probabilities of the words in the picture, and of all others together."""

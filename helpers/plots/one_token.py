@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from helpers.plots.base import KL, POLICY, REFERENCE, new_figure
 
@@ -20,6 +21,16 @@ def _finish(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.tick_params(labelsize=8)
+
+
+def _frame_distance(axes: Axes) -> None:
+    """A log scale with numbers that can be read, and the words."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+    axes.grid(alpha=0.25)
+    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
 
 
 def draw_answers(
@@ -56,10 +67,8 @@ def draw_distances(
         place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
         colour = POLICY if mine else "0.4"
         axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=8, color=colour, **place)
-    axes.set_yscale("log")
     axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
-    axes.grid(alpha=0.25)
-    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+    _frame_distance(axes)
 
 
 def distance_figure(x: Sequence[int], distance: Sequence[float], waits: int) -> Figure:
@@ -68,10 +77,10 @@ def distance_figure(x: Sequence[int], distance: Sequence[float], waits: int) -> 
     axes = grid[0, 0]
     axes.plot(x, distance, color=KL, linewidth=2)
     axes.axvspan(0, waits, color=REFERENCE, alpha=0.15)
-    axes.text(waits, distance[0], " critic alone", fontsize=8, color="0.4", va="bottom")
-    axes.set_yscale("log")
-    axes.grid(alpha=0.25)
-    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+    axes.text(waits / 2, 0.04, "critic\nalone", fontsize=8, color="0.3", **place)
+    axes.set_xlim(0, x[-1])
+    _frame_distance(axes)
     return figure
 
 

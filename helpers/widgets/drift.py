@@ -6,7 +6,8 @@ import io
 import ipywidgets
 from IPython.display import display
 
-from helpers.drift import Drift, View
+from helpers.drift import Drift
+from helpers.drift_view import View
 from helpers.models import load_tokenizer
 from helpers.plots.drift import Curves, NextToken, Plane
 from helpers.plots.drift_still import still_picture
@@ -41,8 +42,9 @@ class DriftExplorer:
         self.panels["next"].show_prompt(self.prompt.value)
         self.images = {name: self._image(panel) for name, panel in self.panels.items()}
         self.status, self.samples, self.message = (ipywidgets.HTML() for _ in range(3))
-        self.samples.layout = ipywidgets.Layout(width="560px", overflow="auto")
+        self.samples.layout = ipywidgets.Layout(width="535px", overflow="auto")
         self.box = self._lay_out()
+        self.box.add_class("drift-explorer")
         for control in (self.beta, self.iteration, self.seed, self.prompt):
             control.observe(self.redraw, names="value")
         self.redraw()
@@ -56,7 +58,7 @@ class DriftExplorer:
             description="β",
             continuous_update=True,
             style=INITIAL,
-            layout=ipywidgets.Layout(width="400px"),
+            layout=ipywidgets.Layout(width="330px"),
         )
         last = max(curves["iteration"][-1] for curves in drift.all_curves())
         self.iteration = ipywidgets.IntSlider(
@@ -66,7 +68,7 @@ class DriftExplorer:
             description="iteration",
             continuous_update=True,
             style=INITIAL,
-            layout=ipywidgets.Layout(width="330px"),
+            layout=ipywidgets.Layout(width="260px"),
         )
         self.play = ipywidgets.Play(value=last, min=0, max=last, interval=250)
         ipywidgets.jslink((self.play, "value"), (self.iteration, "value"))
@@ -74,13 +76,13 @@ class DriftExplorer:
             options=drift.sweep.seeds,
             description="seed",
             style=INITIAL,
-            layout=ipywidgets.Layout(width="110px"),
+            layout=ipywidgets.Layout(width="95px"),
         )
         self.prompt = ipywidgets.Dropdown(
             options=drift.prompts,
             description="prompt",
             style=INITIAL,
-            layout=ipywidgets.Layout(width="260px"),
+            layout=ipywidgets.Layout(width="235px"),
         )
 
     def _options(self) -> list[tuple]:

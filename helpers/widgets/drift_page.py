@@ -3,7 +3,7 @@
 import html
 from collections.abc import Sequence
 
-from helpers.drift import View
+from helpers.drift_view import View
 from helpers.runs import Sample
 
 MORE, LESS = (0, 114, 178), (230, 120, 0)  # blue: the policy says it more often; orange: less

@@ -64,6 +64,7 @@ class LiveTrainer:
             layout=ipywidgets.Layout(flex_flow="row wrap"),
         )
         self.box = ipywidgets.VBox([row, self.bar, self.curves, self.samples])
+        self.box.add_class("live-trainer")
 
     @property
     def running(self) -> bool:

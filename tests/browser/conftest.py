@@ -1,0 +1,126 @@
+"""A real JupyterLab in a real chromium, with private settings; nothing outside this machine is asked."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers.storage import ROOT
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+SETTINGS = {
+    "notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension/plugin": {"autosave": False},
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Without chromium these tests are skipped, and say so."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in Path(item.fspath).parents:
+            item.add_marker(pytest.mark.browser)
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="no chromium here: browser tests skipped"))
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(url: str, seconds: float = 90) -> None:
+    """Until the server answers."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            urllib.request.urlopen(url, timeout=2)
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.3)
+    raise TimeoutError(f"{url} did not answer within {seconds:.0f} s.")
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory) -> Path:
+    """The course as a reader has it: notebooks are copies, so that a run changes nothing here."""
+    root = tmp_path_factory.mktemp("course")
+    shutil.copytree(ROOT / "notebooks", root / "notebooks")
+    for name in ("helpers", "data"):
+        (root / name).symlink_to(ROOT / name)
+    return root
+
+
+@contextmanager
+def serve_lab(folder: Path) -> Iterator[str]:
+    """A JupyterLab with private settings that serves this folder; yields its address."""
+    private = Path(tempfile.mkdtemp(prefix="lab"))
+    for name, values in SETTINGS.items():
+        extension, plugin = name.split("/")
+        path = private / "settings" / "@jupyterlab" / extension
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{plugin}.jupyterlab-settings").write_text(json.dumps(values))
+    environment = os.environ | {
+        "JUPYTERLAB_SETTINGS_DIR": str(private / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(private / "workspaces"),
+        "JUPYTER_CONFIG_DIR": str(private / "config"),
+        "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
+        "RLHF_COURSE_WORK": str(private / "work"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    port = free_port()
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += [f"--port={port}", f"--notebook-dir={folder}", "--IdentityProvider.token="]
+    with (private / "log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            wait_for(f"http://127.0.0.1:{port}/api")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+            shutil.rmtree(private, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def lab(course) -> Iterator[str]:
+    """The address of a JupyterLab that serves the course."""
+    with serve_lab(course) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One chromium for all tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()

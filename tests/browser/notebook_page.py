@@ -1,0 +1,60 @@
+"""Driving one notebook in JupyterLab: open, run, find a widget, read what it shows."""
+
+import re
+import time
+
+from playwright.sync_api import ConsoleMessage, Locator, Page
+
+# JupyterLab's own, on any page without a network or as root; not the course's
+NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
+
+
+class NotebookPage:
+    """A page that shows a notebook; `problems` collects the errors of its console."""
+
+    def __init__(self, page: Page, lab: str, name: str):
+        self.page, self.problems = page, []
+        page.on("console", self._heard)
+        page.on("pageerror", lambda problem: self.problems.append(str(problem)))
+        page.goto(f"{lab}/lab/tree/notebooks/{name}.ipynb?reset")
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=120_000)
+        page.get_by_text("| Idle").first.wait_for(timeout=120_000)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not NOISE.search(message.text):
+            self.problems.append(message.text)
+
+    def run_all(self, seconds: float) -> None:
+        """Run every cell and wait until none is pending."""
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        time.sleep(2)
+        pending = (
+            "[...document.querySelectorAll('.jp-InputPrompt')].some(p => p.innerText.includes('*'))"
+        )
+        self.page.wait_for_function(f"() => !({pending})", timeout=1000 * seconds)
+
+    def errors(self) -> list[str]:
+        """Tracebacks and stderr now on the page."""
+        found = self.page.locator(
+            ".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr'],"
+            ".jp-RenderedText[data-mime-type='application/vnd.jupyter.error']"
+        )
+        return found.all_inner_texts()
+
+    def widget(self, css_class: str) -> Locator:
+        """The first widget of this class, scrolled into view."""
+        found = self.page.locator(f".{css_class}").first
+        found.scroll_into_view_if_needed(timeout=30_000)
+        return found
+
+    def picture(self, widget: Locator, number: int = 0) -> str:
+        """What an image of this widget shows, as its address: another picture has another one."""
+        return widget.locator("img").nth(number).get_attribute("src") or ""
+
+    def wait_until(self, condition, seconds: float, what: str) -> None:
+        """Poll a Python condition."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"waited {seconds:.0f} s for {what}"
+            time.sleep(0.1)
