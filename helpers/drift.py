@@ -50,8 +50,8 @@ class Drift:
         trained = [Stop(beta, f"{beta:g}", beta) for beta in self.sweep.betas]
         mixed = {}
         for entry in self.sweep.facts.get("realigned", []):
-            beta, anchor = entry["kl_coef"], entry["anchor"]
-            if beta not in self.sweep.betas and anchor < beta:
+            beta = entry["kl_coef"]
+            if beta not in self.sweep.betas:
                 mixed[beta] = Stop(beta, f"≈{beta:g}", beta, mixture=entry)
         return sorted(trained + list(mixed.values()), key=lambda stop: stop.kl_coef) + self.added
 

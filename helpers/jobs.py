@@ -119,13 +119,22 @@ def parse_study(
 ) -> argparse.Namespace:
     """Parsed options with their defaults filled in; ValueError for a count below 1."""
     options = parser.parse_args(arguments)
-    options.command = " ".join(sys.argv[1:] if arguments is None else arguments)
-    options.command = f"python -m helpers.{name} {options.command}".strip()
+    options.command = recorded_command(name, sys.argv[1:] if arguments is None else arguments)
     for count in ("iterations", "jobs", "threads"):
         require_count(f"--{count}", getattr(options, count))
     options.out = options.out or work_folder() / name
     options.work = options.work or work_folder() / f"{name}_checkpoints"
     return options
+
+
+def recorded_command(name: str, arguments: list[str]) -> str:
+    """The command line as it is kept: without where checkpoints went and whether it was resumed."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument not in ("--resume", "--work") and "--work=" not in argument:
+            kept.append(argument)
+        skip = argument == "--work"
+    return " ".join(["python -m", f"helpers.{name}", *kept])
 
 
 def origin(options: argparse.Namespace) -> dict:

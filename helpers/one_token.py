@@ -34,7 +34,8 @@ CRITIC_FIRST = 20  # the first of these iterations, in which only the critic lea
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
-SETTINGS |= dict(whiten_advantages=False, normalize_scores=False, device="cpu")
+SETTINGS |= dict(learning_rate=5e-4, critic_learning_rate=2e-3, whiten_advantages=False)
+SETTINGS |= dict(normalize_scores=False, device="cpu")
 
 
 @dataclass
@@ -168,16 +169,16 @@ def train(
 ) -> Iterator[OneTokenRun]:
     """Train to the end; yields the same, growing run each `every` iterations, measured exactly.
 
-    In the first `critic_first` iterations the actor's learning rate is 0: to a critic that expects
-    too much of a prompt every answer looks bad, and the right one, drawn most, is driven out.
+    In the first `critic_first` iterations (4 epochs) the actor's learning rate is 0: to a critic
+    that expects too much every answer looks bad, and the right one, drawn most, is driven out.
     """
     config, tried = state.config, Tried(world)
     watched = [prompt for prompt in WATCHED if prompt in world.prompts] or world.prompts[:1]
     run = OneTokenRun(config, critic_first, world.prompts, watched)
     run.observe(world, state, tried.mask)
+    alone = replace(config, learning_rate=0.0, num_ppo_epochs=4)
     while state.iteration < config.iterations:
-        waits = state.iteration < critic_first
-        state.config = replace(config, learning_rate=0.0) if waits else config
+        state.config = alone if state.iteration < critic_first else config
         iterate(state, tried)
         if state.iteration % every == 0 or state.iteration == config.iterations:
             run.observe(world, state, tried.mask)

@@ -38,7 +38,8 @@ def realignments(betas: list[float]) -> list[tuple[float, float]]:
     trained = sorted(beta for beta in betas if beta > 0)
     pairs = list(zip(trained, trained[1:], strict=False))
     checks = [(low, high) for low, high in pairs] + [(high, low) for low, high in pairs]
-    return checks + [(low, significant((low * high) ** 0.5, 2)) for low, high in pairs]
+    # from the larger β: measured from either side, going a little further beats coming back
+    return checks + [(high, significant((low * high) ** 0.5, 2)) for low, high in pairs]
 
 
 def measure_realigned(out: Path, anchor: float, wanted: float) -> dict:

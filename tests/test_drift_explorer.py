@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from conftest import tiny_models
 from matplotlib.figure import Figure
 
 from helpers.config import RLHFConfig
@@ -17,7 +18,6 @@ from helpers.state import start_run
 from helpers.sweep_results import Sweep, realignment_check
 from helpers.widgets.drift import DriftExplorer
 from helpers.widgets.drift_page import chip, samples_html, token_colour
-from tests.conftest import tiny_models
 
 BETAS, SEEDS, ITERATIONS = (0.0, 0.1, 1.0), (0, 1), 3
 

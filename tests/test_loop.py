@@ -16,6 +16,7 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoi
 from helpers.loop import main, train_rlhf_loop
 from helpers.models import fingerprint
 from helpers.reward_model import RewardModel
+from helpers.rollouts import forward_logprobs
 from helpers.sft import make_encoder
 from helpers.state import start_run
 from helpers.steps import draw_prompts, estimate_advantages, iterate, write_responses
@@ -293,3 +294,12 @@ def test_ctrl_c_saves_what_there_is_and_the_run_goes_on(tmp_path):
 
 def test_length_reward_counts_commas():
     assert length_reward(["a, b"]).tolist() == pytest.approx([0.8])
+
+
+def test_computing_by_length_changes_no_number(config, models, prompts):
+    state = start_run(config, models, prompts=prompts)
+    written = write_responses(state, prompts * 5)
+    whole = forward_logprobs(models.actor, *written.tokens())
+    for size in (1, 3, 64):
+        parts = written.in_parts(lambda *tokens: forward_logprobs(models.actor, *tokens), size)
+        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import length_reward, tiny_models
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
-from helpers.jobs import Job, plan, run_job
+from helpers.jobs import Job, plan, recorded_command, run_job
 from helpers.loop import train_rlhf_loop
 from helpers.measure import measure
 from helpers.rollouts import forward_logprobs
@@ -27,7 +28,6 @@ from helpers.runs import (
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.storage import FileProblem, load_rows
-from tests.conftest import length_reward, tiny_models
 
 
 def numbers(history: list[dict]) -> list[dict]:
@@ -182,3 +182,10 @@ def test_the_saved_run_is_plain_json(config, prompts, tmp_path):
     save_run(list(record_run(begin(config, prompts)))[-1], tmp_path / "run")
     facts = json.loads(Path(tmp_path / "run" / RECORD).read_text())
     assert list(facts["history"]["iteration"]) == [1, 2, 3, 4]
+
+
+def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
+    typed = "--betas 0.1 1 --work /somewhere --resume --out data/sweeps --jobs 2".split()
+    kept = "python -m helpers.sweeps --betas 0.1 1 --out data/sweeps --jobs 2"
+    assert recorded_command("sweeps", typed) == kept
+    assert recorded_command("sweeps", ["--work=/somewhere"]) == "python -m helpers.sweeps"

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from conftest import tiny_models
 
 from helpers.control import load_control, realised_kl, score_at_kl
 from helpers.optimum import policy_value
@@ -12,7 +13,6 @@ from helpers.storage import FileProblem
 from helpers.studies import beta_study, control_study
 from helpers.sweep_results import FOLDER, SUMMARY, load_policy, load_sweep, table
 from helpers.sweeps import realignments
-from tests.conftest import tiny_models
 
 BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
 
@@ -73,11 +73,12 @@ def test_nobody_beats_the_optimum(sweep):
                 assert run.final["value"] < best.value + noise
 
 
-@pytest.mark.parametrize("beta", BARRED)
+@pytest.mark.parametrize("beta", (0.2, 0.5, 1.0))
 def test_two_proposals_find_the_same_optimum(sweep, beta):
+    """Weighed out of the reference's samples, and out of the trained policies' own."""
     one, other = sweep.optimum_by_reference(beta), sweep.optimum_by_policy(beta)
     noise = (one.stderr**2 + other.stderr**2) ** 0.5
-    assert one.value == pytest.approx(other.value, abs=4 * noise + 0.005)
+    assert one.value == pytest.approx(other.value, abs=4 * noise + 0.001)
 
 
 def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):

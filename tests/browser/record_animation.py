@@ -10,7 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from helpers.storage import ROOT
-from tests.browser.conftest import CHROMIUM, FLAGS
+
+from .conftest import CHROMIUM, FLAGS
 
 OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 WIDTH = 860  # pixels of the animation
@@ -62,8 +63,8 @@ def main() -> None:
     """Serve, open, run, film, save."""
     from playwright.sync_api import sync_playwright
 
-    from tests.browser.conftest import serve_lab
-    from tests.browser.notebook_page import NotebookPage
+    from .conftest import serve_lab
+    from .notebook_page import NotebookPage
 
     with serve_lab(ROOT) as address, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from helpers.sweep_results import load_sweep
-from tests.browser.notebook_page import NotebookPage
+
+from .notebook_page import NotebookPage
 
 pytestmark = pytest.mark.timeout(900)
 

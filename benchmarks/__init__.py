@@ -1,0 +1,1 @@
+"""Measurements, not tests: each command prints a table and a JSON line."""

@@ -1,0 +1,1 @@
+"""Tests in a real browser; skipped where there is no chromium."""
