@@ -92,6 +92,7 @@ def serve_lab(folder: Path) -> Iterator[str]:
         "JUPYTER_CONFIG_DIR": str(private / "config"),
         "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
         "RLHF_COURSE_WORK": str(private / "work"),
+        "PYTHONPATH": str(ROOT),
         "HF_HUB_OFFLINE": "1",
     }
     port = free_port()
