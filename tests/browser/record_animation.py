@@ -14,7 +14,7 @@ from helpers.storage import ROOT
 from .conftest import CHROMIUM, FLAGS
 
 OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
-WIDTH = 860  # pixels of the animation
+SHOWN, WIDTH = 1110, 860  # pixels of the page the explorer takes, and of the animation
 FRAME = 450  # milliseconds of each frame
 
 
@@ -25,7 +25,7 @@ def film(explorer, page) -> list[Image.Image]:
     def shoot(times: int = 1) -> None:
         time.sleep(0.6)
         picture = Image.open(io.BytesIO(explorer.screenshot())).convert("RGB")
-        frames.extend([picture] * times)
+        frames.extend([picture.crop((0, 0, SHOWN, picture.height))] * times)
 
     beta, iteration = (explorer.get_by_role("slider").nth(k) for k in (0, 1))
     beta.focus()
@@ -54,8 +54,11 @@ def save(frames: list[Image.Image], path: Path) -> None:
     """One palette for all frames, so that nothing flickers."""
     height = round(frames[0].height * WIDTH / frames[0].width)
     small = [frame.resize((WIDTH, height), Image.Resampling.LANCZOS) for frame in frames]
-    first = small[0].quantize(96)
-    rest = [frame.quantize(96, palette=first, dither=Image.Dither.NONE) for frame in small]
+    sheet = Image.new("RGB", (WIDTH, height * 3))  # early, middle, late: every colour there is
+    for row, frame in enumerate((small[0], small[len(small) // 2], small[-1])):
+        sheet.paste(frame, (0, row * height))
+    palette = sheet.quantize(128, method=Image.Quantize.MAXCOVERAGE)
+    rest = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     rest[0].save(path, save_all=True, append_images=rest[1:], duration=FRAME, loop=0, optimize=True)
 
 
@@ -70,6 +73,7 @@ def main() -> None:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = chromium.new_page(viewport={"width": 1500, "height": 1400})
         opened = NotebookPage(page, address, "../helpers/widgets/drift_explorer")
+        page.keyboard.press("Control+b")  # the file list aside: the explorer stands in two columns
         opened.run_all(seconds=120)
         frames = film(opened.widget("drift-explorer"), page)
         chromium.close()
