@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.jobs import command_line, origin, parse_study, run_study, study_parser
+from helpers.jobs import origin, parse_study, run_study, study_parser, study_status
 from helpers.measure import EVALUATED
 from helpers.runs import Run, load_run
 from helpers.storage import DATA, read_json, refresh_manifest, verify, write_json
@@ -90,4 +90,4 @@ def run(arguments: list[str] | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line(run, None))
+    sys.exit(study_status(run, None))

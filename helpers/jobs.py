@@ -11,6 +11,7 @@ import transformers
 from safetensors.torch import save_file
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.command import exit_status
 from helpers.config import RLHFConfig
 from helpers.measure import EVALUATED, MEASURES, measure
 from helpers.runs import RECORD, Run, record_run, resume_run, save_run
@@ -143,14 +144,8 @@ def origin(options: argparse.Namespace) -> dict:
     return {"command": options.command, "versions": versions, "threads": options.threads}
 
 
-def command_line(run: Callable[[list[str] | None], None], arguments: list[str] | None) -> int:
-    """Exit status 0, or 2 with one sentence when a value or file is bad."""
-    try:
-        run(arguments)
-    except (ValueError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped; --resume goes on from the last checkpoints.", file=sys.stderr)
-        return 130
-    return 0
+def study_status(run: Callable[[list[str] | None], None], arguments: list[str] | None) -> int:
+    """Run a study's command; → its exit status."""
+    return exit_status(
+        lambda: run(arguments), "Stopped; --resume goes on from the last checkpoints."
+    )

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from helpers import reviews
 from helpers.checkpoints import load_checkpoint, save_checkpoint
+from helpers.command import exit_status
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, fingerprint, resolve_device
 from helpers.random_models import random_gpt2_models, random_prompts
@@ -178,16 +179,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0, or 2 with one sentence when a value or file is bad."""
-    try:
-        run(parse(arguments))
-    except (ValueError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped at once; the last checkpoint stays.", file=sys.stderr)
-        return 130
-    return 0
+    """The command; → its exit status."""
+    return exit_status(lambda: run(parse(arguments)), "Stopped at once; the last checkpoint stays.")
 
 
 if __name__ == "__main__":

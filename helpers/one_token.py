@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from helpers import storage
+from helpers.command import exit_status
 from helpers.config import RLHFConfig
 from helpers.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.runs import WATCHED, next_token, significant
 from helpers.state import Models, RLHFState, load_models, score_texts, start_run
 from helpers.steps import iterate
-from helpers.sweep_results import load_tensors
 from helpers.validate import require, require_positive, require_shape
 from helpers.writing import decode, encode_prompts
 
@@ -205,7 +205,8 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
 
 
 def _load_run(folder: Path) -> OneTokenRun:
-    facts, tensors = storage.read_json(folder / RECORD), load_tensors(folder / TENSORS)
+    facts = storage.read_json(folder / RECORD)
+    tensors = storage.read_tensors(folder / TENSORS)
     try:
         config = RLHFConfig.from_dict(facts.pop("config"))
         own = [facts.pop(name) for name in ("critic_first", "prompts", "watched", "curve")]
@@ -231,7 +232,7 @@ def record(options: argparse.Namespace, command: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status 0, or 2 with one sentence when a value or file is bad."""
+    """The command; → its exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers.one_token", description=__doc__)
     parser.add_argument("--betas", type=float, nargs="+", default=BETAS)
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
@@ -239,12 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="results (my_course/one_token)")
     options = parser.parse_args(arguments)
     options.out = options.out or storage.work_folder() / FOLDER.name
-    try:
-        record(options, " ".join([parser.prog, *(arguments or sys.argv[1:])]))
-    except (ValueError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    command = " ".join([parser.prog, *(arguments or sys.argv[1:])])
+    return exit_status(lambda: record(options, command), "Stopped; finished runs are kept.")
 
 
 if __name__ == "__main__":

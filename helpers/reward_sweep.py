@@ -19,7 +19,15 @@ from helpers import reviews
 from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts
 from helpers.sft import make_encoder
-from helpers.storage import DATA, load_rows, read_json, refresh_manifest, verify, write_json
+from helpers.storage import (
+    DATA,
+    load_rows,
+    map_floats,
+    read_json,
+    refresh_manifest,
+    verify,
+    write_json,
+)
 from helpers.validate import require
 
 RESULTS = DATA / "reward_sweep" / "results.json"
@@ -129,15 +137,6 @@ def run_one(world: dict, count: int, temperature: float, seed: int, device: str)
     return result | {"seconds": time.perf_counter() - started}
 
 
-def rounded(value: object) -> object:
-    """The same nested value with floats of four decimals."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return round(value, 4) if isinstance(value, float) else value
-
-
 def sweep(sizes: tuple = tuple(EPOCHS), device: str = "cpu", bar: bool = True) -> dict:
     """All runs of these sizes, smallest first."""
     require(set(sizes) <= set(EPOCHS), "sizes", sizes, f"some of {tuple(EPOCHS)}")
@@ -152,7 +151,8 @@ def sweep(sizes: tuple = tuple(EPOCHS), device: str = "cpu", bar: bool = True) -
         progress.update(job[0] * EPOCHS[job[0]])
     progress.close()
     best = [best_possible(world["test_gaps"], t) for t in TEMPERATURES]
-    return rounded({"test_pairs": len(test), "best": best, "runs": results})
+    report = {"test_pairs": len(test), "best": best, "runs": results}
+    return map_floats(report, lambda x: round(x, 4))
 
 
 def load_results() -> dict:

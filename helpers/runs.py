@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from helpers.checkpoints import list_checkpoints, save_checkpoint
@@ -18,7 +18,15 @@ from helpers.config import RLHFConfig
 from helpers.rollouts import forward_logprobs, response_logits
 from helpers.state import RLHFState
 from helpers.steps import ignore, iterate
-from helpers.storage import FileProblem, atomic_folder, read_json, verify, write_text
+from helpers.storage import (
+    FileProblem,
+    atomic_folder,
+    map_floats,
+    read_json,
+    read_tensors,
+    verify,
+    write_text,
+)
 from helpers.validate import require_count
 from helpers.writing import encode_prompts, write
 
@@ -162,11 +170,7 @@ def record_run(
 
 def significant(value: object, digits: int = 5) -> object:
     """The same nested value, its floats rounded to so many significant digits."""
-    if isinstance(value, dict):
-        return {key: significant(item, digits) for key, item in value.items()}
-    if isinstance(value, list):
-        return [significant(item, digits) for item in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+    return map_floats(value, lambda x: float(f"{x:.{digits}g}"))
 
 
 def _facts(run: Run) -> dict:
@@ -215,9 +219,8 @@ def resume_run(folder: Path) -> Run:
 def load_run(folder: Path) -> Run:
     """The run in a folder; FileProblem when a file is missing, broken or altered."""
     verify(folder)
-    facts = read_json(folder / RECORD)
+    facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
     try:
-        tensors = load_file(folder / TENSORS)
         after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
         columns = facts["history"]
         history = [
@@ -232,8 +235,6 @@ def load_run(folder: Path) -> Run:
             for shot, rows in zip(facts["snapshots"], after, strict=True)
         ]
         config = RLHFConfig.from_dict(facts["config"])
-    except (KeyError, TypeError, OSError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
-    except Exception as problem:  # noqa: BLE001 (safetensors raises an error of its own)
-        raise FileProblem(f"{folder / TENSORS} is cut short or altered: {problem}.") from None
     return Run(config, history, shots, facts["final"], facts["label"], tensors)

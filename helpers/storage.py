@@ -5,9 +5,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
@@ -124,6 +127,23 @@ def read_json(path: Path) -> object:
         return json.loads(_read(path))
     except json.JSONDecodeError as problem:
         raise FileProblem(f"{path} is not whole JSON: {problem}.") from None
+
+
+def read_tensors(path: Path) -> dict:
+    """The tensors in a safetensors file by name; FileProblem when it is missing or cut short."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as problem:
+        raise FileProblem(f"{path} is missing, cut short or altered: {problem}.") from None
+
+
+def map_floats(value: object, change: Callable[[float], float]) -> object:
+    """The same nested dicts and lists with every float changed; for rounding before JSON."""
+    if isinstance(value, dict):
+        return {key: map_floats(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [map_floats(item, change) for item in value]
+    return change(value) if isinstance(value, float) else value
 
 
 def read_jsonl(path: Path, columns: tuple = ()) -> list[dict]:

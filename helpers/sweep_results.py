@@ -1,13 +1,12 @@
 """What a β sweep left behind: its runs, the reference's samples, the table and the exact frontier."""
 
+import statistics
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from helpers.jobs import POLICY
@@ -15,27 +14,17 @@ from helpers.optimum import (
     Estimate,
     Optimum,
     efficiency,
-    importance_weights,
     optimal_value,
     policy_value,
 )
 from helpers.runs import Run, load_run
-from helpers.storage import DATA, FileProblem, read_json, verify
+from helpers.storage import DATA, FileProblem, read_json, read_tensors, verify
 from helpers.studies import beta_name
 from helpers.validate import require
 
 FOLDER = DATA / "sweeps"
 REFERENCE, SUMMARY = "reference.safetensors", "sweep.json"
 LEAST_SAMPLES = 20.0  # effective samples of the worst prompt below which no optimum is estimated
-
-
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """A safetensors file; FileProblem when it is missing, cut short or altered."""
-    verify(path)
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as problem:
-        raise FileProblem(f"{path} is missing, cut short or altered: {problem}.") from None
 
 
 @dataclass
@@ -99,36 +88,31 @@ class Sweep:
         log_ratio = -torch.cat([run.responses["kl"] for run in runs], dim=1)  # log π_ref − log π
         return optimal_value(scores, kl_coef, LEAST_SAMPLES, log_ratio)
 
-    def optimal_gold(self, kl_coef: float) -> float:
-        """Mean gold score of the exact optimum at β."""
-        weights = importance_weights(self.reference["scores"], kl_coef)  # (P, N)
-        return float((weights * self.reference["gold"]).sum(dim=1).mean())
-
-    def efficiency(self, run: Run) -> Estimate | None:
-        """(J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""
-        best = self.optimum(run.config.kl_coef)
-        if best is None:
-            return None
+    def efficiency(self, run: Run, best: Optimum) -> Estimate:
+        """(J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy, beside the optimum at its β."""
         reached = Estimate(run.final["value"], run.final["value_stderr"])
         return efficiency(reached, self.reference_value, best)
 
 
 def load_sweep(folder: Path = FOLDER) -> Sweep:
     """The sweep in a folder, the shipped one by default; FileProblem when something is broken."""
-    verify(folder)
+    for name in (SUMMARY, REFERENCE):  # each run is held against the manifest when it is loaded
+        verify(folder / name)
     facts = read_json(folder / SUMMARY)
     names = [beta_name(*pair) for pair in facts["runs"]]
     runs = [load_run(folder / name) for name in names]
-    return Sweep(runs, load_tensors(folder / REFERENCE), facts["prompts"], facts)
+    return Sweep(runs, read_tensors(folder / REFERENCE), facts["prompts"], facts)
 
 
 def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.Module:
     """Put the sweep's last policy at this β (seed 0, half precision on disk) into `actor`."""
     path = folder / "policies" / beta_name(kl_coef, 0) / POLICY
-    weights = {name: tensor.to(actor.dtype) for name, tensor in load_tensors(path).items()}
-    missing, unexpected = actor.load_state_dict(weights, strict=False)
-    if unexpected or set(missing) - {"lm_head.weight"}:  # tied to the word embeddings
+    verify(path)
+    weights = {name: tensor.to(actor.dtype) for name, tensor in read_tensors(path).items()}
+    wanted = {name: w.shape for name, w in actor.state_dict().items() if name != "lm_head.weight"}
+    if {name: w.shape for name, w in weights.items()} != wanted:
         raise FileProblem(f"{path} holds the weights of another model.")
+    actor.load_state_dict(weights, strict=False)  # lm_head is tied to the word embeddings
     return actor
 
 
@@ -139,21 +123,22 @@ def table(sweep: Sweep) -> list[dict]:
         runs = [run for run in sweep.runs if run.config.kl_coef == beta]
         best = sweep.optimum(beta)
         row = {"kl_coef": beta, "seeds": len(runs)}
-        for name in ("score", "gold", "kl", "value", "value_stderr", "grammatical"):
-            values = torch.tensor([run.final[name] for run in runs])
-            row[name] = float(values.mean())
-            row[f"{name}_spread"] = float(values.std()) if len(runs) > 1 else 0.0
+        for name in ("score", "gold", "kl", "value", "value_stderr"):
+            row[name] = statistics.fmean(run.final[name] for run in runs)
+        values = [run.final["value"] for run in runs]
+        row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
         row["optimal_value"] = None if best is None else best.value
-        reached = [sweep.efficiency(run) for run in runs] if best is not None else []
-        row["efficiency"] = sum(e.mean for e in reached) / len(reached) if reached else None
+        reached = [sweep.efficiency(run, best).mean for run in runs] if best is not None else []
+        row["efficiency"] = statistics.fmean(reached) if reached else None
         rows.append(row)
     return rows
 
 
 def print_table(rows: list[dict]) -> None:
-    """β | proxy | gold | KL | J ± standard error | J* | efficiency."""
+    """β | proxy | gold | KL | J ± standard error | its spread over seeds | J* | efficiency."""
     print(
-        f"{'β':>6s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}{'± s.e.':>8s}{'J*':>8s}{'eff.':>7s}"
+        f"{'β':>6s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}"
+        f"{'± s.e.':>8s}{'± seeds':>9s}{'J*':>8s}{'eff.':>7s}"
     )
     for row in rows:
         best = "      –" if row["optimal_value"] is None else f"{row['optimal_value']:7.3f}"
@@ -161,7 +146,7 @@ def print_table(rows: list[dict]) -> None:
         error = row["value_stderr"] / row["seeds"] ** 0.5
         print(
             f"{row['kl_coef']:6g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
-            f"{row['value']:9.3f}{error:8.3f} {best} {share}"
+            f"{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f} {best} {share}"
         )
 
 

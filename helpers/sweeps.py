@@ -5,18 +5,19 @@ last checkpoint of each run. A run's numbers depend on its seed, and on the mach
 """
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
 from safetensors.torch import save_file
 
 from helpers.config import RLHFConfig
-from helpers.jobs import command_line, origin, parse_study, run_study, study_parser
+from helpers.jobs import origin, parse_study, run_study, study_parser, study_status
 from helpers.measure import EVALUATED, MEASURES, REFERENCE_SAMPLES, measure, sample_reference
 from helpers.realign import RealignedPolicy, mixing_weight
 from helpers.runs import RECORD, significant, take_snapshot
 from helpers.state import start_run
-from helpers.storage import atomic_file, read_json, refresh_manifest, write_json
+from helpers.storage import atomic_file, read_json, refresh_manifest, verify, write_json
 from helpers.studies import BETAS, beta_study
 from helpers.sweep_results import (
     FOLDER,
@@ -25,7 +26,6 @@ from helpers.sweep_results import (
     Sweep,
     load_policy,
     load_sweep,
-    load_tensors,
     print_table,
     table,
 )
@@ -58,11 +58,10 @@ def measure_realigned(out: Path, anchor: float, wanted: float) -> dict:
 
 def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
     """The reference's samples: those shipped, where they are; else drawn anew (about ten minutes)."""
-    if (out / REFERENCE).exists():
-        return
     with atomic_file(out / REFERENCE) as temporary:
         if (FOLDER / REFERENCE).exists():
-            save_file(load_tensors(FOLDER / REFERENCE), temporary)
+            verify(FOLDER / REFERENCE)
+            shutil.copyfile(FOLDER / REFERENCE, temporary)
         else:
             state = start_run(RLHFConfig(device="cpu"))
             save_file(sample_reference(state, per_prompt), temporary)
@@ -75,10 +74,17 @@ def finished(out: Path) -> list[tuple[float, int]]:
 
 
 def mixtures(options: argparse.Namespace) -> list[dict]:
-    """Every realignment the runs of seed 0 allow, measured."""
+    """Every realignment the runs of seed 0 allow; measured, unless an earlier `sweep.json` has it."""
+    path = options.out / SUMMARY
+    known = read_json(path)["realigned"] if path.exists() else []
+    found = {(row["anchor"], row["kl_coef"]): row for row in known}
     pairs = realignments([beta for beta, seed in finished(options.out) if seed == 0])
-    tasks = [(measure_realigned, (options.out, *pair)) for pair in pairs]
-    return run_all(tasks, options.jobs, options.threads, len(tasks), "mixture") if tasks else []
+    missing = [pair for pair in pairs if pair not in found]
+    tasks = [(measure_realigned, (options.out, *pair)) for pair in missing]
+    if tasks:
+        rows = run_all(tasks, options.jobs, options.threads, len(tasks), "mixture")
+        found |= dict(zip(missing, rows, strict=True))
+    return [found[pair] for pair in pairs]
 
 
 def summarize(options: argparse.Namespace, realigned: list[dict]) -> Sweep:
@@ -103,7 +109,8 @@ def run(arguments: list[str] | None) -> None:
     for beta in options.betas:
         require_number("--betas", beta, low=0.0, wants="finite numbers of at least 0")
     study = beta_study(options.betas, options.seeds, options.iterations)
-    first = [(provide_reference, (options.out,))]
+    there = (options.out / REFERENCE).exists()
+    first = [] if there else [(provide_reference, (options.out,))]
     run_study(study, options, first, keep_policy=lambda name: name.endswith("seed_0"))
     print_table(table(summarize(options, mixtures(options))))
     if options.out.resolve() != FOLDER.resolve() and (FOLDER / SUMMARY).exists():
@@ -112,4 +119,4 @@ def run(arguments: list[str] | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line(run, None))
+    sys.exit(study_status(run, None))

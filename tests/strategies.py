@@ -32,6 +32,10 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def close(actual, expected, atol=1e-6, rtol=1e-6):
     """Equal up to rounding; dtype is not part of the question."""
     expected = torch.as_tensor(expected)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, quick
+from strategies import close, quick, seeded
 
 from helpers.best_of_n import best_of_n, best_of_n_kl, best_of_n_weights
 from helpers.optimum import (
@@ -23,10 +23,6 @@ from helpers.optimum import (
     optimal_value,
     policy_value,
 )
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape, seed=0):

@@ -18,6 +18,7 @@ from strategies import (
     prefix_mask,
     quick,
     right_pad,
+    seeded,
     tiny_policy,
     tiny_value_network,
     tiny_world,
@@ -32,11 +33,6 @@ from helpers.rollouts import (
     position_ids,
     response_mask,
 )
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
 
 # --- gathering ------------------------------------------------------------------------------------
 

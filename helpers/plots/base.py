@@ -48,13 +48,18 @@ def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: floa
     return figure, grid
 
 
+def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", size: float = 8) -> None:
+    """Title on the left, quiet labels, small ticks."""
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel(x, fontsize=size)
+    axes.set_ylabel(y, fontsize=size)
+    axes.tick_params(labelsize=8)
+
+
 def draw_curve(axes: Axes, x: Sequence, y: Sequence, title: str, label: str, colour: str) -> None:
     """One curve with a quiet grid."""
     axes.plot(x, y, color=colour, linewidth=1.8)
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel("iteration", fontsize=8)
-    axes.set_ylabel(label, fontsize=8)
-    axes.tick_params(labelsize=8)
+    label_axes(axes, title, "iteration", label)
     axes.grid(alpha=0.25)
 
 

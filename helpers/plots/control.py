@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from helpers.plots.base import KL, POLICY, REFERENCE, REWARD, new_figure
+from helpers.plots.base import KL, POLICY, REFERENCE, REWARD, label_axes, new_figure
 
 MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL), "loss, full": ("^", REWARD)}
 STYLES = ("-", "--", ":")
@@ -47,10 +47,7 @@ def placement_figure(curves: dict[str, list[tuple]]) -> Figure:
                 )
     titles = ("Proxy score", "reference std"), ("Gold score", "points")
     for axes, (title, unit) in zip(grid[0], titles, strict=True):
-        axes.set_title(title, fontsize=10, loc="left")
-        axes.set_xlabel("KL from the reference, nats per response", fontsize=8)
-        axes.set_ylabel(unit, fontsize=8)
-        axes.tick_params(labelsize=8)
+        label_axes(axes, title, "KL from the reference, nats per response", unit)
         axes.grid(alpha=0.25)
     grid[0, 1].legend(fontsize=8, frameon=False, title="KL in the", title_fontsize=8)
     return figure

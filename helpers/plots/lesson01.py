@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+from helpers.plots.base import (
+    ACCENT,
+    GOLD,
+    KL,
+    POLICY,
+    REFERENCE,
+    REWARD,
+    VALUE,
+    label_axes,
+    new_figure,
+)
 
 KINDS = {  # a position is 0 padding, 1 prompt, 2 response or 3 stop token: ground, ink
     "padding": ("#E3E3E3", "#6A6A6A"),
@@ -15,13 +24,6 @@ KINDS = {  # a position is 0 padding, 1 prompt, 2 response or 3 stop token: grou
     "stop token": (GOLD, "black"),
 }
 PAINT = list(KINDS.values())
-
-
-def _quiet(axes: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel(xlabel, fontsize=8)
-    axes.set_ylabel(ylabel, fontsize=8)
-    axes.tick_params(labelsize=8)
 
 
 def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = ()) -> Figure:
@@ -33,7 +35,7 @@ def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = (
         axes.plot(range(len(words)), draws, "o", color=GOLD, mec="black", label="share of draws")
         axes.legend(fontsize=8, frameon=False)
     axes.set_xticks(range(len(words)), words, rotation=30, ha="right", fontsize=9)
-    _quiet(axes, title, ylabel="probability")
+    label_axes(axes, title, ylabel="probability")
     return figure
 
 
@@ -53,7 +55,7 @@ def temperature_figure(
     axes.set_xticks(range(len(words)), words, rotation=40, ha="right", fontsize=8)
     axes.set_ylim(0, 1)
     axes.legend(fontsize=8, frameon=False)
-    _quiet(axes, "The twelve likeliest next words", ylabel="probability")
+    label_axes(axes, "The twelve likeliest next words", ylabel="probability")
     axes = grid[0, 1]
     temperatures, entropies, here = curve
     axes.plot(temperatures, entropies, color=POLICY, lw=1.8)
@@ -63,7 +65,7 @@ def temperature_figure(
     axes.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=8, color="#555555")
     axes.set_ylim(0, most * 1.15)
     axes.grid(alpha=0.25)
-    _quiet(axes, f"Entropy: {here:.2f} nats", "temperature T", "nats")
+    label_axes(axes, f"Entropy: {here:.2f} nats", "temperature T", "nats")
     return figure
 
 
@@ -75,7 +77,7 @@ def cache_figure(again: Sequence, cached: Sequence) -> Figure:
     axes.plot(steps, cached, color=POLICY, lw=1.8, ls="--", label="with the cache")
     axes.set_ylim(0, None)
     axes.legend(fontsize=8, frameon=False, loc="upper left")
-    _quiet(axes, "Time of each new token", "new token", "milliseconds")
+    label_axes(axes, "Time of each new token", "new token", "milliseconds")
     return figure
 
 
@@ -89,7 +91,7 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
         axes.bar(range(1, limit + 1), counts, bottom=below, color=colour, label=label)
         below = counts
     axes.legend(fontsize=8, frameon=False, loc="upper left")
-    _quiet(axes, "How long the responses are", "tokens, </s> included", "responses")
+    label_axes(axes, "How long the responses are", "tokens, </s> included", "responses")
     return figure
 
 
@@ -125,7 +127,9 @@ def padding_figure(widths: Sequence, without: Sequence, correct: Sequence) -> Fi
     axes.set_ylim(1e-8, 100)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False, loc="center right", bbox_to_anchor=(1, 0.62))
-    _quiet(axes, "The same text with pads in front", "pads", "largest change of a log-prob, nats")
+    label_axes(
+        axes, "The same text with pads in front", "pads", "largest change of a log-prob, nats"
+    )
     return figure
 
 
@@ -167,7 +171,7 @@ def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, tit
     axes.set_xticks(range(len(words)), words, rotation=30, ha="right", fontsize=9)
     axes.set_ylim(0, 1.05)
     axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")], fontsize=9, frameon=False)
-    _quiet(axes, f"{context}\n{title}", ylabel="probability")
+    label_axes(axes, f"{context}\n{title}", ylabel="probability")
     return figure
 
 
@@ -183,7 +187,7 @@ def memory_figure(models: Sequence, parts: dict, title: str) -> Figure:
     axes.set_xlim(0, 1.12 * max(left))
     axes.invert_yaxis()
     axes.legend(fontsize=8, frameon=False, loc="lower right")
-    _quiet(axes, title, "GB")
+    label_axes(axes, title, "GB")
     axes.tick_params(axis="y", labelsize=9)
     return figure
 
@@ -197,7 +201,7 @@ def estimator_figure(estimates: dict, exact: float) -> Figure:
         axes.axvline(exact, color=REWARD, lw=1.6, ls="--", label=f"exact {exact:.3f}")
         axes.set_ylim(0.7, 3 * len(values))
         axes.legend(fontsize=8, frameon=False, loc="upper right")
-        _quiet(axes, name, "nats per token")
+        label_axes(axes, name, "nats per token")
     grid[0, 0].set_ylabel("tokens", fontsize=8)
     return figure
 
@@ -213,5 +217,5 @@ def arms_figure(arms: dict, title: str, xlabel: str, ylabel: str, step: int = 1)
     axes.set_xticks([step * i for i in range(len(numbers))])
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
-    _quiet(axes, title, xlabel, ylabel)
+    label_axes(axes, title, xlabel, ylabel)
     return figure

@@ -6,15 +6,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+from helpers.plots.base import (
+    ACCENT,
+    GOLD,
+    KL,
+    POLICY,
+    REFERENCE,
+    REWARD,
+    VALUE,
+    label_axes,
+    new_figure,
+)
 
 
 def _quiet(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
     """Title on the left, small ticks, a light grid."""
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_ylabel(y, fontsize=8)
-    axes.tick_params(labelsize=8)
+    label_axes(axes, title, x, y)
     axes.grid(axis="y", alpha=0.25)
 
 

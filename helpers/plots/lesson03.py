@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.plots.base import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE, new_figure
-
-
-def _label(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel(x, fontsize=9)
-    axes.set_ylabel(y, fontsize=9)
-    axes.tick_params(labelsize=8)
+from helpers.plots.base import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE, label_axes, new_figure
 
 
 def advantage_histograms(panels: dict) -> Figure:
@@ -28,7 +20,7 @@ def advantage_histograms(panels: dict) -> Figure:
         axes.hist(x, bins=bins, color=colour)
         axes.axvline(0, color="black", linewidth=0.8)
         spread = f"mean {round(np.mean(x), 2) + 0.0:.2f}, std {np.std(x, ddof=1):.2f}"
-        _label(axes, f"{title}: {spread}", "advantage of a token", "tokens")
+        label_axes(axes, f"{title}: {spread}", "advantage of a token", "tokens", size=9)
     return figure
 
 
@@ -47,7 +39,7 @@ def gradient_bars(scales: Sequence[float], raw: Sequence, whitened: Sequence, li
     axes.set_yscale("log")
     axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
-    _label(axes, "How hard the actor is pushed", "", "norm of the gradient")
+    label_axes(axes, "How hard the actor is pushed", "", "norm of the gradient", size=9)
     axes.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
     return figure
 
@@ -61,7 +53,9 @@ def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
         axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
     axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
     axes.grid(color="#E8E8E8")
-    _label(axes, "How much do minibatches differ?", "constant added to every score", "noise")
+    label_axes(
+        axes, "How much do minibatches differ?", "constant added to every score", "noise", size=9
+    )
     axes.legend(fontsize=8, frameon=False, loc="upper left")
     return figure
 
@@ -74,7 +68,7 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
         axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_ylim(-top, top)
-        _label(axes, title, "score of the response", "mean credit of its tokens")
+        label_axes(axes, title, "score of the response", "mean credit of its tokens", size=9)
     return figure
 
 
@@ -88,7 +82,7 @@ def run_lines(runs: dict, title: str, label: str) -> Figure:
         axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
     axes.grid(color="#E8E8E8")
     axes.set_xticks(range(1, len(y) + 1))
-    _label(axes, title, "iteration", label)
+    label_axes(axes, title, "iteration", label, size=9)
     axes.legend(fontsize=8, frameon=False)
     return figure
 
@@ -106,7 +100,7 @@ def critic_and_truth(panels: dict) -> Figure:
         axes.set_ylim(min(both) - margin, max(both) + margin)
         axes.set_xticks(x)
         axes.grid(color="#E8E8E8")
-        _label(axes, title, "iteration", "mean over tokens")
+        label_axes(axes, title, "iteration", "mean over tokens", size=9)
         axes.legend(fontsize=8, frameon=False, loc="upper left")
     return figure
 
@@ -119,7 +113,7 @@ def values_against_returns(values: Sequence, returns: Sequence, padding: int, ti
     axes.scatter([0], [0], s=90, color="black", marker="X", label=f"padding, {padding} positions")
     low, high = min(*returns, *values, 0), max(*returns, *values, 0)
     axes.plot([low, high], [low, high], color=REFERENCE, linewidth=1, linestyle="--")
-    _label(axes, title, "return", "value the critic gave")
+    label_axes(axes, title, "return", "value the critic gave", size=9)
     axes.legend(fontsize=8, frameon=False, loc="lower right")
     return figure
 
@@ -133,7 +127,7 @@ def padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
     axes.hist(wrong, bins=bins, histtype="step", color=KL, linewidth=1.8, label=label)
     axes.set_ylim(0, 260)
     title = f"{share:.0%} of the positions are padding"
-    _label(axes, title, "whitened advantage of a counted token", "tokens")
+    label_axes(axes, title, "whitened advantage of a counted token", "tokens", size=9)
     axes.legend(fontsize=8, frameon=False, loc="upper left")
     return figure
 
@@ -151,7 +145,7 @@ def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence
     axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
     spread = whitened.std(axis=0).mean()
     title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
-    _label(axes, title, "", "whitened advantage")
+    label_axes(axes, title, "", "whitened advantage", size=9)
     axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
     axes.legend(fontsize=8, frameon=False, loc="lower left", ncols=3)
     return figure

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from helpers.plots.base import KL, POLICY, REFERENCE, new_figure
+from helpers.plots.base import KL, POLICY, REFERENCE, label_axes, new_figure
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
 STYLES = {
@@ -16,13 +16,6 @@ STYLES = {
 }
 
 
-def _finish(axes: Axes, title: str, x: str, y: str) -> None:
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_ylabel(y, fontsize=8)
-    axes.tick_params(labelsize=8)
-
-
 def _frame_distance(axes: Axes) -> None:
     """A log scale with numbers that can be read, and the words."""
     axes.set_yscale("log")
@@ -30,7 +23,7 @@ def _frame_distance(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
     axes.grid(alpha=0.25)
-    _finish(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+    label_axes(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
 
 
 def draw_answers(
@@ -43,7 +36,7 @@ def draw_answers(
         axes.bar(x, probs, width=width, label=name, **STYLES[name])
     axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right")
     axes.legend(fontsize=8, frameon=False)
-    _finish(axes, title, "", "probability")
+    label_axes(axes, title, "", "probability")
     axes.tick_params(axis="x", labelsize=9)
 
 

@@ -1,10 +1,8 @@
 """The drift explorer: move β and watch a policy leave its reference. Controls and pictures, no maths."""
 
-import base64
 import io
 
 import ipywidgets
-from IPython.display import display
 
 from helpers.drift import Drift
 from helpers.drift_view import View
@@ -14,7 +12,7 @@ from helpers.plots.drift_still import still_picture
 from helpers.runs import Run
 from helpers.sweep_results import Sweep
 from helpers.widgets.drift_page import problem_html, samples_html, status_html, still_words
-from helpers.widgets.explore import WIDGET_VIEW
+from helpers.widgets.explore import show_live
 
 INITIAL = {"description_width": "initial"}
 
@@ -168,10 +166,8 @@ class DriftExplorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same picture, still, where there is none."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        picture = base64.b64encode(self.still()).decode()
         words = "the drift explorer: run this cell to move β"
-        display({WIDGET_VIEW: view, "image/png": picture, "text/plain": words}, raw=True)
+        show_live(self.box, words, png=self.still())
 
 
 def explore_drift(sweep: Sweep) -> DriftExplorer:

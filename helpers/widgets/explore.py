@@ -11,6 +11,21 @@ from matplotlib.figure import Figure
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
+def show_live(
+    box: ipywidgets.Widget, words: str, png: bytes | None = None, page: str | None = None
+) -> None:
+    """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
+    running): a picture, a page of HTML, or plain words.
+    """
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    bundle = {WIDGET_VIEW: view, "text/plain": words}
+    if png is not None:
+        bundle["image/png"] = base64.b64encode(png).decode()
+    if page is not None:
+        bundle["text/html"] = page
+    display(bundle, raw=True)
+
+
 class Explorer:
     """Controls above a figure that `draw(**values)` makes anew whenever one of them moves.
 
@@ -42,10 +57,7 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same picture, still, where there is none."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        picture = base64.b64encode(self.image.value).decode()
-        bundle = {WIDGET_VIEW: view, "image/png": picture, "text/plain": "an explorer with sliders"}
-        display(bundle, raw=True)
+        show_live(self.box, png=self.image.value, words="an explorer with sliders")
 
 
 def slider(description: str, value: float, low: float, high: float, step: float):

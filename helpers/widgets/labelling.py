@@ -10,18 +10,17 @@ from itertools import islice
 from pathlib import Path
 
 import ipywidgets
-from IPython.display import display
 
 from helpers.reward_model import join
 from helpers.storage import read_jsonl, work_folder, write_jsonl
 from helpers.validate import require, require_choice, require_count
+from helpers.widgets.explore import show_live
 
 LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
 COLUMNS = ("prompt", "chosen", "rejected")
 FILES = {LABELS: COLUMNS, UNDECIDED: ("prompt", "A", "B", "answer")}
 CHOICES = ("A", "B", "tie", "skip")
 KEYS = {"a": "A", "b": "B", "t": "tie", "s": "skip", "u": "undo"}
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def make_questions(pairs: list[dict], count: int, seed: int = 0) -> list[dict]:
@@ -184,9 +183,7 @@ class Labeller:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same page, still, where there is none."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        still = {"text/html": self.page.value, "text/plain": "two responses and five buttons"}
-        display({WIDGET_VIEW: view} | still, raw=True)
+        show_live(self.box, "two responses and five buttons", page=self.page.value)
 
 
 def page_html(question: dict | None, done: int, total: int) -> str:

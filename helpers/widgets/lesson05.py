@@ -4,12 +4,11 @@ import html
 from collections.abc import Callable
 
 import ipywidgets
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML, DisplayHandle
 
 from helpers.plots.lesson05 import fit_curves
+from helpers.widgets.explore import show_live
 from helpers.widgets.live import progress_html
-
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class FitWatcher:
@@ -88,9 +87,7 @@ class SentenceScorer:
 
     def _ipython_display_(self) -> None:
         """The live field where there is a kernel; its card, still, where there is none."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        still = {"text/html": self.card.value, "text/plain": "a field to type a review into"}
-        display({WIDGET_VIEW: view} | still, raw=True)
+        show_live(self.box, "a field to type a review into", page=self.card.value)
 
 
 def show_table(columns: list[str], rows: list[tuple]) -> HTML:

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 
 import ipywidgets
-from IPython.display import display
 
 from helpers.config import RLHFConfig
 from helpers.plots import training_curves
 from helpers.runs import Run, record_run
 from helpers.state import start_run
 from helpers.validate import require
-from helpers.widgets.explore import WIDGET_VIEW
+from helpers.widgets.explore import show_live
 from helpers.widgets.live import progress_html
 
 BETAS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -154,9 +153,8 @@ class LiveTrainer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; its controls in words where there is none."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.box.model_id}
-        words = "<i>Run this cell for a trainer with β, iterations, reward, Train and Stop.</i>"
-        display({WIDGET_VIEW: view, "text/html": words, "text/plain": "a live trainer"}, raw=True)
+        page = "<i>Run this cell for a trainer with β, iterations, reward, Train and Stop.</i>"
+        show_live(self.box, "a live trainer", page=page)
 
 
 def samples_html(run: Run) -> str:
