@@ -82,7 +82,7 @@ def run(arguments: list[str] | None) -> None:
     parser.add_argument("--iterations", type=int, default=60)
     options = parse_study(parser, "control", arguments)
     study = control_study(options.seeds, options.iterations)
-    run_study(study, options, evaluated=EVALUATED // 4)
+    run_study(study, options, lambda name: {"evaluated": EVALUATED // 4})
     write_json(options.out / SUMMARY, origin(options) | {"runs": list(study)})
     if options.out.resolve() == FOLDER.resolve():
         refresh_manifest()

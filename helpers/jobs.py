@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from helpers.command import exit_status
 from helpers.config import RLHFConfig
 from helpers.measure import EVALUATED, MEASURES, measure
 from helpers.runs import RECORD, Run, record_run, resume_run, save_run
-from helpers.state import RLHFState, start_run
+from helpers.state import Reward, RLHFState, start_run
 from helpers.storage import FileProblem, atomic_file, read_json, work_folder
 from helpers.studies import Study
 from helpers.validate import require, require_count
@@ -26,7 +27,10 @@ POLICY = "policy.safetensors"
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a study, and where its checkpoints (`work`) and its result (`out`) go."""
+    """One run of a study, and where its checkpoints (`work`) and its result (`out`) go.
+
+    `reward` and `within` travel to another process: wants functions or objects that can be pickled.
+    """
 
     name: str
     config: RLHFConfig
@@ -34,14 +38,20 @@ class Job:
     out: Path
     keep_policy: bool = False  # the last policy too, in half precision
     evaluated: int = EVALUATED  # fresh responses to each prompt, at the end
+    reward: Reward | None = None  # stands in for the config's reward model
+    within: Callable[[], AbstractContextManager] = nullcontext  # what holds while it trains
+    checkpoints: bool = True  # False: a short run, begun anew when it was cut off
+    schedule: list[int] | None = None  # iterations of the snapshots
 
 
 def begin(job: Job) -> tuple[RLHFState, Run]:
     """The run at its newest checkpoint, or at its beginning."""
     folder = job.work / job.name
     if list_checkpoints(folder):
-        return load_checkpoint(folder, job.config, measures=MEASURES), resume_run(folder)
-    return start_run(job.config, measures=MEASURES), Run(job.config, label=job.name)
+        state = load_checkpoint(folder, job.config, reward=job.reward, measures=MEASURES)
+        return state, resume_run(folder)
+    state = start_run(job.config, reward=job.reward, measures=MEASURES)
+    return state, Run(job.config, label=job.name)
 
 
 def finish(job: Job, state: RLHFState, run: Run) -> None:
@@ -60,19 +70,22 @@ def run_job(job: Job) -> str:
     """Train one run from where it stands to its end, measure it, keep it."""
     state, run = begin(job)
     report(state.iteration)
-    for _ in record_run(state, run, save_dir=job.work / job.name):
-        report(1)
+    save_dir = job.work / job.name if job.checkpoints else None
+    with job.within():
+        for _ in record_run(state, run, job.schedule, save_dir=save_dir):
+            report(1)
     finish(job, state, run)
     return job.name
 
 
 def plan(
-    study: Study, out: Path, work: Path, resume: bool, keep_policy: Callable[[str], bool], **how
+    study: Study, out: Path, work: Path, resume: bool, fields: Callable[[str], dict]
 ) -> list[Job]:
-    """The jobs that are left. Runs that have begun are kept: without `resume` they are refused."""
-    jobs = [
-        Job(name, config, work, out, keep_policy(name), **how) for name, config in study.items()
-    ]
+    """The jobs that are left; `fields` gives a run's own fields of `Job` by its name.
+
+    Runs that have begun are kept: without `resume` they are refused.
+    """
+    jobs = [Job(name, config, work, out, **fields(name)) for name, config in study.items()]
     begun = [job for job in jobs if (out / job.name).exists() or (work / job.name).exists()]
     for job in begun:
         _refuse_other_settings(job)
@@ -91,12 +104,11 @@ def _refuse_other_settings(job: Job) -> None:
 def run_study(
     study: Study,
     options: argparse.Namespace,
+    fields: Callable[[str], dict] = lambda name: {},
     first: list[tuple[Callable, tuple]] = (),
-    keep_policy: Callable[[str], bool] = lambda name: False,
-    **how,
 ) -> None:
     """Run what is left of a study, `first` before it, as the command line's options say."""
-    jobs = plan(study, options.out, options.work, options.resume, keep_policy, **how)
+    jobs = plan(study, options.out, options.work, options.resume, fields)
     tasks = [*first, *((run_job, (job,)) for job in jobs)]
     if tasks:
         total = sum(job.config.iterations for job in jobs)

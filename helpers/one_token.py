@@ -30,7 +30,8 @@ FOLDER = storage.DATA / "one_token"
 RECORD, TENSORS = "run.json", "distributions.safetensors"
 BETAS = (0.1, 0.2, 0.3, 0.5, 1.0)
 ITERATIONS = 200
-CRITIC_FIRST = 20  # the first of these iterations, in which only the critic learns
+CRITIC_FIRST = 10  # the first of these iterations, in which only the critic learns
+EXPLORED, EXPLORING = 0.1, 100  # an entropy bonus, and over how many iterations it goes to 0
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
@@ -164,6 +165,16 @@ def begin(world: OneTokenWorld, config: RLHFConfig, models: Models | None = None
     return start_run(config, replace(models, reward=world), prompts=world.prompts)
 
 
+def exploration(share: float) -> float:
+    """The entropy bonus on its way, nats' worth of reward: from `EXPLORED` down to 0 with `share` (0 to 1).
+
+    At β = 0.1 the best answer may be one that the reference gives once in a million times, and PPO
+    can only reward what it has drawn. A bonus c makes β·log(π_ref) into π_ref^(β/(β + c)): rare
+    answers are tried. At the end it is 0, and the optimum is the one without it.
+    """
+    return EXPLORED * (1.0 - min(max(share, 0.0), 1.0))
+
+
 def train(
     world: OneTokenWorld, state: RLHFState, critic_first: int = CRITIC_FIRST, every: int = 1
 ) -> Iterator[OneTokenRun]:
@@ -171,6 +182,7 @@ def train(
 
     In the first `critic_first` iterations (4 epochs) the actor's learning rate is 0: to a critic
     that expects too much every answer looks bad, and the right one, drawn most, is driven out.
+    After that an entropy bonus comes down to 0 over `EXPLORING` iterations (`exploration`).
     """
     config, tried = state.config, Tried(world)
     watched = [prompt for prompt in WATCHED if prompt in world.prompts] or world.prompts[:1]
@@ -178,7 +190,9 @@ def train(
     run.observe(world, state, tried.mask)
     alone = replace(config, learning_rate=0.0, num_ppo_epochs=4)
     while state.iteration < config.iterations:
-        state.config = alone if state.iteration < critic_first else config
+        bonus = exploration((state.iteration - critic_first) / EXPLORING)
+        learning = replace(config, entropy_coef=bonus)
+        state.config = alone if state.iteration < critic_first else learning
         iterate(state, tried)
         if state.iteration % every == 0 or state.iteration == config.iterations:
             run.observe(world, state, tried.mask)

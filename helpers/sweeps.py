@@ -111,7 +111,7 @@ def run(arguments: list[str] | None) -> None:
     study = beta_study(options.betas, options.seeds, options.iterations)
     there = (options.out / REFERENCE).exists()
     first = [] if there else [(provide_reference, (options.out,))]
-    run_study(study, options, first, keep_policy=lambda name: name.endswith("seed_0"))
+    run_study(study, options, lambda name: {"keep_policy": name.endswith("seed_0")}, first)
     print_table(table(summarize(options, mixtures(options))))
     if options.out.resolve() != FOLDER.resolve() and (FOLDER / SUMMARY).exists():
         print("\nThe shipped sweep:")

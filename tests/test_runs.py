@@ -165,17 +165,17 @@ def small_job(monkeypatch, tmp_path) -> Job:
 def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job):
     study = {"small": small_job.config}
     places = (small_job.out, small_job.work)
-    assert plan(study, *places, False, lambda name: True) == [small_job]
+    assert plan(study, *places, False, lambda name: {"keep_policy": True}) == [small_job]
     run_job(small_job)
     run = load_run(small_job.out / "small")
     assert len(run.history) == 3 and run.final == {"score": 1.0}
     assert (small_job.out / "policies" / "small" / "policy.safetensors").exists()
-    assert plan(study, *places, True, lambda name: True) == []
+    assert plan(study, *places, True, lambda name: {"keep_policy": True}) == []
     with pytest.raises(ValueError, match="--resume"):
-        plan(study, *places, False, lambda name: True)
+        plan(study, *places, False, lambda name: {"keep_policy": True})
     other = {"small": RLHFConfig(iterations=4)}
     with pytest.raises(FileProblem, match="other settings"):
-        plan(other, *places, True, lambda name: True)
+        plan(other, *places, True, lambda name: {"keep_policy": True})
 
 
 def test_the_saved_run_is_plain_json(config, prompts, tmp_path):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from conftest import tiny_models
 
+from helpers.control import load_control, realised_kl, score_at_kl
 from helpers.optimum import policy_value
 from helpers.runs import WATCHED
 from helpers.storage import FileProblem
-from helpers.studies import beta_study
+from helpers.studies import beta_study, control_study
 from helpers.sweep_results import FOLDER, SUMMARY, load_policy, load_sweep, table
 from helpers.sweeps import realignments
 
@@ -127,3 +128,23 @@ def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
     shutil.copy(FOLDER / SUMMARY, tmp_path)
     with pytest.raises(FileProblem, match="missing"):
         load_sweep(tmp_path)
+
+
+def test_the_control_study_is_whole():
+    control, study = load_control(), control_study()
+    assert {name: run.config for name, run in control.runs.items()} == study
+    assert control.facts["command"].startswith("python -m helpers.control")
+
+
+@pytest.mark.parametrize("name", [n for n in control_study() if n.startswith("target")])
+def test_the_adaptive_beta_holds_its_target(name):
+    run = load_control().runs[name]
+    assert realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
+
+
+def test_a_score_between_two_runs_is_read_off_the_line():
+    runs = load_control().placed("reward")
+    low, high = runs[0].final, runs[1].final
+    middle = score_at_kl(runs, (low["kl"] + high["kl"]) / 2)
+    assert middle == pytest.approx((low["score"] + high["score"]) / 2)
+    assert score_at_kl(runs, 1e9) is None
