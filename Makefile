@@ -63,7 +63,7 @@ $(COLAB)/.built: tests/colab-requirements.txt
 	@touch $@
 
 test-colab: $(COLAB)/.built
-	HF_HUB_OFFLINE=1 $(COLAB)/bin/python -m pytest -p no:cacheprovider $(WIDGET_TESTS)
+	HF_HUB_OFFLINE=1 $(COLAB)/bin/python -m pytest -p no:cacheprovider --disable-warnings $(WIDGET_TESTS)
 	HF_HUB_OFFLINE=1 $(COLAB)/bin/python tests/run_colab.py $(NOTEBOOKS)
 
 data: $(VENV)/.course

@@ -62,6 +62,7 @@ def redirect(folder: Path) -> None:
     git("clone", "-q", "--bare", "--depth=1", ROOT.as_uri(), str(bare))
     config.write_text(f'[url "{bare.as_uri()}"]\n\tinsteadOf = https://github.com/{address()}\n')
     os.environ |= {"GIT_CONFIG_GLOBAL": str(config), "IPYTHONDIR": str(folder / "ipython")}
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # else each kernel prints a warning
     for name in ("COURSE_REPO", "RLHF_COURSE_WORK", "PYTHONPATH"):
         os.environ.pop(name, None)
 
