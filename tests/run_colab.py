@@ -28,7 +28,9 @@ from helpers.colab import address  # noqa: E402 (this file runs as a script, fro
 PYTHON = "3.13"  # Colab's
 LIMIT = 240  # seconds a cell may take
 STATE = "application/vnd.jupyter.widget-state+json"
-COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem): .*|Traceback \(most recent.*")
+COMPLAINT = re.compile(
+    r"""\b[A-Z]\w*(?:Error|Exception|Problem): .*|"ename": "\w+".{0,80}|Traceback \(most recent.*"""
+)
 
 
 def git(*arguments: str) -> str:
