@@ -9,12 +9,19 @@ BROWSER_FLAG := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell 
 # two processes side by side on two cores must not spin-wait for each other; no test asks a hub
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: course explorer test data lint format clean help
+# `make test-colab` runs on Colab's Python where there is one (a pyenv shim may be there and not run)
+COLAB := .venv-colab
+COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
+WIDGET_TESTS := $(addprefix tests/test_,widgets.py drift_explorer.py labelling.py trainer.py)
+
+.PHONY: course explorer test colab test-colab data lint format clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
 	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
 	@echo "make test                set up once, then all tests and notebooks"
+	@echo "make colab [REPO=owner/name]        write the course's address into badges and setup cells"
+	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
 	@echo "make lint | make format  ruff over code and notebooks"
 
@@ -46,6 +53,19 @@ test: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
+colab: $(VENV)/.course
+	$(BIN)/python -m helpers.colab $(if $(REPO),"$(REPO)")
+
+$(COLAB)/.built: tests/colab-requirements.txt
+	$(COLAB_PYTHON) -m venv --clear $(COLAB) || \
+		($(COLAB_PYTHON) -m pip install virtualenv && $(COLAB_PYTHON) -m virtualenv --clear $(COLAB))
+	$(COLAB)/bin/python -m pip install --disable-pip-version-check -q -r tests/colab-requirements.txt
+	@touch $@
+
+test-colab: $(COLAB)/.built
+	HF_HUB_OFFLINE=1 $(COLAB)/bin/python -m pytest -p no:cacheprovider --disable-warnings $(WIDGET_TESTS)
+	HF_HUB_OFFLINE=1 $(COLAB)/bin/python tests/run_colab.py $(NOTEBOOKS)
+
 data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers.build_data
 
@@ -56,4 +76,4 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) $(COLAB) .pytest_cache .hypothesis .ruff_cache

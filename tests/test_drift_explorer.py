@@ -91,7 +91,7 @@ def test_the_exact_answer_is_the_sweep_s(explorer, sweep):
     best = sweep.optimum(1.0)
     assert explorer.values["J_star"] == best.value
     run = sweep.run(1.0, 0)
-    assert explorer.values["efficiency"] == pytest.approx(sweep.efficiency(run).mean, abs=1e-4)
+    assert explorer.values["efficiency"] == pytest.approx(sweep.efficiency(run, best).mean, abs=1e-4)
     explorer.beta.value = 0.0
     assert explorer.values["J_star"] is None and "no optimum" in explorer.status.value
 
@@ -285,6 +285,6 @@ def test_the_frontier_lies_above_every_policy(sweep):
 
 def test_without_a_kernel_a_still_picture_shows(explorer, monkeypatch):
     shown = []
-    monkeypatch.setattr("helpers.widgets.drift.display", lambda data, raw: shown.append(data))
+    monkeypatch.setattr("helpers.widgets.explore.display", lambda data, raw: shown.append(data))
     explorer._ipython_display_()
     assert len(shown[0]["image/png"]) > 10_000 and any("widget-view" in key for key in shown[0])

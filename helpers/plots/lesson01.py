@@ -35,7 +35,7 @@ def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = (
         axes.plot(range(len(words)), draws, "o", color=GOLD, mec="black", label="share of draws")
         axes.legend(fontsize=8, frameon=False)
     axes.set_xticks(range(len(words)), words, rotation=30, ha="right", fontsize=9)
-    label_axes(axes, title, ylabel="probability")
+    label_axes(axes, title, y="probability")
     return figure
 
 
@@ -55,7 +55,7 @@ def temperature_figure(
     axes.set_xticks(range(len(words)), words, rotation=40, ha="right", fontsize=8)
     axes.set_ylim(0, 1)
     axes.legend(fontsize=8, frameon=False)
-    label_axes(axes, "The twelve likeliest next words", ylabel="probability")
+    label_axes(axes, "The twelve likeliest next words", y="probability")
     axes = grid[0, 1]
     temperatures, entropies, here = curve
     axes.plot(temperatures, entropies, color=POLICY, lw=1.8)
@@ -171,7 +171,7 @@ def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, tit
     axes.set_xticks(range(len(words)), words, rotation=30, ha="right", fontsize=9)
     axes.set_ylim(0, 1.05)
     axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")], fontsize=9, frameon=False)
-    label_axes(axes, f"{context}\n{title}", ylabel="probability")
+    label_axes(axes, f"{context}\n{title}", y="probability")
     return figure
 
 
