@@ -28,10 +28,10 @@ from helpers.writing import decode, encode_prompts
 
 FOLDER = storage.DATA / "one_token"
 RECORD, TENSORS = "run.json", "distributions.safetensors"
-BETAS = (0.1, 0.2, 0.3, 0.5, 1.0)
+BETAS = (0.1, 0.3, 1.0)
 ITERATIONS = 200
 CRITIC_FIRST = 10  # the first of these iterations, in which only the critic learns
-EXPLORED, EXPLORING = 0.1, 100  # an entropy bonus, and over how many iterations it goes to 0
+BONUS, SMALL = 0.1, 0.2  # an entropy bonus to begin with, at β below 0.2
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
@@ -165,14 +165,15 @@ def begin(world: OneTokenWorld, config: RLHFConfig, models: Models | None = None
     return start_run(config, replace(models, reward=world), prompts=world.prompts)
 
 
-def exploration(share: float) -> float:
-    """The entropy bonus on its way, nats' worth of reward: from `EXPLORED` down to 0 with `share` (0 to 1).
+def entropy_bonus(kl_coef: float, share: float) -> float:
+    """The entropy bonus when this share of a run is done: at small β from `BONUS` to 0 at one half.
 
     At β = 0.1 the best answer may be one that the reference gives once in a million times, and PPO
-    can only reward what it has drawn. A bonus c makes β·log(π_ref) into π_ref^(β/(β + c)): rare
-    answers are tried. At the end it is 0, and the optimum is the one without it.
+    can only reward what it has drawn. A bonus c turns π_ref into π_ref^(β/(β + c)): rare answers
+    are tried. At the end it is 0, and the optimum is the one without it. At larger β rare answers
+    are not worth their price, and the bonus only disturbs.
     """
-    return EXPLORED * (1.0 - min(max(share, 0.0), 1.0))
+    return BONUS * max(0.0, 1.0 - 2.0 * share) if kl_coef < SMALL else 0.0
 
 
 def train(
@@ -182,7 +183,7 @@ def train(
 
     In the first `critic_first` iterations (4 epochs) the actor's learning rate is 0: to a critic
     that expects too much every answer looks bad, and the right one, drawn most, is driven out.
-    After that an entropy bonus comes down to 0 over `EXPLORING` iterations (`exploration`).
+    After that an entropy bonus comes down to 0 (`entropy_bonus`).
     """
     config, tried = state.config, Tried(world)
     watched = [prompt for prompt in WATCHED if prompt in world.prompts] or world.prompts[:1]
@@ -190,8 +191,8 @@ def train(
     run.observe(world, state, tried.mask)
     alone = replace(config, learning_rate=0.0, num_ppo_epochs=4)
     while state.iteration < config.iterations:
-        bonus = exploration((state.iteration - critic_first) / EXPLORING)
-        learning = replace(config, entropy_coef=bonus)
+        share = (state.iteration - critic_first) / config.iterations
+        learning = replace(config, entropy_coef=entropy_bonus(config.kl_coef, share))
         state.config = alone if state.iteration < critic_first else learning
         iterate(state, tried)
         if state.iteration % every == 0 or state.iteration == config.iterations:

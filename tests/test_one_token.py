@@ -24,6 +24,7 @@ from helpers.runs import WATCHED
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate, score_responses, write_responses
 from helpers.storage import FileProblem
+from helpers.widgets.one_token import leading_tokens, one_token_explorer
 
 SMALL = {"batch_size": 64, "minibatch_size": 32}
 
@@ -37,6 +38,11 @@ def state() -> RLHFState:
 @pytest.fixture(scope="module")
 def world(state) -> OneTokenWorld:
     return enumerate_world(state)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict:
+    return load_one_token()
 
 
 def random_policies(prompts: int = 5, vocabulary: int = 9) -> tuple:
@@ -166,6 +172,43 @@ def test_a_broken_folder_is_told(trained, tmp_path):
     with pytest.raises(FileProblem, match="cut short"):
         load_one_token(tmp_path)
     shutil.rmtree(tmp_path / "beta_0.3")
+
+
+def test_the_shipped_runs_give_their_numbers_again(shipped):
+    assert set(shipped) == set(one_token.BETAS)
+    for beta, run in shipped.items():
+        table = [run.tensors[name].double() for name in ("probs", "ref_probs", "scores")]
+        table[:2] = [x / x.sum(dim=1, keepdim=True) for x in table[:2]]
+        rows = [run.prompts.index(prompt) for prompt in run.watched]
+        again = measure_exactly(*table, beta)["distance"].float()
+        assert torch.allclose(again, run.tensors["distance"][rows], atol=1e-4, rtol=1e-3)
+        mean = float(run.tensors["distance"].mean())
+        assert mean == pytest.approx(run.curve[-1]["distance"], rel=1e-3)
+        assert run.config.kl_coef == beta and "helpers.one_token" in run.facts["command"]
+
+
+def test_the_shipped_runs_come_as_near_as_they_are_said_to(shipped):
+    reached = {beta: run.curve[-1]["distance"] for beta, run in shipped.items()}
+    assert reached[0.3] <= 0.02 and reached[1.0] <= 0.02
+    assert all(run.config.batch_size == 512 for run in shipped.values())
+    assert all(run.config.iterations <= 200 for run in shipped.values())
+    for run in shipped.values():
+        assert run.curve[-1]["distance"] < 0.5 * run.curve[0]["distance"]
+
+
+def test_the_explorer_draws_every_beta_and_prompt(shipped):
+    run = next(iter(shipped.values()))
+    words = [str(token) for token in range(run.tensors["probs"].shape[1])]
+    explorer = one_token_explorer(shipped, words)
+    pictures = set()
+    for beta in shipped:
+        explorer.controls["beta"].value = beta
+        for prompt in (WATCHED[1], WATCHED[4]):
+            explorer.controls["prompt"].value = prompt
+            assert explorer.message.value == ""
+            pictures.add(explorer.image.value)
+    assert len(pictures) == 2 * len(shipped)
+    assert len(set(leading_tokens(run, 0, 8).tolist())) == 8
 
 
 def test_the_command_refuses_a_beta_of_zero(capsys, tmp_path):
