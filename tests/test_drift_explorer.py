@@ -91,7 +91,9 @@ def test_the_exact_answer_is_the_sweep_s(explorer, sweep):
     best = sweep.optimum(1.0)
     assert explorer.values["J_star"] == best.value
     run = sweep.run(1.0, 0)
-    assert explorer.values["efficiency"] == pytest.approx(sweep.efficiency(run, best).mean, abs=1e-4)
+    assert explorer.values["efficiency"] == pytest.approx(
+        sweep.efficiency(run, best).mean, abs=1e-4
+    )
     explorer.beta.value = 0.0
     assert explorer.values["J_star"] is None and "no optimum" in explorer.status.value
 
