@@ -2,12 +2,14 @@
 
 Every process has whole copies of the four models and a part of each batch; sums and counts over tokens
 are added up over all of them, so the step is the one that a single process would make of the same
-rollout. `torchrun` and `accelerate launch` start it as well: `accelerate launch --num_processes 2 -m
-helpers.distributed`; launched by accelerate it speaks through an `Accelerator`, which brings mixed
-precision. Left out: sharded models, several machines' failures, resuming.
+rollout. On GPUs `torchrun --nproc-per-node 2 -m helpers.distributed` and `accelerate launch
+--num_processes 2 -m helpers.distributed` start it as well. `--mixed-precision bf16`, or a launch by
+accelerate, takes an `Accelerator` of accelerate for it. Left out: sharded models, several machines'
+failures, resuming.
 """
 
 import argparse
+import importlib.util
 import os
 import sys
 import tempfile
@@ -30,7 +32,7 @@ from helpers.processes import OneProcess
 from helpers.rollouts import RolloutBatch
 from helpers.state import Models, RLHFState, start_run
 from helpers.storage import write_json
-from helpers.validate import require, require_count
+from helpers.validate import require, require_choice, require_count
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")  # what torchrun and accelerate launch put there
 LARGE_PRIME = 100_003  # apart are the seeds of two ranks
@@ -100,19 +102,17 @@ class ManyProcesses(OneProcess):
 
 
 class AccelerateProcesses(ManyProcesses):
-    """The same, under `accelerate launch`: its `Accelerator` knows device and mixed precision."""
+    """The same through accelerate's `Accelerator`, which brings mixed precision."""
 
-    def __init__(self):
-        try:
-            from accelerate import Accelerator
-        except ImportError:
-            raise ValueError("accelerate: got none, wants `pip install accelerate`.") from None
-        self.accelerator = Accelerator()
-        require(dist.is_initialized(), "--num_processes", 1, "at least two")
-        fp16 = self.accelerator.mixed_precision == "fp16"
-        require(not fp16, "mixed_precision", "fp16", "bf16, which needs no loss scaling, or no")
-        super().__init__(self.accelerator.device)
-        self.mixed = self.accelerator.mixed_precision != "no"
+    def __init__(self, device: torch.device, precision: str):
+        from accelerate import Accelerator
+
+        place = {"RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size()}
+        place["LOCAL_RANK"] = place["RANK"] if device.index is None else device.index
+        os.environ |= {name: str(value) for name, value in place.items()}  # it looks for them there
+        self.accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision=precision)
+        self.mixed = precision != "no"
+        super().__init__(device)
 
     def all_reduce(self, x: Tensor, largest: bool = False) -> Tensor:
         return super().all_reduce(x, True) if largest else self.accelerator.reduce(x, "sum")
@@ -149,42 +149,53 @@ def in_step(state: RLHFState) -> bool:
     return bool((everywhere == everywhere[0]).all())
 
 
-def join_group(device: str, init: str | None = None, rank: int = -1, count: int = -1) -> OneProcess:
-    """Become one of several: gloo on the CPU, NCCL on CUDA; by `init` or by the launcher's variables."""
-    if "ACCELERATE_MIXED_PRECISION" in os.environ:
-        return AccelerateProcesses()
+def join_group(
+    device: str, precision: str | None, init: str | None = None, rank: int = -1, count: int = -1
+) -> OneProcess:
+    """Become one of several: gloo on the CPU, NCCL on CUDA; by `init` or by the launcher's variables.
+
+    `precision` is None for plain torch.distributed, "no" or "bf16" for accelerate on top of it.
+    """
     place = resolve_device(device)
     if place.type == "cuda":
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", max(rank, 0))))
         torch.cuda.set_device(place)
     backend = "nccl" if place.type == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=init, rank=rank, world_size=count)
-    return ManyProcesses(place)
+    return ManyProcesses(place) if precision is None else AccelerateProcesses(place, precision)
 
 
-def _worker(
-    rank: int, work: Callable, init: str, count: int, device: str, arguments: tuple
-) -> None:
+def check_precision(precision: str | None) -> None:
+    """ValueError: a precision that is not offered, or accelerate wanted and not here."""
+    if precision is not None:
+        require_choice("mixed_precision", precision, ("no", "bf16"))  # fp16 would need loss scaling
+        here = importlib.util.find_spec("accelerate") is not None
+        require(here, "accelerate", "none", "`pip install accelerate`, for mixed precision")
+
+
+def _worker(rank: int, work: Callable, init: str, count: int, how: tuple, arguments: tuple) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))  # processes share the cores
     try:
-        work(join_group(device, init, rank, count), *arguments)
+        work(join_group(*how, init, rank, count), *arguments)
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
-def launch(work: Callable, count: int, *arguments, device: str = "cpu") -> None:
+def launch(
+    work: Callable, count: int, *arguments, device: str = "cpu", precision: str | None = None
+) -> None:
     """Run `work(processes, *arguments)` in `count` fresh processes of this machine; wait for all.
 
     `work` is a function of a module, since each process imports it anew. An exception in one ends
     all and is raised here.
     """
     require_count("processes", count, low=2)
+    check_precision(precision)
     with tempfile.TemporaryDirectory() as folder:  # they meet in a file: no port to collide on
         init = (Path(folder) / "meeting").as_uri()
-        arguments = (work, init, count, device, arguments)
-        torch.multiprocessing.start_processes(
-            _worker, arguments, nprocs=count, start_method="spawn"
-        )
+        given = (work, init, count, (device, precision), arguments)
+        torch.multiprocessing.start_processes(_worker, given, nprocs=count, start_method="spawn")
 
 
 def train(processes: OneProcess, config: RLHFConfig, folder: Path | None = None) -> None:
@@ -216,6 +227,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--kl-coef", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--mixed-precision", help="bf16 (or no), by accelerate")
     parser.add_argument("--save", type=Path, metavar="DIR", help="checkpoints and history go here")
     return parser.parse_args(arguments)
 
@@ -224,14 +236,17 @@ def run(options: argparse.Namespace) -> None:
     """Join the launcher's group, or start the processes here."""
     names = ("iterations", "batch_size", "kl_coef", "seed", "device")
     config = RLHFConfig(**{name: getattr(options, name) for name in names})
+    precision = options.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION")
+    check_precision(precision)
     if all(name in os.environ for name in LAUNCHED):
-        train(join_group(config.device), config, options.save)
+        train(join_group(config.device, precision), config, options.save)
         return dist.destroy_process_group()
     count = options.processes
     require_count("processes", count, low=2)
     divides = config.batch_size % count == 0
     require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
-    return launch(train, count, config, options.save, device=config.device)
+    given = {"device": config.device, "precision": precision}
+    return launch(train, count, config, options.save, **given)
 
 
 def main(arguments: list[str] | None = None) -> int:

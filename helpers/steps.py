@@ -52,7 +52,8 @@ def score_responses(state: RLHFState, written: Written) -> Tensor:
 def reference_logprobs(state: RLHFState, written: Written) -> Tensor:
     """Step 4: what the frozen reference thinks of the same tokens: [B, T] nats."""
     reference, temperature = state.models.reference, state.config.temperature
-    return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
+    with state.processes.autocast():
+        return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
 
 
 def total_rewards(
