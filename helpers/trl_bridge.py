@@ -85,8 +85,8 @@ class CriticForTRL(nn.Module):
         self.trunk, self.score = critic.trunk, critic.value_head
 
 
-def trl_config(config: RLHFConfig, folder: str):
-    """Our settings as TRL's; ValueError for those it does not have."""
+def trl_config(config: RLHFConfig, folder: str, **changes):
+    """Our settings as TRL's, with `changes` by its own names; ValueError for those it lacks."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
     require_trl()
     from trl.experimental.ppo import PPOConfig
@@ -101,27 +101,25 @@ def trl_config(config: RLHFConfig, folder: str):
     same = {name: getattr(config, name) for name in (*shared, "response_length")}
     quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1}
     plain = {"bf16": False, "gradient_checkpointing": False, "optim": "adamw_torch"}
-    return PPOConfig(
-        output_dir=folder,
-        per_device_train_batch_size=size,
-        gradient_accumulation_steps=1,
-        num_mini_batches=size // config.minibatch_size,
-        local_rollout_forward_batch_size=size,
-        total_episodes=config.iterations * size,
-        adam_epsilon=config.adam_eps,
-        missing_eos_penalty=config.missing_eos_penalty or None,
-        stop_token="eos",
-        num_sample_generations=0,
-        use_cpu=not torch.cuda.is_available(),
-        **same,
-        **quiet,
-        **plain,
-    )
+    settings = {
+        "output_dir": folder,
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": 1,
+        "num_mini_batches": size // config.minibatch_size,
+        "local_rollout_forward_batch_size": size,
+        "total_episodes": config.iterations * size,
+        "adam_epsilon": config.adam_eps,
+        "missing_eos_penalty": config.missing_eos_penalty or None,
+        "stop_token": "eos",
+        "num_sample_generations": 0,
+        "use_cpu": not torch.cuda.is_available(),
+    }
+    return PPOConfig(**(settings | same | quiet | plain | changes))
 
 
-def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
+def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str, **changes):
     """TRL's PPOTrainer on our four models; actor and critic are trained in place."""
-    args = trl_config(config, folder)  # says first what is missing
+    args = trl_config(config, folder, **changes)  # says first what is missing
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
     from trl.experimental.ppo import PPOTrainer
