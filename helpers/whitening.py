@@ -26,7 +26,8 @@ def masked_mean(x: Tensor, mask: Tensor, add: Add = torch.sum) -> Tensor:
 def masked_var(x: Tensor, mask: Tensor, unbiased: bool = True, add: Add = torch.sum) -> Tensor:
     """Variance over the counted positions, a scalar; over n − 1 if `unbiased`, over n if not.
 
-    One counted position has variance 0. ValueError: shapes, empty mask, non-finite x.
+    One counted position has variance 0. `add` sums, over all processes where there are several.
+    ValueError: shapes, empty mask, non-finite x.
     """
     centred = torch.where(mask, x - masked_mean(x, mask, add), 0.0)
     count = add(mask)
