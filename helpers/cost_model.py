@@ -38,7 +38,7 @@ class Size:
         return self.matrices + self.vocab * self.width
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Load:
     """One iteration's work: B responses of T tokens to prompts of P, and PPO's passes over them."""
 
@@ -54,11 +54,11 @@ class Load:
             require_count(name, getattr(self, name))
 
     def split(self, gpus: int) -> "Load":
-        """One GPU's part of it; ValueError where the responses do not divide."""
+        """The fullest GPU's part of it: all wait for that one. ValueError: fewer responses than GPUs."""
         require_count("gpus", gpus)
-        divides = self.responses % gpus == 0
-        require(divides, "responses", self.responses, f"a multiple of {gpus} GPUs")
-        return replace(self, responses=self.responses // gpus)
+        enough = self.responses >= gpus
+        require(enough, "responses", self.responses, f"at least one for each of {gpus} GPUs")
+        return replace(self, responses=-(-self.responses // gpus))
 
 
 @dataclass(frozen=True)
@@ -187,26 +187,34 @@ def cache_bytes(size: Size, load: Load) -> float:
 def engine_choices(
     size: Size, load: Load, gpus: int, device: Device
 ) -> dict[str, dict[str, float]]:
-    """Seconds by phase of one iteration, all four models of one size, for four ways to place them.
+    """Seconds by phase of one iteration, all four models of one size, for three ways to place them.
 
-    "sharded": ZeRO-3 writes too, weights fetched for each token. "whole": an inference engine holds
-    whole weights on every GPU, renewed once an iteration (`sync`). "split": half of the GPUs write,
-    half train, in turn. "async": the same halves at once, on responses one update old; it takes as
-    long as the slower half.
+    "sharded": ZeRO-3 writes too, weights fetched for each token. "engine": an inference engine holds
+    whole weights on every GPU, renewed once an iteration (`sync`). "async, 3 write": that many GPUs
+    write while the others train on responses one update old; the best split, its two sides summed up
+    under the name of the slower.
     """
-    require(gpus >= 2 and gpus % 2 == 0, "gpus", gpus, "an even number")
+    require(gpus >= 2, "gpus", gpus, "at least two")
 
     def timed(count: int, sharded: bool = False) -> dict[str, float]:
         work = phases(size, size, size, load, count, sharded)
         return {name: device.seconds(w) for name, w in work.items()}
 
     sync = {"sync": device.seconds(Work(link=2.0 * size.parameters))}
-    half = timed(gpus // 2) | sync
-    rest = sum(seconds for name, seconds in half.items() if name != "write")
-    longer = "write" if half["write"] > rest else "update"
+
+    def sides(writers: int) -> dict[str, float]:
+        rest = sum(v for name, v in timed(gpus - writers).items() if name != "write")
+        return {"write": timed(writers)["write"] + sync["sync"], "update": rest}
+
+    low, high = 1, gpus - 1  # more writers: writing only faster, training only slower
+    while low < high:
+        middle = (low + high) // 2
+        enough = sides(middle)["write"] <= sides(middle)["update"]
+        low, high = (low, middle) if enough else (middle + 1, high)
+    best = min((max(low - 1, 1), low), key=lambda writers: max(sides(writers).values()))
+    slower = max(sides(best).items(), key=lambda side: side[1])
     return {
         "sharded": timed(gpus, sharded=True),
-        "whole": timed(gpus) | sync,
-        "split": half,
-        "async": {longer: max(half["write"], rest)},
+        "engine": timed(gpus) | sync,
+        f"async, {best} write": dict([slower]),
     }

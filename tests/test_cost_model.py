@@ -111,13 +111,29 @@ def test_seven_billion_parameters_need_more_than_one_gpu():
     assert memory([SEVEN, SEVEN], [SEVEN, SEVEN], 8) == pytest.approx(36 * SEVEN.parameters / 8)
 
 
-def test_an_asynchronous_iteration_takes_as_long_as_its_slower_half():
+@pytest.mark.parametrize("gpus", [8, 64])
+def test_an_asynchronous_iteration_takes_as_long_as_its_slower_side_at_the_best_split(gpus):
     load = Load(responses=512, prompt=256, response=1024)
-    found = {k: sum(v.values()) for k, v in engine_choices(SEVEN, load, 8, H100).items()}
-    split = engine_choices(SEVEN, load, 8, H100)["split"]
-    slower = max(split["write"], sum(split.values()) - split["write"])
-    assert found["async"] == pytest.approx(slower)
-    assert found["whole"] < found["sharded"] and found["async"] < found["split"]
+    found = engine_choices(SEVEN, load, gpus, H100)
+    sync = H100.seconds(Work(link=2.0 * SEVEN.parameters))
+    splits = {}
+    for writers in range(1, gpus):
+        write = phases(SEVEN, SEVEN, SEVEN, load, writers)["write"]
+        rest = phases(SEVEN, SEVEN, SEVEN, load, gpus - writers)
+        train = sum(H100.seconds(work) for name, work in rest.items() if name != "write")
+        splits[writers] = max(H100.seconds(write) + sync, train)
+    found_async = next(row for name, row in found.items() if name.startswith("async"))
+    assert sum(found_async.values()) == pytest.approx(min(splits.values()), rel=0.01)
+    assert sum(found["engine"].values()) < sum(found["sharded"].values())
+
+
+def test_writing_does_not_get_faster_for_ever():
+    """T tokens one after the other: with more GPUs than work, only reading the weights is left."""
+    load = Load(responses=512, prompt=256, response=1024)
+    few, many = (engine_choices(SEVEN, load, gpus, H100)["engine"] for gpus in (8, 256))
+    floor = 1024 * 2 * SEVEN.parameters / H100.bandwidth
+    assert many["write"] == pytest.approx(floor, rel=0.1)
+    assert many["update"] < few["update"] / 16 and many["write"] > few["write"] / 8
 
 
 def test_shares_add_to_one():
@@ -125,10 +141,11 @@ def test_shares_add_to_one():
 
 
 def test_bad_input_is_one_sentence():
-    with pytest.raises(ValueError, match="responses: got 8, wants a multiple of 3 GPUs"):
-        LOAD.split(3)
-    with pytest.raises(ValueError, match="gpus: got 3, wants an even number"):
-        engine_choices(SEVEN, LOAD, 3, H100)
+    with pytest.raises(ValueError, match="responses: got 8, wants at least one for each of 9 GPUs"):
+        LOAD.split(9)
+    assert LOAD.split(3).responses == 3
+    with pytest.raises(ValueError, match="gpus: got 1, wants at least two"):
+        engine_choices(SEVEN, LOAD, 1, H100)
     with pytest.raises(ValueError, match="response: got 0"):
         Load(responses=1, prompt=1, response=0)
     with pytest.raises(ValueError, match="flops"):

@@ -37,6 +37,10 @@ def damage_figure(processes: Sequence[int], errors: dict[str, Sequence[float]]) 
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(processes, [str(count) for count in processes])
+    low, high = min(map(min, errors.values())), max(map(max, errors.values()))
+    ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if low / 2 < tick < 2 * high]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.grid(alpha=0.25)
     label_axes(axes, "", "processes that share 64 responses", "‖wrong − right‖ / ‖right‖")
     axes.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -57,6 +61,7 @@ def side_by_side_figure(found: dict) -> Figure:
             mean = [sum(column) / len(runs) for column in zip(*runs, strict=True)]
             label = "this course" if name == "ours" else "TRL's PPOTrainer"
             axes.plot(x, mean, line, color=colour, linewidth=2.2, label=label)
+        axes.set_xticks(range(0, len(runs[0]) + 1, 5))
         axes.grid(alpha=0.25)
         title = "Proxy score" if key == "score" else "KL from the reference"
         label_axes(axes, title, "iteration", unit)
