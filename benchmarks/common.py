@@ -101,7 +101,9 @@ def machine() -> dict:
 
 def show(header: list[str], rows: list[list]) -> None:
     """A table with columns as wide as they need: text to the left, numbers to the right."""
-    lines = [header] + [[cell if isinstance(cell, str) else f"{cell:.4g}" for cell in r] for r in rows]
+    lines = [header] + [
+        [cell if isinstance(cell, str) else f"{cell:.4g}" for cell in r] for r in rows
+    ]
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
     for line in lines:
         cells = [line[0].ljust(widths[0])]

@@ -121,5 +121,7 @@ class Floor:
         self.update(ids)
         marks.append(now())
         names = ("rollout", "scoring", "update")
-        phases = dict(zip(names, (b - a for a, b in zip(marks, marks[1:], strict=False)), strict=True))
+        phases = dict(
+            zip(names, (b - a for a, b in zip(marks, marks[1:], strict=False)), strict=True)
+        )
         return phases | {"total": marks[-1] - marks[0]}

@@ -90,7 +90,9 @@ def times(batch: int, length: int, seconds: float) -> dict[str, Span]:
 def measure(batch: int, length: int, seconds: float) -> dict:
     """Numbers and times of one size."""
     taken = {name: span.wall * 1e3 for name, span in times(batch, length, seconds).items()}
-    gaps = {str(dtype)[6:]: compare(batch, length, dtype) for dtype in (torch.float32, torch.float64)}
+    gaps = {
+        str(dtype)[6:]: compare(batch, length, dtype) for dtype in (torch.float32, torch.float64)
+    }
     worst = max(gaps["float32"][name] for name in ("advantages", "returns", "whitened"))
     return {
         "batch": batch,

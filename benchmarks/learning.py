@@ -129,7 +129,9 @@ def compare(sweep: Sweep, beta: float, iterations: int, make: bool) -> dict:
 def print_one(found: dict) -> None:
     """The table of one β."""
     tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found["trl_learning_rates"].items())
-    print(f"\nβ = {found['beta']:g}; TRL's learning rates on seed 0 ended with {tried or 'nothing'}")
+    print(
+        f"\nβ = {found['beta']:g}; TRL's learning rates on seed 0 ended with {tried or 'nothing'}"
+    )
     rows = []
     for name in ("ours", "TRL"):
         one = found[name]

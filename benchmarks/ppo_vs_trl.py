@@ -51,7 +51,7 @@ def our_trunks(state: RLHFState) -> dict:
 
 
 def make_floor(size: Size, minibatch: int, kind: str) -> Floor:
-    """"fused": the modules as the course loads them; "default": as transformers does; "plain"."""
+    """ "fused": the modules as the course loads them; "default": as transformers does; "plain"."""
     actor = make_actor(size)
     if kind != "default":
         fused = GPT2LMHeadModel(with_fused_gelu(copy.deepcopy(actor.config))).eval()
@@ -154,7 +154,9 @@ def print_race(facts: dict, threads: int, minibatch: int) -> None:
         print(f"  {name}: {count['forward']} positions forward, {count['backward']} backward")
     for name, memory in facts.get("memory", {}).items():
         before, peak = memory["imported_MiB"], memory["peak_MiB"]
-        print(f"  {name}: peak {peak:.0f} MiB in a process of its own, {before:.0f} before training")
+        print(
+            f"  {name}: peak {peak:.0f} MiB in a process of its own, {before:.0f} before training"
+        )
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -49,9 +49,9 @@ class _Reader(nn.Module):
 
 def value_model(models: Models) -> GPT2ForSequenceClassification:
     """A critic for TRL that starts as ours does: the actor's trunk, a head of zeros."""
-    critic = GPT2ForSequenceClassification(models.actor.config.__class__.from_dict(
-        models.actor.config.to_dict() | {"num_labels": 1}
-    ))
+    critic = GPT2ForSequenceClassification(
+        models.actor.config.__class__.from_dict(models.actor.config.to_dict() | {"num_labels": 1})
+    )
     critic.transformer.load_state_dict(models.actor.transformer.state_dict())
     nn.init.zeros_(critic.score.weight)
     return critic
