@@ -1,4 +1,4 @@
-"""`python -m benchmarks.course`: what the course costs a reader: notebooks, imports, the way to the first cell.
+"""`python -m benchmarks.course`: what the course costs a reader: notebooks, imports, the first page.
 
 Each notebook runs from top to bottom in a kernel of its own, on a copy; learners' files go to a
 temporary folder. Imports are timed in fresh processes. The way to an open notebook is `make course`

@@ -1,4 +1,4 @@
-"""The floor: the forwards, backwards and cached decoding one PPO iteration cannot do without, and nothing else."""
+"""The floor: the forwards, backwards and cached decoding one PPO iteration needs, and nothing else."""
 
 from collections.abc import Callable
 
