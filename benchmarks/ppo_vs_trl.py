@@ -165,7 +165,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10, help="counted iterations of each (10)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--minibatches", type=int, nargs="+", default=[64, 16])
-    parser.add_argument("--micro", type=int, default=32, help="our micro_batch_size (32)")
+    parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
     parser.add_argument("--batch", type=int, default=64, help="responses an iteration (64)")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
