@@ -1,23 +1,19 @@
-"""A process that forks the course's commands for the fault tests, and ends them when asked: real signals.
+"""Fault tests' side of a process that forks the course's commands and ends them when asked: real signals.
 
-torch is imported once, so that a process to be killed costs its own work and no more. Each child is a
-session of its own. `Nursery` is the tests' side; run as a script, this file is the other.
+`tests/scenes.py` is the other side: torch is imported once there, so that a process to be killed costs
+its own work and no more. Each child is a session of its own.
 """
 
 import json
 import os
-import resource
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
-NOBODY = 65534
-CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
 
 
 @dataclass
@@ -42,9 +38,13 @@ class Nursery:
     def __enter__(self):
         one = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            cwd=ROOT, env=os.environ | one,
-        )  # fmt: skip
+            [sys.executable, ROOT / "tests" / "scenes.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | one,
+        )
         return self
 
     def __exit__(self, *problem):
@@ -52,150 +52,65 @@ class Nursery:
         self.process.wait(30)
 
     def run(self, scene: str, *arguments, **faults) -> Outcome:
-        """Run a scene (`SCENES`) with these arguments and faults (`suffer`, `watch`) to its end."""
+        """Run a scene of `scenes.py` with these arguments and faults (`suffer`, `watch`) to its end."""
         request = {"scene": scene, "arguments": list(map(str, arguments))} | faults
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return Outcome(**json.loads(self.process.stdout.readline()))
 
 
-# --- inside the nursery ---------------------------------------------------------------------------
+@pytest.fixture(scope="session")
+def nursery():
+    """One for all fault tests."""
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("forks, real signals and file limits: Linux")
+    with Nursery() as started:
+        yield started
 
 
-def die_at(count: int, folder: str) -> None:
-    """SIGKILL this process just before its `count`-th operation on files below `folder`."""
-    seen = 0
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> Path:
+    """A folder with a tiny actor and a tiny reward model, on disk as anybody's would be."""
+    from conftest import tiny_models
 
-    def hook(event: str, arguments: tuple) -> None:
-        nonlocal seen
-        if event not in CHANGES:
-            return
-        if event in ("os.remove", "os.rmdir") or folder in str(arguments[0]):
-            seen += 1
-            if seen == count:
-                os.kill(os.getpid(), signal.SIGKILL)
+    from helpers.reward_model import RewardModel
+    from helpers.sft import make_encoder
+    from helpers.storage import atomic_folder
 
-    sys.addaudithook(hook)
-
-
-def suffer(request: dict) -> None:
-    """In the child: the faults asked for, before anything runs."""
-    if "file_limit" in request:  # bytes a file may have: a disk that fills up while it is written
-        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"],) * 2)
-    if request.get("as_nobody"):
-        os.setgid(NOBODY), os.setuid(NOBODY)
-    if "die_at" in request:
-        die_at(request["die_at"], request["below"])
+    folder, models = tmp_path_factory.mktemp("world"), tiny_models()
+    with atomic_folder(folder / "actor") as temporary:
+        models.actor.save_pretrained(temporary)
+        models.tokenizer.save_pretrained(temporary)
+    reward = RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer)
+    reward.score_std.fill_(0.5)  # normalised, so that no start samples the reference for it
+    reward.save(folder / "reward")
+    for above in (folder, *folder.parents[:3]):  # the test as another user reads it too
+        above.chmod(above.stat().st_mode | 0o055)
+    return folder
 
 
-def watch(child: int, request: dict) -> int:
-    """Wait for the child, or end it after `seconds`: SIGKILL to it alone, or to its whole session."""
-    end = time.monotonic() + request.get("seconds", 300)
-    while time.monotonic() < end:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    number = getattr(signal, request.get("signal", "SIGKILL"))
-    (os.killpg if request.get("whole_session") else os.kill)(child, number)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def loop_flags(world: Path, iterations: int = 6) -> list:
+    """The flags of a run of a few seconds."""
+    small = ["--iterations", iterations, "--batch-size", 4, "--response-length", 4]
+    models = ["--actor", world / "actor", "--reward-model", world / "reward"]
+    return [*models, *small, "--device", "cpu"]
 
 
-def alive(session: int) -> bool:
-    """Whether a process of this session is left."""
-    try:
-        os.killpg(session, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def contents(folder: Path) -> dict:
+    """Every file below a folder, as bytes."""
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
-def small_loop(arguments: list[str]) -> int:
-    """`python -m helpers.loop`, a checkpoint each iteration, few responses before and after."""
-    from helpers import loop
-
-    loop.RLHFConfig = partial(loop.RLHFConfig, checkpoint_every=1)
-    loop.evaluate = partial(loop.evaluate, count=8)
-    return loop.main(arguments)
+def refused(done, words: str) -> None:
+    """One sentence that says so, status 2, no traceback."""
+    assert done.status == 2, done.err
+    assert done.problem.startswith("error: ") and words in done.problem, done.err
+    assert "Traceback" not in done.err
 
 
-def small_sweep(arguments: list[str]) -> int:
-    """`python -m helpers.sweeps` on small models; its workers are forks, as their torch is there."""
-    from multiprocessing import get_context
-
-    from helpers import jobs, sweeps, workers
-    from helpers.sweep_results import load_sweep, table
-
-    actor, reward, *arguments = arguments
-    workers.multiprocessing.get_context = lambda kind: get_context("fork")
-    # forked siblings hold the pipe by which spawned ones learn that their parent is gone
-    workers.multiprocessing.parent_process = partial(Parent, os.getpid())
-    size = {"batch_size": 4, "response_length": 4, "actor": actor, "reward_model": reward}
-    size |= {"checkpoint_every": 1, "device": "cpu"}
-
-    def study(betas, seeds, iterations):
-        make = partial(jobs.RLHFConfig, iterations=iterations, **size)
-        return {f"beta_{b:g}_seed_{s}": make(kl_coef=b, seed=s) for s in seeds for b in betas}
-
-    sweeps.beta_study = study
-    sweeps.load_sweep = lambda folder=None: None if folder is None else load_sweep(folder)
-    sweeps.table = lambda sweep: [] if sweep is None else table(sweep)  # not the shipped one too
-    jobs.measure = partial(measure_little, jobs.measure)
-    return jobs.study_status(sweeps.run, arguments)
-
-
-class Parent:
-    """What `multiprocessing.parent_process()` is asked for."""
-
-    def __init__(self, pid: int):
-        self.pid = pid
-
-    def is_alive(self) -> bool:
-        return os.getpid() == self.pid or os.getppid() == self.pid
-
-
-def measure_little(measure, state, policy, per_prompt):
-    """`measure` with two responses a prompt, and no gold score, which parses every text."""
-    return measure(state, policy, 2)
-
-
-SCENES = {"loop": small_loop, "sweeps": small_sweep}
-
-
-def serve() -> None:
-    """Read requests, one JSON object a line; answer each when its child has ended."""
-    import torch
-
-    import helpers.loop
-    import helpers.sweeps  # noqa: F401 (what every child needs)
-
-    torch.set_num_threads(1)
-    for line in sys.stdin:
-        request = json.loads(line)
-        files = [os.memfd_create(name) for name in ("out", "err")]
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            for file, number in zip(files, (1, 2), strict=True):
-                os.dup2(file, number)
-            suffer(request)
-            try:
-                status = SCENES[request["scene"]](request["arguments"])
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-                status = 1
-            sys.stdout.flush(), sys.stderr.flush()
-            os._exit(status)
-        status = watch(child, request)
-        told = {}
-        for name, file in zip(("out", "err"), files, strict=True):
-            told[name] = os.pread(file, 1 << 24, 0).decode(errors="replace")
-            os.close(file)
-        print(json.dumps({"status": status, "left": alive(child), "session": child} | told))
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    serve()
+@pytest.fixture(scope="session")
+def finished(world, nursery, tmp_path_factory) -> Path:
+    """A finished run of three iterations; tests work on copies of it."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert nursery.run("loop", *loop_flags(world, 3), "--save", folder / "run").status == 0
+    return folder / "run"

@@ -5,45 +5,14 @@ writing of a checkpoint. The seeds of the moments stand in every test's name or 
 """
 
 import json
-import os
 import random
 import signal
 from pathlib import Path
 
 import pytest
-from conftest import tiny_models
-from nursery import Nursery
+from nursery import loop_flags
 
 from helpers.checkpoints import list_checkpoints
-from helpers.reward_model import RewardModel
-from helpers.sft import make_encoder
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="forks and signals: Linux")
-ITERATIONS = 6
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A folder with a tiny actor and a tiny reward model, on disk as anybody's would be."""
-    folder, models = tmp_path_factory.mktemp("world"), tiny_models()
-    models.actor.save_pretrained(folder / "actor")
-    models.tokenizer.save_pretrained(folder / "actor")
-    reward = RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer)
-    reward.score_std.fill_(0.5)  # normalised, so that no start samples the reference for it
-    reward.save(folder / "reward")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    with Nursery() as started:
-        yield started
-
-
-def loop_flags(world: Path, iterations: int = ITERATIONS) -> list:
-    small = ["--iterations", iterations, "--batch-size", 4, "--response-length", 4]
-    models = ["--actor", world / "actor", "--reward-model", world / "reward"]
-    return [*models, *small, "--device", "cpu"]
 
 
 def sweep_flags(world: Path, out: Path, work: Path) -> list:
