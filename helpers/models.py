@@ -49,6 +49,7 @@ def load_pretrained(auto_class: type, name: str, **arguments):
         verify(folder)
     if auto_class is not AutoTokenizer and auto_class is not AutoConfig:
         arguments["use_safetensors"] = True
+    arguments["trust_remote_code"] = False  # said aloud, or transformers asks at the keyboard
     try:
         with quiet_loading():
             return auto_class.from_pretrained(str(folder or name), **arguments)
@@ -143,6 +144,13 @@ def fingerprint(model: nn.Module) -> str:
         contents = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         digest.update(contents.numpy().tobytes())
     return digest.hexdigest()
+
+
+def vocabulary_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """sha256 over every token, its id, and which of them mean padding, begin and end."""
+    special = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+    words = repr((sorted(tokenizer.get_vocab().items()), special))
+    return hashlib.sha256(words.encode()).hexdigest()
 
 
 def count_parameters(model: nn.Module) -> int:

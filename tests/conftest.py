@@ -6,6 +6,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
+from nursery import finished, nursery, world  # noqa: F401 (for the fault tests)
 
 from helpers import reviews
 from helpers.config import RLHFConfig
