@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from helpers.config import PPOConfig
 from helpers.kl import full_kl, kl_estimate
+from helpers.processes import ALONE, OneProcess
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
 from helpers.validate import (
     require,
@@ -17,6 +18,9 @@ from helpers.validate import (
     require_tensor,
 )
 from helpers.whitening import masked_mean, masked_var
+
+STATS = ("policy_loss", "value_loss", "entropy", "clip_fraction", "approx_kl")
+STATS += ("value_clip_fraction", "ratio_error")  # of one minibatch
 
 
 def policy_loss(
@@ -87,10 +91,10 @@ def entropy_from_logits(logits: Tensor) -> Tensor:
     return -(logprobs.exp() * logprobs.masked_fill(logprobs.isneginf(), 0.0)).sum(dim=-1)
 
 
-def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor, add=torch.sum) -> Tensor:
     """1 − Var(returns − values)/Var(returns) over counted tokens; 0 when the returns are all equal."""
-    variance = masked_var(returns, mask, unbiased=False)
-    residual = masked_var(returns - values, mask, unbiased=False)
+    variance = masked_var(returns, mask, unbiased=False, add=add)
+    residual = masked_var(returns - values, mask, unbiased=False, add=add)
     return torch.where(variance > 0, 1.0 - residual / variance.clamp(min=1e-12), 0.0)
 
 
@@ -155,14 +159,18 @@ def minibatch_loss(
     return loss, stats
 
 
-def micro_batches(batch: RolloutBatch, size: int) -> Iterator[tuple[RolloutBatch, Tensor]]:
+def micro_batches(
+    batch: RolloutBatch, size: int, processes: OneProcess = ALONE
+) -> Iterator[tuple[RolloutBatch, Tensor]]:
     """A minibatch in parts of like length, each with its share of the counted tokens (shares add to 1).
 
     Short responses stand together and lose their padding, so little is computed that no loss uses.
+    Over several processes it is all shares together; one may have no row of this minibatch.
     """
-    lengths = batch.response_mask.sum(dim=1)
-    for index in lengths.argsort(stable=True).split(size):
-        yield batch.rows(index), lengths[index].sum() / lengths.sum()
+    lengths, total = batch.response_mask.sum(dim=1), processes.add(batch.response_mask)
+    if len(batch):
+        for index in lengths.argsort(stable=True).split(size):
+            yield batch.rows(index), lengths[index].sum() / total
 
 
 def accumulate_gradients(
@@ -171,20 +179,22 @@ def accumulate_gradients(
     batch: RolloutBatch,
     config: PPOConfig,
     reference: nn.Module | None = None,
+    processes: OneProcess = ALONE,
 ) -> dict:
     """Add up the gradient of one minibatch part by part; → the stats of `minibatch_loss` over all.
 
     Every loss is a mean over counted tokens, so parts weighted by their share give the very same
     gradient as the whole, in less memory.
     """
-    means: dict[str, Tensor] = {}
-    for part, share in micro_batches(batch, config.micro_batch_size):
-        loss, stats = minibatch_loss(policy, value_network, part, config, reference)
+    means = dict.fromkeys(STATS, batch.scores.new_zeros(()))
+    for part, share in micro_batches(batch, config.micro_batch_size, processes):
+        with processes.autocast():
+            loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * share).backward()
-        worst = torch.maximum(means.get("ratio_error", stats["ratio_error"]), stats["ratio_error"])
-        means = {name: means.get(name, 0.0) + share * value for name, value in stats.items()}
+        worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
+        means = {name: means[name] + share * value for name, value in stats.items()}
         means["ratio_error"] = worst
-    return means
+    return processes.merge(means)
 
 
 def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
@@ -203,11 +213,13 @@ def ppo_update_step(
     config: PPOConfig,
     generator: torch.Generator | None = None,
     reference: nn.Module | None = None,
+    processes: OneProcess = ALONE,
 ) -> dict:
     """All epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
 
     `optimizer` holds the parameters of both networks; `generator` (CPU) shuffles; `reference` is
-    needed only for a full-vocabulary KL in the loss. Returns floats: `policy_loss`, `value_loss`,
+    needed only for a full-vocabulary KL in the loss; with several `processes` each holds a part of
+    the rollout and all make the same step. Returns floats: `policy_loss`, `value_loss`,
     `entropy`, `clip_fraction`, `approx_kl`, `value_clip_fraction` and `grad_norm` (means over the
     gradient steps, weighted by counted tokens), `kl` (nats per response against the reference,
     before the update), `explained_variance` (of the critic before the update) and
@@ -219,23 +231,25 @@ def ppo_update_step(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     history, weights = [], []
     for _ in range(config.num_ppo_epochs):
-        for batch in rollout.minibatches(config.minibatch_size, generator):
+        for batch in processes.minibatches(rollout, config.minibatch_size, generator):
             optimizer.zero_grad(set_to_none=True)
-            stats = accumulate_gradients(policy, value_network, batch, config, reference)
+            stats = accumulate_gradients(policy, value_network, batch, config, reference, processes)
+            processes.sum_gradients(parameters)
             stats["grad_norm"] = _gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(torch.stack([stats[name].float() for name in stats]))
-            weights.append(batch.response_mask.sum())
+            weights.append(processes.add(batch.response_mask))
     weights = torch.stack(weights).float()
     means = (torch.stack(history) * weights.unsqueeze(1)).sum(dim=0) / weights.sum()
     metrics = dict(zip(stats, means.tolist(), strict=True))
     del metrics["ratio_error"]
     first_ratio_error = float(history[0][list(stats).index("ratio_error")])
-    return metrics | rollout_statistics(rollout) | {"first_ratio_error": first_ratio_error}
+    metrics |= rollout_statistics(rollout, processes)
+    return metrics | {"first_ratio_error": first_ratio_error}
 
 
-def rollout_statistics(rollout: RolloutBatch) -> dict:
+def rollout_statistics(rollout: RolloutBatch, processes: OneProcess = ALONE) -> dict:
     """`kl` (nats per response, mean of Σ_t k1) and `explained_variance` of a rollout, as floats."""
     mask = rollout.response_mask
     kl = torch.where(mask, kl_estimate(rollout.logprobs, rollout.ref_logprobs), 0.0).sum(dim=1)
-    variance = explained_variance(rollout.values, rollout.returns, mask)
-    return {"kl": float(kl.mean()), "explained_variance": float(variance)}
+    variance = explained_variance(rollout.values, rollout.returns, mask, processes.add)
+    return {"kl": float(processes.gather(kl).mean()), "explained_variance": float(variance)}

@@ -17,6 +17,7 @@ from helpers.models import (
     make_critic,
     make_reference,
 )
+from helpers.processes import ALONE, OneProcess
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.storage import load_rows
 from helpers.validate import require, require_shape
@@ -91,6 +92,7 @@ class RLHFState:
     score_std: float = 1.0
     iteration: int = 0  # iterations done
     history: list[dict] = field(default_factory=list)  # one record per iteration
+    processes: OneProcess = ALONE  # who else works on the same batch
 
     def controller(self) -> AdaptiveKLController | None:
         """The adaptive β as it stands, or None when β is fixed."""

@@ -22,7 +22,7 @@ def draw_prompts(state: RLHFState) -> list[str]:
     generator, order = state.generators["prompts"], []
     while len(order) < size:
         order += torch.randperm(count, generator=generator).tolist()
-    return [state.prompts[i] for i in order[:size]]
+    return state.processes.mine([state.prompts[i] for i in order[:size]])
 
 
 @torch.no_grad()
@@ -30,10 +30,11 @@ def write_responses(state: RLHFState, prompts: list[str]) -> Written:
     """Step 2: the actor answers each prompt, and its log-probs are kept."""
     models, generator = state.models, state.generators["samples"]
     written = write(models.actor, models.tokenizer, prompts, state.config, generator)
-    if models.actor.dtype != torch.float32:
+    if models.actor.dtype != torch.float32 or state.processes.mixed:
         # half precision: cached decoding and a full forward differ, so PPO compares with the latter
         temperature = state.config.temperature
-        logprobs = forward_logprobs(models.actor, *written.tokens(), temperature)
+        with state.processes.autocast():
+            logprobs = forward_logprobs(models.actor, *written.tokens(), temperature)
         written.logprob_gap = float((logprobs - written.logprobs).abs().max())
         written.logprobs = logprobs
     return written
@@ -51,7 +52,8 @@ def score_responses(state: RLHFState, written: Written) -> Tensor:
 def reference_logprobs(state: RLHFState, written: Written) -> Tensor:
     """Step 4: what the frozen reference thinks of the same tokens: [B, T] nats."""
     reference, temperature = state.models.reference, state.config.temperature
-    return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
+    with state.processes.autocast():
+        return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
 
 
 def total_rewards(
@@ -62,7 +64,9 @@ def total_rewards(
     kl_coef = state.kl_coef if config.kl_placement == "reward" else 0.0
     mask = written.response_mask
     rewards = shape_rewards(scores, written.logprobs, ref_logprobs, mask, kl_coef)
-    return whiten_advantages(rewards, mask, shift_mean=False) if config.whiten_rewards else rewards
+    if not config.whiten_rewards:
+        return rewards
+    return whiten_advantages(rewards, mask, shift_mean=False, add=state.processes.add)
 
 
 @torch.no_grad()
@@ -75,7 +79,7 @@ def estimate_advantages(state: RLHFState, written: Written, rewards: Tensor) -> 
     values = written.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
     advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
     if config.whiten_advantages:
-        advantages = whiten_advantages(advantages, mask)
+        advantages = whiten_advantages(advantages, mask, add=state.processes.add)
     return values, advantages, returns
 
 
@@ -94,11 +98,12 @@ def update(state: RLHFState, rollout: RolloutBatch) -> dict:
         config_with_beta(state),
         state.generators["minibatches"],
         models.reference,
+        state.processes,
     )
     metrics |= {"kl_coef": state.kl_coef, "learning_rate": config.learning_rate * left}
     controller = state.controller()
     if controller is not None:
-        state.kl_coef = controller.update(metrics["kl"], len(rollout))
+        state.kl_coef = controller.update(metrics["kl"], len(rollout) * state.processes.count)
     return metrics
 
 
@@ -141,17 +146,19 @@ def describe(state: RLHFState, written: Written, scores: Tensor) -> dict:
     """What a rollout looks like from outside, before the update: means over its responses."""
     mask, stop = written.response_mask, state.models.tokenizer.eos_token_id
     ended = ((written.response_tensors == stop) & mask).any(dim=1)
+    every = state.processes.gather
+    scores, ended, lengths = every(scores), every(ended), every(mask.sum(dim=1))
     record = {
         "score": float(scores.mean()),
         "score_std": float(scores.std()) if len(scores) > 1 else 0.0,
-        "response_length": float(mask.sum(dim=1).float().mean()),
+        "response_length": float(lengths.float().mean()),
         "ended": float(ended.float().mean()),
     }
-    if state.models.actor.dtype != torch.float32:
+    if state.models.actor.dtype != torch.float32 or state.processes.mixed:
         record["logprob_gap"] = written.logprob_gap
     for name, measure in state.measures.items():
         values = torch.as_tensor(measure(written.texts)).float()
-        record[name] = float(values.mean())
+        record[name] = float(every(values).mean())
     return record
 
 

@@ -113,6 +113,10 @@ def clip_fraction_by_gains(ratio, advantages, mask, eps):
     return (clipped < gain)[mask].double().mean()
 
 RIGHT = [
+    ("rloo_advantages", lambda r, k: torch.cat(
+        [(g - g.mean()) * k / (k - 1) for g in r.split(k)])),
+    ("grpo_advantages", lambda r, k: torch.cat(
+        [(g - g.mean()) / (g.var().sqrt() + 1e-4) for g in r.split(k)])),
     ("gather_logprobs", gather_by_cross_entropy),
     ("gather_logprobs", gather_by_loop),
     ("gather_logprobs", lambda x, k: torch.distributions.Categorical(logits=x).log_prob(k)),
@@ -247,4 +251,14 @@ WRONG = [
     ("pair_accuracy", "tie counts fully", lambda c, r: sum(c >= r).item() / len(c)),
     ("pair_accuracy", "tie counts nothing", lambda c, r: torch.mean((c - r > 0).double())),
     ("pair_accuracy", "reversed", lambda c, r: accuracy_by_loop(r, c)),
+    ("rloo_advantages", "own reward in the baseline", lambda r, k: torch.cat(
+        [g - g.mean() for g in r.split(k)])),
+    ("rloo_advantages", "mean of the batch", lambda r, k: r - r.sum() / len(r)),
+    ("rloo_advantages", "divided by the std", lambda r, k: torch.cat(
+        [(g - g.mean()) / (g.std() + 1e-4) for g in r.split(k)])),
+    ("grpo_advantages", "biased std", lambda r, k: torch.cat(
+        [(g - g.mean()) / ((g - g.mean()).square().mean().sqrt() + 1e-4) for g in r.split(k)])),
+    ("grpo_advantages", "no epsilon", lambda r, k: torch.cat(
+        [(g - g.mean()) / g.std() for g in r.split(k)])),
+    ("grpo_advantages", "std missing", lambda r, k: torch.cat([g - g.mean() for g in r.split(k)])),
 ]

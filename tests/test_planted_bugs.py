@@ -19,8 +19,8 @@ BUGS = {  # name: (file, right, wrong, tests that must notice)
     ),
     "whitened before the returns are formed, in the loop": (
         "steps.py",
-        "        advantages = whiten_advantages(advantages, mask)\n",
-        "        advantages = whiten_advantages(advantages, mask)\n"
+        "        advantages = whiten_advantages(advantages, mask, add=state.processes.add)\n",
+        "        advantages = whiten_advantages(advantages, mask, add=state.processes.add)\n"
         "        returns = advantages + values\n",
         "test_loop.py::test_returns_are_formed_before_whitening",
     ),
@@ -56,7 +56,7 @@ BUGS = {  # name: (file, right, wrong, tests that must notice)
     ),
     "statistics over the padding": (
         "whitening.py",
-        "return torch.where(mask, x, 0.0).sum() / mask.sum()",
+        "return add(torch.where(mask, x, 0.0)) / add(mask)",
         "return torch.where(mask, x, 0.0).mean()",
         "test_whitening.py",
     ),

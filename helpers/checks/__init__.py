@@ -26,6 +26,7 @@ from helpers.checks.lesson05 import (
     check_pair_accuracy,
     check_preference_probability,
 )
+from helpers.checks.lesson10 import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.report import Report
 
 CHECKS = (
@@ -34,7 +35,7 @@ CHECKS = (
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy,
+    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
