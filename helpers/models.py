@@ -116,8 +116,9 @@ class ValueNetwork(nn.Module):
 
 
 def make_critic(actor: nn.Module) -> ValueNetwork:
-    """A critic whose trunk starts as a copy of the actor's."""
-    return ValueNetwork(copy.deepcopy(actor.base_model)).to(actor.device).eval()
+    """A critic whose trunk starts as a copy of the actor's; weights that are frozen there are shared."""
+    frozen = {id(p): p for p in actor.parameters() if not p.requires_grad}
+    return ValueNetwork(copy.deepcopy(actor.base_model, frozen)).to(actor.device).eval()
 
 
 def load_critic(name: str = "data/sft", device: str = "auto") -> ValueNetwork:
@@ -133,6 +134,11 @@ def freeze(model: nn.Module) -> nn.Module:
 def make_reference(actor: nn.Module) -> nn.Module:
     """A frozen copy of the actor as it is now."""
     return freeze(copy.deepcopy(actor))
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that take gradients: all of them, or under LoRA the adapter's."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def fingerprint(model: nn.Module) -> str:

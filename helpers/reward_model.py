@@ -79,6 +79,8 @@ class RewardModel(nn.Module):
     def encode(self, texts: list[str]) -> dict:
         """Token ids and mask [B, L] of prompt + response texts, padded right, on its device."""
         limit = getattr(self.encoder.config, "max_position_embeddings", None)
+        if limit is not None:  # RoBERTa's 514 positions hold 512 tokens, and its tokenizer says so
+            limit = min(limit, self.tokenizer.model_max_length)
         encoded = self.tokenizer(
             texts,
             return_tensors="pt",

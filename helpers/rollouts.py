@@ -117,16 +117,30 @@ def position_ids(mask: Tensor) -> Tensor:
 
 
 @cache
-def _accepts(model_class: type, argument: str) -> bool:
-    return argument in inspect.signature(model_class.forward).parameters
+def _arguments(model_class: type) -> frozenset[str]:
+    return frozenset(inspect.signature(model_class.forward).parameters)
+
+
+def _accepts(model: nn.Module, argument: str) -> bool:
+    """Whether its forward takes this argument; an object that wraps a model says so in `wrapped`."""
+    return argument in _arguments(type(getattr(model, "wrapped", model)))
 
 
 def model_inputs(model: nn.Module, ids: Tensor, mask: Tensor, positions: Tensor) -> dict:
     """Keyword arguments for one forward; position ids only where the architecture has them."""
     inputs = {"input_ids": ids, "attention_mask": mask.long()}
-    if _accepts(type(model), "position_ids"):
+    if ids.shape[1] == 1 < mask.shape[1] and _must_not_wait(model):
+        inputs["attention_mask"] = mask[:, None, None]  # (B, 1, 1, L) bool, ready as it is
+    if _accepts(model, "position_ids"):
         inputs["position_ids"] = positions
     return inputs
+
+
+def _must_not_wait(model: nn.Module) -> bool:
+    """On a GPU transformers asks a 2-axis mask "all True?" at every token and waits for the answer."""
+    plain = getattr(model.config, "sliding_window", None) is None
+    sdpa = getattr(model.config, "_attn_implementation", None) == "sdpa"
+    return model.device.type == "cuda" and plain and sdpa
 
 
 def _check_prompts(query_tensors: Tensor, query_mask: Tensor) -> None:
@@ -138,7 +152,9 @@ def _check_prompts(query_tensors: Tensor, query_mask: Tensor) -> None:
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
     """Draw one token a row from softmax(logits / T): [B, V] → token [B], its log-prob [B]."""
     logprobs = (logits.float() / temperature).log_softmax(dim=-1)
-    token = torch.multinomial(logprobs.exp(), 1, generator=generator)  # (B, 1)
+    # what torch.multinomial does for one draw, without its checks, for which a GPU would have to wait
+    waiting = torch.empty_like(logprobs).exponential_(1.0, generator=generator)
+    token = (logprobs.exp() / waiting).argmax(dim=-1, keepdim=True)  # (B, 1)
     return token.squeeze(1), logprobs.gather(1, token).squeeze(1)
 
 
@@ -189,7 +205,7 @@ def generate(
 
 def last_logits(policy: nn.Module, count: int) -> dict:
     """Ask for logits of the last `count` positions only, where the architecture can do that."""
-    return {"logits_to_keep": count} if _accepts(type(policy), "logits_to_keep") else {}
+    return {"logits_to_keep": count} if _accepts(policy, "logits_to_keep") else {}
 
 
 def _joined(query_tensors, query_mask, response_tensors, response_mask) -> tuple:
