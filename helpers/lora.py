@@ -40,7 +40,9 @@ def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int
     if last is not None:
         require_count("last", last)
     torch.manual_seed(seed)
-    transposed = any(isinstance(module, Conv1D) for module in actor.modules())  # GPT-2's linear maps
+    transposed = any(
+        isinstance(module, Conv1D) for module in actor.modules()
+    )  # GPT-2's linear maps
     try:
         from peft import LoraConfig
 

@@ -6,10 +6,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as transformers_logging
 
-from helpers.rollouts import model_inputs
+from helpers.arguments import model_inputs
 from helpers.storage import FileProblem, find_folder, verify
 from helpers.validate import require
 
@@ -154,6 +160,29 @@ def fingerprint(model: nn.Module) -> str:
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -> BatchEncoding:
+    """Token ids and mask [B, L] of whole texts for an encoder, padded right, cut at what it can hold."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None:  # RoBERTa's 514 positions hold 512 tokens, and its tokenizer says so
+        limit = min(limit, tokenizer.model_max_length)
+    return tokenizer(
+        texts,
+        return_tensors="pt",
+        padding=True,
+        padding_side="right",
+        truncation=limit is not None,
+        max_length=limit,
+        return_token_type_ids=False,
+    )
+
+
+def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A frozen model's weights in this type, in place; a reward model's head stays in float32."""
+    require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
+    getattr(model, "encoder", model).to(dtype)
+    return model
 
 
 def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,14 +1,13 @@
 """Rollouts: let the policy write, and keep everything PPO needs to know about what it wrote."""
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cache
 
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from helpers.arguments import last_logits, model_inputs
 from helpers.kl import last_counted
 from helpers.validate import (
     require,
@@ -116,33 +115,6 @@ def position_ids(mask: Tensor) -> Tensor:
     return mask.cumsum(dim=1) - mask
 
 
-@cache
-def _arguments(model_class: type) -> frozenset[str]:
-    return frozenset(inspect.signature(model_class.forward).parameters)
-
-
-def _accepts(model: nn.Module, argument: str) -> bool:
-    """Whether its forward takes this argument; an object that wraps a model says so in `wrapped`."""
-    return argument in _arguments(type(getattr(model, "wrapped", model)))
-
-
-def model_inputs(model: nn.Module, ids: Tensor, mask: Tensor, positions: Tensor) -> dict:
-    """Keyword arguments for one forward; position ids only where the architecture has them."""
-    inputs = {"input_ids": ids, "attention_mask": mask.long()}
-    if ids.shape[1] == 1 < mask.shape[1] and _must_not_wait(model):
-        inputs["attention_mask"] = mask[:, None, None]  # (B, 1, 1, L) bool, ready as it is
-    if _accepts(model, "position_ids"):
-        inputs["position_ids"] = positions
-    return inputs
-
-
-def _must_not_wait(model: nn.Module) -> bool:
-    """On a GPU transformers asks a 2-axis mask "all True?" at every token and waits for the answer."""
-    plain = getattr(model.config, "sliding_window", None) is None
-    sdpa = getattr(model.config, "_attn_implementation", None) == "sdpa"
-    return model.device.type == "cuda" and plain and sdpa
-
-
 def _check_prompts(query_tensors: Tensor, query_mask: Tensor) -> None:
     require_tensor("query_tensors", query_tensors, dims=2)
     require(query_tensors.numel() > 0, "query_tensors", "no tokens", "at least one token a row")
@@ -151,11 +123,13 @@ def _check_prompts(query_tensors: Tensor, query_mask: Tensor) -> None:
 
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
     """Draw one token a row from softmax(logits / T): [B, V] → token [B], its log-prob [B]."""
-    logprobs = (logits.float() / temperature).log_softmax(dim=-1)
+    logits = (logits.float() / temperature).unsqueeze(1)  # (B, 1, V)
+    probs = logits.log_softmax(dim=-1).exp()
     # what torch.multinomial does for one draw, without its checks, for which a GPU would have to wait
-    waiting = torch.empty_like(logprobs).exponential_(1.0, generator=generator)
-    token = (logprobs.exp() / waiting).argmax(dim=-1, keepdim=True)  # (B, 1)
-    return token.squeeze(1), logprobs.gather(1, token).squeeze(1)
+    waiting = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    token = (probs / waiting).argmax(dim=-1)  # (B, 1)
+    # not log_softmax here: over 49,152 tokens it is 8e-6 nats too large on a CPU, at every token
+    return token.squeeze(1), gather_logprobs(logits, token).squeeze(1)
 
 
 @torch.no_grad()
@@ -201,11 +175,6 @@ def generate(
     length = int(counted.any(dim=0).sum())
     responses = torch.stack(tokens, dim=1)[:, :length]
     return responses, counted[:, :length], torch.stack(logprobs, dim=1)[:, :length]
-
-
-def last_logits(policy: nn.Module, count: int) -> dict:
-    """Ask for logits of the last `count` positions only, where the architecture can do that."""
-    return {"logits_to_keep": count} if _accepts(policy, "logits_to_keep") else {}
 
 
 def _joined(query_tensors, query_mask, response_tensors, response_mask) -> tuple:
