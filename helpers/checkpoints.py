@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, load_model, save_file
+from torch import nn
 
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, quiet_loading
@@ -30,7 +31,7 @@ def save_checkpoint(
         state.models.actor.save_pretrained(temporary / ACTOR)
         state.models.tokenizer.save_pretrained(temporary / ACTOR)
         save_file(_tensors(state), temporary / TENSORS)
-        weights = temporary / ACTOR / "model.safetensors"
+        weights = _weights(temporary)
         sums = {TENSORS: sha256(temporary / TENSORS), f"{ACTOR}/{weights.name}": sha256(weights)}
         write_json(temporary / FACTS, _facts(state) | {"sha256": sums})
         if also is not None:
@@ -103,9 +104,23 @@ def load_checkpoint(
     state.iteration, state.history = facts["iteration"], facts["history"]
     state.kl_coef = facts["kl_coef"]
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
-    load_model(models.actor, path / ACTOR / "model.safetensors")
+    _restore_actor(models.actor, _weights(path))
     _restore(state, load_file(path / TENSORS))
     return state
+
+
+def _weights(path: Path) -> Path:
+    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA the adapter's alone."""
+    return next((path / ACTOR).glob("*.safetensors"))
+
+
+def _restore_actor(actor: nn.Module, weights: Path) -> None:
+    if not weights.name.startswith("adapter"):
+        load_model(actor, weights)
+        return
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(actor, load_file(weights))
 
 
 def _check_files(path: Path, facts: dict) -> None:

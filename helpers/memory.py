@@ -1,6 +1,7 @@
 """Memory of the four models: reckoned before anything is loaded, measured when it ran."""
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,7 +19,12 @@ from transformers import (
 
 from helpers.config import RLHFConfig
 from helpers.lora import linear_layers
-from helpers.models import count_parameters, load_pretrained
+from helpers.models import (
+    count_parameters,
+    load_pretrained,
+    with_fused_gelu,
+    without_dropout,
+)
 from helpers.report import peak_memory_gb
 from helpers.validate import require_choice, require_count
 
@@ -106,8 +112,9 @@ AttentionInterface.register("counted", _counted_attention)
 
 def ghost(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
     """The model with shapes and no weights: it takes no memory and nothing is downloaded but its shape."""
+    config = with_fused_gelu(without_dropout(copy.deepcopy(architecture(name))))  # as it is loaded
     with torch.device("meta"):
-        return auto_class.from_config(architecture(name), attn_implementation="counted")
+        return auto_class.from_config(config, attn_implementation="counted")
 
 
 def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
@@ -216,12 +223,3 @@ def peak_bytes(device: torch.device) -> int:
         return int(line.split()[1]) * 1024
     return int(peak_memory_gb() * 1e9)
 
-
-def rescale(ledger: Ledger, factor: float) -> Ledger:
-    """The ledger of a run with as many times the activations, logits and cache (rows or tokens)."""
-    return Ledger(
-        tuple(
-            entry if entry.phase == "always" else replace(entry, bytes=int(entry.bytes * factor))
-            for entry in ledger.entries
-        )
-    )
