@@ -30,18 +30,25 @@ from helpers.validate import require_choice, require_count
 
 MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
 ROLES = ("actor", "critic", "reference", "reward")
-SMOLLM2 = LlamaConfig(
-    vocab_size=49_152,
-    hidden_size=576,
-    intermediate_size=1536,
-    num_hidden_layers=30,
-    num_attention_heads=9,
-    num_key_value_heads=3,
-    tie_word_embeddings=True,
-)
+
+
+def smollm2(width: int, inner: int, layers: int, heads: int, groups: int) -> LlamaConfig:
+    """SmolLM2's architecture (Allal et al. 2025) at one of its sizes."""
+    return LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        tie_word_embeddings=True,
+    )
+
+
 KNOWN = {  # shapes of often used models, so that they can be reckoned with no hub
-    "HuggingFaceTB/SmolLM2-135M": SMOLLM2,
-    "HuggingFaceTB/SmolLM2-135M-Instruct": SMOLLM2,
+    "HuggingFaceTB/SmolLM2-135M": smollm2(576, 1536, 30, 9, 3),
+    "HuggingFaceTB/SmolLM2-360M": smollm2(960, 2560, 32, 15, 5),
+    "HuggingFaceTB/SmolLM2-1.7B": smollm2(2048, 8192, 24, 32, 32),
     "gpt2": GPT2Config(),
     "distilbert-base-uncased": DistilBertConfig(),
 }
@@ -222,4 +229,3 @@ def peak_bytes(device: torch.device) -> int:
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     return int(peak_memory_gb() * 1e9)
-

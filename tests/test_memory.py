@@ -6,7 +6,6 @@ from conftest import tiny_models
 
 from helpers.config import RLHFConfig
 from helpers.memory import (
-    KNOWN,
     MIB,
     cache_bytes,
     forget_peak,
@@ -46,7 +45,7 @@ def test_a_ghost_keeps_as_much_as_the_model_itself():
     actor = load_actor("data/sft", "cpu").base_model
     real = saved_bytes(actor, 2, 24)
     assert saved_bytes(ghost("data/sft").base_model, 2, 24) == pytest.approx(real, rel=0.15)
-    assert saved_bytes(actor, 6, 24) == 3 * real  # rows are independent
+    assert saved_bytes(actor, 6, 24) == pytest.approx(3 * real, rel=1e-3)  # so one row is enough
 
 
 def test_activations_are_reckoned_within_a_quarter_of_what_a_minibatch_keeps():
@@ -109,7 +108,7 @@ def test_the_worst_moment_is_one_phase_not_both():
 def test_known_shapes_need_no_hub():
     assert count_parameters(ghost("HuggingFaceTB/SmolLM2-135M")) == 134_515_008
     assert count_parameters(ghost("gpt2")) == 124_439_808
-    assert "HuggingFaceTB/SmolLM2-135M" in KNOWN
+    assert count_parameters(ghost("HuggingFaceTB/SmolLM2-1.7B")) == 1_711_376_384
 
 
 def test_an_unknown_method_is_refused():
