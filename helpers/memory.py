@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -29,6 +30,7 @@ from helpers.report import peak_memory_gb
 from helpers.validate import require_choice, require_count
 
 MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
+PROBE = 16  # tokens of the forward in which activations are counted
 ROLES = ("actor", "critic", "reference", "reward")
 
 
@@ -117,6 +119,7 @@ def _counted_attention(module, query, key, value, mask=None, **settings) -> tupl
 AttentionInterface.register("counted", _counted_attention)
 
 
+@cache
 def ghost(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
     """The model with shapes and no weights: it takes no memory and nothing is downloaded but its shape."""
     config = with_fused_gelu(without_dropout(copy.deepcopy(architecture(name))))  # as it is loaded
@@ -144,6 +147,13 @@ def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(input_ids=ids, attention_mask=mask, use_cache=False)
     return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
+
+
+def token_bytes(model: nn.Module) -> float:
+    """`saved_bytes` of one token of one row: with fused attention they are proportional to both."""
+    if not hasattr(model, "token_bytes"):  # a probe of some tokens takes a moment; once is enough
+        model.token_bytes = saved_bytes(model, 1, PROBE) / PROBE
+    return model.token_bytes
 
 
 def cache_bytes(config: PreTrainedConfig, rows: int, length: int) -> int:
@@ -195,7 +205,7 @@ def reckon(
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
         entries = _trained("actor", size + adapter, adapter) + _trained("critic", adapter, adapter)
-    kept, logits = saved_bytes(actor.base_model, 1, length) * part, FLOAT * vocabulary
+    kept, logits = round(token_bytes(actor.base_model) * part * length), FLOAT * vocabulary
     return Ledger(
         (
             *entries,

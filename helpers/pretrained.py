@@ -56,7 +56,7 @@ class Choice:
     def settings(self) -> dict:
         """Config values that suit the models; a starting point, to be changed at will."""
         if not self.pretrained:
-            return {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 12}
+            return {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 10}
         sizes = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 40}
         rates = {"learning_rate": 1e-5, "critic_learning_rate": 1e-4}
         return sizes | rates | {"response_length": 32, "temperature": 0.7, "kl_coef": 0.05}

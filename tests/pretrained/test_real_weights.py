@@ -35,7 +35,7 @@ CONFIG = RLHFConfig(
     micro_batch_size=8,
     response_length=12,
     kl_coef=0.02,
-    learning_rate=2e-3,  # of LoRA's matrices
+    learning_rate=1e-3,  # of LoRA's matrices
     critic_learning_rate=1e-3,
     normalize_scores=False,  # the reward model is normalised itself
 )
