@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, load_model, save_file
+from torch import nn
 
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
@@ -145,9 +146,23 @@ def load_checkpoint(
     state.iteration, state.history = facts["iteration"], facts["history"]
     state.kl_coef = facts["kl_coef"]
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
-    load_model(models.actor, path / ACTOR / "model.safetensors")
+    _restore_actor(models.actor, _weights(path))
     _restore(state, load_file(path / TENSORS))
     return state
+
+
+def _weights(path: Path) -> Path:
+    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA the adapter's alone."""
+    return next((path / ACTOR).glob("*.safetensors"))
+
+
+def _restore_actor(actor: nn.Module, weights: Path) -> None:
+    if not weights.name.startswith("adapter"):
+        load_model(actor, weights)
+        return
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(actor, load_file(weights))
 
 
 def _check_files(path: Path, facts: dict) -> None:

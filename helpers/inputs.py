@@ -1,29 +1,8 @@
-"""What a model is given: ids it knows, no longer than its context, under the names it takes."""
-
-import inspect
-from functools import cache
+"""What a model may be given: ids it knows, and no more of them than its context holds."""
 
 from torch import Tensor, nn
 
 from helpers.validate import require, require_ids, require_mask, require_tensor
-
-
-@cache
-def _accepts(model_class: type, argument: str) -> bool:
-    return argument in inspect.signature(model_class.forward).parameters
-
-
-def model_inputs(model: nn.Module, ids: Tensor, mask: Tensor, positions: Tensor) -> dict:
-    """Keyword arguments for one forward; position ids only where the architecture has them."""
-    inputs = {"input_ids": ids, "attention_mask": mask.long()}
-    if _accepts(type(model), "position_ids"):
-        inputs["position_ids"] = positions
-    return inputs
-
-
-def last_logits(policy: nn.Module, count: int) -> dict:
-    """Ask for logits of the last `count` positions only, where the architecture can do that."""
-    return {"logits_to_keep": count} if _accepts(type(policy), "logits_to_keep") else {}
 
 
 def _require_known(name: str, ids: Tensor, model: nn.Module) -> None:

@@ -6,10 +6,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as transformers_logging
 
-from helpers.rollouts import model_inputs
+from helpers.arguments import model_inputs
 from helpers.storage import FileProblem, find_folder, verify
 from helpers.validate import require
 
@@ -117,8 +123,9 @@ class ValueNetwork(nn.Module):
 
 
 def make_critic(actor: nn.Module) -> ValueNetwork:
-    """A critic whose trunk starts as a copy of the actor's."""
-    return ValueNetwork(copy.deepcopy(actor.base_model)).to(actor.device).eval()
+    """A critic whose trunk starts as a copy of the actor's; weights that are frozen there are shared."""
+    frozen = {id(p): p for p in actor.parameters() if not p.requires_grad}
+    return ValueNetwork(copy.deepcopy(actor.base_model, frozen)).to(actor.device).eval()
 
 
 def load_critic(name: str = "data/sft", device: str = "auto") -> ValueNetwork:
@@ -134,6 +141,11 @@ def freeze(model: nn.Module) -> nn.Module:
 def make_reference(actor: nn.Module) -> nn.Module:
     """A frozen copy of the actor as it is now."""
     return freeze(copy.deepcopy(actor))
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that take gradients: all of them, or under LoRA the adapter's."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -156,6 +168,29 @@ def vocabulary_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -> BatchEncoding:
+    """Token ids and mask [B, L] of whole texts for an encoder, padded right, cut at what it can hold."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None:  # RoBERTa's 514 positions hold 512 tokens, and its tokenizer says so
+        limit = min(limit, tokenizer.model_max_length)
+    return tokenizer(
+        texts,
+        return_tensors="pt",
+        padding=True,
+        padding_side="right",
+        truncation=limit is not None,
+        max_length=limit,
+        return_token_type_ids=False,
+    )
+
+
+def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A frozen model's weights in this type, in place; a reward model's head stays in float32."""
+    require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
+    getattr(model, "encoder", model).to(dtype)
+    return model
 
 
 def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from helpers.inputs import last_logits, model_inputs, require_prompts, require_responses
+from helpers.arguments import last_logits, model_inputs
+from helpers.inputs import require_prompts, require_responses
 from helpers.kl import last_counted
 from helpers.validate import (
     require,
@@ -120,12 +121,13 @@ def position_ids(mask: Tensor) -> Tensor:
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
     """Draw one token a row from softmax(logits / T): [B, V] → token [B], its log-prob [B]."""
     logprobs = (logits.float() / temperature).log_softmax(dim=-1)
-    try:
-        token = torch.multinomial(logprobs.exp(), 1, generator=generator)  # (B, 1)
-    except RuntimeError:
+    if logprobs.device.type == "cpu":  # a GPU would have to wait for the answer
         wants = "finite numbers: a smaller learning rate, or a higher temperature"
         require(not bool(logprobs.isnan().any()), "logits / temperature", "NaN or infinite", wants)
-        raise
+    probs = logprobs.exp()
+    # what torch.multinomial does for one draw, without its checks, for which a GPU would wait as well
+    waiting = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    token = (probs / waiting).argmax(dim=-1, keepdim=True)  # (B, 1)
     return token.squeeze(1), logprobs.gather(1, token).squeeze(1)
 
 

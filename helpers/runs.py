@@ -28,7 +28,7 @@ from helpers.storage import (
     write_text,
 )
 from helpers.validate import require_count
-from helpers.writing import encode_prompts, write
+from helpers.writing import encode_prompts, plain_tokens, write
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED = (
@@ -118,7 +118,7 @@ def take_snapshot(state: RLHFState, prompts: tuple = WATCHED, samples: int = SAM
         counted = written.response_mask[row]
         ids = written.response_tensors[row][counted].tolist()
         sample = Sample(
-            models.tokenizer.convert_ids_to_tokens(ids),
+            plain_tokens(models.tokenizer, ids),
             written.logprobs[row][counted].tolist(),
             reference[row][counted].tolist(),
             written.texts[row],

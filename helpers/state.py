@@ -16,6 +16,7 @@ from helpers.models import (
     load_tokenizer,
     make_critic,
     make_reference,
+    trainable,
 )
 from helpers.processes import ALONE, OneProcess
 from helpers.reward_model import RewardModel, load_reward_model
@@ -43,8 +44,8 @@ class Models:
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
         """Parameter groups of the one optimizer: actor first, then critic."""
         return [
-            {"params": list(self.actor.parameters()), "lr": config.learning_rate},
-            {"params": list(self.critic.parameters()), "lr": config.critic_learning_rate},
+            {"params": trainable(self.actor), "lr": config.learning_rate},
+            {"params": trainable(self.critic), "lr": config.critic_learning_rate},
         ]
 
 

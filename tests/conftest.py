@@ -16,6 +16,9 @@ from helpers.state import Models
 
 torch.set_num_threads(1)
 
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
+
 
 def length_reward(texts: list[str]) -> torch.Tensor:
     """A reward anybody can follow: one point per comma, minus a tenth per word."""
