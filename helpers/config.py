@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 
 from helpers.validate import (
+    require,
     require_choice,
     require_count,
     require_number,
@@ -53,6 +54,8 @@ class PPOConfig:
             )
         for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
             require_count(name, getattr(self, name))
+        for name in ("whiten_advantages", "whiten_rewards"):
+            require_choice(name, getattr(self, name), (True, False))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))
 
@@ -80,11 +83,20 @@ class RLHFConfig(PPOConfig):
         super().__post_init__()
         for name in ("iterations", "batch_size", "response_length", "checkpoint_every"):
             require_count(name, getattr(self, name))
+        require_choice("normalize_scores", self.normalize_scores, (True, False))
+        for name in ("actor", "reward_model", "device"):
+            value = getattr(self, name)
+            require(isinstance(value, str), name, repr(value), "a string")
         require_count("seed", self.seed, low=0)
+        require(self.seed < 2**60, "seed", self.seed, "an integer below 2**60")
         require_positive("kl_horizon", self.kl_horizon)
         require_number("missing_eos_penalty", self.missing_eos_penalty, low=0.0)
         if self.kl_target is not None:
             require_positive("kl_target", self.kl_target)
+            require_positive("kl_coef", self.kl_coef)  # a β of 0 stays 0, whatever moves it
+            least = 0.2 * self.batch_size  # or one batch could take β below 0
+            got, wants = self.kl_horizon, f"more than 0.2 · batch_size = {least:g}"
+            require(self.kl_horizon > least, "kl_horizon", got, wants)
 
     def as_dict(self) -> dict:
         """Plain values, for JSON."""

@@ -57,7 +57,7 @@ def score_at_kl(runs: list[Run], kl: float) -> float | None:
 def load_control(folder: Path = FOLDER) -> Control:
     """The study in a folder, the shipped one by default; FileProblem when something is broken."""
     verify(folder)
-    facts = read_json(folder / SUMMARY)
+    facts = read_json(folder / SUMMARY, ("runs",))
     return Control({name: load_run(folder / name) for name in facts["runs"]}, facts)
 
 

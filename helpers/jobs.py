@@ -97,7 +97,7 @@ def plan(
 def _refuse_other_settings(job: Job) -> None:
     """A finished run counts only if it was made with the settings asked for."""
     path = job.out / job.name / RECORD
-    if path.exists() and RLHFConfig.from_dict(read_json(path)["config"]) != job.config:
+    if path.exists() and RLHFConfig.from_dict(read_json(path, ("config",))["config"]) != job.config:
         raise FileProblem(f"{path} was made with other settings: wants another --out.")
 
 

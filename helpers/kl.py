@@ -86,5 +86,7 @@ class AdaptiveKLController:
         require_number("observed_kl", observed_kl)
         require_count("num_samples", num_samples)
         error = min(max(observed_kl / self.target - 1.0, -0.2), 0.2)
-        self.kl_coef *= 1.0 + error * num_samples / self.horizon
+        factor = 1.0 + error * num_samples / self.horizon
+        require_positive("horizon: the factor on β", factor)
+        self.kl_coef *= factor
         return self.kl_coef

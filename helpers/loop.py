@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from tqdm.auto import tqdm
 
 from helpers import reviews
-from helpers.checkpoints import load_checkpoint, save_checkpoint
+from helpers.checkpoints import list_checkpoints, load_checkpoint, require_unused, save_checkpoint
 from helpers.command import exit_status
 from helpers.config import RLHFConfig
+from helpers.disk import require_writable
 from helpers.models import count_parameters, fingerprint, resolve_device
 from helpers.random_models import random_gpt2_models, random_prompts
 from helpers.report import (
@@ -52,6 +54,8 @@ def train_rlhf_loop(
     """
     state = state or start_run(config or RLHFConfig(), models, reward, prompts, measures)
     total, every = state.config.iterations, state.config.checkpoint_every
+    if save_dir is not None:
+        require_unused(save_dir, state.iteration)
     while state.iteration < total:
         record = iterate(state, observe)
         if save_dir is not None and (state.iteration % every == 0 or state.iteration == total):
@@ -143,11 +147,19 @@ def begin(options: argparse.Namespace) -> tuple[RLHFState, Path]:
         return saved, options.resume
     config = RLHFConfig(**changed_settings(options))
     resolve_device(config.device)
-    folder = options.save or work_folder() / "runs" / f"beta_{config.kl_coef}_seed_{config.seed}"
+    folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
+    require_unused(folder)
     state = start_run(config)
     if speaks_reviews(state):
         state.measures["gold"] = reviews.gold_scores
     return state, folder
+
+
+def unused_folder(name: str) -> Path:
+    """`my_course/runs/name`, or `name_2`, `name_3`, … where an earlier run has that."""
+    runs = work_folder() / "runs"
+    names = (runs / (name if k == 1 else f"{name}_{k}") for k in count(1))
+    return next(folder for folder in names if not list_checkpoints(folder))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -160,6 +172,7 @@ def run(options: argparse.Namespace) -> None:
     if options.trace_only:
         iterate(state, Trace(state.models, state.config))
         return None
+    require_writable(folder)
     before, texts_before = evaluate(state.models.reference, state)
     if state.iteration == 0:
         iterate(state, Trace(state.models, state.config))

@@ -53,7 +53,8 @@ def measure(
 @torch.no_grad()
 def sample_reference(state: RLHFState, per_prompt: int, bar: bool = True) -> dict[str, Tensor]:
     """Score and gold of fresh reference responses [P, N]; how those to WATCHED begin, [W, N]."""
-    models, generator = state.models, torch.Generator().manual_seed(777)
+    models = state.models
+    generator = torch.Generator(device=models.device).manual_seed(777)
     scores, gold, first = [], [], {}
     for prompt in tqdm(state.prompts, desc="reference", disable=not bar):
         texts, begins = [], []
@@ -61,7 +62,7 @@ def sample_reference(state: RLHFState, per_prompt: int, bar: bool = True) -> dic
             asked = [prompt] * min(500, per_prompt - start)
             written = write(models.reference, models.tokenizer, asked, state.config, generator)
             texts += written.texts
-            begins.append(written.response_tensors[:, 0])
+            begins.append(written.response_tensors[:, 0].cpu())
         scores.append(state.score(texts))
         gold.append(torch.tensor(reviews.gold_scores(texts)))
         if prompt in WATCHED:

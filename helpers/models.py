@@ -6,10 +6,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BatchEncoding,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging as transformers_logging
 
-from helpers.rollouts import model_inputs
+from helpers.arguments import model_inputs
 from helpers.storage import FileProblem, find_folder, verify
 from helpers.validate import require
 
@@ -49,6 +55,7 @@ def load_pretrained(auto_class: type, name: str, **arguments):
         verify(folder)
     if auto_class is not AutoTokenizer and auto_class is not AutoConfig:
         arguments["use_safetensors"] = True
+    arguments["trust_remote_code"] = False  # said aloud, or transformers asks at the keyboard
     try:
         with quiet_loading():
             return auto_class.from_pretrained(str(folder or name), **arguments)
@@ -116,8 +123,9 @@ class ValueNetwork(nn.Module):
 
 
 def make_critic(actor: nn.Module) -> ValueNetwork:
-    """A critic whose trunk starts as a copy of the actor's."""
-    return ValueNetwork(copy.deepcopy(actor.base_model)).to(actor.device).eval()
+    """A critic whose trunk starts as a copy of the actor's; weights that are frozen there are shared."""
+    frozen = {id(p): p for p in actor.parameters() if not p.requires_grad}
+    return ValueNetwork(copy.deepcopy(actor.base_model, frozen)).to(actor.device).eval()
 
 
 def load_critic(name: str = "data/sft", device: str = "auto") -> ValueNetwork:
@@ -135,6 +143,11 @@ def make_reference(actor: nn.Module) -> nn.Module:
     return freeze(copy.deepcopy(actor))
 
 
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that take gradients: all of them, or under LoRA the adapter's."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
 def fingerprint(model: nn.Module) -> str:
     """sha256 over every parameter and buffer: equal before and after, or somebody trained it."""
     digest = hashlib.sha256()
@@ -145,9 +158,39 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def vocabulary_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """sha256 over every token, its id, and which of them mean padding, begin and end."""
+    special = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+    words = repr((sorted(tokenizer.get_vocab().items()), special))
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
 def count_parameters(model: nn.Module) -> int:
     """Number of parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -> BatchEncoding:
+    """Token ids and mask [B, L] of whole texts for an encoder, padded right, cut at what it can hold."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None:  # RoBERTa's 514 positions hold 512 tokens, and its tokenizer says so
+        limit = min(limit, tokenizer.model_max_length)
+    return tokenizer(
+        texts,
+        return_tensors="pt",
+        padding=True,
+        padding_side="right",
+        truncation=limit is not None,
+        max_length=limit,
+        return_token_type_ids=False,
+    )
+
+
+def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A frozen model's weights in this type, in place; a reward model's head stays in float32."""
+    require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
+    getattr(model, "encoder", model).to(dtype)
+    return model
 
 
 def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from helpers import storage
 from helpers.command import exit_status
 from helpers.config import RLHFConfig
+from helpers.one_token_rates import CRITIC_FIRST, settings_at
 from helpers.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.runs import WATCHED, next_token, significant
 from helpers.state import Models, RLHFState, load_models, score_texts, start_run
@@ -30,8 +31,6 @@ FOLDER = storage.DATA / "one_token"
 RECORD, TENSORS = "run.json", "distributions.safetensors"
 BETAS = (0.1, 0.3, 1.0)
 ITERATIONS = 200
-CRITIC_FIRST = 10  # the first of these iterations, in which only the critic learns
-BONUS, SMALL = 0.1, 0.2  # an entropy bonus to begin with, at β below 0.2
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
@@ -165,35 +164,19 @@ def begin(world: OneTokenWorld, config: RLHFConfig, models: Models | None = None
     return start_run(config, replace(models, reward=world), prompts=world.prompts)
 
 
-def entropy_bonus(kl_coef: float, share: float) -> float:
-    """The entropy bonus when this share of a run is done: at small β from `BONUS` to 0 at one half.
-
-    At β = 0.1 the best answer may be one that the reference gives once in a million times, and PPO
-    can only reward what it has drawn. A bonus c turns π_ref into π_ref^(β/(β + c)): rare answers
-    are tried. At the end it is 0, and the optimum is the one without it. At larger β rare answers
-    are not worth their price, and the bonus only disturbs.
-    """
-    return BONUS * max(0.0, 1.0 - 2.0 * share) if kl_coef < SMALL else 0.0
-
-
 def train(
     world: OneTokenWorld, state: RLHFState, critic_first: int = CRITIC_FIRST, every: int = 1
 ) -> Iterator[OneTokenRun]:
     """Train to the end; yields the same, growing run each `every` iterations, measured exactly.
 
-    In the first `critic_first` iterations (4 epochs) the actor's learning rate is 0: to a critic
-    that expects too much every answer looks bad, and the right one, drawn most, is driven out.
-    After that an entropy bonus comes down to 0 (`entropy_bonus`).
+    In the first `critic_first` iterations only the critic learns; `settings_at` says the rest.
     """
     config, tried = state.config, Tried(world)
     watched = [prompt for prompt in WATCHED if prompt in world.prompts] or world.prompts[:1]
     run = OneTokenRun(config, critic_first, world.prompts, watched)
     run.observe(world, state, tried.mask)
-    alone = replace(config, learning_rate=0.0, num_ppo_epochs=4)
     while state.iteration < config.iterations:
-        share = (state.iteration - critic_first) / config.iterations
-        learning = replace(config, entropy_coef=entropy_bonus(config.kl_coef, share))
-        state.config = alone if state.iteration < critic_first else learning
+        state.config = settings_at(config, state.iteration, critic_first)
         iterate(state, tried)
         if state.iteration % every == 0 or state.iteration == config.iterations:
             run.observe(world, state, tried.mask)

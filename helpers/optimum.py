@@ -28,8 +28,8 @@ def _check_probabilities(name: str, probs: Tensor) -> None:
     require_tensor(name, probs)
     require_finite(name, probs)
     require(bool((probs >= 0).all()), name, "a negative number", "probabilities")
-    has_mass = bool((probs.sum(dim=-1) > 0).all())
-    require(has_mass, name, "a row of zeros", "some mass in every row")
+    has_mass = probs.numel() > 0 and bool((probs.sum(dim=-1) > 0).all())
+    require(has_mass, name, "nothing, or a row of zeros", "some mass in every row")
 
 
 def _check_normalised(name: str, probs: Tensor) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from helpers.checkpoints import save_checkpoint
 from helpers.plots import training_curves
 from helpers.state import RLHFState
-from helpers.storage import write_text
+from helpers.storage import atomic_file, write_text
 
 
 def write_csv(path: Path, history: list[dict]) -> None:
@@ -38,7 +38,8 @@ def save_results(state: RLHFState, folder: Path) -> None:
     save_checkpoint(state, folder)
     if state.history:
         write_csv(folder / "metrics.csv", state.history)
-        training_curves(state.history).savefig(folder / "curves.png", dpi=120)
+        with atomic_file(folder / "curves.png") as temporary:
+            training_curves(state.history).savefig(temporary, dpi=120, format="png")
         write_tensorboard(folder / "tensorboard", state.history)
 
 

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
 
 from helpers.models import (
     check_vocabulary,
+    encode_texts,
     load_pretrained,
     load_tokenizer,
     quiet_loading,
@@ -78,16 +79,7 @@ class RewardModel(nn.Module):
 
     def encode(self, texts: list[str]) -> dict:
         """Token ids and mask [B, L] of prompt + response texts, padded right, on its device."""
-        limit = getattr(self.encoder.config, "max_position_embeddings", None)
-        encoded = self.tokenizer(
-            texts,
-            return_tensors="pt",
-            padding=True,
-            padding_side="right",
-            truncation=limit is not None,
-            max_length=limit,
-            return_token_type_ids=False,
-        )
+        encoded = encode_texts(self.tokenizer, texts, self.encoder.config)
         return {name: encoded[name].to(self.device) for name in ("input_ids", "attention_mask")}
 
     @torch.inference_mode()

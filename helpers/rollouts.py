@@ -1,20 +1,20 @@
 """Rollouts: let the policy write, and keep everything PPO needs to know about what it wrote."""
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cache
 
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from helpers.arguments import last_logits, model_inputs
+from helpers.inputs import require_prompts, require_responses
 from helpers.kl import last_counted
 from helpers.validate import (
     require,
     require_count,
     require_finite,
-    require_mask,
+    require_ids,
     require_positive,
     require_shape,
     require_tensor,
@@ -89,10 +89,11 @@ def gather_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     """log softmax(logits)[token] in float32 nats: [B, T, V], [B, T] → [B, T].
 
     Computed as logit − logsumexp, so that no second [B, T, V] tensor is kept for the backward pass
-    of a gather. ValueError: shapes.
+    of a gather. ValueError: shapes, tokens outside the vocabulary.
     """
     require_tensor("logits", logits, dims=3)
     require_shape("tokens", tokens, logits.shape[:2], like="logits")
+    require_ids("tokens", tokens, logits.shape[2])
     logits = logits.float()
     chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # (B, T)
     return chosen - logits.logsumexp(dim=-1)
@@ -104,6 +105,7 @@ def response_mask(response_tensors: Tensor, eos_token_id: int) -> Tensor:
     The stop token is an action like any other: leave it out and the model never learns to stop.
     """
     require_tensor("response_tensors", response_tensors, dims=2)
+    require_count("eos_token_id", eos_token_id, low=0)
     is_eos = (response_tensors == eos_token_id).long()
     return is_eos.cumsum(dim=1) - is_eos == 0  # no EOS strictly before
 
@@ -116,29 +118,16 @@ def position_ids(mask: Tensor) -> Tensor:
     return mask.cumsum(dim=1) - mask
 
 
-@cache
-def _accepts(model_class: type, argument: str) -> bool:
-    return argument in inspect.signature(model_class.forward).parameters
-
-
-def model_inputs(model: nn.Module, ids: Tensor, mask: Tensor, positions: Tensor) -> dict:
-    """Keyword arguments for one forward; position ids only where the architecture has them."""
-    inputs = {"input_ids": ids, "attention_mask": mask.long()}
-    if _accepts(type(model), "position_ids"):
-        inputs["position_ids"] = positions
-    return inputs
-
-
-def _check_prompts(query_tensors: Tensor, query_mask: Tensor) -> None:
-    require_tensor("query_tensors", query_tensors, dims=2)
-    require(query_tensors.numel() > 0, "query_tensors", "no tokens", "at least one token a row")
-    require_mask("query_mask", query_mask, query_tensors.shape, every_row=True)
-
-
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
     """Draw one token a row from softmax(logits / T): [B, V] → token [B], its log-prob [B]."""
     logprobs = (logits.float() / temperature).log_softmax(dim=-1)
-    token = torch.multinomial(logprobs.exp(), 1, generator=generator)  # (B, 1)
+    if logprobs.device.type == "cpu":  # a GPU would have to wait for the answer
+        wants = "finite numbers: a smaller learning rate, or a higher temperature"
+        require(not bool(logprobs.isnan().any()), "logits / temperature", "NaN or infinite", wants)
+    probs = logprobs.exp()
+    # what torch.multinomial does for one draw, without its checks, for which a GPU would wait as well
+    waiting = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    token = (probs / waiting).argmax(dim=-1, keepdim=True)  # (B, 1)
     return token.squeeze(1), logprobs.gather(1, token).squeeze(1)
 
 
@@ -160,8 +149,8 @@ def generate(
     the sampling distribution itself, 0 where the mask does not count. ValueError: shapes, an empty
     prompt, response_length < 1, temperature ≤ 0.
     """
-    _check_prompts(query_tensors, query_mask)
     require_count("response_length", response_length)
+    require_prompts(policy, query_tensors, query_mask, response_length)
     require_positive("temperature", temperature)
     cache, ids, mask = DynamicCache(config=policy.config), query_tensors, query_mask
     positions, running = position_ids(query_mask), query_mask.any(dim=1)  # (B, P), (B,)
@@ -187,16 +176,11 @@ def generate(
     return responses, counted[:, :length], torch.stack(logprobs, dim=1)[:, :length]
 
 
-def last_logits(policy: nn.Module, count: int) -> dict:
-    """Ask for logits of the last `count` positions only, where the architecture can do that."""
-    return {"logits_to_keep": count} if _accepts(type(policy), "logits_to_keep") else {}
-
-
-def _joined(query_tensors, query_mask, response_tensors, response_mask) -> tuple:
+def _joined(model, query_tensors, query_mask, response_tensors, response_mask) -> tuple:
     """Prompt and response in one row, without the last token: nothing follows it."""
-    _check_prompts(query_tensors, query_mask)
-    require_tensor("response_tensors", response_tensors, dims=2)
-    require_mask("response_mask", response_mask, response_tensors.shape)
+    require_responses(model, response_tensors, response_mask)
+    longest = int(response_mask.sum(dim=1).max())
+    require_prompts(model, query_tensors, query_mask, longest)
     ids = torch.cat([query_tensors, response_tensors[:, :-1]], dim=1)  # (B, P + T − 1)
     mask = torch.cat([query_mask, response_mask[:, :-1]], dim=1)
     return ids, mask, position_ids(mask)
@@ -215,7 +199,8 @@ def response_logits(
     Position t holds the distribution *over* response token t, computed from everything before it.
     """
     require_positive("temperature", temperature)
-    ids, mask, positions = _joined(query_tensors, query_mask, response_tensors, response_mask)
+    rollout = (query_tensors, query_mask, response_tensors, response_mask)
+    ids, mask, positions = _joined(policy, *rollout)
     length = response_tensors.shape[1]
     inputs = model_inputs(policy, ids, mask, positions)
     logits = policy(**inputs, use_cache=False, **last_logits(policy, length)).logits
@@ -245,6 +230,7 @@ def forward_values(
     response_mask: Tensor,
 ) -> Tensor:
     """Values before each response token: [B, T] in reward units, 0 where the mask is False."""
-    ids, mask, positions = _joined(query_tensors, query_mask, response_tensors, response_mask)
+    rollout = (query_tensors, query_mask, response_tensors, response_mask)
+    ids, mask, positions = _joined(getattr(value_network, "trunk", value_network), *rollout)
     values = value_network(ids, mask, positions)[:, -response_tensors.shape[1] :]
     return torch.where(response_mask, values.float(), 0.0)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.checkpoints import list_checkpoints, save_checkpoint
+from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.rollouts import forward_logprobs, response_logits
 from helpers.state import RLHFState
@@ -28,7 +28,7 @@ from helpers.storage import (
     write_text,
 )
 from helpers.validate import require_count
-from helpers.writing import encode_prompts, write
+from helpers.writing import encode_prompts, plain_tokens, write
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED = (
@@ -118,7 +118,7 @@ def take_snapshot(state: RLHFState, prompts: tuple = WATCHED, samples: int = SAM
         counted = written.response_mask[row]
         ids = written.response_tensors[row][counted].tolist()
         sample = Sample(
-            models.tokenizer.convert_ids_to_tokens(ids),
+            plain_tokens(models.tokenizer, ids),
             written.logprobs[row][counted].tolist(),
             reference[row][counted].tolist(),
             written.texts[row],
@@ -156,6 +156,8 @@ def record_run(
     schedule = snapshot_schedule(state.config.iterations) if schedule is None else schedule
     run = run or Run(state.config)
     run.history = state.history
+    if save_dir is not None:
+        require_unused(save_dir, state.iteration)
     if state.iteration == 0 and not run.snapshots:
         run.snapshots.append(take_snapshot(state, prompts))
     while state.iteration < state.config.iterations:
@@ -235,6 +237,6 @@ def load_run(folder: Path) -> Run:
             for shot, rows in zip(facts["snapshots"], after, strict=True)
         ]
         config = RLHFConfig.from_dict(facts["config"])
-    except (KeyError, TypeError, ValueError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
     return Run(config, history, shots, facts["final"], facts["label"], tensors)

@@ -16,6 +16,7 @@ from helpers.models import (
     load_tokenizer,
     make_critic,
     make_reference,
+    trainable,
 )
 from helpers.processes import ALONE, OneProcess
 from helpers.reward_model import RewardModel, load_reward_model
@@ -43,8 +44,8 @@ class Models:
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
         """Parameter groups of the one optimizer: actor first, then critic."""
         return [
-            {"params": list(self.actor.parameters()), "lr": config.learning_rate},
-            {"params": list(self.critic.parameters()), "lr": config.critic_learning_rate},
+            {"params": trainable(self.actor), "lr": config.learning_rate},
+            {"params": trainable(self.critic), "lr": config.critic_learning_rate},
         ]
 
 
@@ -62,7 +63,15 @@ def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
     """Scores [B] on the CPU from a reward model or any callable; ValueError on a wrong count or NaN."""
     score = reward.score_texts if isinstance(reward, RewardModel) else reward
-    scores = torch.as_tensor(score(texts)).detach().float().cpu()
+    given = score(texts)
+    try:
+        scores = torch.as_tensor(given).detach()
+    except (RuntimeError, TypeError, ValueError):
+        wants = "one number per text"
+        require(False, "scores of the reward function", type(given).__name__, wants)
+    real = not scores.is_complex()
+    require(real, "scores of the reward function", f"dtype {scores.dtype}", "real numbers")
+    scores = scores.float().cpu()
     require_shape("scores of the reward function", scores, (len(texts),), like="the list of texts")
     bad = [text for text, ok in zip(texts, scores.isfinite().tolist(), strict=True) if not ok]
     require(not bad, "scores of the reward function", f"NaN or inf for {bad[:1]}", "finite numbers")
@@ -116,7 +125,11 @@ def make_generators(seed: int, device: torch.device) -> dict[str, torch.Generato
 def check_context(models: Models, prompts: list[str], response_length: int) -> None:
     """Refuse prompts that leave no room for the response in the actor's context."""
     limit = getattr(models.actor.config, "max_position_embeddings", None)
-    longest = max(len(ids) for ids in models.tokenizer(prompts)["input_ids"])
+    texts = isinstance(prompts, (list, tuple)) and all(isinstance(p, str) for p in prompts)
+    require(texts and len(prompts) > 0, "prompts", repr(prompts)[:60], "a list of texts, not empty")
+    lengths = [len(ids) for ids in models.tokenizer(list(prompts), verbose=False)["input_ids"]]
+    require(min(lengths) > 0, "prompts", "one without tokens", "at least one token in each")
+    longest = max(lengths)
     fits = limit is None or longest + response_length <= limit
     require(
         fits, "prompts", f"{longest} tokens + {response_length} of response", f"at most {limit}"
@@ -132,7 +145,8 @@ def start_run(
 ) -> RLHFState:
     """A run at its beginning. Loads what is not given: models by the config, the shipped prompts."""
     models = models or load_models(config, reward)
-    prompts = prompts or [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
+    if prompts is None:
+        prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
     check_context(models, prompts, config.response_length)
     state = RLHFState(
         config,
@@ -160,4 +174,6 @@ def fit_normalizer(state: RLHFState, count: int = 512) -> None:
         texts += write(models.reference, models.tokenizer, some, config, generator).texts
     scores = score_texts(models.reward, texts)
     state.score_mean = float(scores.mean())
-    state.score_std = float(scores.std()) or 1.0
+    # scores that are all equal differ by rounding only, which is no scale
+    differ = float(scores.std()) > 1e-6 * float(scores.abs().max())
+    state.score_std = float(scores.std()) if differ else 1.0

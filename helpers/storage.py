@@ -12,6 +12,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from helpers.disk import take_place, told
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
 MANIFEST = "manifest.json"
@@ -57,43 +59,45 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Fill a temporary folder; it takes the name `path` only when everything in it is written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as handle:
-                    os.fsync(handle.fileno())
-        temporary.chmod(0o755)  # mkdtemp makes private folders
-        if path.exists():
-            old = temporary.with_suffix(".old")
-            path.rename(old)
-            temporary.rename(path)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    """Fill a temporary folder; it takes the name `path` only when everything in it is written.
+
+    OSError in one sentence when the disk is full or may not be written.
+    """
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    with file.open("rb") as handle:
+                        os.fsync(handle.fileno())
+                    file.chmod(0o644)  # safetensors makes private files
+            temporary.chmod(0o755)  # and mkdtemp private folders
+            take_place(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Fill a temporary file; it takes the name `path` only when it is written and on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    os.close(handle)
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Fill a temporary file; it takes the name `path` only when it is written and on the disk.
+
+    OSError in one sentence when the disk is full or may not be written.
+    """
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        temporary = Path(name)
+        os.close(handle)
+        try:
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -121,12 +125,16 @@ def _read(path: Path) -> str:
         raise FileProblem(f"{path} cannot be read: {problem}.") from None
 
 
-def read_json(path: Path) -> object:
-    """The value in a JSON file; FileProblem when it is missing or cut short."""
+def read_json(path: Path, names: tuple = ()) -> object:
+    """The value in a JSON file; FileProblem when it is missing, cut short or lacks one of `names`."""
     try:
-        return json.loads(_read(path))
-    except json.JSONDecodeError as problem:
+        value = json.loads(_read(path))
+    except (json.JSONDecodeError, RecursionError) as problem:
         raise FileProblem(f"{path} is not whole JSON: {problem}.") from None
+    missing = [name for name in names if not isinstance(value, dict) or name not in value]
+    if missing:
+        raise FileProblem(f"{path} lacks {missing}: it is of another kind, or altered.")
+    return value
 
 
 def read_tensors(path: Path) -> dict:

@@ -98,7 +98,7 @@ def load_sweep(folder: Path = FOLDER) -> Sweep:
     """The sweep in a folder, the shipped one by default; FileProblem when something is broken."""
     for name in (SUMMARY, REFERENCE):  # each run is held against the manifest when it is loaded
         verify(folder / name)
-    facts = read_json(folder / SUMMARY)
+    facts = read_json(folder / SUMMARY, ("runs", "prompts"))
     names = [beta_name(*pair) for pair in facts["runs"]]
     runs = [load_run(folder / name) for name in names]
     return Sweep(runs, read_tensors(folder / REFERENCE), facts["prompts"], facts)

@@ -69,14 +69,14 @@ def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
 
 def finished(out: Path) -> list[tuple[float, int]]:
     """(β, seed) of every run that has its result in this folder."""
-    configs = [read_json(path)["config"] for path in out.glob(f"beta_*/{RECORD}")]
+    configs = [read_json(path, ("config",))["config"] for path in out.glob(f"beta_*/{RECORD}")]
     return sorted((config["kl_coef"], config["seed"]) for config in configs)
 
 
 def mixtures(options: argparse.Namespace) -> list[dict]:
     """Every realignment the runs of seed 0 allow; measured, unless an earlier `sweep.json` has it."""
     path = options.out / SUMMARY
-    known = read_json(path)["realigned"] if path.exists() else []
+    known = read_json(path, ("realigned",))["realigned"] if path.exists() else []
     found = {(row["anchor"], row["kl_coef"]): row for row in known}
     pairs = realignments([beta for beta, seed in finished(options.out) if seed == 0])
     missing = [pair for pair in pairs if pair not in found]

@@ -61,6 +61,16 @@ def require_mask(name: str, mask: Tensor, shape: tuple, every_row: bool = False)
         require(not empty, name, f"no True in row {empty[:1]}", "a counted position in every row")
 
 
+def require_ids(name: str, value: Tensor, rows: int) -> None:
+    """Token ids: integers from 0 to `rows` − 1. (A GPU would not survive looking up any other.)"""
+    whole = value.dtype in (torch.int64, torch.int32)
+    require(whole, name, f"dtype {value.dtype}", "integer token ids")
+    if value.numel() > 0:
+        low, high = (int(end) for end in value.aminmax())
+        ok = low >= 0 and high < rows
+        require(ok, name, f"ids from {low} to {high}", f"ids from 0 to {rows - 1}")
+
+
 def require_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None:
     """Finite numbers wherever the mask counts; what stands elsewhere does not matter."""
     require(value.is_floating_point(), name, f"dtype {value.dtype}", "floating-point numbers")

@@ -3,6 +3,7 @@
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 
 import torch
 from tqdm.auto import tqdm
@@ -51,6 +52,10 @@ def run_all(
                     bar.update(queue.get())
                 for future in done:
                     future.result()  # raises what the worker raised
+        except BrokenProcessPool:
+            _stop(pool)
+            words = "A process was ended from outside (out of memory?); --resume goes on."
+            raise ChildProcessError(words) from None
         except BaseException:
             _stop(pool)
             raise

@@ -68,6 +68,13 @@ def decode(
     return tokenizer.batch_decode(rows, skip_special_tokens=True)
 
 
+def plain_tokens(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
+    """Tokens to be shown: subword tokenizers' marks for a blank and a line end written as such."""
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    marks = {"Ġ": " ", "▁": " ", "Ċ": "⏎", "\n": "⏎"}
+    return ["".join(marks.get(letter, letter) for letter in token) for token in tokens]
+
+
 def write(
     policy: nn.Module,
     tokenizer: PreTrainedTokenizerBase,

@@ -6,6 +6,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
+from nursery import finished, nursery, world  # noqa: F401 (for the fault tests)
 
 from helpers import reviews
 from helpers.config import RLHFConfig
@@ -14,6 +15,9 @@ from helpers.sft import make_policy, make_tokenizer
 from helpers.state import Models
 
 torch.set_num_threads(1)
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
 def length_reward(texts: list[str]) -> torch.Tensor:

@@ -11,14 +11,17 @@ import torch
 from conftest import length_reward
 
 from helpers import reviews, widgets
+from helpers.clinic import load_clinic
 from helpers.gaussian_toy import train_gaussians
 from helpers.one_token import OneTokenRun, settings
 from helpers.plots import lesson05 as plots
+from helpers.reward_studies import FACTORS, load_reward_studies
 from helpers.reward_sweep import load_results
 from helpers.runs import WATCHED
 from helpers.sft import make_tokenizer
 from helpers.sweep_results import load_sweep
 from helpers.widgets import (
+    clinic,
     drift,
     explore,
     labelling,
@@ -26,6 +29,7 @@ from helpers.widgets import (
     lesson04,
     lesson05,
     lesson06,
+    lesson07,
     live,
     one_token,
     trainer,
@@ -108,6 +112,28 @@ def answers():
     return one_token.one_token_explorer(runs, VOCABULARY)
 
 
+def fits():
+    points = noise(9).abs(), noise(9)
+    curves = [(torch.linspace(0, 3, 5), noise(5))] * 2
+    return lesson07.fit_explorer([1, 2], points, curves, points, curves[0])
+
+
+def factors():
+    spread = noise(4), noise(4) - 1, noise(4) + 1
+    band = {"d": torch.arange(4.0), "gold": spread, "score": spread}
+    return lesson07.factor_explorer(FACTORS, {k: band for kinds in FACTORS.values() for k in kinds})
+
+
+def stopping():
+    rows = [{"base": (0.0, 1.0, 2.0)}] * 3
+    return lesson07.stop_explorer([1, 2, 4], [0.5, 1.0, 0.8], rows, start=1)
+
+
+def gallery():
+    run = load_reward_studies().runs["base_seed_0"]
+    return lesson07.Gallery(run, lambda text: reviews.gold_score(text, explain=True))
+
+
 def labeller(folder):
     pairs = [
         {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": "was bad."} for k in range(9)
@@ -127,8 +153,14 @@ WIDGETS = {
     "gaussian_explorer": gaussians,
     "one_token_explorer": answers,
     "explore_drift": lambda: drift.explore_drift(load_sweep()),
+    "fit_explorer": fits,
+    "factor_explorer": factors,
+    "stop_explorer": stopping,
+    "Gallery": gallery,
+    "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
 }
-ELSEWHERE = {"Labeller", "LiveTrainer", "DriftExplorer"}  # two below; the last by explore_drift
+ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
+ELSEWHERE |= {"DriftExplorer", "ClinicExplorer"}  # what explore_drift and explore_clinic make
 
 
 def below(widget: ipywidgets.Widget) -> Iterator[ipywidgets.Widget]:

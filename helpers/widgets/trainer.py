@@ -42,6 +42,8 @@ class LiveTrainer:
         self.rewards, self.measures, self.settings = rewards, measures, settings
         self.on_run, self.runs = on_run, []
         self._stop, self._thread, self._drawn = threading.Event(), None, 0.0
+        # set at the end: a thread whose join was interrupted looks dead (CPython 3.11)
+        self._ended = threading.Event()
         wide = {"description_width": "initial"}
         options = [(f"{beta:g}", beta) for beta in BETAS]
         self.beta = ipywidgets.SelectionSlider(
@@ -68,7 +70,7 @@ class LiveTrainer:
     @property
     def running(self) -> bool:
         """Whether a training is under way."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and not self._ended.is_set()
 
     def start(self) -> None:
         """What Train does. ValueError while another training is under way."""
@@ -76,7 +78,7 @@ class LiveTrainer:
         config = RLHFConfig(
             kl_coef=self.beta.value, iterations=self.iterations.value, **self.settings
         )
-        self._stop.clear()
+        self._stop.clear(), self._ended.clear()
         self._set_running(True)
         arguments = (config, self.reward.value)
         self._thread = threading.Thread(target=self._train, args=arguments, daemon=True)
@@ -89,8 +91,8 @@ class LiveTrainer:
 
     def wait(self, timeout: float | None = None) -> Run | None:
         """Wait for the training to end; → the newest run."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        if self._thread is not None and self._ended.wait(timeout):
+            self._thread.join()
         return self.runs[-1] if self.runs else None
 
     def _click(self, action: Callable) -> None:
@@ -138,6 +140,7 @@ class LiveTrainer:
         except Exception as problem:  # noqa: BLE001
             words = f"{type(problem).__name__}: {problem}"
         self._say(len(run.history), total, words)
+        self._ended.set()
         self._set_running(False)
 
     def _show(self, run: Run, total: int, last: bool = False) -> None:

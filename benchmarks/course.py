@@ -1,0 +1,185 @@
+"""`python -m benchmarks.course`: what the course costs a reader: notebooks, imports, the first page.
+
+Each notebook runs from top to bottom in a kernel of its own, on a copy; learners' files go to a
+temporary folder. Imports are timed in fresh processes. The way to an open notebook is `make course`
+after its one set-up, until the server hands notebook 00 over.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+from benchmarks.common import emit, quiet, show
+from helpers.command import exit_status
+from helpers.storage import ROOT
+from helpers.validate import require
+from tests.browser.conftest import free_port
+
+NOTEBOOKS = ROOT / "notebooks"
+# the last cell of the copy: the kernel's own largest size, its children's, and its CPU time
+LAST = """import json as _json, resource as _resource, time as _time
+_own, _children = (_resource.getrusage(who).ru_maxrss for who in (0, -1))
+print(_json.dumps([_own / 1024, _children / 1024, _time.process_time()]))"""
+
+
+def run_notebook(path: Path) -> dict:
+    """Seconds, CPU seconds, peak MiB, MB on disk and the slowest cells of one notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(LAST))
+    with tempfile.TemporaryDirectory() as work:
+        environment = quiet() | {"RLHF_COURSE_WORK": work, "PYTHONPATH": str(ROOT)}
+        client = NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": NOTEBOOKS}})
+        began = time.perf_counter()
+        client.execute(env=environment)
+        seconds = time.perf_counter() - began
+    own, children, cpu = json.loads(notebook.cells[-1].outputs[0].text)
+    cells = sorted(cell_seconds(notebook.cells[:-1]), reverse=True)
+    return {
+        "notebook": path.stem,
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "peak_MiB": own,
+        "peak_child_MiB": children,
+        "MB": path.stat().st_size / 1e6,
+        "slowest": [{"seconds": s, "cell": number, "code": code} for s, number, code in cells[:3]],
+    }
+
+
+def cell_seconds(cells: list) -> list[tuple[float, int, str]]:
+    """(seconds, number as the notebook counts, first line of code) of every code cell."""
+    found = []
+    for cell in cells:
+        times = cell.metadata.get("execution", {})
+        if "iopub.execute_input" in times and "shell.execute_reply" in times:
+            began, ended = (
+                time_of(times[key]) for key in ("iopub.execute_input", "shell.execute_reply")
+            )
+            first = next(line for line in cell.source.splitlines() if line.strip())
+            found.append((ended - began, cell.execution_count, first))
+    return found
+
+
+def time_of(stamp: str) -> float:
+    """ISO time → seconds."""
+    from datetime import datetime
+
+    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+
+
+def modules() -> list[str]:
+    """Every module of the helpers that imports without starting anything."""
+    paths = sorted((ROOT / "helpers").rglob("*.py"))
+    names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def import_seconds(module: str, repeats: int) -> dict:
+    """Median wall and CPU seconds of `import module` in a fresh interpreter."""
+    code = (
+        "import time; w, c = time.perf_counter(), time.process_time(); "
+        f"import {module}; print(time.perf_counter() - w, time.process_time() - c)"
+    )
+    runs = []
+    for _ in range(repeats):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=quiet()
+        )
+        require(done.returncode == 0, "module", module, f"one that imports: {done.stderr[-300:]}")
+        runs.append([float(x) for x in done.stdout.split()])
+    walls, cpus = zip(*runs, strict=True)
+    return {
+        "module": module,
+        "seconds": statistics.median(walls),
+        "cpu_seconds": statistics.median(cpus),
+    }
+
+
+def open_seconds() -> float:
+    """`make course` until the server hands over notebook 00; the set-up is taken as done."""
+    port, token = free_port(), "benchmark"
+    command = [
+        "make",
+        "--old-file=.venv/.course",
+        "course",
+        f"PORT={port}",
+        "BROWSER_FLAG=--no-browser",
+    ]
+    url = f"http://127.0.0.1:{port}/api/contents/notebooks/00_the_loop.ipynb?token={token}"
+    began = time.perf_counter()
+    server = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=quiet() | {"JUPYTER_TOKEN": token},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while time.perf_counter() - began < 180:
+            try:
+                with urllib.request.urlopen(url, timeout=5) as answer:
+                    json.load(answer)
+                return time.perf_counter() - began
+            except OSError:
+                time.sleep(0.1)
+        raise TimeoutError("the server did not answer within 180 s.")
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=30)
+
+
+def print_notebooks(found: list[dict]) -> None:
+    """A line a notebook, then the slowest cells of each."""
+    rows = [
+        [one["notebook"], *(f"{one[k]:.0f}" for k in ("seconds", "cpu_seconds", "peak_MiB"))]
+        + [f"{one['MB']:.2f}"]
+        for one in found
+    ]
+    show(["notebook", "seconds", "CPU s", "peak MiB", "MB"], rows)
+    for one in found:
+        for cell in one["slowest"]:
+            words = f"[{cell['cell']}] {cell['code'][:70]}"
+            print(f"  {one['notebook']}: {cell['seconds']:.1f} s in {words}")
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Which notebooks, how often, and what to leave out."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.course", description=__doc__)
+    parser.add_argument("--notebooks", nargs="*", metavar="02_gae", help="only these (all)")
+    parser.add_argument("--modules", nargs="*", metavar="helpers.gae", help="only these (all)")
+    parser.add_argument("--repeats", type=int, default=3, help="of imports and of opening (3)")
+    return parser.parse_args(arguments)
+
+
+def run(arguments: list[str] | None) -> None:
+    """Notebooks, imports, opening; tables and a JSON line."""
+    options = parse(arguments)
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    if options.notebooks is not None:
+        paths = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
+    names = modules() if options.modules is None else options.modules
+    notebooks = [run_notebook(path) for path in paths]
+    print_notebooks(notebooks)
+    imports = [import_seconds(name, options.repeats) for name in ["torch, transformers", *names]]
+    imports.sort(key=lambda one: -one["cpu_seconds"])
+    print("\nslowest imports, each in a fresh interpreter")
+    rows = [[one["module"], one["seconds"], one["cpu_seconds"]] for one in imports[:8]]
+    show(["module", "seconds", "CPU s"], rows)
+    opened = statistics.median(open_seconds() for _ in range(options.repeats))
+    print(f"\nmake course, already set up, to notebook 00 from the server: {opened:.1f} s")
+    emit("course", {"notebooks": notebooks, "imports": imports, "open_seconds": opened})
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(lambda: run(None), "Stopped."))

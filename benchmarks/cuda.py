@@ -1,0 +1,129 @@
+"""`python -m benchmarks.cuda`: seconds by phase, tokens a second and peak memory on this machine's GPU.
+
+The embedded models, and models of SmolLM2-135M's size with random weights (no download), trained
+whole, with the frozen ones in half precision, and with LoRA where peft is installed. Medians over
+iterations after a warm-up. `--device cpu` runs it without a GPU.
+"""
+
+import argparse
+import json
+import statistics
+from dataclasses import replace
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    DistilBertConfig,
+    DistilBertModel,
+)
+
+from helpers.config import RLHFConfig
+from helpers.memory import KNOWN, MIB, architecture, reckon
+from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
+from helpers.phases import Phases
+from helpers.pretrained import frozen_dtype, make_models
+from helpers.random_models import gpt2_sized_tokenizer, random_prompts
+from helpers.reward_model import RewardModel, load_reward_model
+from helpers.state import start_run
+from helpers.steps import iterate
+from helpers.storage import load_rows
+
+SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
+SMALL = RLHFConfig(batch_size=64, minibatch_size=64, micro_batch_size=64, response_length=24)
+LARGE = replace(
+    SMALL,
+    minibatch_size=32,
+    micro_batch_size=8,
+    response_length=64,
+    learning_rate=1e-5,
+    normalize_scores=False,
+)
+
+
+def embedded(device: str) -> tuple:
+    """The course's own policy, tokenizer, reward model and prompts."""
+    prompts = [row["prompt"] for row in load_rows("prompts.jsonl")]
+    reward = load_reward_model("data/reward", device)
+    return load_actor("data/sft", device), load_tokenizer("data/sft"), reward, prompts
+
+
+def smollm2_size(device: str) -> tuple:
+    """SmolLM2-135M's architecture and DistilBERT's, random weights, GPT-2's number of tokens."""
+    torch.manual_seed(0)
+    tokenizer = gpt2_sized_tokenizer()
+    config = type(KNOWN[SMOLLM2])(
+        **(architecture(SMOLLM2).to_dict() | {"vocab_size": len(tokenizer)})
+    )
+    actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device).eval()
+    still = {"dropout": 0.0, "attention_dropout": 0.0, "vocab_size": len(tokenizer)}
+    reward = RewardModel(DistilBertModel(DistilBertConfig(**still)), tokenizer)
+    return actor, tokenizer, freeze(reward.to(device)), random_prompts(64, seed=0)
+
+
+def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:
+    """One setting: medians by phase over `iterations` after one that warms up, and both memories."""
+    actor, tokenizer, reward, prompts = make(config.device)
+    longest = max(len(ids) for ids in tokenizer(prompts)["input_ids"])
+    ledger = reckon(actor, reward, config, longest, method, frozen=frozen)
+    models = make_models(actor, tokenizer, reward, method, frozen)
+    state = start_run(config, models, prompts=prompts)
+    phases = Phases(models.device)
+    for _ in range(1 + iterations):
+        iterate(state, phases)
+    seconds = {name: statistics.median(taken[1:]) for name, taken in phases.seconds.items()}
+    return {
+        "seconds": seconds | {"iteration": sum(seconds.values())},
+        "tokens_per_second": phases.tokens_per_second(),
+        "peak_MiB": phases.peak / MIB,
+        "reckoned_MiB": ledger.peak / MIB,
+        "ratio_error": state.history[0]["first_ratio_error"],
+        "kl": state.history[0]["kl"],
+    }
+
+
+def show(name: str, found: dict) -> None:
+    """One block of the README's table."""
+    phases = "  ".join(f"{phase} {seconds:.3f}" for phase, seconds in found["seconds"].items())
+    print(f"{name}\n  seconds  {phases}")
+    print(
+        f"  {found['tokens_per_second']:,.0f} tokens/s   peak {found['peak_MiB']:,.0f} MiB "
+        f"(reckoned {found['reckoned_MiB']:,.0f})   first minibatch: |ratio − 1| "
+        f"{found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it")
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--only", choices=("embedded", "smollm2"), help="one of the two sizes")
+    options = parser.parse_args(arguments)
+    device = resolve_device(options.device)
+    half = frozen_dtype(device)
+    settings = {
+        "embedded, 0.66 M, full": (embedded, SMALL, "full", torch.float32),
+        "smollm2 size, 135 M, full, all float32": (smollm2_size, LARGE, "full", torch.float32),
+        f"smollm2 size, 135 M, full, frozen in {half}": (smollm2_size, LARGE, "full", half),
+        f"smollm2 size, 135 M, LoRA rank 8, frozen in {half}": (smollm2_size, LARGE, "lora", half),
+    }
+    if device.type == "cuda":
+        print(torch.cuda.get_device_name(device))
+    print(f"torch {torch.__version__}")
+    every = {}
+    for name, (make, config, method, frozen) in settings.items():
+        if options.only and not name.startswith(options.only):
+            continue
+        try:
+            config = replace(config, device=options.device)
+            every[name] = measure(make, config, method, frozen, options.iterations)
+            show(name, every[name])
+        except ValueError as problem:  # no peft
+            print(f"{name}\n  left out: {problem}")
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    print(json.dumps(every))
+
+
+if __name__ == "__main__":
+    main()

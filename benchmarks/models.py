@@ -1,0 +1,112 @@
+"""Models of any size with random weights, equal for every contestant, that never say EOS or pad."""
+
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import (
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from helpers.config import RLHFConfig
+from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
+from helpers.reward_model import RewardModel
+from helpers.state import Models, RLHFState, start_run
+
+
+@dataclass(frozen=True)
+class Size:
+    """Architecture and work of one benchmark: GPT-2 layers × width, prompts and responses in tokens."""
+
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    vocabulary: int = 512
+    prompt: int = 8
+    response: int = 24
+    batch: int = 64
+
+
+def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
+    """Words t0, t1, …; the last two ids are EOS and pad."""
+    last = size.vocabulary - 1
+    words = {f"t{i}": i for i in range(last - 1)} | {"<end>": last - 1, "<pad>": last}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>", padding_side="left"
+    )
+
+
+def gpt2_config(size: Size, **changes) -> GPT2Config:
+    """The shape of actor, critic and (for the peer) reward model; no dropout."""
+    shape = {"n_layer": size.layers, "n_embd": size.width, "n_head": size.heads}
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    last = size.vocabulary - 1
+    tokens = {"bos_token_id": last - 1, "eos_token_id": last - 1, "pad_token_id": last}
+    return GPT2Config(vocab_size=size.vocabulary, **shape, **still, **tokens, **changes)
+
+
+def make_actor(size: Size, seed: int = 0) -> GPT2LMHeadModel:
+    """A language model with random weights in which EOS and pad have a logit of about −50.
+
+    So every response has its full length, and all contestants do the same work. The first feature
+    of the final layer norm is made a constant 10, which only these two tokens look at.
+    """
+    torch.manual_seed(seed)
+    actor = GPT2LMHeadModel(gpt2_config(size)).eval()
+    with torch.no_grad():
+        norm, embeddings = actor.transformer.ln_f, actor.transformer.wte.weight
+        norm.weight[0], norm.bias[0] = 0.0, 10.0
+        embeddings[:, 0] = 0.0
+        embeddings[-2:, 0] = -5.0
+    return actor
+
+
+def make_models(size: Size, seed: int = 0) -> Models:
+    """Our four models as the course loads them: fused GELU, a [CLS] reward model of the same size."""
+    tokenizer, actor = make_tokenizer(size), make_actor(size, seed)
+    fused = GPT2LMHeadModel(with_fused_gelu(actor.config)).eval()
+    fused.load_state_dict(actor.state_dict())
+    encoder = DistilBertModel(
+        DistilBertConfig(
+            vocab_size=size.vocabulary,
+            dim=size.width,
+            n_layers=size.layers,
+            n_heads=size.heads,
+            hidden_dim=4 * size.width,
+            dropout=0.0,
+            attention_dropout=0.0,
+        )
+    )
+    reward = freeze(RewardModel(encoder, tokenizer))
+    return Models(fused, make_critic(fused), reward, make_reference(fused), tokenizer)
+
+
+def prompt_ids(size: Size, count: int, seed: int = 0) -> torch.Tensor:
+    """Random prompts of exactly the same length, without EOS or pad: [count, prompt]."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(size.vocabulary - 2, (count, size.prompt), generator=generator)
+
+
+def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
+    """A run of ours over this work, at its beginning. `settings` are fields of `RLHFConfig`."""
+    rows = prompt_ids(size, size.batch).tolist()
+    prompts = [" ".join(f"t{i}" for i in row) for row in rows]
+    config = RLHFConfig(
+        device="cpu",
+        iterations=10_000,  # the learning rate stays where it is
+        batch_size=size.batch,
+        minibatch_size=minibatch,
+        response_length=size.response,
+        normalize_scores=False,
+        learning_rate=3e-6,
+        critic_learning_rate=3e-6,
+        **settings,
+    )
+    return start_run(config, make_models(size), prompts=prompts)

@@ -1,0 +1,213 @@
+"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours and of TRL's PPOTrainer on the same work.
+
+Interleaved in one process (theirs, ours, the floors, theirs, …), so that a busy moment meets all;
+peak memory of each in a process of its own. Theirs is also shown without the garbage collections it
+forces. The floor is the bare forwards, backwards and decoding: by transformers' modules and plain.
+"""
+
+import argparse
+import copy
+import statistics
+import sys
+from collections.abc import Callable
+
+import torch
+from transformers import GPT2LMHeadModel
+
+from benchmarks.common import Span, emit, in_own_process, median, now, peak_mib, show
+from benchmarks.floor import Floor
+from benchmarks.models import Size, make_actor, make_run
+from benchmarks.tokens import TokenCounter
+from helpers.command import exit_status
+from helpers.models import with_fused_gelu
+from helpers.state import RLHFState
+from helpers.steps import iterate
+from helpers.validate import require_choice, require_count
+
+PHASES = ("rollout", "scoring", "update", "total")
+CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
+FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
+WARM = 2  # iterations of each that are not counted
+
+
+def our_iteration(state: RLHFState) -> dict[str, Span]:
+    """`helpers.steps.iterate`, taken apart: steps 1–2, 3–6, 7."""
+    marks = {0: now()}
+    iterate(state, lambda step, **tensors: marks.update({step: now()}))
+    end = now()
+    return {
+        "rollout": marks[2] - marks[0],
+        "scoring": marks[6] - marks[2],
+        "update": end - marks[6],
+        "total": end - marks[0],
+    }
+
+
+def our_trunks(state: RLHFState) -> dict:
+    """The four transformers by role, for counting."""
+    models = state.models
+    roles = {"policy": models.actor.transformer, "critic": models.critic.trunk}
+    return roles | {"reference": models.reference.transformer, "reward": models.reward.encoder}
+
+
+def make_floor(size: Size, minibatch: int, kind: str) -> Floor:
+    """ "fused": the modules as the course loads them; "default": as transformers does; "plain"."""
+    actor = make_actor(size)
+    if kind != "default":
+        fused = GPT2LMHeadModel(with_fused_gelu(copy.deepcopy(actor.config))).eval()
+        fused.load_state_dict(actor.state_dict())
+        actor = fused
+    return Floor(size, minibatch, actor, copy.deepcopy(actor), plain=kind == "plain")
+
+
+def race(size: Size, minibatch: int, rounds: int, micro: int) -> dict:
+    """All contestants in turn, `rounds` times after warming up; phases of each and work counted."""
+    from benchmarks.trl_peer import Stopwatch, make_trainer, train, trunks
+
+    state = make_run(size, minibatch, micro_batch_size=micro)
+    others: dict[str, Callable[[], dict]] = {"ours": lambda: our_iteration(state)}
+    for name, kind in FLOORS.items():
+        others[name] = make_floor(size, minibatch, kind).iterate
+    taken: dict[str, list] = {name: [] for name in others}
+    tokens: dict[str, dict] = {}
+    ours = TokenCounter(our_trunks(state))
+
+    def between() -> None:
+        watch.stop()
+        tokens["TRL"] = theirs.read()
+        for name, run in others.items():
+            taken[name].append(run())
+        tokens["ours"] = ours.read()
+        watch.start()
+
+    trainer = make_trainer(size, minibatch, WARM + rounds, between)
+    theirs, watch = TokenCounter(trunks(trainer)), Stopwatch(trainer)
+    train(trainer, watch)
+    taken = {"TRL": watch.iterations} | taken
+    return {name: spans[WARM:] for name, spans in taken.items()} | {"tokens": tokens}
+
+
+def alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4) -> dict:
+    """Peak memory of one contestant in this process: after imports, and after some iterations."""
+    if who == "TRL":
+        from benchmarks.trl_peer import Stopwatch, make_trainer, train
+
+        trainer = make_trainer(size, minibatch, iterations, lambda: None)
+        before = peak_mib()
+        train(trainer, Stopwatch(trainer))
+    else:
+        state = make_run(size, minibatch, micro_batch_size=micro)
+        before = peak_mib()
+        for _ in range(iterations):
+            iterate(state)
+    return {"imported_MiB": before, "peak_MiB": peak_mib()}
+
+
+def summarize(found: dict, size: Size) -> dict:
+    """Medians of every phase, spread of the total, tokens a second, ratios to TRL and to the floor."""
+    tokens = found.pop("tokens")
+    facts = {"tokens": tokens, "contestants": {}}
+    for name, iterations in found.items():
+        phases = {phase: median([one[phase] for one in iterations]) for phase in iterations[0]}
+        row = {f"{phase}_s": span.wall for phase, span in phases.items()}
+        row |= {f"{phase}_cpu_s": span.cpu for phase, span in phases.items()}
+        walls = sorted(one["total"].wall for one in iterations)
+        row |= {"least_s": walls[0], "most_s": walls[-1]}
+        row["tokens_per_s"] = size.batch * size.response / row["total_s"]
+        facts["contestants"][name] = row
+    facts["ratios"] = ratios(found)
+    return facts
+
+
+def ratios(found: dict) -> dict:
+    """Ours over the others: medians of the quotients of neighbours in time, wall and CPU."""
+    ours = [one["total"] for one in found["ours"]]
+    others = {name: [one["total"] for one in found[name]] for name in found if name != "ours"}
+    others["TRL without gc"] = [one["total"] - one["gc"] for one in found["TRL"]]
+    quotients = {}
+    for name, spans in others.items():
+        pairs = list(zip(ours, spans, strict=True))
+        quotients[name] = {
+            "wall": statistics.median(a.wall / b.wall for a, b in pairs),
+            "cpu": statistics.median(a.cpu / b.cpu for a, b in pairs),
+        }
+    return quotients
+
+
+def print_race(facts: dict, threads: int, minibatch: int) -> None:
+    """The table of one configuration."""
+    print(f"\n{threads} thread(s), minibatch {minibatch}: seconds an iteration, medians")
+    rows = []
+    for name, row in facts["contestants"].items():
+        cells = [row[f"{phase}_s"] for phase in PHASES]
+        spread = f"{row['least_s']:.3f}–{row['most_s']:.3f}"
+        rows.append([name, *cells, spread, row["total_cpu_s"], f"{row['tokens_per_s']:.0f}"])
+        if name == "TRL":
+            rest = row["total_s"] - row["gc_s"]
+            cpu = row["total_cpu_s"] - row["gc_cpu_s"]
+            rate = f"{row['tokens_per_s'] * row['total_s'] / rest:.0f}"
+            rows.append(["TRL without gc", "", "", "", rest, "", cpu, rate])
+    show(["", *PHASES, "least–most", "CPU s", "tokens/s"], rows)
+    for name, ratio in facts["ratios"].items():
+        print(f"  ours / {name}: {ratio['wall']:.2f} by wall time, {ratio['cpu']:.2f} by CPU time")
+    for name, count in facts["tokens"].items():
+        print(f"  {name}: {count['forward']} positions forward, {count['backward']} backward")
+    for name, memory in facts.get("memory", {}).items():
+        before, peak = memory["imported_MiB"], memory["peak_MiB"]
+        print(
+            f"  {name}: peak {peak:.0f} MiB in a process of its own, {before:.0f} before training"
+        )
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """`--worker` is what a child process is asked for; the rest is for people."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_vs_trl", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="counted iterations of each (10)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--minibatches", type=int, nargs="+", default=[64, 16])
+    parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
+    parser.add_argument("--batch", type=int, default=64, help="responses an iteration (64)")
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    require_choice("--worker", options.worker, ("", "race", "TRL", "ours"))
+    for name in ("rounds", "micro", "batch"):
+        require_count(f"--{name}", getattr(options, name))
+    return options
+
+
+def work(options: argparse.Namespace) -> None:
+    """A child's part: one race, or one contestant alone."""
+    torch.set_num_threads(options.threads[0])
+    size, minibatch = Size(batch=options.batch), options.minibatches[0]
+    if options.worker == "race":
+        found = race(size, minibatch, options.rounds, options.micro)
+        emit("race", summarize(found, size))
+    else:
+        emit("alone", alone(options.worker, size, minibatch, options.micro))
+
+
+def ask(options: argparse.Namespace, worker: str, threads: int, minibatch: int) -> dict:
+    """Have a child do one part."""
+    shared = ("--rounds", options.rounds, "--micro", options.micro, "--batch", options.batch)
+    chosen = ("--worker", worker, "--threads", threads, "--minibatches", minibatch)
+    return in_own_process("benchmarks.ppo_vs_trl", *shared, *chosen)
+
+
+def run(arguments: list[str] | None) -> None:
+    """Every configuration; a table each, then one JSON line."""
+    options = parse(arguments)
+    if options.worker:
+        return work(options)
+    everything = {}
+    for threads in options.threads:
+        for minibatch in options.minibatches:
+            facts = ask(options, "race", threads, minibatch)
+            facts["memory"] = {w: ask(options, w, threads, minibatch) for w in ("TRL", "ours")}
+            print_race(facts, threads, minibatch)
+            everything[f"{threads} threads, minibatch {minibatch}"] = facts
+    emit("ppo_vs_trl", everything)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(lambda: run(None), "Stopped."))

@@ -1,0 +1,131 @@
+"""TRL's PPOTrainer (trl 1.12.0, `trl.experimental.ppo`) on the benchmark's work, taken apart in time."""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from types import SimpleNamespace
+
+from transformers import GPT2ForSequenceClassification, TrainerCallback
+
+from benchmarks.common import Span, now, timed
+from benchmarks.models import Size, gpt2_config, make_actor, make_tokenizer, prompt_ids
+
+TRUNKS = {"policy": "policy_model", "critic": "value_model", "reference": "ref_model"}
+TRUNKS |= {"reward": "reward_model"}
+
+
+class Between(TrainerCallback):
+    """Calls a function after each of the trainer's iterations."""
+
+    def __init__(self, act: Callable[[], None]):
+        self.act = act
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.act()
+
+
+def make_trainer(size: Size, minibatch: int, iterations: int, between: Callable[[], None]):
+    """A trainer of `iterations` iterations that calls `between` after each.
+
+    Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
+    wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
+    """
+    from datasets import Dataset
+    from trl.experimental.ppo import PPOConfig, PPOTrainer
+
+    config = PPOConfig(
+        output_dir=tempfile.mkdtemp(prefix="trl"),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        per_device_train_batch_size=size.batch,
+        gradient_accumulation_steps=1,
+        num_mini_batches=size.batch // minibatch,
+        total_episodes=size.batch * iterations,
+        response_length=size.response,
+        local_rollout_forward_batch_size=size.batch,
+        temperature=1.0,
+        num_sample_generations=0,
+        missing_eos_penalty=None,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    rows = Dataset.from_dict({"input_ids": prompt_ids(size, size.batch).tolist()})
+    heads = [GPT2ForSequenceClassification(gpt2_config(size, num_labels=1)) for _ in range(2)]
+    return PPOTrainer(
+        args=config,
+        processing_class=make_tokenizer(size),
+        model=make_actor(size),
+        ref_model=make_actor(size),
+        reward_model=heads[0],
+        value_model=heads[1],
+        train_dataset=rows,
+        eval_dataset=rows,
+        callbacks=[Between(between)],
+    )
+
+
+def trunks(trainer) -> dict:
+    """The four transformers by role, for counting."""
+    return {role: getattr(trainer, name).transformer for role, name in TRUNKS.items()}
+
+
+class Stopwatch:
+    """Marks of one iteration: rollout until the reference is asked, scoring until the first gradient.
+
+    `gc` is what the trainer's own calls of `gc.collect` took; it lies inside the phases.
+    """
+
+    def __init__(self, trainer):
+        self.iterations: list[dict[str, Span]] = []
+        trainer.ref_model.register_forward_pre_hook(lambda *_: self._mark("scoring"))
+        trainer.model.register_forward_pre_hook(lambda *_: self._mark("update"))
+        self.start()
+
+    def start(self) -> None:
+        """An iteration begins."""
+        self.began, self.marks, self.gc = now(), {}, Span()
+
+    def _mark(self, phase: str) -> None:
+        self.marks.setdefault(phase, now())
+
+    def stop(self) -> None:
+        """It is over: keep its phases."""
+        end = now()
+        self.iterations.append(
+            {
+                "rollout": self.marks["scoring"] - self.began,
+                "scoring": self.marks["update"] - self.marks["scoring"],
+                "update": end - self.marks["update"],
+                "total": end - self.began,
+                "gc": self.gc,
+            }
+        )
+
+    @contextmanager
+    def watching_gc(self):
+        """Let the trainer collect garbage as it does, and take the time."""
+        import gc
+
+        from trl.experimental.ppo import ppo_trainer
+
+        def collect() -> int:
+            with timed() as span:
+                found = gc.collect()
+            self.gc = self.gc + span
+            return found
+
+        ppo_trainer.gc = SimpleNamespace(collect=collect)
+        try:
+            yield
+        finally:
+            ppo_trainer.gc = gc
+
+
+def train(trainer, watch: Stopwatch) -> None:
+    """All iterations, without what the trainer prints."""
+    with redirect_stdout(StringIO()), watch.watching_gc():
+        watch.start()
+        trainer.train()

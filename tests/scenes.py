@@ -1,0 +1,178 @@
+"""Run as a script: forks the course's commands for the fault tests, one at a time, and ends them when asked.
+
+Requests come as one JSON object a line; `tests/nursery.py` is the side that asks.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+NOBODY = 65534
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
+
+
+def die_at(count: int, folder: str) -> None:
+    """SIGKILL this process just before its `count`-th operation on files below `folder`."""
+    seen = 0
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal seen
+        if event not in CHANGES:
+            return
+        if event in ("os.remove", "os.rmdir") or folder in str(arguments[0]):
+            seen += 1
+            if seen == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def suffer(request: dict) -> None:
+    """In the child: the faults asked for, before anything runs."""
+    if "file_limit" in request:  # bytes a file may have: a disk that fills up while it is written
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"],) * 2)
+    if request.get("as_nobody"):
+        os.setgid(NOBODY), os.setuid(NOBODY)
+    if "die_at" in request:
+        die_at(request["die_at"], request["below"])
+
+
+def watch(child: int, request: dict) -> int:
+    """Wait for the child, or end it after `seconds`: SIGKILL to it alone, or to its whole session."""
+    end = time.monotonic() + request.get("seconds", 300)
+    while time.monotonic() < end:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    number = getattr(signal, request.get("signal", "SIGKILL"))
+    (os.killpg if request.get("whole_session") else os.kill)(child, number)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def alive(session: int) -> bool:
+    """Whether a process of this session is left."""
+    try:
+        os.killpg(session, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def small_loop(arguments: list[str]) -> int:
+    """`python -m helpers.loop`, a checkpoint each iteration, few responses before and after."""
+    from helpers import loop
+
+    loop.RLHFConfig = partial(loop.RLHFConfig, checkpoint_every=1)
+    loop.evaluate = partial(loop.evaluate, count=8)
+    return loop.main(arguments)
+
+
+def small_sweep(arguments: list[str]) -> int:
+    """`python -m helpers.sweeps` on small models; its workers are forks, as their torch is there."""
+    from multiprocessing import get_context
+
+    from helpers import jobs, sweeps, workers
+    from helpers.sweep_results import load_sweep, table
+
+    actor, reward, *arguments = arguments
+    workers.multiprocessing.get_context = lambda kind: get_context("fork")
+    # forked siblings hold the pipe by which spawned ones learn that their parent is gone
+    workers.multiprocessing.parent_process = partial(Parent, os.getpid())
+    size = {"batch_size": 4, "response_length": 4, "actor": actor, "reward_model": reward}
+    size |= {"checkpoint_every": 1, "device": "cpu"}
+
+    def study(betas, seeds, iterations):
+        make = partial(jobs.RLHFConfig, iterations=iterations, **size)
+        return {f"beta_{b:g}_seed_{s}": make(kl_coef=b, seed=s) for s in seeds for b in betas}
+
+    sweeps.beta_study = study
+    sweeps.load_sweep = lambda folder=None: None if folder is None else load_sweep(folder)
+    sweeps.table = lambda sweep: [] if sweep is None else table(sweep)  # not the shipped one too
+    jobs.measure = partial(measure_little, jobs.measure)
+    return jobs.study_status(sweeps.run, arguments)
+
+
+class Parent:
+    """What `multiprocessing.parent_process()` is asked for."""
+
+    def __init__(self, pid: int):
+        self.pid = pid
+
+    def is_alive(self) -> bool:
+        return os.getpid() == self.pid or os.getppid() == self.pid
+
+
+def measure_little(measure, state, policy, per_prompt):
+    """`measure` with two responses a prompt, and no gold score, which parses every text."""
+    return measure(state, policy, 2)
+
+
+def replace_folder(arguments: list[str]) -> int:
+    """Put a folder of three new files in the place of the one of that name."""
+    from helpers.storage import atomic_folder
+
+    with atomic_folder(Path(arguments[0])) as temporary:
+        for name in "abc":
+            (temporary / name).write_text("new")
+    return 0
+
+
+def replace_folder_elsewhere(arguments: list[str]) -> int:
+    """The same where names cannot be exchanged in one step."""
+    from helpers import disk
+
+    disk._exchange = lambda one, other: False
+    return replace_folder(arguments)
+
+
+SCENES = {
+    "loop": small_loop,
+    "sweeps": small_sweep,
+    "replace": replace_folder,
+    "replace elsewhere": replace_folder_elsewhere,
+}
+
+
+def serve() -> None:
+    """Read requests, one JSON object a line; answer each when its child has ended."""
+    import torch
+
+    import helpers.loop
+    import helpers.sweeps  # noqa: F401 (what every child needs)
+
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        files = [os.memfd_create(name) for name in ("out", "err")]
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            for file, number in zip(files, (1, 2), strict=True):
+                os.dup2(file, number)
+            suffer(request)
+            try:
+                status = SCENES[request["scene"]](request["arguments"])
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+                status = 1
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(status)
+        status = watch(child, request)
+        told = {}
+        for name, file in zip(("out", "err"), files, strict=True):
+            told[name] = os.pread(file, 1 << 24, 0).decode(errors="replace")
+            os.close(file)
+        print(json.dumps({"status": status, "left": alive(child), "session": child} | told))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()
