@@ -42,7 +42,9 @@ class LiveTrainer:
         self.rewards, self.measures, self.settings = rewards, measures, settings
         self.on_run, self.runs = on_run, []
         self._stop, self._thread, self._drawn = threading.Event(), None, 0.0
-        self._ended = threading.Event()  # a thread whose join was interrupted looks dead (CPython 3.11)
+        self._ended = (
+            threading.Event()
+        )  # a thread whose join was interrupted looks dead (CPython 3.11)
         wide = {"description_width": "initial"}
         options = [(f"{beta:g}", beta) for beta in BETAS]
         self.beta = ipywidgets.SelectionSlider(
