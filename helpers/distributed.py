@@ -110,6 +110,7 @@ class AccelerateProcesses(ManyProcesses):
         place = {"RANK": dist.get_rank(), "WORLD_SIZE": dist.get_world_size()}
         place["LOCAL_RANK"] = place["RANK"] if device.index is None else device.index
         os.environ |= {name: str(value) for name, value in place.items()}  # it looks for them there
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         self.accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision=precision)
         self.mixed = precision != "no"
         super().__init__(device)

@@ -7,10 +7,10 @@ import argparse
 import contextlib
 import copy
 import io
-import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from helpers.command import exit_status
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
-from helpers.models import ValueNetwork
+from helpers.models import ValueNetwork, quiet_loading
 from helpers.reward_model import pair_texts
 from helpers.state import Models, load_models, start_run
 from helpers.storage import write_json
@@ -87,7 +87,6 @@ class CriticForTRL(nn.Module):
 
 def trl_config(config: RLHFConfig, folder: str, **changes):
     """Our settings as TRL's, with `changes` by its own names; ValueError for those it lacks."""
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
     require_trl()
     from trl.experimental.ppo import PPOConfig
 
@@ -140,7 +139,11 @@ def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder:
 
 def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
     """Train with PPOTrainer; a record an iteration, under our names what means the same."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+    quiet = (quiet_loading(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()))
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        for manager in quiet:
+            stack.enter_context(manager)
+        warnings.simplefilter("ignore", FutureWarning)  # of transformers, about TRL's calls
         trainer = make_trainer(config, models, prompts, folder)
         trainer.train()
     log = [entry for entry in trainer.state.log_history if "objective/kl" in entry]

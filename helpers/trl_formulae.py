@@ -6,6 +6,7 @@ Written against trl 1.12.0; an optional extra.
 
 import importlib.util
 import inspect
+import os
 import textwrap
 from functools import cache
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ def trl_is_here() -> bool:
 def require_trl() -> None:
     """ValueError in one sentence where trl is missing or is another version."""
     require(trl_is_here(), "trl", "none", f"`pip install trl=={VERSION}`")
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
     import trl
 
     require(trl.__version__ == VERSION, "trl", trl.__version__, VERSION)
@@ -35,7 +37,6 @@ def require_trl() -> None:
 @cache
 def trainer_lines(first: str, last: str) -> str:
     """Lines of `PPOTrainer.train` from the one that begins with `first` to the one with `last`."""
-    require_trl()
     from trl.experimental.ppo import PPOTrainer
 
     lines = inspect.getsource(PPOTrainer.train).splitlines()
@@ -48,6 +49,7 @@ def trainer_lines(first: str, last: str) -> str:
 
 def run_lines(first: str, last: str, **names) -> dict:
     """Execute these lines with the names they read; → every name they leave behind."""
+    require_trl()
     from trl.experimental.ppo import ppo_trainer
 
     space = {name: value for name, value in vars(ppo_trainer).items() if callable(value)}

@@ -5,8 +5,10 @@ One spawn serves the whole file: a worker process does its part of every case an
 
 import copy
 import dataclasses
+import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from conftest import length_reward, tiny_models
 
 from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.distributed import ManyProcesses, in_step, launch, start_distributed_run
+from helpers.distributed import ManyProcesses, in_step, launch, main, start_distributed_run
 from helpers.kl import kl_estimate
 from helpers.loop import train_rlhf_loop
 from helpers.processes import ALONE, OneProcess
@@ -218,6 +220,24 @@ def test_a_batch_that_does_not_divide_is_refused_at_once():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "batch_size: got 63, wants a multiple of 2 processes." in done.stderr
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is an optional extra")
+def test_bf16_through_accelerate_starts_at_ratio_one_and_kl_zero(tmp_path):
+    command = [sys.executable, "-m", "helpers.distributed", "--mixed-precision", "bf16"]
+    command += ["--iterations", "1", "--batch-size", "8", "--save", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    record = json.loads((tmp_path / "history.json").read_text())[0]
+    assert "bf16 autocast" in done.stdout and "in all processes: True" in done.stdout
+    assert record["first_ratio_error"] < 0.05 and abs(record["kl"]) < 0.05
+    assert 1e-4 < record["logprob_gap"] < 0.5
+
+
+def test_mixed_precision_without_accelerate_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["--mixed-precision", "bf16"]) == 2
+    assert "accelerate: got none" in capsys.readouterr().err
 
 
 def test_alone_nothing_is_added_up():
