@@ -1,6 +1,8 @@
 """Several processes side by side, one progress bar, and none left behind when the parent is killed."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -12,19 +14,26 @@ _queue = None  # in a worker: tells the parent how much is done
 
 
 def report(amount: int) -> None:
-    """In a worker: move the parent's progress bar, or end here if the parent is gone."""
-    if _queue is None:
-        return
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        raise SystemExit("The process that started this one is gone.")
-    _queue.put(amount)
+    """In a worker: move the parent's progress bar."""
+    if _queue is not None:
+        _queue.put(amount)
 
 
 def _start(queue, threads: int) -> None:
     global _queue
     _queue = queue
     torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the parent's end, then end at once. (A pool takes SystemExit for a task's result and
+    waits for the next task, for ever.)
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def run_all(

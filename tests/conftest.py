@@ -1,6 +1,7 @@
 """Shared by all tests: one torch thread (two test processes must not spin), tiny real models."""
 
 import os
+import socket
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -18,6 +19,22 @@ torch.set_num_threads(1)
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network():
+    """Sockets reach this machine and no other while tests run."""
+    connect = socket.socket.connect
+
+    def only_here(self, address):
+        here = self.family == socket.AF_UNIX or address[0] in ("127.0.0.1", "::1", "localhost")
+        if not here:
+            raise OSError(f"no network in tests: {address}")
+        return connect(self, address)
+
+    socket.socket.connect = only_here
+    yield
+    socket.socket.connect = connect
 
 
 def length_reward(texts: list[str]) -> torch.Tensor:

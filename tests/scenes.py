@@ -3,10 +3,12 @@
 Requests come as one JSON object a line; `tests/nursery.py` is the side that asks.
 """
 
+import importlib
 import json
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from functools import partial
@@ -42,10 +44,13 @@ def suffer(request: dict) -> None:
         die_at(request["die_at"], request["below"])
 
 
-def watch(child: int, request: dict) -> int:
-    """Wait for the child, or end it after `seconds`: SIGKILL to it alone, or to its whole session."""
+def watch(child: int, errors: int, request: dict) -> int:
+    """Wait for the child, or end it after `seconds` or once stderr says `stop_at`: SIGKILL to it
+    alone, or to its whole session.
+    """
     end = time.monotonic() + request.get("seconds", 300)
-    while time.monotonic() < end:
+    word = request.get("stop_at", "\0").encode()
+    while time.monotonic() < end and word not in os.pread(errors, 1 << 16, 0):
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
@@ -104,8 +109,9 @@ class Parent:
     def __init__(self, pid: int):
         self.pid = pid
 
-    def is_alive(self) -> bool:
-        return os.getpid() == self.pid or os.getppid() == self.pid
+    def join(self) -> None:
+        while os.getppid() == self.pid:
+            time.sleep(0.02)
 
 
 def measure_little(measure, state, policy, per_prompt):
@@ -131,7 +137,30 @@ def replace_folder_elsewhere(arguments: list[str]) -> int:
     return replace_folder(arguments)
 
 
+def work_for_ever() -> None:
+    """A worker's task that never ends."""
+    print("working", file=sys.stderr, flush=True)
+    time.sleep(1000)
+
+
+def have_orphans(arguments: list[str]) -> int:
+    """Two real, spawned workers: one at work, one with nothing left to do."""
+    from helpers.workers import run_all
+
+    run_all([(work_for_ever, ()), (int, ())], workers=2, threads=1)
+    return 0
+
+
+def import_everything(modules: list[str]) -> int:
+    """Every module of the course, in a process whose sockets raise."""
+    for name in modules:
+        importlib.import_module(name)
+    return 0
+
+
 SCENES = {
+    "import": import_everything,
+    "orphans": have_orphans,
     "loop": small_loop,
     "sweeps": small_sweep,
     "replace": replace_folder,
@@ -139,8 +168,14 @@ SCENES = {
 }
 
 
+def no_network(*arguments, **more):
+    """In the place of what opens connections."""
+    raise OSError("asked the network")
+
+
 def serve() -> None:
     """Read requests, one JSON object a line; answer each when its child has ended."""
+    socket.socket.connect = socket.getaddrinfo = socket.create_connection = no_network
     import torch
 
     import helpers.loop
@@ -165,7 +200,7 @@ def serve() -> None:
                 status = 1
             sys.stdout.flush(), sys.stderr.flush()
             os._exit(status)
-        status = watch(child, request)
+        status = watch(child, files[1], request)
         told = {}
         for name, file in zip(("out", "err"), files, strict=True):
             told[name] = os.pread(file, 1 << 24, 0).decode(errors="replace")

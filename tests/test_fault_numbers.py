@@ -132,7 +132,7 @@ def test_half_precision_trains_or_is_refused(dtype):
 @pytest.mark.parametrize("rate", [1e10, 1e38])
 @pytest.mark.parametrize("which", ["learning_rate", "critic_learning_rate"])
 def test_a_training_that_blows_up_says_so(which, rate):
-    with pytest.raises(ValueError, match="NaN or infinite"):
+    with pytest.raises(ValueError, match="NaN or infinite|a finite norm"):
         train(tiny_models(), iterations=3, **{which: rate})
 
 

@@ -19,6 +19,7 @@ from helpers.one_token import (
     settings,
     train,
 )
+from helpers.one_token_rates import settings_at
 from helpers.optimum import gibbs_policy
 from helpers.runs import WATCHED
 from helpers.state import RLHFState, start_run
@@ -136,7 +137,8 @@ def test_it_is_the_loop_s_own_training(world):
     config = settings(0.3, iterations=2, **SMALL)
     *_, run = train(world, begin(world, config, tiny_models()), critic_first=0)
     state = begin(world, config, tiny_models())
-    for _ in range(2):
+    for k in range(2):
+        state.config = settings_at(config, k, critic_first=0)
         iterate(state)
     found = one_token.next_token_probs(state, state.models.actor)
     rows = [world.prompts.index(prompt) for prompt in run.watched]
