@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields
 
 from helpers.validate import (
     require,
+    require_bool,
     require_choice,
     require_count,
     require_number,
@@ -56,6 +57,8 @@ class PPOConfig:
             require_count(name, getattr(self, name))
         for name in ("whiten_advantages", "whiten_rewards"):
             require_choice(name, getattr(self, name), (True, False))
+        for name in ("whiten_advantages", "whiten_rewards"):
+            require_bool(name, getattr(self, name))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))
 
@@ -88,6 +91,7 @@ class RLHFConfig(PPOConfig):
             value = getattr(self, name)
             require(isinstance(value, str), name, repr(value), "a string")
         require_count("seed", self.seed, low=0)
+        require_bool("normalize_scores", self.normalize_scores)
         require(self.seed < 2**60, "seed", self.seed, "an integer below 2**60")
         require_positive("kl_horizon", self.kl_horizon)
         require_number("missing_eos_penalty", self.missing_eos_penalty, low=0.0)
