@@ -215,11 +215,10 @@ def test_kl_is_the_mean_over_all_responses(found, rollout):
     assert found[1]["plain"]["record"]["kl"] == pytest.approx(float(kl), rel=1e-4)
 
 
-def test_a_batch_that_does_not_divide_is_refused_at_once():
-    command = [sys.executable, "-m", "helpers.distributed", "--batch-size", "63"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "batch_size: got 63, wants a multiple of 2 processes." in done.stderr
+def test_a_batch_that_does_not_divide_is_refused_at_once(capsys):
+    assert main(["--batch-size", "63"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: batch_size: got 63, wants a multiple of 2 processes.\n"
 
 
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is an optional extra")

@@ -1,18 +1,25 @@
 """Where trl is not installed, asking for it is one sentence, and importing the bridge costs nothing."""
 
-import subprocess
-import sys
+import pytest
 
-from helpers.storage import ROOT
-
-WITHOUT = "import sys; sys.modules['trl'] = None; import importlib.util as u; real = u.find_spec; "
-WITHOUT += "u.find_spec = lambda name, *a: None if name == 'trl' else real(name, *a); "
+from helpers import trl_bridge, trl_formulae
+from helpers.config import RLHFConfig
 
 
-def test_without_trl_the_command_is_one_sentence(tmp_path):
-    code = WITHOUT + "from helpers.trl_bridge import main; "
-    code += f"sys.exit(main(['--out', {str(tmp_path / 'x.json')!r}]))"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "trl: got none, wants `pip install trl==1.12.0`." in done.stderr
+@pytest.fixture
+def without_trl(monkeypatch):
+    monkeypatch.setattr(trl_formulae, "trl_is_here", lambda: False)
+
+
+def test_without_trl_the_command_is_one_sentence(without_trl, tmp_path, capsys):
+    assert trl_bridge.main(["--out", str(tmp_path / "x.json")]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: trl: got none, wants `pip install trl==1.12.0`.\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_trl_its_formulae_and_settings_say_so_too(without_trl, tmp_path):
+    with pytest.raises(ValueError, match="trl: got none"):
+        trl_bridge.trl_config(RLHFConfig(), str(tmp_path))
+    with pytest.raises(ValueError, match="trl: got none"):
+        trl_formulae.run_lines("a", "b")
