@@ -139,18 +139,20 @@ def open_seconds() -> float:
         server.wait(timeout=30)
 
 
-def print_notebooks(found: list[dict]) -> None:
-    """A line a notebook, then the slowest cells of each."""
-    rows = [
-        [one["notebook"], *(f"{one[k]:.0f}" for k in ("seconds", "cpu_seconds", "peak_MiB"))]
-        + [f"{one['MB']:.2f}"]
-        for one in found
-    ]
-    show(["notebook", "seconds", "CPU s", "peak MiB", "MB"], rows)
+def measure_notebooks(paths: list[Path]) -> list[dict]:
+    """Run one after another; a line each as it is done, then the slowest cells of all."""
+    wide = max([len(path.stem) for path in paths], default=0)
+    print(f"{'notebook':{wide}s}  seconds    CPU s  peak MiB    MB", flush=True)
+    found = []
+    for path in paths:
+        found.append(one := run_notebook(path))
+        figures = f"{one['seconds']:7.0f}  {one['cpu_seconds']:7.0f}  {one['peak_MiB']:8.0f}"
+        print(f"{path.stem:{wide}s}  {figures}  {one['MB']:.2f}", flush=True)
     for one in found:
         for cell in one["slowest"]:
             words = f"[{cell['cell']}] {cell['code'][:70]}"
             print(f"  {one['notebook']}: {cell['seconds']:.1f} s in {words}")
+    return found
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -169,8 +171,7 @@ def run(arguments: list[str] | None) -> None:
     if options.notebooks is not None:
         paths = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
     names = modules() if options.modules is None else options.modules
-    notebooks = [run_notebook(path) for path in paths]
-    print_notebooks(notebooks)
+    notebooks = measure_notebooks(paths)
     imports = [import_seconds(name, options.repeats) for name in ["torch, transformers", *names]]
     imports.sort(key=lambda one: -one["cpu_seconds"])
     print("\nslowest imports, each in a fresh interpreter")
