@@ -7,6 +7,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 import torch
+from hypothesis import settings
 from nursery import finished, nursery, world  # noqa: F401 (for the fault tests)
 
 from helpers import reviews
@@ -16,6 +17,11 @@ from helpers.sft import make_policy, make_tokenizer
 from helpers.state import Models
 
 torch.set_num_threads(1)
+
+# the same examples in every run, so that a red test is red for everybody; `nightly` draws fresh ones
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("nightly", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
