@@ -6,6 +6,7 @@ from helpers.validate import (
     require,
     require_choice,
     require_count,
+    require_flag,
     require_number,
     require_positive,
 )
@@ -55,7 +56,7 @@ class PPOConfig:
         for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
             require_count(name, getattr(self, name))
         for name in ("whiten_advantages", "whiten_rewards"):
-            require_choice(name, getattr(self, name), (True, False))
+            require_flag(name, getattr(self, name))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))
 
@@ -83,7 +84,7 @@ class RLHFConfig(PPOConfig):
         super().__post_init__()
         for name in ("iterations", "batch_size", "response_length", "checkpoint_every"):
             require_count(name, getattr(self, name))
-        require_choice("normalize_scores", self.normalize_scores, (True, False))
+        require_flag("normalize_scores", self.normalize_scores)
         for name in ("actor", "reward_model", "device"):
             value = getattr(self, name)
             require(isinstance(value, str), name, repr(value), "a string")

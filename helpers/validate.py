@@ -32,6 +32,11 @@ def require_count(name: str, value: int, low: int = 1) -> None:
     require(is_int and value >= low, name, repr(value), f"an integer of at least {low}")
 
 
+def require_flag(name: str, value: bool) -> None:
+    """True or False, and nothing that merely counts as one of them."""
+    require(isinstance(value, bool), name, repr(value), "True or False")
+
+
 def require_choice(name: str, value: str, choices: tuple) -> None:
     """One of `choices`."""
     require(value in choices, name, repr(value), "one of " + ", ".join(map(repr, choices)))
