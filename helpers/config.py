@@ -89,7 +89,6 @@ class RLHFConfig(PPOConfig):
             value = getattr(self, name)
             require(isinstance(value, str), name, repr(value), "a string")
         require_count("seed", self.seed, low=0)
-        require(self.seed < 2**60, "seed", self.seed, "an integer below 2**60")
         require_positive("kl_horizon", self.kl_horizon)
         require_number("missing_eos_penalty", self.missing_eos_penalty, low=0.0)
         if self.kl_target is not None:
