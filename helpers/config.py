@@ -7,6 +7,7 @@ from helpers.validate import (
     require_bool,
     require_choice,
     require_count,
+    require_flag,
     require_number,
     require_positive,
 )
@@ -56,9 +57,7 @@ class PPOConfig:
         for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
             require_count(name, getattr(self, name))
         for name in ("whiten_advantages", "whiten_rewards"):
-            require_choice(name, getattr(self, name), (True, False))
-        for name in ("whiten_advantages", "whiten_rewards"):
-            require_bool(name, getattr(self, name))
+            require_flag(name, getattr(self, name))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))
 
@@ -86,13 +85,11 @@ class RLHFConfig(PPOConfig):
         super().__post_init__()
         for name in ("iterations", "batch_size", "response_length", "checkpoint_every"):
             require_count(name, getattr(self, name))
-        require_choice("normalize_scores", self.normalize_scores, (True, False))
+        require_flag("normalize_scores", self.normalize_scores)
         for name in ("actor", "reward_model", "device"):
             value = getattr(self, name)
             require(isinstance(value, str), name, repr(value), "a string")
         require_count("seed", self.seed, low=0)
-        require_bool("normalize_scores", self.normalize_scores)
-        require(self.seed < 2**60, "seed", self.seed, "an integer below 2**60")
         require_positive("kl_horizon", self.kl_horizon)
         require_number("missing_eos_penalty", self.missing_eos_penalty, low=0.0)
         if self.kl_target is not None:

@@ -32,9 +32,15 @@ def require_bool(name: str, value: object) -> None:
 
 
 def require_count(name: str, value: int, low: int = 1) -> None:
-    """An integer of at least `low`."""
+    """An integer of at least `low`, and small enough for torch (its seeds and ids have 64 bits)."""
     is_int = isinstance(value, int) and not isinstance(value, bool)
-    require(is_int and value >= low, name, repr(value), f"an integer of at least {low}")
+    ok = is_int and low <= value < 2**60
+    require(ok, name, repr(value), f"an integer of at least {low} and below 2**60")
+
+
+def require_flag(name: str, value: bool) -> None:
+    """True or False, and nothing that merely counts as one of them."""
+    require(isinstance(value, bool), name, repr(value), "True or False")
 
 
 def require_choice(name: str, value: str, choices: tuple) -> None:

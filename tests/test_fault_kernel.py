@@ -103,16 +103,16 @@ assert record["first_ratio_error"] < 1e-4 and record["iteration"] == before + 1
 
 
 def test_an_interrupted_cell_leaves_a_state_that_trains_on(kernel, uninterrupted):
-    """Eight moments of one training; then the cell again, as if nothing had been."""
+    """Five moments of one training; then the cell again, as if nothing had been."""
     rng, hit = random.Random(0), 0
-    for number in range(8):
+    for number in range(5):
         moment = rng.randint(1, 10), rng.uniform(0.0, 0.1)
         _, problem = kernel.run(TRAIN, moment)
         if problem:  # else it was quicker than the signal
             hit += 1
             assert problem.startswith("KeyboardInterrupt"), (number, moment, problem)
             kernel.value(SOUND)
-    assert hit >= 4
+    assert hit >= 3
     assert kernel.value(TRAIN) == uninterrupted
 
 

@@ -145,7 +145,7 @@ def test_a_worker_killed_from_outside_is_told_in_one_sentence(world, nursery, tm
 
 
 def test_workers_do_not_outlive_a_parent_that_was_killed(nursery):
-    """One at work and one that waits for work, both spawned, as in a real sweep."""
+    """Spawned, as in a real sweep."""
     done = nursery.run("orphans", stop_at="working")
     assert done.status == -signal.SIGKILL and "working" in done.err
     assert gone(done.session)

@@ -6,6 +6,7 @@
 import dataclasses
 import math
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -30,7 +31,9 @@ from helpers.rollouts import (
 )
 from helpers.whitening import masked_mean, masked_var, whiten_advantages
 
-EXAMPLES = 120 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 10
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+EXAMPLES = 120 if NIGHTLY else 10
+fuzz = partial(settings, deadline=None, database=None, derandomize=not NIGHTLY)
 WEIRD = (None, "x", math.nan, math.inf, -1.0, 0, True, [1.0], 10**30, -(10**30), 1e-320, {}, 2.5)
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16, torch.complex64)
 TOKEN = ("x", "x", "x", "x", "x", "x")
@@ -145,7 +148,7 @@ def pieces(result) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
-@settings(deadline=None, max_examples=EXAMPLES, database=None)
+@fuzz(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_any_call_is_right_or_refused_by_name(function, data):
     kinds = CALLS[function]
@@ -167,7 +170,7 @@ def test_any_call_is_right_or_refused_by_name(function, data):
 FIELDS = [field.name for field in dataclasses.fields(RLHFConfig)]
 
 
-@settings(deadline=None, max_examples=20 * EXAMPLES, database=None)
+@fuzz(max_examples=20 * EXAMPLES)
 @given(st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(WEIRD), min_size=1, max_size=2))
 def test_any_setting_is_taken_or_refused_by_name(changes):
     try:
