@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, fields
 
 from helpers.validate import (
     require,
-    require_bool,
     require_choice,
     require_count,
     require_flag,

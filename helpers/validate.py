@@ -26,11 +26,6 @@ def require_positive(name: str, value: float) -> None:
     require_number(name, value, low=math.ulp(0.0), wants="a finite number above 0")
 
 
-def require_bool(name: str, value: object) -> None:
-    """True or False, and no number that passes for one."""
-    require(isinstance(value, bool), name, repr(value), "True or False")
-
-
 def require_count(name: str, value: int, low: int = 1) -> None:
     """An integer of at least `low`, and small enough for torch (its seeds and ids have 64 bits)."""
     is_int = isinstance(value, int) and not isinstance(value, bool)
