@@ -36,6 +36,7 @@ def die_at(count: int, folder: str) -> None:
 
 def suffer(request: dict) -> None:
     """In the child: the faults asked for, before anything runs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     if "file_limit" in request:  # bytes a file may have: a disk that fills up while it is written
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"],) * 2)
     if request.get("as_nobody"):
