@@ -2,8 +2,11 @@
 
 import os
 import socket
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# a list of fonts of our own: another environment's, half gone, may have left a wrong one in the home
+os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(prefix="matplotlib")
 
 import pytest
 import torch

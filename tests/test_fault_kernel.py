@@ -105,28 +105,35 @@ assert record["first_ratio_error"] < 1e-4 and record["iteration"] == before + 1
 def test_an_interrupted_cell_leaves_a_state_that_trains_on(kernel, uninterrupted):
     """Five moments of one training; then the cell again, as if nothing had been."""
     rng, hit = random.Random(0), 0
-    for number in range(5):
+    for number in range(25):
         moment = rng.randint(1, 10), rng.uniform(0.0, 0.1)
         _, problem = kernel.run(TRAIN, moment)
         if problem:  # else it was quicker than the signal
             hit += 1
             assert problem.startswith("KeyboardInterrupt"), (number, moment, problem)
             kernel.value(SOUND)
+        if hit == 5:
+            break
     assert hit >= 3
     assert kernel.value(TRAIN) == uninterrupted
 
 
 def test_an_interrupt_while_it_saves_loses_nothing(kernel, uninterrupted, tmp_path):
-    rng, folder, hit = random.Random(1), repr(str(tmp_path)), 0
-    begins = f"state = begin(); go(state, {folder})"
-    again = f"state = load_checkpoint({folder}, models=tiny_models()); go(state, {folder})"
-    for number in range(6):
-        moment = rng.randint(2, 3), rng.uniform(0.0, 0.1)
-        _, problem = kernel.run(again if number else begins, moment)
-        hit += problem.startswith("KeyboardInterrupt")
-        assert problem == "" or problem.startswith("KeyboardInterrupt"), (number, moment, problem)
-    kernel.value(again)
-    assert hit >= 3 and kernel.value("trained(state)") == uninterrupted
+    rng, hit = random.Random(1), 0
+    for attempt in range(8):  # sooner each time, where the machine was quicker than the signal
+        folder = repr(str(tmp_path / str(attempt)))
+        begins = f"state = begin(); go(state, {folder})"
+        again = f"state = load_checkpoint({folder}, models=tiny_models()); go(state, {folder})"
+        for number in range(6):
+            moment = rng.randint(2, 3), rng.uniform(0.0, 0.1) / 2**attempt
+            _, problem = kernel.run(again if number else begins, moment)
+            hit += problem.startswith("KeyboardInterrupt")
+            assert not problem or problem.startswith("KeyboardInterrupt"), (moment, problem)
+        kernel.value(again)
+        assert kernel.value("trained(state)") == uninterrupted
+        if hit >= 3:
+            break
+    assert hit >= 3
 
 
 def test_a_cell_run_twice_trains_once_and_cells_out_of_order_harm_nothing(kernel, uninterrupted):
@@ -140,12 +147,15 @@ def test_a_cell_run_twice_trains_once_and_cells_out_of_order_harm_nothing(kernel
 
 
 TRAINER = """
-threads = threading.active_count()
+threads = set(threading.enumerate())
 trainer = LiveTrainer({{"length": length_reward}}, actor={actor!r}, **small)
+trainer.iterations.max = 100_000  # no machine is that quick
 """
 CLEAN = """
 gc.collect()
-assert threading.active_count() == threads, threading.enumerate()
+new = [thread for thread in threading.enumerate() if thread not in threads]
+new = [thread for thread in new if not type(thread).__module__.startswith("zmq.")]  # the kernel's own
+assert not new, new
 found = [thing for thing in gc.get_objects() if type(thing) is RLHFState]
 assert not found, [len(gc.get_referrers(thing)) for thing in found]
 """
@@ -153,6 +163,7 @@ assert not found, [len(gc.get_referrers(thing)) for thing in found]
 
 @pytest.fixture
 def trainer(kernel, world) -> None:
+    kernel.run("1 / 0")  # the traceback of the last error, if that was an interrupt, holds a state
     kernel.value("state = other = None; " + TRAINER.format(actor=str(world / "actor")).lstrip())
 
 
@@ -163,11 +174,12 @@ def test_stop_at_once_ten_times_leaves_no_thread_and_no_model(kernel, trainer):
 
 
 def test_an_interrupt_reaches_the_cell_and_not_the_training_beside_it(kernel, trainer):
-    kernel.value("trainer.iterations.value = 100; trainer.start()")
+    kernel.value("trainer.iterations.value = 100_000; trainer.start()")
     _, problem = kernel.run("print('·', flush=True); trainer.wait(60)", (1, 0.5))
     assert problem.startswith("KeyboardInterrupt")
+    kernel.value("while 'score' not in trainer.bar.value: time.sleep(0.01)")
     kernel.value("assert trainer.running, trainer.bar.value; trainer.stop(); trainer.wait(60)")
-    kernel.value("run = trainer.runs[-1]; assert 0 < len(run.history) < 100")
+    kernel.value("run = trainer.runs[-1]; assert 0 < len(run.history) < 100_000")
     kernel.value(CLEAN)
 
 
@@ -180,7 +192,7 @@ explorers = [explore_drift(sweep), explore_drift(sweep)]
 display(*explorers)
 """
 MOVE = """
-trainer.iterations.value = 100
+trainer.iterations.value = 100_000
 trainer.start()
 seen = []
 for k in range(3):
@@ -189,7 +201,8 @@ for k in range(3):
         assert explorer.message.value == "", explorer.message.value
         seen.append(explorer.view.iteration)
 assert seen == [20, 20, 40, 40, 60, 60] and explorers[0].values != explorers[1].values
-assert trainer.running
+assert trainer.running, trainer.bar.value
+while 'score' not in trainer.bar.value: time.sleep(0.01)
 explorers[0].add_run(trainer.runs[-1] if trainer.runs else sweep.runs[0])
 trainer.stop()
 run = trainer.wait(60)

@@ -148,6 +148,7 @@ def test_a_sweep_killed_again_and_again_ends_as_if_never_killed(world, nursery, 
 
 def test_ctrl_c_ends_a_sweep_with_a_word_and_leaves_no_process(world, nursery, tmp_path):
     flags = sweep_flags(world, tmp_path / "out", tmp_path / "work")
+    flags += ["--iterations", 100_000]  # no machine is through with them in this time
     done = nursery.run("sweeps", *flags, signal="SIGINT", whole_session=True, seconds=1.5)
     assert done.status == 130 and "Traceback" not in done.err, done.err
     assert done.problem == "Stopped; --resume goes on from the last checkpoints."
