@@ -54,24 +54,39 @@ def as_history(columns: dict) -> History:
 def keep_histories(
     runs: Path, out: Path, summary: str, whole: Callable[[str], bool], facts: dict
 ) -> None:
-    """Every run below `runs` goes into `out/summary` as its history; those `whole(name)` are copied."""
+    """Every run below `runs` goes into `out/summary` as its history; those `whole(name)` are copied.
+
+    Runs that are there already and were not made again stay, with the command that made them.
+    """
     names = sorted(path.parent.name for path in runs.glob(f"*_seed_*/{RECORD}"))
     kept = [name for name in names if whole(name)]
     for name in kept:
         with atomic_folder(out / name) as temporary:
             shutil.copytree(runs / name, temporary, dirs_exist_ok=True)
     found = {name: load_run(runs / name) for name in names}
-    histories = {name: as_columns(run.history) for name, run in found.items()}
-    configs = {name: run.config.as_dict() for name, run in found.items()}
-    finals = {name: significant(run.final) for name, run in found.items()}
-    kept_of_all = {"whole": kept, "configs": configs, "finals": finals, "histories": histories}
-    write_json(out / summary, facts | kept_of_all)
+    parts = {
+        "configs": {name: run.config.as_dict() for name, run in found.items()},
+        "finals": {name: significant(run.final) for name, run in found.items()},
+        "histories": {name: as_columns(run.history) for name, run in found.items()},
+    }
+    earlier = _read_summary(out / summary) if (out / summary).exists() else {}
+    kept = sorted({*kept, *earlier.get("whole", [])})
+    parts = {key: dict(sorted((earlier.get(key, {}) | new).items())) for key, new in parts.items()}
+    if parts["histories"].keys() > found.keys():
+        facts = facts | {
+            "earlier": {k: v for k, v in earlier.items() if k not in (*parts, "whole")}
+        }
+    write_json(out / summary, facts | {"whole": kept} | parts)
+
+
+def _read_summary(path: Path) -> dict:
+    verify(path)
+    return read_json(path)
 
 
 def load_histories(folder: Path, summary: str) -> Histories:
     """What `keep_histories` wrote; FileProblem when something is missing, broken or altered."""
-    verify(folder / summary)
-    facts = read_json(folder / summary)
+    facts = _read_summary(folder / summary)
     try:
         histories = {name: as_history(columns) for name, columns in facts.pop("histories").items()}
         whole = facts["whole"]

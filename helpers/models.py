@@ -2,7 +2,9 @@
 
 import copy
 import hashlib
+import logging
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -33,17 +35,28 @@ def resolve_device(device: str = "auto") -> torch.device:
     return torch.device(device)
 
 
+_quiet = ContextVar("quiet", default=False)
+
+
+def _heard(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or not _quiet.get()
+
+
 @contextmanager
 def quiet_loading():
-    """No progress bars or load reports of transformers: a course page is no place for them."""
-    level = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    """No progress bars or load reports of transformers: a course page is no place for them.
+
+    A filter, since a change of a logger's level takes logging's lock, and a Ctrl-C just then would
+    keep it for ever (Python 3.11): the next thread that loads a model would wait.
+    """
+    for handler in logging.getLogger("transformers").handlers:
+        handler.addFilter(_heard)
+    bars, token = transformers_logging.is_progress_bar_enabled(), _quiet.set(True)
     try:
+        transformers_logging.disable_progress_bar()
         yield
     finally:
-        transformers_logging.set_verbosity(level)
+        _quiet.reset(token)
         if bars:
             transformers_logging.enable_progress_bar()
 

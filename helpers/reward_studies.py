@@ -23,6 +23,8 @@ SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
 BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
 RECIPES = {
     BASE: {},
+    "pairs_30": {"pairs": 30},
+    "pairs_100": {"pairs": 100},
     "pairs_300": {"pairs": 300},
     "pairs_3000": {"pairs": 3_000},
     "pairs_12000": {"pairs": 12_000},

@@ -211,6 +211,14 @@ def test_kept_histories_are_those_of_the_runs(prompts, tmp_path):
     assert set(kept.histories) == {"small_seed_0", "small_seed_1"}
     expected = [float(f"{record['kl']:.5g}") for record in run.history]
     assert [record["kl"] for record in kept.histories["small_seed_1"]] == expected
+    save_run(run, tmp_path / "more" / run_name("other", 0))  # runs made later join those there
+    keep_histories(tmp_path / "more", out, "all.json", lambda n: True, {"command": "d"})
+    both = load_histories(out, "all.json")
+    assert sorted(both.runs) == ["other_seed_0", "small_seed_0"] and both.facts["command"] == "d"
+    assert both.facts["earlier"] == {"command": "c"} and set(both.facts["configs"]) == set(
+        both.histories
+    )
+    assert both.histories == kept.histories | {"other_seed_0": kept.histories["small_seed_1"]}
     (out / "all.json").write_text('{"whole": [')
     with pytest.raises(FileProblem):
         load_histories(out, "all.json")

@@ -1,5 +1,7 @@
 """Models: any causal LM of transformers, loaded from folders, without dropout; padding changes nothing."""
 
+import logging
+
 import pytest
 import torch
 from conftest import tiny_models
@@ -10,12 +12,14 @@ from transformers import (
     DistilBertModel,
     LlamaConfig,
 )
+from transformers.utils import logging as transformers_logging
 
 from helpers.models import (
     fingerprint,
     load_actor,
     load_critic,
     make_reference,
+    quiet_loading,
     resolve_device,
 )
 from helpers.reward_model import (
@@ -71,6 +75,24 @@ def test_any_causal_language_model_writes_and_agrees_with_itself(tmp_path, kind)
     assert torch.allclose(again, logprobs, atol=1e-4)
     values = load_critic(str(tmp_path), "cpu")(queries, mask)
     assert values.shape == (2, 3) and not values.any()  # the head starts at 0
+
+
+def test_loading_is_quiet_and_leaves_the_loggers_as_they_were(capfd):
+    """No change of a level: that takes logging's lock, which a Ctrl-C would leave locked."""
+    root = logging.getLogger("transformers")
+    log, level = transformers_logging.get_logger("transformers.anything"), root.level
+    with quiet_loading():
+        assert root.level == level and not transformers_logging.is_progress_bar_enabled()
+        log.warning("a report")
+        log.error("a problem")
+    assert root.level == level and transformers_logging.is_progress_bar_enabled()
+    log.warning("a word")
+    with pytest.raises(KeyboardInterrupt), quiet_loading():
+        raise KeyboardInterrupt
+    log.warning("and another")
+    heard = capfd.readouterr().err
+    assert "a report" not in heard
+    assert all(word in heard for word in ("a problem", "a word", "and another"))
 
 
 def test_a_missing_device_is_refused():
