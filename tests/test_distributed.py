@@ -233,6 +233,19 @@ def test_bf16_through_accelerate_starts_at_ratio_one_and_kl_zero(tmp_path):
     assert 1e-4 < record["logprob_gap"] < 0.5
 
 
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is an optional extra")
+def test_the_notebook_launcher_starts_two_processes(tmp_path):
+    """From a script, as from a cell; a kernel of its own, since it forks."""
+    flags = ["--iterations", "1", "--batch-size", "8", "--save", str(tmp_path)]
+    script = "from accelerate import notebook_launcher; from helpers.distributed import main; "
+    script += f"notebook_launcher(main, ({flags!r},), num_processes=2)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 processes, 4 responses each" in done.stdout
+    assert "in all processes: True" in done.stdout
+
+
 def test_mixed_precision_without_accelerate_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["--mixed-precision", "bf16"]) == 2
