@@ -219,3 +219,30 @@ def test_two_explorers_move_while_a_training_runs(kernel, trainer):
     alone = "assert [r['score'] for r in twin.history][0] == run.history[0]['score']"
     kernel.value(alone)
     kernel.value(CLEAN)
+
+
+MEMORY = """
+import os
+
+def resident():  # MiB
+    gc.collect()
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+shipped = LiveTrainer({"length": length_reward}, **small)
+
+def train(times):
+    for _ in range(times):
+        shipped.iterations.value = 2
+        shipped.start()
+        assert shipped.wait(60) is not None
+        shipped.runs.clear()
+    return resident()
+"""
+
+
+def test_memory_comes_back_after_each_training(kernel):
+    """The shipped models, actor, critic and two optimizers: some 20 MiB a time if they stayed."""
+    kernel.value(MEMORY)
+    grown = float(kernel.value("warm = train(4); print(train(12) - warm)"))
+    assert grown < 60, grown
