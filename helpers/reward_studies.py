@@ -16,6 +16,7 @@ from helpers.storage import DATA, refresh_manifest
 from helpers.studies import Study
 
 FOLDER = DATA / "reward_studies"
+HELD = DATA / "reward_studies_held"  # the same with β = 0.03, for four sizes of the pairs
 SUMMARY = "reward_studies.json"
 ITERATIONS = 40
 SHOWN = 0  # the seed whose runs are kept whole
@@ -44,17 +45,19 @@ FACTORS = {  # what a slider moves through, in order, and how each is called the
 }  # fmt: skip
 
 
-def run_config(seed: int, iterations: int = ITERATIONS) -> RLHFConfig:
-    """β = 0: nothing holds the policy, so what differs between runs is the reward alone."""
+def run_config(seed: int, iterations: int = ITERATIONS, kl_coef: float = 0.0) -> RLHFConfig:
+    """With β = 0 nothing holds the policy, so what differs between runs is the reward alone."""
     return RLHFConfig(
-        kl_coef=0.0, seed=seed, iterations=iterations, learning_rate=3e-4, device="cpu"
+        kl_coef=kl_coef, seed=seed, iterations=iterations, learning_rate=3e-4, device="cpu"
     )
 
 
-def reward_study(kinds: list[str], seeds: list[int], iterations: int = ITERATIONS) -> Study:
+def reward_study(
+    kinds: list[str], seeds: list[int], iterations: int = ITERATIONS, kl_coef: float = 0.0
+) -> Study:
     """Each kind of reward model on each seed; the seed is the run's and its reward model's."""
     pairs = [(kind, seed) for seed in sorted(set(seeds)) for kind in kinds]
-    return {run_name(kind, seed): run_config(seed, iterations) for kind, seed in pairs}
+    return {run_name(kind, seed): run_config(seed, iterations, kl_coef) for kind, seed in pairs}
 
 
 def recipe(name: str) -> RewardRecipe:
@@ -78,14 +81,14 @@ def run(arguments: list[str] | None) -> None:
     parser = study_parser("reward_studies", __doc__)
     parser.add_argument("--kinds", nargs="+", choices=list(RECIPES), default=list(RECIPES))
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
+    parser.add_argument("--kl-coef", type=float, default=0.0, help="β of all runs (0)")
     options = parse_study(parser, "reward_studies", arguments)
     runs = options.work / "runs"  # most are kept as a history only, in --out
     everywhere = argparse.Namespace(**vars(options) | {"out": runs})
-    run_study(
-        reward_study(options.kinds, options.seeds, options.iterations), everywhere, job_fields
-    )
+    study = reward_study(options.kinds, options.seeds, options.iterations, options.kl_coef)
+    run_study(study, everywhere, job_fields)
     keep_histories(runs, options.out, SUMMARY, lambda name: seed_of(name) == SHOWN, origin(options))
-    if options.out.resolve() == FOLDER.resolve():
+    if options.out.resolve() in (FOLDER.resolve(), HELD.resolve()):
         refresh_manifest()
     print(f"{len(load_reward_studies(options.out).histories)} runs in {options.out.name}")
 

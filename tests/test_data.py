@@ -16,7 +16,8 @@ from helpers.sft import perplexity
 from helpers.storage import DATA, FileProblem, load_rows, verify
 from helpers.writing import write
 
-RECORDED = {"sweeps", "control", "one_token", "reward_studies", "patching", "clinic"}
+RECORDED = {"sweeps", "control", "one_token", "patching", "clinic"}
+RECORDED |= {"reward_studies", "reward_studies_held"}
 
 
 @pytest.fixture(scope="module")
