@@ -40,6 +40,16 @@ def now() -> Span:
     return Span(time.perf_counter(), time.process_time())
 
 
+def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, Span]:
+    """What the phases of one PPO iteration took, from the clocks between them."""
+    return {
+        "rollout": written - began,
+        "scoring": scored - written,
+        "update": ended - scored,
+        "total": ended - began,
+    }
+
+
 @contextmanager
 def timed() -> Iterator[Span]:
     """Yields a `Span` that is filled in when the block is left."""

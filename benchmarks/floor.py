@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import DynamicCache, GPT2LMHeadModel
 
-from benchmarks.common import Span, now
+from benchmarks.common import Span, now, phases
 from benchmarks.models import Size, prompt_ids
 
 
@@ -113,15 +113,10 @@ class Floor:
 
     def iterate(self) -> dict[str, Span]:
         """Rollout, scoring, update: what each took."""
-        marks = [now()]
+        began = now()
         ids = self.rollout()
-        marks.append(now())
+        written = now()
         self.scoring(ids)
-        marks.append(now())
+        scored = now()
         self.update(ids)
-        marks.append(now())
-        names = ("rollout", "scoring", "update")
-        phases = dict(
-            zip(names, (b - a for a, b in zip(marks, marks[1:], strict=False)), strict=True)
-        )
-        return phases | {"total": marks[-1] - marks[0]}
+        return phases(began, written, scored, now())

@@ -18,6 +18,8 @@ from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, start_run
 
+LEARNING_RATE = 3e-6  # TRL's default; everyone's here
+
 
 @dataclass(frozen=True)
 class Size:
@@ -43,23 +45,24 @@ def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
     )
 
 
-def gpt2_config(size: Size, **changes) -> GPT2Config:
-    """The shape of actor, critic and (for the peer) reward model; no dropout."""
+def gpt2_config(size: Size, fused: bool = False, **changes) -> GPT2Config:
+    """The shape of actor, critic and (for peers) reward model; no dropout; GELU in one kernel if `fused`."""
     shape = {"n_layer": size.layers, "n_embd": size.width, "n_head": size.heads}
     still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     last = size.vocabulary - 1
     tokens = {"bos_token_id": last - 1, "eos_token_id": last - 1, "pad_token_id": last}
-    return GPT2Config(vocab_size=size.vocabulary, **shape, **still, **tokens, **changes)
+    config = GPT2Config(vocab_size=size.vocabulary, **shape, **still, **tokens, **changes)
+    return with_fused_gelu(config) if fused else config
 
 
-def make_actor(size: Size, seed: int = 0) -> GPT2LMHeadModel:
+def make_actor(size: Size, seed: int = 0, fused: bool = False) -> GPT2LMHeadModel:
     """A language model with random weights in which EOS and pad have a logit of about −50.
 
     So every response has its full length, and all contestants do the same work. The first feature
     of the final layer norm is made a constant 10, which only these two tokens look at.
     """
     torch.manual_seed(seed)
-    actor = GPT2LMHeadModel(gpt2_config(size)).eval()
+    actor = GPT2LMHeadModel(gpt2_config(size, fused)).eval()
     with torch.no_grad():
         norm, embeddings = actor.transformer.ln_f, actor.transformer.wte.weight
         norm.weight[0], norm.bias[0] = 0.0, 10.0
@@ -70,9 +73,7 @@ def make_actor(size: Size, seed: int = 0) -> GPT2LMHeadModel:
 
 def make_models(size: Size, seed: int = 0) -> Models:
     """Our four models as the course loads them: fused GELU, a [CLS] reward model of the same size."""
-    tokenizer, actor = make_tokenizer(size), make_actor(size, seed)
-    fused = GPT2LMHeadModel(with_fused_gelu(actor.config)).eval()
-    fused.load_state_dict(actor.state_dict())
+    tokenizer, actor = make_tokenizer(size), make_actor(size, seed, fused=True)
     encoder = DistilBertModel(
         DistilBertConfig(
             vocab_size=size.vocabulary,
@@ -85,7 +86,7 @@ def make_models(size: Size, seed: int = 0) -> Models:
         )
     )
     reward = freeze(RewardModel(encoder, tokenizer))
-    return Models(fused, make_critic(fused), reward, make_reference(fused), tokenizer)
+    return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
 
 
 def prompt_ids(size: Size, count: int, seed: int = 0) -> torch.Tensor:
@@ -105,8 +106,8 @@ def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
         minibatch_size=minibatch,
         response_length=size.response,
         normalize_scores=False,
-        learning_rate=3e-6,
-        critic_learning_rate=3e-6,
+        learning_rate=LEARNING_RATE,
+        critic_learning_rate=LEARNING_RATE,
         **settings,
     )
     return start_run(config, make_models(size), prompts=prompts)

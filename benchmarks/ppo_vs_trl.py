@@ -1,25 +1,26 @@
-"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours and of TRL's PPOTrainer on the same work.
+"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours, TRL's PPOTrainer and torchrl's parts.
 
-Interleaved in one process (theirs, ours, the floors, theirs, …), so that a busy moment meets all;
-peak memory of each in a process of its own. Theirs is also shown without the garbage collections it
-forces. The floor is the bare forwards, backwards and decoding: by transformers' modules and plain.
+All on the same work, interleaved in one process (TRL, ours, torchrl, the floors, TRL, …), so that a
+busy moment meets all; peak memory of each in a process of its own. TRL is also shown without the
+garbage collections it forces, torchrl also on the modules as the course loads them. The floor is the
+bare forwards, backwards and decoding: by transformers' modules and plain. Without torchrl, it is left out.
 """
 
 import argparse
 import copy
+import importlib.util
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from transformers import GPT2LMHeadModel
 
-from benchmarks.common import Span, emit, in_own_process, median, now, peak_mib, show
+from benchmarks.common import Span, emit, in_own_process, median, now, peak_mib, phases, show
 from benchmarks.floor import Floor
 from benchmarks.models import Size, make_actor, make_run
 from benchmarks.tokens import TokenCounter
 from helpers.command import exit_status
-from helpers.models import with_fused_gelu
 from helpers.state import RLHFState
 from helpers.steps import iterate
 from helpers.validate import require_choice, require_count
@@ -27,20 +28,20 @@ from helpers.validate import require_choice, require_count
 PHASES = ("rollout", "scoring", "update", "total")
 CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
 FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
+TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM = 2  # iterations of each that are not counted
+
+
+def torchrl_names() -> list[str]:
+    """torchrl's contestants, where it is installed."""
+    return list(TORCHRL) if importlib.util.find_spec("torchrl") else []
 
 
 def our_iteration(state: RLHFState) -> dict[str, Span]:
     """`helpers.steps.iterate`, taken apart: steps 1–2, 3–6, 7."""
     marks = {0: now()}
     iterate(state, lambda step, **tensors: marks.update({step: now()}))
-    end = now()
-    return {
-        "rollout": marks[2] - marks[0],
-        "scoring": marks[6] - marks[2],
-        "update": end - marks[6],
-        "total": end - marks[0],
-    }
+    return phases(marks[0], marks[2], marks[6], now())
 
 
 def our_trunks(state: RLHFState) -> dict:
@@ -52,36 +53,45 @@ def our_trunks(state: RLHFState) -> dict:
 
 def make_floor(size: Size, minibatch: int, kind: str) -> Floor:
     """ "fused": the modules as the course loads them; "default": as transformers does; "plain"."""
-    actor = make_actor(size)
-    if kind != "default":
-        fused = GPT2LMHeadModel(with_fused_gelu(copy.deepcopy(actor.config))).eval()
-        fused.load_state_dict(actor.state_dict())
-        actor = fused
+    actor = make_actor(size, fused=kind != "default")
     return Floor(size, minibatch, actor, copy.deepcopy(actor), plain=kind == "plain")
 
 
+def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[], dict], dict]:
+    """A contestant, ready: what runs one iteration of it, and its trunks by role (a floor's: none)."""
+    if name == "ours":
+        state = make_run(size, minibatch, micro_batch_size=micro)
+        return partial(our_iteration, state), our_trunks(state)
+    if name in TORCHRL:
+        from benchmarks.torchrl_peer import TorchRLPeer
+
+        peer = TorchRLPeer(size, minibatch, fused=TORCHRL[name])
+        return peer.iterate, peer.trunks
+    return make_floor(size, minibatch, FLOORS[name]).iterate, {}
+
+
 def race(size: Size, minibatch: int, rounds: int, micro: int) -> dict:
-    """All contestants in turn, `rounds` times after warming up; phases of each and work counted."""
+    """All contestants in turn, `rounds` times after warming up; phases of each and work counted.
+
+    TRL's trainer runs its own loop and calls the others in between.
+    """
     from benchmarks.trl_peer import Stopwatch, make_trainer, train, trunks
 
-    state = make_run(size, minibatch, micro_batch_size=micro)
-    others: dict[str, Callable[[], dict]] = {"ours": lambda: our_iteration(state)}
-    for name, kind in FLOORS.items():
-        others[name] = make_floor(size, minibatch, kind).iterate
+    others = {n: enter(n, size, minibatch, micro) for n in ("ours", *torchrl_names(), *FLOORS)}
+    counters = {name: TokenCounter(roles) for name, (_, roles) in others.items() if roles}
     taken: dict[str, list] = {name: [] for name in others}
     tokens: dict[str, dict] = {}
-    ours = TokenCounter(our_trunks(state))
 
     def between() -> None:
         watch.stop()
-        tokens["TRL"] = theirs.read()
-        for name, run in others.items():
+        for name, (run, _) in others.items():
             taken[name].append(run())
-        tokens["ours"] = ours.read()
+        tokens.update({name: counter.read() for name, counter in counters.items()})
         watch.start()
 
     trainer = make_trainer(size, minibatch, WARM + rounds, between)
-    theirs, watch = TokenCounter(trunks(trainer)), Stopwatch(trainer)
+    counters = {"TRL": TokenCounter(trunks(trainer))} | counters
+    watch = Stopwatch(trainer)
     train(trainer, watch)
     taken = {"TRL": watch.iterations} | taken
     return {name: spans[WARM:] for name, spans in taken.items()} | {"tokens": tokens}
@@ -96,10 +106,10 @@ def alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4)
         before = peak_mib()
         train(trainer, Stopwatch(trainer))
     else:
-        state = make_run(size, minibatch, micro_batch_size=micro)
+        run, _ = enter(who, size, minibatch, micro)
         before = peak_mib()
         for _ in range(iterations):
-            iterate(state)
+            run()
     return {"imported_MiB": before, "peak_MiB": peak_mib()}
 
 
@@ -108,9 +118,9 @@ def summarize(found: dict, size: Size) -> dict:
     tokens = found.pop("tokens")
     facts = {"tokens": tokens, "contestants": {}}
     for name, iterations in found.items():
-        phases = {phase: median([one[phase] for one in iterations]) for phase in iterations[0]}
-        row = {f"{phase}_s": span.wall for phase, span in phases.items()}
-        row |= {f"{phase}_cpu_s": span.cpu for phase, span in phases.items()}
+        medians = {phase: median([one[phase] for one in iterations]) for phase in iterations[0]}
+        row = {f"{phase}_s": span.wall for phase, span in medians.items()}
+        row |= {f"{phase}_cpu_s": span.cpu for phase, span in medians.items()}
         walls = sorted(one["total"].wall for one in iterations)
         row |= {"least_s": walls[0], "most_s": walls[-1]}
         row["tokens_per_s"] = size.batch * size.response / row["total_s"]
@@ -169,7 +179,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64, help="responses an iteration (64)")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    require_choice("--worker", options.worker, ("", "race", "TRL", "ours"))
+    require_choice("--worker", options.worker, ("", "race", "TRL", "ours", *TORCHRL))
     for name in ("rounds", "micro", "batch"):
         require_count(f"--{name}", getattr(options, name))
     return options
@@ -199,10 +209,13 @@ def run(arguments: list[str] | None) -> None:
     if options.worker:
         return work(options)
     everything = {}
+    if not torchrl_names():
+        print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
+    names = ("TRL", "ours", *torchrl_names())
     for threads in options.threads:
         for minibatch in options.minibatches:
             facts = ask(options, "race", threads, minibatch)
-            facts["memory"] = {w: ask(options, w, threads, minibatch) for w in ("TRL", "ours")}
+            facts["memory"] = {w: ask(options, w, threads, minibatch) for w in names}
             print_race(facts, threads, minibatch)
             everything[f"{threads} threads, minibatch {minibatch}"] = facts
     emit("ppo_vs_trl", everything)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from transformers import GPT2ForSequenceClassification, TrainerCallback
 
-from benchmarks.common import Span, now, timed
+from benchmarks.common import Span, now, phases, timed
 from benchmarks.models import Size, gpt2_config, make_actor, make_tokenizer, prompt_ids
 
 TRUNKS = {"policy": "policy_model", "critic": "value_model", "reference": "ref_model"}
@@ -93,16 +93,8 @@ class Stopwatch:
 
     def stop(self) -> None:
         """It is over: keep its phases."""
-        end = now()
-        self.iterations.append(
-            {
-                "rollout": self.marks["scoring"] - self.began,
-                "scoring": self.marks["update"] - self.marks["scoring"],
-                "update": end - self.marks["update"],
-                "total": end - self.began,
-                "gc": self.gc,
-            }
-        )
+        taken = phases(self.began, self.marks["scoring"], self.marks["update"], now())
+        self.iterations.append(taken | {"gc": self.gc})
 
     @contextmanager
     def watching_gc(self):
