@@ -264,6 +264,23 @@ def test_the_trace_at_gpt2_s_size_prints_its_shapes():
     assert "124.4 M parameters" in done.stdout and "peak memory" in done.stdout
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_seed_gives_the_same_bytes(config, prompts, threads):
+    """With as many threads; one and two add up in another order."""
+
+    def trained() -> str:
+        state = start_run(config, tiny_models(), prompts=prompts)
+        list(train_rlhf_loop(state=state))
+        return fingerprint(state.models.actor) + fingerprint(state.models.critic)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert trained() == trained()
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_resume_refuses_a_changed_setting(tmp_path, capsys):
     assert main([*SMALL, "--save", str(tmp_path)]) == 0
     assert main(["--resume", str(tmp_path), "--iterations", "9"]) == 2
