@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
 from benchmarks.common import emit, in_own_process, median, peak_mib, show
 from benchmarks.models import Size, make_run
@@ -101,6 +102,12 @@ def worse_than_linear(everything: list[dict], limit: float = 1.1) -> list[str]:
     ]
 
 
+def brief(x: float) -> str:
+    """512, 20k, 9.5M."""
+    unit, sign = (1e6, "M") if x >= 1e5 else (1e3, "k") if x >= 5e3 else (1, "")
+    return f"{x / unit:.{2 if sign else 4}g}{sign}"
+
+
 def picture(everything: list[dict]) -> Figure:
     """A column an axis; time of the phases above, memory below; grey: linear growth."""
     figure, grid = new_figure(2, len(everything), width=11.0, height=5.0)
@@ -114,6 +121,10 @@ def picture(everything: list[dict]) -> Figure:
             line = [last * x / found["at"][-1] for x in found["at"]]
             on.plot(found["at"], line, ":", color="0.6", zorder=0)
             on.set(xscale="log", yscale="log")
+            on.set_xticks(found["at"], [brief(x) for x in found["at"]], minor=False)
+            on.xaxis.set_minor_locator(NullLocator())
+            on.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            on.yaxis.set_minor_formatter(NullFormatter())
             on.legend(fontsize=6)
         label_axes(above, found["axis"])
         label_axes(below, "", found["axis"])
