@@ -30,6 +30,15 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA G
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(items):
+    """Side by side, a process takes a file or a notebook whole; tests marked `by_itself` one by one."""
+    for item in items:
+        file, *_ = item.nodeid.partition("::")
+        group = item.nodeid if item.get_closest_marker("by_itself") else file
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_network():
     """Sockets reach this machine and no other while tests run."""
