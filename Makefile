@@ -57,8 +57,8 @@ explorer: $(VENV)/.explorer
 
 test: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
-		--nbval-lax --nbval-current-env --nbval-cell-timeout=300
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) --nbval-lax --nbval-current-env \
+		--nbval-cell-timeout=300
 
 colab: $(VENV)/.course
 	$(BIN)/python -m helpers.colab $(if $(REPO),"$(REPO)")

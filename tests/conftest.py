@@ -30,13 +30,19 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA G
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items):
-    """Side by side, a process takes a file or a notebook whole; tests marked `by_itself` one by one."""
-    for item in items:
-        file, *_ = item.nodeid.partition("::")
-        group = item.nodeid if item.get_closest_marker("by_itself") else file
-        item.add_marker(pytest.mark.xdist_group(group))
+ONE_BY_ONE = "::test_run_all_works_again"  # a notebook each, twice: the longest tests there are
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist, which Colab's environment lacks
+def pytest_xdist_make_scheduler(config, log):
+    """Side by side, a process takes a file or a notebook whole, and the longest tests one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Shares(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if ONE_BY_ONE in nodeid else nodeid.partition("::")[0]
+
+    return Shares(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

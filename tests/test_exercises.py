@@ -41,7 +41,6 @@ def test_the_stub_is_not_attempted_yet(path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.by_itself
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_run_all_works_again_in_the_same_kernel_and_with_the_solutions(path, monkeypatch, tmp_path):
