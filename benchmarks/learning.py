@@ -4,9 +4,9 @@ Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world (`h
 training J is read off each iteration's own rollout (128 fresh responses of the policy as it was: mean
 score − β·mean KL), averaged over WINDOW iterations and the seeds; at the end off fresh responses.
 
-Ours are the runs shipped in `data/sweeps`, all at one learning rate. TRL's are made here, each a JSON
-file in `benchmarks/results/learning`, so that a kill costs one run at most: start it again and it goes
-on. TRL's learning rate is the best of GRID for each β, chosen by the efficiency its seed 0 ends with.
+Each has its best learning rate of GRID for each β, chosen by the efficiency its seed 0 ends with. Ours at
+SHIPPED_RATE are the runs in `data/sweeps`; all others are made here, each a JSON file in
+`benchmarks/results/learning`, so that a kill costs one run at most: start it again and it goes on.
 """
 
 import argparse
@@ -20,13 +20,17 @@ import torch
 from benchmarks.common import RESULTS, emit, machine, show
 from helpers.command import exit_status
 from helpers.config import RLHFConfig
+from helpers.loop import train_rlhf_loop
+from helpers.measure import measure
 from helpers.optimum import Estimate, Optimum, efficiency
+from helpers.state import start_run
 from helpers.storage import read_json, write_json
 from helpers.studies import beta_study
 from helpers.sweep_results import Sweep, load_sweep
 from helpers.validate import require_count
 
-GRID = (3e-4, 1e-3, 1e-4)
+GRID = {"ours": (3e-4, 1e-3), "TRL": (3e-4, 1e-3, 1e-4)}
+SHIPPED_RATE = 3e-4  # of data/sweeps
 BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
 BUDGETS = (10, 20, 30, 50, 75, 100)  # iterations, of 128 responses each
 WINDOW = 5  # iterations averaged, up to and including the budget
@@ -40,25 +44,41 @@ def settings(beta: float, seed: int, rate: float, iterations: int) -> RLHFConfig
     return RLHFConfig.from_dict(base.as_dict() | {"learning_rate": rate})
 
 
-def path_of(config: RLHFConfig) -> Path:
-    """Where a run of TRL's is kept."""
-    name = f"trl_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
+def path_of(who: str, config: RLHFConfig) -> Path:
+    """Where a run of ours or of TRL's is kept."""
+    name = f"{who.lower()}_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
     length = "" if config.iterations == 100 else f"_{config.iterations}_iterations"
     return FOLDER / f"{name}{length}.json"
 
 
-def provide(config: RLHFConfig, evaluated: int = EVALUATED) -> dict:
-    """The run as it was kept, or made now and kept."""
-    path = path_of(config)
-    if not path.exists():
-        from benchmarks.trl_world import run_trl
+def run_ours(config: RLHFConfig, evaluated: int) -> dict:
+    """Train as the course does: `history` of rollouts and `final`."""
+    state = start_run(config)
+    history = list(train_rlhf_loop(state=state))
+    final, _ = measure(state, state.models.actor, evaluated)
+    return {"history": history, "final": final}
 
-        began, cpu = time.perf_counter(), time.process_time()
-        found = run_trl(config, evaluated)
-        spent = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
-        write_json(path, found | {"config": config.as_dict(), "on": machine()} | spent)
-        print(f"made {path.name} in {spent['cpu_seconds']:.0f} s of CPU", flush=True)
-    return read_json(path)
+
+def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
+    """Make a run and keep it."""
+    from benchmarks.trl_world import run_trl
+
+    began, cpu = time.perf_counter(), time.process_time()
+    found = {"ours": run_ours, "TRL": run_trl}[who](config, evaluated)
+    spent = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
+    path = path_of(who, config)
+    write_json(path, found | {"config": config.as_dict(), "on": machine()} | spent)
+    print(f"made {path.name} in {spent['cpu_seconds']:.0f} s of CPU", flush=True)
+
+
+def find(who: str, config: RLHFConfig, sweep: Sweep, may_make: bool) -> dict | None:
+    """A run's `history` and `final`: shipped, kept, or made now; None where it may not be made."""
+    if who == "ours" and config.learning_rate == SHIPPED_RATE:
+        run = sweep.run(config.kl_coef, config.seed)
+        return {"history": run.history, "final": run.final}
+    if may_make and not path_of(who, config).exists():
+        make(who, config)
+    return read_json(path_of(who, config)) if path_of(who, config).exists() else None
 
 
 class Yardstick:
@@ -87,64 +107,53 @@ class Yardstick:
         return self.share(run["final"]["value"], run["final"]["value_stderr"])
 
 
-def ours(sweep: Sweep, beta: float) -> list[dict]:
-    """The shipped runs at β: `history` and `final` of each seed."""
-    runs = [sweep.run(beta, seed) for seed in SEEDS]
-    return [{"history": run.history, "final": run.final} for run in runs]
-
-
-def choose(beta: float, yardstick: Yardstick, iterations: int, make: bool) -> tuple:
-    """TRL's best learning rate by the end of seed 0, and what each of the grid ended with."""
-    ends = {}
-    for rate in GRID:
-        config = settings(beta, 0, rate, iterations)
-        if make or path_of(config).exists():
-            ends[rate] = yardstick.end(provide(config))
-    best = max(ends, key=ends.get) if ends else None
-    return best, ends
-
-
-def theirs(beta: float, rate: float | None, iterations: int, make: bool) -> list[dict]:
-    """TRL's runs at its best learning rate, as many seeds as there are."""
-    configs = [] if rate is None else [settings(beta, s, rate, iterations) for s in SEEDS]
-    return [provide(config) for config in configs if make or path_of(config).exists()]
-
-
-def compare(sweep: Sweep, beta: float, iterations: int, make: bool) -> dict:
-    """Both contestants at one β: means over seeds at each budget and at the end."""
+def contest(who: str, sweep: Sweep, beta: float, iterations: int, may_make: bool) -> dict:
+    """One contestant at one β: its best learning rate by the end of seed 0, means over the seeds."""
     yardstick = Yardstick(sweep, beta)
-    rate, ends = choose(beta, yardstick, iterations, make)
-    found = {"beta": beta, "trl_learning_rates": ends, "trl_best": rate}
-    for name, runs in (("ours", ours(sweep, beta)), ("TRL", theirs(beta, rate, iterations, make))):
-        curves = [yardstick.along(run["history"]) for run in runs]
-        shared = [n for n in BUDGETS if curves and all(n in curve for curve in curves)]
-        found[name] = {
-            "seeds": len(runs),
-            "along": {n: statistics.fmean(curve[n] for curve in curves) for n in shared},
-            "end": [yardstick.end(run) for run in runs],
-        }
-    return found
+
+    def runs(rate: float, seeds: tuple) -> list[dict]:
+        configs = [settings(beta, seed, rate, iterations) for seed in seeds]
+        found = [find(who, config, sweep, may_make) for config in configs]
+        return [run for run in found if run is not None]
+
+    ends = {rate: yardstick.end(run) for rate in GRID[who] for run in runs(rate, SEEDS[:1])}
+    best = max(ends, key=ends.get) if ends else None
+    chosen = [] if best is None else runs(best, SEEDS)
+    curves = [yardstick.along(run["history"]) for run in chosen]
+    shared = [n for n in BUDGETS if curves and all(n in curve for curve in curves)]
+    return {
+        "learning_rates": ends,
+        "best": best,
+        "seeds": len(chosen),
+        "along": {n: statistics.fmean(curve[n] for curve in curves) for n in shared},
+        "end": [yardstick.end(run) for run in chosen],
+    }
+
+
+def compare(sweep: Sweep, beta: float, iterations: int, may_make: bool) -> dict:
+    """Both contestants at one β."""
+    found = {who: contest(who, sweep, beta, iterations, may_make) for who in GRID}
+    return {"beta": beta} | found
 
 
 def print_one(found: dict) -> None:
     """The table of one β."""
-    tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found["trl_learning_rates"].items())
-    print(
-        f"\nβ = {found['beta']:g}; TRL's learning rates on seed 0 ended with {tried or 'nothing'}"
-    )
+    print(f"\nβ = {found['beta']:g}")
     rows = []
-    for name in ("ours", "TRL"):
-        one = found[name]
+    for who in GRID:
+        one = found[who]
+        tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in one["learning_rates"].items())
+        print(f"{who}: learning rates on seed 0 ended with {tried or 'nothing'}")
         cells = [f"{one['along'][n]:.3f}" if n in one["along"] else "–" for n in BUDGETS]
         end = f"{statistics.fmean(one['end']):.3f}" if one["end"] else "–"
-        rows.append([f"{name} ({one['seeds']} seeds)", *cells, end])
-    show(["responses", *(str(128 * n) for n in BUDGETS), "last policy"], rows)
+        rows.append([f"{who} ({one['seeds']} seeds)", f"{one['best'] or '–'}", *cells, end])
+    show(["responses", "rate", *(str(128 * n) for n in BUDGETS), "last policy"], rows)
 
 
 def run(arguments: list[str] | None) -> None:
     """Make what is missing, then a table for each β and a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
-    parser.add_argument("--iterations", type=int, default=100, help="of TRL's runs (100)")
+    parser.add_argument("--iterations", type=int, default=100, help="of each run made (100)")
     parser.add_argument("--table", action="store_true", help="only what is there; run nothing")
     options = parser.parse_args(arguments)
     require_count("--iterations", options.iterations)

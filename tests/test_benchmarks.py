@@ -142,7 +142,10 @@ def test_efficiency_at_the_end_is_the_shipped_tables():
     sweep = load_sweep()
     (row,) = [row for row in table(sweep) if row["kl_coef"] == 0.1]
     yardstick = learning.Yardstick(sweep, 0.1)
-    ends = [yardstick.end(run) for run in learning.ours(sweep, 0.1)]
+    config = learning.settings(0.1, 0, learning.SHIPPED_RATE, 100)
+    assert config.as_dict() == sweep.run(0.1, 0).config.as_dict()
+    seeds = [learning.settings(0.1, seed, learning.SHIPPED_RATE, 100) for seed in learning.SEEDS]
+    ends = [yardstick.end(learning.find("ours", one, sweep, may_make=False)) for one in seeds]
     assert sum(ends) / len(ends) == pytest.approx(row["efficiency"], abs=1e-6)
     flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
     assert all(abs(share) < 1e-6 for share in yardstick.along(flat).values())
