@@ -58,7 +58,7 @@ explorer: $(VENV)/.explorer
 test: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) --nbval-lax --nbval-current-env \
-		--nbval-cell-timeout=300
+		--nbval-cell-timeout=580
 
 colab: $(VENV)/.course
 	$(BIN)/python -m helpers.colab $(if $(REPO),"$(REPO)")

@@ -52,7 +52,7 @@ def test_run_all_works_again_in_the_same_kernel_and_with_the_solutions(path, mon
         cell["id"] = f"cell-{number}"
     twice = nbformat.v4.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(twice, timeout=300, kernel_name="python3", resources=resources).execute()
+    NotebookClient(twice, timeout=580, kernel_name="python3", resources=resources).execute()
     again = twice.cells[len(notebook.cells) :]
     outputs = [output for cell in again for output in cell.get("outputs", [])]
     assert not [o for o in outputs if o.get("name") == "stderr"]

@@ -78,7 +78,9 @@ def test_the_reference_itself_at_d_0_is_given_and_counts_in_no_fit():
     d = torch.linspace(0.2, 4.0, 12)
     gained = FORMULA["rl"](d, 2.0, 0.7)
     with_zeros = fit_gold_curve(torch.cat([torch.zeros(5), d]), torch.cat([torch.ones(5), gained]))
-    assert with_zeros == fit_gold_curve(d, gained)
+    without = fit_gold_curve(d, gained)
+    assert with_zeros.alpha == pytest.approx(without.alpha, abs=1e-6)  # least squares, to rounding
+    assert with_zeros.beta == pytest.approx(without.beta, abs=1e-6)
     assert float(with_zeros(torch.zeros(1))) == 0
 
 
