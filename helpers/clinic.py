@@ -139,8 +139,7 @@ def run(arguments: list[str] | None) -> None:
     everywhere = argparse.Namespace(**vars(options) | {"out": runs})
     run_study(clinic_study(options.seeds, options.iterations), everywhere, job_fields)
     keep_histories(runs, options.out, SUMMARY, lambda name: seed_of(name) == SHOWN, origin(options))
-    if options.out.resolve() == FOLDER.resolve():
-        refresh_manifest()
+    refresh_manifest(options.out)
     seeds = tuple(sorted(set(options.seeds)))
     if len(seeds) > 1:
         print_clinic(load_clinic(options.out), seeds)

@@ -84,8 +84,7 @@ def run(arguments: list[str] | None) -> None:
     study = control_study(options.seeds, options.iterations)
     run_study(study, options, lambda name: {"evaluated": EVALUATED // 4})
     write_json(options.out / SUMMARY, origin(options) | {"runs": list(study)})
-    if options.out.resolve() == FOLDER.resolve():
-        refresh_manifest()
+    refresh_manifest(options.out)
     print_control(load_control(options.out))
 
 

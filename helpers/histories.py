@@ -58,6 +58,7 @@ def keep_histories(
 
     Runs that are there already and were not made again stay, with the command that made them.
     """
+    earlier = read_json(out / summary) if (out / summary).exists() else {}
     names = sorted(path.parent.name for path in runs.glob(f"*_seed_*/{RECORD}"))
     kept = [name for name in names if whole(name)]
     for name in kept:
@@ -69,7 +70,6 @@ def keep_histories(
         "finals": {name: significant(run.final) for name, run in found.items()},
         "histories": {name: as_columns(run.history) for name, run in found.items()},
     }
-    earlier = _read_summary(out / summary) if (out / summary).exists() else {}
     kept = sorted({*kept, *earlier.get("whole", [])})
     parts = {key: dict(sorted((earlier.get(key, {}) | new).items())) for key, new in parts.items()}
     if parts["histories"].keys() > found.keys():
@@ -79,14 +79,10 @@ def keep_histories(
     write_json(out / summary, facts | {"whole": kept} | parts)
 
 
-def _read_summary(path: Path) -> dict:
-    verify(path)
-    return read_json(path)
-
-
 def load_histories(folder: Path, summary: str) -> Histories:
     """What `keep_histories` wrote; FileProblem when something is missing, broken or altered."""
-    facts = _read_summary(folder / summary)
+    verify(folder / summary)
+    facts = read_json(folder / summary)
     try:
         histories = {name: as_history(columns) for name, columns in facts.pop("histories").items()}
         whole = facts["whole"]

@@ -137,8 +137,7 @@ def keep(options: argparse.Namespace, runs: Path) -> None:
     keep_histories(runs, options.out, SUMMARY, lambda name: seed_of(name) == SHOWN, origin(options))
     for path in sorted(runs.glob(f"*_seed_{SHOWN}.jsonl")):
         write_jsonl(options.out / path.name, read_jsonl(path))
-    if options.out.resolve() == FOLDER.resolve():
-        refresh_manifest()
+    refresh_manifest(options.out)
     print(f"{len(load_patching(options.out).histories)} runs in {options.out.name}")
 
 

@@ -88,8 +88,7 @@ def run(arguments: list[str] | None) -> None:
     study = reward_study(options.kinds, options.seeds, options.iterations, options.kl_coef)
     run_study(study, everywhere, job_fields)
     keep_histories(runs, options.out, SUMMARY, lambda name: seed_of(name) == SHOWN, origin(options))
-    if options.out.resolve() in (FOLDER.resolve(), HELD.resolve()):
-        refresh_manifest()
+    refresh_manifest(options.out)
     print(f"{len(load_reward_studies(options.out).histories)} runs in {options.out.name}")
 
 

@@ -178,8 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     results = sweep(tuple(options.sizes), options.device)
     write_json(options.out, facts | results)
-    if options.out == RESULTS:
-        refresh_manifest()
+    refresh_manifest(options.out)
     print(f"{len(results['runs'])} runs in {time.perf_counter() - started:.0f} s")
     return 0
 

@@ -180,8 +180,10 @@ def write_manifest(folder: Path, facts: dict) -> None:
     write_json(folder / MANIFEST, facts | {"files": entries})
 
 
-def refresh_manifest() -> None:
-    """Take files that came to `data/` after `make data` into its manifest."""
+def refresh_manifest(written: Path) -> None:
+    """Take what was written to `data/` after `make data` into its manifest; elsewhere there is none."""
+    if not written.resolve().is_relative_to(DATA):
+        return
     facts = read_json(DATA / MANIFEST)
     del facts["files"]
     write_manifest(DATA, facts)

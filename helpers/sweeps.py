@@ -95,8 +95,7 @@ def summarize(options: argparse.Namespace, realigned: list[dict]) -> Sweep:
         "realigned": significant(realigned),
     }
     write_json(options.out / SUMMARY, facts)
-    if options.out.resolve() == FOLDER.resolve():
-        refresh_manifest()
+    refresh_manifest(options.out)
     return load_sweep(options.out)
 
 

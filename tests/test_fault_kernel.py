@@ -242,7 +242,7 @@ def train(times):
 
 
 def test_memory_comes_back_after_each_training(kernel):
-    """The shipped models, actor, critic and two optimizers: some 20 MiB a time if they stayed."""
+    """The shipped models, their reference and the optimizer: some 20 MiB a time if they stayed."""
     kernel.value(MEMORY)
     grown = float(kernel.value("warm = train(6); print(train(8) - warm)"))
     assert grown < 60, grown
