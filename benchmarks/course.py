@@ -105,6 +105,15 @@ def import_seconds(module: str, repeats: int) -> dict:
     }
 
 
+def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict]:
+    """Every module imported once, then the slowest of them `repeats` times, beside torch alone."""
+    once = sorted((import_seconds(name, 1) for name in names), key=lambda one: -one["cpu_seconds"])
+    again = ["torch, transformers", *(one["module"] for one in once[:shown])]
+    return sorted(
+        (import_seconds(name, repeats) for name in again), key=lambda one: -one["cpu_seconds"]
+    )
+
+
 def open_seconds() -> float:
     """`make course` until the server hands over notebook 00; the set-up is taken as done."""
     port, token = free_port(), "benchmark"
@@ -172,10 +181,9 @@ def run(arguments: list[str] | None) -> None:
         paths = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
     names = modules() if options.modules is None else options.modules
     notebooks = measure_notebooks(paths)
-    imports = [import_seconds(name, options.repeats) for name in ["torch, transformers", *names]]
-    imports.sort(key=lambda one: -one["cpu_seconds"])
+    imports = slowest_imports(names, options.repeats)
     print("\nslowest imports, each in a fresh interpreter")
-    rows = [[one["module"], one["seconds"], one["cpu_seconds"]] for one in imports[:8]]
+    rows = [[one["module"], one["seconds"], one["cpu_seconds"]] for one in imports]
     show(["module", "seconds", "CPU s"], rows)
     opened = statistics.median(open_seconds() for _ in range(options.repeats))
     print(f"\nmake course, already set up, to notebook 00 from the server: {opened:.1f} s")

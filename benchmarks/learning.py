@@ -4,9 +4,10 @@ Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world (`h
 training J is read off each iteration's own rollout (128 fresh responses of the policy as it was: mean
 score − β·mean KL), averaged over WINDOW iterations and the seeds; at the end off fresh responses.
 
-Each has its best learning rate of GRID for each β, chosen by the efficiency its seed 0 ends with. Ours at
-SHIPPED_RATE are the runs in `data/sweeps`; all others are made here, each a JSON file in
-`benchmarks/results/learning`, so that a kill costs one run at most: start it again and it goes on.
+Each has its best learning rate of GRID for each β, chosen by the efficiency its seed 0 ends with. Ours
+runs twice: with Adam's ε as TRL has it, and with the course's own. The latter at SHIPPED_RATE are the runs
+in `data/sweeps`; all others are made here, each a JSON file in `benchmarks/results/learning`, so that a
+kill costs one run at most: start it again and it goes on.
 """
 
 import argparse
@@ -29,7 +30,10 @@ from helpers.studies import beta_study
 from helpers.sweep_results import Sweep, load_sweep
 from helpers.validate import require_count
 
-GRID = {"ours": (3e-4, 1e-3), "TRL": (3e-4, 1e-3, 1e-4)}
+OURS, TRL, COURSE = "ours", "TRL", "ours, ε of the course"
+GRID = {OURS: (1e-4, 3e-4, 1e-3), TRL: (1e-4, 3e-4, 1e-3), COURSE: (3e-4, 1e-3)}
+EPSILON = {OURS: 1e-8, TRL: 1e-8, COURSE: 1e-5}  # Adam's
+FILES = {OURS: "ours_eps_1e-8", TRL: "trl", COURSE: "ours"}  # how the names of their files begin
 SHIPPED_RATE = 3e-4  # of data/sweeps
 BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
 BUDGETS = (10, 20, 30, 50, 75, 100)  # iterations, of 128 responses each
@@ -38,15 +42,16 @@ FOLDER = RESULTS / "learning"
 EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 
 
-def settings(beta: float, seed: int, rate: float, iterations: int) -> RLHFConfig:
-    """The shipped sweep's settings at this β and seed, with another learning rate."""
+def settings(who: str, beta: float, seed: int, rate: float, iterations: int) -> RLHFConfig:
+    """The shipped sweep's settings at this β and seed, with another learning rate and ε of Adam."""
     (base,) = beta_study((beta,), (seed,), iterations).values()
-    return RLHFConfig.from_dict(base.as_dict() | {"learning_rate": rate})
+    changes = {"learning_rate": rate, "adam_eps": EPSILON[who]}
+    return RLHFConfig.from_dict(base.as_dict() | changes)
 
 
 def path_of(who: str, config: RLHFConfig) -> Path:
     """Where a run of ours or of TRL's is kept."""
-    name = f"{who.lower()}_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
+    name = f"{FILES[who]}_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
     length = "" if config.iterations == 100 else f"_{config.iterations}_iterations"
     return FOLDER / f"{name}{length}.json"
 
@@ -62,7 +67,7 @@ def run_ours(config: RLHFConfig, evaluated: int) -> dict:
 def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
     """Make a run and keep it."""
     train = run_ours
-    if who == "TRL":  # an extra, which ours does without
+    if who == TRL:  # an extra, which ours does without
         from benchmarks.trl_world import run_trl as train
     began, cpu = time.perf_counter(), time.process_time()
     found = train(config, evaluated)
@@ -74,7 +79,7 @@ def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
 
 def find(who: str, config: RLHFConfig, sweep: Sweep, may_make: bool) -> dict | None:
     """A run's `history` and `final`: shipped, kept, or made now; None where it may not be made."""
-    if who == "ours" and config.learning_rate == SHIPPED_RATE:
+    if who == COURSE and config.learning_rate == SHIPPED_RATE:
         run = sweep.run(config.kl_coef, config.seed)
         return {"history": run.history, "final": run.final}
     if may_make and not path_of(who, config).exists():
@@ -113,7 +118,7 @@ def contest(who: str, sweep: Sweep, beta: float, iterations: int, may_make: bool
     yardstick = Yardstick(sweep, beta)
 
     def runs(rate: float, seeds: tuple) -> list[dict]:
-        configs = [settings(beta, seed, rate, iterations) for seed in seeds]
+        configs = [settings(who, beta, seed, rate, iterations) for seed in seeds]
         found = [find(who, config, sweep, may_make) for config in configs]
         return [run for run in found if run is not None]
 

@@ -71,7 +71,7 @@ class Recorder(TrainerCallback):
 def make_trainer(state: RLHFState, recorder: Recorder):
     """TRL's trainer with the settings of our config; what it cannot do, it does its own way.
 
-    Its own way: no gradient clipping, Adam's ε 1e-8, one learning rate for both networks.
+    Its own way: no gradient clipping, one learning rate for both networks.
     """
     from datasets import Dataset
     from trl.experimental.ppo import PPOConfig, PPOTrainer
@@ -83,6 +83,7 @@ def make_trainer(state: RLHFState, recorder: Recorder):
         bf16=False,
         seed=config.seed,
         learning_rate=config.learning_rate,
+        adam_epsilon=config.adam_eps,
         per_device_train_batch_size=config.batch_size,
         gradient_accumulation_steps=1,
         num_mini_batches=config.batch_size // config.minibatch_size,

@@ -8,8 +8,10 @@ of a text, summed over all of them, is exact (the inside algorithm, memoised). E
     node.ends(tokens, start, memo)   -> {end: P(node yields tokens[start:end])}, every end possible
 
 `first` holds the tokens a node can begin with, `nullable` whether it can be empty, `longest` the
-greatest number of tokens it yields; `vocabulary()` gives every token that can occur.
+greatest number of tokens it yields, `vocabulary` every token that can occur.
 """
+
+from functools import cached_property
 
 
 class Words:
@@ -21,6 +23,7 @@ class Words:
         self.nullable = not self.tokens
         self.longest = len(self.tokens)
 
+    @property
     def vocabulary(self):
         return frozenset(self.tokens)
 
@@ -44,8 +47,9 @@ class Sequence:
             self.nullable = self.nullable and part.nullable
         self.longest = sum(part.longest for part in parts)
 
+    @cached_property  # parts are shared by many
     def vocabulary(self):
-        return frozenset().union(*(part.vocabulary() for part in self.parts))
+        return frozenset().union(*(part.vocabulary for part in self.parts))
 
     def sample(self, rng):
         return [token for part in self.parts for token in part.sample(rng)]
@@ -84,8 +88,9 @@ class Choice:
             for token in self.first
         }
 
+    @cached_property
     def vocabulary(self):
-        return frozenset().union(*(node.vocabulary() for node in self.nodes))
+        return frozenset().union(*(node.vocabulary for node in self.nodes))
 
     def sample(self, rng):
         return rng.choices(self.nodes, self.probabilities)[0].sample(rng)

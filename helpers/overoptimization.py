@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from helpers.histories import History
-from helpers.validate import require, require_choice, require_count, require_shape, require_tensor
+from helpers.validate import (
+    require,
+    require_choice,
+    require_count,
+    require_positive,
+    require_shape,
+    require_tensor,
+)
 
 FORMS = ("rl", "best_of_n")
 
@@ -91,6 +98,16 @@ def turning_point(history: History, width: int = 5) -> Turn:
     )
     top = max(range(len(gold)), key=gold.__getitem__)
     return Turn(top + 1, kl[top], gold[top], proxy[top], gold[-1], proxy[-1])
+
+
+def fall(history: History, drop: float, width: int = 5) -> float | None:
+    """The KL (nats) at which a run's smoothed gold has first fallen `drop` points below its peak;
+    None if it never has. ValueError: drop ≤ 0.
+    """
+    require_positive("drop", drop)
+    gold, kl = (smooth([record[name] for record in history], width) for name in ("gold", "kl"))
+    top = max(range(len(gold)), key=gold.__getitem__)
+    return next((kl[i] for i in range(top, len(gold)) if gold[i] <= gold[top] - drop), None)
 
 
 def stop_at_kl(history: History, limit: float, width: int = 5) -> Turn | None:

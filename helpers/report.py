@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers.checkpoints import save_checkpoint
-from helpers.plots import training_curves
 from helpers.state import RLHFState
 from helpers.storage import atomic_file, write_text
 
@@ -37,6 +36,8 @@ def save_results(state: RLHFState, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(state, folder)
     if state.history:
+        from helpers.plots import training_curves  # half a second, which only a picture needs
+
         write_csv(folder / "metrics.csv", state.history)
         with atomic_file(folder / "curves.png") as temporary:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")

@@ -15,7 +15,7 @@ from helpers.grammar import ALL_REVIEWS, REVIEWS
 from helpers.lexicon import DEGREES, NEGATORS, OPINIONS, SETTINGS, SUPERLATIVES
 
 DOMAINS = tuple(REVIEWS)
-VOCABULARY = sorted(ALL_REVIEWS.vocabulary())
+VOCABULARY = sorted(ALL_REVIEWS.vocabulary)
 LABEL_TEMPERATURE = 0.5  # points; the labeller's noise
 
 # What the simulated people like and dislike, in points.

@@ -142,17 +142,20 @@ def test_efficiency_at_the_end_is_the_shipped_tables():
     sweep = load_sweep()
     (row,) = [row for row in table(sweep) if row["kl_coef"] == 0.1]
     yardstick = learning.Yardstick(sweep, 0.1)
-    config = learning.settings(0.1, 0, learning.SHIPPED_RATE, 100)
+    rate = learning.SHIPPED_RATE
+    config = learning.settings(learning.COURSE, 0.1, 0, rate, 100)
     assert config.as_dict() == sweep.run(0.1, 0).config.as_dict()
-    seeds = [learning.settings(0.1, seed, learning.SHIPPED_RATE, 100) for seed in learning.SEEDS]
-    ends = [yardstick.end(learning.find("ours", one, sweep, may_make=False)) for one in seeds]
+    runs = [learning.settings(learning.COURSE, 0.1, seed, rate, 100) for seed in learning.SEEDS]
+    ends = [
+        yardstick.end(learning.find(learning.COURSE, one, sweep, may_make=False)) for one in runs
+    ]
     assert sum(ends) / len(ends) == pytest.approx(row["efficiency"], abs=1e-6)
     flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
     assert all(abs(share) < 1e-6 for share in yardstick.along(flat).values())
 
 
 def test_trl_reads_our_reward_model_and_starts_from_a_critic_of_zeros():
-    models = load_models(learning.settings(0.1, 0, 1e-3, 1))
+    models = load_models(learning.settings(learning.TRL, 0.1, 0, 1e-3, 1))
     texts = ["we saw this film", "the soup was cold."]
     encoded = models.tokenizer(texts, return_tensors="pt", padding=True)  # left, as TRL has prompts
     ids, mask = encoded["input_ids"], encoded["attention_mask"]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from helpers import reviews
 from helpers.config import RLHFConfig
 from helpers.measure import MEASURES
-from helpers.overoptimization import fit_gold_curve, smooth, stop_at_kl, turning_point
+from helpers.overoptimization import fall, fit_gold_curve, smooth, stop_at_kl, turning_point
 from helpers.runs import WATCHED, Run, record_run
 from helpers.state import start_run
 from helpers.widgets.lesson07 import (
@@ -248,3 +248,13 @@ def test_the_gallery_escapes_and_shows_its_errors(run):
     gallery.explain = lambda text: 1 / 0
     gallery.shot.value = 1
     assert "ZeroDivisionError" in gallery.page.value
+
+
+def test_a_fall_is_found_after_the_peak_and_only_there():
+    run = history([0, 3, 2.5, 1, -1], kl=[0, 1, 2, 4, 8])
+    assert fall(run, 0.5, width=1) == 2 and fall(run, 2.0, width=1) == 4
+    assert fall(run, 4.0, width=1) == 8 and fall(run, 4.1, width=1) is None
+    rising = history([-5, 0, 3], kl=[0, 1, 2])  # lower before the peak is no fall
+    assert fall(rising, 1.0, width=1) is None
+    with pytest.raises(ValueError, match="drop"):
+        fall(run, 0.0)
