@@ -12,7 +12,7 @@ from helpers.config import RLHFConfig
 from helpers.histories import Histories, keep_histories, kind_of, load_histories, run_name, seed_of
 from helpers.jobs import origin, parse_study, run_study, study_parser, study_status
 from helpers.recipes import RewardRecipe
-from helpers.storage import DATA, refresh_manifest
+from helpers.storage import DATA, read_json, refresh_manifest
 from helpers.studies import Study
 
 FOLDER = DATA / "reward_studies"
@@ -76,6 +76,14 @@ def load_reward_studies(folder: Path = FOLDER) -> Histories:
     return load_histories(folder, SUMMARY)
 
 
+def require_same_price(out: Path, kl_coef: float) -> None:
+    """Refuses a folder that holds runs at another β: they would stand in one table as if alike."""
+    configs = read_json(out / SUMMARY, ("configs",))["configs"] if (out / SUMMARY).exists() else {}
+    for there in sorted({config["kl_coef"] for config in configs.values()} - {kl_coef}):
+        got = f"{kl_coef:g} for {out.name}, whose runs have {there:g}"
+        raise ValueError(f"--kl-coef: got {got}, wants the same, or another folder as --out.")
+
+
 def run(arguments: list[str] | None) -> None:
     """Whatever is left to do, then how many there are."""
     parser = study_parser("reward_studies", __doc__)
@@ -83,6 +91,7 @@ def run(arguments: list[str] | None) -> None:
     parser.add_argument("--iterations", type=int, default=ITERATIONS)
     parser.add_argument("--kl-coef", type=float, default=0.0, help="β of all runs (0)")
     options = parse_study(parser, "reward_studies", arguments)
+    require_same_price(options.out, options.kl_coef)
     runs = options.work / "runs"  # most are kept as a history only, in --out
     everywhere = argparse.Namespace(**vars(options) | {"out": runs})
     study = reward_study(options.kinds, options.seeds, options.iterations, options.kl_coef)

@@ -14,10 +14,13 @@ from helpers.patching import Round, gather_pairs, hacked_pairs, load_patching
 from helpers.reward_studies import (
     BASE,
     FACTORS,
+    FOLDER,
+    HELD,
     RECIPES,
     job_fields,
     load_reward_studies,
     recipe,
+    require_same_price,
     reward_study,
 )
 from helpers.state import start_run
@@ -79,6 +82,16 @@ def test_the_shipped_studies_are_whole():
     assert set(patches.histories) == names
     rows = read_jsonl(patching.FOLDER / "round_0_seed_0.jsonl", ("prompt", "chosen", "rejected"))
     assert len(rows) > 400
+
+
+def test_runs_at_another_beta_do_not_join_a_study(tmp_path):
+    require_same_price(tmp_path, 0.5)  # an empty folder takes any
+    require_same_price(FOLDER, 0.0)
+    require_same_price(HELD, 0.03)
+    with pytest.raises(
+        ValueError, match="--kl-coef: got 0.1 for reward_studies, whose runs have 0"
+    ):
+        require_same_price(FOLDER, 0.1)
 
 
 def turns(kind):
