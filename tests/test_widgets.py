@@ -32,6 +32,7 @@ from helpers.widgets import (
     lesson07,
     live,
     one_token,
+    slider,
     trainer,
 )
 
@@ -235,6 +236,15 @@ def test_a_run_that_is_watched_and_a_fit_that_is_watched(capsys):
     live.show_pairs(["a"], ["<b>"])
     lesson05.show_table(["a"], [("<b>",)])
     assert not COMPLAINT.search("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    ("low", "step", "shown"),
+    [(0, 1, ".0f"), (0.0, 0.25, ".2f"), (0.05, 0.1, ".2f"), (1, 10, ".0f")],
+)
+def test_a_slider_shows_the_digits_it_needs(low, step, shown):
+    made = slider("x", low, low, low + 5 * step, step)
+    assert made.readout_format == shown
 
 
 def test_no_widget_is_left_out():

@@ -3,6 +3,7 @@
 import base64
 import html
 from collections.abc import Callable
+from decimal import Decimal
 
 import ipywidgets
 from IPython.display import display
@@ -62,12 +63,14 @@ class Explorer:
 
 def slider(description: str, value: float, low: float, high: float, step: float):
     """A number slider that redraws while it moves and can be reached by keyboard."""
+    digits = max(0, *(-Decimal(f"{x:g}").as_tuple().exponent for x in (low, step)))  # that it needs
     return ipywidgets.FloatSlider(
         value=value,
         min=low,
         max=high,
         step=step,
         description=description,
+        readout_format=f".{digits}f",
         continuous_update=True,
         style={"description_width": "initial"},
     )
