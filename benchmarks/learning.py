@@ -31,7 +31,7 @@ from helpers.sweep_results import Sweep, load_sweep
 from helpers.validate import require_count
 
 OURS, TRL, COURSE = "ours", "TRL", "ours, ε of the course"
-GRID = {OURS: (1e-4, 3e-4, 1e-3), TRL: (1e-4, 3e-4, 1e-3), COURSE: (3e-4, 1e-3)}
+GRID = {OURS: (3e-4, 6e-4, 1e-3), TRL: (1e-4, 3e-4, 6e-4, 1e-3), COURSE: (3e-4, 1e-3)}
 EPSILON = {OURS: 1e-8, TRL: 1e-8, COURSE: 1e-5}  # Adam's
 FILES = {OURS: "ours_eps_1e-8", TRL: "trl", COURSE: "ours"}  # how the names of their files begin
 SHIPPED_RATE = 3e-4  # of data/sweeps

@@ -34,7 +34,7 @@ class PPOConfig:
     micro_batch_size: int = 32  # of these in memory at once; the gradient is the same for any
     learning_rate: float = 1e-3  # of the actor, annealed to 0; pretrained models want about 1e-5
     critic_learning_rate: float = 1e-3  # of the critic, annealed alike
-    adam_eps: float = 1e-5  # as in the original PPO code; torch's own default is 1e-8
+    adam_eps: float = 1e-5  # as in the original PPO code; torch's own 1e-8 lengthens small steps
     max_grad_norm: float = 1.0  # one norm over actor and critic alike
     whiten_advantages: bool = True  # zero mean, unit variance over the batch's counted tokens
     whiten_rewards: bool = False  # unit variance only; the mean is kept
