@@ -56,6 +56,12 @@ TABLE = (  # ours, TRL's argument, what differs
 )
 
 
+def settings_table() -> str:
+    """TABLE as a table of Markdown."""
+    rows = [("this course", "TRL", "what differs"), ("---",) * 3, *TABLE]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 class RewardForTRL(nn.Module):
     """Any scorer of whole texts, in the form that TRL's `get_reward` reads: backbone, then `score`."""
 
