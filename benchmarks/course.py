@@ -107,11 +107,13 @@ def import_seconds(module: str, repeats: int) -> dict:
 
 def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict]:
     """Every module imported once, then the slowest of them `repeats` times, beside torch alone."""
-    once = sorted((import_seconds(name, 1) for name in names), key=lambda one: -one["cpu_seconds"])
-    again = ["torch, transformers", *(one["module"] for one in once[:shown])]
-    return sorted(
-        (import_seconds(name, repeats) for name in again), key=lambda one: -one["cpu_seconds"]
-    )
+
+    def slowest(some: list[str], times: int) -> list[dict]:
+        found = [import_seconds(name, times) for name in some]
+        return sorted(found, key=lambda one: -one["cpu_seconds"])
+
+    once = [one["module"] for one in slowest(names, 1)]
+    return slowest(["torch, transformers", *once[:shown]], repeats)
 
 
 def open_seconds() -> float:

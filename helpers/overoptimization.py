@@ -105,9 +105,10 @@ def fall(history: History, drop: float, width: int = 5) -> float | None:
     None if it never has. ValueError: drop ≤ 0.
     """
     require_positive("drop", drop)
+    turn = turning_point(history, width)
     gold, kl = (smooth([record[name] for record in history], width) for name in ("gold", "kl"))
-    top = max(range(len(gold)), key=gold.__getitem__)
-    return next((kl[i] for i in range(top, len(gold)) if gold[i] <= gold[top] - drop), None)
+    after = range(turn.iteration, len(gold))
+    return next((kl[i] for i in after if gold[i] <= turn.gold - drop), None)
 
 
 def stop_at_kl(history: History, limit: float, width: int = 5) -> Turn | None:
