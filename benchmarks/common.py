@@ -1,9 +1,8 @@
-"""What every benchmark needs: wall and CPU time of a span, medians, a table, one JSON line, the machine."""
+"""Shared by all benchmarks: timers, medians, tables, the JSON line, facts about the machine."""
 
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -16,14 +15,14 @@ from pathlib import Path
 import torch
 import transformers
 
-from helpers.storage import ROOT
+from helpers.tools.files import ROOT
 
 RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass
 class Span:
-    """Seconds of wall time and of CPU time (all threads of this process) of one stretch of work."""
+    """Seconds of wall time and of CPU time (all threads of this process) of one piece of work."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -36,12 +35,12 @@ class Span:
 
 
 def now() -> Span:
-    """Both clocks as they stand."""
+    """The current time of both clocks."""
     return Span(time.perf_counter(), time.process_time())
 
 
 def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, Span]:
-    """What the phases of one PPO iteration took, from the clocks between them."""
+    """Times of the phases of one PPO iteration, from the clocks between them."""
     return {
         "rollout": written - began,
         "scoring": scored - written,
@@ -52,7 +51,7 @@ def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, S
 
 @contextmanager
 def timed() -> Iterator[Span]:
-    """Yields a `Span` that is filled in when the block is left."""
+    """Context that yields a `Span` and fills it in at the end."""
     span, began = Span(), now()
     yield span
     taken = now() - began
@@ -60,7 +59,7 @@ def timed() -> Iterator[Span]:
 
 
 def repeat(work: Callable[[], object], seconds: float = 1.0, least: int = 3) -> Span:
-    """Median of repeated calls after one to warm up, until `seconds` are spent and `least` are done."""
+    """Median time of a call: after one warm-up call, at least `least` calls and `seconds` seconds."""
     work()
     spans: list[Span] = []
     end = time.perf_counter() + seconds
@@ -72,19 +71,13 @@ def repeat(work: Callable[[], object], seconds: float = 1.0, least: int = 3) -> 
 
 
 def median(spans: list[Span]) -> Span:
-    """The median of each clock by itself."""
+    """The median of each clock separately."""
     walls, cpus = zip(*((span.wall, span.cpu) for span in spans), strict=True)
     return Span(statistics.median(walls), statistics.median(cpus))
 
 
-def peak_mib() -> float:
-    """Largest resident size of this process so far, in MiB."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
 def in_own_process(module: str, *arguments: object) -> dict:
-    """Run `python -m module …`; → the JSON of its last line. RuntimeError shows what went wrong."""
+    """Run `python -m module …`; returns the JSON of its last line. RuntimeError: it failed."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet())
     if done.returncode != 0:
@@ -93,12 +86,12 @@ def in_own_process(module: str, *arguments: object) -> dict:
 
 
 def quiet() -> dict[str, str]:
-    """The environment of a child: no hub is asked, and waiting threads give their core away."""
+    """Environment of a child process: hub offline, waiting threads do not spin."""
     return {"OMP_WAIT_POLICY": "passive"} | os.environ | {"HF_HUB_OFFLINE": "1"}
 
 
 def machine() -> dict:
-    """What the figures were taken on: versions, cores, how busy it was."""
+    """Facts about the machine: versions, cores, load."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -110,7 +103,7 @@ def machine() -> dict:
 
 
 def show(header: list[str], rows: list[list]) -> None:
-    """A table with columns as wide as they need: text to the left, numbers to the right."""
+    """Print a table: text aligned left, numbers right."""
     lines = [header] + [
         [cell if isinstance(cell, str) else f"{cell:.4g}" for cell in r] for r in rows
     ]
@@ -122,5 +115,5 @@ def show(header: list[str], rows: list[list]) -> None:
 
 
 def emit(name: str, facts: dict) -> None:
-    """The JSON line that ends every command."""
+    """Print the JSON line at the end of every command."""
     print(json.dumps({"benchmark": name} | facts | {"on": machine()}))

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.course`: what the course costs a reader: notebooks, imports, the first page.
+"""`python -m benchmarks.course`: time and memory of the notebooks, of imports, and until the first page.
 
-Each notebook runs from top to bottom in a kernel of its own, on a copy; learners' files go to a
-temporary folder. Imports are timed in fresh processes. The way to an open notebook is `make course`
-after its one set-up, until the server hands notebook 00 over.
+Each notebook runs from top to bottom in its own kernel, on a copy; learners' files go to a temporary
+folder. Imports are timed in new processes. The first page is `make course`, already set up, until the
+server delivers notebook 00.
 """
 
 import argparse
@@ -21,13 +21,13 @@ import nbformat
 from nbclient import NotebookClient
 
 from benchmarks.common import emit, quiet, show
-from helpers.command import exit_status
-from helpers.storage import ROOT
-from helpers.validate import require
+from helpers.tools.command import exit_status
+from helpers.tools.files import ROOT
+from helpers.tools.validate import require
 from tests.browser.conftest import free_port
 
 NOTEBOOKS = ROOT / "notebooks"
-# the last cell of the copy: the kernel's own largest size, its children's, and its CPU time
+# last cell of the copy: peak memory of the kernel and of its children, and CPU time
 LAST = """import json as _json, resource as _resource, time as _time
 _own, _children = (_resource.getrusage(who).ru_maxrss for who in (0, -1))
 print(_json.dumps([_own / 1024, _children / 1024, _time.process_time()]))"""
@@ -57,7 +57,7 @@ def run_notebook(path: Path) -> dict:
 
 
 def cell_seconds(cells: list) -> list[tuple[float, int, str]]:
-    """(seconds, number as the notebook counts, first line of code) of every code cell."""
+    """(seconds, execution count, first line) of every code cell."""
     found = []
     for cell in cells:
         times = cell.metadata.get("execution", {})
@@ -78,14 +78,14 @@ def time_of(stamp: str) -> float:
 
 
 def modules() -> list[str]:
-    """Every module of the helpers that imports without starting anything."""
+    """Every module of helpers that can be imported without running anything."""
     paths = sorted((ROOT / "helpers").rglob("*.py"))
     names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
     return [name.removesuffix(".__init__") for name in names]
 
 
 def import_seconds(module: str, repeats: int) -> dict:
-    """Median wall and CPU seconds of `import module` in a fresh interpreter."""
+    """Median wall and CPU seconds of `import module` in a new interpreter."""
     code = (
         "import time; w, c = time.perf_counter(), time.process_time(); "
         f"import {module}; print(time.perf_counter() - w, time.process_time() - c)"
@@ -106,7 +106,7 @@ def import_seconds(module: str, repeats: int) -> dict:
 
 
 def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict]:
-    """Every module imported once, then the slowest of them `repeats` times, beside torch alone."""
+    """Import every module once, then the slowest ones and torch alone `repeats` times."""
 
     def slowest(some: list[str], times: int) -> list[dict]:
         found = [import_seconds(name, times) for name in some]
@@ -117,7 +117,7 @@ def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict
 
 
 def open_seconds() -> float:
-    """`make course` until the server hands over notebook 00; the set-up is taken as done."""
+    """Seconds of `make course`, already set up, until the server delivers notebook 00."""
     port, token = free_port(), "benchmark"
     command = [
         "make",
@@ -151,7 +151,7 @@ def open_seconds() -> float:
 
 
 def measure_notebooks(paths: list[Path]) -> list[dict]:
-    """Run one after another; a line each as it is done, then the slowest cells of all."""
+    """Run notebooks one after another: print a line for each, then the slowest cells of all."""
     wide = max([len(path.stem) for path in paths], default=0)
     print(f"{'notebook':{wide}s}  seconds    CPU s  peak MiB    MB", flush=True)
     found = []
@@ -167,7 +167,7 @@ def measure_notebooks(paths: list[Path]) -> list[dict]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Which notebooks, how often, and what to leave out."""
+    """Command-line options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.course", description=__doc__)
     parser.add_argument("--notebooks", nargs="*", metavar="02_gae", help="only these (all)")
     parser.add_argument("--modules", nargs="*", metavar="helpers.gae", help="only these (all)")
@@ -176,7 +176,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(arguments: list[str] | None) -> None:
-    """Notebooks, imports, opening; tables and a JSON line."""
+    """Command line: measure, print tables and a JSON line."""
     options = parse(arguments)
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
     if options.notebooks is not None:
@@ -184,11 +184,11 @@ def run(arguments: list[str] | None) -> None:
     names = modules() if options.modules is None else options.modules
     notebooks = measure_notebooks(paths)
     imports = slowest_imports(names, options.repeats)
-    print("\nslowest imports, each in a fresh interpreter")
+    print("\nslowest imports, each in a new interpreter")
     rows = [[one["module"], one["seconds"], one["cpu_seconds"]] for one in imports]
     show(["module", "seconds", "CPU s"], rows)
     opened = statistics.median(open_seconds() for _ in range(options.repeats))
-    print(f"\nmake course, already set up, to notebook 00 from the server: {opened:.1f} s")
+    print(f"\nmake course, already set up, until the server delivers notebook 00: {opened:.1f} s")
     emit("course", {"notebooks": notebooks, "imports": imports, "open_seconds": opened})
 
 

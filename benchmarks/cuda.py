@@ -1,8 +1,8 @@
-"""`python -m benchmarks.cuda`: seconds by phase, tokens a second and peak memory on this machine's GPU.
+"""`python -m benchmarks.cuda`: seconds per phase, tokens per second and peak memory on a GPU.
 
-The embedded models, and models of SmolLM2-135M's size with random weights (no download), trained
-whole, with the frozen ones in half precision, and with LoRA where peft is installed. Medians over
-iterations after a warm-up. `--device cpu` runs it without a GPU.
+The embedded models, and models of SmolLM2-135M's size with random weights (no download): trained in
+full, with frozen models in half precision, and with LoRA if peft is installed. Medians over iterations
+after a warm-up. `--device cpu` runs it without a GPU.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from transformers import (
 )
 
 from helpers.config import RLHFConfig
-from helpers.memory import KNOWN, MIB, architecture, reckon
+from helpers.data import load_rows
 from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
-from helpers.phases import Phases
-from helpers.pretrained import frozen_dtype, make_models
-from helpers.random_models import gpt2_sized_tokenizer, random_prompts
 from helpers.reward_model import RewardModel, load_reward_model
+from helpers.scale.memory import KNOWN, MIB, architecture, estimate_memory
+from helpers.scale.pretrained import frozen_dtype, make_models
+from helpers.scale.random_models import gpt2_sized_tokenizer, random_prompts
+from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import iterate
-from helpers.storage import load_rows
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
 SMALL = RLHFConfig(batch_size=64, minibatch_size=64, micro_batch_size=64, response_length=24)
@@ -48,7 +48,7 @@ def embedded(device: str) -> tuple:
 
 
 def smollm2_size(device: str) -> tuple:
-    """SmolLM2-135M's architecture and DistilBERT's, random weights, GPT-2's number of tokens."""
+    """SmolLM2-135M's and DistilBERT's architectures with random weights and GPT-2's vocabulary size."""
     torch.manual_seed(0)
     tokenizer = gpt2_sized_tokenizer()
     config = type(KNOWN[SMOLLM2])(
@@ -61,13 +61,13 @@ def smollm2_size(device: str) -> tuple:
 
 
 def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:
-    """One setting: medians by phase over `iterations` after one that warms up, and both memories."""
+    """Measure one setting: medians per phase after one warm-up iteration, and memory."""
     actor, tokenizer, reward, prompts = make(config.device)
     longest = max(len(ids) for ids in tokenizer(prompts)["input_ids"])
-    ledger = reckon(actor, reward, config, longest, method, frozen=frozen)
+    ledger = estimate_memory(actor, reward, config, longest, method, frozen=frozen)
     models = make_models(actor, tokenizer, reward, method, frozen)
     state = start_run(config, models, prompts=prompts)
-    phases = Phases(models.device)
+    phases = PhaseTimes(models.device)
     for _ in range(1 + iterations):
         iterate(state, phases)
     seconds = {name: statistics.median(taken[1:]) for name, taken in phases.seconds.items()}
@@ -75,7 +75,7 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
         "seconds": seconds | {"iteration": sum(seconds.values())},
         "tokens_per_second": phases.tokens_per_second(),
         "peak_MiB": phases.peak / MIB,
-        "reckoned_MiB": ledger.peak / MIB,
+        "estimated_MiB": ledger.peak / MIB,
         "ratio_error": state.history[0]["first_ratio_error"],
         "kl": state.history[0]["kl"],
     }
@@ -87,7 +87,7 @@ def show(name: str, found: dict) -> None:
     print(f"{name}\n  seconds  {phases}")
     print(
         f"  {found['tokens_per_second']:,.0f} tokens/s   peak {found['peak_MiB']:,.0f} MiB "
-        f"(reckoned {found['reckoned_MiB']:,.0f})   first minibatch: |ratio − 1| "
+        f"(estimated {found['estimated_MiB']:,.0f})   first minibatch: |ratio − 1| "
         f"{found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
     )
 

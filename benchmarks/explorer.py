@@ -1,7 +1,7 @@
 """`python -m benchmarks.explorer`: from key press to changed pixels, and memory after many moves.
 
-Opens the drift explorer in JupyterLab in a real chromium and moves β by keyboard. A move is over when
-the last picture that changed has been painted. Needs chromium and playwright (tests/requirements.txt).
+Opens the drift explorer in JupyterLab in a real chromium and moves β by keyboard. A move ends when the
+last changed picture is painted. Needs chromium and playwright (tests/requirements.txt).
 """
 
 import argparse
@@ -11,11 +11,11 @@ import statistics
 import time
 from pathlib import Path
 
-from helpers.storage import ROOT
+from helpers.tools.files import ROOT
 from tests.browser.conftest import CHROMIUM, FLAGS, serve_lab
 from tests.browser.notebook_page import NotebookPage
 
-# press a key, wait for the pictures that follow, answer with the milliseconds of each
+# press a key, wait for the new pictures, return the milliseconds of each
 MOVE = """(key) => new Promise((done) => {
   const images = [...document.querySelectorAll('.drift-explorer img')];
   const began = performance.now(), painted = [];
@@ -64,7 +64,7 @@ def move(page, count: int, turn: int = 8) -> list[float]:
 
 
 def measure(moves: int, long: int) -> dict:
-    """Latency over `moves` moves, then memory over `long` more."""
+    """Measure latency over `moves` moves, then memory over `long` more."""
     from playwright.sync_api import sync_playwright
 
     with serve_lab(ROOT) as address, sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""The floor: the forwards, backwards and cached decoding one PPO iteration needs, and nothing else."""
+"""The floor: only the forwards, backwards and cached decoding that one PPO iteration needs."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ class PlainGPT2(nn.Module):
         return F.linear(mixed, layer.attn.c_proj.weight.T, layer.attn.c_proj.bias)
 
     def forward(self, ids: Tensor, pasts: list[list] | None = None, start: int = 0) -> Tensor:
-        """Hidden states [B, L, d] after the last norm; `pasts` holds one cache a layer."""
+        """Hidden states [B, L, d] after the last norm; `pasts` has one cache per layer."""
         x = self.tokens(ids) + self.places.weight[start : start + ids.shape[1]]
         for number, layer in enumerate(self.layers):
             x = x + self._attend(layer, layer.ln_1(x), None if pasts is None else pasts[number])
@@ -44,7 +44,7 @@ class PlainGPT2(nn.Module):
 
 
 class Floor:
-    """One iteration's bare work over an actor and a critic, by transformers' modules or plain ones."""
+    """The necessary work of one iteration for an actor and a critic, transformers' or plain PyTorch."""
 
     def __init__(self, size: Size, minibatch: int, actor: GPT2LMHeadModel, critic, plain: bool):
         self.size, self.minibatch = size, minibatch
@@ -73,7 +73,7 @@ class Floor:
         return torch.cat(rows, dim=1)
 
     def _step(self) -> Callable[[Tensor], Tensor]:
-        """Ids of the next positions → logits [B, V] of the last one; remembers what went before."""
+        """Ids of the next positions → logits [B, V] of the last one; keeps a key–value cache."""
         if not self.plain:
             cache = DynamicCache(config=self.actor.config)
             return lambda ids: self.actor(
@@ -102,7 +102,7 @@ class Floor:
 
     def update(self, ids: Tensor) -> None:
         """Four epochs: forward and backward of both networks on every minibatch, and Adam."""
-        ids = ids.clone()  # an inference tensor takes no part in autograd
+        ids = ids.clone()  # autograd cannot use an inference tensor
         for _ in range(4):
             for rows in torch.randperm(len(ids)).split(self.minibatch):
                 values = self.head(self.hidden(1, ids[rows, :-1])[:, self.size.prompt - 1 :])
@@ -112,7 +112,7 @@ class Floor:
                 self.optimizer.zero_grad()
 
     def iterate(self) -> dict[str, Span]:
-        """Rollout, scoring, update: what each took."""
+        """One iteration; returns the times of rollout, scoring and update."""
         began = now()
         ids = self.rollout()
         written = now()

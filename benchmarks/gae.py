@@ -1,7 +1,7 @@
-"""`python -m benchmarks.gae`: GAE and whitening beside torchrl's: the same numbers, and the time of each.
+"""`python -m benchmarks.gae`: GAE and whitening against torchrl's: equal numbers, and the time of each.
 
-On rewards and values [B, T] of random responses that end early, as in RLHF; γ = 1, λ = 0.95. torchrl
-has a loop over time and a vectorised form; `done` stands at each response's last token.
+Random rewards and values [B, T] of responses that end early, as in RLHF; γ = 1, λ = 0.95. torchrl has
+a loop over time and a vectorised form; `done` is set at each response's last token.
 """
 
 import argparse
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import Span, emit, repeat, show
-from helpers.command import exit_status
 from helpers.gae import compute_gae
 from helpers.kl import last_counted
+from helpers.tools.command import exit_status
 from helpers.whitening import whiten_advantages
 
 GAMMA, LAM = 1.0, 0.95
@@ -23,7 +23,7 @@ TOLERANCE = 1e-6  # of the largest number
 
 
 def responses(batch: int, length: int) -> tuple:
-    """Rewards, values and mask [B, T]: half of the responses end somewhere before the limit."""
+    """Random rewards, values and mask [B, T]; half of the responses end before the limit."""
     generator = torch.Generator().manual_seed(batch + length)
     lengths = torch.randint(1, 2 * length + 1, (batch, 1), generator=generator).clamp(max=length)
     mask = torch.arange(length) < lengths
@@ -32,7 +32,7 @@ def responses(batch: int, length: int) -> tuple:
 
 
 def torchrl_gae(rewards: Tensor, values: Tensor, mask: Tensor, vectorised: bool) -> tuple:
-    """Advantages and returns [B, T] by torchrl, positions after the end left as it leaves them."""
+    """Advantages and returns [B, T] by torchrl; positions after the end are not masked."""
     from torchrl.objectives.value import functional
 
     name = ("generalized_advantage_estimate", "vec_generalized_advantage_estimate")[vectorised]
@@ -46,7 +46,7 @@ def torchrl_gae(rewards: Tensor, values: Tensor, mask: Tensor, vectorised: bool)
 
 
 def torchrl_whiten(advantages: Tensor, mask: Tensor) -> Tensor:
-    """What torchrl's GAE module does with `group_key` and a mask, all responses in one group."""
+    """Whitening as in torchrl's GAE module with a mask and all responses in one `group_key` group."""
     from torchrl.objectives.value.advantages import _standardize_by_group
 
     groups = torch.zeros(len(advantages), dtype=torch.long)
@@ -54,12 +54,12 @@ def torchrl_whiten(advantages: Tensor, mask: Tensor) -> Tensor:
 
 
 def gap(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
-    """Largest difference where the mask counts, as a share of the largest number there."""
+    """Largest difference over counted positions, relative to the largest number there."""
     return float((ours - theirs)[mask].abs().max() / theirs[mask].abs().max())
 
 
 def results(rewards: Tensor, values: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Advantages and whitened advantages [B, T] of each contestant, from the same tensors."""
+    """Advantages and whitened advantages [B, T] of each implementation, from the same tensors."""
     ours, _ = compute_gae(rewards, values, GAMMA, LAM, mask)
     loop, _ = torchrl_gae(rewards, values, mask, vectorised=False)
     fast, _ = torchrl_gae(rewards, values, mask, vectorised=True)
@@ -71,7 +71,7 @@ def results(rewards: Tensor, values: Tensor, mask: Tensor) -> dict[str, Tensor]:
 
 
 def compare(batch: int, length: int) -> dict[str, dict[str, float]]:
-    """`gaps`: ours from torchrl's in float64; `errors`: each in float32 from ours in float64.
+    """`gaps`: ours against torchrl's in float64; `errors`: each in float32 against ours in float64.
 
     The peer in float64 is torchrl's vectorised form: its loop multiplies by a float32 λ even there.
     """
@@ -87,7 +87,7 @@ def compare(batch: int, length: int) -> dict[str, dict[str, float]]:
 
 
 def times(batch: int, length: int, seconds: float) -> dict[str, Span]:
-    """Median time of a call of each."""
+    """Median time per call of each implementation."""
     rewards, values, mask = responses(batch, length)
     advantages, _ = compute_gae(rewards, values, GAMMA, LAM, mask)
     calls: dict[str, Callable[[], object]] = {
@@ -101,7 +101,7 @@ def times(batch: int, length: int, seconds: float) -> dict[str, Span]:
 
 
 def measure(batch: int, length: int, seconds: float) -> dict:
-    """Numbers and times of one size."""
+    """Errors and times at one size."""
     taken = {name: span.cpu * 1e3 for name, span in times(batch, length, seconds).items()}
     found = compare(batch, length)
     return {
@@ -131,7 +131,7 @@ def row(found: dict) -> list:
 
 
 def run(arguments: list[str] | None) -> None:
-    """All sizes, a table, a JSON line."""
+    """Command line: all sizes, a table, a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gae", description=__doc__)
     parser.add_argument("--seconds", type=float, default=0.5, help="for each timing (0.5)")
     parser.add_argument("--sizes", type=int, default=len(SIZES), help="how many of the sizes (all)")
@@ -139,14 +139,12 @@ def run(arguments: list[str] | None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     found = [measure(*size, options.seconds) for size in SIZES[: options.sizes]]
-    print("CPU milliseconds a call; errors in float32 as shares of the largest number")
+    print("CPU milliseconds per call; float32 errors relative to the largest number")
     header = ["batch × response", "ours", "torchrl", "vectorised", "ratio", "ratio v."]
     header += ["error", "torchrl", "vect.", "whiten", "torchrl", "ratio", "error", "torchrl"]
     show(header, [row(one) for one in found])
     same = sum(one["same"] for one in found)
-    print(
-        f"the same numbers as torchrl's to {TOLERANCE:g} in float64: {same} of {len(found)} sizes"
-    )
+    print(f"equal to torchrl's within {TOLERANCE:g} in float64: {same} of {len(found)} sizes")
     emit("gae", {"sizes": found})
 
 

@@ -1,13 +1,13 @@
 """`python -m benchmarks.learning`: efficiency against responses generated, ours and TRL's, β 0.1 and 0.3.
 
-Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world (`helpers/optimum.py`). Along
-training J is read off each iteration's own rollout (128 fresh responses of the policy as it was: mean
-score − β·mean KL), averaged over WINDOW iterations and the seeds; at the end off fresh responses.
+Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world (`helpers/theory/optimum.py`).
+During training, J is estimated from each iteration's rollout (128 responses: mean score − β·mean KL) and
+averaged over WINDOW iterations and the seeds; at the end, from fresh responses.
 
-Each has its best learning rate of GRID for each β, chosen by the efficiency its seed 0 ends with. Ours
-runs twice: with Adam's ε as TRL has it, and with the course's own. The latter at SHIPPED_RATE are the runs
-in `data/sweeps`; all others are made here, each a JSON file in `benchmarks/results/learning`, so that a
-kill costs one run at most: start it again and it goes on.
+Each trainer uses its best learning rate of GRID for each β, chosen by the final efficiency of seed 0.
+Ours runs twice: with TRL's ε of Adam, and with the course's. The course's runs at SHIPPED_RATE are those
+in `data/beta_sweep`; all others are made here, one JSON file each in `benchmarks/results/learning`. After a
+kill, start the command again: it continues, and only the unfinished run is lost.
 """
 
 import argparse
@@ -19,22 +19,21 @@ from pathlib import Path
 import torch
 
 from benchmarks.common import RESULTS, emit, machine, show
-from helpers.command import exit_status
 from helpers.config import RLHFConfig
+from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
+from helpers.experiments.measure import measure
 from helpers.loop import train_rlhf_loop
-from helpers.measure import measure
-from helpers.optimum import Estimate, Optimum, efficiency
-from helpers.state import start_run
-from helpers.storage import read_json, write_json
-from helpers.studies import beta_study
-from helpers.sweep_results import Sweep, load_sweep
-from helpers.validate import require_count
+from helpers.state import resolve_rates, start_run
+from helpers.theory.optimum import Estimate, Optimum, efficiency
+from helpers.tools.command import exit_status
+from helpers.tools.files import read_json, write_json
+from helpers.tools.validate import require_count
 
 OURS, TRL, COURSE = "ours", "TRL", "ours, ε of the course"
 GRID = {OURS: (3e-4, 6e-4, 1e-3), TRL: (1e-4, 3e-4, 6e-4, 1e-3), COURSE: (3e-4, 1e-3)}
 EPSILON = {OURS: 1e-8, TRL: 1e-8, COURSE: 1e-5}  # Adam's
-FILES = {OURS: "ours_eps_1e-8", TRL: "trl", COURSE: "ours"}  # how the names of their files begin
-SHIPPED_RATE = 3e-4  # of data/sweeps
+FILES = {OURS: "ours_eps_1e-8", TRL: "trl", COURSE: "ours"}  # beginning of their file names
+SHIPPED_RATE = 3e-4  # of data/beta_sweep
 BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
 BUDGETS = (10, 20, 30, 50, 75, 100)  # iterations, of 128 responses each
 WINDOW = 5  # iterations averaged, up to and including the budget
@@ -43,21 +42,21 @@ EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 
 
 def settings(who: str, beta: float, seed: int, rate: float, iterations: int) -> RLHFConfig:
-    """The shipped sweep's settings at this β and seed, with another learning rate and ε of Adam."""
-    (base,) = beta_study((beta,), (seed,), iterations).values()
+    """The shipped sweep's config at this β and seed, with another learning rate and ε of Adam."""
+    (job,) = beta_study((beta,), (seed,), iterations)
     changes = {"learning_rate": rate, "adam_eps": EPSILON[who]}
-    return RLHFConfig.from_dict(base.as_dict() | changes)
+    return resolve_rates(RLHFConfig.from_dict(job.config.as_dict() | changes))
 
 
 def path_of(who: str, config: RLHFConfig) -> Path:
-    """Where a run of ours or of TRL's is kept."""
+    """The file of a run of ours or of TRL's."""
     name = f"{FILES[who]}_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
     length = "" if config.iterations == 100 else f"_{config.iterations}_iterations"
     return FOLDER / f"{name}{length}.json"
 
 
 def run_ours(config: RLHFConfig, evaluated: int) -> dict:
-    """Train as the course does: `history` of rollouts and `final`."""
+    """Train with the course's loop; returns `history` of rollouts and `final`."""
     state = start_run(config)
     history = list(train_rlhf_loop(state=state))
     final, _ = measure(state, state.models.actor, evaluated)
@@ -65,7 +64,7 @@ def run_ours(config: RLHFConfig, evaluated: int) -> dict:
 
 
 def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
-    """Make a run and keep it."""
+    """Make a run and save it."""
     train = run_ours
     if who == TRL:  # an extra, which ours does without
         from benchmarks.trl_world import run_trl as train
@@ -78,7 +77,7 @@ def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
 
 
 def find(who: str, config: RLHFConfig, sweep: Sweep, may_make: bool) -> dict | None:
-    """A run's `history` and `final`: shipped, kept, or made now; None where it may not be made."""
+    """A run's `history` and `final`: shipped, saved, or made now; None if it may not be made."""
     if who == COURSE and config.learning_rate == SHIPPED_RATE:
         run = sweep.run(config.kl_coef, config.seed)
         return {"history": run.history, "final": run.final}
@@ -114,7 +113,7 @@ class Yardstick:
 
 
 def contest(who: str, sweep: Sweep, beta: float, iterations: int, may_make: bool) -> dict:
-    """One contestant at one β: its best learning rate by the end of seed 0, means over the seeds."""
+    """One trainer at one β: its best learning rate by the end of seed 0, means over the seeds."""
     yardstick = Yardstick(sweep, beta)
 
     def runs(rate: float, seeds: tuple) -> list[dict]:
@@ -137,19 +136,19 @@ def contest(who: str, sweep: Sweep, beta: float, iterations: int, may_make: bool
 
 
 def compare(sweep: Sweep, beta: float, iterations: int, may_make: bool) -> dict:
-    """Both contestants at one β."""
+    """All trainers at one β."""
     found = {who: contest(who, sweep, beta, iterations, may_make) for who in GRID}
     return {"beta": beta} | found
 
 
 def print_one(found: dict) -> None:
-    """The table of one β."""
+    """Print the table of one β."""
     print(f"\nβ = {found['beta']:g}")
     rows = []
     for who in GRID:
         one = found[who]
         tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in one["learning_rates"].items())
-        print(f"{who}: learning rates on seed 0 ended with {tried or 'nothing'}")
+        print(f"{who}: final efficiency on seed 0 by learning rate: {tried or 'nothing'}")
         cells = [f"{one['along'][n]:.3f}" if n in one["along"] else "–" for n in BUDGETS]
         end = f"{statistics.fmean(one['end']):.3f}" if one["end"] else "–"
         rows.append([f"{who} ({one['seeds']} seeds)", f"{one['best'] or '–'}", *cells, end])
@@ -157,10 +156,10 @@ def print_one(found: dict) -> None:
 
 
 def run(arguments: list[str] | None) -> None:
-    """Make what is missing, then a table for each β and a JSON line."""
+    """Command line: make the missing runs, print a table for each β and a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
-    parser.add_argument("--iterations", type=int, default=100, help="of each run made (100)")
-    parser.add_argument("--table", action="store_true", help="only what is there; run nothing")
+    parser.add_argument("--iterations", type=int, default=100, help="of each new run (100)")
+    parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)
     require_count("--iterations", options.iterations)
     torch.set_num_threads(1)

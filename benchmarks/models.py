@@ -1,4 +1,4 @@
-"""Models of any size with random weights, equal for every contestant, that never say EOS or pad."""
+"""Models of any size with random weights, equal for every trainer, that never generate EOS or pad."""
 
 from dataclasses import dataclass
 
@@ -18,12 +18,12 @@ from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, start_run
 
-LEARNING_RATE = 3e-6  # TRL's default; everyone's here
+LEARNING_RATE = 3e-6  # TRL's default, used for all
 
 
 @dataclass(frozen=True)
 class Size:
-    """Architecture and work of one benchmark: GPT-2 layers × width, prompts and responses in tokens."""
+    """Size of one benchmark: GPT-2 layers and width; prompts and responses in tokens."""
 
     layers: int = 4
     width: int = 128
@@ -72,7 +72,7 @@ def make_actor(size: Size, seed: int = 0, fused: bool = False) -> GPT2LMHeadMode
 
 
 def make_models(size: Size, seed: int = 0) -> Models:
-    """Our four models as the course loads them: fused GELU, a [CLS] reward model of the same size."""
+    """Our four models as the course loads them: fused GELU, and a [CLS] reward model of the same size."""
     tokenizer, actor = make_tokenizer(size), make_actor(size, seed, fused=True)
     encoder = DistilBertModel(
         DistilBertConfig(
@@ -96,12 +96,12 @@ def prompt_ids(size: Size, count: int, seed: int = 0) -> torch.Tensor:
 
 
 def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
-    """A run of ours over this work, at its beginning. `settings` are fields of `RLHFConfig`."""
+    """The initial state of our run at this size. `settings` are fields of `RLHFConfig`."""
     rows = prompt_ids(size, size.batch).tolist()
     prompts = [" ".join(f"t{i}" for i in row) for row in rows]
     config = RLHFConfig(
         device="cpu",
-        iterations=10_000,  # the learning rate stays where it is
+        iterations=10_000,  # so many that the learning rate hardly falls
         batch_size=size.batch,
         minibatch_size=minibatch,
         response_length=size.response,

@@ -16,24 +16,25 @@ from functools import partial
 
 import torch
 
-from benchmarks.common import Span, emit, in_own_process, median, now, peak_mib, phases, show
+from benchmarks.common import Span, emit, in_own_process, median, now, phases, show
 from benchmarks.floor import Floor
 from benchmarks.models import Size, make_actor, make_run
 from benchmarks.tokens import TokenCounter
-from helpers.command import exit_status
+from helpers.scale.memory import MIB, peak_bytes
 from helpers.state import RLHFState
 from helpers.steps import iterate
-from helpers.validate import require_choice, require_count
+from helpers.tools.command import exit_status
+from helpers.tools.validate import require_choice, require_count
 
 PHASES = ("rollout", "scoring", "update", "total")
 CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
 FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
-WARM = 2  # iterations of each that are not counted
+WARM = 2  # warm-up iterations of each, not counted
 
 
 def torchrl_names() -> list[str]:
-    """torchrl's contestants, where it is installed."""
+    """torchrl's contestants, if it is installed."""
     return list(TORCHRL) if importlib.util.find_spec("torchrl") else []
 
 
@@ -52,13 +53,13 @@ def our_trunks(state: RLHFState) -> dict:
 
 
 def make_floor(size: Size, minibatch: int, kind: str) -> Floor:
-    """ "fused": the modules as the course loads them; "default": as transformers does; "plain"."""
+    """The floor with modules as the course loads them ("fused"), as transformers does, or "plain"."""
     actor = make_actor(size, fused=kind != "default")
     return Floor(size, minibatch, actor, copy.deepcopy(actor), plain=kind == "plain")
 
 
 def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[], dict], dict]:
-    """A contestant, ready: what runs one iteration of it, and its trunks by role (a floor's: none)."""
+    """Set up a contestant: a function that runs one iteration, and its trunks by role (none for a floor)."""
     if name == "ours":
         state = make_run(size, minibatch, micro_batch_size=micro)
         return partial(our_iteration, state), our_trunks(state)
@@ -71,7 +72,7 @@ def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[
 
 
 def race(size: Size, minibatch: int, rounds: int, micro: int) -> dict:
-    """All contestants in turn, `rounds` times after warming up; phases of each and work counted.
+    """Run all contestants in turn, `rounds` times after a warm-up; times of phases, and work counted.
 
     TRL's trainer runs its own loop and calls the others in between.
     """
@@ -98,23 +99,23 @@ def race(size: Size, minibatch: int, rounds: int, micro: int) -> dict:
 
 
 def alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4) -> dict:
-    """Peak memory of one contestant in this process: after imports, and after some iterations."""
+    """Peak memory of one contestant in this process: before training, and after some iterations."""
     if who == "TRL":
         from benchmarks.trl_peer import Stopwatch, make_trainer, train
 
         trainer = make_trainer(size, minibatch, iterations, lambda: None)
-        before = peak_mib()
+        before = peak_bytes() / MIB
         train(trainer, Stopwatch(trainer))
     else:
         run, _ = enter(who, size, minibatch, micro)
-        before = peak_mib()
+        before = peak_bytes() / MIB
         for _ in range(iterations):
             run()
-    return {"imported_MiB": before, "peak_MiB": peak_mib()}
+    return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
 
 
 def summarize(found: dict, size: Size) -> dict:
-    """Medians of every phase, spread of the total, tokens a second, ratios to TRL and to the floor."""
+    """Medians of every phase, spread of the total, tokens per second, ratios to TRL and the floor."""
     tokens = found.pop("tokens")
     facts = {"tokens": tokens, "contestants": {}}
     for name, iterations in found.items():
@@ -130,7 +131,7 @@ def summarize(found: dict, size: Size) -> dict:
 
 
 def ratios(found: dict) -> dict:
-    """Ours over the others: medians of the quotients of neighbours in time, wall and CPU."""
+    """Time of ours divided by the others': medians over rounds, wall and CPU."""
     ours = [one["total"] for one in found["ours"]]
     others = {name: [one["total"] for one in found[name]] for name in found if name != "ours"}
     others["TRL without gc"] = [one["total"] - one["gc"] for one in found["TRL"]]
@@ -145,8 +146,8 @@ def ratios(found: dict) -> dict:
 
 
 def print_race(facts: dict, threads: int, minibatch: int) -> None:
-    """The table of one configuration."""
-    print(f"\n{threads} thread(s), minibatch {minibatch}: seconds an iteration, medians")
+    """Print the table of one configuration."""
+    print(f"\n{threads} thread(s), minibatch {minibatch}: seconds per iteration, medians")
     rows = []
     for name, row in facts["contestants"].items():
         cells = [row[f"{phase}_s"] for phase in PHASES]
@@ -164,19 +165,17 @@ def print_race(facts: dict, threads: int, minibatch: int) -> None:
         print(f"  {name}: {count['forward']} positions forward, {count['backward']} backward")
     for name, memory in facts.get("memory", {}).items():
         before, peak = memory["imported_MiB"], memory["peak_MiB"]
-        print(
-            f"  {name}: peak {peak:.0f} MiB in a process of its own, {before:.0f} before training"
-        )
+        print(f"  {name}: peak {peak:.0f} MiB in its own process, {before:.0f} before training")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """`--worker` is what a child process is asked for; the rest is for people."""
+    """Command-line options; `--worker` is used by child processes only."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_vs_trl", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="counted iterations of each (10)")
+    parser.add_argument("--rounds", type=int, default=10, help="measured iterations of each (10)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--minibatches", type=int, nargs="+", default=[64, 16])
     parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
-    parser.add_argument("--batch", type=int, default=64, help="responses an iteration (64)")
+    parser.add_argument("--batch", type=int, default=64, help="responses per iteration (64)")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     require_choice("--worker", options.worker, ("", "race", "TRL", "ours", *TORCHRL))
@@ -186,7 +185,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def work(options: argparse.Namespace) -> None:
-    """A child's part: one race, or one contestant alone."""
+    """Work of a child process: one race, or one contestant alone."""
     torch.set_num_threads(options.threads[0])
     size, minibatch = Size(batch=options.batch), options.minibatches[0]
     if options.worker == "race":
@@ -197,14 +196,14 @@ def work(options: argparse.Namespace) -> None:
 
 
 def ask(options: argparse.Namespace, worker: str, threads: int, minibatch: int) -> dict:
-    """Have a child do one part."""
+    """Run one part in a child process."""
     shared = ("--rounds", options.rounds, "--micro", options.micro, "--batch", options.batch)
     chosen = ("--worker", worker, "--threads", threads, "--minibatches", minibatch)
     return in_own_process("benchmarks.ppo_vs_trl", *shared, *chosen)
 
 
 def run(arguments: list[str] | None) -> None:
-    """Every configuration; a table each, then one JSON line."""
+    """Command line: a table for every configuration, then one JSON line."""
     options = parse(arguments)
     if options.worker:
         return work(options)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scaling`: time and memory of one PPO iteration as one thing grows at a time.
+"""`python -m benchmarks.scaling`: time and memory of one PPO iteration as one size grows at a time.
 
 Batch, response length, vocabulary and model size are grown from a common base, one epoch an iteration,
 one thread, each point in a process of its own. Slopes are log–log, between a row's last two points:
@@ -15,16 +15,18 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 
-from benchmarks.common import emit, in_own_process, median, peak_mib, show
+from benchmarks.common import emit, in_own_process, median, show
 from benchmarks.models import Size, make_run
 from benchmarks.ppo_vs_trl import PHASES, our_iteration
-from helpers.command import exit_status
 from helpers.models import count_parameters
-from helpers.plots.base import KL, POLICY, REFERENCE, REWARD, label_axes, new_figure
-from helpers.storage import ROOT
+from helpers.plots.base import label_axes, new_figure
+from helpers.plots.palette import KL, POLICY, REFERENCE, REWARD
+from helpers.scale.memory import MIB, peak_bytes
+from helpers.tools.command import exit_status
+from helpers.tools.files import ROOT
 
 BASE = Size(layers=2, width=128, heads=4, vocabulary=512, prompt=8, response=24, batch=64)
-SMALL = replace(BASE, batch=16)  # the larger vocabularies and models have enough to do with 16 rows
+SMALL = replace(BASE, batch=16)  # for the larger vocabularies and models
 AXES = {
     "batch": [replace(BASE, batch=b) for b in (16, 64, 256, 1024)],
     "response": [replace(BASE, response=t) for t in (8, 32, 128, 256)],
@@ -39,29 +41,29 @@ COLOURS = dict(zip((*PHASES, "memory"), (POLICY, REFERENCE, REWARD, "black", KL)
 
 
 def point(size: Size, rounds: int) -> dict:
-    """Medians of an iteration in this process, at this size, and its peak memory."""
+    """Median times of an iteration at this size, in this process, and peak memory."""
     torch.set_num_threads(1)
-    imported = peak_mib()
+    imported = peak_bytes() / MIB
     state = make_run(size, minibatch=size.batch, num_ppo_epochs=1)
     our_iteration(state)
     taken = [our_iteration(state) for _ in range(rounds)]
     return {
         "parameters": count_parameters(state.models.actor),
-        "peak_MiB": peak_mib(),
-        "above_imports_MiB": peak_mib() - imported,
+        "peak_MiB": peak_bytes() / MIB,
+        "above_imports_MiB": peak_bytes() / MIB - imported,
         "seconds": {p: median([one[p] for one in taken]).wall for p in PHASES},
         "cpu_seconds": {p: median([one[p] for one in taken]).cpu for p in PHASES},
     }
 
 
 def ask(size: Size, rounds: int) -> dict:
-    """The same, in a process of its own."""
+    """The same, in its own process."""
     fields = [x for name, value in asdict(size).items() for x in (f"--{name}", value)]
     return in_own_process("benchmarks.scaling", "--point", "--rounds", rounds, *fields)
 
 
 def amount(axis: str, size: Size, found: dict) -> float:
-    """What grows along this axis."""
+    """The value on this axis: the size that grows."""
     return found["parameters"] if axis == "parameters" else getattr(size, axis)
 
 
@@ -81,7 +83,7 @@ def measure(axis: str, rounds: int) -> dict:
 
 
 def print_axis(found: dict) -> None:
-    """One table: a line a point, the slopes under it."""
+    """Print one table: one line per point, and the slopes."""
     print(f"\n{found['axis']}: CPU seconds of each phase, MiB above the imports")
     names = list(found["columns"])
     rows = [
@@ -93,7 +95,7 @@ def print_axis(found: dict) -> None:
 
 
 def worse_than_linear(everything: list[dict], limit: float = 1.1) -> list[str]:
-    """Which phase, on which axis, grows faster than what it is fed."""
+    """Phases that grow faster than linearly, with their axis and slope."""
     return [
         f"{name} by {found['axis']} ({found['slopes'][name]:.2f})"
         for found in everything
@@ -103,13 +105,13 @@ def worse_than_linear(everything: list[dict], limit: float = 1.1) -> list[str]:
 
 
 def brief(x: float) -> str:
-    """512, 20k, 9.5M."""
+    """A short number: 512, 20k, 9.5M."""
     unit, sign = (1e6, "M") if x >= 1e5 else (1e3, "k") if x >= 5e3 else (1, "")
     return f"{x / unit:.{2 if sign else 4}g}{sign}"
 
 
 def picture(everything: list[dict]) -> Figure:
-    """A column an axis; time of the phases above, memory below; grey: linear growth."""
+    """Figure: one column per axis, time of the phases above, memory below; grey: linear growth."""
     figure, grid = new_figure(2, len(everything), width=11.0, height=5.0)
     for found, above, below in zip(everything, *grid, strict=True):
         for name, ys in found["columns"].items():
@@ -134,9 +136,9 @@ def picture(everything: list[dict]) -> Figure:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """`--point` and the sizes are what a child process is asked for."""
+    """Command-line options; `--point` and the sizes are used by child processes only."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="counted iterations a point (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="measured iterations per point (3)")
     parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
     parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
     parser.add_argument("--point", action="store_true", help=argparse.SUPPRESS)
@@ -146,7 +148,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(arguments: list[str] | None) -> None:
-    """Every axis; a table each, what is worse than linear, the picture, a JSON line."""
+    """Command line: a table for every axis, what grows faster than linearly, the picture, a JSON line."""
     options = parse(arguments)
     if options.point:
         size = Size(**{name: getattr(options, name) for name in asdict(BASE)})

@@ -1,4 +1,4 @@
-"""How many token positions went forward and backward through each model: work, counted and not timed."""
+"""Count the token positions that go forward and backward through each model."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ class TokenCounter:
         return hook
 
     def read(self) -> dict:
-        """The counts so far, which start again at 0."""
+        """Return the counts so far and reset them to 0."""
         found = {
             "forward": self.forward.total(),
             "backward": self.backward.total(),

@@ -1,4 +1,4 @@
-"""One PPO iteration put together from torchrl's parts (torchrl 0.14.1), on the benchmark's work.
+"""One PPO iteration built from torchrl's parts (torchrl 0.14.1), on the benchmark's work.
 
 torchrl has no PPO trainer for language models and its losses for them take no critic, so this is built
 from its documentation. Its parts: `TransformersWrapper` (responses, log-probs), `HFRewardModelWrapper`
@@ -34,13 +34,13 @@ from benchmarks.models import (
 )
 from helpers.config import PPOConfig
 
-CONFIG = PPOConfig()  # β, γ, λ, ε and the rest as ours has them
+CONFIG = PPOConfig()  # β, γ, λ, ε and the rest as in ours
 TOKENS, MASK = ("tokens", "full"), ("masks", "all_attention_mask")  # the wrapper's names
 RESPONSE, LOGPROBS = ("tokens", "response"), ("log_probs", "response")
 
 
 class OnResponse(nn.Module):
-    """Logits [b, T, V] or values [b, T, 1] of the positions before each response token, its mask [b, T]."""
+    """Logits [b, T, V] or values [b, T, 1] at the position before each response token, and mask [b, T]."""
 
     def __init__(self, trunk: nn.Module, head: nn.Module, length: int):
         super().__init__()
@@ -53,7 +53,7 @@ class OnResponse(nn.Module):
 
 
 def make_writer(policy: GPT2LMHeadModel, size: Size) -> TransformersWrapper:
-    """Samples from the whole vocabulary; token ids in, token ids and log-probs out."""
+    """Sampler over the whole vocabulary: token ids → token ids and log-probs."""
     # transformers' default top_k is 50, and the wrapper refuses 0
     policy.generation_config.update(do_sample=True, top_k=0, max_new_tokens=size.response)
     plain = {"input_mode": "tokens", "pad_output": True, "return_log_probs": True}
@@ -61,7 +61,7 @@ def make_writer(policy: GPT2LMHeadModel, size: Size) -> TransformersWrapper:
 
 
 def make_torchrl_actor(model: GPT2LMHeadModel, size: Size) -> ProbabilisticActor:
-    """The distribution over each response token; only its log-probs are asked for."""
+    """Distribution of each response token, used for log-probs only."""
     module = OnResponse(model.transformer, model.lm_head, size.response)
     logits = TensorDictModule(module, [TOKENS, MASK], ["logits", "mask"])
     kind = {"distribution_class": LLMMaskedCategorical}
@@ -79,7 +79,7 @@ def make_loss(actor: ProbabilisticActor, critic: ValueOperator) -> ClipPPOLoss:
         critic_coeff=CONFIG.vf_coef / 2,
         entropy_bonus=False,
         normalize_advantage=True,
-        normalize_advantage_exclude_dims=(-1,),  # of size 1: or it warns of more than one
+        normalize_advantage_exclude_dims=(-1,),  # of size 1: else it warns about several dimensions
         functional=False,  # no target networks, so no weights to swap in and out
     )
     loss.set_keys(action=RESPONSE, sample_log_prob=LOGPROBS)
@@ -87,7 +87,7 @@ def make_loss(actor: ProbabilisticActor, critic: ValueOperator) -> ClipPPOLoss:
 
 
 class TorchRLPeer:
-    """All of it, ready to `iterate`; `trunks` are the four transformers by role, for counting."""
+    """The trainer; `iterate` runs one iteration. `trunks`: the four transformers by role, for counting."""
 
     def __init__(self, size: Size, minibatch: int, fused: bool = False):
         policy, reference = (make_actor(size, fused=fused) for _ in range(2))
@@ -114,7 +114,7 @@ class TorchRLPeer:
     def rollout(self) -> TensorDict:
         """Tokens, masks, log-probs of the batch, the first token's put in; batch size [B]."""
         written = self.writer(TensorDict({"tokens": {"prompt": self.prompts}}, len(self.prompts)))
-        # rows stacked anew at each look, so one look
+        # every access stacks the rows again, so only one
         data = {key: written[key] for key in (TOKENS, MASK, RESPONSE, LOGPROBS)}
         logits = self.models["policy"](self.prompts, use_cache=False, logits_to_keep=1).logits
         first = logits[:, 0].log_softmax(dim=-1)
@@ -123,7 +123,7 @@ class TorchRLPeer:
 
     @torch.inference_mode()
     def score(self, data: TensorDict) -> None:
-        """Scores, values, reference log-probs; then rewards, advantages and returns, all into `data`."""
+        """Add scores, values, reference log-probs, rewards, advantages and returns to `data`."""
         self.critic(self.judge(data))
         ref_logprobs = self.reference.get_dist(data.copy()).log_prob(data[RESPONSE])
         rewards = -CONFIG.kl_coef * (data[LOGPROBS] - ref_logprobs).unsqueeze(-1)  # (B, T, 1)
@@ -136,7 +136,7 @@ class TorchRLPeer:
         self.gae(data.set("next", TensorDict(after, data.batch_size)))
 
     def update(self, data: TensorDict) -> None:
-        """Four epochs of shuffled minibatches; one gradient norm over both networks."""
+        """Four epochs of shuffled minibatches, with one gradient norm over both networks."""
         self.buffer.extend(data.exclude("next", "reward"))
         for _ in range(CONFIG.num_ppo_epochs):
             for batch in self.buffer:
@@ -147,7 +147,7 @@ class TorchRLPeer:
                 self.optimizer.zero_grad()
 
     def iterate(self) -> dict[str, Span]:
-        """Rollout, scoring, update: what each took."""
+        """One iteration; returns the times of rollout, scoring and update."""
         began = now()
         data = self.rollout()
         written = now()

@@ -1,4 +1,4 @@
-"""TRL's PPOTrainer (trl 1.12.0, `trl.experimental.ppo`) on the benchmark's work, taken apart in time."""
+"""TRL's PPOTrainer (trl 1.12.0, `trl.experimental.ppo`) on the benchmark's work, timed by phase."""
 
 import tempfile
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def trunks(trainer) -> dict:
 
 
 class Stopwatch:
-    """Marks of one iteration: rollout until the reference is asked, scoring until the first gradient.
+    """Times of one iteration: rollout until the reference runs, scoring until the first gradient.
 
     `gc` is what the trainer's own calls of `gc.collect` took; it lies inside the phases.
     """
@@ -92,13 +92,13 @@ class Stopwatch:
         self.marks.setdefault(phase, now())
 
     def stop(self) -> None:
-        """It is over: keep its phases."""
+        """An iteration ends: save its phases."""
         taken = phases(self.began, self.marks["scoring"], self.marks["update"], now())
         self.iterations.append(taken | {"gc": self.gc})
 
     @contextmanager
     def watching_gc(self):
-        """Let the trainer collect garbage as it does, and take the time."""
+        """Time the trainer's garbage collection."""
         import gc
 
         from trl.experimental.ppo import ppo_trainer
@@ -117,7 +117,7 @@ class Stopwatch:
 
 
 def train(trainer, watch: Stopwatch) -> None:
-    """All iterations, without what the trainer prints."""
+    """Run all iterations, without the trainer's printing."""
     with redirect_stdout(StringIO()), watch.watching_gc():
         watch.start()
         trainer.train()

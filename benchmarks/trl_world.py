@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import GPT2ForSequenceClassification, TrainerCallback
 
 from helpers.config import RLHFConfig
-from helpers.measure import measure
+from helpers.experiments.measure import measure
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, start_run
 
@@ -18,7 +18,7 @@ LOGGED = {"score": "objective/scores", "kl": "objective/kl"}
 
 
 class TextReward(nn.Module):
-    """Our [CLS] reward model as TRL asks for one: a trunk and a `score` head read at the last token.
+    """Our [CLS] reward model with TRL's interface: a trunk and a `score` head read at the last token.
 
     TRL calls the trunk with ids [B, L] (pads 0, told by the mask) and takes the head's output at one
     position of each row; here the score of the whole text stands at every position.
@@ -48,7 +48,7 @@ class _Reader(nn.Module):
 
 
 def value_model(models: Models) -> GPT2ForSequenceClassification:
-    """A critic for TRL that starts as ours does: the actor's trunk, a head of zeros."""
+    """A critic for TRL that starts like ours: the actor's trunk, and a head of zeros."""
     critic = GPT2ForSequenceClassification(
         models.actor.config.__class__.from_dict(models.actor.config.to_dict() | {"num_labels": 1})
     )
@@ -58,7 +58,7 @@ def value_model(models: Models) -> GPT2ForSequenceClassification:
 
 
 class Recorder(TrainerCallback):
-    """Keeps what TRL logs of each rollout: mean score, mean KL in nats a response."""
+    """Collect what TRL logs for each rollout: mean score, mean KL in nats per response."""
 
     def __init__(self):
         self.rows: list[dict[str, float]] = []
@@ -69,7 +69,7 @@ class Recorder(TrainerCallback):
 
 
 def make_trainer(state: RLHFState, recorder: Recorder):
-    """TRL's trainer with the settings of our config; what it cannot do, it does its own way.
+    """TRL's trainer with the settings of our config, as far as it has them.
 
     Its own way: no gradient clipping, one learning rate for both networks.
     """
@@ -121,10 +121,10 @@ def make_trainer(state: RLHFState, recorder: Recorder):
 
 
 def run_trl(config: RLHFConfig, evaluated: int) -> dict:
-    """Train as TRL does, then measure as we do: `history` of rollouts and `final`."""
+    """Train with TRL, then evaluate like ours; returns `history` of rollouts and `final`."""
     from trl.experimental.ppo import ppo_trainer
 
-    ppo_trainer.gc = SimpleNamespace(collect=lambda: 0)  # costs half a second and changes no number
+    ppo_trainer.gc = SimpleNamespace(collect=lambda: 0)  # takes half a second and changes no number
     state, recorder = start_run(config), Recorder()
     torch.manual_seed(config.seed)
     trainer = make_trainer(state, recorder)

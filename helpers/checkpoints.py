@@ -1,11 +1,13 @@
-"""Checkpoints: everything a run needs to go on as if it had never stopped. Safetensors and JSON only."""
+"""Checkpoints: save a run and resume it exactly. Safetensors and JSON only."""
 
 import hashlib
 import json
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,9 +17,17 @@ from torch import nn
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
 from helpers.reward_model import RewardModel
-from helpers.state import Models, RLHFState, load_models, start_run
-from helpers.storage import FileProblem, atomic_folder, read_json, sha256, write_json
-from helpers.validate import require
+from helpers.state import Models, RLHFState, load_models, resolve_rates, start_run
+from helpers.tools.files import (
+    FileProblem,
+    atomic_folder,
+    hold_folder,
+    read_json,
+    sha256,
+    write_json,
+)
+from helpers.tools.parallel import gather, rank, world_size
+from helpers.tools.validate import require
 
 TENSORS, FACTS, ACTOR = "state.safetensors", "state.json", "actor"
 NAME = re.compile(r"iteration_(\d+)")
@@ -30,16 +40,20 @@ ABANDONED = 3600  # seconds after which what a killed process left half written 
 def save_checkpoint(
     state: RLHFState, folder: str | Path, also: Callable[[Path], None] | None = None
 ) -> Path:
-    """Write `folder/checkpoints/iteration_00020`, whole or not at all; older ones go only then.
+    """Write `folder/checkpoints/iteration_00020` atomically; then remove older ones.
 
     Its `actor/` is an ordinary model folder: `load_actor` and transformers read it. `also` may put
-    more files into the checkpoint before it counts as written.
+    more files into the checkpoint before it counts as written. Over several processes each calls
+    this, and the first writes.
     """
     path = Path(folder) / "checkpoints" / f"iteration_{state.iteration:05d}"
+    tensors = _tensors(state)
+    if rank() > 0:
+        return path
     with atomic_folder(path) as temporary, quiet_loading():
         state.models.actor.save_pretrained(temporary / ACTOR)
         state.models.tokenizer.save_pretrained(temporary / ACTOR)
-        save_file(_tensors(state), temporary / TENSORS)
+        save_file(tensors, temporary / TENSORS)
         if also is not None:
             also(temporary)
         files = sorted(file for file in temporary.rglob("*") if file.is_file())
@@ -48,6 +62,12 @@ def save_checkpoint(
         write_json(temporary / FACTS, facts | {"seal": _seal(facts)})
     _tidy(path.parent, list_checkpoints(folder)[:-KEPT])
     return path
+
+
+def checkpoint_due(state: RLHFState) -> bool:
+    """Whether to save now: every `checkpoint_every` iterations, and at the end."""
+    done, config = state.iteration, state.config
+    return done % config.checkpoint_every == 0 or done == config.iterations
 
 
 def _tidy(folder: Path, old: list[Path]) -> None:
@@ -64,41 +84,64 @@ def _tidy(folder: Path, old: list[Path]) -> None:
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
-    """Whole checkpoints below a run's folder, oldest first."""
+    """Complete checkpoints in a run's folder, oldest first."""
     found = Path(folder).glob("checkpoints/iteration_*")
     return sorted((path for path in found if NAME.fullmatch(path.name)), key=reached)
 
 
 def reached(checkpoint: Path) -> int:
-    """The iteration a checkpoint was written after, by its name."""
+    """The iteration of a checkpoint, from its name."""
     return int(NAME.fullmatch(checkpoint.name)[1])
 
 
+def newest_checkpoint(folder: str | Path) -> Path:
+    """The last complete checkpoint in a run's folder. FileProblem: there is none."""
+    found = list_checkpoints(folder)
+    if not found:
+        raise FileProblem(f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*.")
+    return found[-1]
+
+
+def saved_config(folder: str | Path) -> RLHFConfig:
+    """The config of the run in `folder`, from its newest checkpoint."""
+    return RLHFConfig.from_dict(_read_facts(newest_checkpoint(folder))["config"])
+
+
 def require_unused(folder: str | Path, iteration: int = 0) -> None:
-    """Refuse a folder whose run is further on than `iteration`: two runs must not share checkpoints."""
+    """Require that a folder has no run beyond `iteration`: two runs must not share checkpoints."""
     last = max((reached(path) for path in list_checkpoints(folder)), default=0)
     got = f"{folder}, where a run has reached iteration {last}"
     require(last <= iteration, "save_dir", got, "another folder, or that run resumed")
 
 
+@contextmanager
+def hold_run(folder: str | Path, iteration: int) -> Iterator[None]:
+    """A run's folder for this run alone while it trains: `hold_folder` and `require_unused`."""
+    with hold_folder(Path(folder)):
+        require_unused(folder, iteration)
+        yield
+
+
 def _seal(facts: dict) -> str:
-    """sha256 of everything in `state.json` but itself."""
+    """sha256 of everything in `state.json` except itself."""
     kept = {name: value for name, value in facts.items() if name != "seal"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _tensors(state: RLHFState) -> dict:
-    """Critic, optimizer moments and generators, flat: name → tensor."""
+    """Tensors of critic, optimizer and generators: name → tensor."""
     tensors = {f"critic.{k}": v for k, v in state.models.critic.state_dict().items()}
     for index, moments in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     for name, generator in state.generators.items():
-        tensors[f"generator.{name}"] = generator.get_state()
+        first, *others = gather(generator.get_state().unsqueeze(0))
+        tensors[f"generator.{name}"] = first
+        tensors |= {f"generator.{name}.{k}": other for k, other in enumerate(others, start=1)}
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
 def _facts(state: RLHFState) -> dict:
-    """What must be the same for a run to go on exactly, and what has happened so far."""
+    """What must be equal to resume a run exactly, and its history."""
     reward = state.models.reward
     return {
         "config": state.config.as_dict(),
@@ -109,6 +152,7 @@ def _facts(state: RLHFState) -> dict:
         "score_std": state.score_std,
         "prompts": state.prompts,
         "threads": torch.get_num_threads(),
+        "processes": world_size(),
         "device": state.models.device.type,
         "reference": fingerprint(state.models.reference),
         "tokenizer": vocabulary_fingerprint(state.models.tokenizer),
@@ -124,25 +168,27 @@ def load_checkpoint(
     reward=None,
     measures: dict | None = None,
 ) -> RLHFState:
-    """The run in `folder` at its newest checkpoint, ready to go on exactly.
+    """Load the run in `folder` from its newest checkpoint, to continue it exactly.
 
     Give `models` or `reward` again when the run was started with its own. `config`, if given, must
     be the saved one. FileProblem: nothing there, cut short, altered, or another reference or reward
-    model. ValueError: another config (horizon included), device or number of threads.
+    model. ValueError: another config (horizon included), device, number of threads or of
+    processes.
     """
-    found = list_checkpoints(folder)
-    if not found:
-        raise FileProblem(f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*.")
-    path = found[-1]
-    facts = read_json(path / FACTS, NEEDED)
+    path = newest_checkpoint(folder)
+    facts = _read_facts(path)
     _check_files(path, facts)
     saved = RLHFConfig.from_dict(facts["config"])
+    if config is not None:
+        config = resolve_rates(config, models.tokenizer if models else None)
     _refuse_changes(facts, saved, config)
     models = models or load_models(saved, reward)
     if models.device.type != facts["device"]:
         raise ValueError(f"device: got {models.device.type!r}, wants {facts['device']!r} as saved.")
     _check_models(path, facts, models)
-    state = start_run(saved, models, prompts=facts["prompts"], measures=measures)
+    unfitted = replace(saved, normalize_scores=False)  # mean and scale are read, not fitted again
+    state = start_run(unfitted, models, prompts=facts["prompts"], measures=measures)
+    state.config = saved
     state.iteration, state.history = facts["iteration"], facts["history"]
     state.kl_coef = facts["kl_coef"]
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
@@ -152,7 +198,7 @@ def load_checkpoint(
 
 
 def _weights(path: Path) -> Path:
-    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA the adapter's alone."""
+    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA only the adapter's."""
     return next((path / ACTOR).glob("*.safetensors"))
 
 
@@ -165,9 +211,14 @@ def _restore_actor(actor: nn.Module, weights: Path) -> None:
     set_peft_model_state_dict(actor, load_file(weights))
 
 
-def _check_files(path: Path, facts: dict) -> None:
+def _read_facts(path: Path) -> dict:
+    facts = read_json(path / FACTS, NEEDED)
     if "seal" in facts and facts["seal"] != _seal(facts):  # older checkpoints have none
         raise FileProblem(f"{path / FACTS} is altered.")
+    return facts
+
+
+def _check_files(path: Path, facts: dict) -> None:
     for name, wants in facts["sha256"].items():
         if not (path / name).is_file():
             raise FileProblem(f"{path / name} is missing.")
@@ -176,9 +227,10 @@ def _check_files(path: Path, facts: dict) -> None:
 
 
 def _refuse_changes(facts: dict, saved: RLHFConfig, config: RLHFConfig | None) -> None:
-    threads = torch.get_num_threads()
-    if threads != facts["threads"]:
-        raise ValueError(f"threads: got {threads}, wants {facts['threads']} as saved.")
+    facts = {"processes": 1} | facts  # older checkpoints do not tell
+    for name, here in (("threads", torch.get_num_threads()), ("processes", world_size())):
+        if here != facts[name]:
+            raise ValueError(f"{name}: got {here}, wants {facts[name]} as saved.")
     given = {} if config is None else config.as_dict()
     for name, value in given.items():
         if value != getattr(saved, name):
@@ -197,7 +249,7 @@ def _check_models(path: Path, facts: dict, models: Models) -> None:
 
 
 def _restore(state: RLHFState, tensors: dict) -> None:
-    """Put critic, optimizer moments and generators back where they were."""
+    """Restore critic, optimizer moments and generators."""
     groups: dict[str, dict] = {"critic": {}, "optimizer": {}, "generator": {}}
     for name, value in tensors.items():
         kind, rest = name.split(".", 1)
@@ -210,4 +262,5 @@ def _restore(state: RLHFState, tensors: dict) -> None:
     state_dict = state.optimizer.state_dict() | {"state": moments}
     state.optimizer.load_state_dict(state_dict)
     for name, generator in state.generators.items():
+        name = f"{name}.{rank()}" if rank() > 0 else name
         generator.set_state(groups["generator"][name])

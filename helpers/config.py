@@ -1,8 +1,9 @@
-"""Settings of a run: frozen dataclasses, one comment per field, refused at once when a value is bad."""
+"""Settings of a run: dataclasses with help for every field; wrong values raise ValueError."""
 
 from dataclasses import asdict, dataclass, fields
 
-from helpers.validate import (
+from helpers.tools.flags import setting
+from helpers.tools.validate import (
     require,
     require_choice,
     require_count,
@@ -11,34 +12,66 @@ from helpers.validate import (
     require_positive,
 )
 
+KL, CREDIT, UPDATE = "the KL penalty", "credit (GAE, whitening)", "the PPO update"
+MODELS, RUN, SCORES = "models", "the run", "scores"  # headings of `python -m helpers train --help`
+
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """What one PPO update needs. Defaults as in published RLHF runs unless the comment says why not."""
+    """Settings of a PPO update. Defaults as in published RLHF runs, unless a field says why not."""
 
-    kl_coef: float = 0.1  # β: the price of one nat of KL from the reference, in reward units
-    kl_placement: str = "reward"  # "reward": −β·k1 per token; "loss": a KL term in the loss instead
-    kl_loss: str = "k2"  # with kl_placement="loss": "k2" on the samples, "full" over the vocabulary
-    gamma: float = 1.0  # γ: no discount, since a review is short and judged as a whole
-    lam: float = 0.95  # λ of GAE: between the TD error (0) and the full return (1)
-    cliprange: float = 0.2  # ε: how far the ratio may move before the gain is clipped
-    cliprange_value: float = 0.2  # the same for the critic, in reward units
-    vf_coef: float = (
-        0.1  # weight of the critic's loss (shares the gradient clipping with the actor)
+    kl_coef: float = setting(
+        0.1, "β: price of one nat of KL from the reference, in reward units", KL
     )
-    entropy_coef: float = (
-        0.0  # bonus per nat of entropy; 0 wherever the exact optimum is the yardstick
+    kl_placement: str = setting(
+        "reward",
+        "'reward': −β·k1 on each token's reward; 'loss': a KL term in the loss instead",
+        KL,
     )
-    num_ppo_epochs: int = 4  # passes over one rollout
-    minibatch_size: int = 64  # responses per gradient step
-    micro_batch_size: int = 32  # of these in memory at once; the gradient is the same for any
-    learning_rate: float = 1e-3  # of the actor, annealed to 0; pretrained models want about 1e-5
-    critic_learning_rate: float = 1e-3  # of the critic, annealed alike
-    adam_eps: float = 1e-5  # as in the original PPO code; torch's own 1e-8 lengthens small steps
-    max_grad_norm: float = 1.0  # one norm over actor and critic alike
-    whiten_advantages: bool = True  # zero mean, unit variance over the batch's counted tokens
-    whiten_rewards: bool = False  # unit variance only; the mean is kept
-    temperature: float = 1.0  # for sampling and for log-probs alike
+    kl_loss: str = setting(
+        "k2", "with the KL in the loss: 'k2' on the samples, 'full' over the vocabulary", KL
+    )
+    gamma: float = setting(
+        1.0, "γ: no discount, because a review is short and scored as a whole", CREDIT
+    )
+    lam: float = setting(0.95, "λ of GAE: between the TD error (0) and the full return (1)", CREDIT)
+    cliprange: float = setting(
+        0.2, "ε: how far the ratio may move before the gain is clipped", UPDATE
+    )
+    cliprange_value: float = setting(0.2, "ε of the critic's loss, in reward units", UPDATE)
+    vf_coef: float = setting(
+        0.1, "weight of the critic's loss (it shares gradient clipping with the actor)", UPDATE
+    )
+    entropy_coef: float = setting(
+        0.0, "bonus per nat of entropy; must be 0 to compare with the exact optimum", UPDATE
+    )
+    num_ppo_epochs: int = setting(4, "passes over one rollout", UPDATE)
+    minibatch_size: int = setting(64, "responses per gradient step", UPDATE)
+    micro_batch_size: int = setting(
+        32, "responses in memory at once; does not change the gradient", UPDATE
+    )
+    learning_rate: float | None = setting(
+        None,
+        "of the actor, annealed to 0; if not given, 1e-3 for the course's own model, else 1e-5",
+        UPDATE,
+    )
+    critic_learning_rate: float | None = setting(
+        None, "of the critic, annealed to 0; if not given, the same rule", UPDATE
+    )
+    adam_eps: float = setting(
+        1e-5,
+        "ε of Adam, as in the original PPO code; torch's 1e-8 makes small steps larger",
+        UPDATE,
+    )
+    max_grad_norm: float = setting(1.0, "gradient clipping: one norm over actor and critic", UPDATE)
+    whiten_advantages: bool = setting(
+        True, "zero mean, unit variance over the batch's counted tokens", CREDIT
+    )
+    whiten_rewards: bool = setting(False, "unit variance only; the mean is kept", CREDIT)
+    temperature: float = setting(1.0, "for sampling and for log-probs", RUN)
+    mixed_precision: str = setting(
+        "no", "'bf16': forwards that train run in half precision, by autocast", UPDATE
+    )
 
     def __post_init__(self):
         for name in ("kl_coef", "vf_coef", "entropy_coef"):
@@ -50,40 +83,57 @@ class PPOConfig:
         for name in ("cliprange", "cliprange_value", "temperature", "adam_eps", "max_grad_norm"):
             require_positive(name, getattr(self, name))
         for name in ("learning_rate", "critic_learning_rate"):
-            require_number(
-                name, getattr(self, name), low=0.0, wants="a finite number of at least 0"
-            )
+            if getattr(self, name) is not None:
+                require_number(
+                    name, getattr(self, name), low=0.0, wants="a finite number of at least 0"
+                )
         for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
             require_count(name, getattr(self, name))
         for name in ("whiten_advantages", "whiten_rewards"):
             require_flag(name, getattr(self, name))
         require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
         require_choice("kl_loss", self.kl_loss, ("k2", "full"))
+        # fp16 would need loss scaling
+        require_choice("mixed_precision", self.mixed_precision, ("no", "bf16"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RLHFConfig(PPOConfig):
-    """A whole run: which models, how long, how large, which seed."""
+    """Settings of a whole run: models, length, sizes, seed."""
 
-    actor: str = "data/sft"  # folder or hub name of a causal language model; also the reference
-    reward_model: str = "data/reward"  # folder or hub name of an encoder with a scalar head
-    device: str = "auto"  # "auto" picks cuda, then mps, then cpu
-    seed: int = 0  # of prompts, sampling, minibatches and fresh heads
-    iterations: int = 60  # rollout + update, this many times; also the horizon of the annealing
-    batch_size: int = 64  # responses per rollout
-    response_length: int = 24  # tokens at most; a response ends earlier at EOS
-    kl_target: float | None = None  # nats per response: adaptive β when given, fixed β when None
-    kl_horizon: float = 2000.0  # responses over which the adaptive β reacts
-    missing_eos_penalty: float = 0.0  # taken off the score of a response that never stopped
-    normalize_scores: bool = (
-        True  # mean 0, variance 1 on reference samples, for any reward function
+    actor: str = setting(
+        "data/sft", "folder or hub name of a causal language model; also the reference", MODELS
     )
-    checkpoint_every: int = 10  # iterations between checkpoints, when a folder is given
+    reward_model: str = setting(
+        "data/reward", "folder or hub name of an encoder with a scalar head", MODELS
+    )
+    device: str = setting("auto", "'auto' picks cuda, then mps, then cpu", MODELS)
+    seed: int = setting(0, "of prompts, sampling, minibatches and new heads", RUN)
+    iterations: int = setting(60, "rollouts and updates; annealing ends with the last one", RUN)
+    batch_size: int = setting(64, "responses per rollout", RUN)
+    response_length: int = setting(
+        24, "maximum number of tokens; a response ends earlier at EOS", RUN
+    )
+    kl_target: float | None = setting(
+        None, "nats per response: β adapts to keep this KL; if not given, β is fixed", KL
+    )
+    kl_horizon: float = setting(2000.0, "responses over which the adaptive β reacts", KL)
+    missing_eos_penalty: float = setting(
+        0.0, "subtracted from the score of a response without EOS", SCORES
+    )
+    normalize_scores: bool = setting(
+        True, "mean 0, variance 1 on reference samples, for any reward function", SCORES
+    )
+    normalizer_samples: int = setting(512, "reference samples for the normaliser", SCORES)
+    checkpoint_every: int = setting(
+        10, "iterations between checkpoints, when a folder is given", RUN
+    )
 
     def __post_init__(self):
         super().__post_init__()
         for name in ("iterations", "batch_size", "response_length", "checkpoint_every"):
             require_count(name, getattr(self, name))
+        require_count("normalizer_samples", self.normalizer_samples, low=2)
         require_flag("normalize_scores", self.normalize_scores)
         for name in ("actor", "reward_model", "device"):
             value = getattr(self, name)
@@ -93,8 +143,8 @@ class RLHFConfig(PPOConfig):
         require_number("missing_eos_penalty", self.missing_eos_penalty, low=0.0)
         if self.kl_target is not None:
             require_positive("kl_target", self.kl_target)
-            require_positive("kl_coef", self.kl_coef)  # a β of 0 stays 0, whatever moves it
-            least = 0.2 * self.batch_size  # or one batch could take β below 0
+            require_positive("kl_coef", self.kl_coef)  # adapting multiplies β, so 0 would stay 0
+            least = 0.2 * self.batch_size  # below this, one batch could make β negative
             got, wants = self.kl_horizon, f"more than 0.2 · batch_size = {least:g}"
             require(self.kl_horizon > least, "kl_horizon", got, wants)
 

@@ -1,15 +1,9 @@
-"""Generalised advantage estimation: which token earned the score?"""
+"""Generalised advantage estimation: how much each token contributed to the score."""
 
 import torch
 from torch import Tensor
 
-from helpers.validate import (
-    require_finite,
-    require_mask,
-    require_number,
-    require_shape,
-    require_tensor,
-)
+from helpers.tools.validate import require_number, require_tokens
 
 
 def compute_gae(
@@ -22,18 +16,13 @@ def compute_gae(
     """Advantages and returns of each token (Schulman et al. 2016, eq. 16): all [B, T].
 
     δ_t = r_t + γ·V_{t+1} − V_t,  A_t = Σ_l (γλ)^l·δ_{t+l},  returns = A + V.
-    The value after the last counted token is 0: a response is over there, whether it ended by
-    itself or at the length limit. Masked positions come back 0 and leak into nothing.
-    ValueError: shapes, an empty mask, non-finite input where the mask counts, γ or λ outside [0, 1].
+    The value after the last counted token is 0: the response ends there, with an EOS or at the length
+    limit. Masked positions are 0 and do not affect the others.
+    ValueError: shapes, an empty mask, non-finite counted input, γ or λ outside [0, 1].
     """
     require_number("gamma", gamma, 0.0, 1.0)
     require_number("lam", lam, 0.0, 1.0)
-    require_tensor("rewards", rewards, dims=2)
-    require_shape("values", values, rewards.shape, like="rewards")
-    mask = torch.ones_like(rewards, dtype=torch.bool) if mask is None else mask
-    require_mask("mask", mask, rewards.shape)
-    require_finite("rewards", rewards, mask)
-    require_finite("values", values, mask)
+    mask = require_tokens(mask, dims=2, optional=True, rewards=rewards, values=values)
     rewards = torch.where(mask, rewards, 0.0)
     values = torch.where(mask, values, 0.0)
     next_values = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)

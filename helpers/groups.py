@@ -1,29 +1,28 @@
-"""After PPO: several responses to one prompt judge each other, and the critic goes (RLOO, GRPO)."""
+"""Advantages without a critic, from several responses to one prompt: RLOO and GRPO."""
 
 import torch
 from torch import Tensor
 
-from helpers.validate import require, require_count, require_finite, require_tensor
+from helpers.tools.validate import require, require_count, require_scores
 
 GRPO_EPSILON = 1e-4  # added to the group's standard deviation, as TRL does
 
 
 def _groups(rewards: Tensor, group_size: int) -> Tensor:
-    """[B] → [B / K, K]: the K responses to one prompt stand together."""
-    require_tensor("rewards", rewards, dims=1)
+    """One row per prompt with its K rewards: [B] → [B / K, K]."""
+    require_scores("rewards", rewards)
     require_count("group_size", group_size, low=2)
     whole = len(rewards) > 0 and len(rewards) % group_size == 0
-    require(whole, "rewards", f"{len(rewards)} of them", f"a multiple of group_size {group_size}")
-    require_finite("rewards", rewards)
+    require(whole, "rewards", f"{len(rewards)} numbers", f"a multiple of group_size {group_size}")
     return rewards.view(-1, group_size)
 
 
 def rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
-    """Each reward less the mean of its K − 1 siblings: [B] → [B] (Ahmadian et al. 2024, eq. 8).
+    """Each reward minus the mean of the K − 1 others of its group: [B] → [B] (Ahmadian et al. 2024, eq. 8).
 
-    `rewards` holds one number a response (score − β·KL), the `group_size` responses to a prompt
-    one after the other. The siblings know nothing of this response, so their mean is a baseline
-    without bias. ValueError: shapes, a group of one, non-finite rewards.
+    `rewards` has one number per response (score − β·KL); the `group_size` responses to a prompt are
+    next to each other. The others do not depend on this response, so their mean is an unbiased
+    baseline. ValueError: shapes, a group of one, non-finite rewards.
     """
     grouped = _groups(rewards, group_size)
     others = grouped.sum(dim=1, keepdim=True) - grouped
@@ -33,8 +32,8 @@ def rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
 def grpo_advantages(rewards: Tensor, group_size: int) -> Tensor:
     """(r − mean)/(std + 1e-4) within each group: [B] → [B] (Shao et al. 2024, section 4.1.2).
 
-    The unbiased std, as TRL takes it: a group whose rewards are nearly equal is blown up to the
-    size of the others. ValueError as in `rloo_advantages`.
+    The std is the unbiased one, as in TRL: a group with nearly equal rewards is scaled up to the size
+    of the others. ValueError as in `rloo_advantages`.
     """
     grouped = _groups(rewards, group_size)
     mean, std = grouped.mean(dim=1, keepdim=True), grouped.std(dim=1, keepdim=True)
@@ -42,5 +41,5 @@ def grpo_advantages(rewards: Tensor, group_size: int) -> Tensor:
 
 
 def per_token(advantages: Tensor, mask: Tensor) -> Tensor:
-    """One advantage a response, on each of its counted tokens: [B], [B, T] → [B, T]."""
+    """Copy each response's advantage to all its counted tokens: [B], [B, T] → [B, T]."""
     return torch.where(mask, advantages.unsqueeze(1), 0.0)

@@ -1,17 +1,16 @@
-"""KL(π‖π_ref): how far the policy has moved from its reference, and what that costs it."""
+"""KL(π‖π_ref): estimators, the KL penalty in the rewards, and adaptive β."""
 
 import torch
 from torch import Tensor
 
-from helpers.validate import (
+from helpers.tools.validate import (
     require_choice,
     require_count,
-    require_finite,
-    require_mask,
+    require_like,
     require_number,
     require_positive,
-    require_shape,
-    require_tensor,
+    require_scores,
+    require_tokens,
 )
 
 
@@ -19,11 +18,10 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str = "k1") -
     """Per-token estimate of KL(π‖π_ref) in nats, from tokens sampled by π (Schulman 2020).
 
     `k1` = log π − log π_ref: unbiased, may be negative. `k2` = k1²/2: biased, low variance.
-    `k3` = π_ref/π − 1 + k1: unbiased and never negative. Any shape, both alike; ValueError otherwise.
+    `k3` = π_ref/π − 1 + k1: unbiased and never negative. Any shape. ValueError: different shapes.
     """
     require_choice("estimator", estimator, ("k1", "k2", "k3"))
-    require_tensor("logprobs", logprobs)
-    require_shape("ref_logprobs", ref_logprobs, logprobs.shape, like="logprobs")
+    require_like(logprobs=logprobs, ref_logprobs=ref_logprobs)
     log_ratio = logprobs - ref_logprobs
     if estimator == "k1":
         return log_ratio
@@ -34,17 +32,16 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str = "k1") -
 
 def full_kl(logits: Tensor, ref_logits: Tensor) -> Tensor:
     """Exact KL(π‖π_ref) of each next-token distribution, in nats: [..., V], [..., V] → [...]."""
-    require_tensor("logits", logits)
-    require_shape("ref_logits", ref_logits, logits.shape, like="logits")
+    require_like(logits=logits, ref_logits=ref_logits)
     logprobs = logits.float().log_softmax(dim=-1)
     ref_logprobs = ref_logits.float().log_softmax(dim=-1)
-    # 0·log 0 is 0: a token the policy cannot say costs nothing
+    # 0·log 0 is 0: a token of probability 0 adds nothing
     log_ratio = (logprobs - ref_logprobs).masked_fill(logprobs.isneginf(), 0.0)
     return (logprobs.exp() * log_ratio).sum(dim=-1)
 
 
 def last_counted(mask: Tensor) -> Tensor:
-    """Index of each row's last True: [B, T] → [B]; −1 for a row without one."""
+    """Index of the last True of each row, −1 if there is none: [B, T] → [B]."""
     steps = torch.arange(mask.shape[1], device=mask.device)
     return torch.where(mask, steps, -1).amax(dim=1)
 
@@ -54,18 +51,13 @@ def shape_rewards(
 ) -> Tensor:
     """Per-token rewards: −β·k1 at every counted token, plus the score at the last counted one.
 
-    `scores` [B] (one per response), the rest [B, T] → [B, T]; 0 where the mask does not count.
-    The KL is a reward here, not a loss: no gradient flows through it (Ziegler et al. 2019, eq. 2;
-    Ouyang et al. 2022, eq. 2). ValueError: shapes, an empty row, non-finite input, β < 0.
+    `scores` [B] (one per response), the rest [B, T] → [B, T]; 0 where masked. The KL is part of the
+    reward, not of the loss: no gradient flows through it (Ziegler et al. 2019, eq. 2; Ouyang et al.
+    2022, eq. 2). ValueError: shapes, an empty row, non-finite input, β < 0.
     """
     require_number("kl_coef", kl_coef, low=0.0, wants="a finite number of at least 0")
-    require_tensor("logprobs", logprobs, dims=2)
-    require_mask("mask", mask, logprobs.shape, every_row=True)
-    require_shape("scores", scores, logprobs.shape[:1], like="the batch axis of logprobs")
-    require_shape("ref_logprobs", ref_logprobs, logprobs.shape, like="logprobs")
-    require_finite("scores", scores)
-    require_finite("logprobs", logprobs, mask)
-    require_finite("ref_logprobs", ref_logprobs, mask)
+    require_tokens(mask, dims=2, every_row=True, logprobs=logprobs, ref_logprobs=ref_logprobs)
+    require_scores("scores", scores, len(logprobs), like="the batch axis of logprobs")
     kl = kl_estimate(logprobs.detach(), ref_logprobs.detach(), "k1")
     rewards = torch.where(mask, -kl_coef * kl, 0.0)  # (B, T)
     last = last_counted(mask).unsqueeze(1)  # (B, 1)
@@ -73,10 +65,10 @@ def shape_rewards(
 
 
 class AdaptiveKLController:
-    """Moves β so that the KL per response approaches `target` (Ziegler et al. 2019, section 2.2)."""
+    """Adapts β so that the KL per response approaches `target` (Ziegler et al. 2019, section 2.2)."""
 
     def __init__(self, kl_coef: float, target: float, horizon: float):
-        """β to start from, target in nats per response, horizon in responses."""
+        """Initial β, target in nats per response, horizon in responses."""
         for name, value in (("kl_coef", kl_coef), ("target", target), ("horizon", horizon)):
             require_positive(name, value)
         self.kl_coef, self.target, self.horizon = kl_coef, target, horizon

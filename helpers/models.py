@@ -1,10 +1,12 @@
-"""The language models: actor, critic, reference. Loaded from a folder or a hub name, never from pickle."""
+"""The language models: actor, critic and reference, from a folder or a hub name (safetensors only)."""
 
 import copy
 import hashlib
+import inspect
 import logging
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +19,50 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from helpers.arguments import model_inputs
-from helpers.storage import FileProblem, find_folder, verify
-from helpers.validate import require
+from helpers.data import DATA, find_folder, verify
+from helpers.tools.files import FileProblem, read_json
+from helpers.tools.validate import require
+
+
+@cache
+def _arguments(model_class: type) -> frozenset[str]:
+    return frozenset(inspect.signature(model_class.forward).parameters)
+
+
+def accepts(model: nn.Module, argument: str) -> bool:
+    """Whether the model's forward takes this argument; a wrapper has the model in `wrapped`."""
+    return argument in _arguments(type(getattr(model, "wrapped", model)))
+
+
+def model_inputs(model: nn.Module, ids: Tensor, mask: Tensor, positions: Tensor) -> dict:
+    """Keyword arguments of one forward; position ids only if the architecture has them."""
+    inputs = {"input_ids": ids, "attention_mask": mask.long()}
+    if ids.shape[1] == 1 < mask.shape[1] and must_not_wait(model):
+        inputs["attention_mask"] = mask[:, None, None]  # (B, 1, 1, L) bool: used as it is
+    if accepts(model, "position_ids"):
+        inputs["position_ids"] = positions
+    return inputs
+
+
+def must_not_wait(model: nn.Module) -> bool:
+    """Whether to avoid a 2-axis mask: on a GPU, transformers waits for "all True?" at every token."""
+    plain = getattr(model.config, "sliding_window", None) is None
+    sdpa = getattr(model.config, "_attn_implementation", None) == "sdpa"
+    return model.device.type == "cuda" and plain and sdpa
+
+
+def last_logits(policy: nn.Module, count: int) -> dict:
+    """Keyword argument for logits of only the last `count` positions, if the architecture has it."""
+    return {"logits_to_keep": count} if accepts(policy, "logits_to_keep") else {}
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager:
+    """Where forwards run: as the weights are ("no"), or in bfloat16 wherever that is safe ("bf16")."""
+    return nullcontext() if precision == "no" else torch.autocast(device.type, torch.bfloat16)
 
 
 def resolve_device(device: str = "auto") -> torch.device:
-    """`auto` is CUDA, then MPS, then CPU; a device that is not there raises ValueError."""
+    """The device of this name; `auto` is CUDA, else MPS, else CPU. ValueError: not available."""
     if device == "auto":
         has_mps = torch.backends.mps.is_available()
         device = "cuda" if torch.cuda.is_available() else "mps" if has_mps else "cpu"
@@ -31,7 +70,7 @@ def resolve_device(device: str = "auto") -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as problem:
         reason = str(problem).splitlines()[0]
-        raise ValueError(f"device: got {device!r}, wants one that is here ({reason}).") from None
+        raise ValueError(f"device: got {device!r}, wants one of this machine ({reason}).") from None
     return torch.device(device)
 
 
@@ -44,10 +83,9 @@ def _heard(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def quiet_loading():
-    """No progress bars or load reports of transformers: a course page is no place for them.
+    """Hide the progress bars and load reports of transformers.
 
-    A filter, since a change of a logger's level takes logging's lock, and a Ctrl-C just then would
-    keep it for ever (Python 3.11): the next thread that loads a model would wait.
+    Done by a filter: setting a logger's level takes a lock that a Ctrl-C could leave locked for ever.
     """
     for handler in logging.getLogger("transformers").handlers:
         handler.addFilter(_heard)
@@ -62,24 +100,24 @@ def quiet_loading():
 
 
 def load_pretrained(auto_class: type, name: str, **arguments):
-    """`auto_class.from_pretrained` on a folder or a hub name, with problems told in one sentence."""
+    """`auto_class.from_pretrained` from a folder or a hub name. FileProblem: one sentence."""
     folder = find_folder(name)
     if folder is not None:
         verify(folder)
     if auto_class is not AutoTokenizer and auto_class is not AutoConfig:
         arguments["use_safetensors"] = True
-    arguments["trust_remote_code"] = False  # said aloud, or transformers asks at the keyboard
+    arguments["trust_remote_code"] = False  # without it, transformers may ask at the keyboard
     try:
         with quiet_loading():
             return auto_class.from_pretrained(str(folder or name), **arguments)
-    except Exception as problem:  # noqa: BLE001 (every library below has errors of its own)
+    except Exception as problem:  # noqa: BLE001 (each library below has its own errors)
         reason = " ".join(str(problem).split())[:200]
         where = f"folder {name}" if folder else f"hub name {name!r} (offline?)"
         raise FileProblem(f"Could not load {auto_class.__name__} from {where}: {reason}") from None
 
 
 def without_dropout(config):
-    """The same configuration with every dropout at 0: PPO needs the ratio to start at exactly 1."""
+    """Set every dropout of a configuration to 0, in place: PPO's ratio must start at exactly 1."""
     for name, value in config.to_dict().items():
         if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, (int, float)):
             if not isinstance(value, bool):
@@ -88,35 +126,48 @@ def without_dropout(config):
 
 
 def with_fused_gelu(config):
-    """The same function in one kernel: transformers' `gelu_new` takes eight, a third of a step."""
+    """Use PyTorch's fused GELU, in place: the same function; `gelu_new` takes a third of a step."""
     if getattr(config, "activation_function", None) == "gelu_new":
         config.activation_function = "gelu_pytorch_tanh"
     return config
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """Tokenizer of a folder or hub name; one without a pad token pads with its EOS."""
+    """Tokenizer of a folder or hub name; EOS is the pad token if there is none."""
     tokenizer = load_pretrained(AutoTokenizer, name)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
+@cache
+def _review_words() -> frozenset[str]:
+    file = DATA / "sft" / "tokenizer.json"
+    return frozenset(read_json(file)["model"]["vocab"]) if file.exists() else frozenset()
+
+
+def has_review_vocabulary(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether its tokens are the course's own words: its model then writes the course's reviews.
+
+    All of them and no others: a large vocabulary may well contain the few hundred words.
+    """
+    return set(tokenizer.get_vocab()) == _review_words()
+
+
 def load_actor(
     name: str = "data/sft", device: str = "auto", dtype: torch.dtype = torch.float32
 ) -> nn.Module:
-    """A causal language model of transformers, without dropout: the policy to be trained."""
+    """Load the policy to train: a causal language model of transformers, without dropout."""
     config = with_fused_gelu(without_dropout(load_pretrained(AutoConfig, name)))
     model = load_pretrained(AutoModelForCausalLM, name, config=config, dtype=dtype)
     return model.to(resolve_device(device)).eval()
 
 
 class ValueNetwork(nn.Module):
-    """The critic: a trunk of its own and a scalar head that starts at 0.
+    """The critic: a language model's trunk and a scalar head.
 
-    Its own trunk, because the value loss is large at first and would drag a shared one away from
-    language; the price is one more small model. The head starts at 0, so the first advantages are
-    the returns themselves and not noise.
+    The trunk is not shared with the actor: the value loss is large at first and would spoil the
+    language model. The head starts at 0, so the first advantages are the returns, not noise.
     """
 
     def __init__(self, trunk: nn.Module):
@@ -129,25 +180,20 @@ class ValueNetwork(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None
     ) -> Tensor:
-        """Expected total reward from here on, after each token: [B, L] ids and mask → [B, L]."""
+        """Expected sum of future rewards after each token: [B, L] ids and mask → [B, L]."""
         inputs = model_inputs(self.trunk, input_ids, attention_mask, position_ids)
         hidden = self.trunk(**inputs, use_cache=False).last_hidden_state  # (B, L, d)
         return self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1)
 
 
 def make_critic(actor: nn.Module) -> ValueNetwork:
-    """A critic whose trunk starts as a copy of the actor's; weights that are frozen there are shared."""
+    """A critic whose trunk is a copy of the actor's; frozen weights are shared, not copied."""
     frozen = {id(p): p for p in actor.parameters() if not p.requires_grad}
     return ValueNetwork(copy.deepcopy(actor.base_model, frozen)).to(actor.device).eval()
 
 
-def load_critic(name: str = "data/sft", device: str = "auto") -> ValueNetwork:
-    """A critic on the trunk of a folder or hub name."""
-    return ValueNetwork(load_actor(name, device).base_model).to(resolve_device(device)).eval()
-
-
 def freeze(model: nn.Module) -> nn.Module:
-    """No gradients, evaluation mode; returns the model itself."""
+    """Turn off gradients and set evaluation mode, in place; returns the model."""
     return model.requires_grad_(False).eval()
 
 
@@ -157,12 +203,12 @@ def make_reference(actor: nn.Module) -> nn.Module:
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that take gradients: all of them, or under LoRA the adapter's."""
+    """The parameters that are trained: all, or under LoRA those of the adapter."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def fingerprint(model: nn.Module) -> str:
-    """sha256 over every parameter and buffer: equal before and after, or somebody trained it."""
+    """sha256 of all parameters and buffers, to check that a model was not changed."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -172,21 +218,21 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def vocabulary_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """sha256 over every token, its id, and which of them mean padding, begin and end."""
+    """sha256 of all tokens with their ids, and of the pad, BOS and EOS ids."""
     special = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
     words = repr((sorted(tokenizer.get_vocab().items()), special))
     return hashlib.sha256(words.encode()).hexdigest()
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of parameters, shared ones once."""
+    """Number of parameters; shared ones count once."""
     return sum(p.numel() for p in model.parameters())
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -> BatchEncoding:
-    """Token ids and mask [B, L] of whole texts for an encoder, padded right, cut at what it can hold."""
+    """Token ids and mask [B, L] of texts for an encoder, padded right, cut at its maximum length."""
     limit = getattr(config, "max_position_embeddings", None)
-    if limit is not None:  # RoBERTa's 514 positions hold 512 tokens, and its tokenizer says so
+    if limit is not None:  # RoBERTa's 514 positions hold 512 tokens; its tokenizer has the 512
         limit = min(limit, tokenizer.model_max_length)
     return tokenizer(
         texts,
@@ -200,13 +246,13 @@ def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -
 
 
 def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A frozen model's weights in this type, in place; a reward model's head stays in float32."""
+    """Convert a frozen model's weights to this type, in place; a reward model's head stays float32."""
     require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
     getattr(model, "encoder", model).to(dtype)
     return model
 
 
 def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer that can say a token the model has no embedding for."""
+    """Require that the model has an embedding for every token of the tokenizer."""
     rows, tokens = model.get_input_embeddings().num_embeddings, len(tokenizer)
     require(tokens <= rows, "tokenizer", f"{tokens} tokens", f"at most the model's {rows}")

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: how one rollout becomes a better policy, and not too different a one."""
+"""Proximal policy optimisation (PPO): losses of policy and critic, and the update from one rollout."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 from helpers.config import PPOConfig
 from helpers.kl import full_kl, kl_estimate
-from helpers.processes import ALONE, OneProcess
+from helpers.models import autocast
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
-from helpers.validate import (
+from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
+from helpers.tools.validate import (
     require,
-    require_finite,
     require_mask,
     require_positive,
-    require_shape,
     require_tensor,
+    require_tokens,
 )
 from helpers.whitening import masked_mean, masked_var
 
@@ -30,20 +30,14 @@ def policy_loss(
     mask: Tensor,
     cliprange: float = 0.2,
 ) -> tuple[Tensor, dict]:
-    """Clipped surrogate −mean min(ρA, clip(ρ, 1 ± ε)A), ρ = π/π_old (Schulman et al. 2017, eq. 7).
+    """Clipped policy loss −mean min(ρA, clip(ρ, 1 ± ε)A), ρ = π/π_old (Schulman et al. 2017, eq. 7).
 
     All [B, T]; the mean is over counted tokens. Returns the loss and stats: `ratio` [B, T] (1 where
     the mask is False), `clip_fraction` (tokens whose gradient the clip removed), `approx_kl`
     = ½·mean(Δlogp²) in nats per token. ValueError: shapes, empty mask, non-finite input, ε ≤ 0.
     """
     require_positive("cliprange", cliprange)
-    require_tensor("logprobs", logprobs)
-    for name, value in (("old_logprobs", old_logprobs), ("advantages", advantages)):
-        require_shape(name, value, logprobs.shape, like="logprobs")
-    require_mask("mask", mask, logprobs.shape)
-    for name, value in (("logprobs", logprobs), ("old_logprobs", old_logprobs)):
-        require_finite(name, value, mask)
-    require_finite("advantages", advantages, mask)
+    require_tokens(mask, logprobs=logprobs, old_logprobs=old_logprobs, advantages=advantages)
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     ratio = log_ratio.exp()
     gain = advantages * ratio
@@ -66,16 +60,11 @@ def value_loss(
 ) -> tuple[Tensor, dict]:
     """½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024).
 
-    All [B, T], in reward units. Returns the loss and `clip_fraction`. The larger square is taken,
-    so the critic gains nothing by leaping further than ε. ValueError as in `policy_loss`.
+    All [B, T], in reward units. Returns the loss and `clip_fraction`. Because of the max, moving V by
+    more than ε never lowers the loss further. ValueError as in `policy_loss`.
     """
     require_positive("cliprange_value", cliprange_value)
-    require_tensor("values", values)
-    for name, value in (("old_values", old_values), ("returns", returns)):
-        require_shape(name, value, values.shape, like="values")
-    require_mask("mask", mask, values.shape)
-    for name, value in (("values", values), ("old_values", old_values), ("returns", returns)):
-        require_finite(name, value, mask)
+    require_tokens(mask, values=values, old_values=old_values, returns=returns)
     clipped = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     square, clipped_square = (values - returns).square(), (clipped - returns).square()
     loss = 0.5 * masked_mean(torch.maximum(square, clipped_square), mask)
@@ -84,17 +73,17 @@ def value_loss(
 
 
 def entropy_from_logits(logits: Tensor) -> Tensor:
-    """Entropy of softmax(logits) in nats: [..., V] → [...]. A logit of −inf is a token of chance 0."""
+    """Entropy of softmax(logits) in nats: [..., V] → [...]. A logit may be −inf (probability 0)."""
     require_tensor("logits", logits)
     logprobs = logits.float().log_softmax(dim=-1)
     # 0·log 0 is 0, and so is its gradient
     return -(logprobs.exp() * logprobs.masked_fill(logprobs.isneginf(), 0.0)).sum(dim=-1)
 
 
-def explained_variance(values: Tensor, returns: Tensor, mask: Tensor, add=torch.sum) -> Tensor:
-    """1 − Var(returns − values)/Var(returns) over counted tokens; 0 when the returns are all equal."""
-    variance = masked_var(returns, mask, unbiased=False, add=add)
-    residual = masked_var(returns - values, mask, unbiased=False, add=add)
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """1 − Var(returns − values)/Var(returns) over counted tokens; 0 if all returns are equal."""
+    variance = masked_var(returns, mask, unbiased=False)
+    residual = masked_var(returns - values, mask, unbiased=False)
     return torch.where(variance > 0, 1.0 - residual / variance.clamp(min=1e-12), 0.0)
 
 
@@ -105,11 +94,11 @@ def kl_loss(
     config: PPOConfig,
     reference: nn.Module | None,
 ) -> Tensor:
-    """KL term of the loss, nats per counted token: the alternative to KL in the reward.
+    """KL term of the loss, in nats per counted token: the alternative to KL in the reward.
 
-    "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact over the
-    vocabulary and needs the `reference` model. k1 and k3 are not offered: as losses, k1's gradient
-    has mean zero and k3's is that of the forward KL.
+    "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact, summed over the
+    vocabulary, and needs the `reference` model. k1 and k3 are not available: without the ratio, the
+    gradient of k1 has mean 0, and that of k3 is the forward KL's.
     """
     mask = batch.response_mask
     if config.kl_loss == "k2":
@@ -131,7 +120,7 @@ def minibatch_loss(
     config: PPOConfig,
     reference: nn.Module | None = None,
 ) -> tuple[Tensor, dict]:
-    """The whole loss of one minibatch, a scalar, and its parts by name (detached tensors)."""
+    """Total loss of one minibatch, a scalar, and its parts by name (detached tensors)."""
     mask = batch.response_mask
     logits = response_logits(policy, *_tokens(batch), config.temperature)  # (b, T, V)
     logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
@@ -159,18 +148,16 @@ def minibatch_loss(
     return loss, stats
 
 
-def micro_batches(
-    batch: RolloutBatch, size: int, processes: OneProcess = ALONE
-) -> Iterator[tuple[RolloutBatch, Tensor]]:
-    """A minibatch in parts of like length, each with its share of the counted tokens (shares add to 1).
+def micro_batches(batch: RolloutBatch, size: int) -> Iterator[tuple[RolloutBatch, Tensor]]:
+    """Split a minibatch by response length; yields each part and its share of the counted tokens.
 
-    Short responses stand together and lose their padding, so little is computed that no loss uses.
-    Over several processes it is all shares together; one may have no row of this minibatch.
+    Responses of similar length are together, without most of their padding. The shares sum to 1 over
+    all processes; a process may have no row of this minibatch.
     """
-    lengths, total = batch.response_mask.sum(dim=1), processes.add(batch.response_mask)
+    lengths, tokens = batch.response_mask.sum(dim=1), total(batch.response_mask)
     if len(batch):
         for index in lengths.argsort(stable=True).split(size):
-            yield batch.rows(index), lengths[index].sum() / total
+            yield batch.rows(index), lengths[index].sum() / tokens
 
 
 def accumulate_gradients(
@@ -179,26 +166,25 @@ def accumulate_gradients(
     batch: RolloutBatch,
     config: PPOConfig,
     reference: nn.Module | None = None,
-    processes: OneProcess = ALONE,
 ) -> dict:
-    """Add up the gradient of one minibatch part by part; → the stats of `minibatch_loss` over all.
+    """Sum the gradient of one minibatch over its micro-batches; returns the stats of `minibatch_loss`.
 
-    Every loss is a mean over counted tokens, so parts weighted by their share give the very same
-    gradient as the whole, in less memory.
+    Every loss is a mean over counted tokens, so micro-batches weighted by their share of them give the
+    gradient of the whole minibatch, with less memory.
     """
     means = dict.fromkeys(STATS, batch.scores.new_zeros(()))
-    for part, share in micro_batches(batch, config.micro_batch_size, processes):
-        with processes.autocast():
+    for part, share in micro_batches(batch, config.micro_batch_size):
+        with autocast(batch.scores.device, config.mixed_precision):
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * share).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
         means = {name: means[name] + share * value for name, value in stats.items()}
         means["ratio_error"] = worst
-    return processes.merge(means)
+    return merge_shares(means, largest="ratio_error")
 
 
 def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
-    """Clip over actor and critic alike, step; refuses to step on NaN."""
+    """Clip the gradient norm of actor and critic together, then step. ValueError: NaN or infinite."""
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", "a finite norm")
     optimizer.step()
@@ -213,9 +199,8 @@ def ppo_update_step(
     config: PPOConfig,
     generator: torch.Generator | None = None,
     reference: nn.Module | None = None,
-    processes: OneProcess = ALONE,
 ) -> dict:
-    """All epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
+    """PPO update: all epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
 
     `optimizer` holds the parameters of both networks; `generator` (CPU) shuffles; `reference` is
     needed only for a full-vocabulary KL in the loss; with several `processes` each holds a part of
@@ -231,25 +216,25 @@ def ppo_update_step(
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     history, weights = [], []
     for _ in range(config.num_ppo_epochs):
-        for batch in processes.minibatches(rollout, config.minibatch_size, generator):
+        for batch in rollout.minibatches(config.minibatch_size, generator):
             optimizer.zero_grad(set_to_none=True)
-            stats = accumulate_gradients(policy, value_network, batch, config, reference, processes)
-            processes.sum_gradients(parameters)
+            stats = accumulate_gradients(policy, value_network, batch, config, reference)
+            sum_gradients(parameters)
             stats["grad_norm"] = _gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(torch.stack([stats[name].float() for name in stats]))
-            weights.append(processes.add(batch.response_mask))
+            weights.append(total(batch.response_mask))
     weights = torch.stack(weights).float()
     means = (torch.stack(history) * weights.unsqueeze(1)).sum(dim=0) / weights.sum()
     metrics = dict(zip(stats, means.tolist(), strict=True))
     del metrics["ratio_error"]
     first_ratio_error = float(history[0][list(stats).index("ratio_error")])
-    metrics |= rollout_statistics(rollout, processes)
+    metrics |= rollout_statistics(rollout)
     return metrics | {"first_ratio_error": first_ratio_error}
 
 
-def rollout_statistics(rollout: RolloutBatch, processes: OneProcess = ALONE) -> dict:
+def rollout_statistics(rollout: RolloutBatch) -> dict:
     """`kl` (nats per response, mean of Σ_t k1) and `explained_variance` of a rollout, as floats."""
     mask = rollout.response_mask
     kl = torch.where(mask, kl_estimate(rollout.logprobs, rollout.ref_logprobs), 0.0).sum(dim=1)
-    variance = explained_variance(rollout.values, rollout.returns, mask, processes.add)
-    return {"kl": float(processes.gather(kl).mean()), "explained_variance": float(variance)}
+    variance = explained_variance(gather(rollout.values), gather(rollout.returns), gather(mask))
+    return {"kl": float(gather(kl).mean()), "explained_variance": float(variance)}

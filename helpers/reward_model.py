@@ -1,4 +1,4 @@
-"""The reward model: an encoder with a scalar head on [CLS], fitted to preferences by Bradley–Terry."""
+"""The reward model: an encoder with a scalar head on [CLS], trained on preferences (Bradley–Terry)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
 
+from helpers.data import find_folder
 from helpers.models import (
     check_vocabulary,
     encode_texts,
@@ -18,9 +19,9 @@ from helpers.models import (
     resolve_device,
     without_dropout,
 )
-from helpers.optimizers import Optimizers, warm_cosine
-from helpers.storage import FileProblem, atomic_folder, find_folder
-from helpers.validate import (
+from helpers.tools.files import FileProblem, atomic_folder
+from helpers.tools.optimizers import Optimizers, warm_cosine
+from helpers.tools.validate import (
     require,
     require_choice,
     require_count,
@@ -36,8 +37,8 @@ HEAD_FILE = "reward_head.safetensors"
 def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
     """Mean of −log sigmoid(chosen − rejected): scores [B], [B] → scalar nats per pair.
 
-    The chance that the better answer wins is the sigmoid of the score difference (Bradley and
-    Terry 1952; Stiennon et al. 2020, eq. 1). ValueError: shapes, no pair, non-finite scores.
+    P(chosen is preferred) = sigmoid of the score difference (Bradley and Terry 1952; Stiennon et al.
+    2020, eq. 1). ValueError: shapes, no pair, non-finite scores.
     """
     require_tensor("chosen", chosen)
     require_shape("rejected", rejected, chosen.shape, like="chosen")
@@ -48,7 +49,7 @@ def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
 
 
 class RewardModel(nn.Module):
-    """Encoder and scalar head, with the normalisation that makes its scores mean 0, variance 1."""
+    """Encoder, scalar head, and the mean and scale that normalise its scores."""
 
     def __init__(self, encoder: nn.Module, tokenizer: PreTrainedTokenizerBase):
         super().__init__()
@@ -63,22 +64,22 @@ class RewardModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its parameters are."""
+        """Device of the parameters."""
         return self.head.weight.device
 
     @property
     def is_normalized(self) -> bool:
-        """Whether `normalize` (or a trained folder) has set its mean and scale."""
+        """Whether `normalize` (or a loaded folder) has set the mean and scale."""
         return float(self.score_std) != 1.0 or float(self.score_mean) != 0.0
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Normalised scores from the first token, [CLS]: [B, L] ids and mask → [B]."""
+        """Normalised scores, read at the first token, [CLS]: [B, L] ids and mask → [B]."""
         output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
         first = output.last_hidden_state[:, 0].to(self.head.weight.dtype)  # (B, d)
         return (self.head(first).squeeze(-1) - self.score_mean) / self.score_std
 
     def encode(self, texts: list[str]) -> dict:
-        """Token ids and mask [B, L] of prompt + response texts, padded right, on its device."""
+        """Token ids and mask [B, L] of prompt + response texts, padded right, on the model's device."""
         encoded = encode_texts(self.tokenizer, texts, self.encoder.config)
         return {name: encoded[name].to(self.device) for name in ("input_ids", "attention_mask")}
 
@@ -86,7 +87,7 @@ class RewardModel(nn.Module):
     def score_texts(self, texts: list[str], batch_size: int = 256) -> Tensor:
         """Scores of whole texts (prompt + response), on the CPU: list of N → [N]."""
         require(len(texts) > 0, "texts", "an empty list", "at least one text")
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # little padding a batch
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # little padding per batch
         scores = torch.empty(len(texts))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
@@ -94,7 +95,7 @@ class RewardModel(nn.Module):
         return scores
 
     def save(self, folder: str | Path) -> None:
-        """Encoder and tokenizer in the ecosystem's format, the head beside them; all or nothing."""
+        """Save encoder and tokenizer (`save_pretrained`) and the head; the folder is replaced atomically."""
         head = {"weight": self.head.weight, "bias": self.head.bias}
         head |= {"score_mean": self.score_mean, "score_std": self.score_std}
         with atomic_folder(Path(folder)) as temporary, quiet_loading():
@@ -105,7 +106,10 @@ class RewardModel(nn.Module):
 
 
 def load_reward_model(name: str = "data/reward", device: str = "auto") -> RewardModel:
-    """A trained folder with its head, or any encoder (folder or hub name) with a fresh head."""
+    """Load a saved reward model, or any encoder (folder or hub name) with a new head.
+
+    ValueError, FileProblem: no such model, not a reward head.
+    """
     config = without_dropout(load_pretrained(AutoConfig, name))
     encoder = load_pretrained(AutoModel, name, config=config, dtype=torch.float32)
     model = RewardModel(encoder, load_tokenizer(name))
@@ -122,16 +126,16 @@ def load_reward_model(name: str = "data/reward", device: str = "auto") -> Reward
 
 
 def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
-    """Whole texts of the chosen and of the rejected responses of `{prompt, chosen, rejected}` rows."""
+    """Prompt + chosen and prompt + rejected texts of `{prompt, chosen, rejected}` rows."""
     return tuple(
         [join(pair["prompt"], pair[side]) for pair in pairs] for side in ("chosen", "rejected")
     )
 
 
 def join(prompt: str, response: str) -> str:
-    """Prompt and response as one text; a response that opens with punctuation takes no blank."""
-    blank = "" if not prompt or response[:1] in (".", ",", "!", "?", "") else " "
-    return prompt + blank + response
+    """Prompt and response as one text, with a space between unless punctuation follows."""
+    space = "" if not prompt or response[:1] in (".", ",", "!", "?", "") else " "
+    return prompt + space + response
 
 
 def fit_reward_model(
@@ -144,11 +148,12 @@ def fit_reward_model(
     seed: int = 0,
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> RewardModel:
-    """Fit to `{prompt, chosen, rejected}` rows; learning rate annealed to 0, gradients clipped.
+    """Train a reward model, in place, on `{prompt, chosen, rejected}` rows.
 
-    `optimizer` is "muon" for an encoder trained from scratch; a pretrained one wants "adamw" and a
-    learning rate near 5e-5. `on_step(step, steps, loss)` is told of each gradient step; an exception
-    in it stops the fit and leaves the model as far as it got. Changes the model in place.
+    The learning rate is annealed to 0 and gradients are clipped. Use "muon" for an encoder trained
+    from scratch, "adamw" with a learning rate near 5e-5 for a pretrained one. `on_step(step, steps,
+    loss)` is called after each gradient step; an exception in it stops the training there.
+    ValueError: no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer.
     """
     require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
     require_count("epochs", epochs)
@@ -176,7 +181,7 @@ def fit_reward_model(
 
 
 def normalize(model: RewardModel, reference_texts: list[str]) -> RewardModel:
-    """Set mean and scale so that these texts (samples of the reference) score mean 0, variance 1."""
+    """Set mean and scale so that the scores of these reference samples have mean 0, variance 1."""
     require(len(reference_texts) > 1, "reference_texts", len(reference_texts), "at least two texts")
     model.score_mean.zero_()
     model.score_std.fill_(1.0)
@@ -188,6 +193,6 @@ def normalize(model: RewardModel, reference_texts: list[str]) -> RewardModel:
 
 
 def pair_accuracy(score: Callable[[list[str]], Tensor], pairs: list[dict]) -> float:
-    """Share of pairs whose chosen response scores higher; a tie counts half."""
+    """Share of pairs in which the chosen response has the higher score; a tie counts half."""
     chosen, rejected = (torch.as_tensor(score(texts)).float() for texts in pair_texts(pairs))
     return float(((chosen > rejected).float() + 0.5 * (chosen == rejected).float()).mean())

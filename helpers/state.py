@@ -1,30 +1,33 @@
 """The state of a run: four models, optimizer, random generators, β, history."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
+from helpers.data import load_rows
 from helpers.kl import AdaptiveKLController
 from helpers.models import (
     check_vocabulary,
+    fingerprint,
     freeze,
+    has_review_vocabulary,
     load_actor,
     load_tokenizer,
     make_critic,
     make_reference,
     trainable,
 )
-from helpers.processes import ALONE, OneProcess
 from helpers.reward_model import RewardModel, load_reward_model
-from helpers.storage import load_rows
-from helpers.validate import require, require_shape
-from helpers.writing import write
+from helpers.sampling import sample_texts
+from helpers.tools.parallel import rank, same_everywhere, share, world_size
+from helpers.tools.validate import require, require_shape
 
 Reward = Callable[[list[str]], Tensor]  # whole texts → one score each
+COURSE_RATE, PRETRAINED_RATE = 1e-3, 1e-5  # learning rates where the config names none
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Models:
 
 
 def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
-    """Load all four onto one device. `reward` stands in for the reward model when given."""
+    """Load all four models onto one device; `reward`, if given, replaces the reward model."""
     tokenizer = load_tokenizer(config.actor)
     actor = load_actor(config.actor, config.device)
     check_vocabulary(actor, tokenizer)
@@ -61,7 +64,7 @@ def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
 
 
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
-    """Scores [B] on the CPU from a reward model or any callable; ValueError on a wrong count or NaN."""
+    """Scores [B] on the CPU from a reward model or function. ValueError: wrong count, or NaN."""
     score = reward.score_texts if isinstance(reward, RewardModel) else reward
     given = score(texts)
     try:
@@ -80,7 +83,7 @@ def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
 
 @dataclass
 class RLHFState:
-    """Everything that changes while a run goes on, and the settings it goes by."""
+    """Everything that changes during a run, and its config."""
 
     config: RLHFConfig
     models: Models
@@ -93,10 +96,9 @@ class RLHFState:
     score_std: float = 1.0
     iteration: int = 0  # iterations done
     history: list[dict] = field(default_factory=list)  # one record per iteration
-    processes: OneProcess = ALONE  # who else works on the same batch
 
     def controller(self) -> AdaptiveKLController | None:
-        """The adaptive β as it stands, or None when β is fixed."""
+        """The controller of an adaptive β, or None if β is fixed."""
         if self.config.kl_target is None:
             return None
         return AdaptiveKLController(self.kl_coef, self.config.kl_target, self.config.kl_horizon)
@@ -106,24 +108,47 @@ class RLHFState:
         return (score_texts(self.models.reward, texts) - self.score_mean) / self.score_std
 
 
+def resolve_rates(
+    config: RLHFConfig, tokenizer: PreTrainedTokenizerBase | None = None
+) -> RLHFConfig:
+    """The config with a number for each learning rate not given, chosen by the actor's tokenizer.
+
+    The course's own small model learns at 1e-3, which would destroy any other model in one update.
+    """
+    names = [n for n in ("learning_rate", "critic_learning_rate") if getattr(config, n) is None]
+    if not names:
+        return config
+    tokenizer = load_tokenizer(config.actor) if tokenizer is None else tokenizer
+    rate = COURSE_RATE if has_review_vocabulary(tokenizer) else PRETRAINED_RATE
+    return replace(config, **dict.fromkeys(names, rate))
+
+
 def make_optimizer(models: Models, config: RLHFConfig) -> torch.optim.Optimizer:
-    """Adam over actor and critic; the fused kernel where torch has one."""
+    """Adam over actor and critic, with torch's fused kernel if available."""
     fused = models.device.type in ("cpu", "cuda")
     groups = models.trained_parameters(config)
     return torch.optim.Adam(groups, eps=config.adam_eps, fused=fused)
 
 
+LARGE_PRIME = 100_003  # apart are the seeds of two processes
+
+
 def make_generators(seed: int, device: torch.device) -> dict[str, torch.Generator]:
-    """One stream of random numbers per purpose, so that changing one leaves the others alone."""
+    """One random generator per purpose, so that a change of one does not affect the others.
+
+    With several processes only the samples differ: prompts and shuffles are those of the whole batch.
+    """
     devices = {"prompts": "cpu", "samples": device, "minibatches": "cpu"}
-    return {
+    generators = {
         name: torch.Generator(device=where).manual_seed(3 * seed + offset)
         for offset, (name, where) in enumerate(devices.items())
     }
+    generators["samples"].manual_seed(3 * seed + 1 + LARGE_PRIME * rank())
+    return generators
 
 
 def check_context(models: Models, prompts: list[str], response_length: int) -> None:
-    """Refuse prompts that leave no room for the response in the actor's context."""
+    """Require that prompt and response fit into the actor's context."""
     limit = getattr(models.actor.config, "max_position_embeddings", None)
     texts = isinstance(prompts, (list, tuple)) and all(isinstance(p, str) for p in prompts)
     require(texts and len(prompts) > 0, "prompts", repr(prompts)[:60], "a list of texts, not empty")
@@ -136,15 +161,30 @@ def check_context(models: Models, prompts: list[str], response_length: int) -> N
     )
 
 
+def in_step(models: Models) -> bool:
+    """Whether actor and critic are identical, bit for bit, in all processes."""
+    trained = (models.actor, models.critic)
+    return world_size() == 1 or same_everywhere("".join(map(fingerprint, trained)))
+
+
 def start_run(
     config: RLHFConfig,
     models: Models | None = None,
     reward: Reward | None = None,
     prompts: list[str] | None = None,
     measures: dict[str, Callable] | None = None,
+    progress: Callable[[Iterable], Iterable] = iter,
 ) -> RLHFState:
-    """A run at its beginning. Loads what is not given: models by the config, the shipped prompts."""
+    """Start a run. Models (by the config) and prompts (the shipped ones) are loaded if not given.
+
+    Learning rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's
+    batches in a bar. Several processes all call this in the same way. ValueError: models that differ
+    between processes, a batch that does not divide, prompts too long for the actor's context.
+    """
+    share([None] * config.batch_size)
     models = models or load_models(config, reward)
+    config = resolve_rates(config, models.tokenizer)
+    require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:
         prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
     check_context(models, prompts, config.response_length)
@@ -159,21 +199,21 @@ def start_run(
     )
     known = isinstance(models.reward, RewardModel) and models.reward.is_normalized
     if config.normalize_scores and not known:
-        fit_normalizer(state)
+        fit_normalizer(state, progress)
     return state
 
 
-def fit_normalizer(state: RLHFState, count: int = 512) -> None:
-    """Mean and scale of the scores from fresh reference samples; equal scores keep scale 1."""
+def fit_normalizer(state: RLHFState, progress: Callable[[Iterable], Iterable] = iter) -> None:
+    """Mean and standard deviation of the scores of new reference samples; 1 if all scores are equal."""
     models, config = state.models, state.config
-    prompts = [state.prompts[i % len(state.prompts)] for i in range(count)]
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
-    texts = []
-    for start in range(0, count, config.batch_size):
-        some = prompts[start : start + config.batch_size]
-        texts += write(models.reference, models.tokenizer, some, config, generator).texts
-    scores = score_texts(models.reward, texts)
+    count, size = config.normalizer_samples, config.batch_size
+    what = (models.reference, models.tokenizer, state.prompts, count, config, generator)
+    scores = score_texts(models.reward, sample_texts(*what, size, progress))
     state.score_mean = float(scores.mean())
     # scores that are all equal differ by rounding only, which is no scale
     differ = float(scores.std()) > 1e-6 * float(scores.abs().max())
     state.score_std = float(scores.std()) if differ else 1.0
+
+
+History = list[dict]  # one record per iteration, as `helpers.steps.iterate` gives it

@@ -1,7 +1,7 @@
 """One iteration of RLHF in seven steps: write, score, compare, reward, credit, update."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -9,82 +9,88 @@ from torch import Tensor
 
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
+from helpers.models import autocast
 from helpers.ppo import ppo_update_step
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.sampling import Responses, sample_batches, sample_responses
 from helpers.state import RLHFState
+from helpers.tools.parallel import gather, share, world_size
 from helpers.whitening import whiten_advantages
-from helpers.writing import Written, write
 
 
 def draw_prompts(state: RLHFState) -> list[str]:
-    """Step 1: a batch of prompts, each equally likely; without repeats until all have been drawn."""
+    """Step 1: draw a batch of prompts at random, without repeats until all have been drawn."""
     count, size = len(state.prompts), state.config.batch_size
     generator, order = state.generators["prompts"], []
     while len(order) < size:
         order += torch.randperm(count, generator=generator).tolist()
-    return state.processes.mine([state.prompts[i] for i in order[:size]])
+    return share([state.prompts[i] for i in order[:size]])
+
+
+def in_half_precision(state: RLHFState) -> bool:
+    """Whether the actor computes in 16 bits: by its weights, or by autocast."""
+    return state.models.actor.dtype != torch.float32 or state.config.mixed_precision != "no"
 
 
 @torch.no_grad()
-def write_responses(state: RLHFState, prompts: list[str]) -> Written:
-    """Step 2: the actor answers each prompt, and its log-probs are kept."""
-    models, generator = state.models, state.generators["samples"]
-    written = write(models.actor, models.tokenizer, prompts, state.config, generator)
-    if models.actor.dtype != torch.float32 or state.processes.mixed:
-        # half precision: cached decoding and a full forward differ, so PPO compares with the latter
-        temperature = state.config.temperature
-        with state.processes.autocast():
-            logprobs = forward_logprobs(models.actor, *written.tokens(), temperature)
-        written.logprob_gap = float((logprobs - written.logprobs).abs().max())
-        written.logprobs = logprobs
-    return written
+def write_responses(state: RLHFState, prompts: list[str]) -> Responses:
+    """Step 2: the actor samples a response to each prompt, with log-probs."""
+    models, config, generator = state.models, state.config, state.generators["samples"]
+    responses = sample_responses(models.actor, models.tokenizer, prompts, config, generator)
+    if in_half_precision(state):
+        # cached decoding and a full forward differ there, so PPO compares with the latter
+        with autocast(models.device, config.mixed_precision):
+            logprobs = forward_logprobs(models.actor, *responses.tokens(), config.temperature)
+        responses.logprob_gap = float((logprobs - responses.logprobs).abs().max())
+        responses.logprobs = logprobs
+    return responses
 
 
-def score_responses(state: RLHFState, written: Written) -> Tensor:
-    """Step 3: one score per response from the reward model, less a penalty if it never stopped: [B]."""
-    scores = state.score(written.texts).to(written.logprobs.device)
-    tokens, stop = written.response_tensors, state.models.tokenizer.eos_token_id
-    stopped = ((tokens == stop) & written.response_mask).any(dim=1)
+def score_responses(state: RLHFState, responses: Responses) -> Tensor:
+    """Step 3: one score per response from the reward model, minus a penalty without EOS: [B]."""
+    scores = state.score(responses.texts).to(responses.logprobs.device)
+    tokens, stop = responses.response_tensors, state.models.tokenizer.eos_token_id
+    stopped = ((tokens == stop) & responses.response_mask).any(dim=1)
     return scores - state.config.missing_eos_penalty * (~stopped)
 
 
 @torch.no_grad()
-def reference_logprobs(state: RLHFState, written: Written) -> Tensor:
-    """Step 4: what the frozen reference thinks of the same tokens: [B, T] nats."""
+def reference_logprobs(state: RLHFState, responses: Responses) -> Tensor:
+    """Step 4: log-probs of the same tokens under the frozen reference: [B, T] nats."""
     reference, temperature = state.models.reference, state.config.temperature
-    with state.processes.autocast():
-        return written.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
+    with autocast(state.models.device, state.config.mixed_precision):
+        return responses.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
 
 
 def total_rewards(
-    state: RLHFState, written: Written, scores: Tensor, ref_logprobs: Tensor
+    state: RLHFState, responses: Responses, scores: Tensor, ref_logprobs: Tensor
 ) -> Tensor:
     """Step 5: −β·KL on every token, the score on the last: [B, T]. With KL in the loss, no KL here."""
     config = state.config
     kl_coef = state.kl_coef if config.kl_placement == "reward" else 0.0
-    mask = written.response_mask
-    rewards = shape_rewards(scores, written.logprobs, ref_logprobs, mask, kl_coef)
+    mask = responses.response_mask
+    rewards = shape_rewards(scores, responses.logprobs, ref_logprobs, mask, kl_coef)
     if not config.whiten_rewards:
         return rewards
-    return whiten_advantages(rewards, mask, shift_mean=False, add=state.processes.add)
+    return whiten_advantages(rewards, mask, shift_mean=False)
 
 
 @torch.no_grad()
-def estimate_advantages(state: RLHFState, written: Written, rewards: Tensor) -> tuple:
+def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor) -> tuple:
     """Step 6: the critic's values, then GAE: values, advantages, returns, all [B, T].
 
-    Returns are formed before the advantages are whitened: they are targets in reward units.
+    Returns are computed before the advantages are whitened: they are targets in reward units.
     """
-    config, mask = state.config, written.response_mask
-    values = written.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
+    config, mask = state.config, responses.response_mask
+    values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
     advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
     if config.whiten_advantages:
-        advantages = whiten_advantages(advantages, mask, add=state.processes.add)
+        advantages = whiten_advantages(advantages, mask)
     return values, advantages, returns
 
 
 def update(state: RLHFState, rollout: RolloutBatch) -> dict:
-    """Step 7: PPO on this rollout, at the annealed learning rate; then β moves if it is adaptive."""
+    """Step 7: PPO update on this rollout with the annealed learning rate; then adapt β if wanted."""
     config, models = state.config, state.models
     left = 1.0 - state.iteration / config.iterations
     rates = (config.learning_rate, config.critic_learning_rate)
@@ -98,88 +104,87 @@ def update(state: RLHFState, rollout: RolloutBatch) -> dict:
         config_with_beta(state),
         state.generators["minibatches"],
         models.reference,
-        state.processes,
     )
     metrics |= {"kl_coef": state.kl_coef, "learning_rate": config.learning_rate * left}
     controller = state.controller()
     if controller is not None:
-        state.kl_coef = controller.update(metrics["kl"], len(rollout) * state.processes.count)
+        state.kl_coef = controller.update(metrics["kl"], len(rollout) * world_size())
     return metrics
 
 
 def config_with_beta(state: RLHFState):
-    """The config with β as it stands now, for a KL in the loss."""
+    """The config with the current β, for a KL in the loss."""
     return replace(state.config, kl_coef=state.kl_coef)
 
 
-def ignore(step: int, **tensors) -> None:
-    """An observer that looks away."""
+def no_observer(step: int, **tensors) -> None:
+    """Default observer: does nothing."""
 
 
-def iterate(state: RLHFState, observe: Callable = ignore) -> dict:
-    """The seven steps once; `observe(step, **tensors)` is told after each. Returns the record."""
+def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
+    """One iteration of seven steps; calls `observe(step, **tensors)` after each. Returns the record."""
     started = time.perf_counter()
     prompts = draw_prompts(state)
     observe(1, prompts=prompts)
-    written = write_responses(state, prompts)
-    observe(2, written=written)
-    scores = score_responses(state, written)
-    observe(3, written=written, scores=scores)
-    ref_logprobs = reference_logprobs(state, written)
-    observe(4, written=written, ref_logprobs=ref_logprobs)
-    rewards = total_rewards(state, written, scores, ref_logprobs)
-    observe(5, rewards=rewards, mask=written.response_mask)
-    values, advantages, returns = estimate_advantages(state, written, rewards)
-    observe(6, values=values, advantages=advantages, returns=returns, mask=written.response_mask)
-    per_token = (written.logprobs, ref_logprobs, values, rewards, advantages, returns)
-    rollout = RolloutBatch(*written.tokens(), *per_token, scores)
+    responses = write_responses(state, prompts)
+    observe(2, responses=responses)
+    scores = score_responses(state, responses)
+    observe(3, responses=responses, scores=scores)
+    ref_logprobs = reference_logprobs(state, responses)
+    observe(4, responses=responses, ref_logprobs=ref_logprobs)
+    rewards = total_rewards(state, responses, scores, ref_logprobs)
+    observe(5, rewards=rewards, mask=responses.response_mask)
+    values, advantages, returns = estimate_advantages(state, responses, rewards)
+    observe(6, values=values, advantages=advantages, returns=returns, mask=responses.response_mask)
+    per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
+    rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
     metrics = update(state, rollout)
     observe(7, rollout=rollout, metrics=metrics)
     state.iteration += 1
-    record = {"iteration": state.iteration} | describe(state, written, scores) | metrics
+    record = {"iteration": state.iteration} | describe(state, responses, scores) | metrics
     record["seconds"] = time.perf_counter() - started
     state.history.append(record)
     return record
 
 
-def describe(state: RLHFState, written: Written, scores: Tensor) -> dict:
-    """What a rollout looks like from outside, before the update: means over its responses."""
-    mask, stop = written.response_mask, state.models.tokenizer.eos_token_id
-    ended = ((written.response_tensors == stop) & mask).any(dim=1)
-    every = state.processes.gather
-    scores, ended, lengths = every(scores), every(ended), every(mask.sum(dim=1))
+def describe(state: RLHFState, responses: Responses, scores: Tensor) -> dict:
+    """Metrics of a rollout before the update: means over its responses."""
+    mask, stop = responses.response_mask, state.models.tokenizer.eos_token_id
+    ended = ((responses.response_tensors == stop) & mask).any(dim=1)
+    scores, ended, lengths = gather(scores), gather(ended), gather(mask.sum(dim=1))
     record = {
         "score": float(scores.mean()),
         "score_std": float(scores.std()) if len(scores) > 1 else 0.0,
         "response_length": float(lengths.float().mean()),
         "ended": float(ended.float().mean()),
     }
-    if state.models.actor.dtype != torch.float32 or state.processes.mixed:
-        record["logprob_gap"] = written.logprob_gap
+    if in_half_precision(state):
+        record["logprob_gap"] = responses.logprob_gap
     for name, measure in state.measures.items():
-        values = torch.as_tensor(measure(written.texts)).float()
-        record[name] = float(every(values).mean())
+        values = torch.as_tensor(measure(responses.texts)).float()
+        record[name] = float(gather(values).mean())
     return record
 
 
 def evaluate(
-    policy, state: RLHFState, count: int = 2000, seed: int = 12345
+    policy,
+    state: RLHFState,
+    count: int = 2000,
+    seed: int = 12345,
+    progress: Callable[[Iterable], Iterable] = iter,
 ) -> tuple[dict, list[str]]:
-    """`count` fresh responses of `policy`, the prompts in turn: tensors [count] by name, and texts.
+    """Evaluate `policy` on `count` new responses, prompts in turn: tensors [count] by name, and texts.
 
     Names: `score` (normalised proxy), `kl` (Σ k1 against the reference, nats per response), and each
-    of the state's measures.
+    of the state's measures. `progress` may wrap the batches in a bar.
     """
-    models, size = state.models, 256
+    models, config, texts, kl = state.models, state.config, [], []
     generator = torch.Generator(device=models.device).manual_seed(seed)
-    prompts = [state.prompts[i % len(state.prompts)] for i in range(count)]
-    texts, kl = [], []
-    for start in range(0, count, size):
-        some = prompts[start : start + size]
-        written = write(policy, models.tokenizer, some, state.config, generator)
-        ref_logprobs = reference_logprobs(state, written)
-        kl.append(kl_estimate(written.logprobs, ref_logprobs).sum(dim=1).cpu())
-        texts += written.texts
+    what = (policy, models.tokenizer, state.prompts, count, config, generator)
+    for responses in sample_batches(*what, progress=progress):
+        ref_logprobs = reference_logprobs(state, responses)
+        kl.append(kl_estimate(responses.logprobs, ref_logprobs).sum(dim=1).cpu())
+        texts += responses.texts
     found = {"score": state.score(texts), "kl": torch.cat(kl)}
     measured = {name: torch.as_tensor(f(texts)).float() for name, f in state.measures.items()}
     return found | measured, texts

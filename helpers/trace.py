@@ -11,23 +11,23 @@ from helpers.rollouts import forward_logprobs, response_logits
 from helpers.state import Models
 from helpers.whitening import masked_mean
 
-SHOWN = 6  # numbers of a row that are printed
+SHOWN = 6  # numbers printed per tensor
 
 
 def numbers(row: torch.Tensor) -> str:
-    """The first few numbers of a tensor, three digits each."""
-    # + 0.0 turns a rounded −0 into 0
+    """The first few numbers of a tensor, with three decimals."""
+    # + 0.0 turns −0 into 0
     head = "  ".join(f"{round(value, 3) + 0.0:+.3f}" for value in row.flatten()[:SHOWN].tolist())
     return head + ("  …" if row.numel() > SHOWN else "")
 
 
 def shape(tensor: torch.Tensor) -> str:
-    """`(4, 64)`, as a tuple prints."""
+    """The shape as text: `(4, 64)`."""
     return str(tuple(tensor.shape))
 
 
 class Trace:
-    """Pass as `observe` to `iterate`; prints through `show`. Looks, and changes nothing."""
+    """Print each step of `iterate`: pass as its `observe`. It changes nothing."""
 
     def __init__(self, models: Models, config: RLHFConfig, show: Callable[[str], None] = print):
         self.models, self.config, self.show = models, config, show
@@ -43,29 +43,29 @@ class Trace:
         self.line("first prompt", repr(prompts[0][:60]))
 
     @torch.no_grad()
-    def step_2(self, written) -> None:
-        self.line("query_tensors", shape(written.query_tensors))
+    def step_2(self, responses) -> None:
+        self.line("query_tensors", shape(responses.query_tensors))
         self.show("(2) The actor writes responses")
-        logits = response_logits(self.models.actor, *written.tokens(), self.config.temperature)
-        self.line("response_tensors", shape(written.response_tensors))
+        logits = response_logits(self.models.actor, *responses.tokens(), self.config.temperature)
+        self.line("response_tensors", shape(responses.response_tensors))
         self.line("actor logits", shape(logits))
-        self.line("old log-probs", f"{shape(written.logprobs)}  {numbers(written.logprobs[0])}")
-        self.line("first text", repr(written.texts[0][:90]))
+        self.line("old log-probs", f"{shape(responses.logprobs)}  {numbers(responses.logprobs[0])}")
+        self.line("first text", repr(responses.texts[0][:90]))
 
-    def step_3(self, written, scores) -> None:
-        self.show("(3) The reward model scores each whole text")
+    def step_3(self, responses, scores) -> None:
+        self.show("(3) The reward model scores each text (prompt + response)")
         self.line("scores", f"{shape(scores)}  {numbers(scores)}")
         self.line("mean score", f"{float(scores.mean()):+.3f}")
 
-    def step_4(self, written, ref_logprobs) -> None:
-        kl = kl_estimate(written.logprobs, ref_logprobs)
+    def step_4(self, responses, ref_logprobs) -> None:
+        kl = kl_estimate(responses.logprobs, ref_logprobs)
         self.show("(4) The frozen reference reads the same tokens")
         self.line("reference log-probs", f"{shape(ref_logprobs)}  {numbers(ref_logprobs[0])}")
         self.line("per-token KL (k1)", f"{shape(kl)}  {numbers(kl[0])}")
         self.line("mean KL per response", f"{float(kl.sum(dim=1).mean()):+.6f} nats")
 
     def step_5(self, rewards, mask) -> None:
-        self.show("(5) Total rewards: −β·KL on every token, the score on the last")
+        self.show("(5) Rewards: −β·KL on every token, plus the score on the last")
         last = int(mask[0].sum())
         self.line(
             "rewards",
@@ -73,7 +73,7 @@ class Trace:
         )
 
     def step_6(self, values, advantages, returns, mask) -> None:
-        self.show("(6) Credit: values, then GAE advantages")
+        self.show("(6) Values, then GAE advantages")
         self.line("values", f"{shape(values)}  {numbers(values[0])}")
         self.line("returns", f"{shape(returns)}  {numbers(returns[0])}")
         self.line("advantages", f"{shape(advantages)}  {numbers(advantages[0])}")

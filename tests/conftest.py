@@ -3,6 +3,7 @@
 import os
 import socket
 import tempfile
+from dataclasses import replace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # a list of fonts of our own: another environment's, half gone, may have left a wrong one in the home
@@ -10,20 +11,23 @@ os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(prefix="matplotlib")
 
 import pytest
 import torch
-from hypothesis import settings
-from nursery import finished, nursery, world  # noqa: F401 (for the fault tests)
+from crash_harness import finished, harness, world  # noqa: F401 (for the fault tests)
+from hypothesis import Phase, settings
 
-from helpers import reviews
 from helpers.config import RLHFConfig
 from helpers.models import make_critic, make_reference
-from helpers.sft import make_policy, make_tokenizer
 from helpers.state import Models
+from helpers.world import reviews
+from helpers.world.small_models import make_policy, make_tokenizer
 
 torch.set_num_threads(1)
 
 # the same examples in every run, so that a red test is red for everybody; `nightly` draws fresh ones
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("nightly", deadline=None)
+# for a planted bug: that a test fails is enough, the smallest example of it is not asked for
+found = (Phase.explicit, Phase.generate)
+settings.register_profile("no shrinking", derandomize=True, deadline=None, phases=found)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
@@ -31,6 +35,17 @@ DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
 ONE_BY_ONE = "::test_run_all_works_again"  # a notebook each, twice: the longest tests there are
+LONGEST_FIRST = ("tests/browser/", ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first, so that no process is left alone with one at the end."""
+
+    def place(item) -> int:
+        found = (k for k, part in enumerate(LONGEST_FIRST) if part in item.nodeid)
+        return next(found, len(LONGEST_FIRST))
+
+    items.sort(key=place)  # stable: a file stays together, and in its order
 
 
 @pytest.hookimpl(optionalhook=True)  # of xdist, which Colab's environment lacks
@@ -42,6 +57,7 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid: str) -> str:
             return nodeid if ONE_BY_ONE in nodeid else nodeid.partition("::")[0]
 
+    config.option.loadscopereorder = False  # by the number of tests in a file
     return Shares(config, log)
 
 
@@ -62,7 +78,7 @@ def no_network():
 
 
 def length_reward(texts: list[str]) -> torch.Tensor:
-    """A reward anybody can follow: one point per comma, minus a tenth per word."""
+    """A simple reward: one point per comma, minus a tenth per word."""
     return torch.tensor([text.count(",") - 0.1 * len(text.split()) for text in texts])
 
 
@@ -79,11 +95,20 @@ def models() -> Models:
     return tiny_models()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def config() -> RLHFConfig:
-    return RLHFConfig(iterations=4, batch_size=8, response_length=6, minibatch_size=4)
+    """Scores as they are: the 512 samples of a normaliser cost more than all the rest."""
+    return RLHFConfig(
+        iterations=4, batch_size=8, response_length=6, minibatch_size=4, normalize_scores=False
+    )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def normalizing(config) -> RLHFConfig:
+    """The same run with scores normalised, on few samples."""
+    return replace(config, normalize_scores=True, normalizer_samples=32)
+
+
+@pytest.fixture(scope="session")
 def prompts() -> list[str]:
     return ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]

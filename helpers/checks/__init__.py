@@ -1,33 +1,42 @@
-"""Exercise checks: each tells "not attempted yet", "correct", or the likely mistake by its name.
+"""Exercise checks: each reports "not attempted yet", "correct", or the name of the likely mistake.
 
-In a notebook: `check_gae(gae)` as the last line of a cell. Nothing that a learner's function does
-reaches the notebook: exceptions, endless loops and strange results all end in the report.
+In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, endless loops and strange
+results of the learner's function are all reported; none of them stops the notebook.
 """
 
-from helpers.checks.lesson01 import (
-    check_gather_logprobs,
-    check_kl_estimate,
-    check_position_ids,
-    check_response_mask,
+from helpers.checks.gae import (
+    check_discounted_returns,
+    check_gae,
+    check_shape_rewards,
+    check_td_errors,
 )
-from helpers.checks.lesson02_advantages import check_discounted_returns, check_gae
-from helpers.checks.lesson02_rewards import check_shape_rewards, check_td_errors
-from helpers.checks.lesson03 import (
-    check_explained_variance,
-    check_masked_mean,
-    check_masked_var,
-    check_whiten_advantages,
+from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
+from helpers.checks.ppo import (
+    check_clip_fraction,
+    check_entropy,
+    check_policy_loss,
+    check_ratio,
+    check_value_loss,
 )
-from helpers.checks.lesson04_losses import check_policy_loss, check_ratio, check_value_loss
-from helpers.checks.lesson04_measures import check_clip_fraction, check_entropy
-from helpers.checks.lesson05 import (
+from helpers.checks.report import Report
+from helpers.checks.reward_model import (
     check_bradley_terry_loss,
     check_normalize_scores,
     check_pair_accuracy,
     check_preference_probability,
 )
-from helpers.checks.lesson10 import check_grpo_advantages, check_rloo_advantages
-from helpers.checks.report import Report
+from helpers.checks.rollouts import (
+    check_gather_logprobs,
+    check_kl_estimate,
+    check_position_ids,
+    check_response_mask,
+)
+from helpers.checks.whitening import (
+    check_explained_variance,
+    check_masked_mean,
+    check_masked_var,
+    check_whiten_advantages,
+)
 
 CHECKS = (
     check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,

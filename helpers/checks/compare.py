@@ -1,4 +1,4 @@
-"""When two answers are the same, and what kind of difference there is when they are not."""
+"""Compare a learner's result with the expected one, and find patterns in the difference."""
 
 from numbers import Real
 
@@ -9,7 +9,7 @@ RTOL, ATOL = 1e-4, 1e-5
 
 
 def as_tensor(answer: object, expected: Tensor) -> Tensor | None:
-    """The answer as a tensor; a plain number will do where a scalar is wanted; None otherwise."""
+    """The answer as a tensor (for a scalar, a number is accepted), or None."""
     if isinstance(answer, Tensor):
         return answer.detach() if answer.layout == torch.strided else None
     if isinstance(answer, Real) and expected.dim() == 0:
@@ -18,7 +18,7 @@ def as_tensor(answer: object, expected: Tensor) -> Tensor | None:
 
 
 def alike(answer: Tensor, expected: Tensor) -> bool:
-    """Same shape and, up to float32 rounding, the same numbers; NaN equals NaN, dtype aside."""
+    """Whether shape and numbers are equal up to float32 rounding; NaN equals NaN, any dtype."""
     if answer.shape != expected.shape or answer.device != expected.device or answer.is_complex():
         return False
     close = torch.allclose(answer.double(), expected.double(), RTOL, ATOL, equal_nan=True)
@@ -26,17 +26,17 @@ def alike(answer: Tensor, expected: Tensor) -> bool:
 
 
 def kind(x: Tensor) -> str:
-    """Any float is as good as another; int64 and bool are themselves."""
+    """ "float" for any float type, else the type's name, such as "int64" or "bool"."""
     return "float" if x.is_floating_point() else str(x.dtype).removeprefix("torch.")
 
 
 def right(answer: Tensor | None, expected: Tensor) -> bool:
-    """Correct in every respect but its gradient."""
+    """Whether the numbers and the type are correct (gradients are checked elsewhere)."""
     return answer is not None and kind(answer) == kind(expected) and alike(answer, expected)
 
 
 def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
-    """Index of the first wrong entry of two tensors of one shape."""
+    """Index of the first entry in which two tensors of equal shape differ."""
     close = torch.isclose(answer.double(), expected.double(), RTOL, ATOL, equal_nan=True)
     return tuple((~close).nonzero()[0].tolist())
 
@@ -46,7 +46,7 @@ def _everywhere(pairs, test) -> bool:
 
 
 def _constant(pairs, combine) -> float | None:
-    """The one number that `combine(answer, expected)` gives everywhere, if there is one."""
+    """The number that `combine(answer, expected)` gives everywhere, or None if it varies."""
     found = torch.cat([combine(a.double(), e.double()).flatten() for a, e in pairs])
     found = found[~found.isnan()]
     if found.numel() < 2 or not bool(found.isfinite().all()):
@@ -71,15 +71,15 @@ def _last_only(answer: Tensor, expected: Tensor, mask: Tensor | None) -> bool:
 
 
 def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
-    """Name and explanation of a pattern in wrong answers of the right shape; None without one."""
+    """Name and explanation of a pattern in wrong answers of the right shape, or None."""
     if any(kind(expected) == "bool" for _, expected in pairs):
         flipped = _everywhere(pairs, lambda a, e: alike(~a.bool(), e))
-        return ("upside down", "Every True should be False, and the reverse.") if flipped else None
+        return ("upside down", "True and False are exchanged everywhere.") if flipped else None
     if _everywhere(pairs, lambda a, e: alike(-a, e)):
-        return "sign flipped", "The size is right everywhere, the sign is not."
+        return "sign flipped", "Every number has the wrong sign."
     triples = [(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
     if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
-        return "masked positions", "All counted positions are right; the masked ones are not."
+        return "masked positions", "All counted positions are correct; the masked ones are not."
     if all(_last_only(*triple) for triple in triples):
         return "last counted position", "Only the last counted position of a row is wrong."
     return _moved(pairs) or _scaled(pairs)
@@ -92,7 +92,7 @@ def _moved(pairs: list) -> tuple[str, str] | None:
     wide = any(expected.dim() == 2 and expected.shape[1] > 2 for _, expected in pairs)
     for step, where in ((1, "late"), (-1, "early")):
         if wide and _everywhere(pairs, lambda a, e, step=step: _shifted(a, e, step)):
-            return "shifted in time", f"Your numbers are right, but one position too {where}."
+            return "shifted in time", f"Your numbers are correct, but one position too {where}."
     return None
 
 

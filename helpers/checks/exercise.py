@@ -1,4 +1,4 @@
-"""What an exercise is: a reference, probe inputs, and the wrong answers that the field knows."""
+"""Definition of an exercise: a reference solution, test inputs, and well-known mistakes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 class Mistake(NamedTuple):
-    """A known wrong answer; `says` may use {counted}, {total}, {padded} and any number argument."""
+    """A well-known mistake: name, message, wrong function.
+
+    The message may contain {counted}, {total} (positions) and the name of any number argument.
+    """
 
     name: str
     says: str
@@ -18,16 +21,16 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function to write, and all that is needed to tell how far an answer has come."""
+    """A function for the learner to write, with everything needed to check it."""
 
     name: str
-    arguments: str  # names in order, with blanks between
+    arguments: str  # names in order, separated by spaces
     reference: Callable
-    look: str  # the formula, and where it stands
-    probes: list[tuple]  # positional arguments; the smallest first: the first failing one is shown
+    look: str  # the formula and its source
+    probes: list[tuple]  # positional arguments, smallest first: the first failing one is shown
     mistakes: list[Mistake]
-    gradient: tuple[str, ...] = ()  # arguments that must receive the reference's gradient
-    group: str = ""  # an argument whose values are judged one after the other
+    gradient: tuple[str, ...] = ()  # arguments whose gradient must equal the reference's
+    group: str = ""  # an argument whose values are checked one after the other
     names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self):
@@ -36,7 +39,7 @@ class Exercise:
 
     @property
     def signature(self) -> str:
-        """As the learner writes it."""
+        """The call as the learner writes it: `gae(rewards, values)`."""
         return f"{self.name}({', '.join(self.names)})"
 
     def named(self, probe: tuple) -> dict:
@@ -44,23 +47,22 @@ class Exercise:
         return dict(zip(self.names, probe, strict=True))
 
     def counted(self, probe: tuple, expected: Tensor) -> Tensor | None:
-        """The probe's mask, where the result has one entry for each of its positions."""
+        """The probe's mask if the result has the mask's shape, else None."""
         mask = self.named(probe).get("mask")
         return mask if mask is not None and mask.shape == expected.shape else None
 
     def facts(self, probe: tuple) -> dict:
-        """What a message may speak about."""
+        """The numbers that a message may contain."""
         named = self.named(probe)
         known = {name: x for name, x in named.items() if not isinstance(x, Tensor)}
         if "mask" in named:
             mask = named["mask"]
-            counted, total = int(mask.sum()), mask.numel()
-            known |= {"counted": counted, "total": total, "padded": total - counted}
+            known |= {"counted": int(mask.sum()), "total": mask.numel()}
         return known
 
 
 def floats(*rows) -> Tensor:
-    """Hand-written numbers."""
+    """Rows of numbers as a float32 tensor."""
     return torch.tensor(rows, dtype=torch.float32)
 
 
@@ -70,5 +72,5 @@ def prefix_mask(width: int, *lengths: int) -> Tensor:
 
 
 def noise(seed: int, *shape: int) -> Tensor:
-    """The same normal numbers every time, whatever the learner's own seed."""
+    """Normal random numbers that do not depend on the learner's seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

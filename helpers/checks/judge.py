@@ -1,4 +1,4 @@
-"""From a learner's function to a report: run it, compare it, and find the likely mistake."""
+"""Check a learner's function: run it, compare the results, report the likely mistake."""
 
 import time
 from collections.abc import Callable
@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 
 from helpers.checks.compare import alike, as_tensor, right
-from helpers.checks.diagnose import diagnose, form
 from helpers.checks.exercise import Exercise
+from helpers.checks.mistakes import form, name_mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, compare, show
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, copy_of, line_of
 
-TIME_LIMIT = 5.0  # seconds for all calls of one check together
+TIME_LIMIT = 5.0  # seconds, for all calls of a check together
 
 
 def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -> Report:
-    """Check one answer. Whatever the function does, the outcome is a report."""
+    """Check one answer. The result is a report, whatever the function does."""
     if function is None or function is Ellipsis or function is NotImplemented:
         return _not_attempted(exercise, exercise.probes[0])
     if not callable(function):
-        says = f"Hand over the function itself, not {type(function).__name__} {function!r:.60}."
+        says = f"Pass the function itself, not the {type(function).__name__} {function!r:.60}."
         return _mistake(exercise, "not a function", says)
     deadline, answers = time.monotonic() + seconds, []
     for probe in exercise.probes:
@@ -37,24 +37,24 @@ def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -
 
 
 def checker(exercise: Exercise) -> Callable[..., Report]:
-    """`check_<name>`, for a notebook."""
+    """The function `check_<name>` of an exercise."""
 
     def check(function: Callable, seconds: float = TIME_LIMIT) -> Report:
         return judge(exercise, function, seconds)
 
     check.__name__ = check.__qualname__ = f"check_{exercise.name}"
-    check.__doc__ = f"Report on your `{exercise.signature}`."
+    check.__doc__ = f"Check your `{exercise.signature}`."
     check.exercise = exercise
     return check
 
 
 def _correct(exercise: Exercise) -> Report:
-    says = f"Right on all {len(exercise.probes)} cases."
-    return Report(exercise.name, CORRECT, says)
+    count = len(exercise.probes)
+    return Report(exercise.name, CORRECT, f"Passed {count} of {count} test cases.")
 
 
 def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
-    says = f"Fill in {exercise.signature} and run the cell again. The notebook goes on without it."
+    says = f"Write {exercise.signature} and run the cell again. The notebook works without it, too."
     if probe is not exercise.probes[0]:
         named = exercise.named(probe)
         here = f" for {exercise.group}={named[exercise.group]!r}" if exercise.group else ""
@@ -63,7 +63,7 @@ def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
 
 
 def _mistake(exercise, name: str, says: str, probe=None, yours=None, expected=None) -> Report:
-    """The report of a mistake, with the case that shows it."""
+    """The report of a mistake, with a case that shows it."""
     case = []
     if probe is not None:
         case = [(label, show(x)) for label, x in exercise.named(probe).items()]
@@ -73,17 +73,19 @@ def _mistake(exercise, name: str, says: str, probe=None, yours=None, expected=No
 
 
 def _broken(exercise, function, probe, outcome, seconds: float) -> Report | None:
-    """The report of a call that did not end well."""
+    """The report of a call that did not finish normally, or None."""
     if outcome.state == MISSING:
         return _not_attempted(exercise, probe)
     if outcome.state == TIMED_OUT:
-        says = f"Not finished after {seconds:g} seconds. Does a loop ever end?"
+        says = f"Not finished after {seconds:g} seconds. Is there an endless loop?"
         return _mistake(exercise, "endless loop", says, probe)
     if outcome.state == RAISED:
         return _exception(exercise, function, probe, outcome.error)
     if outcome.changed:
         names = " and ".join(exercise.names[i] for i in outcome.changed)
-        says = f"You changed {names} in place; whoever called you still needs it. Work on a copy"
+        says = (
+            f"You changed {names} in place, but the caller still needs the old values. Use a copy"
+        )
         says += " (x.clone(), or an operation without a trailing underscore)."
         return _mistake(exercise, "inputs changed", says, probe)
     return None
@@ -97,7 +99,7 @@ def _exception(exercise, function, probe, error: BaseException) -> Report:
 
 
 def _compared(exercise: Exercise, answers: list) -> Report | None:
-    """None when every answer is right; else the report of the first group that is not."""
+    """None if every answer is correct, else the report of the first group that is not."""
     expected = [exercise.reference(*probe) for probe in exercise.probes]
     tensors = [as_tensor(a, e) for a, e in zip(answers, expected, strict=True)]
     wrong = [i for i, e in enumerate(expected) if not right(tensors[i], e)]
@@ -113,7 +115,7 @@ def _compared(exercise: Exercise, answers: list) -> Report | None:
     same = [i for i, key in enumerate(keys) if key == keys[first]]
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
-    name, says = diagnose(exercise, probes, tensors, expected, first)
+    name, says = name_mistake(exercise, probes, tensors, expected, first)
     return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
 
 
@@ -121,12 +123,12 @@ def _wrong_type(exercise, probe, answer, expected: Tensor) -> Report:
     got = {type(None): "None: is there a `return`?"}.get(type(answer), f"a {type(answer).__name__}")
     if isinstance(answer, Tensor):
         got = f"a tensor of layout {answer.layout}"
-    says = f"You return {got}{'' if got[-1] == '?' else '.'} Wanted: a tensor of {form(expected)}."
+    says = f"You return {got}{'' if got[-1] == '?' else '.'} Expected: a tensor, {form(expected)}."
     return _mistake(exercise, "wrong type", says, probe, answer, expected)
 
 
 def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report | None:
-    """Right numbers; does the gradient reach the arguments that are trained?"""
+    """After correct numbers, check the gradients of the trained arguments; None if correct."""
     deadline = time.monotonic() + seconds
     places = [exercise.names.index(name) for name in exercise.gradient]
     for probe in exercise.probes if places else []:
@@ -137,18 +139,18 @@ def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report
         wanted = backward(exercise.reference, places)(*copy_of(probe))
         for name, got, want in zip(exercise.gradient, outcome.value, wanted, strict=True):
             if got is None:
-                says = f"The numbers are right, but no gradient reaches {name}: nothing would be"
-                says += " trained. Leave out .item(), .detach(), .data, no_grad and new tensors."
+                says = f"The numbers are correct, but no gradient reaches {name}: nothing would be"
+                says += " trained. Do not use .item(), .detach(), .data, no_grad or new tensors."
                 return _mistake(exercise, "detached", says, probe)
             if not alike(got, want):
-                says = f"The numbers are right, but not the gradient for {name}."
+                says = f"The numbers are correct, but the gradient of {name} is not."
                 says += " Is a part of the formula detached?"
                 return _mistake(exercise, "wrong gradient", says, probe, got, want)
     return None
 
 
 def backward(function: Callable, places: list[int]) -> Callable:
-    """A function of the same arguments that gives the gradients of the result's sum (or None)."""
+    """The function's gradients (of the sum of its result) with respect to some arguments, or None."""
 
     def work(*inputs):
         leaves = [inputs[i].requires_grad_() for i in places]

@@ -1,4 +1,4 @@
-"""What a check says: a card in Jupyter, the same words in a terminal."""
+"""The report of a check: HTML in Jupyter, the same words as text in a terminal."""
 
 from dataclasses import dataclass
 from html import escape
@@ -9,22 +9,22 @@ from torch import Tensor
 NOT_ATTEMPTED, CORRECT, MISTAKE = "not attempted", "correct", "mistake"
 SIGNS = {NOT_ATTEMPTED: "○", CORRECT: "✓", MISTAKE: "✗"}
 EDGES = {NOT_ATTEMPTED: "#888888", CORRECT: "#009E73", MISTAKE: "#D55E00"}
-CERTAIN = {  # seen, not guessed: these need no "likely"
+CERTAIN = {  # observed, not guessed: these need no "likely"
     "exception", "endless loop", "inputs changed", "not a function", "wrong type", "wrong shape",
     "wrong dtype", "wrong device", "NaN or infinite", "detached", "wrong gradient",
 }  # fmt: skip
-LONGEST = 600  # characters of one value: beyond that nobody reads on
+LONGEST = 600  # maximum characters of one value
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Outcome of one check. `status` is "not attempted", "correct" or "mistake"."""
+    """Result of one check. `status` is "not attempted", "correct" or "mistake"."""
 
     exercise: str
     status: str
     message: str
     mistake: str | None = None  # its short name
-    look: str = ""  # the formula, and where it stands
+    look: str = ""  # the formula and its source
     case: tuple[tuple[str, str], ...] = ()  # the smallest failing case: (label, value) lines
 
     @property
@@ -49,7 +49,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # no colours but the edge's: text and ground are the theme's own, light or dark
+        # only the edge has a colour: text and background follow the theme, light or dark
         edge = f"border-left:4px solid {EDGES[self.status]};padding:2px 12px;margin:4px 0"
         parts = [f"<b>{escape(self.title)}</b>", f"<div>{escape(self.message)}</div>"]
         parts += [f"<div>Look at: {escape(self.look)}</div>"] if self.look else []
@@ -72,7 +72,7 @@ def _nested(x, depth: int, digits: int) -> str:
 
 
 def show(value: object, digits: int = 4) -> str:
-    """A tensor as numbers of so many digits, one row a line; anything else by its repr."""
+    """A tensor as text, one row per line, with this many digits; the repr of anything else."""
     plain = isinstance(value, Tensor) and value.layout == torch.strided
     try:
         if plain and value.device.type != "meta":
@@ -85,6 +85,6 @@ def show(value: object, digits: int = 4) -> str:
 
 
 def compare(yours: object, expected: object) -> list[tuple[str, str]]:
-    """Both as lines of a case, with as many digits as it takes to see a difference."""
+    """Both values as lines of a case, with enough digits to show a difference."""
     digits = 4 if show(yours) != show(expected) else 8
     return [("yours", show(yours, digits)), ("expected", show(expected, digits))]

@@ -1,4 +1,4 @@
-"""Run a learner's function: on copies of the inputs, for a limited time, and let nothing escape."""
+"""Run a learner's function on copies of the inputs, with a time limit, and catch every exception."""
 
 import ctypes
 import linecache
@@ -17,22 +17,22 @@ FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "rais
 
 
 class TimeLimit(BaseException):
-    """Not an Exception, so that a learner's `except Exception` does not swallow it."""
+    """Time is up. Not an Exception, so that a learner's `except Exception` does not catch it."""
 
 
 @dataclass
 class Outcome:
-    """What came of one call."""
+    """Result of one call."""
 
     state: str
     value: object = None
     error: BaseException | None = None
-    changed: tuple[int, ...] = ()  # positions of the arguments that are no longer what they were
+    changed: tuple[int, ...] = ()  # positions of the arguments that were changed in place
 
 
 @contextmanager
 def _alarm(seconds: float):
-    """Raise TimeLimit here after `seconds`; whoever used the timer before (pytest) gets it back."""
+    """Raise TimeLimit after `seconds`; an earlier user of the timer (pytest) gets it back."""
 
     def ring(*_):
         raise TimeLimit
@@ -51,7 +51,7 @@ def _alarm(seconds: float):
 
 
 def _in_thread(function: Callable, seconds: float) -> object:
-    """The same without signals: a second thread, stopped by an exception put into it."""
+    """A time limit without signals: call in a thread, and stop it by raising an exception in it."""
     box = {}
 
     def work():
@@ -74,7 +74,7 @@ def _in_thread(function: Callable, seconds: float) -> object:
 
 
 def limited(function: Callable, seconds: float) -> object:
-    """Call `function`; TimeLimit when it takes longer."""
+    """Call `function`; TimeLimit if it takes longer than `seconds`."""
     seconds = max(seconds, 1e-3)
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer"):
@@ -84,7 +84,7 @@ def limited(function: Callable, seconds: float) -> object:
 
 
 def copy_of(arguments: tuple) -> tuple:
-    """The learner's own tensors, to do with as they like."""
+    """Copies of the arguments, which the learner's function may change."""
     return tuple(x.clone() if isinstance(x, Tensor) else x for x in arguments)
 
 
@@ -95,7 +95,7 @@ def _differs(before: object, after: object) -> bool:
 
 
 def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
-    """One call on copies of these arguments, with gradients on, whatever happens in it."""
+    """Call the function on copies of these arguments, with gradients on; catches all exceptions."""
     inputs = copy_of(arguments)
 
     def work():
@@ -107,11 +107,11 @@ def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     except TimeLimit:
         return Outcome(TIMED_OUT)
     except NotImplementedError as error:
-        # torch raises it too, for an operator that it does not have
+        # torch raises it too, for a missing operator
         stub = "aten::" not in str(error) and "not implemented for" not in str(error)
         return Outcome(MISSING if stub else RAISED, error=error)
     except KeyboardInterrupt:
-        raise  # the learner's own stop button
+        raise  # the learner pressed stop
     except BaseException as error:  # noqa: BLE001 (reported, never raised)
         return Outcome(RAISED, error=error)
     if value is Ellipsis or value is NotImplemented or (value is None and is_empty(function)):
@@ -125,14 +125,14 @@ def _code(function: Callable):
 
 
 def is_empty(function: Callable) -> bool:
-    """Whether its body is only a docstring or `pass`: it uses no name at all."""
+    """Whether the body is only a docstring or `pass` (it uses no names)."""
     code = _code(function)
     arguments = code.co_varnames if code else ()
     return code is not None and not code.co_names and len(arguments) == code.co_argcount
 
 
 def line_of(error: BaseException, function: Callable) -> str:
-    """'line 3: `x = y`' of the learner's code in which it went wrong, or '' when there is none."""
+    """The line of the learner's code that raised the error, as 'line 3: `x = y`', or ''."""
     code = _code(function)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if code]
     frames = [f for f in frames if f.filename == code.co_filename]

@@ -1,16 +1,34 @@
-"""What all figures share: palette, blank figures, curves, token bars. Nothing here computes."""
+"""What all figures share: sizes, blank figures, curves, token bars. Nothing here computes."""
 
 import io
 import threading
 from collections.abc import Sequence
 
+import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image  # comes with matplotlib
 
-# Okabe and Ito's palette: told apart by colour-blind readers, and by lightness in grey print
-POLICY, REFERENCE, REWARD, KL = "#0072B2", "#7F7F7F", "#009E73", "#D55E00"
-VALUE, GOLD, ACCENT = "#CC79A7", "#E69F00", "#56B4E9"
+from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REWARD, VALUE
+
+rcParams.update(
+    {
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.labelsize": 8,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.alpha": 0.25,
+        "legend.fontsize": 8,
+        "legend.title_fontsize": 8,
+        "legend.frameon": False,
+    }
+)
 
 # key of a record, panel title, axis label, colour
 PANELS = (
@@ -30,37 +48,57 @@ DRAWING = threading.RLock()
 class Picture(Figure):
     """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it)."""
 
-    def _repr_png_(self) -> bytes:
-        drawn, small = io.BytesIO(), io.BytesIO()
+    DPI = 80  # pixels of the page to an inch
+
+    def pixels(self, scale: int = 1) -> Image.Image:
+        """The figure drawn with `scale` pixels for each pixel of the page."""
         with DRAWING:
-            self.savefig(drawn, format="png", dpi=self.dpi)
+            self.set_dpi(scale * self.DPI)
+            canvas = FigureCanvasAgg(self)
+            canvas.draw()
+            return Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
+
+    def png(self, scale: int = 1) -> bytes:
+        """A PNG, packed for speed rather than size."""
+        return packed(self.pixels(scale), compress_level=1)
+
+    def _repr_png_(self) -> bytes:
         # 64 colours are enough for lines and letters, and a third of the bytes in a saved notebook
-        Image.open(drawn).convert("RGB").quantize(64).save(small, format="png")
-        return small.getvalue()
+        return packed(self.pixels().quantize(64))
+
+
+def packed(picture: Image.Image, **how) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, format="png", **how)
+    return file.getvalue()
 
 
 def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: float = 3.0):
     """A figure outside pyplot's list, so that none leaks: (Figure, array of Axes)."""
-    figure = Picture(figsize=(width, height), layout="constrained", dpi=80)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat:
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, grid
+    figure = Picture(figsize=(width, height), layout="constrained", dpi=Picture.DPI)
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", size: float = 8) -> None:
-    """Title on the left, quiet labels, small ticks."""
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xlabel(x, fontsize=size)
-    axes.set_ylabel(y, fontsize=size)
-    axes.tick_params(labelsize=8)
+def one_panel(width: float, height: float) -> tuple[Picture, Axes]:
+    """A figure with a single panel."""
+    figure, grid = new_figure(1, 1, width, height)
+    return figure, grid[0, 0]
 
 
-def draw_curve(axes: Axes, x: Sequence, y: Sequence, title: str, label: str, colour: str) -> None:
-    """One curve with a quiet grid."""
-    axes.plot(x, y, color=colour, linewidth=1.8)
-    label_axes(axes, title, "iteration", label)
-    axes.grid(alpha=0.25)
+def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: str = "") -> None:
+    """Title on the left, labels, and a quiet grid along "x", "y" or "both"."""
+    axes.set(title=title, xlabel=x, ylabel=y)
+    if grid:
+        axes.grid(axis=grid)
+
+
+def log_ticks(axes: Axes) -> None:
+    """A logarithmic y axis with numbers at 1, 2 and 5 of each power, which never pile up."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def training_curves(history: list[dict], total: int | None = None) -> Figure:
@@ -72,7 +110,9 @@ def training_curves(history: list[dict], total: int | None = None) -> Figure:
     figure, grid = new_figure(rows, columns, 9.6, 2.5 * rows)
     x = [record["iteration"] for record in history]
     for axes, (key, *how) in zip(grid.flat, panels, strict=False):
-        draw_curve(axes, x, [record[key] for record in history], *how)
+        title, unit, colour = how
+        axes.plot(x, [record[key] for record in history], color=colour, linewidth=1.8)
+        label_axes(axes, title, "iteration", unit, grid="both")
         if total is not None:
             axes.set_xlim(0, total)
     for axes in grid.flat[len(panels) :]:
@@ -82,14 +122,13 @@ def training_curves(history: list[dict], total: int | None = None) -> Figure:
 
 def token_bars(tokens: Sequence, series: dict, title: str = "", height: float = 2.6) -> Figure:
     """Bars over the tokens of one response: `series` maps a label to (numbers, colour)."""
-    figure, grid = new_figure(1, 1, 9.6, height)
-    axes, width = grid[0, 0], 0.8 / len(series)
+    figure, axes = one_panel(9.6, height)
+    width = 0.8 / len(series)
     for k, (label, (numbers, colour)) in enumerate(series.items()):
         x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
         axes.bar(x, numbers, width=width, label=label, color=colour)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.tick_params(axis="y", labelsize=8)
-    axes.legend(fontsize=8, frameon=False)
+    axes.set_title(title)
+    axes.legend()
     return figure

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from helpers.histories import History
-from helpers.plots.base import ACCENT, GOLD, KL, POLICY, REFERENCE, label_axes, new_figure
+from helpers.plots.base import label_axes, new_figure, one_panel
+from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
+from helpers.state import History
 
 CASE, HEALTHY = KL, REFERENCE  # orange line on a grey band: apart in grey print too
 FLOOR = 1e-8  # what a logarithmic panel shows for 0
@@ -74,7 +75,7 @@ def draw_metric(
         how = {"linewidth": 0.9, "alpha": 0.55} if k else {"linewidth": 2.0}
         axes.plot(range(1, len(values) + 1), values, color=CASE, **how)
     axes.grid(alpha=0.2)
-    label_axes(axes, metric.key, "", metric.unit, size=7.5)
+    label_axes(axes, metric.key, "", metric.unit)
     axes.tick_params(labelsize=7.5)
 
 
@@ -133,8 +134,7 @@ def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
 def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Figure:
     """A grid: `counts[row][rule]` of a row's `sizes[row]` runs raise the rule's flag."""
     rules = list(next(iter(counts.values())))
-    figure, grid = new_figure(1, 1, 10.0, 0.27 * len(counts) + 1.9)
-    axes = grid[0, 0]
+    figure, axes = one_panel(10.0, 0.27 * len(counts) + 1.9)
     for y, (row, found) in enumerate(counts.items()):
         for x, rule in enumerate(rules):
             if found[rule]:
@@ -147,10 +147,10 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
             axes.text(-0.35, y, "no flag", fontsize=7.5, va="center", color="#555555")
     axes.set_xlim(-0.5, len(rules) - 0.5)
     axes.set_ylim(len(counts) - 0.5, -0.5)
-    axes.set_xticks(range(len(rules)), rules, rotation=35, ha="right", fontsize=8)
-    axes.set_yticks(range(len(counts)), [f"{row} ({sizes[row]})" for row in counts], fontsize=8)
+    axes.set_xticks(range(len(rules)), rules, rotation=35, ha="right")
+    axes.set_yticks(range(len(counts)), [f"{row} ({sizes[row]})" for row in counts])
     axes.set_axisbelow(True)
-    axes.grid(alpha=0.25)
+    axes.grid(True)
     return figure
 
 
@@ -160,14 +160,13 @@ def _cell(x: int, y: int, share: float) -> Rectangle:
 
 def cost_figure(costs: dict[str, list[float]], healthy: Sequence[float]) -> Figure:
     """Gold at the end, one row a fault (a dot a seed), on the band of the healthy runs."""
-    figure, grid = new_figure(1, 1, 10.0, 0.26 * len(costs) + 0.9)
-    axes = grid[0, 0]
+    figure, axes = one_panel(10.0, 0.26 * len(costs) + 0.9)
     axes.axvspan(min(healthy), max(healthy), color=HEALTHY, alpha=0.35, linewidth=0)
     axes.axvline(sum(healthy) / len(healthy), color="#444444", linestyle="--", linewidth=1.1)
     for y, values in enumerate(costs.values()):
         axes.plot(values, [y] * len(values), "-", color=GOLD, linewidth=1.2)
         axes.plot(values, [y] * len(values), "o", color=GOLD, markeredgecolor="black", markersize=6)
-    axes.set_yticks(range(len(costs)), list(costs), fontsize=8)
+    axes.set_yticks(range(len(costs)), list(costs))
     axes.set_ylim(len(costs) - 0.5, -0.5)
     axes.grid(alpha=0.2, color=ACCENT)
     label_axes(axes, "", "gold score, mean of the last third (grey: healthy runs)")

@@ -1,17 +1,18 @@
 """The three pictures of the drift explorer: the reward–KL plane, the curves, the next token.
 
-Each keeps its figure and moves its artists (`panel.py`). They draw `helpers.drift.View`s.
+Each keeps its figure and moves its artists (`panel.py`). They draw `helpers.experiments.drift.View`s.
 """
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.ticker import FixedLocator, NullLocator
+from PIL import Image, ImageDraw, ImageFont
 
-from helpers.drift import Drift
-from helpers.drift_view import View
-from helpers.plots.base import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.experiments.drift import Drift, DriftView
+from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 from helpers.plots.panel import Panel
 
 WIDE, LOW, HIGH = 535, 310, 285  # pixels: two beside each other in JupyterLab on a 1280 px screen
@@ -112,11 +113,11 @@ class Plane(Panel):
         )
         axes.set_title(words, fontsize=9, loc="left")
         bent = "; logarithmic beyond the vertical line" if axes.get_xscale() == "symlog" else ""
-        axes.set_xlabel(f"KL from the reference, nats per response{bent}", fontsize=8)
-        axes.set_ylabel("proxy score (reference std)", fontsize=8)
+        axes.set_xlabel(f"KL from the reference, nats per response{bent}")
+        axes.set_ylabel("proxy score (reference std)")
         axes.grid(alpha=0.2)
 
-    def update(self, view: View) -> None:
+    def update(self, view: DriftView) -> None:
         """Move to this view."""
         now, best = view.values, view.optimum
         x = np.linspace(0, self.right, 120)
@@ -158,7 +159,7 @@ class Curves(Panel):
         for name, axes in self.axes.items():
             axes.set_title(titles[name], fontsize=9, loc="left")
             axes.grid(alpha=0.2)
-        self.axes["A"].set_ylabel("proxy: std · gold: points", fontsize=8)
+        self.axes["A"].set_ylabel("proxy: std · gold: points")
         self.refresh()
 
     def _lines(self, name: str, count: int, width: float, alpha: float, mark: str = "") -> list:
@@ -180,7 +181,7 @@ class Curves(Panel):
             axes.set_xlim(-0.01 * longest, 1.02 * longest)
         self.stale()
 
-    def update(self, view: View) -> None:
+    def update(self, view: DriftView) -> None:
         """Move to this view."""
         faint = 0.35 if view.stop.mixture else 1.0
         for name in self.PLACES:
@@ -212,7 +213,7 @@ class NextToken(Panel):
             axes.plot([], [], "D", color=KL, markersize=6, label="optimum π*")
         )
         axes.invert_yaxis()
-        axes.legend(fontsize=8, frameon=False, loc="center right")
+        axes.legend(loc="center right")
         axes.grid(alpha=0.2, axis="x")
 
     def show_prompt(self, prompt: str) -> None:
@@ -220,13 +221,13 @@ class NextToken(Panel):
         self.tokens = self.drift.likely_tokens(prompt, self.ROWS)
         words = [self.vocabulary[i] for i in self.tokens] + ["(all others)"]
         axes = self.axes["A"]
-        axes.set_yticks(range(len(words)), words, fontsize=8)
+        axes.set_yticks(range(len(words)), words)
         axes.set_ylim(len(words) - 0.4, -0.6)
         axes.set_xlim(0, 1.08 * self.drift.most_likely(prompt))
         axes.set_title(f"The next word after “{prompt} …”: its probability", fontsize=9, loc="left")
         self.stale()
 
-    def update(self, view: View) -> None:
+    def update(self, view: DriftView) -> None:
         """Move to this view."""
         for bars, probs in zip(self.bars, (view.policy, view.reference), strict=True):
             for bar, width in zip(bars, self._shown(probs), strict=False):
@@ -240,3 +241,42 @@ class NextToken(Panel):
         """Probabilities of the words in the picture, and of all others together."""
         chosen = [float(probs[i]) for i in self.tokens]
         return [*chosen, max(0.0, 1.0 - sum(chosen))]
+
+
+MARGIN, LINE = 10, 22  # pixels
+
+
+def still_picture(
+    pictures: Sequence[Image.Image], samples: Sequence[Sequence[tuple]], title: str
+) -> Image.Image:
+    """Two pictures above, one below with the samples beside it; 128 colours, so that it is small.
+
+    `samples` holds one list of (word, background) pairs a response.
+    """
+    first, second, third = pictures
+    width = first.width + second.width
+    page = Image.new("RGB", (width, first.height + third.height), "white")
+    page.paste(first, (0, 0))
+    page.paste(second, (first.width, 0))
+    page.paste(third, (0, first.height))
+    draw_samples(ImageDraw.Draw(page), samples, title, first.width, first.height, width)
+    return page.quantize(128)
+
+
+def draw_samples(pen, samples, title: str, left: int, top: int, right: int) -> None:
+    """Words on their backgrounds, wrapped at the right edge."""
+    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 12)
+    y = top + MARGIN
+    pen.text((left, y), f"{title}: samples, by log π − log π_ref", font=font, fill="black")
+    for words in samples:
+        x, y = left, y + LINE + MARGIN
+        for word, background in words:
+            wide = pen.textlength(word, font=font)
+            if x + wide > right - MARGIN:
+                x, y = left, y + LINE
+            pen.rectangle((x - 1, y - 1, x + wide + 2, y + 16), fill=background)
+            pen.text((x, y), word, font=font, fill="black")
+            x += wide + 7
+    y += LINE + MARGIN
+    words = "blue: the policy says it more often than the reference; orange: less often"
+    pen.text((left, y), words, font=font, fill="#444444")

@@ -4,7 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from helpers.plots.base import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE, new_figure
+from helpers.plots.base import one_panel
+from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 BOXES = {  # name: x, y, colour, what it does
     "Actor π": (0.15, 0.66, POLICY, "writes · trained"),
@@ -44,19 +45,13 @@ def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str)
 
 def loop_figure(active: int | None = None) -> Figure:
     """The four models and the seven steps; with `active`, that step alone stands out."""
-    figure, grid = new_figure(1, 1, 9.0, 4.4)
-    axes = grid[0, 0]
+    figure, axes = one_panel(9.0, 4.4)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
     boxes = {name: draw_box(axes, x, y, c, name, words) for name, (x, y, c, words) in BOXES.items()}
     for step, start, end, path, words, place in ARROWS:
         ink = "black" if active in (None, step) else "#BBBBBB"
-        arrow = {
-            "arrowstyle": "-|>",
-            "connectionstyle": path,
-            "color": ink,
-            "lw": 1.4,
-        }
+        arrow = {"arrowstyle": "-|>", "connectionstyle": path, "color": ink, "lw": 1.4}
         arrow |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 3, "shrinkB": 3}
         axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
         if words:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from helpers.plots.base import KL, POLICY, REFERENCE, label_axes, new_figure
+from helpers.plots.base import label_axes, log_ticks, new_figure, one_panel
+from helpers.plots.palette import KL, POLICY, REFERENCE
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
-STYLES = {
+BAR_STYLES = {
     "reference": {"color": REFERENCE},
     "PPO": {"color": POLICY},
     "exact optimum π*": {"facecolor": "white", "edgecolor": "black", "linewidth": 1.2},
@@ -18,24 +18,22 @@ STYLES = {
 
 def _frame_distance(axes: Axes) -> None:
     """A log scale with numbers that can be read, and the words."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
-    axes.grid(alpha=0.25)
-    label_axes(axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response")
+    log_ticks(axes)
+    label_axes(
+        axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response", grid="both"
+    )
 
 
 def draw_answers(
     axes: Axes, tokens: Sequence[str], series: dict[str, Sequence[float]], title: str
 ) -> None:
-    """Probabilities of some answers; `series` maps a name of STYLES to one number a token."""
+    """Probabilities of some answers; `series` maps a name of BAR_STYLES to one number a token."""
     width = 0.84 / len(series)
     for k, (name, probs) in enumerate(series.items()):
         x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
-        axes.bar(x, probs, width=width, label=name, **STYLES[name])
+        axes.bar(x, probs, width=width, label=name, **BAR_STYLES[name])
     axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right")
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend()
     label_axes(axes, title, "", "probability")
     axes.tick_params(axis="x", labelsize=9)
 
@@ -44,8 +42,8 @@ def answer_figure(
     tokens: Sequence[str], series: dict[str, Sequence[float]], title: str = ""
 ) -> Figure:
     """`draw_answers` on a figure of its own."""
-    figure, grid = new_figure(1, 1, 9.0, 2.8)
-    draw_answers(grid[0, 0], tokens, series, title)
+    figure, axes = one_panel(9.0, 2.8)
+    draw_answers(axes, tokens, series, title)
     return figure
 
 
@@ -66,8 +64,7 @@ def draw_distances(
 
 def distance_figure(x: Sequence[int], distance: Sequence[float], waits: int) -> Figure:
     """One run's distance; shaded where only the critic learns."""
-    figure, grid = new_figure(1, 1, 7.6, 2.6)
-    axes = grid[0, 0]
+    figure, axes = one_panel(7.6, 2.6)
     axes.plot(x, distance, color=KL, linewidth=2)
     axes.axvspan(0, waits, color=REFERENCE, alpha=0.15)
     place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}

@@ -27,7 +27,6 @@ class Panel:
         self.axes = self.figure.subplot_mosaic(mosaic)
         for axes in self.axes.values():
             axes.spines[["top", "right"]].set_visible(False)
-            axes.tick_params(labelsize=8)
         self.artists: list[Artist] = []
         self.background = None
 

@@ -6,26 +6,91 @@ from collections.abc import Callable
 import ipywidgets
 from IPython.display import DisplayHandle
 
-from helpers.clinic import SHOWN, Clinic
-from helpers.faults import FAULTS, Fault
-from helpers.histories import run_name
+from helpers.experiments.clinic import WHOLE_RUN_SEED, Clinic
+from helpers.experiments.faults import FAULTS, Fault
+from helpers.experiments.runs import Run, Sample, Snapshot
 from helpers.plots import training_curves
+from helpers.plots.base import Picture
 from helpers.plots.clinic import case_figure
-from helpers.runs import Run
-from helpers.validate import require, require_choice
-from helpers.widgets.clinic_page import (
-    answer_html,
-    box_html,
-    progress_words,
-    right_html,
-    samples_html,
-    wrong_html,
-)
-from helpers.widgets.drift_page import problem_html
-from helpers.widgets.explore import show_live
+from helpers.tools.validate import require, require_choice
+from helpers.widgets.html import PAGE, Markup, guarded, table
 from helpers.widgets.live import progress_html
+from helpers.widgets.sliders import WIDE, in_a_row, show_live, show_picture
 
-WIDE = {"description_width": "initial"}
+STOP = "</s>"
+WHERE_TO_LOOK = {  # where a hint sends the eye
+    "score": "the score",
+    "kl": "the KL from the reference",
+    "entropy": "the entropy",
+    "response_length": "the response length",
+    "ended": "the share of responses that ended",
+    "value_loss": "the value loss",
+    "explained_variance": "the explained variance",
+    "approx_kl": "approx_kl, and what the clip fraction says beside it",
+    "clip_fraction": "the clip fraction",
+    "first_ratio_error": "first_ratio_error, and from which iteration on it is large",
+}
+
+
+def box_html(words: str, colour: str = "#777777") -> Markup:
+    """A verdict on a ground of its own, so that it can be read in a dark theme too."""
+    style = f"{PAGE};border-left:5px solid {colour};padding:4px 10px;max-width:60em"
+    return Markup('<div aria-live="polite" style="{}">{}</div>').format(style, words)
+
+
+def right_html(fault: Fault) -> Markup:
+    """The diagnosis was right: which sign gave it away."""
+    words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
+    return box_html(words.format(fault.title, fault.sign), "#009E73")
+
+
+def wrong_html(chosen: Fault, fault: Fault) -> Markup:
+    """The diagnosis was wrong: what that fault would have shown, and where to look instead."""
+    where = f"Look again at {WHERE_TO_LOOK[fault.statistic]}."
+    if chosen.statistic == fault.statistic:
+        where = (
+            f"You may be looking at the right curve, {WHERE_TO_LOOK[fault.statistic]}, but this fault "
+            "is not the only one that moves it: how far, from when on, and what moves with it?"
+        )
+    words = Markup("<b>Not this one.</b> {} would have shown: {}<br>{}")
+    return box_html(words.format(chosen.title, chosen.sign, where), "#D55E00")
+
+
+def answer_html(fault: Fault) -> Markup:
+    """The fault by name, its sign, and the call that trains it again."""
+    call = '<code>rerun("{}")</code> trains it again, here.'
+    words = Markup("<b>The answer.</b> {}.<br>The sign: {} " + call)
+    return box_html(words.format(fault.title, fault.sign, fault.name))
+
+
+def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
+    """The score, with the numbers of the cases behind it."""
+    parts = [f"<b>{len(solved)} of {total} solved</b>"]
+    for words, cases in (("solved", solved), ("answer shown", shown)):
+        if cases:
+            parts.append(f"{words}: {', '.join(str(number) for number in sorted(cases))}")
+    if len(solved) == total:
+        parts.append("Every patient has a diagnosis.")
+    return f'<div aria-live="polite" style="padding:4px 8px">{" · ".join(parts)}</div>'
+
+
+def text_and_stop(sample: Sample) -> str:
+    """The text, with ■ where the policy said stop."""
+    return sample.text + (" ■" if sample.tokens[-1:] == [STOP] else "")
+
+
+def case_samples_html(healthy: Snapshot, case: Snapshot, name: str) -> Markup:
+    """One response to each watched prompt, healthy on the left, the case on the right."""
+    rows = []
+    for prompt in healthy.samples:
+        pair = (shot.samples[prompt][0] for shot in (healthy, case))
+        rows.append([cell for s in pair for cell in (s.score, text_and_stop(s))])
+    heads = ("", f"healthy, after {healthy.iteration}", "", f"{name}, after {case.iteration}")
+    note = "Signed: the reward model's own score. ■: the policy stopped."
+    page = Markup('<div style="{};font-size:13px">{}<div>{}</div></div>')
+    return page.format(PAGE, table(rows, heads, wide=True), note)
+
+
 SEEDS = (0, 1, 2)  # drawn; the samples are those of seed 0
 NOTHING = "choose a fault …"
 
@@ -45,21 +110,23 @@ class ClinicExplorer:
 
     def __init__(self, clinic: Clinic):
         self.clinic = clinic
-        names = in_case_order([n for n in FAULTS if run_name(n, SHOWN) in clinic.runs])
-        require(len(names) > 0, "clinic", "no broken run", f"runs of seed {SHOWN}")
+        kinds = {run.kind for run in clinic.runs if run.snapshots}
+        names = in_case_order([name for name in FAULTS if name in kinds])
+        require(len(names) > 0, "clinic", "no broken run", f"runs of seed {WHOLE_RUN_SEED}")
         self.faults = {number: FAULTS[name] for number, name in enumerate(names, start=1)}
         self.solved, self.shown, self.pictures = set(), set(), {}
         self._make_controls()
         self.image = ipywidgets.Image(format="png")
         self.progress, self.verdict, self.samples = (ipywidgets.HTML() for _ in range(3))
+        self.verdict.layout.min_height, self.samples.layout.min_height = "90px", "250px"
         self.box = self._lay_out()
         self.box.add_class("clinic")
-        self.case.observe(self._guarded(self.show_case), names="value")
-        self.iteration.observe(self._guarded(self.show_samples), names="value")
+        self.case.observe(guarded(self.show_case, self._tell), names="value")
+        self.iteration.observe(guarded(self.show_samples, self._tell), names="value")
         self.show_case()
 
     def _make_controls(self) -> None:
-        healthy = self.clinic.runs[run_name("healthy", SHOWN)]
+        healthy = self.clinic.run("healthy", WHOLE_RUN_SEED)
         stops = [shot.iteration for shot in healthy.snapshots]
         cases = [(f"case {number}", number) for number in self.faults]
         titles = sorted((fault.title, fault.name) for fault in self.faults.values())
@@ -77,31 +144,22 @@ class ClinicExplorer:
             style=WIDE,
             layout=ipywidgets.Layout(width="26em"),
         )
+        self.guess.add_class("waits-for-button")
         self.diagnose_button = self._button("Diagnose", self.diagnose, "primary")
         self.answer_button = self._button("Show the answer", self.show_answer)
         self.next_button = self._button("Next open case", self.next_case)
 
     def _button(self, words: str, action: Callable, style: str = "") -> ipywidgets.Button:
         button = ipywidgets.Button(description=words, button_style=style)
-        button.on_click(self._guarded(action))
+        button.on_click(guarded(action, self._tell))
         return button
 
-    def _guarded(self, action: Callable) -> Callable:
-        """For callbacks: a problem is told on the page, since it would show nowhere else."""
-
-        def act(_) -> None:
-            try:
-                action()
-            except Exception as problem:  # noqa: BLE001
-                self.verdict.value = problem_html(problem)
-
-        return act
+    def _tell(self, words: Markup) -> None:
+        self.verdict.value = words
 
     def _lay_out(self) -> ipywidgets.VBox:
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        choose = ipywidgets.HBox([self.case, self.next_button, self.progress], layout=wrap)
-        controls = [self.guess, self.diagnose_button, self.answer_button]
-        decide = ipywidgets.HBox(controls, layout=wrap)
+        choose = in_a_row(self.case, self.next_button, self.progress)
+        decide = in_a_row(self.guess, self.diagnose_button, self.answer_button)
         return ipywidgets.VBox(
             [choose, self.image, decide, self.verdict, self.iteration, self.samples]
         )
@@ -115,13 +173,17 @@ class ClinicExplorer:
         """Curves, samples and what was already said about the case now picked."""
         number = self.case.value
         if number not in self.pictures:
-            healthy = self.clinic.of_kind("healthy", SEEDS)
-            broken = self.clinic.of_kind(self.fault.name, SEEDS)
-            self.pictures[number] = case_figure(healthy, broken, f"Case {number}")._repr_png_()
+            show_picture(self.image, self._curves())
+            self.pictures[number] = self.image.value
         self.image.value = self.pictures[number]
         self.guess.value, self.verdict.value = "", self._known(number)
         self.show_samples()
         self.show_progress()
+
+    def _curves(self) -> Picture:
+        healthy = self.clinic.histories("healthy", SEEDS)
+        broken = self.clinic.histories(self.fault.name, SEEDS)
+        return case_figure(healthy, broken, f"Case {self.case.value}")
 
     def _known(self, number: int) -> str:
         if number in self.solved:
@@ -130,9 +192,10 @@ class ClinicExplorer:
 
     def show_samples(self) -> None:
         """What the healthy policy and this one wrote at the chosen iteration."""
-        runs = [self.clinic.runs[run_name(kind, SHOWN)] for kind in ("healthy", self.fault.name)]
+        kinds = ("healthy", self.fault.name)
+        runs = (self.clinic.run(kind, WHOLE_RUN_SEED) for kind in kinds)
         shots = [run.at(self.iteration.value) for run in runs]
-        self.samples.value = samples_html(*shots, f"case {self.case.value}")
+        self.samples.value = case_samples_html(*shots, f"case {self.case.value}")
 
     def show_progress(self) -> None:
         """How many cases are solved, and which."""
@@ -169,7 +232,9 @@ class ClinicExplorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the curves of this case where there is none."""
-        show_live(self.box, "the clinic: run this cell to diagnose", png=self.image.value)
+        show_live(
+            self.box, "the clinic: run this cell to diagnose", png=self._curves()._repr_png_()
+        )
 
 
 def explore_clinic(clinic: Clinic) -> ClinicExplorer:

@@ -1,20 +1,119 @@
 """The drift explorer: move β and watch a policy leave its reference. Controls and pictures, no maths."""
 
 import io
+from collections.abc import Sequence
 
 import ipywidgets
 
-from helpers.drift import Drift
-from helpers.drift_view import View
+from helpers.experiments.beta_sweep import Sweep
+from helpers.experiments.drift import Drift, DriftView
+from helpers.experiments.runs import Run, Sample
 from helpers.models import load_tokenizer
-from helpers.plots.drift import Curves, NextToken, Plane
-from helpers.plots.drift_still import still_picture
-from helpers.runs import Run
-from helpers.sweep_results import Sweep
-from helpers.widgets.drift_page import problem_html, samples_html, status_html, still_words
-from helpers.widgets.explore import show_live
+from helpers.plots.drift import Curves, NextToken, Plane, still_picture
+from helpers.widgets.html import PAGE, escape, guarded
+from helpers.widgets.sliders import WIDE, in_a_row, show_live
 
-INITIAL = {"description_width": "initial"}
+MORE, LESS = (0, 114, 178), (230, 120, 0)  # blue: the policy says it more often; orange: less
+FULL, STRONGEST = 3.0, 0.62  # nats at which a colour is full; share of it in the white
+CLOSE_UP = set(".,!?;:")  # no blank before these
+
+
+def token_colour(drift: float) -> tuple[int, int, int]:
+    """White at 0, blue above, orange below, full at ±3 nats; black letters stay readable on all."""
+    share = STRONGEST * min(abs(drift) / FULL, 1.0)
+    target = MORE if drift > 0 else LESS
+    return tuple(round(255 + share * (part - 255)) for part in target)
+
+
+def chip(token: str, logprob: float, ref_logprob: float) -> str:
+    """One token on its colour; the numbers on hover. Dotted below where the policy says it less."""
+    drift = logprob - ref_logprob
+    red, green, blue = token_colour(drift)
+    edge = "dotted #333" if drift < -0.1 else "solid transparent"
+    title = f"{drift:+.2f} nats: log π {logprob:.2f}, log π_ref {ref_logprob:.2f}"
+    return (
+        f'<span title="{title}" style="background:rgb({red},{green},{blue});color:#111;padding:0 2px;'
+        f'border-radius:3px;border-bottom:2px {edge}">{escape(token)}</span>'
+    )
+
+
+def sample_html(sample: Sample, prompt: str) -> str:
+    """One response: what it scored, how far it drifted in all, its tokens."""
+    gold = "" if sample.gold is None else f" · gold <b>{sample.gold:+.2f}</b>"
+    head = f"proxy <b>{sample.score:+.2f}</b>{gold} · Σ {sum(sample.drift):+.1f} nats"
+    rows = zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
+    words = ""
+    for token, logprob, ref_logprob in rows:
+        words += ("" if token in CLOSE_UP else " ") + chip(token, logprob, ref_logprob)
+    return (
+        f'<div style="margin:0 0 7px"><div style="font-size:12px;color:#444">{head}</div>'
+        f'<div style="font-size:14px;line-height:1.65"><span style="color:#666">'
+        f"{escape(prompt)}</span>{words}</div></div>"
+    )
+
+
+def legend_html() -> str:
+    """The colour scale, with numbers."""
+    steps = (-3, -1.5, 0, 1.5, 3)
+    chips = "".join(
+        f'<span style="background:rgb{token_colour(step)};color:#111;padding:0 7px">{step:+g}</span>'
+        for step in steps
+    )
+    return (
+        '<div style="font-size:12px;color:#444;margin-bottom:6px">log π − log π<sub>ref</sub> of each '
+        f"token, nats: less often {chips} more often than the reference</div>"
+    )
+
+
+def drift_samples_html(view: DriftView, prompt: str) -> str:
+    """The samples kept for this prompt at this iteration; every text is escaped."""
+    when = "of the mixture" if view.stop.mixture else f"after {view.snapshot} iterations"
+    rows = "".join(sample_html(sample, prompt) for sample in view.samples)
+    rows = rows or "<div>This run kept no samples of this prompt.</div>"
+    return (
+        f'<div style="{PAGE};padding:2px 8px;height:100%">'
+        f'<div style="font-size:12px;font-weight:bold">Samples {escape(when)}</div>'
+        f"{legend_html()}{rows}</div>"
+    )
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number, or a dash where nothing was measured."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def status_html(view: DriftView) -> str:
+    """The numbers of this view in one line, and what has to be said about it."""
+    now = view.values
+    parts = [
+        f"<b>{escape(view.stop.label) if view.stop.run else f'β = {view.stop.label}'}</b>",
+        "" if now["seed"] is None else f"seed {now['seed']}",
+        f"after {now['iteration']} iterations",
+        f"proxy {number(now['proxy'], 3)}",
+        f"gold {number(now['gold'], 3)}",
+        f"KL {number(now['kl'], 3)} nats",
+        f"J {number(now['J'], 3)}",
+        f"J* {number(now['J_star'], 3)}",
+        f"efficiency {number(now['efficiency'], 3)}",
+        f"entropy {number(now['entropy'])}",
+        f"length {number(now['length'], 1)}",
+    ]
+    line = " · ".join(part for part in parts if part)
+    notes = " ".join(escape(note) for note in view.footnotes) or "&nbsp;"
+    return (
+        '<div aria-live="polite" style="line-height:1.35"><div class="drift-values">'
+        f'{line}</div><div style="font-size:12px;opacity:0.8;min-height:2.7em">{notes}</div></div>'
+    )
+
+
+def still_words(samples: Sequence[Sample], prompt: str) -> list[list[tuple[str, tuple]]]:
+    """The same samples for a still picture: (text, background) pairs, a list a sample."""
+    rows = []
+    for sample in samples:
+        words = [(prompt, (255, 255, 255))]
+        words += [(t, token_colour(d)) for t, d in zip(sample.tokens, sample.drift, strict=True)]
+        rows.append(words)
+    return rows
 
 
 class DriftExplorer:
@@ -54,8 +153,7 @@ class DriftExplorer:
             options=self._options(),
             value=trained[len(trained) // 2] if trained else 0.0,
             description="β",
-            continuous_update=True,
-            style=INITIAL,
+            style=WIDE,
             layout=ipywidgets.Layout(width="330px"),
         )
         last = max(curves["iteration"][-1] for curves in drift.all_curves())
@@ -64,8 +162,7 @@ class DriftExplorer:
             min=0,
             max=last,
             description="iteration",
-            continuous_update=True,
-            style=INITIAL,
+            style=WIDE,
             layout=ipywidgets.Layout(width="260px"),
         )
         self.play = ipywidgets.Play(value=last, min=0, max=last, interval=250)
@@ -73,13 +170,13 @@ class DriftExplorer:
         self.seed = ipywidgets.Dropdown(
             options=drift.sweep.seeds,
             description="seed",
-            style=INITIAL,
+            style=WIDE,
             layout=ipywidgets.Layout(width="95px"),
         )
         self.prompt = ipywidgets.Dropdown(
             options=drift.prompts,
             description="prompt",
-            style=INITIAL,
+            style=WIDE,
             layout=ipywidgets.Layout(width="235px"),
         )
 
@@ -93,19 +190,17 @@ class DriftExplorer:
         return ipywidgets.Image(format="png", layout=fixed)
 
     def _lay_out(self) -> ipywidgets.VBox:
-        wrap = ipywidgets.Layout(flex_flow="row wrap")
-        controls = [self.beta, self.iteration, self.play, self.seed, self.prompt]
-        upper = [self.images["plane"], self.images["curves"]]
-        lower = [self.images["next"], self.samples]
-        rows = [ipywidgets.HBox(row, layout=wrap) for row in (controls, upper, lower)]
-        return ipywidgets.VBox([rows[0], self.message, self.status, *rows[1:]])
+        controls = in_a_row(self.beta, self.iteration, self.play, self.seed, self.prompt)
+        upper = in_a_row(self.images["plane"], self.images["curves"])
+        lower = in_a_row(self.images["next"], self.samples)
+        return ipywidgets.VBox([controls, self.message, self.status, upper, lower])
 
     @property
     def values(self) -> dict:
         """The numbers now on the page."""
         return dict(self.view.values)
 
-    def look(self) -> View:
+    def look(self) -> DriftView:
         """What the controls ask for."""
         stop = next(stop for stop in self.drift.stops if stop.key == self.beta.value)
         where = self.iteration.value, self.seed.value, self.prompt.value
@@ -115,22 +210,22 @@ class DriftExplorer:
         """Show what the controls ask for. A problem is told on the page."""
         if self.silent:
             return
-        try:
-            if change is not None and change["owner"] is self.prompt:
-                self.panels["next"].show_prompt(self.prompt.value)
-            self._show(self.look())
-            self._say("")
-        except Exception as problem:  # noqa: BLE001 (a callback's error shows nowhere else)
-            self._say(problem_html(problem))
+        guarded(lambda: self._redraw(change), self._say)()
 
-    def _show(self, view: View) -> None:
+    def _redraw(self, change: dict | None) -> None:
+        if change is not None and change["owner"] is self.prompt:
+            self.panels["next"].show_prompt(self.prompt.value)
+        self._show(self.look())
+        self._say("")
+
+    def _show(self, view: DriftView) -> None:
         """All parts, in the order the eye goes; ipywidgets sends only those that changed."""
         self.view = view
         self.status.value = status_html(view)
         for name, panel in self.panels.items():
             panel.update(view)
             self.images[name].value = panel.png()
-        self.samples.value = samples_html(view, self.prompt.value)
+        self.samples.value = drift_samples_html(view, self.prompt.value)
 
     def _say(self, words: str) -> None:
         self.message.value = words

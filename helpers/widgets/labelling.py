@@ -3,7 +3,6 @@
 `Answers` keeps them, `Labeller` shows them. Neither knows what anybody should prefer.
 """
 
-import html
 import random
 from collections.abc import Callable
 from itertools import islice
@@ -11,10 +10,12 @@ from pathlib import Path
 
 import ipywidgets
 
+from helpers.data import work_folder
 from helpers.reward_model import join
-from helpers.storage import read_jsonl, work_folder, write_jsonl
-from helpers.validate import require, require_choice, require_count
-from helpers.widgets.explore import show_live
+from helpers.tools.files import read_jsonl, write_jsonl
+from helpers.tools.validate import require, require_choice, require_count
+from helpers.widgets.html import escape, guarded
+from helpers.widgets.sliders import in_a_row, show_live
 
 LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
 COLUMNS = ("prompt", "chosen", "rejected")
@@ -110,10 +111,9 @@ class Labeller:
             layout=ipywidgets.Layout(width="17em"),
         )
         self.keys.observe(self._typed, names="value")
-        row = ipywidgets.HBox(
-            [*self.buttons.values(), self.keys], layout=ipywidgets.Layout(flex_flow="row wrap")
+        self.box = ipywidgets.VBox(
+            [self.page, in_a_row(*self.buttons.values(), self.keys), self.message]
         )
-        self.box = ipywidgets.VBox([self.page, row, self.message])
         self.show()
 
     def _button(self, name: str, words: str) -> ipywidgets.Button:
@@ -131,15 +131,12 @@ class Labeller:
         self.keys.value = ""
 
     def _do(self, name: str) -> None:
-        """A click: problems are told on the page, since a callback's error shows nowhere else."""
-        try:
-            self.undo() if name == "undo" else self.answer(name)
-        except Exception as problem:  # noqa: BLE001 (a full disk, a broken file ...)
-            self.say(f"{type(problem).__name__}: {problem}")
+        """A click; a full disk or a broken file is told on the page."""
+        guarded(self.undo if name == "undo" else lambda: self.answer(name), self.say)()
 
     def say(self, words: str) -> None:
-        """One line below the buttons; a screen reader reads it out."""
-        self.message.value = f'<div aria-live="polite">{html.escape(words)}</div>'
+        """One line below the buttons, escaped unless Markup; a screen reader reads it out."""
+        self.message.value = f'<div aria-live="polite">{escape(words)}</div>'
 
     @property
     def current(self) -> dict | None:
@@ -196,8 +193,8 @@ def page_html(question: dict | None, done: int, total: int) -> str:
     cards = "".join(
         f'<div role="group" aria-label="response {side}" style="flex:1 1 18em;border:1px solid'
         f' #888;border-radius:6px;padding:0.4em 0.8em;line-height:1.5"><b>{side}</b><br>'
-        f'<span style="opacity:0.65">{html.escape(prompt)}</span>'
-        f"{html.escape(join(prompt, question[side])[len(prompt) :])}</div>"
+        f'<span style="opacity:0.65">{escape(prompt)}</span>'
+        f"{escape(join(prompt, question[side])[len(prompt) :])}</div>"
         for side in ("A", "B")
     )
     asks = "<div>Which review would you rather read?</div>"

@@ -1,22 +1,22 @@
 """Live training: a progress bar and curves that follow a run; texts before and after."""
 
-import html
 from collections.abc import Iterable, Iterator
 
 from IPython.display import HTML, DisplayHandle, display
 
 from helpers.plots import training_curves
+from helpers.widgets.html import escape, show_table
 
 
 def progress_html(done: int, total: int, words: str) -> HTML:
-    """A bar and a line of words. Plain HTML, so that it shows in a saved notebook too."""
+    """A bar and a line of words (escaped unless Markup). It shows in a saved notebook too."""
     share = 100 * done / max(total, 1)
     return HTML(
         '<div style="font-family:monospace">'
         '<div style="display:inline-block;width:16em;height:0.8em;background:#ddd" role="progressbar"'
         f' aria-valuenow="{done}" aria-valuemax="{total}">'
         f'<div style="width:{share:.0f}%;height:100%;background:#0072B2"></div></div>'
-        f" {done}/{total} &nbsp; {html.escape(words)}</div>"
+        f" {done}/{total} &nbsp; {escape(words)}</div>"
     )
 
 
@@ -37,11 +37,5 @@ def watch(records: Iterable[dict], total: int, every: int = 1) -> Iterator[dict]
 
 
 def show_pairs(before: list[str], after: list[str], count: int = 5) -> None:
-    """A table of the same prompts answered twice; texts are escaped, whatever a model wrote."""
-    rows = "".join(
-        f"<tr><td style='text-align:left'>{html.escape(old)}</td>"
-        f"<td style='text-align:left'>{html.escape(new)}</td></tr>"
-        for old, new in list(zip(before, after, strict=True))[:count]
-    )
-    head = "<tr><th style='text-align:left'>before</th><th style='text-align:left'>after</th></tr>"
-    display(HTML(f"<table style='width:100%'>{head}{rows}</table>"))
+    """A table of the same prompts answered twice."""
+    display(show_table(["before", "after"], list(zip(before, after, strict=True))[:count]))

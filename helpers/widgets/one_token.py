@@ -3,14 +3,14 @@
 import ipywidgets
 from torch import Tensor
 
-from helpers.one_token import OneTokenRun
+from helpers.experiments.one_token import OneTokenRun
 from helpers.plots.one_token import explorer_figure
-from helpers.widgets.explore import Explorer, picker
+from helpers.widgets.sliders import Explorer, picker
 
-SHOWN = 10  # answers with a bar of their own
+SHOWN_ANSWERS = 10  # answers with a bar of their own
 
 
-def leading_tokens(run: OneTokenRun, row: int, count: int = SHOWN) -> Tensor:
+def leading_tokens(run: OneTokenRun, row: int, count: int = SHOWN_ANSWERS) -> Tensor:
     """The answers that matter to policy, reference or optimum, those of the optimum first: [count]."""
     optimum, probs = run.optimum[row], run.tensors["probs"][row]
     largest = (optimum + probs + run.tensors["ref_probs"][row]).topk(count).indices

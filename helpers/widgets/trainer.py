@@ -1,6 +1,5 @@
 """Train your own: pick β, iterations and a reward, press Train, watch, press Stop. No maths here."""
 
-import html
 import threading
 import time
 from collections.abc import Callable
@@ -8,12 +7,13 @@ from collections.abc import Callable
 import ipywidgets
 
 from helpers.config import RLHFConfig
+from helpers.experiments.runs import Run, record_run
 from helpers.plots import training_curves
-from helpers.runs import Run, record_run
 from helpers.state import start_run
-from helpers.validate import require
-from helpers.widgets.explore import show_live
+from helpers.tools.validate import require
+from helpers.widgets.html import Markup, guarded, problem_html, table
 from helpers.widgets.live import progress_html
+from helpers.widgets.sliders import WIDE, in_a_row, show_live, show_picture
 
 BETAS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 PATIENCE = 0.5  # seconds between two drawings of the curves: drawing must not slow the training
@@ -44,27 +44,26 @@ class LiveTrainer:
         self._stop, self._thread, self._drawn = threading.Event(), None, 0.0
         # set at the end: a thread whose join was interrupted looks dead (CPython 3.11)
         self._ended = threading.Event()
-        wide = {"description_width": "initial"}
         options = [(f"{beta:g}", beta) for beta in BETAS]
         self.beta = ipywidgets.SelectionSlider(
-            options=options, value=0.1, description="β", style=wide
+            options=options, value=0.1, description="β", style=WIDE
         )
         self.iterations = ipywidgets.IntSlider(
-            value=20, min=2, max=100, description="iterations", style=wide
+            value=20, min=2, max=100, description="iterations", style=WIDE
         )
-        self.reward = ipywidgets.Dropdown(options=list(rewards), description="reward", style=wide)
+        self.reward = ipywidgets.Dropdown(options=list(rewards), description="reward", style=WIDE)
         self.train_button = ipywidgets.Button(description="Train", button_style="primary")
         self.stop_button = ipywidgets.Button(description="Stop", disabled=True)
-        self.train_button.on_click(lambda _: self._click(self.start))
-        self.stop_button.on_click(lambda _: self._click(self.stop))
+        self.train_button.on_click(guarded(self.start, self._tell))
+        self.stop_button.on_click(guarded(self.stop, self._tell))
         self.bar = ipywidgets.HTML(progress_html(0, 1, "press Train").data)
         self.curves, self.samples = ipywidgets.Image(format="png"), ipywidgets.HTML()
         self.curves.layout.display = "none"  # until there is something to see
-        row = ipywidgets.HBox(
-            [self.beta, self.iterations, self.reward, self.train_button, self.stop_button],
-            layout=ipywidgets.Layout(flex_flow="row wrap"),
-        )
-        self.box = ipywidgets.VBox([row, self.bar, self.curves, self.samples])
+        self.settled = (self.beta, self.iterations, self.reward)  # when Train is pressed
+        for control in self.settled:
+            control.add_class("waits-for-button")
+        controls = in_a_row(*self.settled, self.train_button, self.stop_button)
+        self.box = ipywidgets.VBox([controls, self.bar, self.curves, self.samples])
         self.box.add_class("live-trainer")
 
     @property
@@ -95,19 +94,16 @@ class LiveTrainer:
             self._thread.join()
         return self.runs[-1] if self.runs else None
 
-    def _click(self, action: Callable) -> None:
-        try:
-            action()
-        except Exception as problem:  # noqa: BLE001 (a callback's error shows nowhere else)
-            self._say(0, 1, f"{type(problem).__name__}: {problem}")
-
     def _set_running(self, running: bool) -> None:
         self.train_button.disabled, self.stop_button.disabled = running, not running
-        for control in (self.beta, self.iterations, self.reward):
+        for control in self.settled:
             control.disabled = running
 
     def _say(self, done: int, total: int, words: str) -> None:
         self.bar.value = progress_html(done, total, words).data
+
+    def _tell(self, words: Markup) -> None:
+        self._say(0, 1, words)
 
     def _check_stop(self, step: int, **tensors) -> None:
         """The observer of each step; a finished update is still recorded."""
@@ -126,7 +122,7 @@ class LiveTrainer:
         except Stopped:
             words = "stopped; what there is was kept"
         except Exception as problem:  # noqa: BLE001 (nobody else would hear of it)
-            words = f"{type(problem).__name__}: {problem}"
+            words = problem_html(problem)
         finally:
             self._end(run, total, words)
 
@@ -138,7 +134,7 @@ class LiveTrainer:
                 if self.on_run is not None:
                     self.on_run(run)
         except Exception as problem:  # noqa: BLE001
-            words = f"{type(problem).__name__}: {problem}"
+            words = problem_html(problem)
         self._say(len(run.history), total, words)
         self._ended.set()
         self._set_running(False)
@@ -149,9 +145,9 @@ class LiveTrainer:
         words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}"
         self._say(len(run.history), total, f"{words}   {record['seconds']:.1f} s an iteration")
         if last or time.monotonic() - self._drawn > PATIENCE:
-            self.curves.value = training_curves(run.history, total)._repr_png_()
+            show_picture(self.curves, training_curves(run.history, total))
             self.curves.layout.display = ""
-            self.samples.value = samples_html(run)
+            self.samples.value = newest_samples_html(run)
             self._drawn = time.monotonic()
 
     def _ipython_display_(self) -> None:
@@ -160,13 +156,8 @@ class LiveTrainer:
         show_live(self.box, "a live trainer", page=page)
 
 
-def samples_html(run: Run) -> str:
-    """One response to each watched prompt at the newest snapshot; texts are escaped."""
+def newest_samples_html(run: Run) -> Markup:
+    """One response to each watched prompt at the newest snapshot."""
     shot = run.snapshots[-1]
-    rows = "".join(
-        f"<tr><td style='text-align:right'>{samples[0].score:+.2f}</td>"
-        f"<td style='text-align:left'>{html.escape(samples[0].text)}</td></tr>"
-        for samples in shot.samples.values()
-    )
-    head = f"<th>score</th><th style='text-align:left'>after {shot.iteration} iterations</th>"
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    rows = [(samples[0].score, samples[0].text) for samples in shot.samples.values()]
+    return table(rows, ("score", f"after {shot.iteration} iterations"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.storage import ROOT
+from helpers.tools.files import ROOT
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 def pytest_collection_modifyitems(items):
-    """Without chromium these tests are skipped, and say so."""
+    """Without chromium these tests are skipped."""
     here = Path(__file__).parent
     for item in items:
         if here in Path(item.fspath).parents:
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items):
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -69,7 +69,7 @@ def wait_for(url: str, seconds: float = 90) -> None:
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory) -> Path:
-    """The course as a reader has it: notebooks are copies, so that a run changes nothing here."""
+    """The course with copies of the notebooks, so that a run changes nothing here."""
     root = tmp_path_factory.mktemp("course")
     shutil.copytree(ROOT / "notebooks", root / "notebooks")
     for name in ("helpers", "data"):
@@ -92,7 +92,6 @@ def serve_lab(folder: Path) -> Iterator[str]:
         "JUPYTER_CONFIG_DIR": str(private / "config"),
         "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
         "RLHF_COURSE_WORK": str(private / "work"),
-        "PYTHONPATH": str(ROOT),
         "HF_HUB_OFFLINE": "1",
     }
     port = free_port()

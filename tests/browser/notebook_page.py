@@ -2,21 +2,31 @@
 
 import re
 import time
+from contextlib import suppress
 
 from playwright.sync_api import ConsoleMessage, Locator, Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 # JupyterLab's own, on any page without a network or as root; not the course's
 NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
 
+ERROR_MESSAGE = re.compile(r'"msg_type": ?"error"')
+EVALUE = re.compile(r'"ename": ?"([^"]*)", ?"evalue": ?"((?:[^"\\]|\\.)*)"')
+
 
 class NotebookPage:
-    """A page that shows a notebook; `problems` collects the errors of its console."""
+    """A page that shows a notebook; `path` is relative to the served folder.
 
-    def __init__(self, page: Page, lab: str, name: str):
-        self.page, self.problems = page, []
+    `problems` collects the errors of the browser's console, `kernel_errors` every error the kernel
+    reports: also those of callbacks, which JupyterLab shows nowhere.
+    """
+
+    def __init__(self, page: Page, lab: str, path: str):
+        self.page, self.problems, self.kernel_errors = page, [], []
         page.on("console", self._heard)
         page.on("pageerror", lambda problem: self.problems.append(str(problem)))
-        page.goto(f"{lab}/lab/tree/notebooks/{name}.ipynb?reset")
+        page.on("websocket", lambda socket: socket.on("framereceived", self._received))
+        page.goto(f"{lab}/lab/tree/{path}?reset")
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=120_000)
         page.get_by_text("| Idle").first.wait_for(timeout=120_000)
 
@@ -24,14 +34,24 @@ class NotebookPage:
         if message.type == "error" and not NOISE.search(message.text):
             self.problems.append(message.text)
 
+    def _received(self, frame: str | bytes) -> None:
+        words = frame if isinstance(frame, str) else frame.decode(errors="replace")
+        if ERROR_MESSAGE.search(words):
+            found = EVALUE.search(words)
+            self.kernel_errors.append(f"{found[1]}: {found[2]}" if found else "an error")
+
     def run_all(self, seconds: float) -> None:
         """Run every cell and wait until none is pending."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        time.sleep(2)
         pending = (
             "[...document.querySelectorAll('.jp-InputPrompt')].some(p => p.innerText.includes('*'))"
         )
+        with suppress(
+            PlaywrightTimeout
+        ):  # a saved notebook looks finished until its first cell runs
+            self.page.wait_for_function(f"() => {pending}", timeout=30_000)
+        time.sleep(2)
         self.page.wait_for_function(f"() => !({pending})", timeout=1000 * seconds)
 
     def errors(self) -> list[str]:
@@ -49,7 +69,7 @@ class NotebookPage:
         return found
 
     def picture(self, widget: Locator, number: int = 0) -> str:
-        """What an image of this widget shows, as its address: another picture has another one."""
+        """The address of an image of this widget: it changes with the picture."""
         return widget.locator("img").nth(number).get_attribute("src") or ""
 
     def wait_until(self, condition, seconds: float, what: str) -> None:

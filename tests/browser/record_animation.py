@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from helpers.storage import ROOT
+from helpers.tools.files import ROOT
 
 from .conftest import CHROMIUM, FLAGS
 
@@ -72,7 +72,7 @@ def main() -> None:
     with serve_lab(ROOT) as address, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page = chromium.new_page(viewport={"width": 1500, "height": 1400})
-        opened = NotebookPage(page, address, "../helpers/widgets/drift_explorer")
+        opened = NotebookPage(page, address, "helpers/widgets/drift_explorer.ipynb")
         page.keyboard.press("Control+b")  # the file list aside: the explorer stands in two columns
         opened.run_all(seconds=120)
         frames = film(opened.widget("drift-explorer"), page)

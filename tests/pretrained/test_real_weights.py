@@ -12,18 +12,25 @@ import pytest
 import torch
 
 from helpers.config import RLHFConfig
-from helpers.lora import AdapterOff
-from helpers.memory import ghost, reckon
+from helpers.data import load_pairs, load_rows
 from helpers.models import count_parameters, fingerprint, trainable
-from helpers.pairs import load_pairs, round_trip, same_words
-from helpers.phases import Phases
-from helpers.pretrained import QUESTIONS, ask, fresh_reward_model, load_gguf, make_models
 from helpers.reward_model import fit_reward_model, normalize, pair_accuracy
 from helpers.rollouts import forward_logprobs
+from helpers.sampling import sample_responses
+from helpers.scale.lora import AdapterOff
+from helpers.scale.memory import estimate_memory, meta_model
+from helpers.scale.pretrained import (
+    QUESTIONS,
+    answer_questions,
+    fresh_reward_model,
+    load_gguf,
+    make_models,
+    round_trip,
+    same_words,
+)
+from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
-from helpers.storage import load_rows
-from helpers.writing import write
 
 PROMPTS = [row["prompt"] for row in load_rows("prompts.jsonl")]  # 128, fixed
 CONFIG = RLHFConfig(
@@ -92,29 +99,35 @@ def test_the_reward_model_learns_from_pairs(reward_model):
 
 def test_the_known_shape_is_the_real_one(smollm2):
     actor, _ = smollm2
-    assert count_parameters(actor) == count_parameters(ghost("HuggingFaceTB/SmolLM2-135M"))
+    assert count_parameters(actor) == count_parameters(meta_model("HuggingFaceTB/SmolLM2-135M"))
 
 
 def test_it_knows_the_capital_of_france(smollm2, say):
-    answers = ask(*smollm2, RLHFConfig(response_length=24, temperature=0.1), QUESTIONS[:1])
+    answers = answer_questions(
+        *smollm2, RLHFConfig(response_length=24, temperature=0.1), QUESTIONS[:1]
+    )
     say(f"{QUESTIONS[0]} {answers[0]!r}")
     assert "Paris" in answers[0]
 
 
 def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
     actor, tokenizer = smollm2
-    written = write(actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0))
-    assert not any("<|" in text for text in written.texts)
-    plain = [text for text in written.texts if text.isascii()]
+    responses = sample_responses(
+        actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0)
+    )
+    assert not any("<|" in text for text in responses.texts)
+    plain = [text for text in responses.texts if text.isascii()]
     again = round_trip(reward_model[0].tokenizer, plain)
     assert sum(map(same_words, plain, again)) >= 0.8 * len(plain)
 
 
 def test_cached_decoding_agrees_with_a_full_forward(smollm2):
     actor, tokenizer = smollm2
-    written = write(actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0))
+    responses = sample_responses(
+        actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0)
+    )
     with torch.no_grad():
-        gap = written.logprobs - forward_logprobs(actor, *written.tokens())
+        gap = responses.logprobs - forward_logprobs(actor, *responses.tokens())
     assert gap.abs().max() <= 1e-4 and abs(float(gap.sum(dim=1).mean())) <= 1e-4
 
 
@@ -126,7 +139,7 @@ def test_ppo_raises_the_score(smollm2, reward_model, say):
     normalize(models.reward, evaluate(models.actor, state, 128, seed=1)[1])
     before, texts_before = evaluate(models.actor, state, 128)
     say(f"before: score {before['score'].mean():+.3f}, KL {before['kl'].mean():+.1e}")
-    reference, phases = fingerprint(models.reference), Phases(models.device)
+    reference, phases = fingerprint(models.reference), PhaseTimes(models.device)
     for _ in range(CONFIG.iterations):
         record = iterate(state, phases)
         assert all(torch.isfinite(torch.tensor(list(record.values()))))
@@ -149,9 +162,11 @@ def test_ppo_raises_the_score(smollm2, reward_model, say):
     assert gain.mean() > 2 * error
 
 
-def report_memory(actor, models, phases: Phases, say) -> None:
-    """What was reckoned for an adapter in every block, and what the process held at most."""
-    ledger = reckon("HuggingFaceTB/SmolLM2-135M", models.reward, CONFIG, 8, "lora", rank=8)
-    say(f"memory: reckoned {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB")
+def report_memory(actor, models, phases: PhaseTimes, say) -> None:
+    """The memory estimated for an adapter in every block, and the most the process held."""
+    ledger = estimate_memory("HuggingFaceTB/SmolLM2-135M", models.reward, CONFIG, 8, "lora", rank=8)
+    say(
+        f"memory: estimated {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB"
+    )
     say(phases.table().replace("\n", "\n" + 24 * " "))
     assert phases.peak >= 4 * count_parameters(actor)

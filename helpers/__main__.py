@@ -1,0 +1,49 @@
+"""The one command: `python -m helpers` lists its sub-commands, each of which has a `--help`."""
+
+import sys
+from pkgutil import resolve_name
+
+from helpers.tools.command import exit_status, menu
+
+TRAIN, STUDY = "helpers.commands.train", "helpers.commands.study"
+COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does)
+    "train": (f"{TRAIN}:train", "train a policy, show what changed, save it"),
+    "trace": (f"{TRAIN}:trace", "print the seven steps of one iteration, tensor by tensor"),
+    "sweep": (f"{STUDY}:sweep", "train at many β and seeds, and print the table"),
+    "study": (f"{STUDY}:study", "make one of the recorded studies again, by its name"),
+    "distributed": ("helpers.scale.distributed:main", "train in several processes"),
+    "explorer": ("helpers.commands.explorer:main", "open the drift explorer as a web page"),
+    "colab": ("helpers.tools.colab:main", "write Colab badges that lead to this repository"),
+    "data": ("helpers.world.build:main", "rebuild data/: corpus, models, preference pairs"),
+}
+
+
+def refuse(name: str) -> None:
+    """ValueError: there is no such sub-command."""
+    raise ValueError(f"COMMAND: got {name!r}, wants one of {', '.join(COMMANDS)}.")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; → its exit status."""
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        lines = {name: what for name, (_, what) in COMMANDS.items()}
+        print(menu("python -m helpers COMMAND", "RLHF, from the command line.", lines))
+        return 0
+    if name not in COMMANDS:
+        return exit_status(lambda: refuse(name), "")
+    if sys.stderr.isatty() and "--help" not in rest:  # some seconds in which nothing else is shown
+        print("Loading torch and transformers …", file=sys.stderr, flush=True)
+    return resolve_name(COMMANDS[name][0])(rest)
+
+
+def loop(arguments: list[str] | None = None) -> int:
+    """`python -m helpers.loop`: train, or with `--trace-only` trace; → the exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    flags = [flag for flag in given if flag != "--trace-only"]
+    traces = len(flags) < len(given) or "--random-gpt2" in flags
+    return main(["trace" if traces else "train", *flags])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

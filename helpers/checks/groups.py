@@ -1,0 +1,117 @@
+"""Exercises of notebook 10: advantages without a critic."""
+
+import torch
+
+from helpers.checks.exercise import Exercise, noise
+from helpers.checks.judge import checker
+from helpers.groups import grpo_advantages, rloo_advantages
+
+t = torch.tensor
+FEW = (t([1.0, 2.0, 6.0, 0.0, 4.0, -1.0]), 3)
+MANY = (noise(7, 8) + 1, 4)
+EASY = (t([1.0, 3.0, 2.0, 2.0]), 2)  # the second prompt's responses are equal
+
+
+def grouped(rewards, k):
+    """[B] → [B / K, K]."""
+    return rewards.view(-1, k)
+
+
+def mean(rewards, k):
+    """The group's mean, [B / K, 1]."""
+    return grouped(rewards, k).mean(1, keepdim=True)
+
+
+def others(rewards, k):
+    """Sum of the other rewards of the group, [B / K, K]."""
+    return grouped(rewards, k).sum(1, keepdim=True) - grouped(rewards, k)
+
+
+def centred(rewards, k):
+    """Rewards minus their group's mean, [B / K, K]."""
+    return grouped(rewards, k) - mean(rewards, k)
+
+
+def std(rewards, k, unbiased=True):
+    """The group's standard deviation, [B / K, 1]."""
+    return grouped(rewards, k).std(1, keepdim=True, unbiased=unbiased)
+
+
+def across(function):
+    """The same function with wrong groups: every (B / K)-th response together."""
+
+    def wrong(rewards, k):
+        count = len(rewards) // k
+        turned = rewards.view(k, count).T.flatten()
+        return function(turned, k).view(count, k).T.flatten()
+
+    return wrong
+
+
+# fmt: off
+RLOO = Exercise(
+    "rloo_advantages", "rewards group_size", rloo_advantages,
+    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024; notebook 10)",
+    [FEW, MANY],
+    [
+        ("own reward in the baseline", "You subtracted the mean of the whole group; leave out the"
+         " response's own reward.", lambda r, k: centred(r, k).flatten()),
+        ("mean of the batch", "You subtracted the mean over all prompts; use the mean of the group.",
+         lambda r, k: r - r.mean()),
+        ("divided by K", "The others of the group are K − 1: divide by K − 1.",
+         lambda r, k: (grouped(r, k) - others(r, k) / k).flatten()),
+        ("sum of the others", "You subtracted the sum of the others; take their mean.",
+         lambda r, k: (grouped(r, k) - others(r, k)).flatten()),
+        ("divided by the std", "That is GRPO; RLOO does not divide by the std.",
+         lambda r, k: grpo_advantages(r, k)),
+        ("baseline alone", "You returned the baseline; subtract it from the reward.",
+         lambda r, k: (others(r, k) / (k - 1)).flatten()),
+        ("reversed", "Use reward − baseline: a good response has a positive advantage.",
+         lambda r, k: -rloo_advantages(r, k)),
+        ("groups taken across", "The K responses to a prompt are next to each other:"
+         " use view(-1, group_size).", across(rloo_advantages)),
+        ("not flattened", "Return one row of advantages, [B], in the order of the rewards.",
+         lambda r, k: grouped(r, k) - others(r, k) / (k - 1)),
+        ("best of the others", "You subtracted the maximum of the others; take their mean.",
+         lambda r, k: (grouped(r, k) - torch.stack([
+             torch.cat([grouped(r, k)[:, :i], grouped(r, k)[:, i + 1:]], 1).amax(1)
+             for i in range(k)], 1)).flatten()),
+    ],
+)
+
+GRPO = Exercise(
+    "grpo_advantages", "rewards group_size", grpo_advantages,
+    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024; notebook 10)",
+    [FEW, MANY, EASY],
+    [
+        ("std missing", "You centred the group; divide by its std as well.",
+         lambda r, k: centred(r, k).flatten()),
+        ("statistics of the batch", "You used mean and std of all prompts; use those of the group.",
+         lambda r, k: (r - r.mean()) / (r.std() + 1e-4)),
+        ("std of the batch", "The mean is the group's; use the group's std too.",
+         lambda r, k: (centred(r, k) / (r.std() + 1e-4)).flatten()),
+        ("mean of the batch", "The std is the group's; use the group's mean too.",
+         lambda r, k: (grouped(r - r.mean(), k) / (std(r, k) + 1e-4)).flatten()),
+        ("variance instead of std", "You divided by the variance; divide by its square root.",
+         lambda r, k: (centred(r, k) / (std(r, k).square() + 1e-4)).flatten()),
+        ("biased std", "You divided by K inside the std; the unbiased std divides by K − 1.",
+         lambda r, k: (centred(r, k) / (std(r, k, unbiased=False) + 1e-4)).flatten()),
+        ("no epsilon", "A group whose rewards are all equal has std 0: add 1e-4 to it.",
+         lambda r, k: (centred(r, k) / std(r, k)).flatten()),
+        ("leave-one-out", "That is RLOO's baseline; GRPO uses the mean of the whole group.",
+         lambda r, k: (grouped(rloo_advantages(r, k), k) / (std(r, k) + 1e-4)).flatten()),
+        ("RLOO", "That is RLOO; GRPO divides by the group's std.",
+         lambda r, k: rloo_advantages(r, k)),
+        ("mean not subtracted", "You only divided; subtract the group's mean first.",
+         lambda r, k: (grouped(r, k) / (std(r, k) + 1e-4)).flatten()),
+        ("multiplied by the std", "You multiplied by the std; divide by it.",
+         lambda r, k: (centred(r, k) * (std(r, k) + 1e-4)).flatten()),
+        ("groups taken across", "The K responses to a prompt are next to each other:"
+         " use view(-1, group_size).", across(grpo_advantages)),
+        ("not flattened", "Return one row of advantages, [B], in the order of the rewards.",
+         lambda r, k: centred(r, k) / (std(r, k) + 1e-4)),
+    ],
+)
+# fmt: on
+
+check_rloo_advantages, check_grpo_advantages = checker(RLOO), checker(GRPO)

@@ -1,0 +1,324 @@
+"""Exercises of notebook 04: ratio, clipped losses, entropy, clip fraction."""
+
+import math
+
+import torch
+
+from helpers import ppo
+from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
+from helpers.checks.judge import checker
+from helpers.whitening import masked_mean
+
+
+def log_ratio(logprobs, old_logprobs, mask):
+    """log π − log π_old, 0 where masked."""
+    return torch.where(mask, logprobs - old_logprobs, 0.0)
+
+
+def padding_divides(x, mask):
+    """The correct sum, divided by all positions."""
+    return torch.where(mask, x, 0.0).mean()
+
+
+def total(x, mask):
+    """Sum instead of mean."""
+    return torch.where(mask, x, 0.0).sum()
+
+
+def mean_of_rows(x, mask):
+    """Mean of the rows' means: tokens of short rows weigh more."""
+    return (torch.where(mask, x, 0.0).sum(1) / mask.sum(1)).mean()
+
+
+def rows(x, mask):
+    """One mean per row."""
+    return torch.where(mask, x, 0.0).sum(1) / mask.sum(1)
+
+
+def reductions(build, per_token):
+    """Wrong ways to average; `build(reduce)` makes the wrong function."""
+    return [
+        ("mean over padding", "You averaged all {total} positions; only {counted} count.",
+         build(lambda x, mask: x.mean())),
+        ("padding in the divisor", "You divided by all {total} positions; only {counted} count.",
+         build(padding_divides)),
+        ("sum instead of mean", "You summed over the tokens; divide by the {counted} that count.",
+         build(total)),
+        ("mean of the rows' means", "You averaged each row first, so tokens of short rows weigh"
+         " more. All {counted} counted tokens should weigh the same.", build(mean_of_rows)),
+        ("one mean per sequence", "You return one number per row; return one for the batch.",
+         build(rows)),
+        ("not averaged", f"You return {per_token} for each token; return the mean over counted"
+         " tokens.", build(lambda x, mask: torch.where(mask, x, 0.0))),
+    ]  # fmt: skip
+
+
+LOGPROBS = (floats([-1.0, -2.0, -0.4, -5.0]), floats([-1.5, -1.0, -0.5, -2.0]), prefix_mask(4, 3))
+BATCH = (-noise(1, 3, 5).abs(), -noise(2, 3, 5).abs(), prefix_mask(5, 2, 5, 4))
+
+
+def ratio(logprobs, old_logprobs, mask):
+    """exp(log π − log π_old), 1 where masked."""
+    return log_ratio(logprobs, old_logprobs, mask).exp()
+
+
+# fmt: off
+RATIO = Exercise(
+    "ratio", "logprobs old_logprobs mask", ratio,
+    "ρ = exp(logprobs − old_logprobs), 1 where masked"
+    " (Schulman et al. 2017, eq. 6; notebook 04)",
+    [LOGPROBS, BATCH],
+    [
+        ("difference without exp", "That is the logarithm of the ratio; take exp of it.",
+         log_ratio),
+        ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
+         lambda p, old, mask: ratio(old, p, mask)),
+        ("quotient of log-probs", "You divided log-probs; the ratio is exp of their difference.",
+         lambda p, old, mask: torch.where(mask, p / old, 1.0)),
+        ("product of probabilities", "You added the log-probs; subtract the old ones.",
+         lambda p, old, mask: torch.where(mask, (p + old).exp(), 1.0)),
+        ("masked positions are 0", "Where the mask is False, the ratio should be 1, not 0.",
+         lambda p, old, mask: torch.where(mask, (p - old).exp(), 0.0)),
+        ("mask ignored", "Where the mask is False, the ratio should be 1.",
+         lambda p, old, mask: (p - old).exp()),
+        ("always 1", "Your ratio is 1 everywhere: are both log-probs the old ones?",
+         lambda p, old, mask: torch.ones_like(p)),
+        ("1 subtracted", "That is ρ − 1 (expm1); do not subtract 1.",
+         lambda p, old, mask: torch.expm1(log_ratio(p, old, mask))),
+        ("one ratio per sequence", "You multiplied the tokens' ratios; PPO has one ratio per token.",
+         lambda p, old, mask: torch.where(
+             mask, log_ratio(p, old, mask).sum(1, True).exp(), 1.0)),
+        ("clipped already", "You clipped the ratio; that is done later, in the loss.",
+         lambda p, old, mask: ratio(p, old, mask).clamp(0.8, 1.2)),
+    ],
+    gradient=("logprobs",),
+)
+
+
+def policy(gain, reduce=masked_mean, sign=-1.0):
+    """Policy loss with another gain(ρ, A, ε) per token, or another mean."""
+
+    def wrong(logprobs, old_logprobs, advantages, mask, cliprange):
+        rho = (logprobs - old_logprobs).exp()
+        return sign * reduce(gain(rho, advantages, cliprange), mask)
+
+    return wrong
+
+
+def surrogate(rho, a, eps):
+    """The correct gain."""
+    return torch.minimum(rho * a, rho.clamp(1 - eps, 1 + eps) * a)
+
+
+POLICY = Exercise(
+    "policy_loss", "logprobs old_logprobs advantages mask cliprange",
+    lambda *arguments: ppo.policy_loss(*arguments)[0],
+    "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens"
+    " (Schulman et al. 2017, eq. 7; notebook 04)",
+    [
+        (LOGPROBS[0], LOGPROBS[1], floats([2.0, -1.0, 3.0, 4.0]), LOGPROBS[2], 0.2),
+        (BATCH[0], BATCH[1], noise(3, 3, 5), BATCH[2], 0.3),
+    ],
+    [
+        ("max instead of min", "You took the larger gain; take the smaller one, or the clip has no"
+         " effect.",
+         policy(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))),
+        ("minus sign missing", "The loss is minus the gain: the optimizer minimises it.",
+         policy(surrogate, sign=1.0)),
+        ("clip without min", "You used only the clipped ratio; take the smaller of the two gains.",
+         policy(lambda r, a, e: r.clamp(1 - e, 1 + e) * a)),
+        ("no clip",
+         "You used ρA without the clip; ε = {cliprange} has no effect.",
+         policy(lambda r, a, e: r * a)),
+        ("advantage clipped", "PPO clips the ratio, not the advantage.",
+         policy(lambda r, a, e: torch.minimum(r * a, r * a.clamp(-e, e)))),
+        ("product clipped", "You clipped ρA; clip ρ, then multiply by A.",
+         policy(lambda r, a, e: torch.minimum(r * a, (r * a).clamp(1 - e, 1 + e)))),
+        ("smaller ratio", "You took the smaller ratio, then multiplied; take the smaller product."
+         " They differ for a negative advantage.",
+         policy(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
+        ("clipped to ±ε", "You clipped ρ to ±{cliprange}; clip it to 1 ± {cliprange}.",
+         policy(lambda r, a, e: torch.minimum(r * a, r.clamp(-e, e) * a))),
+        ("clipped above only", "You clipped only at 1 + ε; clip at 1 − ε too.",
+         policy(lambda r, a, e: torch.minimum(r * a, r.clamp(max=1 + e) * a))),
+        ("log-ratio clipped", "You clipped log ρ to ±ε before the exp; clip ρ to 1 ± ε.",
+         policy(lambda r, a, e: torch.minimum(r * a, r.log().clamp(-e, e).exp() * a))),
+        ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
+         policy(lambda r, a, e: surrogate(1 / r, a, e))),
+        ("difference without exp", "log π − log π_old is the ratio's logarithm; take exp.",
+         policy(lambda r, a, e: surrogate(r.log(), a, e))),
+        ("log-probs instead of the ratio", "−A·log π is REINFORCE; PPO uses the ratio.",
+         lambda p, old, a, mask, e: -masked_mean(p * a, mask)),
+        ("absolute advantage", "Keep the sign of the advantage: bad tokens must become less likely.",
+         policy(lambda r, a, e: surrogate(r, a.abs(), e))),
+        *reductions(lambda reduce: policy(surrogate, reduce), "a loss"),
+    ],
+    gradient=("logprobs",),
+)
+
+
+def critic(square, reduce=masked_mean, factor=0.5):
+    """Value loss with another square(V, V_old, R, ε) per token, or another mean."""
+    return lambda v, old, r, mask, eps: factor * reduce(square(v, old, r, eps), mask)
+
+
+def near(v, old, eps):
+    """V, clipped to V_old ± ε."""
+    return torch.clamp(v, old - eps, old + eps)
+
+
+def larger(v, old, r, eps):
+    """The correct square."""
+    return torch.maximum((v - r).square(), (near(v, old, eps) - r).square())
+
+
+VALUE = Exercise(
+    "value_loss", "values old_values returns mask cliprange_value",
+    lambda *arguments: ppo.value_loss(*arguments)[0],
+    "½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens"
+    " (Huang et al. 2024; notebook 04)",
+    [
+        (floats([1.0, 0.0, 2.0, 5.0]), floats([0.4, 0.7, 2.1, 1.0]), floats([1.6, -2.0, 2.5, -3.0]),
+         prefix_mask(4, 3), 0.2),
+        (noise(4, 3, 5), noise(5, 3, 5), noise(6, 3, 5), BATCH[2], 0.3),
+    ],
+    [
+        ("min instead of max", "You took the smaller square; take the larger one, so that a large"
+         " step of V brings no gain.", critic(lambda v, old, r, e: torch.minimum(
+             (v - r).square(), (near(v, old, e) - r).square()))),
+        ("half missing", "Multiply the mean of the squares by ½.", critic(larger, factor=1.0)),
+        ("no clip",
+         "Your result is (V − R)²: ε = {cliprange_value} has no effect. (A clip around R instead"
+         " of V_old has no effect either.)",
+         critic(lambda v, old, r, e: (v - r).square())),
+        ("clip without max", "You used only the clipped value; take the larger of the two squares.",
+         critic(lambda v, old, r, e: (near(v, old, e) - r).square())),
+        ("clipped around the returns", "You clipped the error V − R; clip V around V_old.",
+         critic(lambda v, old, r, e: (v - r).clamp(-e, e).square())),
+        ("clipped to ±ε", "You clipped V to ±{cliprange_value}; clip it to V_old ± ε.",
+         critic(lambda v, old, r, e: larger(v, torch.zeros_like(v), r, e))),
+        ("clipped like a ratio", "1 ± ε is for the policy's ratio; here the range is V_old ± ε.",
+         critic(lambda v, old, r, e: larger(v, torch.ones_like(v), r, e))),
+        ("absolute error", "You took |V − R|; the loss squares it.",
+         critic(lambda v, old, r, e: larger(v, old, r, e).sqrt())),
+        ("values and old values swapped", "You clipped V_old around V; clip V around V_old.",
+         critic(lambda v, old, r, e: larger(old, v, r, e))),
+        ("old values instead of values", "You used V_old − R; use V − R, because V is trained.",
+         critic(lambda v, old, r, e: (old - r).square())),
+        ("old values as the target", "You used V − V_old; the target is the return R.",
+         critic(lambda v, old, r, e: (v - old).square())),
+        *reductions(lambda reduce: critic(larger, reduce), "a loss"),
+    ],
+    gradient=("values",),
+)
+# fmt: on
+
+check_ratio = checker(RATIO)
+check_policy_loss, check_value_loss = checker(POLICY), checker(VALUE)
+
+
+def plain_mean(x, mask):
+    """The masked mean without checks of its input: a wrong entropy may be NaN."""
+    return total(x, mask) / mask.sum()
+
+
+def entropy(measure=ppo.entropy_from_logits, reduce=plain_mean):
+    """Mean of a measure of each token's distribution: [B, T, V], [B, T] → scalar."""
+    return lambda logits, mask: reduce(measure(logits), mask)
+
+
+def clipped(rho, advantages, eps):
+    """True where the clip removes the gradient: the ratio is too far in the advantage's direction."""
+    return (rho > 1 + eps) & (advantages > 0) | (rho < 1 - eps) & (advantages < 0)
+
+
+def clip_reference(rho, advantages, mask, cliprange):
+    """Clip fraction as `policy_loss` reports it."""
+    zeros = torch.zeros_like(rho)
+    return ppo.policy_loss(rho.log(), zeros, advantages, mask, cliprange)[1]["clip_fraction"]
+
+
+def share(test=clipped, reduce=masked_mean):
+    """Mean of another test(ρ, A, ε), or another mean of the correct test."""
+    return lambda rho, a, mask, eps: reduce(test(rho, a, eps).float(), mask)
+
+
+# fmt: off
+ENTROPY = Exercise(
+    "entropy", "logits mask", entropy(),
+    "H = −Σ p·log p over the vocabulary, in nats, then the mean over counted tokens"
+    " (notebook 04)",
+    [
+        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5], [0.0, 0.0, 0.0]]), prefix_mask(3, 2)),
+        (noise(7, 3, 5, 4), BATCH[2]),
+        (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), prefix_mask(2, 2)),
+    ],
+    [
+        ("negative", "Entropy is never negative: the minus sign is missing.",
+         lambda logits, mask: -entropy()(logits, mask)),
+        ("base 2", "Your result is in bits; use nats (natural logarithm).",
+         lambda logits, mask: entropy()(logits, mask) / math.log(2)),
+        ("of the likeliest token", "You took −log p of the most likely token; average it over all.",
+         entropy(lambda x: -x.log_softmax(-1).amax(-1))),
+        ("not weighted by p", "You summed −log p; multiply each term by its p.",
+         entropy(lambda x: -x.log_softmax(-1).sum(-1))),
+        ("average over the vocabulary", "You averaged −p·log p over the vocabulary; take the sum.",
+         entropy(lambda x: ppo.entropy_from_logits(x) / x.shape[-1])),
+        ("no softmax", "You used logits as log-probs; apply log_softmax first.",
+         entropy(lambda x: -(x.exp() * x).sum(-1))),
+        ("logits for log-probs", "p is right, but log p is log_softmax(logits), not the logits.",
+         entropy(lambda x: -(x.softmax(-1) * x).sum(-1))),
+        ("sum of squares", "You computed Σ p²; the entropy is −Σ p·log p.",
+         entropy(lambda x: x.softmax(-1).square().sum(-1))),
+        ("0·log 0", "The p of an unlikely token rounds to 0, and 0·log 0 is NaN: use log_softmax.",
+         entropy(lambda x: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1))),
+        ("perplexity", "That is exp(H), the perplexity; return H.",
+         entropy(lambda x: ppo.entropy_from_logits(x).exp())),
+        ("share of the maximum", "You divided by log V; do not normalise.",
+         entropy(lambda x: ppo.entropy_from_logits(x) / math.log(x.shape[-1]))),
+        ("softmax over time", "Your softmax is along dim=1; the vocabulary is dim=-1.",
+         entropy(lambda x: -(x.softmax(1) * x.log_softmax(1)).sum(-1))),
+        *reductions(lambda reduce: entropy(reduce=reduce), "an entropy"),
+    ],
+    gradient=("logits",),
+)
+
+CLIP = Exercise(
+    "clip_fraction", "ratio advantages mask cliprange", clip_reference,
+    "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted"
+    " tokens (notebook 04)",
+    [
+        (floats([1.5, 0.5, 1.4, 0.6, 1.1, 1.7]), floats([1.0, 2.0, 3.0, -1.0, 2.0, 1.0]),
+         prefix_mask(6, 5), 0.2),
+        (floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.1, 0.9, 1.6, 1.8]),
+         floats([2.0, -1.0, -1.0, 3.0, -2.0], [1.0, 1.0, -1.0, -0.5, -1.0]),
+         prefix_mask(5, 3, 4), 0.3),
+        ((0.5 * noise(8, 4, 7)).exp(), noise(9, 4, 7), prefix_mask(7, 7, 3, 6, 2), 0.2),
+    ],
+    [
+        ("sign of the advantage ignored", "You counted every ρ outside 1 ± ε. Where the advantage"
+         " pulls ρ back inside, the min keeps the gradient.",
+         share(lambda r, a, e: (r - 1).abs() > e)),
+        ("sign of the advantage swapped", "You exchanged the two cases: A > 0 is clipped above"
+         " 1 + ε, A < 0 below 1 − ε.", share(lambda r, a, e: clipped(r, -a, e))),
+        ("above only", "You left out A < 0, which is clipped below 1 − ε.",
+         share(lambda r, a, e: (r > 1 + e) & (a > 0))),
+        ("below only", "You left out A > 0, which is clipped above 1 + ε.",
+         share(lambda r, a, e: (r < 1 - e) & (a < 0))),
+        ("above whatever the advantage", "You counted only ρ > 1 + ε, for any advantage.",
+         share(lambda r, a, e: r > 1 + e)),
+        ("share that is not clipped", "You counted the tokens that keep their gradient.",
+         share(lambda r, a, e: ~clipped(r, a, e))),
+        ("compared with ε", "Compare ρ with 1 ± {cliprange}, not with ±{cliprange}.",
+         share(lambda r, a, e: (r > e) & (a > 0) | (r < -e) & (a < 0))),
+        ("advantage left in", "You averaged the advantages of the clipped tokens; count them.",
+         lambda r, a, mask, e: masked_mean(clipped(r, a, e) * a, mask)),
+        ("only of the clipped side", "You divided by the number of tokens with A > 0; divide by all"
+         " {counted} counted tokens.",
+         lambda r, a, mask, e: masked_mean(clipped(r, a, e).float(), mask & (a > 0))),
+        *reductions(lambda reduce: share(reduce=reduce), "a yes or no"),
+    ],
+)
+# fmt: on
+
+check_entropy, check_clip_fraction = checker(ENTROPY), checker(CLIP)

@@ -1,0 +1,219 @@
+"""Exercises of notebook 01: log-probs of sampled tokens, masks, position ids, KL estimates."""
+
+import math
+
+import torch
+
+from helpers import kl, rollouts
+from helpers.checks.exercise import Exercise, floats, noise
+from helpers.checks.judge import checker
+
+
+def picked(x, tokens):
+    """x at the tokens: [B, T, V], [B, T] → [B, T]."""
+    return x.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+
+
+def log_softmax_at(logits, tokens, dim=-1):
+    """The log-softmax along any axis, at the tokens."""
+    return picked(logits.log_softmax(dim), tokens)
+
+
+# fmt: off
+GATHER = Exercise(
+    "gather_logprobs", "logits tokens", rollouts.gather_logprobs,
+    "log softmax(logits) over the vocabulary, at the sampled token (notebook 01)",
+    [
+        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]], [[1.0, 0.0, 0.0], [0.0, 4.0, 0.0]]),
+         torch.tensor([[1, 0], [2, 1]])),
+        (noise(1, 2, 4, 5), torch.tensor([[4, 0, 3, 1], [2, 2, 0, 4]])),
+        (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
+    ],
+    [
+        ("probabilities, not log-probs", "You gathered probabilities; PPO needs their logarithms.",
+         lambda logits, tokens: picked(logits.softmax(-1), tokens)),
+        ("no softmax", "You gathered logits; apply log_softmax first.",
+         lambda logits, tokens: picked(logits, tokens)),
+        ("argmax instead of the token", "You took the most likely token; use the one in `tokens`.",
+         lambda logits, tokens: logits.log_softmax(-1).amax(-1)),
+        ("shifted by one", "You paired logits[:, :-1] with tokens[:, 1:]. Here logits[:, t] is"
+         " already the distribution of tokens[:, t].",
+         lambda logits, tokens: log_softmax_at(logits[:, :-1], tokens[:, 1:])),
+        ("tokens one too late", "At t you look up token t + 1; logits[:, t] is for tokens[:, t].",
+         lambda logits, tokens: log_softmax_at(logits, tokens.roll(-1, 1))),
+        ("tokens one too early", "At t you look up token t − 1; logits[:, t] is for tokens[:, t].",
+         lambda logits, tokens: log_softmax_at(logits, tokens.roll(1, 1))),
+        ("softmax over time", "Your softmax is along dim=1, the positions; the vocabulary is"
+         " dim=-1.", lambda logits, tokens: log_softmax_at(logits, tokens, 1)),
+        ("softmax over the batch", "Your softmax is along dim=0; the vocabulary is dim=-1.",
+         lambda logits, tokens: log_softmax_at(logits, tokens, 0)),
+        ("negative log-probs",
+         "You have −log p, the cross-entropy; return log p, which is never positive.",
+         lambda logits, tokens: -log_softmax_at(logits, tokens)),
+        ("log of a vanished probability",
+         "The probability of an unlikely token rounds to 0, and log 0 is −inf. Use log_softmax.",
+         lambda logits, tokens: picked(logits.softmax(-1).log(), tokens)),
+        ("last axis kept", "gather keeps an axis of length 1: remove it with squeeze(-1).",
+         lambda logits, tokens: log_softmax_at(logits, tokens).unsqueeze(-1)),
+        ("summed over the response", "You summed over the tokens; return one number per token.",
+         lambda logits, tokens: log_softmax_at(logits, tokens).sum(1)),
+        ("base 2", "Your result is in bits; use nats (natural logarithm).",
+         lambda logits, tokens: log_softmax_at(logits, tokens) / math.log(2)),
+    ],
+    gradient=("logits",),
+)
+
+
+def up_to(index, tokens):
+    """True up to and including an index per row."""
+    return torch.arange(tokens.shape[1])[None, :] <= index[:, None]
+
+
+def ends(tokens, eos):
+    """Number of EOS up to and including each position."""
+    return (tokens == eos).long().cumsum(1)
+
+
+MASK = Exercise(
+    "response_mask", "response_tensors eos_token_id", rollouts.response_mask,
+    "True up to and including the first EOS; all True without one (notebook 01)",
+    [
+        (torch.tensor([[5, 1, 0, 0], [4, 6, 3, 7]]), 1),
+        (torch.tensor([[5, 2, 0, 2, 0], [2, 5, 0, 0, 5], [0, 4, 3, 4, 2]]), 2),
+    ],
+    [
+        ("EOS excluded", "You left out the EOS. It is an action too: if it is masked, the model"
+         " never learns to stop.", lambda x, eos: ends(x, eos) == 0),
+        ("everything after EOS counts",
+         "Your mask stays True after the first EOS, up to the next one.",
+         lambda x, eos: ends(x, eos) <= 1),
+        ("everything counts", "All positions are True; those after the first EOS should be False.",
+         lambda x, eos: torch.ones_like(x, dtype=torch.bool)),
+        ("only the EOS left out", "You mask only the EOS; keep it, and mask what follows it.",
+         lambda x, eos: x != eos),
+        ("only the EOS counts", "Only the EOS is True; all positions before it should be True too.",
+         lambda x, eos: x == eos),
+        ("up to the last EOS", "If a row has several EOS, it ends at the first one.",
+         lambda x, eos: (x == eos).flip(1).cumsum(1).flip(1).bool()
+         | ~(x == eos).any(1, True)),
+        ("one too many", "You count one position after the EOS.",
+         lambda x, eos: up_to(rollouts.response_mask(x, eos).sum(1), x)),
+        ("row without EOS: argmax is 0", "For a row without EOS, argmax is 0, so you count only its"
+         " first token; all of them count.",
+         lambda x, eos: up_to((x == eos).int().argmax(1), x)),
+        ("row without EOS left out", "In a row without EOS (cut at the length limit) all positions"
+         " count.",
+         lambda x, eos: rollouts.response_mask(x, eos) & (x == eos).any(1, True)),
+        ("zeros taken for padding", "You treat token 0 as padding. Padding is what follows the first"
+         " EOS, whatever its id.", lambda x, eos: x != 0),
+        ("mask upside down", "True and False are exchanged; True means that a position counts.",
+         lambda x, eos: ~rollouts.response_mask(x, eos)),
+    ],
+)
+
+LEFT = torch.tensor([[False, False, True, True], [True, True, True, True]])
+LEFTS = torch.arange(5)[None, :] >= torch.tensor([[3], [0], [1]])
+
+
+def whole(mask):
+    """Number of counted positions up to and including each."""
+    return mask.long().cumsum(1)
+
+
+POSITIONS = Exercise(
+    "position_ids", "mask", rollouts.position_ids,
+    "cumsum(mask) − mask along the row: padding takes no position (notebook 01)",
+    [(LEFT,), (LEFTS,)],
+    [
+        ("padding counted", "You numbered the columns; the first token after padding has position 0"
+         " too.",
+         lambda mask: torch.arange(mask.shape[1]).expand(mask.shape)),
+        ("starts at 1", "Your first token has position 1; subtract the mask to get 0.",
+         lambda mask: whole(mask)),
+        ("negative on padding", "cumsum − 1 is −1 on left padding, and no embedding has index −1.",
+         lambda mask: whole(mask) - 1),
+        ("padding at position 1",
+         "You set padding to 1 (harmless, as it is masked); cumsum − mask gives 0 there.",
+         lambda mask: (whole(mask) - 1).masked_fill(~mask, 1)),
+        ("counted from the right", "You count backwards; the first counted token has position 0.",
+         lambda mask: whole(mask.flip(1)).flip(1) - mask.long()),
+        ("cumsum down the batch",
+         "Your cumsum is along dim=0; positions are along the row, dim=1.",
+         lambda mask: mask.long().cumsum(0) - mask.long()),
+        ("runs on across rows", "Your count continues in the next row; each row starts at 0.",
+         lambda mask: (mask.flatten().cumsum(0).view_as(mask) - mask.long())),
+        ("one shift for all rows", "You shift all rows by the padding of the first row.",
+         lambda mask: (torch.arange(mask.shape[1]) - (~mask[0]).sum()).clamp(0).expand(mask.shape)),
+        ("mask counted upside down", "You counted the padding; True means that a position counts.",
+         lambda mask: whole(~mask) - (~mask).long()),
+        ("mask returned", "You returned the mask as numbers; use cumsum along the row.",
+         lambda mask: mask.long()),
+    ],
+)
+
+
+def only(estimator, formula):
+    """Wrong for one estimator, right for the others; the formula sees (logprobs, ref_logprobs)."""
+
+    def wrong(logprobs, ref_logprobs, asked):
+        if asked == estimator:
+            return formula(logprobs, ref_logprobs)
+        return kl.kl_estimate(logprobs, ref_logprobs, asked)
+
+    return wrong
+
+
+PAIR = (floats([-1.0, -2.0, -0.5]), floats([-1.5, -0.8, -0.5]))
+PAIRS = (-noise(3, 2, 4).abs(), -noise(4, 2, 4).abs())
+
+KL = Exercise(
+    "kl_estimate", "logprobs ref_logprobs estimator", kl.kl_estimate,
+    "with d = logprobs − ref_logprobs: k1 = d, k2 = d²/2, k3 = exp(−d) − 1 + d"
+    " (Schulman 2020; notebook 01)",
+    [(*pair, name) for name in ("k1", "k2", "k3") for pair in (PAIR, PAIRS)],
+    [
+        ("KL reversed", "You have log π_ref − log π. The tokens were sampled by π, so k1 is"
+         " log π − log π_ref.", only("k1", lambda p, q: q - p)),
+        ("absolute value", "Keep the sign: k1 can be negative for a token, and |k1| is biased.",
+         only("k1", lambda p, q: (p - q).abs())),
+        ("difference of probabilities", "Subtract the log-probs themselves, without exp.",
+         only("k1", lambda p, q: p.exp() - q.exp())),
+        ("ratio, not its logarithm",
+         "exp(d) is the ratio of probabilities; k1 is its logarithm, d.",
+         only("k1", lambda p, q: (p - q).exp())),
+        ("weighted by the probability", "Leave out the factor π: the tokens are sampled from π, so"
+         " the mean over samples already contains it.", only("k1", lambda p, q: p.exp() * (p - q))),
+        ("averaged", "You averaged; return one number per token.",
+         only("k1", lambda p, q: (p - q).mean())),
+        ("sum of log-probs", "You added the log-probs; subtract them.",
+         only("k1", lambda p, q: p + q)),
+        ("k2 without the half",
+         "You have d²; k2 is d²/2.", only("k2", lambda p, q: (p - q).square())),
+        ("k2 without the square", "You halved d; square it first.",
+         only("k2", lambda p, q: (p - q) / 2)),
+        ("k1 for k2", "You ignore `estimator`: this is k1.", only("k2", lambda p, q: p - q)),
+        ("k3 for k2", "That is k3; k2 is d²/2.",
+         only("k2", lambda p, q: kl.kl_estimate(p, q, "k3"))),
+        ("k3 with reversed ratio", "You swapped π and π_ref: that estimates another divergence."
+         " k3 is π_ref/π − 1 + log(π/π_ref).",
+         only("k3", lambda p, q: kl.kl_estimate(q, p, "k3"))),
+        ("k3 with reversed ratio in the exponent",
+         "The exponential is of −d: π_ref/π, not π/π_ref.",
+         only("k3", lambda p, q: (p - q).exp() - 1 + (p - q))),
+        ("k3 with reversed logarithm", "The last term is +d; with −d the result can be negative.",
+         only("k3", lambda p, q: (q - p).exp() - 1 - (p - q))),
+        ("k3 without the 1", "Subtract 1: k3 is 0 where both models agree.",
+         only("k3", lambda p, q: (q - p).exp() + (p - q))),
+        ("k3 without the logarithm", "You have only π_ref/π − 1; add d.",
+         only("k3", lambda p, q: (q - p).exp() - 1)),
+        ("k1 for k3", "You ignore `estimator`: this is k1.", only("k3", lambda p, q: p - q)),
+        ("k2 for k3", "That is k2; k3 is exp(−d) − 1 + d.",
+         only("k3", lambda p, q: kl.kl_estimate(p, q, "k2"))),
+    ],
+    gradient=("logprobs",),
+    group="estimator",
+)
+# fmt: on
+
+check_gather_logprobs, check_response_mask = checker(GATHER), checker(MASK)
+check_position_ids, check_kl_estimate = checker(POSITIONS), checker(KL)

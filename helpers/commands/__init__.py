@@ -1,0 +1,1 @@
+"""What the sub-commands of `python -m helpers` do, where it is more than one call."""

@@ -1,0 +1,41 @@
+"""`python -m helpers explorer`: the drift explorer alone, as a web page served by voila."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from helpers.tools.command import exit_status
+from helpers.tools.files import ROOT
+from helpers.tools.flags import FlagParser, setting
+from helpers.tools.validate import require
+
+PAGE = ROOT / "helpers" / "widgets" / "drift_explorer.ipynb"
+
+
+@dataclass(kw_only=True)
+class ExplorerOptions:
+    """How the page is served."""
+
+    port: int = setting(8888, "where the page is served on this machine")
+    browser: bool = setting(True, "open a browser; --no-browser only prints the address")
+
+
+def serve(options: ExplorerOptions) -> None:
+    """Serve the page until Ctrl-C."""
+    here = importlib.util.find_spec("voila") is not None
+    require(here, "voila", "none", "`make explorer`, which installs it")
+    flags = [f"--port={options.port}"] + ([] if options.browser else ["--no-browser"])
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    print("Where no browser opens, follow the URL below; Ctrl-C ends the server.", flush=True)
+    command = [sys.executable, "-m", "voila", *flags, str(PAGE)]
+    status = subprocess.call(command, env=os.environ | {"PYTHONPATH": paths})
+    require(status == 0, "voila", f"exit status {status}", "0: see what it printed")
+
+
+def main(arguments: list[str]) -> int:
+    """The command; → its exit status."""
+    what = "Open the drift explorer of notebook 06 as a web page (it needs voila)."
+    parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
+    return exit_status(lambda: serve(parser.options(arguments)), "The server has ended.")

@@ -1,0 +1,68 @@
+"""What a finished run leaves: before and after on the screen; table, curves and checkpoint on disk."""
+
+import csv
+import io
+from contextlib import suppress
+from pathlib import Path
+
+from helpers.checkpoints import save_checkpoint
+from helpers.plots import training_curves
+from helpers.state import RLHFState
+from helpers.tools.files import atomic_file, write_text
+
+
+def write_csv(path: Path, history: list[dict]) -> None:
+    """One row per iteration."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(history[-1]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    write_text(path, buffer.getvalue())
+
+
+def write_tensorboard(folder: Path, history: list[dict]) -> None:
+    """The same numbers for TensorBoard, when that is installed."""
+    with suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
+
+        with SummaryWriter(str(folder)) as writer:
+            for record in history:
+                for name, value in record.items():
+                    writer.add_scalar(name, value, int(record["iteration"]))
+
+
+def save_results(state: RLHFState, folder: Path) -> None:
+    """`metrics.csv`, `curves.png`, a last checkpoint, and TensorBoard's file if there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(state, folder)
+    if state.history:
+        write_csv(folder / "metrics.csv", state.history)
+        with atomic_file(folder / "curves.png") as temporary:
+            training_curves(state.history).savefig(temporary, dpi=120, format="png")
+        write_tensorboard(folder / "tensorboard", state.history)
+
+
+def print_samples(before: list[str], after: list[str], count: int = 5) -> None:
+    """The same prompts answered by the reference and by the trained policy."""
+    for old, new in list(zip(before, after, strict=True))[:count]:
+        print(f"  before  {old}\n  after   {new}\n")
+
+
+def print_comparison(before: dict, after: dict) -> None:
+    """Means before and after, and the change in standard deviations of the reference."""
+    print(f"{'':12s}{'before':>9s}{'after':>9s}{'change':>9s}   in reference std")
+    for name, old in before.items():
+        new = after[name]
+        change = float(new.mean() - old.mean())
+        scaled = f"{change / float(old.std()):+9.2f}" if name != "kl" else ""
+        print(f"{name:12s}{old.mean():9.3f}{new.mean():9.3f}{change:+9.3f}   {scaled}")
+
+
+def print_metrics(history: list[dict], rows: int = 7) -> None:
+    """A table of some iterations, first and last among them."""
+    names = [name for name in history[0] if name not in ("seconds", "first_ratio_error")]
+    step = max(1, (len(history) - 1) // (rows - 1))
+    picked = history[::step]
+    picked = picked if picked[-1] is history[-1] else [*picked, history[-1]]
+    for name in names:
+        print(f"{name:>20s} " + "".join(f"{record[name]:>10.4g}" for record in picked))

@@ -1,0 +1,144 @@
+"""Files of data/ and their manifest; preference pairs from a file or the hub."""
+
+import os
+from pathlib import Path
+
+from helpers.tools.files import (
+    ROOT,
+    FileProblem,
+    read_json,
+    read_jsonl,
+    sha256,
+    write_json,
+)
+from helpers.tools.validate import require_count
+
+DATA = ROOT / "data"
+MANIFEST = "manifest.json"
+DRIVE = Path("/content/drive/MyDrive")  # where Colab mounts a learner's Drive
+
+
+def work_folder() -> Path:
+    """Folder for a learner's labels, runs and checkpoints; created if missing.
+
+    `RLHF_COURSE_WORK` if set, else a folder on Drive if it is mounted (Colab), else `my_course/`
+    in the course's root.
+    """
+    chosen = os.environ.get("RLHF_COURSE_WORK")
+    folder = Path(chosen) if chosen else (DRIVE if DRIVE.is_dir() else ROOT) / "my_course"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_folder(name: str | Path) -> Path | None:
+    """The folder with this name, in the working directory or the course's root; None for a hub name.
+
+    FileProblem: a missing path. A name is a path if it starts with `.`, `/`, `~` or a folder of the
+    course, so that a misspelt path never starts a download.
+    """
+    path, text = Path(name).expanduser(), str(name).strip()
+    candidates = (path, ROOT / path) if text else ()
+    for candidate in candidates:
+        if candidate.is_dir():
+            return candidate.resolve()
+    if not text or text[0] in "./~" or path.parts[0] in ("data", "my_course"):
+        raise FileProblem(f"No folder {str(name)!r}: wants a model folder or a hub name.")
+    return None
+
+
+def write_manifest(folder: Path, facts: dict) -> None:
+    """Write the manifest of `folder`: `facts`, and sha256 and size of every file below it."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+    entries = {
+        p.relative_to(folder).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size}
+        for p in files
+        if p.name != "README.md"
+    }
+    write_json(folder / MANIFEST, facts | {"files": entries})
+
+
+def refresh_manifest(written: Path) -> None:
+    """Update the manifest after writing a file below `data/`; does nothing elsewhere."""
+    if not written.resolve().is_relative_to(DATA):
+        return
+    facts = read_json(DATA / MANIFEST)
+    del facts["files"]
+    write_manifest(DATA, facts)
+
+
+def verify(path: Path) -> None:
+    """Check a shipped file, or a folder of them, against the manifest of `data/`.
+
+    FileProblem: the first file that is missing, cut short or altered. Paths outside `data/` are not
+    checked.
+    """
+    path = path.resolve()
+    if not path.is_relative_to(DATA) or not (DATA / MANIFEST).exists():
+        return
+    inside = path.relative_to(DATA).as_posix()
+    for name, entry in read_json(DATA / MANIFEST)["files"].items():
+        if name != inside and not name.startswith(inside + "/"):
+            continue
+        file = DATA / name
+        mend = "; `git checkout data` or `make data` restores it."
+        if not file.is_file():
+            raise FileProblem(f"data/{name} is missing{mend}")
+        if file.stat().st_size != entry["bytes"]:
+            got, wants = file.stat().st_size, entry["bytes"]
+            raise FileProblem(f"data/{name} has {got} bytes instead of {wants}{mend}")
+        if sha256(file) != entry["sha256"]:
+            raise FileProblem(f"data/{name} was altered: its sha256 is not the manifest's{mend}")
+
+
+def load_rows(name: str, columns: tuple = ()) -> list[dict]:
+    """Rows of a JSON Lines file below `data/`, after checking the file against the manifest."""
+    verify(DATA / name)
+    return read_jsonl(DATA / name, columns)
+
+
+COLUMNS = ("prompt", "chosen", "rejected")
+
+
+def check_pairs(rows: list[dict], where: str) -> list[dict]:
+    """Keep only the three columns of each row. FileProblem: no rows, or a row without three texts."""
+    if not rows:
+        raise FileProblem(f"{where} has no pairs, wants at least one row with {list(COLUMNS)}.")
+    for number, row in enumerate(rows, start=1):
+        for name in COLUMNS:
+            if not isinstance(row.get(name), str) or (name != "prompt" and not row[name].strip()):
+                raise FileProblem(
+                    f"{where}, row {number}: {name!r} is {str(row.get(name))[:40]!r}, wants a text."
+                )
+    return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def load_pairs(name: str, count: int | None = None, split: str = "train") -> list[dict]:
+    """Load `{prompt, chosen, rejected}` rows from a JSON Lines file or a data set of the hub.
+
+    A name that ends in `.jsonl` or `.json` is a file, in the working directory or the course's root;
+    any other name is a data set of the hub (needs the package datasets). FileProblem: missing file or
+    data set, other columns, no connection, no package.
+    """
+    if count is not None:
+        require_count("count", count)
+    if name.endswith((".jsonl", ".json")):
+        shipped = (ROOT / name).is_relative_to(ROOT / "data") and (ROOT / name).exists()
+        path = Path(name).expanduser()
+        rows = load_rows(str(Path(name).relative_to("data"))) if shipped else read_jsonl(path)
+        return check_pairs(rows[:count], name)
+    return check_pairs(_hub_rows(name, count, split), f"data set {name!r}")
+
+
+def _hub_rows(name: str, count: int | None, split: str) -> list[dict]:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise FileProblem(
+            f"Data set {name!r}: wants the package datasets (`pip install datasets`), or a .jsonl file."
+        ) from None
+    try:
+        part = split if count is None else f"{split}[:{count}]"
+        return [dict(row) for row in load_dataset(name, split=part)]
+    except Exception as problem:  # noqa: BLE001 (the hub raises many kinds of errors)
+        reason = " ".join(str(problem).split())[:200]
+        raise FileProblem(f"Could not load data set {name!r} (offline?): {reason}") from None

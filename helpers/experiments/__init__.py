@@ -1,0 +1,1 @@
+"""Recorded runs and their measurements: β sweep, KL control, reward hacking, clinic."""

@@ -1,0 +1,312 @@
+"""The β sweep: the same training at many β and several seeds, evaluated and saved.
+
+Real runs: nothing is smoothed or selected. It can be killed at any time; `--resume` continues from
+the last checkpoint of each run. Results depend on the seed, and in the last digits on the machine.
+"""
+
+import shutil
+import statistics
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA, verify
+from helpers.experiments.measure import (
+    EVALUATED,
+    MEASURES,
+    REFERENCE_SAMPLES,
+    measure,
+    sample_reference,
+)
+from helpers.experiments.runs import WATCHED_PROMPTS, Run, significant, take_snapshot
+from helpers.experiments.study import (
+    POLICY,
+    STUDY,
+    Job,
+    StudyOptions,
+    add_facts,
+    load_study,
+    option,
+    run_name,
+    run_study,
+)
+from helpers.sampling import plain_tokens
+from helpers.state import RLHFState, start_run
+from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
+from helpers.theory.realignment import RealignedPolicy, mixing_weight
+from helpers.tools.files import FileProblem, atomic_file, read_tensors
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require, require_number
+
+FOLDER = DATA / "beta_sweep"
+REFERENCE = "reference.safetensors"
+BETAS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+MIN_EFFECTIVE_SAMPLES = 20.0  # of the worst prompt, below which no optimum is estimated
+
+
+def beta_kind(kl_coef: float) -> str:
+    """Kind of the runs at this β: "beta_0.1"."""
+    return f"beta_{kl_coef:g}"
+
+
+def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
+    """Jobs for each β and seed, 128 responses per iteration; the policies of seed 0 are saved."""
+    size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
+    rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
+    return [
+        Job(
+            beta_kind(beta),
+            RLHFConfig(kl_coef=beta, seed=seed, **size, **rates),
+            keep_policy=seed == 0,
+        )
+        for seed in sorted(set(seeds))
+        for beta in sorted(set(betas))
+    ]
+
+
+@dataclass
+class Sweep:
+    """All runs of a sweep, and reference responses to the same prompts.
+
+    `reference` has `scores` and `gold` [P, N] of N reference responses to each of P prompts, and
+    `first_tokens` [W, N] of those to the watched prompts.
+    """
+
+    runs: list[Run]
+    reference: dict[str, Tensor]
+    prompts: list[str]
+    facts: dict = field(default_factory=dict)  # command, versions, settings, realignment
+
+    @property
+    def betas(self) -> list[float]:
+        """Every β, smallest first."""
+        return sorted({run.config.kl_coef for run in self.runs})
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed."""
+        return sorted({run.config.seed for run in self.runs})
+
+    def run(self, kl_coef: float, seed: int) -> Run:
+        """The run at this β and seed. ValueError: there is none."""
+        for run in self.runs:
+            if run.config.kl_coef == kl_coef and run.config.seed == seed:
+                return run
+        raise ValueError(f"run: got β = {kl_coef}, seed {seed}; wants one of {self.betas}.")
+
+    @cached_property
+    def reference_value(self) -> Estimate:
+        """J(π_ref): the reference's mean score (its KL is 0)."""
+        scores = self.reference["scores"]
+        return policy_value(scores, torch.zeros_like(scores), 0.0)
+
+    def optimum(self, kl_coef: float) -> Optimum | None:
+        """The optimum at β, or None at β = 0 and where the effective sample size is too small.
+
+        Estimated from the reference's samples; if their effective sample size is too small, from those
+        of the policies trained at this β, which are closer to π*.
+        """
+        if kl_coef <= 0:
+            return None
+        for estimate in (self.optimum_by_reference, self.optimum_by_policy):
+            with suppress(ValueError):
+                return estimate(kl_coef)
+        return None
+
+    def optimum_by_reference(self, kl_coef: float) -> Optimum:
+        """The optimum from the reference's samples. ValueError: effective sample size too small."""
+        return optimal_value(self.reference["scores"], kl_coef, MIN_EFFECTIVE_SAMPLES)
+
+    def optimum_by_policy(self, kl_coef: float) -> Optimum:
+        """The optimum from the last policies' samples. ValueError: none, or too few effective ones."""
+        runs = [run for run in self.runs if run.config.kl_coef == kl_coef and run.responses]
+        require(len(runs) > 0, "kl_coef", kl_coef, f"a β that was trained: {self.betas}")
+        scores = torch.cat([run.responses["score"] for run in runs], dim=1)  # (P, runs · n)
+        log_ratio = -torch.cat([run.responses["kl"] for run in runs], dim=1)  # log π_ref − log π
+        return optimal_value(scores, kl_coef, MIN_EFFECTIVE_SAMPLES, log_ratio)
+
+    def efficiency(self, run: Run, best: Optimum) -> Estimate:
+        """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""
+        reached = Estimate(run.final["value"], run.final["value_stderr"])
+        return efficiency(reached, self.reference_value, best)
+
+
+def load_sweep(folder: Path = FOLDER) -> Sweep:
+    """Load a sweep, by default the shipped one. FileProblem: missing or damaged."""
+    study = load_study(folder)
+    verify(folder / REFERENCE)
+    reference = read_tensors(folder / REFERENCE)
+    runs = sorted(study.runs, key=lambda run: (run.config.kl_coef, run.config.seed))
+    if "prompts" not in study.facts:
+        raise FileProblem(f"{folder / STUDY} lacks its prompts: it is of another study.")
+    return Sweep(runs, reference, study.facts["prompts"], study.facts)
+
+
+def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.Module:
+    """Load the sweep's last policy at this β (seed 0, saved in half precision) into `actor`."""
+    path = folder / run_name(beta_kind(kl_coef), 0) / POLICY
+    verify(path)
+    weights = {name: tensor.to(actor.dtype) for name, tensor in read_tensors(path).items()}
+    wanted = {name: w.shape for name, w in actor.state_dict().items() if name != "lm_head.weight"}
+    if {name: w.shape for name, w in weights.items()} != wanted:
+        raise FileProblem(f"{path} holds the weights of another model.")
+    actor.load_state_dict(weights, strict=False)  # lm_head is tied to the word embeddings
+    return actor
+
+
+def table(sweep: Sweep) -> list[dict]:
+    """One row per β, averaged over seeds: results of the runs, and the optimum."""
+    rows = []
+    for beta in sweep.betas:
+        runs = [run for run in sweep.runs if run.config.kl_coef == beta]
+        best = sweep.optimum(beta)
+        row = {"kl_coef": beta, "seeds": len(runs)}
+        for name in ("score", "gold", "kl", "value", "value_stderr"):
+            row[name] = statistics.fmean(run.final[name] for run in runs)
+        values = [run.final["value"] for run in runs]
+        row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
+        row["optimal_value"] = None if best is None else best.value
+        reached = [sweep.efficiency(run, best).mean for run in runs] if best is not None else []
+        row["efficiency"] = statistics.fmean(reached) if reached else None
+        rows.append(row)
+    return rows
+
+
+def print_table(rows: list[dict]) -> None:
+    """Print β, proxy, gold, KL, J ± standard error, its spread over seeds, J*, efficiency."""
+    print(
+        f"{'β':>6s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}"
+        f"{'± s.e.':>8s}{'± seeds':>9s}{'J*':>8s}{'eff.':>7s}"
+    )
+    for row in rows:
+        best = "      –" if row["optimal_value"] is None else f"{row['optimal_value']:7.3f}"
+        share = "     –" if row["efficiency"] is None else f"{row['efficiency']:6.3f}"
+        error = row["value_stderr"] / row["seeds"] ** 0.5
+        print(
+            f"{row['kl_coef']:6g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
+            f"{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f} {best} {share}"
+        )
+
+
+def realignment_check(sweep: Sweep, tolerance: float = 0.05) -> list[dict]:
+    """Compare each realigned policy with the policy trained at the same β (seed 0), by β.
+
+    J of both, their difference, and whether it is within `tolerance` (score units).
+    """
+    rows = []
+    for mixture in sweep.facts.get("realigned", []):
+        beta, anchor = mixture["kl_coef"], mixture["anchor"]
+        if beta in sweep.betas:
+            trained = sweep.run(beta, 0).final["value"]
+            gap = mixture["value"] - trained
+            row = {"kl_coef": beta, "anchor": anchor, "weight": mixture["weight"]}
+            row |= {"value": mixture["value"], "trained": trained, "gap": gap}
+            rows.append(row | {"holds": abs(gap) <= tolerance})
+    return sorted(rows, key=lambda row: (row["kl_coef"], row["anchor"]))
+
+
+def lone_sweep(run: Run, state: RLHFState, per_prompt: int = 100) -> Sweep:
+    """A sweep of one run: evaluate its last policy and the reference on fresh responses.
+
+    Sets the run's `final` and `responses`. The optimum is available if `per_prompt` reference samples
+    are enough for it. ValueError: an empty run, none of WATCHED_PROMPTS.
+    """
+    require(bool(run.history), "run", "no iteration", "one that has begun")
+    missing = [prompt for prompt in WATCHED_PROMPTS if prompt not in state.prompts]
+    require(
+        not missing,
+        "prompts",
+        f"none of them {missing[:1]}",
+        f"the watched ones, {WATCHED_PROMPTS}",
+    )
+    run.final, run.responses = measure(state, state.models.actor, max(2, per_prompt // 4))
+    reference = sample_reference(state, per_prompt, bar=False)
+    return Sweep([run], reference, list(state.prompts), {"command": "a run of your own"})
+
+
+def vocabulary_words(state: RLHFState, model: nn.Module | None = None) -> list[str]:
+    """The token of each entry of a next-token distribution: list of V."""
+    tokenizer = state.models.tokenizer
+    rows = (model or state.models.actor).get_input_embeddings().num_embeddings
+    known = plain_tokens(tokenizer, list(range(len(tokenizer))))
+    return known + [f"[{i}]" for i in range(len(known), rows)]  # rows that no token has
+
+
+def realignments(betas: list[float]) -> list[tuple[float, float]]:
+    """(anchor, wanted) pairs of β: each trained β from both neighbours, and values between two."""
+    trained = sorted(beta for beta in betas if beta > 0)
+    pairs = list(zip(trained, trained[1:], strict=False))
+    checks = [(low, high) for low, high in pairs] + [(high, low) for low, high in pairs]
+    # from the larger β: measured from either side, going a little further beats coming back
+    return checks + [(high, significant((low * high) ** 0.5, 2)) for low, high in pairs]
+
+
+def measure_realigned(out: Path, anchor: float, wanted: float) -> dict:
+    """Realign a trained policy to another β, evaluate and sample it."""
+    state = start_run(RLHFConfig(kl_coef=wanted, device="cpu"), measures=MEASURES)
+    weight = mixing_weight(anchor, wanted)
+    load_policy(state.models.actor, anchor, out)
+    mixed = RealignedPolicy(state.models.actor, state.models.reference, weight)
+    found, _ = measure(state, mixed, EVALUATED // 4)
+    state.models.actor = mixed
+    samples = take_snapshot(state).samples
+    kept = {prompt: [vars(sample) for sample in rows] for prompt, rows in samples.items()}
+    advance(1)
+    return {"anchor": anchor, "kl_coef": wanted, "weight": weight} | found | {"samples": kept}
+
+
+def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
+    """The reference's samples: the shipped ones if present, else new ones (about ten minutes)."""
+    with atomic_file(out / REFERENCE) as temporary:
+        if (FOLDER / REFERENCE).exists():
+            verify(FOLDER / REFERENCE)
+            shutil.copyfile(FOLDER / REFERENCE, temporary)
+        else:
+            state = start_run(RLHFConfig(device="cpu"))
+            save_file(sample_reference(state, per_prompt), temporary)
+
+
+def add_mixtures(sweep: Sweep, options: "BetaSweepOptions") -> None:
+    """Add every realignment that the runs of seed 0 allow to `study.json`; existing ones are kept."""
+    found = {(row["anchor"], row["kl_coef"]): row for row in sweep.facts.get("realigned", [])}
+    pairs = realignments([run.config.kl_coef for run in sweep.runs if run.config.seed == 0])
+    missing = [pair for pair in pairs if pair not in found]
+    if missing:
+        tasks = [(measure_realigned, (options.results, *pair)) for pair in missing]
+        rows = run_all(tasks, options.jobs, options.threads, len(tasks), "mixture")
+        found |= dict(zip(missing, significant(rows), strict=True))
+    add_facts(options.results, {"realigned": [found[pair] for pair in pairs]})
+
+
+@dataclass(kw_only=True)
+class BetaSweepOptions(StudyOptions):
+    """The β sweep: the same training at many β and several seeds."""
+
+    name: ClassVar[str] = "beta_sweep"
+    command: ClassVar[str] = "sweep"
+    betas: list[float] = option(list(BETAS), "prices of KL")
+
+    def __post_init__(self):
+        super().__post_init__()
+        for beta in self.betas:
+            require_number("--betas", beta, low=0.0, wants="finite numbers of at least 0")
+
+
+def run(options: BetaSweepOptions) -> None:
+    """Run what is missing (reference samples, runs, realignments), then print the table."""
+    out = options.results
+    first = [] if (out / REFERENCE).exists() else [(provide_reference, (out,))]
+    run_study(beta_study(options.betas, options.seeds, options.iterations), options, first)
+    add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
+    add_mixtures(load_sweep(out), options)
+    print_table(table(load_sweep(out)))
+    if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():
+        print("\nThe shipped sweep:")
+        print_table(table(load_sweep()))

@@ -1,0 +1,118 @@
+"""KL control: adaptive β, and KL in the reward against KL in the loss."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.experiments.measure import EVALUATED
+from helpers.experiments.runs import Run
+from helpers.experiments.study import Job, Study, StudyOptions, load_study, option, run_study
+
+FOLDER = DATA / "kl_control"
+# a KL in the loss is weighed against whitened advantages, so that it takes a larger β to end at the
+# same KL
+REWARD_BETAS, LOSS_BETAS = (0.05, 0.1, 0.3), (0.3, 1.0, 3.0)
+TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
+FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
+HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
+
+
+def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
+    """Configs by kind: adaptive β for two targets and two initial β; KL in the reward, and in the loss."""
+    shared = {"seed": seed, "iterations": iterations, "device": "cpu"}
+    shared |= {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+    # the KL has to come back from where a wrong β took it: two thirds more
+    longer = shared | {"iterations": iterations * 5 // 3, "kl_horizon": HORIZON}
+    configs = {
+        f"target_{target:g}_from_{first:g}": RLHFConfig(kl_coef=first, kl_target=target, **longer)
+        for target in TARGETS
+        for first in FIRST_BETAS
+    }
+    for beta in REWARD_BETAS:
+        configs[f"reward_{beta:g}"] = RLHFConfig(kl_coef=beta, **shared)
+    for beta in LOSS_BETAS:
+        for kind in ("k2", "full"):
+            config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss=kind, **shared)
+            configs[f"loss_{kind}_{beta:g}"] = config
+    return configs
+
+
+def kl_control_study(seeds: list = (0,), iterations: int = 60) -> list[Job]:
+    """Jobs for all `kl_control_configs` on each seed."""
+    return [
+        Job(kind, config, evaluated=EVALUATED // 4)
+        for seed in sorted(set(seeds))
+        for kind, config in kl_control_configs(seed, iterations).items()
+    ]
+
+
+class KLControl(Study):
+    """The recorded runs of `kl_control_study`."""
+
+    @property
+    def adaptive(self) -> list[Run]:
+        """Runs whose β followed a target."""
+        return [run for run in self.runs if run.config.kl_target is not None]
+
+    def placed(self, placement: str, kind: str = "k2") -> list[Run]:
+        """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""
+        found = [
+            run
+            for run in self.runs
+            if run.config.kl_target is None and run.config.kl_placement == placement
+            if placement == "reward" or run.config.kl_loss == kind
+        ]
+        return sorted(found, key=lambda run: run.final["kl"])
+
+
+def realised_kl(run: Run) -> float:
+    """Mean KL over the last third of a run, nats per response."""
+    kl = run.column("kl")
+    last = kl[-max(1, len(kl) // 3) :]
+    return sum(last) / len(last)
+
+
+def score_at_kl(runs: list[Run], kl: float) -> float | None:
+    """Proxy score at this KL, interpolated linearly between runs sorted by KL."""
+    points = [(run.final["kl"], run.final["score"]) for run in runs]
+    for (low, below), (high, above) in zip(points, points[1:], strict=False):
+        if low <= kl <= high:
+            share = (kl - low) / (high - low) if high > low else 0.0
+            return below + share * (above - below)
+    return None
+
+
+def load_kl_control(folder: Path = FOLDER) -> KLControl:
+    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
+    return KLControl(**vars(load_study(folder)))
+
+
+def print_kl_control(control: KLControl) -> None:
+    """Print the targets and the KL reached; then the results of each placement."""
+    print(f"{'adaptive run':34s}{'target':>8s}{'realised':>10s}{'off by':>8s}{'last β':>9s}")
+    for run in control.adaptive:
+        target, reached = run.config.kl_target, realised_kl(run)
+        off = f"{100 * (reached / target - 1):+.0f} %"
+        print(f"{run.label:34s}{target:8g}{reached:10.2f}{off:>8s}{run.column('kl_coef')[-1]:9.4f}")
+    print(f"\n{'fixed β':34s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}")
+    for kind in (("reward",), ("loss", "k2"), ("loss", "full")):
+        for run in control.placed(*kind):
+            final = run.final
+            print(f"{run.label:34s}{final['score']:8.3f}{final['gold']:8.3f}{final['kl']:8.3f}")
+
+
+@dataclass(kw_only=True)
+class KLControlOptions(StudyOptions):
+    """KL control: adaptive β, and KL in the reward against KL in the loss."""
+
+    name: ClassVar[str] = "kl_control"
+    seeds: list[int] = option([0], "each kind of run is made on each of these seeds")
+    iterations: int = option(60, "iterations of a run at fixed β; with adaptive β two thirds more")
+
+
+def run(options: KLControlOptions) -> None:
+    """Whatever is left to do, then the table."""
+    run_study(kl_control_study(options.seeds, options.iterations), options)
+    print_kl_control(load_kl_control(options.results))

@@ -1,0 +1,26 @@
+"""All studies by name: `python -m helpers study NAME`."""
+
+from collections.abc import Callable
+
+from helpers.experiments import (
+    beta_sweep,
+    clinic,
+    kl_control,
+    one_token,
+    patching,
+    reward_hacking,
+    reward_quality,
+    trl,
+)
+from helpers.experiments.study import Options
+
+STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
+    "beta_sweep": (beta_sweep.BetaSweepOptions, beta_sweep.run),
+    "kl_control": (kl_control.KLControlOptions, kl_control.run),
+    "reward_hacking": (reward_hacking.RewardHackingOptions, reward_hacking.run),
+    "reward_quality": (reward_quality.RewardQualityOptions, reward_quality.run),
+    "patching": (patching.PatchingOptions, patching.run),
+    "clinic": (clinic.ClinicOptions, clinic.run),
+    "one_token": (one_token.OneTokenOptions, one_token.run),
+    "trl": (trl.TRLOptions, trl.run),
+}

@@ -1,0 +1,240 @@
+"""A recorded run: metrics, samples and next-token distributions of a policy, by iteration.
+
+The sweep, the clinic and the live trainer all use `record_run`, so a new run can be compared with a
+shipped one.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from helpers.checkpoints import checkpoint_due, hold_run, newest_checkpoint, save_checkpoint
+from helpers.config import RLHFConfig
+from helpers.data import verify
+from helpers.rollouts import forward_logprobs, response_logits
+from helpers.sampling import encode_prompts, plain_tokens, sample_responses
+from helpers.state import RLHFState
+from helpers.steps import iterate, no_observer
+from helpers.tools.files import (
+    FileProblem,
+    atomic_folder,
+    map_floats,
+    read_json,
+    read_tensors,
+    write_text,
+)
+from helpers.tools.validate import require_count
+
+# a shipped prompt of each domain; the same in every run, so that runs can be compared
+WATCHED_PROMPTS = (
+    "i saw this film",
+    "the food was",
+    "this is a hotel",
+    "we read this book",
+    "the battery",
+    "we went to this concert",
+)
+SAMPLES = 3  # responses kept for each watched prompt at each snapshot
+RECORD, TENSORS = "run.json", "run.safetensors"
+
+
+@dataclass
+class Sample:
+    """One response with the log-probs of each token under policy and reference (nats)."""
+
+    tokens: list[str]
+    logprobs: list[float]
+    ref_logprobs: list[float]
+    text: str  # prompt + response
+    score: float  # the proxy, normalised
+    gold: float | None = None  # the gold score, when the run measures it
+
+    @property
+    def drift(self) -> list[float]:
+        """log π − log π_ref of each token, nats: above 0 if the policy makes it more likely."""
+        pairs = zip(self.logprobs, self.ref_logprobs, strict=True)
+        return [policy - reference for policy, reference in pairs]
+
+
+@dataclass
+class Snapshot:
+    """A policy at one iteration: responses to the watched prompts, and next-token distributions."""
+
+    iteration: int
+    samples: dict[str, list[Sample]]  # by prompt
+    next_logprobs: dict[str, Tensor]  # by prompt: [V] log-probs of the first response token
+
+
+@dataclass
+class Run:
+    """One training run: config, one record per iteration, snapshots, a final evaluation."""
+
+    config: RLHFConfig
+    history: list[dict] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    final: dict = field(default_factory=dict)  # on fresh responses, see `measure.measure`
+    label: str = ""  # how the run is called on a page
+    responses: dict[str, Tensor] = field(default_factory=dict)  # `score`, `kl` [P, n] of `final`
+    kind: str = ""  # what distinguishes it in its study, beside the seed
+
+    def column(self, name: str) -> list[float]:
+        """One metric over the iterations."""
+        return [record[name] for record in self.history]
+
+    def at(self, iteration: int) -> Snapshot:
+        """The latest snapshot not after `iteration`."""
+        earlier = [shot for shot in self.snapshots if shot.iteration <= iteration]
+        return earlier[-1] if earlier else self.snapshots[0]
+
+
+def snapshot_schedule(iterations: int, count: int = 16) -> list[int]:
+    """Iterations of the snapshots, with 0 and the last; denser at the beginning."""
+    require_count("count", count, low=2)
+    steps = (round(iterations * (k / (count - 1)) ** 2) for k in range(count))
+    return sorted(set(steps))
+
+
+@torch.no_grad()
+def take_snapshot(
+    state: RLHFState, prompts: tuple = WATCHED_PROMPTS, samples: int = SAMPLES
+) -> Snapshot:
+    """Sample responses to the watched prompts, always with the same random numbers.
+
+    It has its own generator, so snapshots do not change a run.
+    """
+    models, config = state.models, state.config
+    generator = torch.Generator(device=models.device).manual_seed(config.seed)
+    asked = [prompt for prompt in prompts for _ in range(samples)]
+    responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
+    reference = forward_logprobs(models.reference, *responses.tokens(), config.temperature)
+    scores = state.score(responses.texts).tolist()
+    golds = state.measures["gold"](responses.texts) if "gold" in state.measures else None
+    kept: dict[str, list[Sample]] = {prompt: [] for prompt in prompts}
+    for row, prompt in enumerate(asked):
+        counted = responses.response_mask[row]
+        ids = responses.response_tensors[row][counted].tolist()
+        sample = Sample(
+            plain_tokens(models.tokenizer, ids),
+            responses.logprobs[row][counted].tolist(),
+            reference[row][counted].tolist(),
+            responses.texts[row],
+            scores[row],
+            None if golds is None else float(golds[row]),
+        )
+        kept[prompt].append(sample)
+    return Snapshot(state.iteration, kept, next_token(state, models.actor, prompts))
+
+
+@torch.no_grad()
+def next_token(state: RLHFState, policy, prompts: tuple = WATCHED_PROMPTS) -> dict[str, Tensor]:
+    """Log-probs of the first response token for each prompt: [V] nats each, on the CPU."""
+    queries = encode_prompts(state.models.tokenizer, list(prompts), state.models.device)
+    nothing = torch.full_like(queries[0][:, :1], state.models.tokenizer.pad_token_id)
+    counts = torch.ones_like(nothing, dtype=torch.bool)
+    logits = response_logits(policy, *queries, nothing, counts, state.config.temperature)[:, 0]
+    return dict(zip(prompts, logits.log_softmax(dim=-1).cpu(), strict=True))
+
+
+def record_run(
+    state: RLHFState,
+    run: Run | None = None,
+    schedule: list[int] | None = None,
+    prompts: tuple = WATCHED_PROMPTS,
+    save_dir: Path | None = None,
+    observe: Callable = no_observer,
+) -> Iterator[Run]:
+    """Train and record; yields the same, growing `Run` after each iteration.
+
+    You can stop iterating at any time and use the run as it is. With `save_dir`, a checkpoint with the
+    record so far is written every `config.checkpoint_every` iterations; to continue, pass its state
+    and its run (`load_checkpoint`, `resume_run`).
+    """
+    schedule = snapshot_schedule(state.config.iterations) if schedule is None else schedule
+    run = run or Run(state.config)
+    run.config, run.history = state.config, state.history  # with the learning rates it resolved
+    with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
+        if state.iteration == 0 and not run.snapshots:
+            run.snapshots.append(take_snapshot(state, prompts))
+        while state.iteration < state.config.iterations:
+            iterate(state, observe)
+            if state.iteration in schedule:
+                run.snapshots.append(take_snapshot(state, prompts))
+            if save_dir is not None and checkpoint_due(state):
+                save_checkpoint(state, save_dir, lambda path: write_run(run, path / "record"))
+            yield run
+
+
+def significant(value: object, digits: int = 5) -> object:
+    """Round all floats of a nested value to this many significant digits."""
+    return map_floats(value, lambda x: float(f"{x:.{digits}g}"))
+
+
+def _facts(run: Run) -> dict:
+    """A run as plain values; the history as columns, which are shorter."""
+    names = list(run.history[-1]) if run.history else []
+    return {
+        "label": run.label,
+        "config": run.config.as_dict(),
+        "final": run.final,
+        "history": {name: run.column(name) for name in names},
+        "snapshots": [
+            {
+                "iteration": shot.iteration,
+                "samples": {p: [vars(s) for s in rows] for p, rows in shot.samples.items()},
+            }
+            for shot in run.snapshots
+        ],
+    }
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write `run.json` (five significant digits) and `run.safetensors` to this folder.
+
+    The tensors are next-token log-probs in float16 and the responses of the final evaluation.
+    """
+    prompts = list(run.snapshots[0].next_logprobs)
+    stacked = [torch.stack([shot.next_logprobs[p] for p in prompts]) for shot in run.snapshots]
+    facts = significant(_facts(run) | {"prompts": prompts})
+    write_text(folder / RECORD, json.dumps(facts, separators=(",", ":")) + "\n")
+    save_file({"next_logprobs": torch.stack(stacked).half()} | run.responses, folder / TENSORS)
+
+
+def save_run(run: Run, folder: Path) -> None:
+    """Write a run's folder atomically."""
+    with atomic_folder(folder) as temporary:
+        write_run(run, temporary)
+
+
+def resume_run(folder: Path) -> Run:
+    """Load the record in the newest checkpoint of a run's folder."""
+    return load_run(newest_checkpoint(folder) / "record")
+
+
+def load_run(folder: Path) -> Run:
+    """Load the run in a folder. FileProblem: a file is missing or damaged."""
+    verify(folder)
+    facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
+    try:
+        after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
+        columns = facts["history"]
+        history = [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
+        shots = [
+            Snapshot(
+                shot["iteration"],
+                {p: [Sample(**one) for one in some] for p, some in shot["samples"].items()},
+                dict(zip(facts["prompts"], rows, strict=True)),
+            )
+            for shot, rows in zip(facts["snapshots"], after, strict=True)
+        ]
+        config = RLHFConfig.from_dict(facts["config"])
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
+    return Run(config, history, shots, facts["final"], facts["label"], tensors)

@@ -1,0 +1,187 @@
+"""Figures of notebook 04: the clip seen from both sides, and what it does to a real rollout."""
+
+from collections.abc import Sequence
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from helpers.plots.base import label_axes, new_figure, one_panel
+from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+
+LEAST_RATIO, LARGEST_RATIO = 0.2, 2.6  # ratios shown; what lies beyond is drawn on the edge
+SIDES = ((1.0, "A > 0: the token did better than expected"), (-1.0, "A < 0: it did worse"))
+
+
+def _surrogate(ratio: Tensor, sign: float, cliprange: float) -> Tensor:
+    return torch.minimum(sign * ratio, sign * ratio.clamp(1 - cliprange, 1 + cliprange))
+
+
+def _curve(axes: Axes, sign: float, cliprange: float) -> None:
+    """min(ρA, clip(ρ)A) for A = ±1, its flat part set apart, beside the unclipped ρA."""
+    rho = torch.linspace(LEAST_RATIO, LARGEST_RATIO, 200)
+    edge = 1 + sign * cliprange
+    flat = rho >= edge if sign > 0 else rho <= edge
+    gain = _surrogate(rho, sign, cliprange)
+    axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, never clipped")
+    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="pulls: gradient A")
+    axes.plot(
+        rho[flat],
+        gain[flat],
+        color=KL,
+        linewidth=2.2,
+        linestyle="--",
+        label="flat: gradient 0",
+    )
+    axes.axvline(1, color="black", linewidth=0.7)
+
+
+def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> None:
+    """How many real tokens have which ratio; those on the flat part in the colour of the flat part."""
+    bins = torch.linspace(LEAST_RATIO, LARGEST_RATIO, 49).tolist()
+    clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
+    shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
+    stacks = [shown[~clipped].tolist(), shown[clipped].tolist()]
+    axes.hist(stacks, bins, stacked=True, color=[POLICY, KL])
+    axes.axvline(1, color="black", linewidth=0.7)
+    share = float(clipped.float().mean()) if len(ratios) else 0.0
+    words = f"{share:.0%} of {len(ratios)} clipped\nratios {ratios.min():.2f} … {ratios.max():.2f}"
+    axes.text(0.98, 0.92, words, transform=axes.transAxes, ha="right", va="top", fontsize=9)
+
+
+def surrogate_figure(cliprange: float, ratio: Tensor, advantages: Tensor, mask: Tensor) -> Figure:
+    """The surrogate for both signs of A, and below it the tokens of a rollout: all [B, T]."""
+    figure, grid = new_figure(2, 2, 9.6, 5.0)
+    for column, (sign, title) in enumerate(SIDES):
+        top, bottom = grid[:, column]
+        _curve(top, sign, cliprange)
+        label_axes(top, title, y="what PPO maximises" if column == 0 else "")
+        top.legend(loc="best")
+        picked = mask & (advantages * sign > 0)
+        _histogram(bottom, ratio[picked], sign, cliprange)
+        bottom.set_yscale("symlog", linthresh=10)
+        label_axes(bottom, x="ratio ρ = π / π_old", y="tokens (log scale)" if column == 0 else "")
+        for axes in (top, bottom):
+            axes.set_xlim(LEAST_RATIO - 0.05, LARGEST_RATIO + 0.05)
+    return figure
+
+
+def min_and_max_figure(cliprange: float = 0.2) -> Figure:
+    """The right surrogate and the one with `max`, for both signs of the advantage."""
+    figure, grid = new_figure(1, 2, 9.6, 2.9)
+    rho = torch.linspace(0, 2, 201)
+    for axes, (sign, title) in zip(grid[0], SIDES, strict=True):
+        clipped = sign * rho.clamp(1 - cliprange, 1 + cliprange)
+        right = torch.minimum(sign * rho, clipped)
+        axes.plot(rho, right, color=POLICY, linewidth=2.2, label="min (right)")
+        wrong = torch.maximum(sign * rho, clipped)
+        axes.plot(rho, wrong, color=KL, linewidth=2.2, linestyle="--", label="max (wrong)")
+        axes.axvline(1, color="black", linewidth=0.7)
+        label_axes(axes, title, "ratio ρ", "surrogate for A = ±1")
+        axes.legend()
+    return figure
+
+
+def gradient_figure(
+    ratio: Tensor, gradient: Tensor, advantages: Tensor, cliprange: float
+) -> Figure:
+    """Each counted token [N]: its ratio, and how hard the loss pulls at its log-prob."""
+    figure, axes = one_panel(9.6, 3.0)
+    dead = gradient == 0
+    for picked, colour, mark, words in (
+        (~dead & (advantages > 0), POLICY, "^", "A > 0, pulled up"),
+        (~dead & (advantages <= 0), GOLD, "v", "A < 0, pushed down"),
+        (dead, KL, "x", "clipped: gradient exactly 0"),
+    ):
+        axes.scatter(ratio[picked], gradient[picked], s=22, color=colour, marker=mark, label=words)
+    axes.axvspan(1 - cliprange, 1 + cliprange, color=ACCENT, alpha=0.15)
+    axes.set_xscale("log")
+    ticks = [
+        tick
+        for tick in (0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+        if ratio.min() <= tick <= ratio.max()
+    ]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    label_axes(axes, "", "ratio ρ (shaded: 1 ± ε)", "−∂loss/∂log π, × tokens")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def value_clip_figure(old_value: float, target: float, cliprange_value: float) -> Figure:
+    """Three candidate losses of one value estimate; the thick one is their larger, which PPO uses."""
+    figure, axes = one_panel(9.6, 3.0)
+    value = torch.linspace(-1.5, 1.5, 301)
+    near = value.clamp(old_value - cliprange_value, old_value + cliprange_value)
+    square, clipped = 0.5 * (value - target).square(), 0.5 * (near - target).square()
+    larger = torch.maximum(square, clipped)
+    axes.plot(value, larger, color=VALUE, linewidth=5, alpha=0.45, label="the larger: the loss")
+    axes.plot(value, square, color=REFERENCE, linestyle=":", label="½(V − R)²")
+    axes.plot(value, clipped, color=POLICY, linestyle="--", label="½(clip(V) − R)²")
+    axes.axvspan(old_value - cliprange_value, old_value + cliprange_value, color=ACCENT, alpha=0.15)
+    axes.axvline(old_value, color="black", linewidth=0.8)
+    axes.axvline(target, color=REWARD, linewidth=1.5)
+    top = float(larger.max())
+    axes.text(old_value, top, " V_old", fontsize=9, va="top")
+    axes.text(target, 0.86 * top, " R", fontsize=9, va="top", color=REWARD)
+    label_axes(axes, "", "new value V (shaded: V_old ± ε)", "loss of this token")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def kl_gradient_bars(gradients: dict[str, Tensor], labels: Sequence[str]) -> Figure:
+    """One group of bars for each way to take the gradient: `gradients` maps its name to [K]."""
+    figure, axes = one_panel(9.6, 3.0)
+    width = 0.8 / len(labels)
+    for k, (label, colour) in enumerate(zip(labels, (POLICY, GOLD, VALUE, REWARD), strict=False)):
+        x = [i + (k - (len(labels) - 1) / 2) * width for i in range(len(gradients))]
+        heights = [float(gradient[k]) for gradient in gradients.values()]
+        axes.bar(x, heights, width, color=colour, label=label)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(gradients)), list(gradients), fontsize=9)
+    label_axes(axes, "", "", "gradient on the logit")
+    axes.legend(title="answer")
+    return figure
+
+
+RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
+
+
+def score_kl_figure(runs: dict[str, list[dict]]) -> Figure:
+    """Score against KL as each run goes on: the only axis on which two KL penalties compare."""
+    figure, grid = new_figure(1, 1, 9.6, 3.4)
+    for (name, points), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
+        x, y = [point["kl"] for point in points], [point["score"] for point in points]
+        how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 5}
+        grid[0, 0].plot(x, y, label=name, linewidth=1.4, **how)
+    label_axes(grid[0, 0], "", "KL from the reference, nats per response", "score, reference std")
+    grid[0, 0].grid(True)
+    grid[0, 0].legend(fontsize=9, loc="lower right")
+    return figure
+
+
+HEALTH = (  # key, title, where a healthy run mostly stays
+    ("approx_kl", "approx KL, nats per token", (0.001, 0.05)),
+    ("kl", "KL from the reference, nats", None),
+    ("clip_fraction", "clip fraction", (0.0, 0.25)),
+    ("explained_variance", "explained variance", (0.0, 1.0)),
+)
+
+
+def health_figure(runs: dict[str, list[dict]]) -> Figure:
+    """Four gauges of several runs; shaded where a healthy run mostly stays."""
+    figure, grid = new_figure(1, 4, 9.6, 2.9)
+    for axes, (key, title, band) in zip(grid[0], HEALTH, strict=True):
+        if band is not None:
+            axes.axhspan(*band, color=ACCENT, alpha=0.15)
+        for (name, history), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
+            x, y = [r["iteration"] for r in history], [r[key] for r in history]
+            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 4}
+            axes.plot(x, y, label=name, linewidth=1.6, **how)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_xlabel("iteration")
+    grid[0, 0].set_yscale("log")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                  fontsize=9)  # fmt: skip
+    return figure

@@ -1,0 +1,79 @@
+"""Figures of lesson 09: memory by model and kind, time by phase, two ways to train side by side."""
+
+from matplotlib.figure import Figure
+
+from helpers.plots.base import label_axes, new_figure, one_panel
+from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+
+MEMORY_KINDS = {
+    "weights": POLICY,
+    "gradients": ACCENT,
+    "Adam": VALUE,
+    "KV cache": REFERENCE,
+    "activations": GOLD,
+    "logits": KL,
+}
+GIB = 2**30
+
+
+def memory_figure(ledgers: dict, limit: float | None = 15.0) -> Figure:
+    """One bar a setting, by kind: what is held always, and what the worse phase adds; `limit` in GiB."""
+    figure, axes = one_panel(9.2, 0.55 * len(ledgers) + 1.2)
+    names = list(ledgers)
+    for row, ledger in enumerate(ledgers.values()):
+        phase = max(("rollout", "update"), key=lambda phase: ledger.total(phase=phase))
+        left = 0.0
+        for kind, colour in MEMORY_KINDS.items():
+            held = (ledger.total(kind=kind, phase=when) for when in ("always", phase))
+            width = sum(held) / GIB
+            label = kind if row == 0 else None
+            axes.barh(row, width, left=left, color=colour, label=label, edgecolor="white")
+            left += width
+        ground = {
+            "facecolor": "white",
+            "edgecolor": "none",
+            "pad": 1,
+        }  # the limit's line stays behind
+        axes.annotate(
+            f"{left:.2g} GiB", (left, row), (6, 0), textcoords="offset points", va="center",
+            fontsize=8, bbox=ground,
+        )  # fmt: skip
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    if limit is not None:
+        axes.axvline(limit, color="black", linestyle=":", linewidth=1.2)
+        axes.text(limit, -0.62, f"{limit:g} GiB ", ha="right", va="center", fontsize=8)
+    label_axes(axes, "", "GiB at the worst moment")
+    axes.tick_params(axis="y", labelsize=9)
+    figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
+    return figure
+
+
+def phases_figure(seconds: dict[str, float]) -> Figure:
+    """How one iteration's seconds divide, as one bar."""
+    figure, grid = new_figure(1, 1, 9.2, 1.5)
+    axes, left, colours = (grid[0, 0], 0.0, (POLICY, REWARD, REFERENCE, VALUE, KL))
+    for (name, taken), colour in zip(seconds.items(), colours, strict=True):
+        axes.barh(0, taken, left=left, color=colour, edgecolor="white", label=name)
+        left += taken
+    axes.set_yticks([])
+    label_axes(axes, "", "seconds of one iteration (mean)")
+    figure.legend(loc="outside upper center", ncols=5)
+    return figure
+
+
+def methods_figure(runs: dict[str, list[dict]]) -> Figure:
+    """Score and KL of several runs over their iterations: name → records."""
+    figure, grid = new_figure(1, 2, 9.2, 2.6)
+    panels = (("score", "Proxy score", "reference std"), ("kl", "KL", "nats per response"))
+    for axes, (key, title, unit) in zip(grid[0], panels, strict=True):
+        for (name, records), colour, line in zip(
+            runs.items(), (POLICY, KL, REWARD), ("-", "--", ":"), strict=False
+        ):
+            x = [record["iteration"] for record in records]
+            y = [record[key] for record in records]
+            axes.plot(x, y, line, color=colour, linewidth=1.8, label=name)
+        label_axes(axes, title, "iteration", unit, grid="both")
+    grid[0, 0].legend()
+    return figure

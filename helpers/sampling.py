@@ -1,0 +1,187 @@
+"""Sample responses: encode prompts, generate tokens with a policy, decode."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedTokenizerBase
+
+from helpers.config import RLHFConfig
+from helpers.models import last_logits, model_inputs
+from helpers.rollouts import (
+    gather_logprobs,
+    position_ids,
+    require_prompts,
+)
+from helpers.tools.validate import (
+    require,
+    require_count,
+    require_positive,
+)
+
+
+@dataclass
+class Responses:
+    """Sampled responses: prompts [B, P] padded left, responses [B, T] padded right, and as text."""
+
+    query_tensors: Tensor
+    query_mask: Tensor
+    response_tensors: Tensor
+    response_mask: Tensor
+    logprobs: Tensor  # (B, T) of the policy that sampled, nats
+    texts: list[str]  # prompt + response
+    logprob_gap: float = 0.0  # in half precision: largest difference to a full forward, nats
+
+    def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four tensors that a forward needs, in its order."""
+        return self.query_tensors, self.query_mask, self.response_tensors, self.response_mask
+
+    def in_parts(self, compute: Callable[..., Tensor], size: int = 64) -> Tensor:
+        """Call `compute(*tokens)` → [b, t] on rows of similar length without padding; results as [B, T].
+
+        Masked positions are 0: no forward is spent on padding.
+        """
+        result = torch.zeros_like(self.logprobs)
+        lengths = self.response_mask.sum(dim=1)
+        for index in lengths.argsort(stable=True).split(size):
+            queries, query_mask, responses, counted = (tensor[index] for tensor in self.tokens())
+            first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
+            last = int(lengths[index].max())
+            prompts = queries[:, first:], query_mask[:, first:]
+            result[index, :last] = compute(*prompts, responses[:, :last], counted[:, :last])
+        return result
+
+
+def encode_prompts(
+    tokenizer: PreTrainedTokenizerBase, prompts: list[str], device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """Token ids and boolean mask of prompts, padded left: list of B → [B, P], [B, P]."""
+    require(len(prompts) > 0, "prompts", "an empty list", "at least one prompt")
+    encoded = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
+    return encoded["input_ids"].to(device), encoded["attention_mask"].bool().to(device)
+
+
+def decode(
+    tokenizer: PreTrainedTokenizerBase,
+    query_tensors: Tensor,
+    query_mask: Tensor,
+    response_tensors: Tensor,
+    response_mask: Tensor,
+) -> list[str]:
+    """Texts of prompt + response, without padding and special tokens: [B, …] → list of B."""
+    ids = torch.cat([query_tensors, response_tensors], dim=1).tolist()
+    counted = torch.cat([query_mask, response_mask], dim=1).tolist()
+    pairs = zip(ids, counted, strict=True)
+    rows = [[token for token, c in zip(*pair, strict=True) if c] for pair in pairs]
+    return tokenizer.batch_decode(rows, skip_special_tokens=True)
+
+
+def plain_tokens(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
+    """Tokens for display: a subword tokenizer's signs for space and line end are replaced."""
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    marks = {"Ġ": " ", "▁": " ", "Ċ": "⏎", "\n": "⏎"}
+    return ["".join(marks.get(letter, letter) for letter in token) for token in tokens]
+
+
+def sample_responses(
+    policy: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: list[str],
+    config: RLHFConfig,
+    generator: torch.Generator | None = None,
+) -> Responses:
+    """Sample one response to each prompt, with the config's maximum length and temperature."""
+    queries = encode_prompts(tokenizer, prompts, policy.device)
+    stop, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    length, temperature = config.response_length, config.temperature
+    response, mask, logprobs = generate(policy, *queries, length, stop, pad, temperature, generator)
+    texts = decode(tokenizer, *queries, response, mask)
+    return Responses(*queries, response, mask, logprobs, texts)
+
+
+def sample_batches(
+    policy: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: list[str],
+    count: int,
+    config: RLHFConfig,
+    generator: torch.Generator | None = None,
+    batch_size: int = 256,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> Iterator[Responses]:
+    """`count` responses, `batch_size` at a time, the prompts in turn; `progress` may wrap a bar."""
+    asked = list(islice(cycle(prompts), count))
+    for start in progress(range(0, count, batch_size)):
+        some = asked[start : start + batch_size]
+        yield sample_responses(policy, tokenizer, some, config, generator)
+
+
+def sample_texts(*arguments, **more) -> list[str]:
+    """The texts (prompt + response) of `sample_batches`, which takes the same arguments."""
+    return [text for written in sample_batches(*arguments, **more) for text in written.texts]
+
+
+LARGE_VOCABULARY = 10_000  # tokens
+
+
+def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
+    """Draw one token a row from softmax(logits / T): [B, V] → token [B], its log-prob [B]."""
+    logits = logits.float() / temperature
+    logprobs = logits.log_softmax(dim=-1)
+    probs = logprobs.exp()
+    # one draw as in torch.multinomial, but without its checks, which make a GPU wait
+    waiting = torch.empty_like(probs).exponential_(1.0, generator=generator)
+    token = (probs / waiting).argmax(dim=-1, keepdim=True)  # (B, 1)
+    if logits.shape[1] > LARGE_VOCABULARY:  # there, log_softmax on a CPU is 8e-6 nats too high
+        return token.squeeze(1), gather_logprobs(logits.unsqueeze(1), token).squeeze(1)
+    return token.squeeze(1), logprobs.gather(1, token).squeeze(1)
+
+
+@torch.no_grad()
+def generate(
+    policy: nn.Module,
+    query_tensors: Tensor,
+    query_mask: Tensor,
+    response_length: int,
+    eos_token_id: int,
+    pad_token_id: int,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sample responses with a key–value cache; returns (response_tensors, response_mask, logprobs).
+
+    Prompts [B, P] are padded left. The results are [B, T], T ≤ `response_length`: sampling ends when
+    every row has an EOS. The EOS counts, the padding after it does not. `logprobs` are those of the
+    sampling distribution (at this temperature), 0 where masked. ValueError: shapes, an empty prompt,
+    response_length < 1, temperature ≤ 0.
+    """
+    require_count("response_length", response_length)
+    require_prompts(policy, query_tensors, query_mask, response_length)
+    require_positive("temperature", temperature)
+    cache, ids, mask = DynamicCache(config=policy.config), query_tensors, query_mask
+    positions, running = position_ids(query_mask), query_mask.any(dim=1)  # (B, P), (B,)
+    tokens, logprobs = [], []
+    # testing "has every row ended?" waits for the GPU, so it is done only every 16 tokens there
+    every = 1 if query_tensors.device.type == "cpu" else 16
+    for t in range(response_length):
+        inputs = model_inputs(policy, ids, mask, positions)
+        logits = policy(
+            **inputs, past_key_values=cache, use_cache=True, **last_logits(policy, 1)
+        ).logits
+        token, logprob = _sample(logits[:, -1], temperature, generator)
+        tokens.append(torch.where(running, token, pad_token_id))
+        logprobs.append(torch.where(running, logprob, 0.0))
+        mask = torch.cat([mask, running.unsqueeze(1)], dim=1)
+        running = running & (token != eos_token_id)
+        if t % every == every - 1 and not running.any():
+            break
+        ids, positions = tokens[-1].unsqueeze(1), positions[:, -1:] + 1
+    counted = mask[:, query_mask.shape[1] :]  # (B, T)
+    length = int(counted.any(dim=0).sum())
+    responses = torch.stack(tokens, dim=1)[:, :length]
+    drawn = torch.stack(logprobs, dim=1)[:, :length]
+    wants = "finite numbers: a smaller learning rate, or a higher temperature"
+    require(not bool(drawn.isnan().any()), "logits / temperature", "NaN or infinite", wants)
+    return responses, counted[:, :length], drawn

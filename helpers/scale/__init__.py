@@ -1,0 +1,1 @@
+"""Beyond the toy: hub models, LoRA, memory, timing, several processes, TRL, cost model."""

@@ -1,0 +1,144 @@
+"""The same loop in several processes: `python -m helpers distributed --processes 2`.
+
+Every process has whole copies of the four models and a part of each batch; what is summed over all of
+them stands in `helpers.tools.parallel`, so the step is the one that a single process would make of the
+same rollout. On GPUs `torchrun --nproc-per-node 2 -m helpers distributed` and `accelerate launch
+--num_processes 2 -m helpers distributed` start it as well. Left out: sharded models, several
+machines' failures.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+from helpers.checkpoints import load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.loop import train_rlhf_loop
+from helpers.models import resolve_device
+from helpers.state import RLHFState, in_step, start_run
+from helpers.tools.command import exit_status
+from helpers.tools.files import hold_folder, write_json
+from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.parallel import rank, world_size
+from helpers.tools.validate import require, require_count
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")  # what torchrun and accelerate launch put there
+
+
+def join_group(device: str, init: str | None = None, number: int = -1, count: int = -1) -> None:
+    """Become one of several: gloo on the CPU, NCCL on CUDA; by `init` or by the launcher's variables."""
+    on_gpu = resolve_device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", max(number, 0))))
+    backend = "nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, init_method=init, rank=number, world_size=count)
+
+
+def _worker(
+    number: int, work: Callable, init: str, count: int, device: str, arguments: tuple
+) -> None:
+    torch.set_num_threads(max(1, torch.get_num_threads() // count))  # processes share the cores
+    try:
+        join_group(device, init, number, count)
+        work(*arguments)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def launch(work: Callable, count: int, *arguments, device: str = "cpu") -> None:
+    """Run `work(*arguments)` in `count` fresh processes of this machine; wait for all.
+
+    `work` is a function of a module, since each process imports it anew. An exception in one ends
+    all and is raised here.
+    """
+    require_count("processes", count, low=2)
+    with tempfile.TemporaryDirectory() as folder:  # they meet in a file: no port to collide on
+        init = (Path(folder) / "meeting").as_uri()
+        given = (work, init, count, device, arguments)
+        torch.multiprocessing.start_processes(_worker, given, nprocs=count, start_method="spawn")
+
+
+def show(state: RLHFState) -> None:
+    """How many processes train, or the newest record."""
+    if state.history:
+        names = ("iteration", "score", "kl", "grad_norm", "first_ratio_error")
+        line = "  ".join(f"{name} {state.history[-1][name]:.3g}" for name in names)
+    else:
+        config, count = state.config, world_size()
+        precision = "float32" if config.mixed_precision == "no" else "bf16 autocast"
+        line = f"{count} processes, {config.batch_size // count} responses each, {precision}"
+    print(line, flush=True)
+
+
+def train(config: RLHFConfig | None, folder: Path | None = None) -> None:
+    """The loop, on this process's part of every batch; without a config, the run in `folder` goes on.
+
+    Only the first process speaks.
+    """
+    state = load_checkpoint(folder) if config is None else start_run(config)
+    started, speaks = time.perf_counter(), rank() == 0
+    if speaks:
+        show(state)
+    for _ in train_rlhf_loop(state=state, save_dir=folder):
+        if speaks:
+            show(state)
+    same = in_step(state.models)
+    if speaks:
+        if folder is not None:
+            write_json(folder / "history.json", state.history)
+        seconds = time.perf_counter() - started
+        print(f"copies the same in all processes: {same}  ({seconds:.1f} s)", flush=True)
+
+
+@dataclass(kw_only=True)
+class DistributedOptions:
+    """What `distributed` asks beside the settings of the run."""
+
+    processes: int = setting(2, "how many on this machine, unless a launcher started them")
+    save: Path | None = setting(None, "folder for checkpoints and history")
+    resume: Path | None = setting(None, "go on with the run in this folder")
+
+
+DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
+
+
+def run(options: DistributedOptions, settings: dict) -> None:
+    """Join the launcher's group, or start the processes here."""
+    precision = {"mixed_precision": os.environ.get("ACCELERATE_MIXED_PRECISION", "no")}
+    config = RLHFConfig(**DEFAULTS | precision | settings)
+    given = (config, options.save) if options.resume is None else (None, options.resume)
+    if all(name in os.environ for name in LAUNCHED):
+        join_group(config.device)
+        train(*given)
+        return dist.destroy_process_group()
+    count = options.processes
+    require_count("processes", count, low=2)
+    divides = config.batch_size % count == 0
+    require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
+    if given[1] is not None:  # said here, in one sentence, and not by a process that it ends
+        with hold_folder(given[1]):
+            pass
+    return launch(train, count, *given, device=config.device)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m helpers distributed`; → its exit status."""
+
+    def parse_and_run() -> None:
+        what = "Train in several processes: on this machine, or in those a launcher started."
+        classes = (DistributedOptions, RLHFConfig)
+        parser = FlagParser(*classes, prog="python -m helpers distributed", description=what)
+        parser.set_defaults(**DEFAULTS)
+        given = parser.given(arguments)
+        options = only(DistributedOptions, given)
+        run(options, {name: value for name, value in given.items() if not hasattr(options, name)})
+
+    return exit_status(parse_and_run, "Stopped; the last checkpoint stays.")

@@ -1,0 +1,122 @@
+"""LoRA (through peft): train small matrices beside frozen weights; with the adapter off, the model is
+the reference.
+
+Hu et al. 2022, *LoRA: low-rank adaptation of large language models*.
+"""
+
+import re
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+from transformers.pytorch_utils import Conv1D
+
+from helpers.models import freeze, make_critic
+from helpers.state import Models, Reward
+from helpers.tools.optimizers import BLOCK
+from helpers.tools.validate import require_count
+
+ADAPTER = "lora_"  # in the names of peft's matrices
+
+
+def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
+    """Names of the linear layers in all blocks, or in the `last` blocks only."""
+    found = [
+        (name, int(re.search(r"\d+", BLOCK.search(name)[0])[0]))
+        for name, module in actor.named_modules()
+        if isinstance(module, (nn.Linear, Conv1D)) and BLOCK.search(name)
+    ]
+    first = 0 if last is None else max(block for _, block in found) + 1 - last
+    return [name for name, block in found if block >= first]
+
+
+def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int = 0) -> nn.Module:
+    """Add a LoRA adapter to a causal language model, in place, and freeze its weights; returns the model.
+
+    The adapter starts at 0, so the policy equals the reference at first. `last` adapts only the last
+    blocks, and gradients stop there. ValueError: rank or last < 1, no peft.
+    """
+    require_count("rank", rank)
+    if last is not None:
+        require_count("last", last)
+    torch.manual_seed(seed)
+    is_gpt2 = any(isinstance(module, Conv1D) for module in actor.modules())  # transposed weights
+    try:
+        from peft import LoraConfig
+
+        settings = LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            lora_dropout=0.0,  # no dropout anywhere: the ratio must start at 1
+            target_modules=linear_layers(actor, last),
+            fan_in_fan_out=is_gpt2,
+        )
+        actor.add_adapter(settings)
+    except ImportError as problem:
+        reason = " ".join(str(problem).split())[:120]
+        raise ValueError(
+            "peft: LoRA wants this package: `pip install peft` (if an old torchao prevents it, as on "
+            f"Colab, `pip uninstall -y torchao` first). {reason}"
+        ) from None
+    return actor.eval()
+
+
+@contextmanager
+def adapter_off(actor: nn.Module):
+    """Context in which the model runs without its adapter."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in actor.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield actor
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+class AdapterOff:
+    """The reference under LoRA: the actor without its adapter, sharing its weights.
+
+    It can be called, sampled from and fingerprinted like a model, but not trained.
+    """
+
+    def __init__(self, actor: nn.Module):
+        self.wrapped = actor
+
+    config = property(lambda self: self.wrapped.config)
+    device = property(lambda self: self.wrapped.device)
+    dtype = property(lambda self: self.wrapped.dtype)
+
+    @torch.no_grad()
+    def __call__(self, **inputs):
+        with adapter_off(self.wrapped):
+            return self.wrapped(**inputs)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights without the adapter's; training does not change them."""
+        weights = self.wrapped.state_dict()
+        return {name: tensor for name, tensor in weights.items() if ADAPTER not in name}
+
+    def parameters(self):
+        """The actor's parameters without the adapter's."""
+        return (p for name, p in self.wrapped.named_parameters() if ADAPTER not in name)
+
+
+def lora_models(
+    actor: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    reward: Reward | nn.Module,
+    rank: int = 8,
+    last: int | None = None,
+    seed: int = 0,
+) -> Models:
+    """The four models, with actor, critic and reference on one set of weights (two adapters, none).
+
+    Changes `actor` in place. `reward` is frozen if it is a model. ValueError as in `add_lora`.
+    """
+    adapted = add_lora(actor, rank, last, seed)
+    reward = freeze(reward) if isinstance(reward, nn.Module) else reward
+    return Models(adapted, make_critic(adapted), reward, AdapterOff(adapted), tokenizer)

@@ -1,0 +1,251 @@
+"""Memory of a run: estimated from shapes, then measured."""
+
+import copy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AttentionInterface,
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    DistilBertConfig,
+    GPT2Config,
+    LlamaConfig,
+    PreTrainedConfig,
+)
+
+from helpers.config import RLHFConfig
+from helpers.models import count_parameters, load_pretrained, with_fused_gelu, without_dropout
+from helpers.scale.lora import linear_layers
+from helpers.tools.validate import require, require_choice, require_count
+
+CPU = torch.device("cpu")
+MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
+PROBE = 16  # tokens of the forward that counts activations
+ROLES = ("actor", "critic", "reference", "reward")
+
+
+def smollm2(width: int, inner: int, layers: int, heads: int, groups: int) -> LlamaConfig:
+    """SmolLM2's configuration (Allal et al. 2025) at one of its sizes."""
+    return LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        tie_word_embeddings=True,
+    )
+
+
+KNOWN = {  # shapes of common models, to estimate them offline
+    "HuggingFaceTB/SmolLM2-135M": smollm2(576, 1536, 30, 9, 3),
+    "HuggingFaceTB/SmolLM2-360M": smollm2(960, 2560, 32, 15, 5),
+    "HuggingFaceTB/SmolLM2-1.7B": smollm2(2048, 8192, 24, 32, 32),
+    "gpt2": GPT2Config(),
+    "distilbert-base-uncased": DistilBertConfig(),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Bytes of one model for one purpose in one phase."""
+
+    role: str  # one of ROLES
+    kind: str  # weights, gradients, Adam, KV cache, activations, logits
+    bytes: int
+    phase: str = "always"  # or "rollout", "update"
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Estimated memory of a run, as a list of entries."""
+
+    entries: tuple[Entry, ...]
+
+    def total(self, **wanted: str) -> int:
+        """Total bytes of the entries with this role, kind or phase (default: all)."""
+        chosen = [e for e in self.entries if all(getattr(e, k) == v for k, v in wanted.items())]
+        return sum(entry.bytes for entry in chosen)
+
+    @property
+    def peak(self) -> int:
+        """Peak bytes: what is always held, plus the larger of the two phases."""
+        return self.total(phase="always") + max(
+            self.total(phase=phase) for phase in ("rollout", "update")
+        )
+
+    def table(self) -> str:
+        """Table in MiB: one row per role, one column per kind, and the peak."""
+        kinds = list(dict.fromkeys(entry.kind for entry in self.entries))
+        lines = [f"{'MiB':10}" + "".join(f"{kind:>13}" for kind in kinds)]
+        for role in ROLES:
+            cells = (self.total(role=role, kind=kind) / MIB for kind in kinds)
+            lines.append(
+                f"{role:10}" + "".join(f"{x:13,.1f}" if x else f"{'–':>13}" for x in cells)
+            )
+        return "\n".join([*lines, f"{'peak':10}{self.peak / MIB:13,.1f}"])
+
+
+def architecture(name: str) -> PreTrainedConfig:
+    """Configuration of a model by folder or hub name; common ones work offline. FileProblem: unknown."""
+    return KNOWN.get(name) or load_pretrained(AutoConfig, name)
+
+
+class _Fused(torch.autograd.Function):
+    """What a fused attention kernel keeps for the backward pass: queries, keys, values, result."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        result = torch.empty_like(query)
+        ctx.save_for_backward(query, key, value, result)
+        return result
+
+
+def _counted_attention(module, query, key, value, mask=None, **settings) -> tuple[Tensor, None]:
+    """Attention of a meta model, [B, H, L, d] → [B, L, H, d]: keeps the right tensors, computes nothing."""
+    return _Fused.apply(query, key, value).transpose(1, 2), None
+
+
+AttentionInterface.register("counted", _counted_attention)
+
+
+@cache
+def meta_model(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
+    """The model on torch's meta device: shapes without weights; only its configuration is loaded."""
+    config = with_fused_gelu(without_dropout(copy.deepcopy(architecture(name))))  # as in load_actor
+    with torch.device("meta"):
+        return auto_class.from_config(config, attn_implementation="counted")
+
+
+def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
+    """Bytes that a forward of [rows, length] tokens keeps for the backward pass, without the weights.
+
+    Counted by autograd's hook for saved tensors; works on meta models too.
+    """
+    require_count("rows", rows)
+    require_count("length", length)
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    device = next(model.parameters()).device
+    ids = torch.zeros(rows, length, dtype=torch.long, device=device)
+    mask = torch.ones(rows, 1, length, length, dtype=torch.bool, device=device).tril()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(input_ids=ids, attention_mask=mask, use_cache=False)
+    return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
+
+
+def token_bytes(model: nn.Module) -> float:
+    """`saved_bytes` per token: with fused attention, proportional to rows and length."""
+    if not hasattr(model, "token_bytes"):  # measured once per model
+        model.token_bytes = saved_bytes(model, 1, PROBE) / PROBE
+    return model.token_bytes
+
+
+def cache_bytes(config: PreTrainedConfig, rows: int, length: int) -> int:
+    """Bytes of the key–value cache for [rows, length] tokens, in float32."""
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    return 2 * config.num_hidden_layers * groups * width * rows * length * FLOAT
+
+
+def adapter_parameters(actor: nn.Module, rank: int, last: int | None = None) -> int:
+    """Number of parameters of a LoRA adapter: rank · (in + out) for each linear layer."""
+    modules = dict(actor.named_modules())
+    shapes = (modules[name].weight.shape for name in linear_layers(actor, last))
+    return rank * sum(sum(shape) for shape in shapes)
+
+
+def _trained(role: str, weights: int, trained: int) -> list[Entry]:
+    """Entries of a model: float32 weights, and gradients and Adam's moments of `trained` of them."""
+    gradients = Entry(role, "gradients", FLOAT * trained)
+    return [Entry(role, "weights", FLOAT * weights), gradients, Entry(role, "Adam", 8 * trained)]
+
+
+def estimate_memory(
+    actor: str | nn.Module,
+    reward: str | nn.Module,
+    config: RLHFConfig,
+    prompt_length: int,
+    method: str = "full",
+    rank: int = 8,
+    frozen: torch.dtype = torch.float32,
+) -> MemoryEstimate:
+    """Estimate the memory of a run from the models' shapes, without loading weights.
+
+    `method` is "full" (actor and critic trained in full, the reference a copy of type `frozen`) or
+    "lora" (one set of float32 weights, two adapters, no copy).
+    Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
+    in the update (logits, softmax, and a gradient of each). ValueError: method, a reward that is a
+    function; FileProblem: unknown model.
+    """
+    require_choice("method", method, ("full", "lora"))
+    actor = meta_model(actor) if isinstance(actor, str) else actor
+    reward = meta_model(reward, AutoModel) if isinstance(reward, str) else reward
+    is_model = isinstance(reward, nn.Module)
+    require(is_model, "reward", f"a {type(reward).__name__}", "a model, or the name of one")
+    size, length = count_parameters(actor), prompt_length + config.response_length
+    adapter = adapter_parameters(actor, rank)
+    rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
+    vocabulary = actor.get_input_embeddings().num_embeddings
+    if method == "full":
+        entries = _trained("actor", size, size) + _trained("critic", size, size)
+        entries.append(Entry("reference", "weights", frozen.itemsize * size))
+    else:
+        entries = _trained("actor", size + adapter, adapter) + _trained("critic", adapter, adapter)
+    kept, logits = round(token_bytes(actor.base_model) * part * length), FLOAT * vocabulary
+    return MemoryEstimate(
+        (
+            *entries,
+            Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
+            Entry("actor", "KV cache", cache_bytes(actor.config, rows, length), "rollout"),
+            Entry("actor", "logits", 3 * logits * rows, "rollout"),
+            Entry("actor", "activations", kept, "update"),
+            Entry("critic", "activations", kept, "update"),
+            Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
+        )
+    )
+
+
+def reset_peak(device: torch.device) -> None:
+    """Restart the measurement of peak memory."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak resident size
+    except OSError:
+        pass  # elsewhere the peak counts from the start of the process
+
+
+def peak_bytes(device: torch.device = CPU) -> float:
+    """Peak memory since `reset_peak`: allocated by torch on CUDA, resident size on a CPU.
+
+    NaN where the operating system does not report it.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: in bytes
+
+
+def peak_memory_gb() -> float:
+    """Peak resident size of this process in GB."""
+    return peak_bytes() / 1e9

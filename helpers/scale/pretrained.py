@@ -1,0 +1,236 @@
+"""Pretrained models: choose them (with a fallback offline), and make the four models of RLHF."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+)
+
+from helpers.config import RLHFConfig
+from helpers.data import find_folder
+from helpers.models import (
+    check_vocabulary,
+    encode_texts,
+    freeze,
+    half_precision,
+    load_actor,
+    load_pretrained,
+    load_tokenizer,
+    make_critic,
+    make_reference,
+    quiet_loading,
+    resolve_device,
+    without_dropout,
+)
+from helpers.reward_model import RewardModel, load_reward_model
+from helpers.sampling import sample_responses
+from helpers.scale.lora import lora_models
+from helpers.state import Models, Reward
+from helpers.tools.files import FileProblem
+from helpers.tools.validate import require, require_choice
+
+
+def round_trip(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[str]:
+    """Encode texts and decode them again, without special tokens."""
+    require(len(texts) > 0, "texts", "an empty list", "at least one text")
+    return tokenizer.batch_decode(tokenizer(texts)["input_ids"], skip_special_tokens=True)
+
+
+def same_words(text: str, again: str) -> bool:
+    """Whether two texts are equal apart from case and spaces, which an uncased tokenizer may lose."""
+    return "".join(text.lower().split()) == "".join(again.lower().split())
+
+
+class ClassifierReward:
+    """A text classifier as a reward: texts → log-odds of one of its labels."""
+
+    def __init__(self, name: str, label: str | int, device: str = "auto"):
+        """`label` is one of the model's labels, or its number. FileProblem: no model; ValueError: label."""
+        model = load_pretrained(AutoModelForSequenceClassification, name, dtype=torch.float32)
+        self.model = freeze(model.to(resolve_device(device)))
+        self.tokenizer = load_tokenizer(name)
+        labels = model.config.label2id
+        index = label if isinstance(label, int) else labels.get(label, -1)
+        fits = 0 <= index < model.config.num_labels
+        require(fits, "label", repr(label), f"one of {sorted(labels)} or its number")
+        self.label = index
+
+    @torch.inference_mode()
+    def __call__(self, texts: list[str], batch_size: int = 64) -> Tensor:
+        """log p(label) − log p(other labels), on the CPU: list of N → [N]; with one label, its logit."""
+        require(len(texts) > 0, "texts", "an empty list", "at least one text")
+        scores = []
+        for start in range(0, len(texts), batch_size):
+            some = texts[start : start + batch_size]
+            encoded = encode_texts(self.tokenizer, some, self.model.config)
+            logits = self.model(**encoded.to(self.model.device)).logits.float()  # (b, labels)
+            score = logits[:, self.label]
+            others = logits[:, [i for i in range(logits.shape[1]) if i != self.label]]
+            scores.append((score - others.logsumexp(dim=1) if others.numel() else score).cpu())
+        return torch.cat(scores)
+
+
+ACTOR, ENCODER = "HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased"
+EMBEDDED_ACTOR, EMBEDDED_ENCODER = "data/sft", "data/reward"
+QUESTIONS = (  # for looking at answers, not for training
+    "What is the capital of France?",
+    "Explain quantum computing in simple terms.",
+    "Write a haiku about programming.",
+    "What is machine learning?",
+)
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The models and device of a run, and a sentence that says why."""
+
+    actor: str
+    encoder: str
+    device: str
+    pretrained: bool
+    words: str
+
+    @property
+    def frozen(self) -> torch.dtype:
+        """Type of the frozen models: half precision on a GPU, else float32."""
+        return frozen_dtype(torch.device(self.device))
+
+    def settings(self) -> dict:
+        """Config values for these models, as a starting point."""
+        if not self.pretrained:
+            return {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 10}
+        sizes = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 40}
+        rates = {"learning_rate": 1e-5, "critic_learning_rate": 1e-4}
+        return sizes | rates | {"response_length": 32, "temperature": 0.7, "kl_coef": 0.05}
+
+    def reward_settings(self) -> dict:
+        """Arguments of `fit_reward_model`: a small learning rate if the encoder is pretrained."""
+        if self.pretrained:
+            return {"optimizer": "adamw", "learning_rate": 5e-5, "batch_size": 32, "epochs": 1}
+        return {"optimizer": "muon", "learning_rate": 1e-3, "batch_size": 64, "epochs": 1}
+
+
+def choose_models(
+    actor: str = ACTOR, encoder: str = ENCODER, device: str = "auto", patient: bool = False
+) -> ModelChoice:
+    """Choose the pretrained models if possible, else the embedded ones; `words` of the result says which.
+
+    Hub models need a connection and a GPU (or `patient=True`); a folder is always used. Only the two
+    configurations are loaded. FileProblem: a path without a folder.
+    """
+    place = resolve_device(device)
+    on_hub = [name for name in (actor, encoder) if find_folder(name) is None]
+    if on_hub and place.type == "cpu" and not patient:
+        return _embedded(place, "No GPU here")
+    try:
+        for name in (actor, encoder):
+            load_pretrained(AutoConfig, name)
+    except FileProblem:
+        return _embedded(place, "No hub can be reached")
+    embedded = (actor, encoder) == (EMBEDDED_ACTOR, EMBEDDED_ENCODER)
+    return ModelChoice(
+        actor, encoder, place.type, not embedded, f"{actor} and {encoder} on {place.type}."
+    )
+
+
+def _embedded(place: torch.device, reason: str) -> ModelChoice:
+    words = f"{reason}: using the course's embedded models, on {place.type}."
+    return ModelChoice(EMBEDDED_ACTOR, EMBEDDED_ENCODER, place.type, False, words)
+
+
+def frozen_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on a GPU that supports it, float16 on older ones (a T4 only emulates it), else float32."""
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
+
+
+def fresh_reward_model(encoder: str, device: str = "auto", seed: int = 0) -> RewardModel:
+    """A reward model with a new head on any encoder, by folder or hub name."""
+    trunk = load_reward_model(encoder, device)
+    torch.manual_seed(seed)
+    return RewardModel(trunk.encoder, trunk.tokenizer).to(trunk.device).eval()
+
+
+def make_models(
+    actor: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    reward: Reward | RewardModel,
+    method: str = "full",
+    frozen: torch.dtype = torch.float32,
+    **lora,
+) -> Models:
+    """Make the four models from an actor: "full" copies it, "lora" adapts it in place (`rank`, `last`).
+
+    `frozen` is the type of the models that are not trained: the reward model, and the reference if it
+    is a copy. Trained weights stay float32. ValueError: method, and as in `add_lora`.
+    """
+    require_choice("method", method, ("full", "lora"))
+    check_vocabulary(actor, tokenizer)
+    if isinstance(reward, nn.Module):
+        reward = half_precision(freeze(reward), frozen)
+    if method == "lora":
+        return lora_models(actor, tokenizer, reward, **lora)
+    reference = half_precision(make_reference(actor), frozen)
+    return Models(actor, make_critic(actor), reward, reference, tokenizer)
+
+
+def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """Actor and tokenizer from a GGUF file, with weights converted to float32.
+
+    Needs the packages gguf and accelerate. FileProblem: no file, no package, not a GGUF file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileProblem(f"No file {str(path)!r}: wants a GGUF file.")
+    found = {"gguf_file": path.name}
+    try:
+        with quiet_loading():
+            tokenizer = AutoTokenizer.from_pretrained(path.parent, **found)
+            packed = AutoModelForCausalLM.from_pretrained(path.parent, **found, dtype=torch.float32)
+    except Exception as problem:  # noqa: BLE001 (each library below has its own errors)
+        reason = " ".join(str(problem).split())[:200]
+        raise FileProblem(f"Could not load {path.name} (gguf, accelerate?): {reason}") from None
+    config = without_dropout(packed.config)
+    del config.quantization_config  # else transformers takes it for quantised and cannot save it
+    actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    actor.load_state_dict(packed.state_dict())
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return actor.to(resolve_device(device)).eval(), tokenizer
+
+
+def load_policy_and_tokenizer(choice: ModelChoice) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """Load the chosen actor, in float32, and its tokenizer."""
+    return load_actor(choice.actor, choice.device), load_tokenizer(choice.actor)
+
+
+def as_chat(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
+    """The question in the model's chat template; unchanged if it has none."""
+    if not tokenizer.chat_template:
+        return question
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+
+
+def answer_questions(
+    policy: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    config: RLHFConfig,
+    questions: tuple = QUESTIONS,
+    seed: int = 0,
+) -> list[str]:
+    """A policy's answers to questions, without the questions; sampled with a fixed seed."""
+    generator = torch.Generator(device=policy.device).manual_seed(seed)
+    prompts = [as_chat(tokenizer, question) for question in questions]
+    written = sample_responses(policy, tokenizer, prompts, config, generator)
+    rows = zip(written.response_tensors, written.response_mask, strict=True)
+    ids = [row[counted].tolist() for row, counted in rows]
+    return tokenizer.batch_decode(ids, skip_special_tokens=True)

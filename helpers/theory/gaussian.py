@@ -1,0 +1,97 @@
+"""The Gaussian toy: the response is one number y ~ N(m, σ²), and m is the only parameter.
+
+Reference N(0, σ²), reward −scale·(y − peak)². It is trained like a language model, with the same
+functions: samples, KL-shaped rewards, a baseline, a policy gradient step. Its optimum is known
+exactly: `optimum.gaussian_optimum`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from helpers.kl import shape_rewards
+from helpers.ppo import policy_loss
+from helpers.tools.validate import require_count, require_number, require_positive
+
+SIGMA = 0.5  # standard deviation of policy and reference, in units of y; not trained
+LEARNING_RATE = 0.02  # of plain gradient descent on m
+BATCH, STEPS = 256, 120  # samples per step, number of steps
+
+
+@dataclass(frozen=True)
+class GaussianRun:
+    """One training run: m before each step and after the last, and the estimate of J at each step."""
+
+    kl_coef: float
+    means: list[float]  # steps + 1 values, in units of y
+    values: list[float]  # mean of r − β·(log π − log π_ref) of each step, reward units
+
+
+def peak_reward(y: Tensor, peak: float = 1.0, scale: float = 1.0) -> Tensor:
+    """−scale·(y − peak)², of any shape; its maximum, 0, is at the peak."""
+    require_positive("scale", scale)
+    return -scale * (y - peak).square()
+
+
+def normal_logprob(y: Tensor, mean: Tensor | float, sigma: float = SIGMA) -> Tensor:
+    """Log-density of N(mean, σ²) at y, nats; shapes broadcast. ValueError: σ ≤ 0."""
+    require_positive("sigma", sigma)
+    z = (y - mean) / sigma
+    return -0.5 * z.square() - math.log(sigma * math.sqrt(2 * math.pi))
+
+
+def gaussian_loss(
+    mean: Tensor, y: Tensor, scores: Tensor, kl_coef: float, sigma: float = SIGMA
+) -> tuple[Tensor, Tensor]:
+    """Policy loss of a batch of one-token responses: y [B], scores [B] → loss, KL-shaped rewards [B, 1].
+
+    The gradient with respect to `mean` is minus the policy gradient of J (Williams 1992, with the
+    batch mean as baseline). ValueError: shapes, β < 0.
+    """
+    y = y.unsqueeze(1)  # (B, 1)
+    logprobs, ref_logprobs = normal_logprob(y, mean, sigma), normal_logprob(y, 0.0, sigma)  # (B, 1)
+    mask = torch.ones_like(y, dtype=torch.bool)
+    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)  # (B, 1)
+    advantages = rewards - rewards.mean()
+    loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)  # ratio 1: no clipping
+    return loss, rewards
+
+
+def train_gaussian(
+    kl_coef: float,
+    reward: Callable[[Tensor], Tensor] = peak_reward,
+    steps: int = STEPS,
+    seed: int = 0,
+    sigma: float = SIGMA,
+    learning_rate: float = LEARNING_RATE,
+) -> GaussianRun:
+    """Train m by gradient descent from the reference's 0, on 256 fresh samples per step.
+
+    Stable while learning_rate·(2·scale + β/σ²) < 2. ValueError: β < 0, σ or learning rate ≤ 0,
+    steps < 1, a non-finite reward.
+    """
+    require_number("kl_coef", kl_coef, low=0.0, wants="a finite number of at least 0")
+    require_count("steps", steps)
+    require_positive("learning_rate", learning_rate)
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.SGD([mean], lr=learning_rate)
+    means, values = [0.0], []
+    for _ in range(steps):
+        noise = torch.randn(BATCH, generator=generator)
+        y = (mean + sigma * noise).detach()
+        loss, rewards = gaussian_loss(mean, y, reward(y), kl_coef, sigma)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        means.append(mean.item())
+        values.append(rewards.mean().item())
+    return GaussianRun(kl_coef, means, values)
+
+
+def train_gaussians(kl_coefs: Sequence[float], **settings) -> list[GaussianRun]:
+    """`train_gaussian` at each β, with the same random numbers: only β differs."""
+    return [train_gaussian(kl_coef, **settings) for kl_coef in kl_coefs]

@@ -1,0 +1,252 @@
+"""The optimal policy π* and its value J* at a given β, and the efficiency of a policy against them.
+
+J(π) = E_x E_{y∼π(·|x)}[r(x,y)] − β·E_x KL(π(·|x)‖π_ref(·|x)) has its maximum at
+π*(y|x) ∝ π_ref(y|x)·exp(r(x,y)/β), with J* = E_x[β·log E_{y∼π_ref(·|x)} exp(r(x,y)/β)]
+(Rafailov et al. 2023, appendix A.1): the logarithm is taken per prompt, then averaged over prompts.
+Rewards and J are in units of the score, KL in nats per response.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from helpers.tools.validate import (
+    require,
+    require_finite,
+    require_number,
+    require_positive,
+    require_shape,
+    require_tensor,
+)
+
+# --- sets that can be enumerated ------------------------------------------------------------------
+
+
+def _check_probabilities(name: str, probs: Tensor) -> None:
+    require_tensor(name, probs)
+    require_finite(name, probs)
+    require(bool((probs >= 0).all()), name, "a negative number", "probabilities")
+    has_mass = probs.numel() > 0 and bool((probs.sum(dim=-1) > 0).all())
+    require(has_mass, name, "nothing, or a row of zeros", "some mass in every row")
+
+
+def _check_normalised(name: str, probs: Tensor) -> None:
+    _check_probabilities(name, probs)
+    worst = (probs.double().sum(dim=-1) - 1).abs().max().item()
+    require(worst < 1e-3, name, f"a row that sums to 1 ± {worst:.3g}", "rows that sum to 1")
+
+
+def _tilted_log_probs(ref_probs: Tensor, rewards: Tensor, kl_coef: float) -> Tensor:
+    """log π_ref(y) + r(y)/β, not normalised; −∞ where π_ref is 0. float64."""
+    require_positive("kl_coef", kl_coef)
+    _check_probabilities("ref_probs", ref_probs)
+    require_shape("rewards", rewards, ref_probs.shape, like="ref_probs")
+    require_finite("rewards", rewards)
+    return ref_probs.double().log() + rewards.double() / kl_coef
+
+
+def gibbs_policy(ref_probs: Tensor, rewards: Tensor, kl_coef: float) -> Tensor:
+    """π*(y) ∝ π_ref(y)·exp(r(y)/β) over the last axis: [..., N], [..., N] → [..., N].
+
+    It maximises E_π[r] − β·KL(π‖π_ref) (Rafailov et al. 2023, eq. 4). β = 0 has no such policy (all
+    probability goes to the best answer, however unlikely). ValueError: β ≤ 0, shapes.
+    """
+    return _tilted_log_probs(ref_probs, rewards, kl_coef).softmax(dim=-1).to(ref_probs.dtype)
+
+
+def gibbs_value(ref_probs: Tensor, rewards: Tensor, kl_coef: float) -> Tensor:
+    """J* = β·log Σ_y π_ref(y)·exp(r(y)/β), exactly: [..., N], [..., N] → [...].
+
+    The maximum of E_π[r] − β·KL(π‖π_ref) over all π; the value of any other π is lower by
+    β·KL(π‖π*). Zeros in `ref_probs` are allowed. Computed in float64, because β·log(1 + small) loses
+    digits at a large β. ValueError: β ≤ 0, shapes, rows that do not sum to 1.
+    """
+    _check_normalised("ref_probs", ref_probs)
+    log_mean = _tilted_log_probs(ref_probs, rewards, kl_coef).logsumexp(dim=-1)
+    return (kl_coef * log_mean).to(ref_probs.dtype)
+
+
+def kl_divergence(probs: Tensor, other: Tensor) -> Tensor:
+    """KL(p‖q) = Σ p·log(p/q) in nats, exactly, over the last axis: [..., N], [..., N] → [...].
+
+    0·log 0 = 0; +∞ where p > 0 and q = 0. ValueError: shapes, rows that do not sum to 1.
+    """
+    _check_normalised("probs", probs)
+    require_shape("other", other, probs.shape, like="probs")
+    _check_normalised("other", other)
+    return (torch.xlogy(probs, probs) - torch.xlogy(probs, other)).sum(dim=-1)
+
+
+# --- one parameter --------------------------------------------------------------------------------
+
+
+def gaussian_objective(
+    mean: float | Tensor, kl_coef: float, peak=1.0, reference=0.0, sigma=0.5, scale=1.0
+) -> float | Tensor:
+    """J(m) of the policy N(m, σ²), reward −scale·(y − peak)², reference N(reference, σ²).
+
+    E[r] = −scale·((m − peak)² + σ²) and KL = (m − reference)²/(2σ²), so J is a parabola in m.
+    `mean` may be a tensor of any shape. ValueError: β < 0, σ ≤ 0, scale ≤ 0, a non-finite number.
+    """
+    _check_gaussian(kl_coef, peak, reference, sigma, scale)
+    require_finite("mean", torch.as_tensor(mean) * 1.0)
+    expected_reward = -scale * ((mean - peak) ** 2 + sigma**2)
+    return expected_reward - kl_coef * (mean - reference) ** 2 / (2 * sigma**2)
+
+
+def gaussian_optimum(kl_coef: float, peak=1.0, reference=0.0, sigma=0.5, scale=1.0) -> float:
+    """The mean m* that maximises `gaussian_objective`: its derivative is 0 there.
+
+    m* = (2·scale·peak + (β/σ²)·reference)/(2·scale + β/σ²): the peak at β = 0, closer to the reference
+    as β grows. π*, whose width is free too, is a Gaussian with the same mean and the smaller variance
+    1/(1/σ² + 2·scale/β). ValueError as `gaussian_objective`.
+    """
+    _check_gaussian(kl_coef, peak, reference, sigma, scale)
+    pull, anchor = 2 * scale, kl_coef / sigma**2
+    return (pull * peak + anchor * reference) / (pull + anchor)
+
+
+def _check_gaussian(kl_coef, peak, reference, sigma, scale) -> None:
+    require_number("kl_coef", kl_coef, low=0.0)
+    require_number("peak", peak)
+    require_number("reference", reference)
+    require_positive("sigma", sigma)
+    require_positive("scale", scale)
+
+
+# --- sets too large to enumerate: estimates from samples ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate from samples, with its standard error in the same units."""
+
+    mean: float
+    stderr: float
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """J* and what π* reaches at this β, averaged over prompts, estimated by importance sampling."""
+
+    kl_coef: float
+    value: float  # J*, score units, corrected for first-order bias
+    stderr: float  # of value: sampling noise, for fixed prompts
+    bias: float  # the correction, included in value
+    kl: float  # KL(π*‖π_ref), nats per response
+    score: float  # E_{y∼π*}[r]
+    ess: Tensor  # [P] effective sample size of each prompt
+
+    @property
+    def smallest_ess(self) -> float:
+        return self.ess.min().item()
+
+
+def _check_samples(name: str, samples: Tensor) -> None:
+    """Require [P, n] finite numbers, at least one prompt and two samples of each."""
+    require_tensor(name, samples, dims=2)
+    require_finite(name, samples)
+    enough = samples.shape[0] >= 1 and samples.shape[1] >= 2
+    require(
+        enough, name, f"shape {tuple(samples.shape)}", "one row per prompt, at least two samples"
+    )
+
+
+def policy_value(scores: Tensor, kl: Tensor, kl_coef: float) -> Estimate:
+    """Estimate J(π) = mean(score − β·Σ_t k1) from fresh samples of π: [P, n], [P, n] → score units.
+
+    One row per prompt, equal weights; `kl` is Σ_t (log π − log π_ref) of each response, in nats. The
+    prompts are fixed (stratified sampling), so only the variance within prompts enters the standard
+    error: √(Σ_p var_p/n)/P. ValueError: shapes, fewer than 2 samples per prompt, non-finite, β < 0.
+    """
+    require_number("kl_coef", kl_coef, low=0.0)
+    _check_samples("scores", scores)
+    require_shape("kl", kl, scores.shape, like="scores")
+    require_finite("kl", kl)
+    values = scores.double() - kl_coef * kl.double()
+    prompts, samples = values.shape
+    variance = values.var(dim=1).sum().item() / samples
+    return Estimate(values.mean().item(), math.sqrt(variance) / prompts)
+
+
+def _log_weights(ref_scores: Tensor, kl_coef: float, log_ratio: Tensor | None) -> Tensor:
+    require_positive("kl_coef", kl_coef)
+    _check_samples("ref_scores", ref_scores)
+    log_ratio = torch.zeros_like(ref_scores) if log_ratio is None else log_ratio
+    require_shape("log_ratio", log_ratio, ref_scores.shape, like="ref_scores")
+    require_finite("log_ratio", log_ratio)
+    return ref_scores.double() / kl_coef + log_ratio.double()
+
+
+def importance_weights(
+    ref_scores: Tensor, kl_coef: float, log_ratio: Tensor | None = None
+) -> Tensor:
+    """Importance weights of π*, ∝ exp(r/β + log_ratio), rows sum to 1: [P, N] → [P, N].
+
+    `log_ratio` [P, N] is log π_ref(y|x) − log q(y|x) for samples from a policy q; leave it out for
+    samples from the reference. ValueError: β ≤ 0, shapes, non-finite.
+    """
+    return _log_weights(ref_scores, kl_coef, log_ratio).softmax(dim=1)
+
+
+def effective_sample_size(weights: Tensor) -> Tensor:
+    """Effective sample size 1/Σ w² (Kong 1992): [P, N] → [P], from 1 (one sample dominates) to N."""
+    require_tensor("weights", weights, dims=2)
+    _check_normalised("weights", weights)
+    return 1 / weights.square().sum(dim=1)
+
+
+def optimal_value(
+    ref_scores: Tensor, kl_coef: float, min_ess: float = 50.0, log_ratio: Tensor | None = None
+) -> Optimum:
+    """Estimate J* from N samples per prompt: mean over prompts of β·log mean_i exp(r_i/β): [P, N].
+
+    The samples come from the reference, or from a policy q with `log_ratio` [P, N] =
+    log π_ref − log q (a policy trained at this β needs fewer samples: its weights are nearly equal).
+    The log of a mean is biased low, by about (β/2)·(1/ess − 1/N) per prompt; this is added back, and
+    the same is done for the self-normalised mean of the score (Owen 2013, ch. 9). Standard error by
+    the delta method: √(Σ_p β²·(1/ess_p − 1/N))/P. KL(π*‖π_ref) = (score − J*)/β. The effective sample
+    size knows only the samples: a good response that q never draws is missing from all figures.
+
+    ValueError: β ≤ 0 (J* does not exist), shapes, non-finite, effective sample size below `min_ess`.
+    """
+    log_weights = _log_weights(ref_scores, kl_coef, log_ratio)
+    weights = log_weights.softmax(dim=1)
+    ess = effective_sample_size(weights)
+    require_positive("min_ess", min_ess)
+    smallest, prompt = (x.item() for x in ess.min(dim=0))
+    got = f"an effective sample size of {smallest:.0f} at prompt {prompt}, β {kl_coef:g}"
+    wants = f"at least {min_ess:g}: more samples, a larger β or a proposal closer to the optimum"
+    require(smallest >= min_ess, "ref_scores", got, wants)
+    prompts, samples = log_weights.shape
+    variance = (samples / ess - 1).clamp(min=0) / (samples - 1)  # of Z/E[Z]: [P]
+    bias = kl_coef / 2 * variance.mean().item()
+    log_mean = log_weights.logsumexp(dim=1) - math.log(samples)
+    value = kl_coef * log_mean.mean().item() + bias
+    score = _weighted_mean(weights, ref_scores.double()).mean().item()
+    stderr = kl_coef * math.sqrt(variance.sum().item()) / prompts
+    return Optimum(kl_coef, value, stderr, bias, (score - value) / kl_coef, score, ess)
+
+
+def _weighted_mean(weights: Tensor, x: Tensor) -> Tensor:
+    """Σ w·x without its first-order bias −Σ w²·(x − Σ w·x): [P, N] → [P]."""
+    mean = (weights * x).sum(dim=1)
+    return mean + (weights.square() * (x - mean[:, None])).sum(dim=1)
+
+
+def efficiency(value: Estimate, reference: Estimate, optimum: Optimum | Estimate) -> Estimate:
+    """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)): 0 for the reference, 1 for π*.
+
+    Standard error by the delta method for independent estimates. ValueError: J* ≤ J(π_ref), non-finite.
+    """
+    best = optimum if isinstance(optimum, Estimate) else Estimate(optimum.value, optimum.stderr)
+    for name, estimate in (("value", value), ("reference", reference), ("optimum", best)):
+        require_number(f"{name}'s mean", estimate.mean)
+        require_number(f"{name}'s standard error", estimate.stderr, low=0.0)
+    room = best.mean - reference.mean
+    require(room > 0, "optimum", f"{best.mean:g}", f"more than the reference's {reference.mean:g}")
+    share = (value.mean - reference.mean) / room
+    errors = (value.stderr, (1 - share) * reference.stderr, share * best.stderr)
+    return Estimate(share, math.hypot(*errors) / room)

@@ -1,0 +1,201 @@
+"""The course in Colab: the setup cell of every notebook, and badges that lead to this repository.
+
+`python -m helpers colab` writes badges for the repository that `git remote get-url origin` names
+(or for owner/name, where one is given) into all notebooks and README.md, and the setup cell where it
+differs. `--check` writes nothing: it prints a warning where the badges lead to another repository.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from helpers.tools.command import exit_status
+
+ROOT = Path(__file__).resolve().parents[2]  # not from helpers.tools.files: that needs torch
+MODULES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "matplotlib")
+MODULES += ("ipywidgets", "tqdm")  # Colab has them all; nothing is ever installed there
+PARTS = ("data/manifest.json", "helpers/loop.py", "helpers/sampling.py", "pyproject.toml")
+
+# whole in every notebook, since Colab opens one alone; it never fetches from an address nobody gave
+SETUP = r"""# @title Run this cell first: it finds the course, or fetches it
+import importlib, json, os, pathlib, re, subprocess, sys, tempfile, urllib.parse, urllib.request
+
+here, mark = pathlib.Path.cwd(), "helpers/tools/colab.py"
+home = [p for p in (here, *here.parents, *here.glob("rlhf*")) if (p / mark).is_file()]
+if not home:  # opened alone, as in Colab: fetch the repository it is from, whole or not at all
+    repo, branch = os.environ.get("COURSE_REPO"), "HEAD"
+    why = "found: open this notebook from GitHub"
+    try:
+        if not repo:  # Colab's session tells where the notebook came from
+            asked = "http://{COLAB_JUPYTER_IP}:{KMP_TARGET_PORT}/api/sessions".format(**os.environ)
+            path = json.load(urllib.request.urlopen(asked, timeout=5))[0]["path"]
+            form = r"fileId=(https://github\.com/[^/]+/[^/]+)/blob/(.+)/notebooks/"
+            repo, branch = re.match(form, urllib.parse.unquote(path)).groups()
+        why = f"fetched from {repo}: check network and address"
+        with tempfile.TemporaryDirectory(prefix=".rlhf-", dir=here) as part:
+            fetch = 'git init -q && git fetch -q --depth=1 -- "$REPO" "$BRANCH"'
+            fetch += f" && git checkout -q FETCH_HEAD && ls {mark}"
+            env = os.environ | {"REPO": repo, "BRANCH": branch, "GIT_TERMINAL_PROMPT": "0"}
+            subprocess.check_output(f"({fetch}) 2>&1", shell=True, cwd=part, env=env)
+            home = [here / ("rlhf-course-new" if os.path.exists("rlhf-course") else "rlhf-course")]
+            os.rename(part, home[0])
+    except Exception:
+        words = f"No course {why}; or name its address (%env COURSE_REPO=https://…), upload its zip or mount "
+        words += "Drive (and %cd to it), and run this cell again."
+        bare = {"_render_traceback_": lambda _: [words]}  # the sentence, and no traceback
+        raise type("CourseMissing", (Exception,), bare)(words) from None
+sys.path.insert(0, str(home[0].resolve()))
+importlib.import_module("helpers.tools.colab").ready()"""
+FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab; in JupyterLab
+
+COLAB = "https://colab.research.google.com"
+BADGE = f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
+A_BADGE = rf"{re.escape(BADGE)}\([^)\n]*\)"
+BADGE_LINE = re.compile(rf"^{A_BADGE}\n\n?", re.M)
+README_ROW = re.compile(rf"^(\| \d\d \| \[[^]]*\]\(notebooks/(\w+)\.ipynb\))(?: {A_BADGE})?", re.M)
+BADGE_REPO = re.compile(rf"{re.escape(COLAB)}/github/([^/]+/[^/]+)/blob/")
+REMOTE = re.compile(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)github\.com[/:](.+?)(?:\.git)?/?")
+
+
+class CourseIncomplete(Exception):
+    """Something the course needs is missing; a notebook shows the sentence and no traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def ready() -> None:
+    """Say that the course is here; CourseIncomplete when a file or a package it needs is not."""
+    absent = [part for part in PARTS if not (ROOT / part).is_file()]
+    if absent:
+        words = (
+            f"The course in {ROOT} is not whole, {', '.join(absent)} missing: delete that folder"
+        )
+        raise CourseIncomplete(f"{words}, restart the runtime and run this cell again.")
+    absent = [name for name in MODULES if importlib.util.find_spec(name) is None]
+    if absent:
+        words = f"This Python lacks {', '.join(absent)}: take a fresh Colab runtime"
+        raise CourseIncomplete(f"{words}, or set up your own with `make course`.")
+    print("The course is here.")
+
+
+def check_address(repo: str) -> str:
+    """The same `repo`; ValueError unless it is owner/name as GitHub allows them."""
+    owner, name = r"[A-Za-z0-9](-?[A-Za-z0-9]){0,38}", r"(?!\.{1,2}$)[\w.-]{1,100}(?<!\.git)"
+    if not re.fullmatch(f"{owner}/{name}", repo, re.ASCII):
+        raise ValueError(f"REPO: got {repo!r}, wants owner/name, as in github.com/owner/name.")
+    return repo
+
+
+def remote_address(root: Path = ROOT) -> str:
+    """owner/name of the remote `origin`; ValueError where that is no repository on github.com."""
+    command = ["git", "-C", str(root), "remote", "get-url", "origin"]
+    try:
+        url = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        url = "none"
+    match = REMOTE.fullmatch(url)
+    if match is None:
+        url = re.sub("//.*@", "//", url)  # no password in a message
+        words = "wants one on github.com, or `make colab REPO=owner/name`"
+        raise ValueError(f"git remote origin: got {url}, {words}.")
+    return check_address(match[1])
+
+
+def badge(stem: str, repo: str) -> str:
+    """The badge that opens the notebook `stem` of `repo` in Colab."""
+    return f"{BADGE}({COLAB}/github/{repo}/blob/main/notebooks/{stem}.ipynb)"
+
+
+def badge_addresses(root: Path = ROOT) -> set[str]:
+    """Every owner/name that a badge leads to; empty where there are no badges."""
+    pages = [root / "README.md", *(root / "notebooks").glob("*.ipynb")]
+    return {repo for page in pages for repo in BADGE_REPO.findall(page.read_text(encoding="utf-8"))}
+
+
+def first_cell(notebook: dict, kind: str) -> dict:
+    """The first cell of this kind; one without words where there is none."""
+    return next((cell for cell in notebook["cells"] if cell["cell_type"] == kind), {"source": []})
+
+
+def dress_notebook(text: str, stem: str, repo: str | None) -> str:
+    """A notebook's JSON with its badge under the title (none without `repo`) and its setup cell, folded."""
+    notebook = json.loads(text)
+    opening, setup = (first_cell(notebook, kind) for kind in ("markdown", "code"))
+    title, _, rest = BADGE_LINE.sub("", "".join(opening["source"])).partition("\n")
+    if not title.startswith("# ") or "sys.path.insert" not in "".join(setup["source"]):
+        raise ValueError(f"{stem}.ipynb: has no title or no setup cell, wants both at its top.")
+    head = title if repo is None else f"{title}\n\n{badge(stem, repo)}"
+    opening["source"] = f"{head}\n\n{rest.lstrip()}".splitlines(keepends=True)
+    setup["source"], setup["metadata"] = SETUP.splitlines(keepends=True), FOLDED
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def dress_readme(text: str, repo: str | None) -> str:
+    """README with a badge behind each notebook of its table; with none without `repo`."""
+    if README_ROW.search(text) is None:
+        raise ValueError("README.md: has no row | 00 | [title](notebooks/….ipynb), wants a table.")
+    if repo is None:
+        return README_ROW.sub(r"\1", text)
+    return README_ROW.sub(lambda row: f"{row[1]} {badge(row[2], repo)}", text)
+
+
+def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:
+    """Write this address into all badges, None: no badges; → the files that changed, none on a problem."""
+    if repo is not None:
+        check_address(repo)
+    pages = [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md"]
+    old = {page: page.read_text(encoding="utf-8") for page in pages}
+    new = {page: dress_notebook(old[page], page.stem, repo) for page in pages[:-1]}
+    new[pages[-1]] = dress_readme(old[pages[-1]], repo)
+    changed = [page for page in pages if new[page] != old[page]]
+    from helpers.tools.files import write_text  # here: it loads torch; `ready` looks for that first
+
+    for page in changed:
+        write_text(page, new[page])
+    return changed
+
+
+def mismatch(root: Path = ROOT) -> str:
+    """One sentence where the badges do not lead to the remote `origin` on github.com; else ""."""
+    try:
+        here = remote_address(root)
+    except ValueError:
+        return ""
+    leads = badge_addresses(root)
+    if leads == {here}:
+        return ""
+    there = f"Colab badges lead to {', '.join(sorted(leads))}" if leads else "No Colab badges"
+    return f"{there}, this repository is {here}: `make colab` writes them anew."
+
+
+def warn() -> None:
+    """Print the mismatch; GitHub shows a line that begins with ::warning:: beside the run."""
+    if words := mismatch():
+        print("::warning::" if os.environ.get("GITHUB_ACTIONS") else "warning: ", words, sep="")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; → its exit status, 0 with a warning too."""
+    parser = argparse.ArgumentParser(prog="python -m helpers colab", description=__doc__)
+    parser.add_argument("repo", nargs="?", metavar="owner/name", help="default: git's origin")
+    parser.add_argument("--check", action="store_true", help="warn where badges lead elsewhere")
+    given = parser.parse_args(arguments)
+
+    def run() -> None:
+        if given.check:
+            return warn()
+        repo = remote_address() if given.repo is None else given.repo
+        changed = [path.name for path in dress_course(repo)]
+        print(f"{repo}: {', '.join(changed) or 'all as it was'}")
+
+    return exit_status(run, "Stopped; every file is whole.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

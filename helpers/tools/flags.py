@@ -1,0 +1,83 @@
+"""Command-line flags from dataclasses: a flag per field, with the help the field carries."""
+
+import argparse
+from copy import copy
+from dataclasses import Field, field, fields
+from pathlib import Path
+
+from transformers import HfArgumentParser
+from transformers.hf_argparser import string_to_bool
+
+METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", string_to_bool: "true|false"}
+
+
+def setting(default: object, help: str, group: str | None = None) -> Field:
+    """A dataclass field with the sentence that `--help` prints and the heading it stands under.
+
+    A list as default is copied for each instance; `dataclasses.MISSING` makes the flag required.
+    """
+    about = {"help": help, "group": group}
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=about)
+    return field(default=default, metadata=about)
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help with defaults, except where the default is "not given"."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=32)
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
+class FlagParser(HfArgumentParser):
+    """A flag for every field of these dataclasses. A wrong flag or value raises ValueError."""
+
+    def __init__(self, *dataclasses: type, prog: str, description: str):
+        super().__init__(
+            dataclasses,
+            prog=prog,
+            description=description,
+            usage="%(prog)s [flags]",
+            formatter_class=_Help,
+            allow_abbrev=False,
+        )
+        for action in self._actions:
+            action.metavar = METAVARS.get(action.type)
+            # --batch_size and --no-whiten-advantages are understood too, but not listed
+            action.option_strings = [name for name in action.option_strings if "_" not in name]
+            if action.const is False:
+                action.help = argparse.SUPPRESS
+
+    @staticmethod
+    def _parse_dataclass_field(parser: argparse.ArgumentParser, field: Field) -> None:
+        field, about = copy(field), dict(field.metadata)
+        title = about.pop("group", None)
+        field.metadata = about
+        if title is not None:
+            groups = {group.title: group for group in parser._action_groups}
+            parser = groups.get(title) or parser.add_argument_group(title)
+        HfArgumentParser._parse_dataclass_field(parser, field)
+
+    def error(self, message: str) -> None:
+        """One sentence, in place of a page of usage."""
+        raise ValueError(f"{message}; `{self.prog} --help` lists the flags.")
+
+    def given(self, arguments: list[str] | None) -> dict:
+        """The values of the flags that were given, by field name; those left out are absent."""
+        left_out = object()
+        nothing = argparse.Namespace(**{action.dest: left_out for action in self._actions})
+        values = vars(self.parse_args(arguments, nothing))
+        return {name: value for name, value in values.items() if value is not left_out}
+
+    def options(self, arguments: list[str] | None) -> object:
+        """An instance of the one dataclass, fields not given at their defaults."""
+        return only(self.dataclass_types[0], self.given(arguments))
+
+
+def only(dataclass: type, values: dict) -> object:
+    """An instance of this dataclass from those of the values that are its fields."""
+    names = [field.name for field in fields(dataclass) if field.name in values]
+    return dataclass(**{name: values[name] for name in names})

@@ -1,0 +1,129 @@
+"""Sliders and pages of notebook 07: a fit, a factor, a limit, and the gallery of a reward hack."""
+
+from collections.abc import Callable, Sequence
+
+import ipywidgets
+
+from helpers.experiments.runs import Run, Sample
+from helpers.plots.overoptimization import factor_figure, fit_figure, stopping_figure
+from helpers.widgets.drift import legend_html, sample_html
+from helpers.widgets.html import PAGE, escape, guarded
+from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
+
+Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
+
+
+def fit_explorer(limits: Sequence[float], rl: tuple, curves: Sequence, best: tuple, best_drawn):
+    """A slider over how far out the points go that the RL form is fitted to.
+
+    `curves` holds one pair (d, gained) a limit; the other pairs are points and the other fit.
+    """
+
+    def draw(limit: int):
+        return fit_figure(rl, curves[limit], limits[limit], best, best_drawn)
+
+    return Explorer(draw, limit=stops("fitted up to d =", limits, start=len(limits) - 1))
+
+
+def factor_explorer(factors: dict, bands: dict) -> Explorer:
+    """A picker of the factor and a slider through its values.
+
+    `factors` factor → {kind of run: its label}; `bands` kind → band (see `helpers.plots.overoptimization`).
+    """
+    factor = picker("what changes", list(factors))
+    value = ipywidgets.SelectionSlider(
+        options=_positions(factors[factor.value]),
+        description="value",
+        style=WIDE,
+    )
+
+    def renew(change: dict) -> None:
+        value.options = _positions(factors[change["new"]])
+
+    factor.observe(renew, names="value")  # before the explorer's own: it draws what is new
+
+    def draw(factor: str, value: int):
+        labels = factors[factor]
+        shown = {label: bands[kind] for kind, label in labels.items()}
+        return factor_figure(shown, list(shown)[min(value, len(shown) - 1)])
+
+    return Explorer(draw, factor=factor, value=value)
+
+
+def _positions(labels: dict) -> list[tuple[str, int]]:
+    return [(label, k) for k, label in enumerate(labels.values())]
+
+
+def stop_explorer(limits: Sequence[float], kept: Sequence[float], rows: Sequence[dict], start: int):
+    """A slider over KL limits: `kept` mean gold at each, `rows` kind → (end, kept, peak) at each."""
+
+    def draw(limit: int):
+        return stopping_figure(limits, kept, limit, rows[limit])
+
+    return Explorer(draw, limit=stops("stop at KL", limits, start))
+
+
+# --- the gallery ----------------------------------------------------------------------------------
+
+
+def points_html(parts: Sequence[tuple[str, float]]) -> str:
+    """What the gold score gave and took; escaped. A long item wraps, so a narrow page cuts none off."""
+    items = (
+        f'<span style="color:{"#B34700" if points < 0 else "#00664A"}">'
+        f"{points:+.2f} {escape(what)}</span>"
+        for what, points in parts
+    )
+    return f'<div style="font-size:12px;margin:-5px 0 10px 14px">gold: {" &nbsp;·&nbsp; ".join(items)}</div>'
+
+
+def judged_html(sample: Sample, prompt: str, explain: Explain) -> str:
+    """One sample, its tokens coloured by drift, with what gold counted for and against it."""
+    return sample_html(sample, prompt) + points_html(explain(sample.text)[1])
+
+
+def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title: str) -> str:
+    """Several samples of one prompt under a title; every text is escaped."""
+    rows = "".join(judged_html(sample, prompt, explain) for sample in samples)
+    head = f'<div style="font-weight:bold">{escape(title)}</div>'
+    return f'<div style="{PAGE}">{head}{legend_html()}{rows}</div>'
+
+
+class Gallery:
+    """A slider through a run's snapshots and a picker of the prompt: what it wrote, judged twice."""
+
+    def __init__(self, run: Run, explain: Explain, start: int = 0):
+        self.run, self.explain = run, explain
+        iterations = [shot.iteration for shot in run.snapshots]
+        self.shot = stops("after iteration", iterations, start)
+        self.prompt = picker("prompt", list(run.snapshots[0].samples))
+        self.page = ipywidgets.HTML()
+        self.page.layout.min_height = (
+            "450px"  # of the longest samples: what stands below never jumps
+        )
+        self.show = guarded(self._show, self._tell)
+        for control in (self.shot, self.prompt):
+            control.observe(self.show, names="value")
+        self.box = ipywidgets.VBox([in_a_row(self.shot, self.prompt), self.page])
+        self.show()
+
+    def _show(self) -> None:
+        shot, prompt = self.run.snapshots[self.shot.value], self.prompt.value
+        title = f"After {shot.iteration} iterations"
+        self._tell(gallery_html(shot.samples[prompt], prompt, self.explain, title))
+
+    def _tell(self, page: str) -> None:
+        self.page.value = page
+
+    def _ipython_display_(self) -> None:
+        """The live page where there is a kernel; the same page, still, where there is none."""
+        show_live(self.box, "samples along a run", page=self.page.value)
+
+
+def rounds_html(runs: dict[str, Run], prompts: Sequence[str], explain: Explain) -> str:
+    """The first sample of each prompt from the last snapshot of each run (title → run)."""
+    sections = ""
+    for title, run in runs.items():
+        samples = run.snapshots[-1].samples
+        rows = "".join(judged_html(samples[prompt][0], prompt, explain) for prompt in prompts)
+        sections += f'<div style="font-weight:bold;margin-top:6px">{escape(title)}</div>{rows}'
+    return f'<div style="{PAGE}">{legend_html()}{sections}</div>'

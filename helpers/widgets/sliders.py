@@ -1,0 +1,132 @@
+"""Sliders: move a control, see the figure change. One mechanism for every lesson; no maths here."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import ipywidgets
+from IPython.display import display
+
+from helpers.plots.base import Picture
+from helpers.widgets.html import Markup, guarded
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDE = {"description_width": "initial"}  # as much room as the words need
+SHARP = 2  # pixels drawn for each pixel of the page: sharp on fine screens too
+
+# JupyterLab's one-letter commands ("b" inserts a cell) stay away from what has the keyboard in a widget:
+# it asks the focused element itself first, so whatever takes the focus is marked
+KEEP_KEYS = (
+    '<img alt="" src="data:," style="display:none" onerror="setTimeout(() => {'
+    "const area = this.closest('.jp-OutputArea-output');"
+    "const keep = node => node.setAttribute('data-lm-suppress-shortcuts', 'true');"
+    "if (area) { keep(area); area.addEventListener('focusin', event => keep(event.target)) }}, 200)\">"
+)
+UNSEEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
+
+
+def show_live(
+    box: ipywidgets.Box, words: str, png: bytes | None = None, page: str | None = None
+) -> None:
+    """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
+    running): a picture, a page of HTML, or plain words.
+    """
+    if all(getattr(child, "value", "") != KEEP_KEYS for child in box.children):
+        box.children += (ipywidgets.HTML(KEEP_KEYS),)
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    bundle = {WIDGET_VIEW: view, "text/plain": words}
+    if png is not None:
+        bundle["image/png"] = base64.b64encode(png).decode()
+    if page is not None:
+        bundle["text/html"] = str(page)
+    display(bundle, raw=True)
+
+
+def show_picture(image: ipywidgets.Image, figure: Picture) -> None:
+    """Put a figure into an image widget, sharp and at its own size."""
+    image.layout.width = f"{figure.get_figwidth() * figure.DPI:.0f}px"
+    image.value = figure.png(SHARP)
+
+
+def in_a_row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
+    """Side by side, on more lines where the page is narrow."""
+    return ipywidgets.HBox(list(widgets), layout=ipywidgets.Layout(flex_flow="row wrap"))
+
+
+def exact_value(control: ipywidgets.Widget):
+    """A control's value; of a slider of floats, the stop it stands on (a browser sends 7.999999999999999)."""
+    if not isinstance(control, ipywidgets.FloatSlider) or not control.step:
+        return control.value
+    low, step = Decimal(str(control.min)), Decimal(str(control.step))
+    return float(low + step * round((Decimal(control.value) - low) / step))
+
+
+class Explorer:
+    """Controls above a figure that `draw(**values)` makes anew whenever one of them moves.
+
+    `controls` maps each argument of `draw` to an ipywidget with a `value`. The picture is swapped in
+    place, so nothing flickers. A saved notebook shows the picture where no kernel runs (GitHub).
+    Works with ipywidgets 7.7 and 8. An error in `draw` is shown, not lost.
+    """
+
+    def __init__(self, draw: Callable[..., Picture], **controls: ipywidgets.Widget):
+        self.draw, self.controls, self.figure = draw, controls, None
+        self.image, self.message = ipywidgets.Image(format="png"), ipywidgets.HTML()
+        self.redraw = guarded(self._redraw, self._tell)
+        for control in controls.values():
+            control.observe(self.redraw, names="value")
+        self.box = ipywidgets.VBox([in_a_row(*controls.values()), self.message, self.image])
+        self.redraw()
+
+    def _redraw(self) -> None:
+        values = {name: exact_value(control) for name, control in self.controls.items()}
+        self.figure = self.draw(**values)
+        show_picture(self.image, self.figure)
+        self._tell(self._drawn_for(values))
+
+    def _tell(self, words: str) -> None:
+        self.message.value = words
+
+    def _drawn_for(self, values: dict) -> Markup:
+        """Which values the picture belongs to, for those who hear the page (and for tests)."""
+        labels = {
+            control.description: getattr(control, "label", values[name])
+            for name, control in self.controls.items()
+        }
+        words = ", ".join(f"{name} {value}" for name, value in labels.items())
+        span = Markup('<span data-drawn-for="{}" style="{}" role="status">{}</span>')
+        return span.format(json.dumps(labels), UNSEEN, words)
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; the same picture, still, where there is none."""
+        png = None if self.figure is None else self.figure.png()
+        show_live(self.box, png=png, words="an explorer with sliders")
+
+
+def slider(description: str, value: float, low: float, high: float, step: float):
+    """A number slider that redraws while it moves and can be reached by keyboard.
+
+    Where start, ends and step are whole numbers, so is its value (int).
+    """
+    numbers = {"value": value, "min": low, "max": high, "step": step}
+    common = {"description": description, "continuous_update": True, "style": WIDE}
+    if all(float(number).is_integer() for number in numbers.values()):
+        return ipywidgets.IntSlider(**{k: int(x) for k, x in numbers.items()}, **common)
+    digits = max(0, *(-Decimal(f"{x:g}").as_tuple().exponent for x in (low, step)))  # that it needs
+    return ipywidgets.FloatSlider(readout_format=f".{digits}f", **numbers, **common)
+
+
+def stops(description: str, values: Sequence[float], start: int = 0) -> ipywidgets.SelectionSlider:
+    """A slider over given values; its value is the position among them."""
+    return ipywidgets.SelectionSlider(
+        options=[(f"{value:g}", k) for k, value in enumerate(values)],
+        value=start,
+        description=description,
+        style=WIDE,
+    )
+
+
+def picker(description: str, options: list) -> ipywidgets.Dropdown:
+    """One of several values, or of (label, value) pairs."""
+    return ipywidgets.Dropdown(options=options, description=description, style=WIDE)

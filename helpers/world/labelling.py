@@ -1,0 +1,81 @@
+"""The simulated labeller: its choice between two texts, label noise, and the best possible accuracy."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from helpers.data import load_rows
+from helpers.reward_model import pair_texts
+from helpers.tools.validate import require, require_count, require_positive
+from helpers.world.gold import gold_score, gold_scores
+
+LABEL_TEMPERATURE = 0.5  # points; the labeller's noise
+
+
+def labelled_pairs(count: int, temperature: float, seed: int) -> list[dict]:
+    """Draw `count` of the shipped training pairs and label them again, both from the seed.
+
+    `temperature` is the labeller's, in points of gold score: the higher, the noisier the labels.
+    """
+    rows = load_rows("pairs_train.jsonl")
+    require_count("count", count)
+    require(count <= len(rows), "count", count, f"at most the {len(rows)} pairs of data/")
+    require_positive("temperature", temperature)
+    generator = torch.Generator().manual_seed(seed)
+    picked = torch.randperm(len(rows), generator=generator)[:count].tolist()
+    pairs = [rows[i] for i in picked]
+    return relabel(pairs, label_chances(gold_gaps(pairs), temperature), generator)
+
+
+def preference_probability(first, second, temperature=LABEL_TEMPERATURE):
+    """P(labeller prefers `first`) = sigmoid((gold(first) - gold(second)) / temperature).
+
+    At temperature 0 the better text always wins; a tie has probability 1/2.
+    """
+    if not temperature >= 0:
+        raise ValueError(f"temperature must be 0 or more, got {temperature}")
+    gap = gold_score(first) - gold_score(second)
+    if temperature == 0 or gap == 0:
+        return 0.5 + 0.5 * ((gap > 0) - (gap < 0))
+    return 0.5 * (1 + math.tanh(gap / temperature / 2))  # the sigmoid, without overflow
+
+
+def prefers_first(first, second, rng, temperature=LABEL_TEMPERATURE):
+    """Draw one choice of the labeller with a `random.Random`."""
+    return rng.random() < preference_probability(first, second, temperature)
+
+
+def gold_gaps(pairs: list[dict]) -> Tensor:
+    """gold(chosen) − gold(rejected) of each pair: [N] points."""
+    chosen, rejected = pair_texts(pairs)
+    return torch.tensor(gold_scores(chosen)) - torch.tensor(gold_scores(rejected))
+
+
+def label_chances(gaps: Tensor, temperature: float) -> Tensor:
+    """P(labeller prefers the first text): gold gaps [N] → [N]."""
+    return torch.sigmoid(gaps / temperature)
+
+
+def relabel(pairs: list[dict], chances: Tensor, generator: torch.Generator) -> list[dict]:
+    """Label the pairs again: each keeps its order with its probability, else the two are swapped."""
+    keep = torch.rand(len(pairs), generator=generator) < chances
+    return [
+        row if kept else row | {"chosen": row["rejected"], "rejected": row["chosen"]}
+        for row, kept in zip(pairs, keep.tolist(), strict=True)
+    ]
+
+
+def expected_accuracy(gaps: Tensor, chances: Tensor) -> float:
+    """Accuracy of a reward model, averaged over the label noise: score differences [N], label chances [N].
+
+    A tie counts half.
+    """
+    right = torch.where(gaps > 0, chances, 1 - chances)
+    return float(torch.where(gaps == 0, torch.full_like(right, 0.5), right).mean())
+
+
+def best_accuracy(pairs: list[dict], temperature: float = LABEL_TEMPERATURE) -> float:
+    """Accuracy of a perfect reward model (the gold score), averaged over the label noise."""
+    gaps = gold_gaps(pairs)
+    return expected_accuracy(gaps, label_chances(gaps, temperature))

@@ -1,0 +1,144 @@
+"""The embedded world's small models: tokenizer, GPT-2 policy, DistilBERT encoder, and SFT."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordLevel
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from transformers import (
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
+
+from helpers.tools.optimizers import Optimizers, warm_cosine
+from helpers.tools.validate import require, require_count, require_positive
+
+PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
+
+
+def make_tokenizer(vocabulary: list[str]) -> PreTrainedTokenizerFast:
+    """Word-level tokenizer: one token per word or punctuation mark.
+
+    `<s>` begins every text: BOS for the policy, [CLS] for the reward model (as in RoBERTa). `</s>`
+    is EOS, and PAD differs from it.
+    """
+    specials = [PAD, START, END, UNKNOWN]
+    words = {word: i for i, word in enumerate([*specials, *vocabulary])}
+    tokenizer = Tokenizer(WordLevel(words, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{START} $A", special_tokens=[(START, words[START])]
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)  # no space before . , !
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        bos_token=START,
+        cls_token=START,
+        eos_token=END,
+        sep_token=END,
+        unk_token=UNKNOWN,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=64,
+    )
+
+
+def make_policy(tokenizer: PreTrainedTokenizerFast, layers: int = 3, width: int = 128) -> nn.Module:
+    """A small GPT-2 without dropout, randomly initialised."""
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=64,
+        n_embd=width,
+        n_layer=layers,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def make_encoder(
+    tokenizer: PreTrainedTokenizerFast, layers: int = 2, width: int = 128
+) -> nn.Module:
+    """A small DistilBERT without dropout, randomly initialised: the reward model's encoder."""
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=64,
+        dim=width,
+        n_layers=layers,
+        n_heads=4,
+        hidden_dim=4 * width,
+        dropout=0.0,
+        attention_dropout=0.0,
+        seq_classif_dropout=0.0,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return DistilBertModel(config)
+
+
+def encode_corpus(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> tuple[Tensor, Tensor]:
+    """Append EOS, tokenise, pad on the right: list of N → ids [N, L], mask [N, L] (bool)."""
+    require(len(texts) > 0, "texts", "an empty list", "at least one text")
+    ended = [f"{text} {tokenizer.eos_token}" for text in texts]
+    encoded = tokenizer(ended, return_tensors="pt", padding=True, padding_side="right")
+    return encoded["input_ids"], encoded["attention_mask"].bool()
+
+
+def next_token_loss(model: nn.Module, ids: Tensor, mask: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy of each counted token given the tokens before it: nats."""
+    logits = model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
+    targets = ids[:, 1:].masked_fill(~mask[:, 1:], -100)  # cross_entropy ignores −100
+    return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction=reduction)
+
+
+def fit_language_model(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerFast,
+    texts: list[str],
+    steps: int,
+    batch_size: int = 128,
+    learning_rate: float = 6e-3,
+    seed: int = 0,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> nn.Module:
+    """Supervised fine-tuning, in place: reshuffled every epoch, cosine schedule with warm-up."""
+    require_count("steps", steps)
+    require_positive("learning_rate", learning_rate)
+    ids, mask = encode_corpus(tokenizer, texts)
+    generator = torch.Generator().manual_seed(seed)
+    optimizers = Optimizers(model, learning_rate)
+    batches, model = iter(()), model.train()
+    for step in range(steps):
+        rows = next(batches, None)
+        if rows is None:
+            batches = iter(torch.randperm(len(ids), generator=generator).split(batch_size))
+            rows = next(batches)
+        width = int(mask[rows].any(dim=0).sum())
+        loss = next_token_loss(model, ids[rows, :width], mask[rows, :width])
+        optimizers.step(loss, warm_cosine(step, steps, warmup=30))
+        if on_step is not None:
+            on_step(step + 1, steps, float(loss.detach()))
+    return model.eval()
+
+
+@torch.no_grad()
+def perplexity(model: nn.Module, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> float:
+    """Perplexity per token: EOS counts, the first `<s>` does not."""
+    ids, mask = encode_corpus(tokenizer, texts)
+    total = sum(
+        float(next_token_loss(model, ids[rows], mask[rows], reduction="sum"))
+        for rows in torch.arange(len(ids)).split(256)
+    )
+    return math.exp(total / int(mask[:, 1:].sum()))

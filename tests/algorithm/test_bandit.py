@@ -1,0 +1,164 @@
+"""The whole loop on a problem with a known answer: one token, where pi* = ref * exp(r / beta)."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import (  # noqa: F401
+    EOS,
+    PAD,
+    close,
+    left_pad,
+    one_thread,
+    ppo_config,
+    quick,
+    tiny_policy,
+    tiny_value_network,
+)
+
+from helpers.gae import compute_gae
+from helpers.kl import shape_rewards
+from helpers.ppo import ppo_update_step
+from helpers.reward_model import bradley_terry_loss
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.sampling import generate
+from helpers.theory.optimum import gibbs_policy
+from helpers.whitening import whiten_advantages
+
+VOCAB, BATCH, KL_COEF = 8, 192, 0.5
+PROMPTS = [[2], [3, 4, 5]]  # of different lengths, so that left padding is part of it
+REWARDS = torch.tensor(
+    [[1.0, -0.5, 0.0, 0.6, -1.0, 0.3, 0.8, -0.2], [-1.0, 0.4, 0.9, -0.3, 0.2, 1.0, -0.6, 0.0]]
+)  # [prompt, token]
+
+
+def exact_kl(log_p, log_q):
+    """[prompt, vocab] -> the worst prompt's KL(p || q)."""
+    return (log_p.exp() * (log_p - log_q)).sum(-1).max().item()
+
+
+def next_logprobs(policy):
+    queries, query_mask = left_pad(PROMPTS)
+    positions = (query_mask.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        return (
+            policy(queries, attention_mask=query_mask.long(), position_ids=positions)
+            .logits[:, -1]
+            .log_softmax(-1)
+        )
+
+
+def roll_out(policy, reference, value_network, config, generator):
+    which = torch.arange(BATCH) % len(PROMPTS)
+    queries, query_mask = (tensor[which] for tensor in left_pad(PROMPTS))
+    tokens, mask, logprobs = generate(policy, queries, query_mask, 1, EOS, PAD, generator=generator)
+    with torch.no_grad():
+        ref_logprobs = forward_logprobs(reference, queries, query_mask, tokens, mask)
+        values = forward_values(value_network, queries, query_mask, tokens, mask)
+    scores = REWARDS[which, tokens[:, 0]]
+    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, config.kl_coef)
+    advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
+    if config.whiten_advantages:
+        advantages = whiten_advantages(advantages, mask)
+    return RolloutBatch(
+        query_tensors=queries, query_mask=query_mask, response_tensors=tokens, response_mask=mask,
+        logprobs=logprobs, ref_logprobs=ref_logprobs, values=values, rewards=rewards,
+        advantages=advantages, returns=returns, scores=scores,
+    )  # fmt: skip
+
+
+def train(whiten, iterations=70, learning_rate=5e-3):
+    config = ppo_config(
+        kl_coef=KL_COEF,
+        whiten_advantages=whiten,
+        minibatch_size=BATCH,
+        micro_batch_size=BATCH,
+        vf_coef=1.0,
+    )
+    reference = tiny_policy(seed=5, vocab=VOCAB)
+    policy, value_network = (
+        copy.deepcopy(reference),
+        tiny_value_network(vocab=VOCAB, random_head=False),
+    )
+    optimizer = torch.optim.Adam(
+        [*policy.parameters(), *value_network.parameters()], lr=learning_rate, eps=1e-5
+    )
+    generator, history = torch.Generator().manual_seed(0), []
+    for iteration in range(iterations):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * (1 - iteration / iterations)
+        rollout = roll_out(policy, reference, value_network, config, generator)
+        history.append(
+            ppo_update_step(policy, value_network, rollout, optimizer, config, generator=generator)
+        )
+    return policy, reference, history
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whiten", [False, True])
+def test_ppo_finds_the_exact_optimum(whiten):
+    policy, reference, history = train(whiten)
+    learned, start = next_logprobs(policy), next_logprobs(reference)
+    optimum = (start + REWARDS / KL_COEF).log_softmax(-1)
+    without_penalty, twice_the_penalty = (
+        (start + REWARDS / kl_coef).log_softmax(-1) for kl_coef in (0.05, 2 * KL_COEF)
+    )
+    for wrong in (start, without_penalty, twice_the_penalty):  # far enough away to tell them apart
+        assert exact_kl(wrong, optimum) > 0.05
+    assert exact_kl(learned, optimum) < 0.01
+    assert max(metrics["first_ratio_error"] for metrics in history) <= 1e-4
+    assert abs(history[0]["kl"]) <= 1e-4
+
+
+@quick
+@given(st.integers(0, 10_000), st.integers(2, 7), st.floats(0.1, 10))
+def test_the_gibbs_policy_is_the_reference_tilted_by_the_reward(seed, vocab, kl_coef):
+    noise = torch.randn(
+        2, 3, vocab, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    ref_logprobs, rewards = noise[0].log_softmax(-1), noise[1]
+    probs = gibbs_policy(ref_logprobs.exp(), rewards, kl_coef)
+    close(probs, (ref_logprobs + rewards / kl_coef).softmax(-1))
+    close(probs.sum(-1), torch.ones(3))
+
+
+def test_no_policy_beats_the_gibbs_policy():
+    ref, rewards = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, -1.0])
+
+    def objective(probs):
+        return (probs * (rewards - KL_COEF * (probs / ref).log())).sum()
+
+    best = gibbs_policy(ref, rewards, KL_COEF)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        other = (best.log() + torch.randn(3, generator=generator)).softmax(-1)
+        gap = KL_COEF * (other * (other / best).log()).sum()  # J* - J(pi) = beta KL(pi || pi*)
+        close(objective(best) - objective(other), gap, atol=1e-5)
+
+
+def test_a_small_beta_goes_for_the_best_token_without_overflow_and_a_huge_one_stays():
+    ref, rewards = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, -1.0])
+    close(gibbs_policy(ref, rewards, 1e-4), torch.tensor([0.0, 1.0, 0.0]))
+    close(gibbs_policy(ref, rewards, 1e6), ref, atol=1e-5)
+
+
+def test_the_optimum_never_revives_what_the_reference_cannot_say():
+    probs = gibbs_policy(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 100.0]), 0.1)
+    close(probs, torch.tensor([0.5, 0.5, 0.0]))
+
+
+def test_bradley_terry_is_minus_log_of_the_chance_of_the_choice():
+    chosen, rejected = torch.tensor([1.0, 0.0, -2.0]), torch.tensor([0.0, 0.0, 1.0])
+    chances = torch.tensor([torch.e, 1.0, torch.e**-2]) / torch.tensor(
+        [torch.e + 1, 2.0, torch.e**-2 + torch.e]
+    )
+    close(bradley_terry_loss(chosen, rejected), -chances.log().mean(), atol=1e-5)
+
+
+def test_bradley_terry_survives_huge_gaps_and_only_sees_gaps():
+    far, zero = torch.tensor([1e4]), torch.tensor([0.0])
+    close(bradley_terry_loss(far, zero), 0.0)
+    close(bradley_terry_loss(zero, far), 1e4)
+    close(bradley_terry_loss(zero + 5, zero + 4), bradley_terry_loss(zero + 1, zero))

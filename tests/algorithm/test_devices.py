@@ -1,0 +1,184 @@
+"""The same numbers on every device, and every tensor on the right device.
+
+Each test runs on the CPU; `pytest -m cuda` runs it on a GPU too.
+"""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import DEVICES, tiny_models
+
+from helpers import steps
+from helpers.config import RLHFConfig
+from helpers.models import freeze, half_precision, make_reference, trainable
+from helpers.reward_model import RewardModel
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.sampling import Responses, sample_responses
+from helpers.scale.memory import peak_bytes, reset_peak
+from helpers.scale.pretrained import frozen_dtype
+from helpers.state import Models, start_run
+from helpers.world.small_models import make_encoder
+
+PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+CONFIG = RLHFConfig(
+    device="cpu",
+    iterations=3,
+    batch_size=8,
+    minibatch_size=4,
+    micro_batch_size=2,
+    response_length=6,
+    normalize_scores=False,
+)
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.fixture(params=DEVICES)
+def device(request) -> torch.device:
+    return torch.device(request.param)
+
+
+def four_models() -> Models:
+    """Actor, critic, reference and a real reward model, all on the CPU."""
+    models = tiny_models()
+    with torch.no_grad():
+        models.critic.value_head.weight.normal_(std=0.1)  # a critic that says something
+        for parameter in models.actor.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))  # an actor that has moved
+    encoder = make_encoder(models.tokenizer, layers=1, width=32)
+    models.reward = freeze(RewardModel(encoder, models.tokenizer))
+    return models
+
+
+def moved(models: Models, device: torch.device) -> Models:
+    """The same four models on a device, none shared with the ones given."""
+    parts = {
+        name: copy.deepcopy(getattr(models, name)).to(device)
+        for name in ("actor", "critic", "reward", "reference")
+    }
+    return Models(**parts, tokenizer=models.tokenizer)
+
+
+def written_on(responses: Responses, device: torch.device) -> Responses:
+    names = ("query_tensors", "query_mask", "response_tensors", "response_mask", "logprobs")
+    return replace(responses, **{name: getattr(responses, name).to(device) for name in names})
+
+
+def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) -> tuple:
+    """Three iterations with given rollouts: records, rollouts and the state."""
+    queue = [written_on(responses, models.device) for responses in recorded]
+    monkeypatch.setattr(steps, "write_responses", lambda *arguments: queue.pop(0))
+    state, kept = start_run(CONFIG, models, prompts=PROMPTS), []
+
+    def observe(step, **tensors):
+        if step == 7:
+            kept.append(tensors["rollout"].to("cpu"))
+
+    records = [steps.iterate(state, observe) for _ in recorded]
+    return records, kept, state
+
+
+def recorded_rollouts(models: Models) -> list[Responses]:
+    generator = torch.Generator().manual_seed(0)
+    asked = [PROMPTS[i % len(PROMPTS)] for i in range(CONFIG.batch_size)]
+    return [
+        sample_responses(models.actor, models.tokenizer, asked, CONFIG, generator) for _ in range(3)
+    ]
+
+
+def test_forwards_and_scores_agree_with_the_cpu(device):
+    models = four_models()
+    there = moved(models, device)
+    responses = recorded_rollouts(models)[0]
+    tokens, tokens_there = responses.tokens(), written_on(responses, device).tokens()
+    with torch.no_grad():
+        for forward, name in ((forward_logprobs, "actor"), (forward_values, "critic")):
+            ours = forward(getattr(models, name), *tokens)
+            theirs = forward(getattr(there, name), *tokens_there)
+            assert theirs.device.type == device.type
+            torch.testing.assert_close(theirs.cpu(), ours, **CLOSE)
+    scores = there.reward.score_texts(responses.texts)
+    assert scores.device.type == "cpu"
+    torch.testing.assert_close(scores, models.reward.score_texts(responses.texts), **CLOSE)
+
+
+def test_the_loop_on_fixed_tokens_gives_the_cpus_numbers(device, monkeypatch):
+    models = four_models()
+    there, recorded = moved(models, device), recorded_rollouts(models)
+    ours, our_rollouts, state = run_on_fixed_tokens(models, monkeypatch, recorded)
+    theirs, their_rollouts, state_there = run_on_fixed_tokens(there, monkeypatch, recorded)
+    for mine, other in zip(our_rollouts, their_rollouts, strict=True):
+        for name in ("ref_logprobs", "values", "rewards", "advantages", "returns", "scores"):
+            torch.testing.assert_close(getattr(other, name), getattr(mine, name), **CLOSE)
+    for mine, other in zip(ours, theirs, strict=True):
+        for name in mine.keys() - {"seconds"}:
+            assert other[name] == pytest.approx(mine[name], rel=1e-3, abs=1e-4), name
+    pairs = zip(
+        trainable(state.models.actor) + trainable(state.models.critic),
+        trainable(state_there.models.actor) + trainable(state_there.models.critic),
+        strict=True,
+    )
+    for mine, other in pairs:
+        torch.testing.assert_close(other.cpu(), mine, rtol=1e-3, atol=1e-4)
+
+
+def test_everything_is_on_its_device(device):
+    there = moved(four_models(), device)
+    state, seen = start_run(CONFIG, there, prompts=PROMPTS), {}
+    steps.iterate(state, lambda step, **tensors: seen.update(tensors))
+    assert state.generators["samples"].device.type == device.type
+    assert {state.generators[name].device.type for name in ("prompts", "minibatches")} == {"cpu"}
+    rollout = seen["rollout"]
+    assert isinstance(rollout, RolloutBatch)
+    assert {tensor.device.type for tensor in vars(rollout).values()} == {device.type}
+    for moments in state.optimizer.state.values():
+        assert moments["exp_avg"].device.type == device.type
+    found, texts = steps.evaluate(there.actor, state, count=8)
+    assert {values.device.type for values in found.values()} == {"cpu"} and len(texts) == 8
+
+
+def test_a_seed_fixes_what_a_device_writes(device):
+    actor = moved(four_models(), device).actor
+    tokenizer = tiny_models().tokenizer
+    texts = [
+        sample_responses(
+            actor, tokenizer, PROMPTS, CONFIG, torch.Generator(device).manual_seed(5)
+        ).texts
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_costs_the_frozen_models_little(device, dtype):
+    models = moved(four_models(), device)
+    responses = written_on(recorded_rollouts(four_models())[0], device)
+    half = half_precision(make_reference(models.reference), dtype)
+    with torch.no_grad():
+        exact = forward_logprobs(models.reference, *responses.tokens())
+        rough = forward_logprobs(half, *responses.tokens())
+    assert rough.dtype == torch.float32  # the softmax is taken there
+    assert 0 < (rough - exact).abs().max() < (0.01 if dtype == torch.float16 else 0.1)
+    scores = models.reward.score_texts(responses.texts)
+    half_precision(models.reward, dtype)
+    assert models.reward.head.weight.dtype == torch.float32
+    assert (models.reward.score_texts(responses.texts) - scores).abs().max() < 0.1
+
+
+def test_what_is_trained_is_never_halved(device):
+    with pytest.raises(ValueError, match="model: got trainable parameters"):
+        half_precision(moved(four_models(), device).actor, torch.float16)
+
+
+def test_the_frozen_type_suits_the_device(device):
+    wanted = {torch.float16, torch.bfloat16} if device.type == "cuda" else {torch.float32}
+    assert frozen_dtype(device) in wanted
+
+
+def test_the_peak_of_a_device_is_seen(device):
+    reset_peak(device)
+    before = peak_bytes(device)
+    block = torch.ones(2**24, device=device)
+    del block
+    assert peak_bytes(device) - before >= 60 * 2**20

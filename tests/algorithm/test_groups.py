@@ -1,0 +1,93 @@
+"""RLOO's and GRPO's advantages by their definitions, one response at a time."""
+
+import statistics
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import close, quick
+
+from helpers.groups import grpo_advantages, per_token, rloo_advantages
+
+
+@st.composite
+def groups(draw):
+    """Rewards of some prompts, `size` responses each."""
+    prompts, size = draw(st.integers(1, 4)), draw(st.integers(2, 5))
+    number = st.floats(-5, 5, width=32)
+    rows = draw(st.lists(st.lists(number, min_size=size, max_size=size), min_size=prompts,
+                         max_size=prompts))  # fmt: skip
+    return rows, size
+
+
+@quick
+@given(groups())
+def test_rloo_is_each_reward_less_the_mean_of_the_others(drawn):
+    rows, size = drawn
+    expected = [
+        reward - sum(row[:i] + row[i + 1 :]) / (size - 1)
+        for row in rows
+        for i, reward in enumerate(row)
+    ]
+    rewards = torch.tensor(rows, dtype=torch.float64).flatten()
+    close(rloo_advantages(rewards, size), torch.tensor(expected, dtype=torch.float64))
+
+
+@quick
+@given(groups())
+def test_grpo_is_each_reward_in_its_group_s_standard_deviations(drawn):
+    rows, size = drawn
+    expected = [
+        (reward - statistics.fmean(row)) / (statistics.stdev(row) + 1e-4)
+        for row in rows
+        for reward in row
+    ]
+    rewards = torch.tensor(rows, dtype=torch.float64).flatten()
+    close(grpo_advantages(rewards, size), torch.tensor(expected, dtype=torch.float64), 1e-5, 1e-5)
+
+
+@quick
+@given(groups())
+def test_a_prompt_that_is_easy_for_all_teaches_nothing(drawn):
+    rows, size = drawn
+    rewards = torch.tensor(rows, dtype=torch.float64)
+    shifted = (rewards + torch.arange(len(rows)).unsqueeze(1)).flatten()
+    for advantages in (rloo_advantages, grpo_advantages):
+        close(advantages(shifted, size), advantages(rewards.flatten(), size), 1e-6, 1e-6)
+        assert advantages(rewards.flatten(), size).view(-1, size).sum(1).abs().max() < 1e-3
+    close(rloo_advantages(torch.full((4,), 3.0), 4), torch.zeros(4))
+
+
+def test_rloo_s_baseline_has_no_bias_where_the_group_mean_has():
+    """E[∇log π · A] over all pairs of a two-armed bandit: RLOO hits the exact gradient, r − mean half."""
+    p, reward = 0.3, torch.tensor([1.0, 0.0])
+    score = torch.tensor([1 - p, -p])  # ∇ of log-probability by the first arm's logit
+    exact = p * (1 - p) * (reward[0] - reward[1])
+    found = {"rloo": 0.0, "mean": 0.0}
+    for a in (0, 1):
+        for b in (0, 1):
+            chance = (p if a == 0 else 1 - p) * (p if b == 0 else 1 - p)
+            arms = torch.tensor([a, b])
+            r = reward[arms]
+            for name, advantages in (("rloo", rloo_advantages(r, 2)), ("mean", r - r.mean())):
+                found[name] += chance * float((score[arms] * advantages).mean())
+    assert found["rloo"] == pytest.approx(float(exact), abs=1e-6)
+    assert found["mean"] == pytest.approx(float(exact) / 2, abs=1e-6)
+
+
+def test_every_counted_token_gets_its_response_s_advantage():
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    close(per_token(torch.tensor([2.0, -1.0]), mask), torch.tensor([[2.0, 2, 0], [-1, 0, 0]]))
+
+
+@pytest.mark.parametrize("advantages", [rloo_advantages, grpo_advantages])
+def test_bad_groups_are_one_sentence(advantages):
+    with pytest.raises(ValueError, match="group_size: got 1"):
+        advantages(torch.zeros(4), 1)
+    with pytest.raises(
+        ValueError, match="rewards: got 5 numbers, wants a multiple of group_size 2"
+    ):
+        advantages(torch.zeros(5), 2)
+    with pytest.raises(ValueError, match="rewards: got 1 NaN"):
+        advantages(torch.tensor([0.0, float("nan")]), 2)

@@ -1,0 +1,304 @@
+"""The loop: its invariants at every iteration, exact resumption, refusals, the command line."""
+
+import csv
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+
+from helpers.__main__ import loop as main  # `python -m helpers.loop`
+from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
+from helpers.loop import train_rlhf_loop
+from helpers.models import fingerprint
+from helpers.reward_model import RewardModel
+from helpers.rollouts import forward_logprobs
+from helpers.state import start_run
+from helpers.steps import draw_prompts, estimate_advantages, iterate, write_responses
+from helpers.tools.files import ROOT, FileProblem
+from helpers.whitening import masked_mean
+from helpers.world.small_models import make_encoder
+
+
+def test_every_iteration_starts_at_ratio_one_and_the_first_at_kl_zero(config, models, prompts):
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert [record["iteration"] for record in history] == [1, 2, 3, 4]
+    assert all(record["first_ratio_error"] <= 1e-4 for record in history)
+    assert abs(history[0]["kl"]) <= 1e-4
+    assert history[-1]["kl"] != 0.0
+
+
+def test_the_reference_is_not_trained_and_the_actor_is(config, models, prompts):
+    before = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
+    list(train_rlhf_loop(config, models, prompts=prompts))
+    assert fingerprint(models.reference) == before[0]
+    assert fingerprint(models.actor) != before[1]
+    assert fingerprint(models.critic) != before[2]
+
+
+def test_a_frozen_reward_model_is_not_trained(config, prompts):
+    models = tiny_models()
+    models.reward = RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer)
+    before = fingerprint(models.reward)
+    list(train_rlhf_loop(config, models, prompts=prompts))
+    assert fingerprint(models.reward) == before
+
+
+def test_returns_are_formed_before_whitening(config, models, prompts):
+    """Whitened advantages have mean 0; returns are rewards-to-go, in reward units."""
+    state = start_run(replace(config, lam=1.0, batch_size=16), models, prompts=prompts)
+    responses = write_responses(state, draw_prompts(state))
+    rewards = torch.where(responses.response_mask, 3.0, 0.0)
+    values, advantages, returns = estimate_advantages(state, responses, rewards)
+    left = responses.response_mask.flip(1).cumsum(1).flip(1) * responses.response_mask
+    assert torch.allclose(returns, 3.0 * left, atol=1e-5)  # λ = γ = 1: plain sums of rewards
+    assert abs(float(masked_mean(advantages, responses.response_mask))) < 1e-5
+
+
+@pytest.mark.slow
+def test_it_learns_a_reward_function(models, prompts):
+    config = replace_tiny(iterations=25, batch_size=32, learning_rate=3e-3, kl_coef=0.01)
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations
+
+
+def replace_tiny(**changes):
+    from helpers.config import RLHFConfig
+
+    return RLHFConfig(response_length=6, minibatch_size=16, critic_learning_rate=3e-3, **changes)
+
+
+def test_same_seed_same_numbers(normalizing, prompts):
+    runs = [list(train_rlhf_loop(normalizing, tiny_models(), prompts=prompts)) for _ in range(2)]
+    strip = [[{k: v for k, v in r.items() if k != "seconds"} for r in run] for run in runs]
+    assert strip[0] == strip[1]
+
+
+@pytest.mark.parametrize("changes", [{}, {"kl_target": 2.0}, {"kl_placement": "loss"}])
+def test_resumed_run_equals_an_uninterrupted_one(tmp_path, normalizing, prompts, changes):
+    config = replace(normalizing, checkpoint_every=2, **changes)
+    whole = start_run(config, tiny_models(), prompts=prompts)
+    list(train_rlhf_loop(state=whole))
+    half = train_rlhf_loop(config, tiny_models(), prompts=prompts, save_dir=tmp_path)
+    next(half), next(half)
+    half.close()
+    resumed = load_checkpoint(tmp_path, models=tiny_models())
+    assert resumed.iteration == 2
+    list(train_rlhf_loop(state=resumed))
+    for role in ("actor", "critic"):
+        assert fingerprint(getattr(resumed.models, role)) == fingerprint(
+            getattr(whole.models, role)
+        )
+    assert resumed.kl_coef == whole.kl_coef
+    strip = [
+        [{k: v for k, v in r.items() if k != "seconds"} for r in s.history]
+        for s in (resumed, whole)
+    ]
+    assert strip[0] == strip[1]
+
+
+@pytest.fixture
+def saved(tmp_path, config, prompts):
+    state = start_run(config, tiny_models(), prompts=prompts)
+    iterate(state)
+    save_checkpoint(state, tmp_path)
+    return tmp_path
+
+
+def test_another_horizon_is_refused(saved, config):
+    with pytest.raises(ValueError, match="iterations: got 9, wants 4"):
+        load_checkpoint(saved, replace(config, iterations=9), tiny_models())
+
+
+def test_another_thread_count_is_refused(saved):
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="threads: got 2, wants 1"):
+            load_checkpoint(saved, models=tiny_models())
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_another_reference_is_refused(saved):
+    with pytest.raises(FileProblem, match="another reference"):
+        load_checkpoint(saved, models=tiny_models(seed=5))
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+def test_a_damaged_checkpoint_is_named(saved, damage):
+    file = list_checkpoints(saved)[-1] / "state.safetensors"
+    contents = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        half = contents[: len(contents) // 2]
+        file.write_bytes(half if damage == "cut" else half + b"x" + contents[len(half) + 1 :])
+    with pytest.raises(FileProblem, match="state.safetensors"):
+        load_checkpoint(saved, models=tiny_models())
+
+
+def test_no_checkpoint_is_one_sentence(tmp_path):
+    with pytest.raises(FileProblem, match="No checkpoint below"):
+        load_checkpoint(tmp_path, models=tiny_models())
+
+
+def test_old_checkpoints_go_only_after_new_ones_are_whole(tmp_path, config, prompts):
+    config = replace(config, checkpoint_every=1)
+    list(train_rlhf_loop(config, tiny_models(), prompts=prompts, save_dir=tmp_path))
+    names = [path.name for path in list_checkpoints(tmp_path)]
+    assert names == ["iteration_00003", "iteration_00004"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("reward", "says"),
+    [
+        (lambda texts: [float("nan")] * len(texts), "NaN"),
+        (lambda texts: [1.0], "shape"),
+    ],
+)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_bad_reward_function_is_refused(config, prompts, reward, says, normalize):
+    config = replace(config, normalize_scores=normalize, batch_size=64)
+    with pytest.raises(ValueError, match=says):
+        list(train_rlhf_loop(config, tiny_models(reward=reward), prompts=prompts))
+
+
+def test_equal_scores_train_without_nan(normalizing, prompts):
+    models = tiny_models(reward=lambda texts: [1.0] * len(texts))
+    history = list(train_rlhf_loop(normalizing, models, prompts=prompts))
+    assert all(value == value for record in history for value in record.values())
+
+
+def test_prompts_too_long_for_the_context_are_refused(config):
+    with pytest.raises(ValueError, match="prompts"):
+        start_run(config, tiny_models(), prompts=["the soup " * 40])
+
+
+def test_half_precision_recomputes_the_old_logprobs_and_reports_the_gap(config, prompts):
+    models = tiny_models()
+    models.actor.to(torch.bfloat16), models.reference.to(torch.bfloat16)
+    history = list(train_rlhf_loop(config, models, prompts=prompts))
+    assert all(0.0 < record["logprob_gap"] < 0.5 for record in history)
+    assert all(record["first_ratio_error"] < 0.05 for record in history)
+    assert all(value == value for record in history for value in record.values())
+
+
+def test_adaptive_beta_moves_and_is_recorded(config, models, prompts):
+    config = replace(config, kl_target=0.001, learning_rate=1e-2)
+    betas = [record["kl_coef"] for record in train_rlhf_loop(config, models, prompts=prompts)]
+    assert len(set(betas)) > 1
+
+
+def test_kl_goes_into_the_reward_or_into_the_loss_but_never_both(config, models, prompts):
+    seen = {}
+
+    def observe(step, **tensors):
+        if step == 5:
+            seen[config.kl_placement] = tensors["rewards"]
+
+    for placement in ("reward", "loss"):
+        config = replace(config, kl_placement=placement, kl_coef=5.0)
+        state = start_run(config, tiny_models(), prompts=prompts)
+        iterate(state), iterate(state, observe)
+    nonzero = {name: int((rewards != 0).sum(dim=1).max()) for name, rewards in seen.items()}
+    assert nonzero["loss"] == 1 and nonzero["reward"] > 1
+
+
+# ---- the command line ----
+def cli(*arguments, **extra):
+    return subprocess.run(
+        [sys.executable, "-m", "helpers.loop", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        **extra,
+    )
+
+
+SMALL = ["--iterations", "2", "--batch-size", "8", "--response-length", "8"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--kl-coef", "-1"], "kl_coef"),
+        (["--iterations", "0"], "iterations"),
+        (["--batch-size", "-3"], "batch_size"),
+        (["--response-length", "0"], "response_length"),
+        (["--response-length", "500"], "prompts"),
+        (["--actor", "data/nowhere"], "data/nowhere"),
+        (["--reward-model", "./nowhere"], "nowhere"),
+        (["--device", "abacus"], "device"),
+        (["--resume", "nowhere"], "No checkpoint"),
+        (["--seed", "-1"], "seed"),
+    ],
+)
+def test_bad_values_are_one_sentence_and_status_2(capsys, flags, says):
+    assert main(flags) == 2
+    problem = capsys.readouterr().err.strip()
+    assert says in problem and "\n" not in problem and "Traceback" not in problem
+
+
+@pytest.mark.slow
+def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path, capsys):
+    assert main([*SMALL, "--save", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(f"({step})") for step in range(1, 8)]
+    assert places == sorted(places)
+    assert "update complete" in printed and "before" in printed
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["iteration"] for row in rows] == ["1", "2"]
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert list_checkpoints(tmp_path)
+    assert main(["--resume", str(tmp_path), "--iterations", "9"]) == 2
+    assert "iterations: got 9, wants 2" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_module_is_a_command():
+    done = cli("--iterations", "0")
+    assert done.returncode == 2 and done.stderr.startswith("error: iterations")
+
+
+@pytest.mark.nightly
+def test_the_trace_at_gpt2_s_size_prints_its_shapes():
+    done = cli("--trace-only", "--random-gpt2")
+    assert done.returncode == 0, done.stderr
+    for shape in ("(4, 64)", "(4, 128)", "(4, 128, 50257)"):
+        assert shape in done.stdout
+    assert "124.4 M parameters" in done.stdout and "peak memory" in done.stdout
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_seed_gives_the_same_bytes(config, prompts, threads):
+    """With as many threads; one and two add up in another order."""
+
+    def trained() -> str:
+        state = start_run(config, tiny_models(), prompts=prompts)
+        list(train_rlhf_loop(state=state))
+        return fingerprint(state.models.actor) + fingerprint(state.models.critic)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert trained() == trained()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_length_reward_counts_commas():
+    assert length_reward(["a, b"]).tolist() == pytest.approx([0.8])
+
+
+def test_computing_by_length_changes_no_number(config, models, prompts):
+    state = start_run(config, models, prompts=prompts)
+    responses = write_responses(state, prompts * 5)
+    whole = forward_logprobs(models.actor, *responses.tokens())
+    for size in (1, 3, 64):
+        parts = responses.in_parts(lambda *tokens: forward_logprobs(models.actor, *tokens), size)
+        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)

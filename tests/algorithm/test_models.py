@@ -1,0 +1,177 @@
+"""Models: any causal LM of transformers, loaded from folders, without dropout; padding changes nothing."""
+
+import io
+import logging
+
+import pytest
+import torch
+from conftest import tiny_models
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    DistilBertConfig,
+    DistilBertModel,
+    LlamaConfig,
+)
+from transformers.utils import logging as transformers_logging
+
+from helpers.models import (
+    fingerprint,
+    load_actor,
+    make_critic,
+    make_reference,
+    quiet_loading,
+    resolve_device,
+)
+from helpers.reward_model import (
+    RewardModel,
+    fit_reward_model,
+    join,
+    load_reward_model,
+    normalize,
+    pair_accuracy,
+)
+from helpers.rollouts import forward_logprobs
+from helpers.sampling import decode, encode_prompts, generate
+from helpers.tools.files import FileProblem
+from helpers.world.small_models import make_encoder
+
+PAIRS = [
+    {"prompt": "the soup", "chosen": f"was good and {word}.", "rejected": f"was bad and {word}."}
+    for word in ("fresh", "cold", "tasty", "bland", "hot", "nice", "poor", "dull")
+]
+
+
+def test_a_hub_name_without_a_network_is_one_sentence():
+    with pytest.raises(FileProblem, match="hub name 'gpt2'") as problem:
+        load_actor("gpt2", "cpu")
+    assert "\n" not in str(problem.value)
+
+
+def test_dropout_of_a_saved_model_is_switched_off(tmp_path):
+    config = AutoConfig.for_model("gpt2", n_embd=16, n_layer=1, n_head=2, vocab_size=50)
+    assert config.resid_pdrop > 0
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    actor = load_actor(str(tmp_path), "cpu").train()
+    ids = torch.arange(6).unsqueeze(0)
+    with torch.no_grad():
+        assert torch.equal(actor(ids).logits, actor(ids).logits)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
+def test_any_causal_language_model_writes_and_agrees_with_itself(tmp_path, kind):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 60}
+    config = AutoConfig.for_model(kind, **sizes, intermediate_size=32)
+    if isinstance(config, LlamaConfig):
+        config.num_key_value_heads = 2
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    actor = load_actor(str(tmp_path), "cpu")
+    queries = torch.tensor([[7, 8, 9], [0, 0, 5]])
+    mask = torch.tensor([[True, True, True], [False, False, True]])
+    generator = torch.Generator().manual_seed(0)
+    response, counted, logprobs = generate(actor, queries, mask, 6, 1, 0, 1.0, generator)
+    with torch.no_grad():
+        again = forward_logprobs(actor, queries, mask, response, counted)
+    assert torch.allclose(again, logprobs, atol=1e-4)
+    values = make_critic(load_actor(str(tmp_path), "cpu"))(queries, mask)
+    assert values.shape == (2, 3) and not values.any()  # the head starts at 0
+
+
+def test_loading_is_quiet_and_leaves_the_loggers_as_they_were():
+    """No level is changed: this takes logging's lock, which a Ctrl-C could leave locked."""
+    root, heard = logging.getLogger("transformers"), io.StringIO()
+    root.addHandler(handler := logging.StreamHandler(heard))
+    log, level = transformers_logging.get_logger("transformers.anything"), root.level
+    with quiet_loading():
+        assert root.level == level and not transformers_logging.is_progress_bar_enabled()
+        log.warning("a report")
+        log.error("a problem")
+    assert root.level == level and transformers_logging.is_progress_bar_enabled()
+    log.warning("a word")
+    with pytest.raises(KeyboardInterrupt), quiet_loading():
+        raise KeyboardInterrupt
+    log.warning("and another")
+    root.removeHandler(handler)
+    assert heard.getvalue().split("\n") == ["a problem", "a word", "and another", ""]
+
+
+def test_a_missing_device_is_refused():
+    with pytest.raises(ValueError, match="device: got 'abacus'"):
+        resolve_device("abacus")
+    assert resolve_device("auto").type in ("cpu", "cuda", "mps")
+
+
+def test_the_reference_is_frozen_and_equal():
+    actor = tiny_models().actor
+    reference = make_reference(actor)
+    assert fingerprint(reference) == fingerprint(actor)
+    assert not reference.training and not any(p.requires_grad for p in reference.parameters())
+    assert reference is not actor
+
+
+def tiny_reward_model(seed: int = 0) -> RewardModel:
+    torch.manual_seed(seed)
+    tokenizer = tiny_models().tokenizer
+    return RewardModel(make_encoder(tokenizer, 1, 32), tokenizer).eval()
+
+
+def test_padding_changes_no_score():
+    model = tiny_reward_model()
+    short, long = "the soup was good.", "the soup was good and we would recommend it to friends."
+    alone, together = model.score_texts([short]), model.score_texts([short, long])
+    assert torch.allclose(alone[0], together[0], atol=1e-5)
+    encoded = model.encode([short, long])
+    garbage = encoded["input_ids"].masked_fill(encoded["attention_mask"] == 0, 9)
+    with torch.no_grad():
+        scores = model(garbage, encoded["attention_mask"])
+    assert torch.allclose(scores, together, atol=1e-5)
+
+
+def test_it_fits_pairs_and_survives_a_round_trip(tmp_path):
+    model, losses = tiny_reward_model(), []
+    fit_reward_model(
+        model,
+        PAIRS,
+        epochs=60,
+        batch_size=8,
+        learning_rate=3e-3,
+        on_step=lambda step, steps, loss: losses.append(loss),
+    )
+    assert losses[-1] < 0.1 < losses[0]
+    assert pair_accuracy(model.score_texts, PAIRS) == 1.0
+    texts = [join(pair["prompt"], pair["chosen"]) for pair in PAIRS] + ["the soup was bad."]
+    scores = normalize(model, texts).score_texts(texts)
+    assert abs(float(scores.mean())) < 1e-5 and abs(float(scores.std()) - 1) < 1e-4
+    model.save(tmp_path / "mine")
+    assert torch.equal(load_reward_model(str(tmp_path / "mine"), "cpu").score_texts(texts), scores)
+
+
+def test_an_encoder_of_a_folder_gets_a_fresh_head(tmp_path):
+    tokenizer = tiny_models().tokenizer
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=16, n_layers=1, n_heads=2, hidden_dim=32
+    )
+    DistilBertModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_reward_model(str(tmp_path), "cpu")
+    assert not model.is_normalized and not model.head.bias.any()
+
+
+def test_a_damaged_head_is_named(tmp_path):
+    model = tiny_reward_model()
+    model.save(tmp_path / "mine")
+    (tmp_path / "mine" / "reward_head.safetensors").write_bytes(b"not weights")
+    with pytest.raises(FileProblem, match="reward_head.safetensors"):
+        load_reward_model(str(tmp_path / "mine"), "cpu")
+
+
+def test_a_tie_counts_half():
+    assert pair_accuracy(lambda texts: torch.zeros(len(texts)), PAIRS) == 0.5
+
+
+def test_texts_survive_encoding_and_decoding(prompts):
+    tokenizer = tiny_models().tokenizer
+    ids, mask = encode_prompts(tokenizer, prompts)
+    nothing = torch.zeros(len(prompts), 0, dtype=torch.long)
+    assert decode(tokenizer, ids, mask, nothing, nothing.bool()) == prompts

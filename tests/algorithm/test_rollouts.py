@@ -1,0 +1,361 @@
+"""Sampling, masks and log-probs, against one unpadded row at a time."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import (
+    EOS,
+    PAD,
+    PROMPTS,
+    RESPONSES,
+    TOKEN_FIELDS,
+    VOCAB,
+    close,
+    fixed_policy,
+    left_pad,
+    one_thread,  # noqa: F401
+    prefix_mask,
+    quick,
+    right_pad,
+    seeded,
+    tiny_policy,
+    tiny_value_network,
+    tiny_world,
+)
+
+from helpers.rollouts import (
+    RolloutBatch,
+    forward_logprobs,
+    forward_values,
+    gather_logprobs,
+    position_ids,
+    response_mask,
+)
+from helpers.sampling import generate
+
+# --- gathering ------------------------------------------------------------------------------------
+
+
+def test_gather_takes_each_tokens_own_log_softmax():
+    logits, tokens = torch.randn(2, 3, 5, generator=seeded()), torch.tensor([[0, 4, 2], [3, 3, 1]])
+    gathered = gather_logprobs(logits, tokens)
+    for row in range(2):
+        for t in range(3):
+            close(gathered[row, t], logits[row, t].softmax(-1)[tokens[row, t]].log())
+
+
+def test_gather_over_the_vocabulary_adds_to_one():
+    logits = torch.randn(1, 4, 6, generator=seeded())
+    total = sum(gather_logprobs(logits, torch.full((1, 4), token)).exp() for token in range(6))
+    close(total, torch.ones(1, 4))
+
+
+def test_gather_of_half_precision_logits_is_computed_in_full_precision():
+    logits, tokens = (
+        5 * torch.randn(2, 3, 50, generator=seeded()),
+        torch.tensor([[0, 40, 2], [30, 3, 1]]),
+    )
+    half = logits.to(torch.bfloat16)
+    close(gather_logprobs(half, tokens).float(), gather_logprobs(half.float(), tokens), atol=1e-5)
+
+
+def test_gather_survives_huge_logits():
+    logits = torch.tensor([[[1e4, 0.0, -1e4]]])
+    close(gather_logprobs(logits, torch.tensor([[0]])), torch.zeros(1, 1))
+    close(gather_logprobs(logits, torch.tensor([[2]])), torch.tensor([[-2e4]]))
+
+
+# --- masks and positions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tokens, counted",
+    [
+        ([5, 6, 7], 3),
+        ([5, 6, EOS], 3),
+        ([5, EOS, PAD], 2),
+        ([EOS, PAD, PAD], 1),
+        ([5, EOS, EOS], 2),
+        ([EOS, 5, EOS], 1),
+    ],
+)
+def test_response_mask_counts_up_to_and_including_the_first_stop(tokens, counted):
+    mask = response_mask(torch.tensor([tokens]), EOS)
+    assert mask.dtype == torch.bool
+    assert torch.equal(mask, prefix_mask([counted], 3))
+
+
+@quick
+@given(st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=5))
+def test_response_mask_row_by_row(rows):
+    lengths = [row.index(EOS) + 1 if EOS in row else 5 for row in rows]
+    assert torch.equal(response_mask(torch.tensor(rows), EOS), prefix_mask(lengths, 5))
+
+
+def test_guard_the_stop_token_counts_and_the_pads_after_it_do_not():
+    tokens = torch.tensor([[7, EOS, PAD, PAD]])
+    mask = response_mask(tokens, EOS)
+    assert mask[tokens == EOS].all() and not mask[tokens == PAD].any()
+
+
+def test_a_pad_before_the_stop_is_an_action_like_any_other():
+    assert torch.equal(response_mask(torch.tensor([[PAD, 5, EOS, PAD]]), EOS), prefix_mask([3], 4))
+
+
+def test_positions_start_at_zero_with_the_first_real_token():
+    ids = position_ids(
+        torch.tensor([[False, False, True, True, True], [True] * 5, [False] * 4 + [True]])
+    )
+    assert ids.dtype == torch.int64
+    assert ids.tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4], [0, 0, 0, 0, 0]]
+
+
+@quick
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_positions_are_never_negative(rows):
+    mask = torch.tensor(rows)
+    ids = position_ids(mask)
+    assert ids.min() >= 0
+    for row, keep in zip(ids, mask, strict=True):
+        assert row[keep].tolist() == list(range(int(keep.sum())))
+
+
+# --- one full forward -----------------------------------------------------------------------------
+
+
+def padded_inputs(extra=0):
+    prompts, responses = left_pad(PROMPTS, 4 + extra), right_pad(RESPONSES, 5)
+    return *prompts, *responses
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_forward_logprobs_equal_each_row_alone_without_padding(temperature):
+    policy = tiny_policy()
+    with torch.no_grad():
+        batched = forward_logprobs(policy, *padded_inputs(), temperature=temperature)
+        assert batched.shape == (6, 5)
+        for row, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
+            logits = policy(torch.tensor([prompt + response])).logits[0] / temperature
+            for t, token in enumerate(response):  # token t is predicted from the position before it
+                close(
+                    batched[row, t], logits[len(prompt) + t - 1].softmax(-1)[token].log(), atol=1e-4
+                )
+
+
+def test_forward_values_equal_each_row_alone_without_padding():
+    value_network = tiny_value_network()
+    with torch.no_grad():
+        batched = forward_values(value_network, *padded_inputs())
+        assert batched.shape == (6, 5)
+        for row, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
+            tokens = torch.tensor([prompt + response])
+            alone = value_network(tokens, torch.ones_like(tokens))[0]
+            close(batched[row, : len(response)], alone[len(prompt) - 1 : -1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "forward, network", [(forward_logprobs, tiny_policy), (forward_values, tiny_value_network)]
+)
+def test_wider_prompts_and_other_pad_tokens_change_nothing(forward, network):
+    network, mask = network(), padded_inputs()[3]
+    queries, query_mask, responses, _ = padded_inputs(extra=7)
+    dirty = (
+        queries.masked_fill(~query_mask, 9),
+        query_mask,
+        responses.masked_fill(~mask, EOS),
+        mask,
+    )
+    with torch.no_grad():
+        narrow, wide, garbage = (
+            forward(network, *inputs)[mask]
+            for inputs in (padded_inputs(), padded_inputs(extra=7), dirty)
+        )
+    close(wide, narrow, atol=1e-5)
+    close(garbage, narrow, atol=1e-5)
+
+
+def test_a_value_never_sees_the_token_it_is_about():
+    value_network = tiny_value_network()
+    queries, query_mask = left_pad([[4, 5]])
+    tokens, mask = right_pad([[6, 7, 8]])
+    other = tokens.clone()
+    other[0, 1] = 9
+    with torch.no_grad():
+        before, after = (
+            forward_values(value_network, queries, query_mask, t, mask)[0] for t in (tokens, other)
+        )
+    close(before[:2], after[:2])
+    assert abs(before[2] - after[2]) > 1e-3
+
+
+def test_the_value_head_starts_at_zero_and_can_learn():
+    value_network = tiny_value_network(random_head=False)
+    values = forward_values(value_network, *padded_inputs())
+    assert torch.all(values[padded_inputs()[3]] == 0)
+    values.sum().backward()
+    assert any(p.grad is not None and p.grad.abs().max() > 0 for p in value_network.parameters())
+
+
+def test_forward_logprobs_carry_a_gradient():
+    policy = tiny_policy()
+    forward_logprobs(policy, *padded_inputs()).sum().backward()
+    assert policy.transformer.wte.weight.grad.abs().max() > 0
+
+
+# --- sampling -------------------------------------------------------------------------------------
+
+
+def sample(policy, prompts=PROMPTS, length=6, seed=0, width=None, **options):
+    return generate(
+        policy, *left_pad(prompts, width), length, EOS, PAD, generator=seeded(seed), **options
+    )
+
+
+def test_sampling_is_reproducible_under_a_generator():
+    policy = tiny_policy()
+    first, again, other = sample(policy), sample(policy), sample(policy, seed=1)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert first[0].shape != other[0].shape or not torch.equal(first[0], other[0])
+
+
+def test_a_generator_makes_the_global_seed_irrelevant():
+    policy = tiny_policy()
+    torch.manual_seed(1)
+    first = sample(policy)
+    torch.manual_seed(2)
+    assert torch.equal(first[0], sample(policy)[0])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 1.8])
+def test_cached_sampling_logprobs_equal_one_full_forward(temperature):
+    policy, prompts = tiny_policy(), PROMPTS * 4
+    tokens, mask, logprobs = sample(policy, prompts, temperature=temperature)
+    assert not logprobs.requires_grad
+    with torch.no_grad():
+        full = forward_logprobs(policy, *left_pad(prompts), tokens, mask, temperature=temperature)
+    close(logprobs[mask], full[mask], atol=1e-4)
+
+
+def test_samples_have_one_shape_and_the_mask_of_their_tokens():
+    tokens, mask, logprobs = sample(tiny_policy(), PROMPTS * 4)
+    assert tokens.shape == mask.shape == logprobs.shape and tokens.shape[1] <= 6
+    assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
+    assert torch.equal(mask, response_mask(tokens, EOS))
+    assert 0 < (tokens == EOS).any(1).sum() < len(tokens)  # some stopped, some did not
+
+
+def test_everything_after_the_stop_is_pad():
+    tokens, mask, _ = sample(tiny_policy(), PROMPTS * 4)
+    assert (~mask).any()
+    assert torch.all(tokens[~mask] == PAD)
+
+
+def test_sampling_stops_early_when_every_row_has_stopped():
+    tokens, mask, _ = sample(fixed_policy([0.0, 60.0, 0.0, 0.0]), prompts=[[2], [3, 2]], length=20)
+    assert tokens.tolist() == [[EOS], [EOS]] and mask.all()
+
+
+def test_sampling_goes_on_to_the_length_cap_when_nobody_stops():
+    tokens, mask, _ = sample(fixed_policy([0.0, -60.0, 0.0, 0.0]), prompts=[[2], [3, 2]], length=7)
+    assert tokens.shape == (2, 7) and mask.all()
+
+
+def test_wider_left_padding_gives_the_same_samples():
+    policy = tiny_policy()
+    narrow, wide = sample(policy), sample(policy, width=9)
+    assert torch.equal(narrow[0], wide[0])
+    close(narrow[2][narrow[1]], wide[2][wide[1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 0.5])
+def test_sampled_frequencies_are_the_softmax_of_logits_over_temperature(temperature):
+    logits = torch.tensor([0.3, -1.0, 0.0, 1.0, 0.5, -0.5])
+    tokens, _, logprobs = sample(
+        fixed_policy(logits), [[2]] * 6000, length=1, temperature=temperature
+    )
+    expected = 6000 * (logits / temperature).softmax(-1)
+    observed = torch.bincount(tokens[:, 0], minlength=6).float()
+    assert (
+        (observed - expected) ** 2 / expected
+    ).sum() < 25.7  # chi-square, 5 degrees of freedom, p = 1e-4
+    close(logprobs[:, 0], (logits / temperature).log_softmax(-1)[tokens[:, 0]], atol=1e-4)
+
+
+def test_sampling_leaves_the_policy_as_it_was():
+    policy = tiny_policy()
+    before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    sample(policy)
+    assert all(torch.equal(before[name], tensor) for name, tensor in policy.state_dict().items())
+    assert all(parameter.grad is None for parameter in policy.parameters())
+
+
+# --- the batch ------------------------------------------------------------------------------------
+
+
+def numbered_rollout():
+    return tiny_world(scores=torch.arange(6.0)).rollout
+
+
+def test_length_is_the_number_of_responses():
+    assert len(numbered_rollout()) == 6
+
+
+def test_to_a_device_keeps_everything():
+    rollout = numbered_rollout()
+    moved = rollout.to("cpu")
+    assert isinstance(moved, RolloutBatch)
+    assert torch.equal(moved.logprobs, rollout.logprobs) and torch.equal(
+        moved.response_mask, rollout.response_mask
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 6, 100])
+def test_minibatches_are_a_partition_of_the_rows(size):
+    minibatches = list(numbered_rollout().minibatches(size, seeded()))
+    assert all(isinstance(minibatch, RolloutBatch) for minibatch in minibatches)
+    sizes = [len(minibatch) for minibatch in minibatches]
+    assert sum(sizes) == 6 and all(n == size for n in sizes[:-1]) and sizes[-1] <= size
+    scores = torch.cat([minibatch.scores for minibatch in minibatches])
+    assert sorted(scores.tolist()) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_minibatch_row_is_that_row_in_every_field(size):
+    rollout = numbered_rollout()
+    for minibatch in rollout.minibatches(size, seeded()):
+        for i, row in enumerate(minibatch.scores.long().tolist()):
+            counted, asked = rollout.response_mask[row], rollout.query_mask[row]
+            here, asked_here = minibatch.response_mask[i], minibatch.query_mask[i]
+            assert (
+                minibatch.response_tensors[i][here].tolist()
+                == rollout.response_tensors[row][counted].tolist()
+            )
+            assert (
+                minibatch.query_tensors[i][asked_here].tolist()
+                == rollout.query_tensors[row][asked].tolist()
+            )
+            for name in TOKEN_FIELDS:
+                assert torch.equal(
+                    getattr(minibatch, name)[i][here], getattr(rollout, name)[row][counted]
+                ), name
+
+
+def test_minibatches_are_reshuffled_each_time_and_repeatable_by_seed():
+    rollout = numbered_rollout()
+
+    def order(generator):
+        return torch.cat(
+            [minibatch.scores for minibatch in rollout.minibatches(2, generator)]
+        ).tolist()
+
+    generator = seeded()
+    orders = [order(generator) for _ in range(5)]
+    assert len({tuple(one) for one in orders}) > 1
+    assert orders[0] == order(seeded())
+
+
+def test_a_rollout_holds_real_logprobs():
+    rollout = numbered_rollout()
+    assert rollout.logprobs[rollout.response_mask].max() < 0
+    assert rollout.query_tensors.max() < VOCAB

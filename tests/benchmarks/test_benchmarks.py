@@ -1,0 +1,189 @@
+"""The benchmarks run at their smallest, count their work right and measure what they say."""
+
+import copy
+
+import nbformat
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from benchmarks import course, explorer, gae, learning, ppo_vs_trl, scaling
+from benchmarks.floor import PlainGPT2
+from benchmarks.models import Size, make_actor, make_run
+from benchmarks.tokens import TokenCounter
+from benchmarks.trl_world import TextReward, value_model
+from helpers.config import RLHFConfig
+from helpers.experiments.beta_sweep import load_sweep, table
+from helpers.gae import compute_gae
+from helpers.kl import shape_rewards
+from helpers.rollouts import forward_logprobs
+from helpers.state import load_models
+from helpers.steps import iterate
+
+SMALL = Size(layers=1, width=32, heads=2, vocabulary=32, prompt=4, response=5, batch=8)
+
+
+def expected(per_row: int) -> dict[str, int]:
+    """Backward positions of one iteration: 4 epochs, so many positions a row, both networks."""
+    return {"policy": 4 * SMALL.batch * per_row, "critic": 4 * SMALL.batch * per_row}
+
+
+def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
+    state = make_run(SMALL, minibatch=4)
+    counter = TokenCounter(ppo_vs_trl.our_trunks(state))
+    record = iterate(state)
+    counted = counter.read()["by_model"]
+    assert record["response_length"] == SMALL.response and record["ended"] == 0
+    # the last response token chooses nothing, so no forward of the update reaches it
+    assert counted["backward"] == expected(SMALL.prompt + SMALL.response - 1)
+    assert counted["forward"]["reference"] == SMALL.batch * (SMALL.prompt + SMALL.response - 1)
+
+
+def test_the_race_runs_and_counts_everyone(recwarn):
+    pytest.importorskip("trl", reason="benchmarks/requirements.txt is not installed")
+    pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
+    facts = ppo_vs_trl.summarize(ppo_vs_trl.race(SMALL, 4, rounds=1, micro=4), SMALL)
+    assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
+    peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
+    assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
+    assert set(facts["tokens"]) == {"ours", "TRL", *ppo_vs_trl.torchrl_names()}
+    for row in facts["contestants"].values():
+        phases = sum(row[f"{phase}_s"] for phase in ("rollout", "scoring", "update"))
+        assert phases == pytest.approx(row["total_s"], rel=1e-3) and row["total_cpu_s"] > 0
+
+
+def torchrl_peer():
+    """The second peer, small; or a skip."""
+    pytest.importorskip("torchrl", reason="benchmarks/requirements.txt is not installed")
+    from benchmarks.torchrl_peer import TorchRLPeer
+
+    return TorchRLPeer(SMALL, minibatch=4)
+
+
+def test_torchrls_rollout_has_our_logprobs_rewards_and_advantages():
+    peer = torchrl_peer()
+    with torch.no_grad():
+        peer.models["reference"].lm_head.weight.mul_(1.1)  # or the KL would be 0
+    data = peer.rollout()
+    peer.score(data)
+    response = data["tokens", "response"]
+    assert response.shape == (SMALL.batch, SMALL.response)
+    assert response.max() < SMALL.vocabulary - 2  # neither EOS nor pad
+    mask = torch.ones_like(response, dtype=torch.bool)
+    tokens = (peer.prompts, torch.ones_like(peer.prompts, dtype=torch.bool), response, mask)
+    logprobs = data["log_probs", "response"]
+    with torch.inference_mode():
+        torch.testing.assert_close(logprobs, forward_logprobs(peer.models["policy"], *tokens))
+        ref_logprobs = forward_logprobs(peer.models["reference"], *tokens)
+    rewards, values = data["next", "reward"].squeeze(-1), data["state_value"].squeeze(-1)
+    shaped = shape_rewards(data["reward"], logprobs, ref_logprobs, mask, RLHFConfig().kl_coef)
+    torch.testing.assert_close(rewards, shaped, atol=1e-5, rtol=1e-5)
+    advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=0.95)
+    torch.testing.assert_close(data["advantage"].squeeze(-1), advantages, atol=1e-5, rtol=0)
+    torch.testing.assert_close(data["value_target"].squeeze(-1), returns, atol=1e-5, rtol=0)
+
+
+def test_torchrls_update_begins_at_ratio_1_and_moves_both_networks():
+    peer = torchrl_peer()
+    counter, seen = TokenCounter(peer.trunks), []
+    peer.loss.register_forward_hook(lambda loss, batch, found: seen.append(found))
+    before = {role: copy.deepcopy(trunk.state_dict()) for role, trunk in peer.trunks.items()}
+    peer.iterate()
+    assert len(seen) == 4 * SMALL.batch // 4
+    for name in ("max_ratio", "mean_ratio"):
+        assert float(seen[0][name]) == pytest.approx(1.0, abs=1e-5)
+    for role, trunk in peer.trunks.items():
+        moved = any((trunk.state_dict()[name] != x).any() for name, x in before[role].items())
+        assert moved == (role in ("policy", "critic"))
+    backward = counter.read()["by_model"]["backward"]
+    assert backward == expected(SMALL.prompt + SMALL.response - 1)
+
+
+def test_plain_modules_are_the_same_function_cached_or_not():
+    actor = make_actor(SMALL)
+    plain = PlainGPT2(copy.deepcopy(actor))
+    ids = torch.randint(30, (3, 7), generator=torch.Generator().manual_seed(1))
+    whole = actor.transformer(input_ids=ids).last_hidden_state
+    torch.testing.assert_close(plain(ids), whole, atol=2e-5, rtol=1e-5)
+    pasts = [[] for _ in plain.layers]
+    parts = [plain(ids[:, :4], pasts), *(plain(ids[:, t : t + 1], pasts, t) for t in (4, 5, 6))]
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=2e-5, rtol=1e-5)
+
+
+def test_gae_and_whitening_give_torchrls_numbers():
+    pytest.importorskip("torchrl", reason="benchmarks/requirements.txt is not installed")
+    found = gae.measure(16, 8, seconds=0.0)
+    assert found["same"] and found["ms"]["gae"] > 0
+
+
+def test_a_power_law_has_its_exponent_as_slope_and_a_picture():
+    xs = [16.0, 64.0, 256.0]
+    ys = [3.0 * x**1.5 for x in xs]
+    assert scaling.slope(xs, ys) == pytest.approx(1.5)
+    columns = {name: ys for name in scaling.COLOURS}
+    found = {"axis": "batch", "at": xs, "columns": columns}
+    found["slopes"] = {name: scaling.slope(xs, ys) for name in columns}
+    assert scaling.worse_than_linear([found])[0] == "rollout by batch (1.50)"
+    assert isinstance(scaling.picture([found]), Figure)
+    assert scaling.point(SMALL, rounds=1)["cpu_seconds"]["total"] > 0
+
+
+def test_a_notebook_is_measured_cell_by_cell(tmp_path):
+    notebook = nbformat.v4.new_notebook()
+    sources = ("import time", "time.sleep(0.3)\n1 + 1")
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(notebook, tmp_path / "tiny.ipynb")
+    found = course.run_notebook(tmp_path / "tiny.ipynb")
+    assert found["slowest"][0]["code"] == "time.sleep(0.3)" and found["slowest"][0]["seconds"] > 0.3
+    assert found["seconds"] > 0.3 and found["peak_MiB"] > 10
+
+
+def test_efficiency_at_the_end_is_the_shipped_tables():
+    sweep = load_sweep()
+    (row,) = [row for row in table(sweep) if row["kl_coef"] == 0.1]
+    yardstick = learning.Yardstick(sweep, 0.1)
+    rate = learning.SHIPPED_RATE
+    config = learning.settings(learning.COURSE, 0.1, 0, rate, 100)
+    assert config.as_dict() == sweep.run(0.1, 0).config.as_dict()
+    runs = [learning.settings(learning.COURSE, 0.1, seed, rate, 100) for seed in learning.SEEDS]
+    ends = [
+        yardstick.end(learning.find(learning.COURSE, one, sweep, may_make=False)) for one in runs
+    ]
+    assert sum(ends) / len(ends) == pytest.approx(row["efficiency"], abs=1e-6)
+    flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
+    assert all(abs(share) < 1e-6 for share in yardstick.along(flat).values())
+
+
+def test_trl_reads_our_reward_model_and_starts_from_a_critic_of_zeros():
+    models = load_models(learning.settings(learning.TRL, 0.1, 0, 1e-3, 1))
+    texts = ["we saw this film", "the soup was cold."]
+    encoded = models.tokenizer(texts, return_tensors="pt", padding=True)  # left, as TRL has prompts
+    ids, mask = encoded["input_ids"], encoded["attention_mask"]
+    adapter = TextReward(models.reward)
+    scores = adapter.score(adapter.trunk(ids * mask, mask.bool()).hidden_states[-1])
+    assert scores.shape == (*ids.shape, 1)
+    torch.testing.assert_close(scores[:, -1, 0], models.reward.score_texts(texts))
+    critic = value_model(models)
+    values = critic.score(critic.transformer(input_ids=ids).last_hidden_state)
+    assert (values == 0).all()
+
+
+class Slider:
+    """A page whose slider has a few stops; a key press paints only where there is one further."""
+
+    def __init__(self, stops: int, at: int):
+        self.stops, self.at = stops, at
+
+    def evaluate(self, script: str, key: str) -> list[float]:
+        moved = self.at + (1 if key == "ArrowRight" else -1)
+        if not 0 <= moved < self.stops:
+            return []
+        self.at = moved
+        return [10.0, 20.0]
+
+
+@pytest.mark.parametrize("stops, at", [(22, 10), (5, 0), (5, 4), (2, 0)])
+def test_the_explorers_benchmark_measures_as_many_moves_as_asked(stops, at):
+    assert explorer.move(Slider(stops, at), 50) == [20.0] * 50
+    with pytest.raises(RuntimeError, match="do not change"):
+        explorer.move(Slider(1, 0), 1)

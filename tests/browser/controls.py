@@ -1,0 +1,217 @@
+"""Every control of a notebook's outputs: find it, move it once and back, say what went wrong."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from playwright.sync_api import Locator
+
+from .notebook_page import NotebookPage
+
+PATIENCE = 10.0  # seconds for a picture to follow its control, on a busy machine
+COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem)\b: |Traceback")
+
+# marks every control with a number; what is hidden or switched off stays in the list and is skipped later
+FIND = """() => {
+  const kinds = {
+    play: '.widget-play', slider: '[role=slider], input[type=range]', choice: 'select',
+    tick: 'input[type=checkbox], input[type=radio]',
+    text: 'input[type=text], input[type=number], textarea', button: 'button'};
+  const found = [];
+  for (const [kind, selector] of Object.entries(kinds))
+    for (const control of document.querySelectorAll('.jp-OutputArea-output')) {
+      for (const node of control.querySelectorAll(selector)) {
+        if (node.dataset.control !== undefined || node.closest('.widget-play') !== null
+            && kind !== 'play') continue;
+        const box = node.closest('.jupyter-widgets, .widget-inline-hbox') || node;
+        const words = [box.querySelector('.widget-label')?.innerText, box.innerText, node.placeholder,
+          node.getAttribute('aria-label')].map(text => (text || '').replace(/\u200b/g, '').trim());
+        const label = words.find(text => text !== '') || '';
+        node.dataset.control = found.length;
+        found.push({number: found.length, kind: kind, name: label.split('\\n')[0]});
+      }
+    }
+  return found;
+}"""
+
+# what a cell shows apart from its controls: texts, pictures, drawings
+SHOWN = """node => {
+  const area = node.closest('.jp-OutputArea');
+  const drawn = [...area.querySelectorAll('canvas')].map(c => c.toDataURL()).join();
+  const copy = area.cloneNode(true);
+  const controls = '.widget-inline-hbox:not(.widget-html, .widget-htmlmath), .widget-play, button';
+  copy.querySelectorAll(controls).forEach(part => part.remove());
+  return copy.innerHTML + drawn;
+}"""
+
+# the number beside a slider, and what the figure below says it was drawn for
+READOUT = "node => node.closest('.widget-inline-hbox')?.querySelector('.widget-readout')?.innerText"
+DRAWN_FOR = """node => {
+  for (let box = node; box; box = box.parentElement) {
+    const drawn = box.querySelector && box.querySelector('[data-drawn-for]');
+    if (drawn) return drawn.dataset.drawnFor;
+    if (box.classList.contains('jp-OutputArea')) return null;
+  }
+}"""
+WAITS = (
+    "node => node.closest('.waits-for-button') !== null"  # takes effect when a button is pressed
+)
+
+
+@dataclass
+class Control:
+    """One control: its place on the page, what it is, and the words beside it."""
+
+    notebook: NotebookPage
+    number: int
+    kind: str
+    name: str
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def node(self) -> Locator:
+        return self.notebook.page.locator(f"[data-control='{self.number}']")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+    def shown(self) -> str:
+        """What the cell shows apart from its controls."""
+        return self.node.evaluate(SHOWN)
+
+    def changes(self, act: Callable[[], None], seconds: float = PATIENCE) -> bool:
+        """Whether the cell shows something else once `act` was done; notes what it says of errors."""
+        before = self.shown()
+        act()
+        changed = holds(lambda: self.shown() != before, seconds)
+        self.seen |= set(self.errors())  # now: the way back may take the words off the page
+        return changed
+
+    def errors(self) -> list[str]:
+        """Words of an error in this cell's outputs."""
+        area = self.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
+        lines = area.inner_text().splitlines() + area.locator("[role=alert]").all_inner_texts()
+        return [line for line in lines if COMPLAINT.search(line)]
+
+
+def holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Poll until it is true; False when it never was."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def find_controls(notebook: NotebookPage) -> list[Control]:
+    """Every control in the outputs, from top to bottom within its kind."""
+    return [Control(notebook, **found) for found in notebook.page.evaluate(FIND)]
+
+
+def move_slider(control: Control) -> Iterator[str]:
+    """One key step and back; the readout and what the figure was drawn for have to agree."""
+    press = control.notebook.page.keyboard.press
+    at_end = control.node.get_attribute("aria-valuenow") == control.node.get_attribute(
+        "aria-valuemax"
+    )
+    alive = False
+    for key in ("ArrowLeft", "ArrowRight") if at_end else ("ArrowRight", "ArrowLeft"):
+        before = control.node.evaluate(READOUT)
+        control.node.focus()
+        alive |= control.changes(lambda key=key: press(key))
+        if control.node.evaluate(READOUT) == before:
+            yield f"{control}: {key} leaves it at {before}"
+        if not holds(lambda: disagreement(control) is None, 3):
+            yield disagreement(control) or f"{control}: its figure came late"
+    if not alive and not control.node.evaluate(WAITS):
+        yield f"{control}: nothing changes when it moves"
+
+
+def disagreement(control: Control) -> str | None:
+    """A sentence where a slider says another value than its figure was drawn for."""
+    drawn_for, readout = control.node.evaluate(DRAWN_FOR), control.node.evaluate(READOUT)
+    if drawn_for is None or readout is None:
+        return None
+    drawn = json.loads(drawn_for).get(control.name)
+    same = drawn == readout
+    if isinstance(drawn, int | float):
+        same = drawn == float(readout.replace("−", "-").replace(",", ""))
+    return None if same else f"{control}: says {readout}, its figure was drawn for {drawn}"
+
+
+def move_choice(control: Control) -> Iterator[str]:
+    """Another option that changes something, then back to the first."""
+    node, now = control.node, control.node.input_value()
+    values = [option.get_attribute("value") for option in node.locator("option").all()]
+    others = [value for value in values if value != now][:3]
+    alive = [control.changes(lambda value=value: node.select_option(value)) for value in others[:1]]
+    if not any(alive):
+        alive += [
+            control.changes(lambda value=value: node.select_option(value)) for value in others[1:]
+        ]
+    node.select_option(now)
+    if others and not any(alive) and not node.evaluate(WAITS):
+        yield f"{control}: nothing changes with another option"
+
+
+def move_tick(control: Control) -> Iterator[str]:
+    """On and off."""
+    alive = [control.changes(control.node.click) for _ in range(2)]
+    if not any(alive) and not control.node.evaluate(WAITS):
+        yield f"{control}: nothing changes"
+
+
+def move_text(control: Control) -> Iterator[str]:
+    """Something typed, then Enter."""
+
+    def type_words() -> None:
+        control.node.fill("7" if control.node.get_attribute("type") == "number" else "the soup")
+        control.node.press("Enter")
+
+    if not control.changes(type_words) and not control.node.evaluate(WAITS):
+        yield f"{control}: nothing changes with what is typed"
+
+
+def move_button(control: Control) -> Iterator[str]:
+    """A click; where it starts something that can be stopped, a second click on Stop."""
+    if not control.changes(control.node.click):
+        yield f"{control}: nothing changes after a click"
+    area = control.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
+    stop = area.get_by_role("button", name="Stop", exact=True)
+    if control.name != "Stop" and stop.count() and stop.first.is_enabled():
+        stop.first.click()
+        if not holds(control.node.is_enabled, 120):
+            yield f"{control}: cannot be pressed again after Stop"
+
+
+def move_play(control: Control) -> Iterator[str]:
+    """Play, then pause."""
+    button = control.node.locator("button").first
+    if not control.changes(button.click):
+        yield f"{control}: nothing changes when it plays"
+    button.click()
+
+
+MOVES = {
+    "slider": move_slider,
+    "choice": move_choice,
+    "tick": move_tick,
+    "text": move_text,
+    "button": move_button,
+    "play": move_play,
+}
+
+
+def try_control(control: Control) -> list[str]:
+    """Move it once; every complaint as a sentence. What is hidden or switched off is left alone."""
+    if not (control.node.is_visible() and control.node.is_enabled()):
+        return []
+    control.node.scroll_into_view_if_needed()
+    heard = len(control.notebook.kernel_errors)
+    said = list(MOVES[control.kind](control))
+    said += [f"{control}: the page says {words}" for words in sorted(control.seen)]
+    said += [f"{control}: the kernel says {e}" for e in control.notebook.kernel_errors[heard:]]
+    return said

@@ -1,0 +1,133 @@
+"""The run over every control finds what is planted on a page, and nothing on widgets that are sound."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from helpers.tools.files import ROOT
+
+from .conftest import serve_lab
+from .controls import find_controls, try_control
+from .notebook_page import NotebookPage
+
+pytestmark = pytest.mark.timeout(300)
+
+# plain ipywidgets, so that the page is up in seconds; each widget is named by its description
+START = """
+import json
+import ipywidgets
+
+def page(kind, name, answer, **settings):
+    control, shown = getattr(ipywidgets, kind)(description=name, **settings), ipywidgets.HTML()
+    def follow(change=None):
+        shown.value = answer(control.value)
+    control.observe(follow, names="value")
+    follow()
+    return ipywidgets.VBox([control, shown])
+
+def drawn(name, value):
+    return f"<span data-drawn-for='{json.dumps({name: value})}'>drawn for {value}</span>"
+"""
+SOUND = {
+    "whole": "page('IntSlider', 'whole', lambda x: drawn('whole', x), value=8, max=20)",
+    "half": "page('FloatSlider', 'half', lambda x: drawn('half', x), value=0.5, max=2, step=0.25)",
+    "named": "page('SelectionSlider', 'named', lambda x: drawn('named', x), options=['a', 'b', 'c'])",
+    "choice": "page('Dropdown', 'choice', str, options=['a', 'b'])",
+    "tick": "page('Checkbox', 'tick', str)",
+    "typed": "page('Text', 'typed', str, continuous_update=False)",
+    "waiting": """
+waiting = ipywidgets.IntSlider(description='waiting')
+waiting.add_class('waits-for-button')
+waiting""",
+    "button": """
+button, said = ipywidgets.Button(description='button'), ipywidgets.HTML()
+def say(_):
+    said.value = 'pressed'
+button.on_click(say)
+ipywidgets.VBox([button, said])""",
+}
+FAULTY = {  # source, and the complaint that it has to bring
+    "dead": ("ipywidgets.IntSlider(description='dead')", "nothing changes when it moves"),
+    "dead choice": (
+        "ipywidgets.Dropdown(options=['a', 'b'], description='dead choice')",
+        "nothing changes with another option",
+    ),
+    "dead button": (
+        "ipywidgets.Button(description='dead button')",
+        "nothing changes after a click",
+    ),
+    "off by one": (
+        "page('FloatSlider', 'off by one', lambda x: drawn('off by one', int(x - 1e-9)),"
+        " value=8, max=20, step=1, readout_format='.0f')",
+        "says 9, its figure was drawn for 8",
+    ),
+    "raises": (
+        "page('IntSlider', 'raises', lambda x: str(1 / (x - 9)), value=8)",
+        "the kernel says ZeroDivisionError: division by zero",
+    ),
+    "says an error": (
+        "page('IntSlider', 'says an error', value=8,"
+        " answer=lambda x: '' if x == 8 else f'<div role=alert>ValueError: got {x}</div>')",
+        "the page says ValueError: got 9",
+    ),
+}
+
+LABELLER = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from helpers.widgets.labelling import Labeller
+Labeller([{{'prompt': f'{{k}} soups', 'A': 'were good.', 'B': 'were bad.'}} for k in range(3)])
+"""
+
+
+@contextmanager
+def opened(browser, folder, sources: Iterable[str]) -> Iterator[NotebookPage]:
+    """A notebook of these cells in a JupyterLab of its own, all of them run."""
+    blank = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    cells = [blank | {"id": f"c{k}", "source": source} for k, source in enumerate(sources)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    book = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "planted.ipynb").write_text(json.dumps(book))
+    with serve_lab(folder) as address:
+        page = browser.new_page(viewport={"width": 1280, "height": 1600})
+        notebook = NotebookPage(page, address, "planted.ipynb")
+        notebook.run_all(seconds=60)
+        assert notebook.errors() + notebook.kernel_errors + notebook.problems == []
+        yield notebook
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def controls(browser, tmp_path_factory):
+    """The controls of one notebook that shows every widget above: name → Control."""
+    sources = (START, *SOUND.values(), *(source for source, _ in FAULTY.values()))
+    with opened(browser, tmp_path_factory.mktemp("planted"), sources) as notebook:
+        yield {control.name: control for control in find_controls(notebook)}
+
+
+def test_every_control_of_the_page_is_found(controls):
+    assert set(controls) == set(SOUND) | set(FAULTY)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_control_is_let_pass(controls, name):
+    assert try_control(controls[name]) == []
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_planted_fault_is_found(controls, name):
+    _, complaint = FAULTY[name]
+    assert any(complaint in said for said in try_control(controls[name])), complaint
+
+
+def test_letters_typed_beside_the_labeller_leave_the_notebook_alone(browser, tmp_path):
+    with opened(browser, tmp_path, [LABELLER]) as notebook:
+        page, cells = notebook.page, notebook.page.locator(".jp-Notebook .jp-Cell")
+        page.locator("[data-lm-suppress-shortcuts=true]").first.wait_for(timeout=10_000)
+        page.get_by_role("button", name="A is better").click()
+        page.keyboard.press("b")  # JupyterLab's "insert a cell below"
+        page.keyboard.press("a")
+        notebook.wait_until(lambda: "1 of 3" in page.locator("body").inner_text(), 10, "an answer")
+        assert cells.count() == 1

@@ -1,0 +1,32 @@
+"""Every notebook in a real browser: run all cells, then move every control once (`make nightly`)."""
+
+import re
+
+import pytest
+
+from helpers.tools.files import ROOT
+
+from .controls import find_controls, try_control
+from .notebook_page import NotebookPage
+
+NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS += [path.relative_to(ROOT) for path in (ROOT / "helpers/widgets").glob("*.ipynb")]
+HAS_CONTROLS = re.compile(r"_explorer\(|explore_\w+\(|\bExplorer\(|Labeller\(|LiveTrainer\(")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_control_moves_and_nothing_complains(browser, lab, path):
+    page = browser.new_page(viewport={"width": 1280, "height": 1600})
+    notebook = NotebookPage(page, lab, path.as_posix())
+    notebook.run_all(seconds=900)
+    problems = notebook.errors() + notebook.kernel_errors
+    controls = find_controls(notebook)
+    for control in controls:
+        problems += try_control(control)
+    kinds = [control.kind for control in controls]
+    print(path.stem, {kind: kinds.count(kind) for kind in sorted(set(kinds))})
+    page.close()
+    assert problems + notebook.problems == []
+    assert controls or not HAS_CONTROLS.search((ROOT / path).read_text(encoding="utf-8"))

@@ -1,0 +1,194 @@
+"""The one command: its sub-commands, what it refuses, what a wrecked policy does to a run."""
+
+import csv
+import sys
+from dataclasses import fields
+
+import pytest
+from conftest import tiny_models
+from crash_harness import loop_flags
+
+from helpers import __main__ as command
+from helpers import steps
+from helpers.checkpoints import list_checkpoints, saved_config
+from helpers.commands import explorer
+from helpers.commands.train import ABSURD_KL
+from helpers.config import RLHFConfig
+from helpers.experiments.registry import STUDIES
+from helpers.models import load_tokenizer, make_critic, make_reference
+from helpers.reward_model import RewardModel
+from helpers.state import Models, resolve_rates, start_run
+from helpers.world import reviews
+from helpers.world.small_models import make_encoder, make_policy, make_tokenizer
+
+
+def sentence(capsys) -> str:
+    """The one line on stderr."""
+    problem = capsys.readouterr().err.strip()
+    assert problem.startswith("error: ") and "\n" not in problem
+    return problem
+
+
+# ---- sub-commands ----
+@pytest.mark.parametrize("flags", [[], ["--help"], ["-h"]])
+def test_help_has_a_line_a_sub_command(capsys, flags):
+    assert command.main(flags) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, (_, what) in command.COMMANDS.items():
+        assert [line for line in lines if line.split()[:1] == [name] and what in line]
+
+
+@pytest.mark.parametrize("name", command.COMMANDS)
+def test_every_sub_command_explains_itself(capsys, name):
+    if name == "study":
+        assert command.main([name, "--help"]) == 0
+    else:
+        with pytest.raises(SystemExit) as ended:
+            command.main([name, "--help"])
+        assert ended.value.code == 0
+    assert f"usage: python -m helpers {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_explains_itself(capsys, name):
+    with pytest.raises(SystemExit):
+        command.main(["study", name, "--help"])
+    printed = capsys.readouterr().out
+    assert f"usage: python -m helpers study {name}" in printed and "--out" in printed
+
+
+def test_every_setting_is_a_flag(capsys):
+    for name in ("train", "trace", "distributed"):
+        with pytest.raises(SystemExit):
+            command.main([name, "--help"])
+        printed = capsys.readouterr().out
+        for field in fields(RLHFConfig):
+            assert f"  --{field.name.replace('_', '-')} " in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tarin"], "COMMAND: got 'tarin', wants one of train, trace"),
+        (["study", "klinic"], "NAME: got 'klinic', wants one of"),
+        (["train", "--learning-rat", "1"], "unrecognized arguments: --learning-rat"),
+        (["trace", "--save", "x"], "unrecognized arguments: --save"),
+        (["train", "--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
+        (["train", "--gamma", "2"], "gamma: got 2.0, wants"),
+        (["train", "--learning-rate", "-1"], "learning_rate: got -1.0"),
+        (["train", "--normalizer-samples", "1"], "normalizer_samples: got 1"),
+        (["train", "--evaluation-samples", "0"], "evaluation_samples: got 0"),
+        (["distributed", "--processes", "1"], "processes: got 1"),
+        (["study", "clinic", "--betas", "2"], "unrecognized arguments: --betas"),
+        (["sweep", "--jobs", "0"], "--jobs: got 0"),
+        (["data", "--start", "lunch"], "lunch"),
+        (["explorer", "--port", "here"], "--port: invalid int value"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_status_2(capsys, arguments, says):
+    assert command.main(arguments) == 2
+    assert says in sentence(capsys)
+
+
+def test_the_explorer_is_served_by_voila(monkeypatch, capsys):
+    monkeypatch.setattr(explorer.importlib.util, "find_spec", lambda name: None)
+    assert command.main(["explorer"]) == 2
+    assert "make explorer" in sentence(capsys)
+    monkeypatch.setattr(explorer.importlib.util, "find_spec", lambda name: name)
+    called = []
+    monkeypatch.setattr(explorer.subprocess, "call", lambda words, env: called.append(words) or 0)
+    assert command.main(["explorer", "--port", "9001", "--no-browser"]) == 0
+    (words,) = called
+    assert words[:3] == [sys.executable, "-m", "voila"] and explorer.PAGE.is_file()
+    assert {"--port=9001", "--no-browser", str(explorer.PAGE)} <= set(words)
+
+
+# ---- learning rates ----
+def test_rates_left_out_are_resolved_by_the_actor_and_given_ones_stay(prompts):
+    course = start_run(RLHFConfig(), tiny_models(), prompts=prompts).config
+    assert (course.learning_rate, course.critic_learning_rate) == (1e-3, 1e-3)
+    tokenizer = make_tokenizer([*reviews.VOCABULARY, "perplexity"])  # the course's words, and one
+    actor = make_policy(tokenizer, layers=1, width=32).eval()
+    models = Models(actor, make_critic(actor), len, make_reference(actor), tokenizer)
+    given = RLHFConfig(critic_learning_rate=3e-4, normalize_scores=False)
+    state = start_run(given, models, prompts=prompts)
+    assert (state.config.learning_rate, state.config.critic_learning_rate) == (1e-5, 3e-4)
+    assert [group["lr"] for group in state.optimizer.param_groups] == [1e-5, 3e-4]
+    assert resolve_rates(RLHFConfig()).learning_rate == 1e-3  # of data/sft, by its folder
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """Flags of a tiny model with a tokenizer of its own, and of a reward model not normalised."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    tokenizer = make_tokenizer(["the", "film", "soup", "hotel", "was", "and"])
+    make_policy(tokenizer, layers=1, width=32).save_pretrained(folder / "actor")
+    tokenizer.save_pretrained(folder / "actor")
+    words = load_tokenizer("data/reward")
+    RewardModel(make_encoder(words, 1, 32), words).save(folder / "reward")
+    return ["--actor", str(folder / "actor"), "--reward-model", str(folder / "reward")]
+
+
+SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
+SMALL += ["--evaluation-samples", "8"]
+
+
+def test_another_model_learns_gently_with_bars_and_no_gold_score(pretrained, tmp_path, capsys):
+    flags = [*pretrained, *SMALL, "--normalizer-samples", "8", "--save", str(tmp_path)]
+    assert command.main(["train", *flags]) == 0
+    config = saved_config(tmp_path)
+    assert (config.learning_rate, config.critic_learning_rate) == (1e-5, 1e-5)
+    assert config.normalizer_samples == 8
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[0]["learning_rate"]) == 1e-5 and "gold" not in rows[0]
+    shown = capsys.readouterr()
+    bars = ("normaliser: 100%", "before: 100%", "iterations: 100%", "after: 100%")
+    places = [shown.err.index(bar) for bar in bars]
+    assert places == sorted(places) and "2/2" in shown.err
+    assert "of 8 fresh responses" in shown.out
+
+
+# ---- a wrecked policy ----
+def test_an_absurd_update_stops_the_command_and_is_not_saved(pretrained, tmp_path, capsys):
+    flags = [*pretrained, *SMALL, "--learning-rate", "30", "--checkpoint-every", "1"]
+    flags += ["--normalize-scores", "false", "--save", str(tmp_path)]
+    assert command.main(["train", *flags]) == 2
+    problem = capsys.readouterr().err.strip().splitlines()[-1]
+    assert problem.startswith("error: approx_kl: got ") and "in update 1" in problem
+    assert "--learning-rate below 30" in problem and "--force" in problem
+    assert not list_checkpoints(tmp_path) and not (tmp_path / "metrics.csv").exists()
+    assert command.main(["train", *flags, "--force"]) == 0
+    assert len(list_checkpoints(tmp_path)) == 2
+    with (tmp_path / "metrics.csv").open() as file:
+        assert float(next(csv.DictReader(file))["approx_kl"]) > ABSURD_KL
+
+
+def test_what_was_saved_before_an_absurd_update_stays(pretrained, tmp_path, capsys, monkeypatch):
+    update, updates = steps.ppo_update_step, []
+
+    def wrecked_at_the_second(*arguments, **more):
+        updates.append(1)
+        return update(*arguments, **more) | ({"approx_kl": 5.1} if len(updates) == 2 else {})
+
+    monkeypatch.setattr(steps, "ppo_update_step", wrecked_at_the_second)
+    flags = [*pretrained, *SMALL, "--checkpoint-every", "1", "--normalize-scores", "false"]
+    assert command.main(["train", *flags, "--save", str(tmp_path)]) == 2
+    assert "5.1 nats per token in update 2, wants at most 5" in capsys.readouterr().err
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["iteration_00001"]
+    assert command.main(["train", "--resume", str(tmp_path), "--evaluation-samples", "8"]) == 0
+    assert list_checkpoints(tmp_path)[-1].name == "iteration_00002"
+
+
+# ---- trace, and the old name ----
+@pytest.mark.parametrize("arguments", [["trace"], ["--trace-only"]])
+def test_trace_shows_the_seven_steps_and_saves_nothing(
+    world, arguments, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
+    run = command.main if arguments == ["trace"] else command.loop
+    assert run([*arguments, *map(str, loop_flags(world, 2))]) == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(f"({step})") for step in range(1, 8)]
+    assert places == sorted(places) and "update complete" in printed
+    assert not list(tmp_path.rglob("*"))

@@ -1,0 +1,162 @@
+"""The shipped sweep: whole, made as it says, and its table recomputed from the responses behind it."""
+
+import shutil
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers.experiments.beta_sweep import (
+    FOLDER,
+    beta_study,
+    load_policy,
+    load_sweep,
+    realignments,
+    table,
+)
+from helpers.experiments.kl_control import (
+    kl_control_study,
+    load_kl_control,
+    realised_kl,
+    score_at_kl,
+)
+from helpers.experiments.runs import WATCHED_PROMPTS
+from helpers.experiments.study import STUDY
+from helpers.theory.optimum import policy_value
+from helpers.tools.files import FileProblem
+
+BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return load_sweep()
+
+
+@pytest.fixture(scope="module")
+def rows(sweep):
+    return {row["kl_coef"]: row for row in table(sweep)}
+
+
+def test_every_run_of_the_study_is_there_with_its_own_settings(sweep):
+    study = {(job.kind, job.config.seed): job.config for job in beta_study()}
+    assert len(study) >= 24
+    assert {(run.kind, run.config.seed): run.config for run in sweep.runs} == study
+    assert all(len(run.history) == run.config.iterations for run in sweep.runs)
+    assert all(run.config.iterations * run.config.batch_size <= 300 * 128 for run in sweep.runs)
+
+
+def test_every_run_kept_its_snapshots(sweep):
+    for run in sweep.runs:
+        assert run.snapshots[0].iteration == 0
+        assert run.snapshots[-1].iteration == run.config.iterations
+        assert all(set(shot.samples) == set(WATCHED_PROMPTS) for shot in run.snapshots)
+
+
+def test_the_values_are_those_of_the_responses_kept(sweep):
+    for run in sweep.runs:
+        scores, kl = run.responses["score"], run.responses["kl"]
+        assert scores.shape == kl.shape and scores.numel() == run.final["responses"] >= 20_000
+        value = policy_value(scores, kl, run.config.kl_coef)
+        assert run.final["value"] == pytest.approx(value.mean, abs=1e-4)
+        assert run.final["value_stderr"] == pytest.approx(value.stderr, rel=1e-3)
+
+
+def test_kl_falls_with_beta(rows):
+    kl = [rows[beta]["kl"] for beta in sorted(rows)]
+    assert all(later < before for before, later in zip(kl, kl[1:], strict=False))
+
+
+@pytest.mark.parametrize("beta", BARRED)
+def test_training_reaches_nine_tenths_of_what_can_be_had(rows, beta):
+    assert rows[beta]["efficiency"] >= 0.90
+
+
+def test_nobody_beats_the_optimum(sweep):
+    for beta in sweep.betas[1:]:
+        best = sweep.optimum(beta)
+        for run in sweep.runs:
+            if best is not None and run.config.kl_coef == beta:
+                noise = 4 * (best.stderr**2 + run.final["value_stderr"] ** 2) ** 0.5
+                assert run.final["value"] < best.value + noise
+
+
+@pytest.mark.parametrize("beta", (0.2, 0.5, 1.0))
+def test_two_proposals_find_the_same_optimum(sweep, beta):
+    """Weighed out of the reference's samples, and out of the trained policies' own."""
+    one, other = sweep.optimum_by_reference(beta), sweep.optimum_by_policy(beta)
+    noise = (one.stderr**2 + other.stderr**2) ** 0.5
+    assert one.value == pytest.approx(other.value, abs=4 * noise + 0.001)
+
+
+def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
+    """Goodhart's law, at β = 0, on every seed: means over ten iterations against the best ten."""
+    for seed in sweep.seeds:
+        run = sweep.run(0.0, seed)
+        gold, score = (
+            torch.tensor(run.column(name)).unfold(0, 10, 5).mean(-1) for name in ("gold", "score")
+        )
+        assert gold.max() - gold[-1] > 0.5
+        assert score[-1] > score[gold.argmax()]
+
+
+def test_mixtures_between_the_trained_and_for_the_trained_are_measured(sweep):
+    measured = {(row["anchor"], row["kl_coef"]) for row in sweep.facts["realigned"]}
+    assert measured == set(realignments(sweep.betas))
+    assert all(set(row["samples"]) == set(WATCHED_PROMPTS) for row in sweep.facts["realigned"])
+
+
+def test_a_shipped_policy_is_the_one_the_run_ended_with(sweep):
+    from helpers.config import RLHFConfig
+    from helpers.experiments.runs import take_snapshot
+    from helpers.state import start_run
+
+    state = start_run(RLHFConfig(kl_coef=0.3, device="cpu"))
+    load_policy(state.models.actor, 0.3)
+    now, kept = take_snapshot(state), sweep.run(0.3, 0).snapshots[-1]
+    for prompt in WATCHED_PROMPTS:
+        gap = now.next_logprobs[prompt].exp() - kept.next_logprobs[prompt].exp()
+        assert gap.abs().max() < 2e-3  # half precision on disk
+
+
+def test_a_policy_of_another_shape_is_refused():
+    with pytest.raises(FileProblem, match="another model"):
+        load_policy(tiny_models().actor, 0.3)
+
+
+def test_it_says_how_it_was_made_and_is_small(sweep):
+    assert sweep.facts["command"] == "python -m helpers sweep --out data/beta_sweep"
+    assert set(sweep.facts["versions"]) == {"torch", "transformers"}
+    assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) <= 30_000_000
+
+
+def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
+    with pytest.raises(FileProblem, match="missing"):
+        load_sweep(tmp_path)
+    shutil.copy(FOLDER / STUDY, tmp_path)
+    with pytest.raises(FileProblem, match="missing"):
+        load_sweep(tmp_path)
+    for run in sweep.runs:
+        shutil.copytree(FOLDER / run.label, tmp_path / run.label)
+    with pytest.raises(FileProblem, match="reference.safetensors is missing"):
+        load_sweep(tmp_path)
+
+
+def test_the_control_study_is_whole():
+    control, study = load_kl_control(), kl_control_study()
+    assert [(run.kind, run.config) for run in control.runs] == [(j.kind, j.config) for j in study]
+    assert control.facts["command"].startswith("python -m helpers study kl_control")
+
+
+@pytest.mark.parametrize("kind", [j.kind for j in kl_control_study() if j.config.kl_target])
+def test_the_adaptive_beta_holds_its_target(kind):
+    run = load_kl_control().run(kind)
+    assert realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
+
+
+def test_a_score_between_two_runs_is_read_off_the_line():
+    runs = load_kl_control().placed("reward")
+    low, high = runs[0].final, runs[1].final
+    middle = score_at_kl(runs, (low["kl"] + high["kl"]) / 2)
+    assert middle == pytest.approx((low["score"] + high["score"]) / 2)
+    assert score_at_kl(runs, 1e9) is None

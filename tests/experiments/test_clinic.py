@@ -1,0 +1,214 @@
+"""The clinic: each fault does what it says and nothing else; what is flagged; what was recorded."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from strategies import close
+
+from helpers import ppo, steps
+from helpers.config import RLHFConfig
+from helpers.experiments.clinic import clinic_study, load_clinic, rerun, separation
+from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
+from helpers.experiments.faults import FAULTS, find_fault
+from helpers.gae import compute_gae
+from helpers.kl import kl_estimate, shape_rewards
+from helpers.state import load_models, start_run
+from helpers.steps import iterate
+
+SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+SIZE |= {"normalize_scores": False}
+KINDS = sorted(FAULTS)
+
+
+def watched_iterations(name, prompts, count=2, models=None, length=6):
+    """What the observer sees in `count` iterations with a fault planted; the state afterwards."""
+    config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
+    config = FAULTS[name].config(config) if name in FAULTS else config
+    state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
+    seen = []
+
+    def observe(step, **tensors):
+        if step == 1:
+            seen.append({})
+        seen[-1] |= tensors
+
+    if name in FAULTS:
+        with FAULTS[name].in_effect():
+            for _ in range(count):
+                iterate(state, observe)
+    else:
+        for _ in range(count):
+            iterate(state, observe)
+    return state, seen
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
+    fault = FAULTS[name]
+    places = [(steps, fault.wrong), (ppo, fault.wrong_in_ppo)]
+    before = [(m, n, getattr(m, n)) for m, new in places for n in new]
+    with pytest.raises(InterruptedError), fault.in_effect():
+        assert all(getattr(m, n) is new[n] for m, new in places for n in new)
+        raise InterruptedError
+    assert all(getattr(m, n) is function for m, n, function in before)
+    config = RLHFConfig()
+    assert bool(before) != (fault.config(config) != config)  # a wrong step, or a wrong setting
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_faulty_run_still_runs(name, prompts):
+    state, seen = watched_iterations(name, prompts, 1)
+    assert len(state.history) == 1 and torch.isfinite(seen[0]["rollout"].advantages).all()
+
+
+def test_whitening_first_gives_returns_of_whitened_advantages(prompts):
+    _, (seen, *_) = watched_iterations("whitening_first", prompts, 1)
+    rollout = seen["rollout"]
+    raw, _ = compute_gae(seen["rewards"], rollout.values, 1.0, 0.95, rollout.response_mask)
+    counted = rollout.response_mask
+    close(rollout.returns[counted], (rollout.advantages + rollout.values)[counted], atol=1e-5)
+    assert float(rollout.returns[counted].std()) == pytest.approx(
+        1.0, abs=1e-4
+    )  # values start at 0
+    assert float(raw[counted].std()) != pytest.approx(1.0, abs=0.01)
+
+
+def test_the_reversed_kl_pays_for_what_it_should_cost(prompts):
+    state, seen = watched_iterations("kl_sign", prompts)
+    rollout, mask = seen[1]["rollout"], seen[1]["rollout"].response_mask
+    tensors = rollout.scores, rollout.logprobs, rollout.ref_logprobs, mask
+    right = shape_rewards(*tensors, state.config.kl_coef)
+    penalty = state.config.kl_coef * kl_estimate(rollout.logprobs, rollout.ref_logprobs)
+    close(rollout.rewards, torch.where(mask, right + 2 * penalty, 0.0), atol=1e-5)
+
+
+def test_a_score_on_a_pad_reaches_only_responses_that_never_stopped(prompts):
+    models = load_models(RLHFConfig(device="cpu"), length_reward)  # one that knows how to stop
+    _, (seen, *_) = watched_iterations("score_on_pad", prompts, 1, models, 14)
+    rollout = seen["rollout"]
+    full = rollout.response_mask.all(dim=1)
+    paid = rollout.rewards.sum(dim=1)
+    assert full.any() and not full.all()
+    close(paid[full], rollout.scores[full], atol=1e-4)  # the reference's own samples: KL is 0
+    close(paid[~full], torch.zeros_like(paid[~full]), atol=1e-4)
+
+
+def test_a_moving_reference_and_a_wrong_ratio_both_measure_no_kl(prompts):
+    healthy, _ = watched_iterations("healthy", prompts, 3)
+    assert healthy.history[-1]["kl"] != pytest.approx(0.0, abs=1e-4)
+    for name in ("reference_moves", "wrong_old_logprobs"):
+        state, _ = watched_iterations(name, prompts, 3)
+        assert state.history[-1]["kl"] == pytest.approx(0.0, abs=1e-4)
+    assert state.history[0]["first_ratio_error"] < 1e-4 < state.history[-1]["first_ratio_error"]
+
+
+def test_dropout_and_temperature_break_the_ratio_at_once(prompts):
+    for name in ("dropout_on", "temperature"):
+        state, _ = watched_iterations(name, prompts, 1)
+        assert state.history[0]["first_ratio_error"] > 1e-3
+
+
+def test_counted_padding_makes_every_response_as_long_as_the_longest(prompts):
+    state, (seen, *_) = watched_iterations("padding_counted", prompts, 1)
+    assert seen["rollout"].response_mask.all()
+    assert state.history[0]["response_length"] == SIZE["response_length"]
+    assert (
+        state.history[0]["first_ratio_error"] < 1e-4
+    )  # pads are consistent: nothing else shows it
+
+
+def test_a_masked_stop_token_takes_no_part_in_the_update(prompts, monkeypatch):
+    rollouts = []
+    right = steps.ppo_update_step
+
+    def look(policy, value_network, rollout, *rest):
+        rollouts.append(rollout)
+        return right(policy, value_network, rollout, *rest)
+
+    monkeypatch.setattr(steps, "ppo_update_step", look)
+    models = load_models(RLHFConfig(device="cpu"), length_reward)  # one that knows how to stop
+    state, _ = watched_iterations("stop_masked", prompts, 1, models, 14)
+    stop = state.models.tokenizer.eos_token_id
+    mask, tokens = rollouts[0].response_mask, rollouts[0].response_tensors
+    assert (tokens == stop).any() and not (mask & (tokens == stop))[:, 1:].any()
+
+
+def test_the_larger_of_two_gains_is_never_the_smaller():
+    ratio = torch.tensor([[0.5, 1.0, 2.0]])
+    mask = torch.ones_like(ratio, dtype=torch.bool)
+    for sign in (1.0, -1.0):
+        tensors = ratio.log(), torch.zeros_like(ratio), sign * torch.ones_like(ratio), mask
+        right, wrong = ppo.policy_loss(*tensors)[0], find_fault("clip_max").wrong_in_ppo
+        assert wrong["policy_loss"](*tensors)[0] < right
+
+
+def test_raw_scores_and_reward_targets(prompts):
+    _, healthy = watched_iterations("healthy", prompts, 1)
+    _, raw = watched_iterations("raw_scores", prompts, 1)
+    close(raw[0]["scores"], 10 * healthy[0]["scores"] + 20, atol=1e-4)
+
+
+def test_an_unknown_fault_is_refused_by_name():
+    with pytest.raises(ValueError, match="fault: got 'typo', wants one of"):
+        find_fault("typo")
+
+
+def test_every_fault_names_a_statistic_and_a_sign():
+    assert len(FAULTS) >= 12
+    for fault in FAULTS.values():
+        assert fault.statistic in STATISTICS and len(fault.sign) > 30 and fault.title
+
+
+def test_a_flag_is_raised_outside_the_range_and_for_nan():
+    healthy = load_clinic().run("healthy").history
+    assert diagnose(healthy) == []
+    wrong = [record | {"first_ratio_error": 0.5} for record in healthy]
+    assert [flag.name for flag in diagnose(wrong)] == ["ratio not 1 at the first step"]
+    wrong = [record | {"value_loss": float("nan")} for record in healthy]
+    assert [flag.name for flag in diagnose(wrong)] == ["value loss out of range"]
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_bad_histories_are_refused():
+    with pytest.raises(ValueError, match="history: got no record"):
+        diagnose([])
+    with pytest.raises(ValueError, match="no 'kl'"):
+        column([{"score": 1.0}], "kl")
+
+
+def test_the_study_plants_what_it_names():
+    study = {job.name: job for job in clinic_study([0, 3])}
+    assert study["healthy_seed_3"].config.kl_coef == 0.1
+    assert study["no_kl_seed_0"].config.kl_coef == 0.0
+    assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
+    assert study["healthy_0.3_seed_0"].within is nullcontext
+    assert {job.config.seed for job in study.values() if job.whole} == {0}
+
+
+def test_the_shipped_clinic_is_whole():
+    clinic, study = load_clinic(), clinic_study(list(range(6)))
+    assert [(run.kind, run.config) for run in clinic.runs] == [(j.kind, j.config) for j in study]
+    assert [bool(run.snapshots) for run in clinic.runs] == [job.whole for job in study]
+    assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
+    assert separation(load_clinic(), FAULTS[name], (0, 1, 2))["apart"] >= 3
+
+
+@pytest.mark.parametrize("seeds", [(0, 1, 2), (3, 4, 5)])
+def test_no_healthy_run_is_flagged_and_most_faults_are(seeds):
+    clinic = load_clinic()
+    healthy = clinic.healthy(seeds)
+    assert len(healthy) >= 10 and not any(diagnose(history) for history in healthy.values())
+    found = [n for n in FAULTS if all(diagnose(h) for h in clinic.histories(n, seeds))]
+    assert len(found) >= 9
+
+
+@pytest.mark.slow
+def test_a_case_runs_again_from_its_name():
+    again = rerun("kl_sign", iterations=2)
+    assert len(again.history) == 2 and again.label == "kl_sign"

@@ -1,0 +1,182 @@
+"""kill -9 at any moment loses nothing: after `--resume` the run equals, bit for bit, one never killed.
+
+Kills come at random times, and just before random operations on files, so that many fall inside the
+writing of a checkpoint. The seeds of these times are in the tests' names or messages.
+"""
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from crash_child import alive
+from crash_harness import loop_flags, seeds
+
+from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.steps import iterate
+
+
+def sweep_flags(world: Path, out: Path, work: Path) -> list:
+    study = ["--betas", 0.1, "--seeds", 0, 1, "--iterations", 4]
+    return [world / "actor", world / "reward", *study, "--out", out, "--work", work]
+
+
+def newest(folder: Path) -> int:
+    """The iteration of the newest checkpoint, 0 without one."""
+    found = list_checkpoints(folder)
+    return int(found[-1].name.split("_")[1]) if found else 0
+
+
+def what_remains(folder: Path) -> dict:
+    """Every file of the last checkpoint as bytes; its history without the seconds it took."""
+    last = list_checkpoints(folder)[-1]
+    files = {f.relative_to(last).as_posix(): f.read_bytes() for f in last.rglob("*") if f.is_file()}
+    facts = json.loads(files.pop("state.json"))
+    facts["history"] = [{k: v for k, v in r.items() if k != "seconds"} for r in facts["history"]]
+    sums = {n: s for n, s in facts.pop("sha256").items() if not n.endswith("run.json")}
+    del facts["seal"]
+    files.pop("record/run.json", None)  # holds the seconds too; `run_of` compares it
+    return files | facts | {"sums": sums}
+
+
+def run_of(folder: Path) -> dict:
+    """A finished run's record without the seconds it took."""
+    facts = json.loads((folder / "run.json").read_text())
+    del facts["history"]["seconds"]
+    return facts | {"tensors": (folder / "run.safetensors").read_bytes()}
+
+
+def gone(session: int, seconds: float = 30.0) -> bool:
+    """Whether every process of a session has ended by then."""
+    end = time.monotonic() + seconds
+    while alive(session) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not alive(session)
+
+
+def moment(rng: random.Random, below: Path, seconds: float) -> dict:
+    """When to kill: at a time, or just before an operation on a file (about 40 write a checkpoint)."""
+    if rng.random() < 0.4:
+        return {"seconds": rng.uniform(0.05, seconds)}
+    return {"die_at": rng.randint(1, 50), "below": str(below)}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(world, harness, tmp_path_factory) -> tuple[Path, float]:
+    """A run that nobody killed, and seconds within which it is not over here."""
+    folder, started = tmp_path_factory.mktemp("whole"), time.monotonic()
+    done = harness.run("loop", *loop_flags(world), "--save", folder)
+    assert done.status == 0, done.err
+    return folder, min(2.0, 0.4 * (time.monotonic() - started))
+
+
+def killed_loop(harness, world, folder: Path, rng: random.Random, seconds: float) -> tuple:
+    """A loop killed at up to nine moments, resumed each time, until it is over → kills, lives."""
+    lives, kills = [], 0
+    for _ in range(60):
+        resume = bool(list_checkpoints(folder))
+        flags = ["--resume", folder] if resume else [*loop_flags(world), "--save", folder]
+        before = newest(folder)
+        fault = moment(rng, folder, seconds) if kills < 9 else {}
+        done = harness.run("loop", *flags, **fault)
+        lives.append((fault, done.status, newest(folder)))
+        assert done.status in (0, -signal.SIGKILL), (lives, done.err)
+        assert newest(folder) >= before, lives
+        kills += done.status != 0
+        if done.status == 0:
+            break
+    return kills, lives
+
+
+@pytest.mark.parametrize("seed", seeds(9))
+def test_a_loop_killed_again_and_again_ends_as_if_never_killed(
+    world, harness, uninterrupted, tmp_path, seed
+):
+    rng, (whole, seconds) = random.Random(seed), uninterrupted
+    for attempt in range(8):  # a machine may be quicker than it was: then once more, and sooner
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        kills, lives = killed_loop(harness, world, folder, rng, seconds / 2**attempt)
+        assert what_remains(folder) == what_remains(whole), (seed, lives)
+        if kills > 4:
+            break
+    assert kills > 4, (seed, lives)
+
+
+def killed_sweep(harness, flags: list, below: Path, rng: random.Random, seconds: float) -> tuple:
+    """The parent alone, its whole session, or one worker just before an operation on a file, up to
+    nine times → kills, lives, sessions."""
+    lives, sessions, kills = [], [], 0
+    for _ in range(60):
+        fault = moment(rng, below, seconds) | {"whole_session": rng.random() < 0.5}
+        done = harness.run("sweeps", *flags, "--resume", **fault if kills < 9 else {})
+        lives.append((fault, done.status))
+        sessions.append(done.session)
+        assert done.status in (0, -signal.SIGKILL) or "die_at" in fault, (lives, done.err)
+        assert "Traceback" not in done.err, (lives, done.err)
+        kills += done.status != 0
+        if done.status == 0:
+            break
+    return kills, lives, sessions
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_sweep_killed_again_and_again_ends_as_if_never_killed(world, harness, tmp_path, seed):
+    rng, started, all_sessions = random.Random(seed), time.monotonic(), []
+    whole = sweep_flags(world, tmp_path / "whole", tmp_path / "whole_work")
+    assert harness.run("sweeps", *whole).status == 0
+    seconds = min(3.0, 0.4 * (time.monotonic() - started))
+    for attempt in range(8):  # as above: sooner, where the machine was quicker than before
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        flags = sweep_flags(world, place / "out", place / "work")
+        kills, lives, sessions = killed_sweep(harness, flags, place, rng, seconds / 2**attempt)
+        all_sessions += sessions
+        for name in ("beta_0.1_seed_0", "beta_0.1_seed_1"):
+            one, other = place / "out" / name, tmp_path / "whole" / name
+            assert run_of(one) == run_of(other), lives
+            one, other = place / "work" / name, tmp_path / "whole_work" / name
+            assert what_remains(one) == what_remains(other), lives
+        policy = "beta_0.1_seed_0/policy.safetensors"
+        one, other = place / "out" / policy, tmp_path / "whole" / policy
+        assert one.read_bytes() == other.read_bytes()
+        if kills > 4:
+            break
+    assert all(gone(session) for session in all_sessions)
+    assert kills > 4, lives
+
+
+def test_ctrl_c_saves_what_there_is_and_the_run_goes_on(world, harness, tmp_path):
+    flags = [*loop_flags(world, 10_000), "--save", tmp_path]
+    done = harness.run("loop", *flags, signal="SIGINT", stop_at=" 12/10000 ")
+    assert done.status == 0, done.err
+    assert "Stopped after" in done.out and str(tmp_path) in done.out
+    state = load_checkpoint(tmp_path)
+    assert 12 <= state.iteration < 10_000 and len(state.history) == state.iteration
+    iterate(state)
+
+
+def test_ctrl_c_ends_a_sweep_with_a_word_and_leaves_no_process(world, harness, tmp_path):
+    flags = sweep_flags(world, tmp_path / "out", tmp_path / "work")
+    flags += ["--iterations", 100_000]  # no machine is through with them in this time
+    done = harness.run("sweeps", *flags, signal="SIGINT", whole_session=True, seconds=1.5)
+    assert done.status == 130 and "Traceback" not in done.err, done.err
+    assert done.problem == "Stopped; --resume goes on from the last checkpoints."
+    assert not done.left
+
+
+def test_a_worker_killed_from_outside_is_told_in_one_sentence(world, harness, tmp_path):
+    """As the operating system does when memory runs out."""
+    flags = sweep_flags(world, tmp_path / "out", tmp_path / "work")
+    done = harness.run("sweeps", *flags, die_at=90, below=str(tmp_path))
+    assert done.status == 2 and "Traceback" not in done.err, done.err
+    assert "was killed" in done.problem and "--resume" in done.problem
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed(harness):
+    """Spawned, as in a real sweep."""
+    done = harness.run("orphans", stop_at="working")
+    assert done.status == -signal.SIGKILL and "working" in done.err
+    assert gone(done.session)

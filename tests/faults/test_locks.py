@@ -1,0 +1,107 @@
+"""Two processes, one folder: the second is refused in one sentence, until the first has ended, however."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import tiny_models
+from crash_harness import contents, loop_flags, refused
+
+from helpers.config import RLHFConfig
+from helpers.experiments.runs import record_run
+from helpers.experiments.study import Job, run_job
+from helpers.loop import train_rlhf_loop
+from helpers.state import RLHFState, start_run
+from helpers.tools.files import ROOT, FileProblem, hold_folder
+
+HOLDER = """
+import sys
+from pathlib import Path
+from helpers.tools.files import hold_folder
+with hold_folder(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def new_run() -> RLHFState:
+    config = RLHFConfig(iterations=2, batch_size=2, response_length=3, normalize_scores=False)
+    return start_run(config, tiny_models(), prompts=["the soup", "i read"])
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A folder, and another process that holds it."""
+    folder = tmp_path / "run_seed_0"  # as a study calls a run of kind "run"
+    command = [sys.executable, "-c", HOLDER, str(folder)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        yield folder, holder
+        holder.kill()
+
+
+def run_study_job(folder: Path) -> None:
+    config = RLHFConfig(iterations=2, batch_size=2, response_length=3)
+    run_job(Job("run", config), folder.parent / "out", folder.parent)
+
+
+TRAINERS = {
+    "train_rlhf_loop": lambda folder: list(train_rlhf_loop(state=new_run(), save_dir=folder)),
+    "record_run": lambda folder: list(record_run(new_run(), prompts=("i read",), save_dir=folder)),
+    "a study's job": run_study_job,
+}
+
+
+def test_the_second_process_is_refused_until_the_first_is_killed(held):
+    folder, holder = held
+    for train in TRAINERS.values():
+        with pytest.raises(FileProblem, match=f"{folder} is in use by another process"):
+            train(folder)
+    assert contents(folder) == {}
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert len(TRAINERS["train_rlhf_loop"](folder)) == 2
+
+
+def test_the_command_says_so_in_one_sentence(world, harness, tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("loop", *loop_flags(world, 1), "--save", folder)
+    with hold_folder(folder):
+        with hold_folder(folder):  # the same process enters again, and its way out frees nothing
+            list(train_rlhf_loop(state=new_run(), save_dir=folder / "below"))
+        refused(harness.run(*arguments), f"{folder} is in use by another process")
+    assert harness.run(*arguments).status == 0
+
+
+@pytest.mark.parametrize("end", ["close", "throw"])
+def test_a_loop_that_is_left_frees_its_folder(world, harness, tmp_path, end):
+    loop = train_rlhf_loop(state=new_run(), save_dir=tmp_path / "run")
+    next(loop)
+    again = train_rlhf_loop(state=new_run(), save_dir=tmp_path / "run")
+    next(again)  # the same process: a cell run twice
+    arguments = ("loop", *loop_flags(world, 1), "--save", tmp_path / "run")
+    again.close()
+    refused(harness.run(*arguments), "is in use by another process")
+    if end == "close":
+        loop.close()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            loop.throw(KeyboardInterrupt())
+    assert harness.run(*arguments).status == 0
+
+
+def test_a_disk_without_locks_is_used_without(tmp_path, monkeypatch):
+    """Some network disks have none; what filelock does there would outlive a kill."""
+
+    def missing(*arguments):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    with pytest.warns(UserWarning, match="flock"), hold_folder(tmp_path / "run"):
+        assert not any((tmp_path / "run").iterdir())

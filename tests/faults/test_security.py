@@ -1,0 +1,137 @@
+"""No pickle, no code of a model folder, no shell command from user text, no network, no HTML from texts."""
+
+import ast
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from conftest import tiny_models
+
+from helpers.config import RLHFConfig
+from helpers.experiments.runs import Run, Sample, Snapshot
+from helpers.models import load_actor, load_tokenizer
+from helpers.reward_model import load_reward_model
+from helpers.tools.files import ROOT, FileProblem
+from helpers.widgets.drift import sample_html
+from helpers.widgets.html import problem_html
+from helpers.widgets.labelling import page_html
+from helpers.widgets.live import progress_html
+from helpers.widgets.trainer import newest_samples_html
+
+SOURCES = sorted([*ROOT.glob("helpers/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.save"}
+FORBIDDEN |= {"torch.load", "np.load", "numpy.load", "subprocess.getoutput", "yaml.load"}
+ALLOWED = {"trl.py": {"exec", "compile"}}  # runs the installed TRL's own lines, no others
+PICKLES = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
+
+
+def code_of(path: Path) -> str:
+    """The Python of a module, or of all of a notebook's cells but the setup cell and magics."""
+    if path.suffix == ".py":
+        return path.read_text(encoding="utf-8")
+    cells = [c for c in json.loads(path.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
+    text = "\n".join("".join(cell["source"]) for cell in cells[1:])
+    return re.sub(r"^\s*[%!].*$", "pass", text, flags=re.M)
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *NOTEBOOKS], ids=lambda path: path.name)
+def test_no_module_or_notebook_unpickles_evaluates_or_builds_a_shell_line(path):
+    for node in ast.walk(ast.parse(code_of(path))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            assert not PICKLES & {name.split(".")[0] for name in names}, ast.unparse(node)
+        if isinstance(node, ast.Call):
+            banned = FORBIDDEN - ALLOWED.get(path.name, set())
+            assert ast.unparse(node.func) not in banned, ast.unparse(node)
+            for keyword in node.keywords:
+                said = keyword.arg, getattr(keyword.value, "value", "?")
+                assert said not in {("shell", True), ("trust_remote_code", True)}
+                assert said != ("allow_pickle", True), ast.unparse(node)
+
+
+def test_nothing_asks_the_network_at_import(harness):
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in SOURCES
+        if "benchmarks" not in path.parts and path.stem not in ("__init__", "__main__")
+    ]
+    done = harness.run("import", *modules)
+    assert done.status == 0 and len(modules) > 50, done.err
+
+
+def test_tests_cannot_reach_beyond_this_machine():
+    for address in (("192.0.2.1", 80), ("2001:db8::1", 80)):
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        with pytest.raises(OSError, match="network"), socket.socket(family) as asked:
+            asked.connect(address)
+    with socket.socket() as own, socket.socket() as asks:  # one's own machine may be asked
+        own.bind(("127.0.0.1", 0)), own.listen()
+        asks.connect(own.getsockname())
+
+
+# --- a stranger's model folder --------------------------------------------------------------------
+
+CODE = "open({mark!r}, 'w').write('ran')\nclass Own: pass\n"
+
+
+@pytest.fixture
+def stranger(tmp_path) -> Path:
+    """A model folder whose config refers to its own code."""
+    folder, models = tmp_path / "model", tiny_models()
+    models.actor.save_pretrained(folder), models.tokenizer.save_pretrained(folder)
+    (folder / "own.py").write_text(CODE.format(mark=str(tmp_path / "mark")))
+    config = json.loads((folder / "config.json").read_text())
+    own = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoModel": "own.Own"}
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": own, "model_type": "own"}))
+    return folder
+
+
+@pytest.mark.parametrize("load", [load_actor, load_reward_model])
+def test_a_folder_s_own_code_is_refused_without_a_question(stranger, load, monkeypatch):
+    asked = []
+    monkeypatch.setattr("builtins.input", lambda *words: asked.append(words) or "y")
+    with pytest.raises(FileProblem, match="Could not load"):
+        load(str(stranger), "cpu")
+    assert not asked and not (stranger.parent / "mark").exists()
+
+
+def test_pickled_weights_are_refused(tmp_path):
+    import torch
+
+    folder, models = tmp_path / "model", tiny_models()
+    models.actor.save_pretrained(folder), models.tokenizer.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(models.actor.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(FileProblem, match="Could not load"):
+        load_actor(str(folder), "cpu")
+    assert load_tokenizer(str(folder)) is not None
+
+
+# --- texts that are markup ------------------------------------------------------------------------
+
+EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>&\"'"
+
+
+def harmless(page: str) -> bool:
+    return "<script" not in page and "<img" not in page and "&lt;script&gt;" in page
+
+
+def test_texts_of_models_and_users_are_escaped_wherever_they_are_shown():
+    sample = Sample([EVIL], [-1.0], [-1.0], EVIL, 0.5)
+    run = Run(RLHFConfig(), [{"iteration": 1}], [Snapshot(1, {EVIL: [sample]}, {})])
+    question = {"prompt": EVIL, "A": EVIL, "B": EVIL}
+    pages = [newest_samples_html(run), progress_html(1, 2, EVIL).data, page_html(question, 0, 1)]
+    pages += [problem_html(ValueError(EVIL)), sample_html(sample, EVIL)]
+    assert [harmless(page) for page in pages] == [True] * len(pages)
+
+
+def test_every_error_an_explorer_shows_is_escaped():
+    from helpers.widgets.sliders import Explorer
+
+    def draw():
+        raise ValueError(EVIL)
+
+    assert harmless(Explorer(draw).message.value)

@@ -1,0 +1,54 @@
+"""Finds the exercises of the notebooks: stub, check and folded solution."""
+
+import re
+from pathlib import Path
+
+import nbformat
+
+from helpers.tools.files import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOLUTION = re.compile(r"<summary>Solution: (\w+)</summary>\s*```python\n(.*?)```", re.DOTALL)
+CHECK = re.compile(r"^check_(\w+)\((\w+)\)", re.MULTILINE)
+
+
+def read(path: Path):
+    return nbformat.read(path, as_version=4)
+
+
+def solutions(notebook) -> dict[str, str]:
+    """Exercise name → source of its folded solution."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return dict(SOLUTION.findall(text))
+
+
+def stub_cells(notebook) -> dict[str, int]:
+    """Exercise name → index of the cell that holds its stub and check."""
+    found = {}
+    for index, cell in enumerate(notebook.cells):
+        match = CHECK.search(cell.source) if cell.cell_type == "code" else None
+        if match and f"def {match[2]}(" in cell.source:
+            found[match[1]] = index
+    return found
+
+
+def stub_source(notebook, name: str) -> str:
+    """The stub alone, without its check."""
+    source = notebook.cells[stub_cells(notebook)[name]].source
+    return CHECK.sub("", source)
+
+
+def solved(notebook):
+    """The same cells with every stub replaced by its solution."""
+    answers, cells = solutions(notebook), []
+    indices = {index: name for name, index in stub_cells(notebook).items()}
+    for index, cell in enumerate(notebook.cells):
+        copy = cell.copy()
+        if index in indices:
+            name = indices[index]
+            copy["source"] = f"{answers[name]}\n\ncheck_{name}({name})"
+        cells.append(copy)
+    return cells
+
+
+EXERCISES = [(path, name) for path in NOTEBOOKS for name in stub_cells(read(path))]

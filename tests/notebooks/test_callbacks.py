@@ -1,0 +1,174 @@
+"""A slider's function runs long after its cell: no later statement may give a name it reads another meaning.
+
+Run All draws every slider before that happens, so no run of a notebook meets the fault; a reader's hand does.
+"""
+
+import ast
+import builtins
+import json
+
+import pytest
+
+from helpers.tools.files import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+IMPORTS = (ast.Import, ast.ImportFrom)
+SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+LISTENS = ("observe", "on_click")  # methods of any widget that keep a function
+Program = dict[str, ast.FunctionDef]  # the functions of a notebook, by name
+
+
+def bound(node: ast.AST) -> set[str]:
+    """Names that a statement binds where it stands; not those inside functions and comprehensions."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, SCOPES):
+        return set()
+    if isinstance(node, IMPORTS):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+    return own.union(*(bound(child) for child in ast.iter_child_nodes(node)))
+
+
+def arguments(function: ast.AST) -> set[str]:
+    return {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+
+
+def reads(function: ast.AST) -> set[str]:
+    """Global names a function reads each time it is called; its defaults are read once, when it is made."""
+    parts = function.body if isinstance(function.body, list) else [function.body]
+    nodes = [node for part in parts for node in ast.walk(part)]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    local = arguments(function).union(*(bound(part) for part in parts))
+    local |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    local = local.union(*(arguments(node) for node in nodes if isinstance(node, FUNCTIONS)))
+    return {name.id for name in names} - local - set(vars(builtins))
+
+
+def handed_over(statement: ast.stmt, widgets: set[str]) -> list[ast.AST]:
+    """What this statement gives to a widget: arguments of a call, or an assignment to `on_…`."""
+    given = []
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            makes = getattr(node.func, "id", "") in widgets
+            if makes or getattr(node.func, "attr", "") in LISTENS:
+                given += [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "attr", "").startswith("on_"):
+            given.append(node.value)
+    return given
+
+
+def callbacks(
+    given: list[ast.AST], functions: Program, holders: dict[str, ast.AST]
+) -> list[ast.AST]:
+    """The functions in it: lambdas, functions by name, and those a name like `rewards` holds in a dict."""
+    found, waiting = [], [node for value in given for node in ast.walk(value)]
+    for node in waiting:  # grows
+        if isinstance(node, ast.Name) and node.id in functions:
+            found.append(functions[node.id])
+        elif isinstance(node, ast.Name) and isinstance(holders.get(node.id), (ast.Dict, ast.List)):
+            waiting += list(ast.walk(holders[node.id]))
+        elif isinstance(node, ast.Lambda):
+            found.append(node)
+    return found
+
+
+def all_reads(found: list[ast.AST], functions: Program) -> set[str]:
+    """Global names that these functions read, and the notebook's functions that they call."""
+    names, waiting = set(), list(found)
+    while waiting:
+        new = reads(waiting.pop()) - names
+        names |= new
+        waiting += [functions[name] for name in new & set(functions)]
+    return names
+
+
+def origin(statement: ast.stmt | None, name: str) -> tuple | None:
+    """Where an import takes this name from; None for any other statement."""
+    for alias in getattr(statement, "names", []) if isinstance(statement, IMPORTS) else []:
+        if name == (alias.asname or alias.name).split(".")[0]:
+            return getattr(statement, "module", None), alias.name
+    return None
+
+
+def harmless(one: ast.stmt | None, other: ast.stmt, name: str) -> bool:
+    """Whether the second statement gives the name the meaning it had: the same import."""
+    return origin(other, name) is not None and origin(one, name) == origin(other, name)
+
+
+def bound_anew(cells: list[str]) -> set[str]:
+    """Names that a widget's function reads and that get another meaning after the widget was made."""
+    functions, holders, widgets, found = {}, {}, set(), set()
+    last, watched = {}, {}  # name → the statement that bound it last; … when a widget first read it
+    for statement in (statement for cell in cells for statement in ast.parse(cell).body):
+        names = bound(statement)
+        found |= {n for n in names & set(watched) if not harmless(watched[n], statement, n)}
+        last |= dict.fromkeys(names, statement)
+        if getattr(statement, "module", "") and statement.module.startswith("helpers.widgets"):
+            widgets |= names
+        if isinstance(statement, ast.FunctionDef):
+            functions[statement.name] = statement
+        if isinstance(statement, ast.Assign):
+            holders |= dict.fromkeys(names, statement.value)
+        live = callbacks(handed_over(statement, widgets), functions, holders)
+        watched = {name: last.get(name) for name in all_reads(live, functions)} | watched
+    return found
+
+
+def code(path) -> list[str]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_slider_reads_a_name_that_a_later_cell_binds_anew(path):
+    assert bound_anew(code(path)) == set()
+
+
+EXPLORER = "from helpers.widgets import Explorer\nfrom helpers.widgets.trainer import LiveTrainer"
+DRAW = "def draw(k):\n    return figure(k, reference)"
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["reference = 1", DRAW, "Explorer(draw)", "reference = 2"], {"reference"}),
+        (["reference = 1", DRAW, "Explorer(draw=draw)\nreference = 2"], {"reference"}),
+        (
+            ["reference = 1", "Explorer(lambda k: figure(k, reference))", "reference = 2"],
+            {"reference"},
+        ),
+        (["reference = 1", DRAW, "Explorer(lambda k: draw(k))", "reference = 2"], {"reference"}),
+        ([DRAW, "Explorer(draw)", "for reference in (1, 2):\n    pass"], {"reference"}),
+        ([DRAW, "Explorer(draw)", "def draw(k): ..."], set()),  # the explorer keeps the first one
+        ([DRAW, "Explorer(lambda k: draw(k))", "def draw(k): ..."], {"draw"}),
+        ([DRAW, "box.observe(draw)", "with x() as reference:\n    pass"], {"reference"}),
+        ([DRAW, "trainer.on_run = draw", "reference, other = 1, 2"], {"reference"}),
+        ([DRAW, "table = {'mine': draw}", "LiveTrainer(table)", "reference = 2"], {"reference"}),
+        (["reference = 1", DRAW, "reference = 2", "Explorer(draw)"], set()),  # before the slider
+        ([DRAW, "draw(1)", "reference = 2"], set()),  # no slider
+        (
+            [
+                "def draw(k, reference=reference): return reference",
+                "Explorer(draw)",
+                "reference = 2",
+            ],
+            set(),
+        ),
+        (
+            ["def draw(k):\n    k = 2\n    return [x for x in k]", "Explorer(draw)", "k = x = 3"],
+            set(),
+        ),
+        ([DRAW, "Explorer(draw)", "[reference for reference in y]"], set()),
+        (["import reference", DRAW, "Explorer(draw)", "import reference"], set()),
+        (["from x import reference", DRAW, "Explorer(draw)", "from x import y, reference"], set()),
+        (["import reference", DRAW, "Explorer(draw)", "from x import reference"], {"reference"}),
+        (
+            ["from x import reference", DRAW, "Explorer(draw)", "from y import reference"],
+            {"reference"},
+        ),
+    ],
+)
+def test_the_reader_above_finds_what_it_should(cells, found):
+    assert bound_anew([EXPLORER, *cells]) == found

@@ -1,0 +1,61 @@
+"""Exercises of the notebooks: stubs run and say so, folded solutions pass, and 'run all' works twice."""
+
+import nbformat
+import pytest
+import torch
+from exercises import EXERCISES, NOTEBOOKS, read, solutions, solved, stub_cells, stub_source
+from nbclient import NotebookClient
+
+from helpers import checks
+
+ids = [f"{path.stem}-{name}" for path, name in EXERCISES]
+
+
+def define(source: str, name: str):
+    """Run a cell's source in a namespace of its own; return the function it defines."""
+    namespace = {"torch": torch}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace[name]
+
+
+def test_there_are_at_least_twenty_and_each_has_a_solution_and_two_hints():
+    assert len(EXERCISES) >= 20
+    for path in NOTEBOOKS:
+        notebook = read(path)
+        assert set(stub_cells(notebook)) == set(solutions(notebook))
+        text = "\n".join(cell.source for cell in notebook.cells)
+        for number in (1, 2):
+            assert text.count(f"<summary>Hint {number}</summary>") >= len(stub_cells(notebook))
+
+
+@pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
+def test_the_folded_solution_passes_its_check(path, name):
+    report = getattr(checks, f"check_{name}")(define(solutions(read(path))[name], name))
+    assert report.status == "correct", report.message
+
+
+@pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
+def test_the_stub_is_not_attempted_yet(path, name):
+    report = getattr(checks, f"check_{name}")(define(stub_source(read(path), name), name))
+    assert report.status == "not attempted"
+
+
+@pytest.mark.nightly  # `make test` runs each notebook once, through nbval
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_run_all_works_again_in_the_same_kernel_and_with_the_solutions(path, monkeypatch, tmp_path):
+    """First as shipped, then, in the same kernel, with every stub replaced by its solution."""
+    monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
+    notebook = read(path)
+    cells = [cell.copy() for cell in [*notebook.cells, *solved(notebook)]]
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    twice = nbformat.v4.new_notebook(cells=cells)
+    resources = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(twice, timeout=580, kernel_name="python3", resources=resources).execute()
+    again = twice.cells[len(notebook.cells) :]
+    outputs = [output for cell in again for output in cell.get("outputs", [])]
+    assert not [o for o in outputs if o.get("name") == "stderr"]
+    for name, index in stub_cells(notebook).items():
+        said = str(again[index]["outputs"]).lower()
+        assert "correct" in said and "not attempted" not in said, name

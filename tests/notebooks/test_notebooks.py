@@ -1,0 +1,127 @@
+"""What every saved notebook must be: run, clean, small, in the course's rhythm. (nbval runs them.)"""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from helpers.tools.colab import badge_addresses
+from helpers.tools.files import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PATHS = re.compile(r"/(?:root|work|tmp|home|Users)/[\w.]")
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def code_cells(notebook) -> list:
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def test_it_is_valid_and_small(request, notebook):
+    nbformat.validate(notebook)
+    assert len(nbformat.writes(notebook)) <= 500_000
+
+
+def test_it_was_saved_after_a_clean_run(notebook):
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    assert not [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"]
+
+
+def test_it_names_no_machine(notebook):
+    assert not PATHS.search(nbformat.writes(notebook))
+
+
+def test_it_keeps_the_rhythm(notebook):
+    lengths = sorted(len(cell.source.splitlines()) for cell in code_cells(notebook)[1:])
+    assert statistics.median(lengths) <= 6
+    assert lengths[int(0.9 * len(lengths))] <= 20 and lengths[-1] <= 40
+
+
+def test_it_opens_and_closes_as_all_do(notebook):
+    text = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert re.match(r"# \d\d · ", text[0]) and "You will see" in text[0]
+    assert "Take away" in text[-1] and "Papers" in text[-1] and "Next" in text[-1]
+
+
+def test_it_has_pictures_and_checked_cells(notebook):
+    cells = code_cells(notebook)
+    assert any("image/png" in output.get("data", {}) for c in cells for output in c.outputs)
+    assert any("nbval-check-output" in cell.metadata.get("tags", []) for cell in cells)
+
+
+def test_the_reader_sees_no_mark_of_the_tests(notebook):
+    assert not any("NBVAL" in cell.source for cell in notebook.cells)
+    tags = {tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])}
+    assert tags <= {
+        "nbval-check-output",
+        "nbval-ignore-output",
+    }  # a misspelt one would check nothing
+
+
+def test_nbval_compares_a_tagged_cell(tmp_path):
+    """Two cells whose saved output is wrong: nbval fails the tagged one, and only that."""
+    wrong = {"outputs": [nbformat.v4.new_output("stream", text="2\n")], "execution_count": 1}
+    cells = [
+        nbformat.v4.new_code_cell("print(1)", metadata={"tags": tags}, **wrong)
+        for tags in ([], ["nbval-check-output"])
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "two.ipynb")
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-q"]
+    command += ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={tmp_path}", "two.ipynb"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert "1 failed, 1 passed" in told and "FAILED two.ipynb::Cell 1" in told
+
+
+def test_the_setup_cell_is_folded_and_the_same_everywhere():
+    setup = [code_cells(nbformat.read(path, as_version=4))[0] for path in NOTEBOOKS]
+    assert len({cell.source for cell in setup}) == 1
+    assert re.match(r"# ?@title \w", setup[0].source) and len(setup[0].source.splitlines()) <= 30
+    for cell in setup:
+        assert cell.metadata.cellView == "form" and cell.metadata.jupyter.source_hidden is True
+
+
+RELATIVE = re.compile(r"\]\((?!https?:|#|attachment:)([^)\s]+)\)")
+
+
+def test_relative_links_lead_to_notebooks_that_are_there(notebook):
+    """Colab opens a notebook alone, so it may need no file beside it; another notebook is a click away."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    for link in RELATIVE.findall(text):
+        assert (ROOT / "notebooks" / link) in NOTEBOOKS, link
+    assert not re.search(
+        r"<img(?![^>]*alt=)|<(?:img|a)[^>]*(?:src|href)=[\"'](?!https?:|data:|#)", text
+    )
+
+
+@pytest.mark.parametrize("number", range(len(NOTEBOOKS)), ids=lambda n: NOTEBOOKS[n].stem)
+def test_next_is_a_link_to_the_next_notebook(number):
+    last = nbformat.read(NOTEBOOKS[number], as_version=4).cells[-1].source
+    words = last[last.index("**Next**") :]
+    if number + 1 < len(NOTEBOOKS):
+        following = NOTEBOOKS[number + 1]
+        title = nbformat.read(following, as_version=4).cells[0].source.splitlines()[0]
+        name, link = re.match(r"\*\*Next\*\*: \[([^]]+)\]\(([^)]+)\): ", words).groups()
+        assert link == following.name and title.removeprefix("# ").startswith(name)
+    else:
+        assert RELATIVE.search(words)
+
+
+def test_no_address_is_named_that_is_not_given():
+    """Code is fetched from where a notebook was opened or what the reader names, from nowhere else."""
+    pages = [ROOT / "README.md", ROOT / "pyproject.toml", *NOTEBOOKS]
+    named = {a for p in pages for a in re.findall(r"github\.com/([\w.-]+/[\w.-]+)", p.read_text())}
+    assert named <= badge_addresses()
+    assert "rlhf-course/rlhf-course" not in named  # stood here once, and nobody owned it
+    for path in NOTEBOOKS:
+        setup = code_cells(nbformat.read(path, as_version=4))[0].source
+        assert not re.search(r"https?://(?![{…])(?!github\\\.com/\[)", setup)

@@ -1,0 +1,317 @@
+"""Two real processes (gloo, on the CPU) make the step that one makes, and each of two old bugs does not.
+
+One spawn serves the whole file: a worker process does its part of every case and rank 0 writes it down.
+"""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+
+from helpers import ppo, steps, whitening
+from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.kl import kl_estimate
+from helpers.loop import train_rlhf_loop
+from helpers.models import fingerprint
+from helpers.sampling import Responses
+from helpers.scale.distributed import launch, main
+from helpers.state import in_step, start_run
+from helpers.steps import draw_prompts, iterate, write_responses
+from helpers.tools.files import ROOT, hold_folder
+from helpers.tools.parallel import (
+    gather,
+    merge_shares,
+    rank,
+    same_everywhere,
+    share,
+    sum_gradients,
+    total,
+    world_size,
+)
+
+PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+BASE = {"iterations": 4, "batch_size": 12, "response_length": 16, "minibatch_size": 5}
+CASES = {  # minibatches of 5 of 12 rows: uneven over two processes, the last one of 2 rows
+    "plain": {},
+    "micro-batches": {"micro_batch_size": 2},
+    "rewards whitened": {"whiten_rewards": True, "micro_batch_size": 3},
+    "KL in the loss": {"kl_placement": "loss", "kl_loss": "full", "entropy_coef": 0.01},
+    "one row a minibatch": {"minibatch_size": 1, "num_ppo_epochs": 1},
+    "beta adapts": {"kl_target": 0.1},
+}
+
+
+def begin(changes: dict, **given):
+    """A run of tiny models whose actor has left its reference, so that there is some KL."""
+    models = tiny_models()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in models.actor.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    config = RLHFConfig(**(BASE | changes), normalize_scores=False)
+    return start_run(config, **{"models": models, "prompts": PROMPTS} | given)
+
+
+def part_of(responses: Responses) -> Responses:
+    """This process's rows of a recorded rollout, cut to their own longest response."""
+    rows = share(list(range(len(responses.texts))))
+    length = int(responses.response_mask[rows].sum(dim=1).max())
+    picked = {f.name: getattr(responses, f.name) for f in dataclasses.fields(responses)}
+    for name in ("response_tensors", "response_mask", "logprobs"):
+        picked[name] = picked[name][rows, :length]
+    for name in ("query_tensors", "query_mask"):
+        picked[name] = picked[name][rows]
+    return Responses(**picked | {"texts": [responses.texts[i] for i in rows]})
+
+
+def recorded() -> Responses:
+    """One global rollout; the first rows are made long and the others short, as the worst case."""
+    state = begin({})
+    responses = write_responses(state, draw_prompts(state))
+    lengths = responses.response_mask.sum(dim=1)
+    order = lengths.argsort(descending=True).tolist()
+    assert lengths.max() > 2 * lengths.min()
+    picked = {f.name: getattr(responses, f.name) for f in dataclasses.fields(responses)}
+    tensors = {name: x[order] for name, x in picked.items() if isinstance(x, torch.Tensor)}
+    return Responses(**picked | tensors | {"texts": [responses.texts[i] for i in order]})
+
+
+def one_iteration(changes: dict, responses: Responses) -> dict:
+    """Steps 3 to 7 on the recorded rollout: trained weights, and the record."""
+    state, seen = begin(changes), {}
+    with patch.object(steps, "write_responses", lambda state, prompts: part_of(responses)):
+        record = iterate(state, lambda step, **tensors: seen.update({step: tensors}))
+    trained = [p.detach() for g in state.optimizer.param_groups for p in g["params"]]
+    weights = torch.cat([p.flatten() for p in trained])
+    return {"weights": weights, "record": record, "advantages": seen[6]["advantages"]}
+
+
+def mean_gradients(parameters: list) -> None:
+    """The bug: mean over this process's own tokens, then the mean over processes."""
+    sum_gradients(parameters)
+    for parameter in parameters:
+        parameter.grad /= world_size()
+
+
+def every_case(responses: Responses, folder: Path) -> None:
+    """What the two processes do, and each writes down."""
+    torch.set_num_threads(1)
+    found = {name: one_iteration(changes, responses) for name, changes in CASES.items()}
+    bugs = patch.object(ppo, "sum_gradients", mean_gradients), patch.object(ppo, "total", torch.sum)
+    with bugs[0], bugs[1]:
+        found["averaging"] = one_iteration({}, responses)
+    with patch.object(whitening, "gather", lambda x: x):  # statistics of this process's own part
+        found["whitening alone"] = one_iteration({}, responses)
+    found["loop"] = whole_loop(folder)
+    found["resumed"] = resumed_loop(folder)
+    found["collectives"] = collectives()
+    torch.save(found, folder / f"rank_{rank()}.pt")
+
+
+def whole_loop(folder: Path) -> dict:
+    """Two iterations from prompts to update, each process writing for itself."""
+    texts = []
+    state = begin({"iterations": 2}, measures={"letters": lambda t: [len(x) for x in t]})
+
+    def keep(step, **tensors):
+        texts.extend(tensors["responses"].texts if step == 2 else [])
+
+    records = list(train_rlhf_loop(state=state, observe=keep, save_dir=folder / "run"))
+    stop = state.models.tokenizer.eos_token_id
+    return {"texts": texts, "records": records, "in_step": in_step(state.models), "stop": stop}
+
+
+def resumed_loop(folder: Path) -> dict:
+    """Four iterations at once, and two, then two more of what was loaded from the disk."""
+    whole, first = begin({"checkpoint_every": 2}), begin({"checkpoint_every": 2})
+    list(train_rlhf_loop(state=whole))
+    loop = train_rlhf_loop(state=first, save_dir=folder / "resumed")
+    next(loop), next(loop)
+    loop.close()
+    models = begin({}).models  # the reference they were trained against
+    second = load_checkpoint(folder / "resumed", models=models)
+    before = second.generators["samples"].get_state()
+    list(train_rlhf_loop(state=second, save_dir=folder / "resumed"))
+    return {
+        "whole": whole.history,
+        "resumed": second.history,
+        "weights": [fingerprint(state.models.actor) for state in (whole, second)],
+        "random states": torch.cat([before, second.generators["samples"].get_state()]),
+    }
+
+
+def collectives() -> dict:
+    """Tensors of unlike shapes, gathered and added up."""
+    mine = torch.arange(3.0 + rank()).expand(2 + rank(), -1)  # 2 × 3 here, 3 × 4 there
+    return {"gathered": gather(mine), "mask": gather(mine > 0), "total": total(mine)}
+
+
+@pytest.fixture(scope="module")
+def rollout() -> Responses:
+    return recorded()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def found(saved, rollout) -> list[dict]:
+    """What each of the two processes found."""
+    launch(every_case, 2, rollout, saved)
+    assert [path.name for path in list_checkpoints(saved / "run")] == ["iteration_00002"]
+    return [torch.load(saved / f"rank_{number}.pt", weights_only=True) for number in (0, 1)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_make_the_update_of_one(found, rollout, name):
+    alone = one_iteration(CASES[name], rollout)
+    before = torch.cat([p.flatten() for p in begin(CASES[name]).models.actor.parameters()])
+    assert (alone["weights"][: len(before)] - before).abs().max() > 1e-3  # it does move
+    for number in (0, 1):
+        apart = (found[number][name]["weights"] - alone["weights"]).abs().max()
+        assert apart <= 1e-5, float(apart)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_records_are_those_of_the_whole_batch(found, rollout, name):
+    alone = one_iteration(CASES[name], rollout)["record"]
+    for number in (0, 1):
+        record = found[number][name]["record"]
+        assert record.keys() == alone.keys()
+        for key in set(record) - {"seconds", "first_ratio_error"}:
+            assert record[key] == pytest.approx(alone[key], abs=2e-5, rel=1e-4), key
+
+
+def test_advantages_are_whitened_over_all_processes(found, rollout):
+    alone = one_iteration({}, rollout)["advantages"]
+    parts = [found[number]["plain"]["advantages"] for number in (0, 1)]
+    both = torch.cat([torch.nn.functional.pad(p, (0, alone.shape[1] - p.shape[1])) for p in parts])
+    torch.testing.assert_close(both, alone, atol=1e-5, rtol=1e-5)
+    assert (found[0]["whitening alone"]["advantages"] - parts[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("bug", ["averaging", "whitening alone"])
+def test_guard_a_process_that_minds_its_own_part_makes_another_update(found, rollout, bug):
+    """Long responses here, short ones there: neither the mean of two means nor two whitenings is the one."""
+    alone = one_iteration({}, rollout)
+    assert (found[0][bug]["weights"] - alone["weights"]).abs().max() > 1e-4
+
+
+def test_both_processes_stay_the_same_and_write_different_responses(found):
+    first, second = (rank["loop"] for rank in found)
+    assert first["in_step"] and second["in_step"]
+    assert set(first["texts"]) != set(second["texts"]) and len(first["texts"]) == 12
+    for one, other in zip(first["records"], second["records"], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+        assert one["first_ratio_error"] <= 1e-4
+
+
+def test_measures_and_scores_are_means_over_all_responses(found):
+    texts = found[0]["loop"]["texts"][:6] + found[1]["loop"]["texts"][:6]
+    record = found[0]["loop"]["records"][0]
+    assert record["letters"] == pytest.approx(sum(map(len, texts)) / 12)
+    assert record["score"] == pytest.approx(float(length_reward(texts).mean()), abs=1e-5)
+    assert record["score_std"] == pytest.approx(float(length_reward(texts).std()), abs=1e-5)
+
+
+def test_kl_is_the_mean_over_all_responses(found, rollout):
+    state = begin({})
+    ref_logprobs = steps.reference_logprobs(state, rollout)
+    kl = kl_estimate(rollout.logprobs, ref_logprobs).sum(dim=1).mean()
+    assert found[1]["plain"]["record"]["kl"] == pytest.approx(float(kl), rel=1e-4)
+
+
+def test_two_iterations_and_two_resumed_are_four(found):
+    """Every record and every weight to the last bit; each process has its own random numbers back."""
+    for rank_found in found:
+        case = rank_found["resumed"]
+        assert [record["iteration"] for record in case["resumed"]] == [1, 2, 3, 4]
+        for one, other in zip(case["whole"], case["resumed"], strict=True):
+            assert {**one, "seconds": 0} == {**other, "seconds": 0}
+        assert case["weights"][0] == case["weights"][1]
+    first, second = (rank_found["resumed"]["random states"] for rank_found in found)
+    assert not torch.equal(first, second)
+
+
+def test_one_process_does_not_resume_the_run_of_two(found, saved):
+    with pytest.raises(ValueError, match="processes: got 1, wants 2 as saved"):
+        load_checkpoint(saved / "resumed", models=begin({}).models)
+
+
+def test_tensors_of_unlike_shapes_are_gathered_with_zeros_around_them(found):
+    narrow, wide = torch.arange(3.0).expand(2, 3), torch.arange(4.0).expand(3, 4)
+    both = torch.cat([torch.nn.functional.pad(narrow, (0, 1)), wide])
+    for rank_found in found:
+        case = rank_found["collectives"]
+        assert torch.equal(case["gathered"], both) and torch.equal(case["mask"], both > 0)
+        assert float(case["total"]) == 2 * 3 + 3 * 6
+
+
+def test_a_batch_that_does_not_divide_is_refused_at_once(capsys):
+    assert main(["--batch-size", "63"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: batch_size: got 63, wants a multiple of 2 processes.\n"
+
+
+def run_command(*flags) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "helpers", "distributed", *map(str, flags)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_bf16_starts_at_ratio_one_and_kl_zero_and_a_saved_run_goes_on(tmp_path):
+    small = ["--iterations", 1, "--batch-size", 8]
+    done = run_command("--mixed-precision", "bf16", *small, "--save", tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    record = json.loads((tmp_path / "history.json").read_text())[0]
+    assert "bf16 autocast" in done.stdout and "in all processes: True" in done.stdout
+    assert record["first_ratio_error"] < 0.05 and abs(record["kl"]) < 0.05
+    assert 1e-4 < record["logprob_gap"] < 0.5
+    with hold_folder(tmp_path):
+        busy = run_command("--resume", tmp_path)
+    assert busy.returncode == 2 and f"error: {tmp_path} is in use by another process" in busy.stderr
+    done = run_command("--resume", tmp_path)  # nothing is left to do
+    assert done.returncode == 0 and "iteration 1" in done.stdout, done.stderr[-2000:]
+
+
+def test_bf16_works_in_one_process_too():
+    state = begin({"mixed_precision": "bf16", "iterations": 1})
+    record = iterate(state)
+    plain = iterate(begin({"iterations": 1}))
+    assert 1e-6 < record["logprob_gap"] < 0.5 and "logprob_gap" not in plain
+    assert record["first_ratio_error"] < 0.05 and record["kl"] == pytest.approx(
+        plain["kl"], abs=0.2
+    )
+    assert {p.dtype for p in state.models.actor.parameters()} == {torch.float32}
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is an optional extra")
+def test_the_notebook_launcher_starts_two_processes(tmp_path):
+    """From a script, as from a cell; a kernel of its own, since it forks."""
+    flags = ["--iterations", "1", "--batch-size", "8", "--save", str(tmp_path)]
+    script = (
+        "from accelerate import notebook_launcher; from helpers.scale.distributed import main; "
+    )
+    script += f"notebook_launcher(main, ({flags!r},), num_processes=2)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 processes, 4 responses each" in done.stdout
+    assert "in all processes: True" in done.stdout
+
+
+def test_alone_nothing_is_sent():
+    x = torch.arange(6.0).view(2, 3)
+    assert (world_size(), rank(), share([1, 2])) == (1, 0, [1, 2])
+    assert float(total(x)) == 15.0 and gather(x) is x
+    stats = {"a": x}
+    assert merge_shares(stats, largest="a") is stats and same_everywhere("00ff")

@@ -1,0 +1,117 @@
+"""LoRA: at first the reference itself; then only the adapter moves, and the reference stays for free."""
+
+import sys
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from helpers.checkpoints import load_checkpoint, save_checkpoint
+from helpers.config import RLHFConfig
+from helpers.models import fingerprint, make_critic, make_reference, trainable
+from helpers.rollouts import forward_logprobs
+from helpers.sampling import sample_responses
+from helpers.scale.lora import add_lora, linear_layers, lora_models
+from helpers.scale.memory import adapter_parameters
+from helpers.state import start_run
+from helpers.steps import iterate
+
+SMALL = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 4, "response_length": 6}
+SMALL |= {"normalize_scores": False}
+CONFIG = RLHFConfig(device="cpu", iterations=3, learning_rate=1e-2, **SMALL)
+PROMPTS = ["we saw this film", "the soup", "i read"]
+
+
+@pytest.fixture
+def adapted():
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    plain = tiny_models()
+    models = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
+    return models, plain
+
+
+def test_frozen_weights_are_shared_with_the_critic_and_trained_ones_are_not():
+    models = tiny_models()
+    head, body = list(models.actor.transformer.h[0].parameters())[:2]
+    for parameter in models.actor.parameters():
+        parameter.requires_grad_(parameter is body)
+    kept = {id(parameter) for parameter in make_critic(models.actor).parameters()}
+    assert id(head) in kept and id(body) not in kept
+    assert [id(p) for p in trainable(models.actor)] == [id(body)]
+
+
+def test_without_peft_one_sentence_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ValueError, match="pip install peft") as problem:
+        add_lora(tiny_models().actor)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("wrong", [{"rank": 0}, {"last": 0}])
+def test_nonsense_is_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        add_lora(tiny_models().actor, **wrong)
+
+
+def test_only_the_last_blocks_can_be_adapted():
+    sizes = {"n_layer": 3, "n_embd": 16, "n_head": 2, "vocab_size": 40}
+    actor = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **sizes))
+    assert all(".h.2." in name for name in linear_layers(actor, last=1))
+    assert len(linear_layers(actor)) == 3 * len(linear_layers(actor, last=1)) == 12
+
+
+def test_the_adapter_is_as_large_as_estimated(adapted):
+    models, plain = adapted
+    assert sum(p.numel() for p in trainable(models.actor)) == adapter_parameters(plain.actor, 2)
+    assert {p.dtype for p in trainable(models.actor)} == {torch.float32}
+
+
+def test_training_moves_the_adapter_alone(adapted):
+    models, plain = adapted
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    reference = fingerprint(models.reference)
+    responses = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
+    with torch.no_grad():
+        before = forward_logprobs(plain.actor, *responses.tokens())
+        assert torch.allclose(
+            forward_logprobs(models.actor, *responses.tokens()), before, atol=1e-6
+        )
+    first = iterate(state)
+    assert first["first_ratio_error"] <= 1e-4 and abs(first["kl"]) <= 1e-4
+    list(iterate(state) for _ in range(2))
+    with torch.no_grad():
+        now = forward_logprobs(models.actor, *responses.tokens())
+        reference_now = forward_logprobs(models.reference, *responses.tokens())
+    assert (now - before).abs().max() > 1e-3  # the policy has moved
+    assert torch.allclose(reference_now, before, atol=1e-6)  # the reference has not
+    assert fingerprint(models.reference) == reference
+    assert not torch.equal(now, reference_now) and all(
+        p.requires_grad for p in trainable(models.actor)
+    )
+
+
+def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on(adapted):
+    models, _ = adapted
+    config = RLHFConfig(**(CONFIG.as_dict() | {"kl_placement": "loss", "kl_loss": "full"}))
+    state = start_run(config, models, prompts=PROMPTS)
+    start = [parameter.detach().clone() for parameter in trainable(models.actor)]
+    for _ in range(2):
+        assert iterate(state)["grad_norm"] > 0
+    moved = zip(start, trainable(models.actor), strict=True)
+    assert any(not torch.equal(old, new) for old, new in moved)
+
+
+def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
+    models, plain = adapted
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    iterate(state)
+    saved = save_checkpoint(state, tmp_path)
+    assert [file.name for file in (saved / "actor").glob("*.safetensors")] == [
+        "adapter_model.safetensors"
+    ]
+    went_on = iterate(state)
+    fresh = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
+    again = iterate(load_checkpoint(tmp_path, models=fresh))
+    del went_on["seconds"], again["seconds"]
+    assert again == went_on

@@ -1,0 +1,142 @@
+"""The estimate of memory agrees with real tensors, with what autograd keeps, and with known counts."""
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers.config import RLHFConfig
+from helpers.models import count_parameters, load_actor
+from helpers.ppo import minibatch_loss
+from helpers.sampling import generate
+from helpers.scale.memory import (
+    MIB,
+    cache_bytes,
+    estimate_memory,
+    meta_model,
+    peak_bytes,
+    reset_peak,
+    saved_bytes,
+)
+from helpers.scale.timing import PHASES, PhaseTimes
+from helpers.state import start_run
+from helpers.steps import iterate
+
+CPU = torch.device("cpu")
+CONFIG = RLHFConfig(batch_size=64, minibatch_size=32, micro_batch_size=8, response_length=32)
+RUN = RLHFConfig(batch_size=8, response_length=4, normalize_scores=False)
+
+
+def estimate(**changes):
+    arguments = {"actor": "data/sft", "reward": "data/reward", "config": CONFIG, "prompt_length": 8}
+    return estimate_memory(**(arguments | changes))
+
+
+def test_weights_gradients_and_adam_are_what_a_run_holds():
+    state = start_run(RUN, tiny_models())
+    iterate(state)
+    memory = estimate(actor=state.models.actor)
+    actor = list(state.models.actor.parameters())
+    moments = [state.optimizer.state[p][name] for p in actor for name in ("exp_avg", "exp_avg_sq")]
+    held = {"weights": actor, "gradients": [p.grad for p in actor], "Adam": moments}
+    for kind, tensors in held.items():
+        assert memory.total(role="actor", kind=kind) == sum(t.nbytes for t in tensors)
+
+
+def test_a_meta_model_keeps_as_many_bytes_as_the_real_one():
+    actor = load_actor("data/sft", "cpu").base_model
+    real = saved_bytes(actor, 2, 24)
+    assert saved_bytes(meta_model("data/sft").base_model, 2, 24) == pytest.approx(real, rel=0.15)
+    assert saved_bytes(actor, 6, 24) == pytest.approx(3 * real, rel=1e-3)  # so one row is enough
+
+
+def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
+    models = tiny_models()
+    size = {"batch_size": 4, "minibatch_size": 4, "micro_batch_size": 4, "response_length": 6}
+    config = RLHFConfig(normalize_scores=False, **size)
+    state, found = start_run(config, models), {}
+    iterate(state, lambda step, **tensors: found.update(tensors))
+    batch, kept = found["rollout"], {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        minibatch_loss(models.actor, models.critic, batch, config)
+    weights = {
+        p.untyped_storage()._cdata for m in (models.actor, models.critic) for p in m.parameters()
+    }
+    truly = sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
+    prompts = batch.query_tensors.shape[1]
+    memory = estimate_memory(models.actor, "data/reward", config, prompts)
+    graph = memory.total(kind="activations") + memory.total(kind="logits", phase="update") / 4
+    assert truly == pytest.approx(graph, rel=0.25)
+
+
+def test_the_cache_is_what_generation_builds(monkeypatch):
+    import helpers.sampling
+
+    made = []
+    real = helpers.sampling.DynamicCache
+    monkeypatch.setattr(
+        helpers.sampling, "DynamicCache", lambda **k: made.append(real(**k)) or made[-1]
+    )
+    actor = tiny_models().actor
+    generate(actor, torch.ones(3, 5, dtype=torch.long), torch.ones(3, 5).bool(), 4, -1, 0)
+    built = sum(layer.keys.nbytes + layer.values.nbytes for layer in made[0].layers)
+    assert built == cache_bytes(actor.config, 3, 5 + 4 - 1)  # the last token is never fed back
+
+
+def test_half_precision_and_an_adapter_save_what_they_should():
+    full = estimate(method="full")
+    half = estimate(method="full", frozen=torch.float16)
+    lora = estimate(method="lora", rank=4)
+    for role in ("reference", "reward"):
+        assert half.total(role=role) * 2 == full.total(role=role)
+    assert half.total(role="actor") == full.total(role="actor")  # what is trained stays float32
+    assert lora.total(role="reference") == 0
+    weights = 4 * count_parameters(meta_model("data/sft"))
+    assert lora.total(role="critic", kind="weights") < weights / 10
+    assert lora.peak < half.peak < full.peak
+    assert f"{lora.peak / MIB:,.1f}" in lora.table()
+
+
+def test_the_worst_moment_is_one_phase_not_both():
+    memory = estimate()
+    phases = [memory.total(phase=phase) for phase in ("rollout", "update")]
+    assert memory.peak == memory.total(phase="always") + max(phases) < memory.total()
+
+
+def test_known_shapes_need_no_hub():
+    assert count_parameters(meta_model("HuggingFaceTB/SmolLM2-135M")) == 134_515_008
+    assert count_parameters(meta_model("gpt2")) == 124_439_808
+    assert count_parameters(meta_model("HuggingFaceTB/SmolLM2-1.7B")) == 1_711_376_384
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="method: got 'qlora'"):
+        estimate(method="qlora")
+
+
+def test_a_reward_function_is_refused():
+    with pytest.raises(ValueError, match="reward: got a function, wants a model"):
+        estimate(reward=lambda texts: [len(text) for text in texts])
+
+
+def test_the_peak_sees_memory_that_is_gone_again():
+    reset_peak(CPU)
+    before = peak_bytes(CPU)
+    block = torch.ones(64 * MIB // 4)
+    del block
+    assert peak_bytes(CPU) - before >= 60 * MIB
+
+
+def test_phases_add_up_to_the_iteration():
+    state = start_run(RUN, tiny_models())
+    phases = PhaseTimes(CPU)
+    records = [iterate(state, phases) for _ in range(3)]
+    for k, record in enumerate(records):
+        assert sum(taken[k] for taken in phases.seconds.values()) <= record["seconds"]
+    assert list(phases.seconds) == list(PHASES.values())
+    assert phases.tokens_per_second() > 0 and phases.peak >= max(phases.peaks["update"])
+    assert all(name in phases.table() for name in phases.seconds)

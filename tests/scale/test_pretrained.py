@@ -1,0 +1,256 @@
+"""Which models a run takes, pairs from files, texts between tokenizers, classifiers as rewards."""
+
+import json
+import sys
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from helpers.config import RLHFConfig
+from helpers.data import check_pairs, load_pairs
+from helpers.models import encode_texts, trainable
+from helpers.reward_model import fit_reward_model, load_reward_model, pair_accuracy
+from helpers.rollouts import forward_logprobs
+from helpers.sampling import sample_responses
+from helpers.scale.pretrained import (
+    QUESTIONS,
+    ClassifierReward,
+    answer_questions,
+    choose_models,
+    fresh_reward_model,
+    load_gguf,
+    make_models,
+    round_trip,
+    same_words,
+)
+from helpers.state import start_run
+from helpers.steps import iterate
+from helpers.tools.files import FileProblem
+from helpers.world import reviews
+from helpers.world.small_models import make_encoder, make_tokenizer
+
+SMALL = RLHFConfig(device="cpu", batch_size=8, response_length=8, normalize_scores=False)
+PAIR = {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}
+
+
+# --- which models ---------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_one_line_says_what_stands_in():
+    choice = choose_models(device="cpu")
+    assert (choice.actor, choice.encoder) == ("data/sft", "data/reward")
+    assert not choice.pretrained and "No GPU" in choice.words and "\n" not in choice.words
+
+
+def test_without_a_hub_one_line_says_so_too():
+    choice = choose_models(device="cpu", patient=True)  # the tests are offline
+    assert choice.actor == "data/sft" and "No hub" in choice.words
+
+
+def test_a_folder_is_taken_wherever_it_runs():
+    choice = choose_models("data/sft", "data/reward", device="cpu")
+    assert not choice.pretrained and "data/sft and data/reward on cpu" in choice.words
+    assert choice.frozen == torch.float32
+    RLHFConfig(**choice.settings())
+
+
+def test_a_path_that_is_not_there_is_no_fallback():
+    with pytest.raises(FileProblem, match="No folder './mine'"):
+        choose_models("./mine", device="cpu")
+
+
+def test_a_gguf_file_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(FileProblem, match="wants a GGUF file"):
+        load_gguf(tmp_path / "model.gguf")
+
+
+# --- the four models ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frozen", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_run_trains_in_float32_whatever_is_frozen(frozen):
+    plain = tiny_models()
+    models = make_models(plain.actor, plain.tokenizer, length_reward, frozen=frozen)
+    assert {p.dtype for p in trainable(models.actor) + trainable(models.critic)} == {torch.float32}
+    assert not trainable(models.reference) and models.reference.dtype == frozen
+    state = start_run(SMALL, models)
+    record = iterate(state)
+    assert record["first_ratio_error"] <= 1e-4
+    assert abs(record["kl"]) <= {torch.float32: 1e-4, torch.float16: 1e-2}.get(frozen, 0.1)
+
+
+def test_an_unknown_method_is_refused():
+    plain = tiny_models()
+    with pytest.raises(ValueError, match="method: got 'qlora'"):
+        make_models(plain.actor, plain.tokenizer, length_reward, "qlora")
+
+
+def test_questions_get_answers_without_themselves():
+    models = tiny_models()
+    config = RLHFConfig(response_length=5)
+    answers = [answer_questions(models.actor, models.tokenizer, config) for _ in range(2)]
+    assert answers[0] == answers[1] and len(answers[0]) == len(QUESTIONS)
+    assert all("<" not in answer for answer in answers[0])
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+def test_pairs_come_from_a_local_file(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    rows = [PAIR | {"prompt": f"number {i}", "judge": "me"} for i in range(3)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [row["prompt"] for row in load_pairs(str(file), 2)] == ["number 0", "number 1"]
+    assert set(load_pairs(str(file))[0]) == {"prompt", "chosen", "rejected"}
+    assert len(load_pairs("data/pairs_test.jsonl", 5)) == 5
+
+
+@pytest.mark.parametrize(
+    "row", [{"prompt": "a", "chosen": "b"}, PAIR | {"chosen": ["b"]}, PAIR | {"rejected": " "}]
+)
+def test_a_row_that_is_no_pair_is_named(row):
+    with pytest.raises(FileProblem, match="mine.jsonl, row 2"):
+        check_pairs([PAIR, row], "mine.jsonl")
+
+
+def test_no_pairs_are_refused():
+    with pytest.raises(FileProblem, match="has no pairs"):
+        check_pairs([], "mine.jsonl")
+
+
+def test_a_data_set_of_a_hub_wants_a_package_or_a_network(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(FileProblem, match="pip install datasets"):
+        load_pairs("somebody/pairs")
+
+
+def test_a_data_set_of_the_right_shape_is_read(monkeypatch):
+    class Datasets:
+        @staticmethod
+        def load_dataset(name, split):
+            assert (name, split) == ("somebody/pairs", "train[:2]")
+            return [PAIR, PAIR]
+
+    monkeypatch.setitem(sys.modules, "datasets", Datasets)
+    assert load_pairs("somebody/pairs", 2) == [PAIR, PAIR]
+
+
+# --- reward models --------------------------------------------------------------------------------
+
+
+def test_any_encoder_can_be_fitted_to_pairs():
+    model = fresh_reward_model("data/reward", "cpu")
+    shipped = load_reward_model("data/reward", "cpu")
+    assert not torch.equal(model.head.weight, shipped.head.weight) and not model.is_normalized
+    pairs = load_pairs("data/pairs_train.jsonl", 2000)
+    held_out = load_pairs("data/pairs_test.jsonl", 400)
+    with torch.no_grad():
+        sign = 1 if pair_accuracy(model.score_texts, held_out) < 0.5 else -1
+        model.head.weight.mul_(sign)  # whatever was drawn, it starts on the wrong side
+    fit_reward_model(model, pairs, epochs=1, batch_size=32, learning_rate=1e-3)
+    assert pair_accuracy(model.score_texts, held_out) > 0.7  # the shipped model reaches 0.79
+
+
+def test_long_texts_are_cut_at_what_an_encoder_can_hold():
+    tokenizer = make_tokenizer(reviews.VOCABULARY)
+    config = make_encoder(tokenizer).config
+    ids = encode_texts(tokenizer, ["the soup was good . " * 40, "the"], config)["input_ids"]
+    assert ids.shape == (2, config.max_position_embeddings)
+    config.max_position_embeddings = 66  # RoBERTa counts two positions that hold no token
+    tokenizer.model_max_length = 64
+    assert encode_texts(tokenizer, ["the " * 99], config)["input_ids"].shape == (1, 64)
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    torch.manual_seed(0)
+    tokenizer = make_tokenizer(reviews.VOCABULARY)
+    config = make_encoder(tokenizer, layers=1, width=32).config
+    config.id2label, config.label2id = (
+        {0: "BAD", 1: "FAIR", 2: "GOOD"},
+        {"BAD": 0, "FAIR": 1, "GOOD": 2},
+    )
+    config.num_labels = 3
+    model = AutoModelForSequenceClassification.from_config(config)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return tmp_path, model.eval(), tokenizer
+
+
+def test_a_classifier_scores_texts_by_the_odds_of_its_label(classifier):
+    folder, model, tokenizer = classifier
+    texts = ["the soup was good .", "we saw this film last week and it was far too long ."]
+    scores = ClassifierReward(str(folder), "GOOD", "cpu")(texts, batch_size=1)
+    for text, score in zip(texts, scores, strict=True):
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        p = model(input_ids=ids).logits[0].softmax(dim=-1)[2]
+        assert score.item() == pytest.approx(float(torch.logit(p)), abs=1e-5)
+    together = ClassifierReward(str(folder), 2, "cpu")(texts)  # padding changes nothing
+    torch.testing.assert_close(together, scores, atol=1e-5, rtol=1e-5)
+
+
+def test_a_classifier_is_a_reward_of_the_loop(classifier):
+    folder, _, _ = classifier
+    plain = tiny_models()
+    models = make_models(plain.actor, plain.tokenizer, ClassifierReward(str(folder), "GOOD", "cpu"))
+    state = start_run(SMALL, models)
+    assert iterate(state)["score_std"] > 0
+
+
+@pytest.mark.parametrize("label", ["EXCELLENT", 3, -1])
+def test_a_label_the_classifier_does_not_have_is_refused(classifier, label):
+    with pytest.raises(ValueError, match="label: got"):
+        ClassifierReward(str(classifier[0]), label, "cpu")
+
+
+def test_an_encoder_is_no_classifier():
+    config = AutoConfig.from_pretrained("data/reward")
+    assert config.model_type == "distilbert"
+    with pytest.raises(ValueError, match="label"):
+        ClassifierReward("data/reward", "GOOD", "cpu")
+
+
+# --- between tokenizers ---------------------------------------------------------------------------
+
+
+def test_a_text_survives_the_round_trip_without_special_tokens():
+    models = tiny_models()
+    text = "the soup was good."
+    (again,) = round_trip(models.tokenizer, [text])
+    assert again == text and same_words("The  Soup was good .", again)
+    assert not same_words("the soup was bad.", again)
+    (lost,) = round_trip(models.tokenizer, ["the soup was xylophonic."])
+    assert not same_words("the soup was xylophonic.", lost)
+
+
+def test_what_the_policy_writes_reaches_the_reward_model_without_special_tokens():
+    models, seen = tiny_models(), []
+
+    def reward(texts):
+        seen.extend(texts)
+        return length_reward(texts)
+
+    models.reward = reward
+    state = start_run(SMALL, models)
+    iterate(state)
+    assert seen and not any(token in text for text in seen for token in ("<s>", "</s>", "<pad>"))
+
+
+def test_pad_may_be_eos():
+    """The mask is made while writing, so a pad that equals EOS in the prompt hides nothing."""
+    models = tiny_models()
+    config = RLHFConfig(response_length=4)
+    prompts = ["the soup", "my brother and i stayed at this hotel last"]
+    with torch.no_grad():
+        responses = sample_responses(
+            models.actor, models.tokenizer, prompts, config, torch.Generator().manual_seed(3)
+        )
+        models.tokenizer.pad_token = models.tokenizer.eos_token
+        again = sample_responses(
+            models.actor, models.tokenizer, prompts, config, torch.Generator().manual_seed(3)
+        )
+        assert torch.equal(responses.response_mask, again.response_mask)
+        logprobs = forward_logprobs(models.actor, *again.tokens())
+    torch.testing.assert_close(logprobs, responses.logprobs, atol=1e-5, rtol=0)

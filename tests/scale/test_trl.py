@@ -1,0 +1,273 @@
+"""TRL 1.12.0's own lines and trainers against ours: where definitions agree, to 1e-6; where not, how.
+
+Skipped where trl is not installed: `pip install trl==1.12.0`, then `pytest tests/scale/test_trl.py`.
+"""
+
+import copy
+
+import pytest
+import torch
+from conftest import tiny_models
+from strategies import close, prefix_mask, seeded
+from trl_lines import trl_advantages, trl_losses
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA, load_rows
+from helpers.gae import compute_gae
+from helpers.groups import grpo_advantages, rloo_advantages
+from helpers.kl import shape_rewards
+from helpers.ppo import policy_loss, value_loss
+from helpers.scale.trl import (
+    TABLE,
+    CriticForTRL,
+    RewardForTRL,
+    make_trainer,
+    reward_rows,
+    train_with_trl,
+    trl_config,
+    trl_is_here,
+)
+from helpers.whitening import whiten_advantages
+
+pytestmark = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
+
+FULL, SHORT = (6, 6, 6, 6), (6, 2, 4, 1)  # counted tokens of each response
+PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+PROMPTS = [*PROMPTS, "the room", "we ate", "this book", "i heard"]
+
+
+def tensors(lengths, width=6):
+    """scores, logprobs, ref_logprobs, values (everywhere), mask."""
+    generator = seeded(3)
+    shape = (len(lengths), width)
+    logprobs, ref_logprobs = (-torch.rand(*shape, generator=generator) * 3 for _ in range(2))
+    values = torch.randn(*shape, generator=generator)
+    return (
+        torch.randn(4, generator=generator),
+        logprobs,
+        ref_logprobs,
+        values,
+        prefix_mask(lengths, width),
+    )
+
+
+def ours(scores, logprobs, ref_logprobs, values, mask, config):
+    """Whitened advantages and returns as steps.py makes them."""
+    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, config.kl_coef)
+    advantages, returns = compute_gae(rewards, values * mask, config.gamma, config.lam, mask)
+    return rewards, whiten_advantages(advantages, mask), returns
+
+
+def test_losses_and_gradients_equal_trl_s_on_the_same_mask():
+    generator, mask = seeded(1), prefix_mask(SHORT, 6)
+    x = [torch.randn(4, 6, generator=generator) for _ in range(6)]
+    found = []
+    for losses in ("ours", "trl"):
+        logprobs, values = x[0].clone().requires_grad_(), x[1].clone().requires_grad_()
+        if losses == "ours":
+            policy, _ = policy_loss(logprobs, x[0] + 0.3 * x[2], x[3], mask, 0.2)
+            value, _ = value_loss(values, x[1] + 0.3 * x[4], x[5], mask, 0.2)
+        else:
+            given = (logprobs, x[0] + 0.3 * x[2], x[3], values, x[1] + 0.3 * x[4], x[5])
+            policy, value = trl_losses(*given, mask, mask, RLHFConfig())
+        (policy + value).backward()
+        found.append([policy.detach(), value.detach(), logprobs.grad, values.grad])
+    for mine, theirs in zip(*found, strict=True):
+        close(mine, theirs, 1e-6, 1e-6)
+        assert theirs.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("lam", [0.95, 1.0])
+def test_advantages_of_full_length_responses_equal_trl_s(lam):
+    config, given = RLHFConfig(lam=lam), tensors(FULL)
+    theirs = trl_advantages(*given, config)
+    for mine, name in zip(ours(*given, config), ("rewards", "advantages", "returns"), strict=True):
+        close(mine, theirs[name], 1e-6, 1e-5)
+
+
+def test_a_response_that_stopped_is_scored_one_position_later():
+    scores, *rest, mask = given = tensors(SHORT)
+    config = RLHFConfig(kl_coef=0.0)
+    rewards = trl_advantages(*given, config)["rewards"]
+    for row, length in enumerate(SHORT):
+        place = length if length < 6 else 5  # the first pad; the last token of a full one
+        assert rewards[row].nonzero().flatten().tolist() == [place]
+        assert float(rewards[row, place]) == pytest.approx(float(scores[row]))
+    assert ours(*given, config)[0].nonzero()[:, 1].tolist() == [length - 1 for length in SHORT]
+
+
+def test_so_lambda_weighs_the_score_once_more_and_nothing_changes_at_lambda_one():
+    given = tensors(SHORT)
+    mask = given[-1]
+    for lam, same in ((1.0, True), (0.95, False)):
+        config = RLHFConfig(lam=lam)
+        _, mine, my_returns = ours(*given, config)
+        theirs = trl_advantages(*given, config)
+        apart = (mine - theirs["advantages"])[mask].abs().max()
+        assert bool(apart < 1e-5) is same
+        assert bool((my_returns - theirs["returns"])[mask].abs().max() < 1e-5) is same
+    zero = [*given[:3], torch.zeros_like(given[3]), mask]
+    config = RLHFConfig(lam=0.9, kl_coef=0.0)
+    last = [length - 1 for length in SHORT]
+    returns = trl_advantages(*zero, config)["returns"][torch.arange(4), last]
+    weight = torch.tensor([0.9 if length < 6 else 1.0 for length in SHORT])
+    close(returns, weight * given[0], 1e-6, 1e-5)
+
+
+def test_trl_s_critic_learns_at_one_position_more_than_ours():
+    theirs = trl_advantages(*tensors(SHORT), RLHFConfig())
+    counted = (~theirs["padding_mask_p1"]).sum(dim=1)
+    assert counted.tolist() == [min(length + 1, 6) for length in SHORT]
+    assert torch.equal(~theirs["padding_mask"], prefix_mask(SHORT, 6))
+
+
+@pytest.fixture(scope="module")
+def real():
+    """The shipped models; the tests copy what they train."""
+    from helpers.state import load_models, start_run
+
+    config = RLHFConfig(device="cpu")
+    models = load_models(config)
+    return config, models, start_run(config, models)
+
+
+def test_our_reward_model_scores_the_same_through_trl_s_get_reward(real):
+    from trl.experimental.utils import get_reward
+
+    from helpers.steps import draw_prompts, score_responses, write_responses
+
+    config, models, state = real
+    responses = write_responses(state, draw_prompts(state)[:16])
+    ids = torch.cat([responses.query_tensors, responses.response_tensors], dim=1)
+    adapter = RewardForTRL(state.score, models.tokenizer)
+    context = responses.query_tensors.shape[1]
+    _, scores, _ = get_reward(adapter, ids, models.tokenizer.pad_token_id, context)
+    close(scores, score_responses(state, responses), 1e-6, 1e-6)
+    assert scores.std() > 0.1
+
+
+def test_our_critic_gives_trl_the_values_that_it_gives_us(real):
+    from trl.experimental.utils import get_reward
+
+    from helpers.rollouts import forward_values
+    from helpers.steps import draw_prompts, write_responses
+
+    config, models, state = real
+    responses = write_responses(state, draw_prompts(state)[:8])
+    critic = copy.deepcopy(models.critic)
+    torch.nn.init.normal_(critic.value_head.weight)
+    ids = torch.cat([responses.query_tensors, responses.response_tensors], dim=1)
+    context = responses.query_tensors.shape[1]
+    with torch.no_grad():
+        full, _, _ = get_reward(CriticForTRL(critic), ids, models.tokenizer.pad_token_id, context)
+        values = forward_values(critic, *responses.tokens())
+    theirs = full[:, context - 1 : -1].squeeze(-1)
+    close(theirs[responses.response_mask], values[responses.response_mask], 1e-5, 1e-5)
+
+
+TINY = {"iterations": 2, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+
+
+def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference(tmp_path):
+    models = tiny_models()
+    before = {n: copy.deepcopy(getattr(models, n).state_dict()) for n in ("actor", "reference")}
+    config = RLHFConfig(**TINY, normalize_scores=False, device="cpu")
+    records = train_with_trl(config, models, PROMPTS)
+    assert [record["iteration"] for record in records] == [1, 2]
+    assert abs(records[0]["kl"]) < 1e-4
+    moved = {n: not same(getattr(models, n).state_dict(), before[n]) for n in before}
+    assert moved == {"actor": True, "reference": False}
+
+
+def same(one: dict, other: dict) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_checkpoint_of_ours_loads_there(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from helpers.checkpoints import save_checkpoint
+    from helpers.models import make_critic, make_reference
+    from helpers.state import Models, start_run
+
+    config = RLHFConfig(**TINY | {"iterations": 1}, normalize_scores=False, device="cpu")
+    models = tiny_models()
+    path = save_checkpoint(start_run(config, models, prompts=PROMPTS), tmp_path) / "actor"
+    actor = AutoModelForCausalLM.from_pretrained(path)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    again = Models(actor, make_critic(actor), models.reward, make_reference(actor), tokenizer)
+    assert len(train_with_trl(config, again, PROMPTS)) == 1
+
+
+def count_steps(tmp_path, **changes) -> int:
+    """Optimizer steps of one PPO iteration of one epoch over 8 responses."""
+    config = RLHFConfig(**TINY | {"iterations": 1}, num_ppo_epochs=1, normalize_scores=False)
+    trainer = make_trainer(config, tiny_models(), PROMPTS * 3, str(tmp_path), **changes)
+    weights, seen = trainer.model.policy.transformer.wte.weight, []
+    step = trainer.optimizer.step
+    trainer.optimizer.step = lambda *a, **k: (seen.append(weights.detach().clone()), step(*a, **k))
+    trainer.train()
+    seen.append(weights.detach().clone())
+    return sum(not torch.equal(a, b) for a, b in zip(seen, seen[1:], strict=False))
+
+
+def test_gradient_accumulation_swallows_trl_s_minibatches(tmp_path):
+    """8 responses in 2 minibatches: two steps; in micro-batches of 2 accumulated over 4, only one."""
+    assert count_steps(tmp_path) == 2
+    few = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+    assert count_steps(tmp_path, **few) == 1
+
+
+def test_our_pairs_train_trl_s_reward_trainer(tmp_path):
+    from datasets import Dataset
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from trl import RewardConfig, RewardTrainer
+
+    rows = reward_rows(load_rows("pairs_test.jsonl")[:16])
+    assert all(row["chosen"] != row["rejected"] for row in rows)
+    model = AutoModelForSequenceClassification.from_pretrained(DATA / "sft", num_labels=1)
+    args = RewardConfig(
+        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=8, report_to="none",
+        use_cpu=True, bf16=False, save_strategy="no", disable_tqdm=True, logging_steps=1,
+        gradient_checkpointing=False, max_length=64,
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(DATA / "sft")
+    dataset = Dataset.from_list(rows)
+    trainer = RewardTrainer(model, args=args, train_dataset=dataset, processing_class=tokenizer)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert len(losses) == 2 and all(0 < loss < 20 for loss in losses)
+
+
+def test_rloo_and_grpo_are_what_trl_s_trainers_compute():
+    """Their own lines again: a group's baseline, and a group's mean and std."""
+    import inspect
+
+    from trl import GRPOTrainer, RLOOTrainer
+    from trl.trainer.utils import nanstd
+
+    rewards, size = torch.randn(12, generator=seeded(2)), 4
+    rloo = inspect.getsource(RLOOTrainer)
+    for line in (
+        "baselines = (grouped_sum - grouped_rewards) / (scorable_counts - 1)",
+        "advantages = rewards - baselines",
+    ):
+        assert line in rloo
+    grouped = rewards.view(-1, size)
+    baselines = (torch.nansum(grouped, 1, keepdim=True) - grouped) / (size - 1)
+    close(rloo_advantages(rewards, size), rewards - baselines.view(-1))
+    assert "advantages = advantages / (std_rewards + 1e-4)" in inspect.getsource(GRPOTrainer)
+    std = nanstd(grouped, dim=1).repeat_interleave(size)
+    mean = grouped.mean(1).repeat_interleave(size)
+    close(grpo_advantages(rewards, size), (rewards - mean) / (std + 1e-4), 1e-6, 1e-5)
+
+
+def test_settings_that_trl_lacks_are_refused(tmp_path):
+    assert len({row[0] for row in TABLE}) == len(TABLE)
+    for changes, says in (
+        ({"kl_placement": "loss"}, "kl_placement: got loss, wants reward for TRL"),
+        ({"critic_learning_rate": 1e-4}, "critic_learning_rate: got 0.0001"),
+        ({"minibatch_size": 3}, "minibatch_size: got 3"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            trl_config(RLHFConfig(**TINY | changes), str(tmp_path))

@@ -1,0 +1,88 @@
+"""Without trl, or with a version that has no PPOTrainer: one sentence, and lesson 10 runs on."""
+
+import contextlib
+import importlib
+import io
+import json
+import sys
+from importlib import metadata
+
+import pytest
+from trl_lines import run_lines
+
+from helpers.config import RLHFConfig
+from helpers.experiments.trl import TRLOptions, run
+from helpers.scale import trl
+from helpers.tools.files import ROOT
+
+
+@pytest.fixture(params=["none", "1.11.0", "1.16.0"])
+def version(request, tmp_path, monkeypatch):
+    """This version of trl is installed: a package whose import fails, since nothing may import it."""
+    found = metadata.version
+    if request.param == "none":
+
+        def absent(name):
+            if name == "trl":
+                raise metadata.PackageNotFoundError(name)
+            return found(name)
+
+        monkeypatch.setattr(metadata, "version", absent)
+    else:
+        (tmp_path / "trl").mkdir()
+        (tmp_path / "trl/__init__.py").write_text("raise AssertionError('trl was imported')")
+        info = tmp_path / f"trl-{request.param}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: trl\nVersion: {request.param}\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        importlib.invalidate_caches()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trl"]:
+        monkeypatch.delitem(sys.modules, name)
+    return request.param
+
+
+def test_the_study_is_one_sentence(version, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(ValueError) as problem:
+        run(TRLOptions(out=out))
+    assert str(problem.value) == f"trl: got {version}, wants `pip install trl==1.12.0`."
+    assert not list(out.iterdir())
+
+
+def test_its_settings_trainer_and_formulas_say_so_too(version, tmp_path):
+    calls = (
+        lambda: trl.trl_config(RLHFConfig(), str(tmp_path)),
+        lambda: trl.make_trainer(RLHFConfig(), None, [], str(tmp_path)),
+        lambda: run_lines("a", "b"),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=f"trl: got {version}, wants"):
+            call()
+
+
+def test_the_version_that_has_the_trainer_is_taken(monkeypatch):
+    monkeypatch.setattr(metadata, "version", lambda name: trl.VERSION)
+    assert trl.trl_is_here()
+    trl.require_trl()
+
+
+def test_lesson_10_runs_on_and_says_which_version_it_found(version):
+    """Its cells that ask whether trl is there, run as they stand: no import of trl, one sentence each."""
+    notebook = json.loads((ROOT / "notebooks/10_scaling_out.ipynb").read_text(encoding="utf-8"))
+    code = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    asking = [source for source in code if "has_trl" in source]
+    assert len(asking) >= 2 and asking[0].count("has_trl =") == 1
+    space: dict = {}
+    exec(asking[0], space)
+    for source in asking[1:]:
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            exec(source, space)
+        assert f"trl 1.12.0 is not here (installed: {version})" in told.getvalue()
+    import_lines = [line for source in code for line in source.splitlines() if "trl" in line]
+    assert not [
+        line for line in import_lines if line.strip().startswith(("import trl", "from trl"))
+    ]

@@ -1,0 +1,108 @@
+"""The house: a drawer imports only from what stands before it, and no module is named after a lesson."""
+
+import ast
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+# the second floor is the open files', which stand in no drawer
+FLOORS = ("tools", "", "world theory checks scale", "experiments", "plots", "widgets", "commands")
+FLOOR = {drawer: i for i, drawers in enumerate(FLOORS) for drawer in drawers.split()}
+OPEN, TOP = 1, len(FLOORS)
+# an old command that goes on working; it is imported only when the file is run as a command
+ALIASES = {("loop.py", "__main__")}
+
+
+def floor_of(module: str) -> int:
+    """The floor of `gae`, `plots.gae`, `__main__` …: 0 is tools, which everybody may use."""
+    first = module.partition(".")[0]
+    return TOP if first == "__main__" else FLOOR.get(first, OPEN)
+
+
+def drawer_of(module: str) -> str:
+    """The folder below `helpers/` a module stands in; "" for an open file."""
+    first = module.partition(".")[0]
+    return first if first in FLOOR else ""
+
+
+def imported(source: str) -> set[str]:
+    """What a source imports of helpers, wherever in the file: {"gae", "plots.base", …}."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            found |= {f"{module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    relative = {name for name in found if name.startswith(".")}
+    assert not relative, f"wants absolute imports, got {relative}"
+    return {name.removeprefix("helpers.") for name in found if name.startswith("helpers.")}
+
+
+def against_the_order(file: str, source: str) -> list[str]:
+    """The imports of one file of helpers/ that point upward, or sideways into another drawer."""
+    here = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    found = []
+    for name in sorted(imported(source)):
+        up = floor_of(name) > floor_of(here)
+        beside = floor_of(name) == floor_of(here) and drawer_of(name) != drawer_of(here)
+        if (up or beside) and not any((file, part) in ALIASES for part in name.split(".")):
+            found.append(f"{file} imports helpers.{name}")
+    return found
+
+
+def files() -> list[str]:
+    return sorted(path.relative_to(HELPERS).as_posix() for path in HELPERS.rglob("*.py"))
+
+
+def test_imports_point_one_way():
+    wrong = [against_the_order(file, (HELPERS / file).read_text("utf-8")) for file in files()]
+    assert list(chain(*wrong)) == []
+
+
+@pytest.mark.parametrize(
+    "file, line",
+    [
+        ("tools/files.py", "from helpers.config import RLHFConfig"),
+        ("gae.py", "from helpers.plots import gae"),
+        ("gae.py", "import helpers.theory.optimum"),
+        ("theory/optimum.py", "from helpers.world.gold import gold_score"),
+        ("experiments/runs.py", "from helpers.widgets import live"),
+        ("plots/gae.py", "def draw():\n    from helpers.widgets.live import watch"),
+        ("ppo.py", "from helpers import __main__"),
+    ],
+)
+def test_an_import_against_the_order_is_found(file, line):
+    assert len(against_the_order(file, line)) == 1
+
+
+def test_no_module_is_named_after_a_lesson_s_number():
+    assert [file for file in files() if re.search(r"lesson|\d\d", file)] == []
+
+
+def listed() -> dict[str, str]:
+    """The rows of helpers/README.md: file or drawer → what is said of it."""
+    rows = re.findall(
+        r"^\| \[.+?\]\((.+?)\) \| (.+) \|$", (HELPERS / "README.md").read_text("utf-8"), re.M
+    )
+    assert len(rows) == len(dict(rows)), "a file is listed twice"
+    return dict(rows)
+
+
+def test_the_reading_order_lists_every_open_file_and_drawer_and_nothing_else():
+    drawers = list(FLOOR)
+    open_files = {path.name for path in HELPERS.glob("*.py")} - {"__init__.py"}
+    named = list(listed())
+    assert named[0] == "one_page.py"
+    assert set(named[: -len(drawers)]) == open_files
+    assert named[-len(drawers) :] == drawers, "the drawers, in the order of imports"
+    assert {path.parent.name for path in HELPERS.glob("*/__init__.py")} == set(drawers)
+
+
+def test_a_file_that_a_drawer_s_line_names_is_in_that_drawer():
+    named = {f"{d}/{f}" for d, said in listed().items() for f in re.findall(r"`(\w+\.py)`", said)}
+    assert len(named) > 5
+    assert sorted(named - set(files())) == []

@@ -1,0 +1,207 @@
+"""The one-page program makes the same run as the loop, and a mistake on the page makes another one."""
+
+import ast
+import subprocess
+import sys
+from dataclasses import fields
+from functools import cache
+from itertools import islice
+
+import pytest
+
+from helpers.config import RLHFConfig
+from helpers.loop import train_rlhf_loop
+from helpers.tools.files import ROOT
+
+PAGE = ROOT / "helpers" / "one_page.py"
+SOURCE = PAGE.read_text("utf-8")
+# small, and each setting away from its default or from where it would change nothing (γ = 1)
+SMALL = {
+    "seed": 3,
+    "iterations": 5,
+    "batch_size": 8,
+    "response_length": 20,
+    "temperature": 0.8,
+    "kl_coef": 0.5,
+    "gamma": 0.97,
+    "lam": 0.9,
+    "cliprange": 0.1,
+    "cliprange_value": 0.1,
+    "vf_coef": 0.5,
+    "num_ppo_epochs": 2,
+    "minibatch_size": 4,
+    "learning_rate": 2e-3,
+    "adam_eps": 1e-3,
+    "max_grad_norm": 0.3,
+}
+TOLERANCE = 1e-5
+
+
+def run_page(source: str, settings: dict):
+    """The run of a page with this source and these settings: score and KL of each iteration."""
+    page = {"__name__": "one_page", "__file__": str(PAGE)}
+    exec(compile(source, str(PAGE), "exec"), page)
+    assert set(settings) <= set(page), "a setting the page does not have"
+    page.update(settings)
+    for scores, kl, _ in page["train"]():
+        yield float(scores.mean()), float(kl.mean())
+
+
+def run_loop(settings: dict):
+    """The same of `train_rlhf_loop`."""
+    rate = {name: settings["learning_rate"] for name in ("critic_learning_rate",) if settings}
+    for record in train_rlhf_loop(RLHFConfig(device="cpu", **rate, **settings)):
+        yield record["score"], record["kl"]
+
+
+@cache
+def small_run() -> list:
+    return list(run_loop(SMALL))
+
+
+def same(run, expected: list) -> bool:
+    """Whether scores and KLs agree; at the first that does not, the rest is not run."""
+    pairs = zip(run, expected, strict=False)
+    return all(mine == pytest.approx(theirs, rel=0, abs=TOLERANCE) for mine, theirs in pairs)
+
+
+def test_the_page_makes_the_same_run_as_the_loop():
+    assert same(run_page(SOURCE, SMALL), small_run())
+
+
+@pytest.mark.slow
+def test_the_first_five_iterations_at_the_default_settings_are_the_same():
+    assert same(run_page(SOURCE, {}), list(islice(run_loop({}), 5)))
+
+
+def test_the_settings_are_the_loop_s_defaults():
+    page = {"__name__": "one_page", "__file__": str(PAGE)}
+    exec(compile(SOURCE, str(PAGE), "exec"), page)
+    shared = {field.name for field in fields(RLHFConfig)} & set(page) - {"learning_rate"}
+    assert shared == set(SMALL) - {"learning_rate"}
+    assert {name: page[name] for name in shared} == {
+        name: getattr(RLHFConfig(), name) for name in shared
+    }
+
+
+MISTAKES = {  # name: (right, wrong)
+    "prompts drawn twice": (
+        "torch.randperm(len(prompts), generator=draws)",
+        "torch.randint(len(prompts), [len(prompts)], generator=draws)",
+    ),
+    "prompts padded right": ('padding_side="left"', 'padding_side="right"'),
+    "no position ids in sampling": ("position_ids=positions, ", ""),
+    "no position ids in the forward": (", position_ids=position_ids(mask)", ""),
+    "positions count from 1": ("mask.cumsum(1) - mask.long()", "mask.cumsum(1)"),
+    "padding attended to": ("model(ids, attention_mask=mask, ", "model(ids, "),
+    "sampling without the temperature": (
+        "output.logits[:, -1] / temperature",
+        "output.logits[:, -1]",
+    ),
+    "log-probs without the temperature": (
+        "forward(policy, ids, mask, T) / temperature",
+        "forward(policy, ids, mask, T)",
+    ),
+    "the likeliest token, not a sample": (
+        "torch.multinomial(logprobs.exp(), 1, generator=generator)",
+        "logprobs.argmax(-1, keepdim=True)",
+    ),
+    "the stop token is masked": (
+        "torch.cat([mask, running], 1)",
+        "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)",
+    ),
+    "responses go on after the stop token": (
+        "running = running & (new != tokenizer.eos_token_id)",
+        "running = running",
+    ),
+    "log-probs one position late": ("[:, -T - 1 : -1]", "[:, -T:]"),
+    "reward read at the last token": ("last_hidden_state[:, 0]", "last_hidden_state[:, -1]"),
+    "scores not centred": (' - head["score_mean"]', ""),
+    "scores not scaled": (' / head["score_std"]', ""),
+    "padding scored too": ("skip_special_tokens=True", "skip_special_tokens=False"),
+    "the reference learns": (
+        "reference, critic = copy.deepcopy(actor), ",
+        "reference, critic = actor, ",
+    ),
+    "KL the other way round": (
+        "logprobs - forward_logprobs(reference, ids, mask, T)",
+        "forward_logprobs(reference, ids, mask, T) - logprobs",
+    ),
+    "KL rewarded": ("rewards = -kl_coef * kl", "rewards = kl_coef * kl"),
+    "no KL": ("rewards = -kl_coef * kl", "rewards = 0 * kl"),
+    "score on the last column, pad or not": ("counted.sum(1) - 1] +=", "T - 1] +="),
+    "score in place of the last KL": ("] += scores", "] = scores"),
+    "score on the token before the last": ("counted.sum(1) - 1", "counted.sum(1) - 2"),
+    "no γ": ("gamma * next_value", "next_value"),
+    "no γ in the sum": ("gamma * lam * advantage", "lam * advantage"),
+    "no λ": ("gamma * lam * advantage", "gamma * advantage"),
+    "time runs forwards": ("reversed(range(rewards.shape[1]))", "range(rewards.shape[1])"),
+    "V_t in place of V_{t+1}": ("gamma * next_value", "gamma * values[:, t]"),
+    "values of padding kept": (".squeeze(-1) * counted", ".squeeze(-1)"),
+    "returns without the values": ("advantages, advantages + values", "advantages, advantages"),
+    "returns from whitened advantages": (
+        "whiten(advantages, counted), returns",
+        "whiten(advantages, counted), whiten(advantages, counted) + values",
+    ),
+    "no whitening": ("whiten(advantages, counted)", "advantages"),
+    "whitened with the padding": (
+        "(x - x[counted].mean()) / (x[counted].var() + 1e-8)",
+        "(x - x.mean()) / (x.var() + 1e-8)",
+    ),
+    "whitened by the variance": ("(x[counted].var() + 1e-8).sqrt()", "(x[counted].var() + 1e-8)"),
+    "the mean kept": ("x - x[counted].mean()", "x"),
+    "max for min": ("torch.minimum", "torch.maximum"),
+    "min for max": ("torch.maximum", "torch.minimum"),
+    "the policy not clipped": ("clipped * advantages", "ratio * advantages"),
+    "the critic not clipped": ("(clipped - returns)", "(values - returns)"),
+    "loss turned round": ("policy_loss = -", "policy_loss = "),
+    "padding counted in the policy loss": ("advantages)[counted].mean()", "advantages).mean()"),
+    "padding counted in the value loss": ("errors[counted].mean()", "errors.mean()"),
+    "ratio always 1": (
+        "- old_logprobs",
+        "- forward_logprobs(actor, ids, mask, T).detach()",
+    ),
+    "no ½": ("vf_coef * 0.5", "vf_coef"),
+    "no weight of the value loss": ("vf_coef * 0.5", "0.5"),
+    "the critic's head drawn at random": ("nn.init.zeros_(critic.lm_head.weight), ", ""),
+    "the critic does not learn": (", *critic.parameters()]", "]"),
+    "the actor does not learn": ("[*actor.parameters(), ", "["),
+    "Adam's own ε": (", eps=adam_eps", ""),
+    "learning rate not annealed": (" * (1 - iteration / iterations)", ""),
+    "annealed an iteration early": ("1 - iteration /", "1 - (iteration + 1) /"),
+    "one epoch more": ("range(num_ppo_epochs)", "range(num_ppo_epochs + 1)"),
+    "not shuffled": ("torch.randperm(batch_size, generator=shuffles)", "torch.arange(batch_size)"),
+    "no minibatches": (".split(minibatch_size)", ".split(batch_size)"),
+    "gradients pile up": ("                optimizer.zero_grad()\n", ""),
+    "gradients not clipped": ("max_grad_norm)", "1e9)"),
+    "only the actor's gradients clipped": (
+        "clip_grad_norm_(parameters,",
+        "clip_grad_norm_(actor.parameters(),",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_on_the_page_is_noticed(name):
+    right, wrong = MISTAKES[name]
+    assert SOURCE.count(right) == 1, f"the page holds {right!r} {SOURCE.count(right)} times"
+    assert not same(run_page(SOURCE.replace(right, wrong), SMALL), small_run())
+
+
+def test_the_page_stands_alone():
+    """Only torch, transformers, safetensors and the standard library, on one page."""
+    imports = [n for n in ast.walk(ast.parse(SOURCE)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    names = {alias.name for n in imports if isinstance(n, ast.Import) for alias in n.names}
+    names |= {"." * n.level + (n.module or "") for n in imports if isinstance(n, ast.ImportFrom)}
+    others = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+    assert others == {"torch", "transformers", "safetensors"}
+    assert len(SOURCE.splitlines()) <= 150
+
+
+def test_it_runs_as_a_command_from_anywhere(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(PAGE), "1"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, *texts = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    assert first.startswith("iteration   1   score") and len(texts) == 4

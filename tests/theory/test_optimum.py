@@ -1,0 +1,459 @@
+"""The exact optimum, its estimates and best-of-n, against enumeration and brute force."""
+
+import math
+from itertools import combinations, product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import close, quick, seeded
+
+from helpers.theory.best_of_n import best_of_n, best_of_n_kl, best_of_n_weights
+from helpers.theory.optimum import (
+    Estimate,
+    effective_sample_size,
+    efficiency,
+    gaussian_objective,
+    gaussian_optimum,
+    gibbs_policy,
+    gibbs_value,
+    importance_weights,
+    kl_divergence,
+    optimal_value,
+    policy_value,
+)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+def draws(probs, samples, seed=0):
+    """[P, V] probabilities -> [P, samples] indices drawn from each row."""
+    return torch.multinomial(probs, samples, replacement=True, generator=seeded(seed))
+
+
+@st.composite
+def problems(draw):
+    """ref_probs, probs, rewards [2, V], β: some answers impossible under the reference."""
+    size, seed = draw(st.integers(2, 8)), draw(st.integers(0, 10_000))
+    spread = draw(st.sampled_from([0.1, 1.0, 3.0]))
+    possible = torch.rand(2, size, generator=seeded(seed)) < 0.7
+    possible[:, 0] = True
+    masses = (spread * normal(2, 2, size, seed=seed)).exp() * possible
+    ref_probs, probs = masses / masses.sum(-1, keepdim=True)
+    kl_coef = draw(st.floats(0.05, 20))
+    return ref_probs, probs, 2 * normal(2, size, seed=seed + 1), kl_coef
+
+
+# --- by enumeration -------------------------------------------------------------------------------
+
+
+def test_by_hand_the_value_of_two_answers():
+    """β = 2, rewards 0 and 2·log 3: J* = 2·log(½·1 + ½·3)."""
+    value = gibbs_value(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 2 * math.log(3)]), 2.0)
+    close(value, 2 * math.log(2))
+
+
+@quick
+@given(problems())
+def test_any_policy_falls_short_of_the_value_by_beta_times_its_kl_from_the_optimum(problem):
+    ref_probs, probs, rewards, kl_coef = problem
+    reached = (probs * rewards).sum(-1) - kl_coef * kl_divergence(probs, ref_probs)
+    gap = kl_coef * kl_divergence(probs, gibbs_policy(ref_probs, rewards, kl_coef))
+    close(gibbs_value(ref_probs, rewards, kl_coef) - reached, gap, atol=1e-8, rtol=1e-8)
+
+
+def test_gradient_ascent_climbs_to_the_value_and_no_higher():
+    ref_probs, rewards = normal(6).softmax(-1), normal(6, seed=1)
+    logits = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.1)
+    for _ in range(1000):
+        probs = logits.softmax(-1)
+        reached = (probs * (rewards - 0.3 * (probs / ref_probs).log())).sum()
+        optimizer.zero_grad()
+        (-reached).backward()
+        optimizer.step()
+    close(reached.detach(), gibbs_value(ref_probs, rewards, 0.3), atol=1e-5)
+
+
+@quick
+@given(problems(), st.floats(1.05, 5))
+def test_the_value_falls_from_the_best_reward_to_the_references_mean_as_beta_grows(problem, more):
+    ref_probs, _, rewards, kl_coef = problem
+    value = gibbs_value(ref_probs, rewards, kl_coef)
+    assert torch.all(gibbs_value(ref_probs, rewards, kl_coef * more) <= value + 1e-9)
+    best = rewards.masked_fill(ref_probs == 0, -math.inf).max(-1).values
+    close(gibbs_value(ref_probs, rewards, 1e-4), best, atol=1e-2)
+    close(gibbs_value(ref_probs, rewards, 1e6), (ref_probs * rewards).sum(-1), atol=1e-4)
+
+
+def test_a_large_beta_costs_no_digits_in_single_precision():
+    ref_probs, rewards = normal(5).softmax(-1).float(), normal(5, seed=1).float()
+    value = gibbs_value(ref_probs, rewards, 1e5)
+    assert value.dtype == torch.float32
+    close(value, (ref_probs * rewards).sum(), atol=1e-2 * rewards.abs().max().item())
+
+
+def test_by_hand_kl_its_direction_and_its_zeros():
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.5, 0.25])
+    close(kl_divergence(p, q), 0.5 * math.log(2))
+    assert kl_divergence(q, p) == math.inf  # q says what p never does
+    close(kl_divergence(torch.stack([p, q]), torch.stack([p, q])), torch.zeros(2))
+
+
+# --- one parameter --------------------------------------------------------------------------------
+
+TOYS = [
+    {},
+    {"peak": -2.0, "reference": 0.5, "sigma": 0.3, "scale": 2.0},
+    {"peak": 3.0, "reference": 1.0, "sigma": 2.0, "scale": 0.1},
+]
+
+
+@pytest.mark.parametrize("toy", TOYS)
+@pytest.mark.parametrize("kl_coef", [0.0, 0.05, 0.5, 5.0])
+def test_the_best_mean_is_the_top_of_the_objective(kl_coef, toy):
+    means = torch.linspace(-4, 4, 80_001, dtype=torch.float64)
+    top = means[gaussian_objective(means, kl_coef, **toy).argmax()]
+    close(gaussian_optimum(kl_coef, **toy) * torch.ones(()), top, atol=1e-4)
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_the_objective_is_the_mean_of_reward_minus_beta_log_ratio(toy):
+    full = {"peak": 1.0, "reference": 0.0, "sigma": 0.5, "scale": 1.0, **toy}
+    mean, kl_coef = 0.7, 0.8
+    y = mean + full["sigma"] * normal(200_000)
+    policy, reference = (
+        torch.distributions.Normal(m, full["sigma"]) for m in (mean, full["reference"])
+    )
+    reward = -full["scale"] * (y - full["peak"]) ** 2
+    sampled = reward - kl_coef * (policy.log_prob(y) - reference.log_prob(y))
+    stderr = sampled.std().item() / math.sqrt(len(y))
+    assert abs(sampled.mean().item() - gaussian_objective(mean, kl_coef, **toy)) < 4 * stderr
+
+
+def test_with_no_penalty_it_sits_on_the_peak_and_with_a_huge_one_on_the_reference():
+    assert gaussian_optimum(0.0) == 1.0
+    assert gaussian_optimum(1e9, peak=3.0, reference=-1.0) == pytest.approx(-1.0, abs=1e-6)
+    path = [gaussian_optimum(kl_coef) for kl_coef in (0, 0.05, 0.5, 5, 50)]
+    assert path == sorted(path, reverse=True) and path[-1] > 0
+
+
+def test_the_free_optimum_has_the_same_mean_and_is_narrower():
+    y = torch.linspace(-6, 6, 4001, dtype=torch.float64)
+    ref_probs = (-(y**2) / (2 * 0.5**2)).softmax(-1)
+    optimum = gibbs_policy(ref_probs, -((y - 1) ** 2), 0.4)
+    mean = (optimum * y).sum()
+    close(mean, gaussian_optimum(0.4))
+    close((optimum * (y - mean) ** 2).sum(), 1 / (1 / 0.25 + 2 / 0.4), atol=1e-5)
+
+
+# --- J of a policy, from samples ------------------------------------------------------------------
+
+KL_COEF = 0.5
+REF_PROBS = normal(3, 12).softmax(-1)  # three prompts, twelve answers
+REWARDS = normal(3, 12, seed=1) + torch.tensor([[-3.0], [0.0], [3.0]])  # and far apart
+OPTIMUM = gibbs_policy(REF_PROBS, REWARDS, KL_COEF)
+VALUE = gibbs_value(REF_PROBS, REWARDS, KL_COEF).mean().item()
+KL = kl_divergence(OPTIMUM, REF_PROBS).mean().item()
+SCORE = (OPTIMUM * REWARDS).sum(-1).mean().item()
+
+
+def test_by_hand_the_value_of_a_policy_and_its_error():
+    """Values 1, 3 and 5, 9: variances 2 and 8, so √((2 + 8)/2)/2."""
+    scores, kl = torch.tensor([[2.0, 3.0], [5.0, 11.0]]), torch.tensor([[2.0, 0.0], [0.0, 4.0]])
+    estimate = policy_value(scores, kl, 0.5)
+    assert estimate.mean == pytest.approx(4.5)
+    assert estimate.stderr == pytest.approx(math.sqrt(5) / 2)
+
+
+def test_guard_on_samples_of_the_optimum_every_value_is_the_best_value():
+    """log π* − log π_ref = (r − J*)/β: with the KL's sign or β wrong the values would scatter."""
+    answers = draws(OPTIMUM, 50)
+    kl = (OPTIMUM / REF_PROBS).log().gather(1, answers)
+    estimate = policy_value(REWARDS.gather(1, answers), kl, KL_COEF)
+    assert estimate.mean == pytest.approx(VALUE)
+    assert estimate.stderr == pytest.approx(0, abs=1e-9)
+
+
+def test_the_error_of_a_policys_value_is_the_spread_over_fresh_samples_of_the_same_prompts():
+    answers = draws(REF_PROBS, 40 * 1000).view(3, 1000, 40)
+    estimates = [
+        policy_value(REWARDS.gather(1, a), torch.zeros(3, 40), KL_COEF) for a in answers.unbind(1)
+    ]
+    means = torch.tensor([estimate.mean for estimate in estimates])
+    stderr = torch.tensor([estimate.stderr for estimate in estimates]).mean().item()
+    assert stderr == pytest.approx(means.std().item(), rel=0.08)
+    exact = (REF_PROBS * REWARDS).sum(-1).mean().item()
+    assert abs(means.mean().item() - exact) < 4 * stderr / math.sqrt(1000)
+
+
+# --- J*, from samples -----------------------------------------------------------------------------
+
+
+def test_by_hand_weights_and_their_effective_sample_size():
+    weights = importance_weights(torch.tensor([[0.0, 2 * math.log(3)], [5.0, 5.0]]), 2.0)
+    close(weights, torch.tensor([[0.25, 0.75], [0.5, 0.5]]))
+    close(effective_sample_size(weights), torch.tensor([1.6, 2.0]))
+    close(effective_sample_size(torch.eye(3)), torch.ones(3))
+    tilted = importance_weights(
+        torch.zeros(1, 2), 2.0, log_ratio=torch.tensor([[0.0, math.log(3)]])
+    )
+    close(tilted, torch.tensor([[0.25, 0.75]]))
+
+
+def test_weighted_reference_samples_are_samples_of_the_optimum():
+    answers = draws(REF_PROBS, 100_000)
+    weights = importance_weights(REWARDS.gather(1, answers), KL_COEF)
+    close(torch.zeros(3, 12, dtype=torch.float64).scatter_add(1, answers, weights), OPTIMUM, 0.01)
+
+
+def test_by_sampling_the_best_value_is_unbiased_and_its_error_honest():
+    """3,000 estimates of 60 samples. The log of a mean alone would be low by 5 standard errors."""
+    answers = draws(REF_PROBS, 60 * 3000).view(3, 3000, 60)
+    found = [optimal_value(REWARDS.gather(1, a), KL_COEF, min_ess=1.0) for a in answers.unbind(1)]
+
+    def column(name):
+        return torch.tensor([getattr(o, name) for o in found], dtype=torch.float64)
+
+    values, stderr = column("value"), column("stderr")
+    for name, exact in (("value", VALUE), ("kl", KL), ("score", SCORE)):
+        error = column(name).std().item() / math.sqrt(3000)
+        assert abs(column(name).mean().item() - exact) < 4 * error, name
+    assert VALUE - (values - column("bias")).mean() > 5 * values.std() / math.sqrt(3000)
+    assert stderr.mean().item() == pytest.approx(values.std().item(), rel=0.08)
+    assert 0.92 < ((values - VALUE).abs() < 2 * stderr).double().mean() < 0.98
+
+
+def test_the_logarithm_is_per_prompt_and_the_average_outside():
+    scores = REWARDS.gather(1, draws(REF_PROBS, 20_000))
+    optimum = optimal_value(scores, KL_COEF)
+    assert abs(optimum.value - VALUE) < 4 * optimum.stderr
+    pooled = optimal_value(scores.flatten()[None], KL_COEF).value  # a policy cannot pick its prompt
+    assert pooled - VALUE > 1
+
+
+def test_on_the_same_samples_the_best_value_falls_towards_their_mean_as_beta_grows():
+    scores = REWARDS.gather(1, draws(REF_PROBS, 2000))
+    found = [optimal_value(scores, kl_coef) for kl_coef in (0.3, 0.5, 1, 3, 1e6)]
+    for name in ("value", "kl", "score"):
+        path = [getattr(optimum, name) for optimum in found]
+        assert path == sorted(path, reverse=True), name
+    assert found[-1].value == pytest.approx(scores.mean().item(), abs=1e-5)
+    ess = [optimum.smallest_ess for optimum in found]
+    assert ess == sorted(ess) and ess[-1] == pytest.approx(2000)
+
+
+def test_a_policy_between_reference_and_optimum_gives_the_same_value_from_fewer_samples():
+    proposal = (REF_PROBS * OPTIMUM).sqrt()
+    proposal = proposal / proposal.sum(-1, keepdim=True)
+    answers = draws(proposal, 2000)
+    scores, log_ratio = (x.gather(1, answers) for x in (REWARDS, (REF_PROBS / proposal).log()))
+    optimum = optimal_value(scores, KL_COEF, log_ratio=log_ratio)
+    plain = optimal_value(REWARDS.gather(1, draws(REF_PROBS, 2000)), KL_COEF)
+    assert abs(optimum.value - VALUE) < 4 * optimum.stderr
+    assert optimum.kl == pytest.approx(KL, rel=0.05)
+    assert optimum.smallest_ess > 1.5 * plain.smallest_ess
+    unweighted = optimal_value(scores, KL_COEF)  # as if the reference had said these
+    assert unweighted.value - VALUE > 10 * unweighted.stderr
+
+
+def test_the_optimum_as_proposal_needs_no_luck():
+    answers = draws(OPTIMUM, 60)
+    log_ratio = (REF_PROBS / OPTIMUM).log().gather(1, answers)
+    optimum = optimal_value(REWARDS.gather(1, answers), KL_COEF, log_ratio=log_ratio)
+    assert optimum.value == pytest.approx(VALUE)
+    assert optimum.stderr == pytest.approx(0, abs=1e-6)
+    assert optimum.smallest_ess == pytest.approx(60)
+
+
+def test_too_few_samples_for_this_beta_are_refused_by_prompt():
+    scores = torch.zeros(4, 200)
+    scores[3, :12] = 100.0
+    with pytest.raises(ValueError, match="effective sample size of 12 at prompt 3.*at least 50"):
+        optimal_value(scores, 0.1)
+    assert optimal_value(scores, 0.1, min_ess=12 - 1e-6).smallest_ess == pytest.approx(12)
+
+
+# --- efficiency -----------------------------------------------------------------------------------
+
+
+def test_efficiency_is_0_for_the_reference_and_1_for_the_optimum():
+    reference, best = Estimate(-1.0, 0.1), Estimate(3.0, 0.2)
+    assert efficiency(reference, reference, best).mean == 0
+    assert efficiency(best, reference, best).mean == 1
+    assert efficiency(Estimate(2.0, 0.0), reference, best).mean == 0.75
+    optimum = optimal_value(REWARDS.gather(1, draws(REF_PROBS, 2000)), KL_COEF)
+    half = Estimate((optimum.value - 10) / 2, 0.0)
+    assert efficiency(half, Estimate(-10.0, 0.0), optimum).mean == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("errors", [(0.05, 0, 0), (0, 0.05, 0), (0, 0, 0.05), (0.03, 0.06, 0.04)])
+def test_the_error_of_the_efficiency_is_its_spread(errors):
+    means = (1.5, 0.0, 2.0)
+    noisy = torch.tensor(means) + torch.tensor(errors) * normal(20_000, 3)
+    spread = ((noisy[:, 0] - noisy[:, 1]) / (noisy[:, 2] - noisy[:, 1])).std().item()
+    estimate = efficiency(*(Estimate(m, e) for m, e in zip(means, errors, strict=True)))
+    assert estimate.stderr == pytest.approx(spread, rel=0.04)
+
+
+# --- best-of-n ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n, samples", [(1, 5), (2, 8), (3, 12), (3, 13)])
+def test_best_of_n_is_the_mean_over_all_subsets_ties_shared(n, samples):
+    scores = torch.randint(0, 5, (2, samples), generator=seeded(3)).double()
+    gold = normal(2, samples, seed=4)
+
+    def by_brute_force(row):
+        chosen = []
+        for subset in combinations(range(samples), n):
+            best = [i for i in subset if scores[row, i] == max(scores[row, list(subset)])]
+            chosen.append((scores[row, best[0]].item(), gold[row, best].mean().item()))
+        return torch.tensor(chosen, dtype=torch.float64).mean(0)
+
+    expected = (by_brute_force(0) + by_brute_force(1)) / 2
+    result = best_of_n(scores, n, extra=gold)
+    close(torch.tensor([result.score, result.extra]), expected)
+
+
+ATOMS = torch.tensor([0.4, 0.3, 0.2, 0.07, 0.03], dtype=torch.float64)
+ATOM_SCORES = torch.tensor([0.0, 2.0, 1.0, 2.0, 3.0], dtype=torch.float64)  # two answers tie
+ATOM_GOLD = torch.tensor([1.0, -1.0, 0.5, 4.0, -2.0], dtype=torch.float64)
+
+
+def chosen_by_enumeration(n):
+    """The probability of each answer under best-of-n, over all n-tuples; ties by lot."""
+    chosen = torch.zeros(5, dtype=torch.float64)
+    for answers in product(range(5), repeat=n):
+        top = max(ATOM_SCORES[list(answers)])
+        best = [a for a in answers if ATOM_SCORES[a] == top]
+        for answer in best:
+            chosen[answer] += ATOMS[list(answers)].prod() / len(best)
+    return chosen
+
+
+@pytest.mark.parametrize("n, samples", [(2, 8), (4, 16), (4, 64)])
+def test_best_of_n_from_samples_is_best_of_n_by_enumeration(n, samples):
+    """Within the sampling error; the KL also within the bias its docstring states."""
+    chosen = chosen_by_enumeration(n)
+    answers = draws(ATOMS[None], 6000 * samples).view(6000, samples)
+    scores, gold = ATOM_SCORES[answers], ATOM_GOLD[answers]
+    weights = best_of_n_weights(scores, n)
+    expected_kl = kl_divergence(chosen, ATOMS).item()
+    for found, exact, bias in (
+        ((weights * scores).sum(1), (chosen * ATOM_SCORES).sum(), 0),
+        ((weights * gold).sum(1), (chosen * ATOM_GOLD).sum(), 0),
+        (best_of_n_kl(scores, n), expected_kl, 0.005 if samples == 4 * n else 0.002),
+    ):
+        error = found.std().item() / math.sqrt(6000)
+        assert abs(found.mean().item() - exact) < 4 * error + bias
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 16, 64, 256])
+def test_with_no_ties_the_kl_is_its_bound(n):
+    for times, bias in ((4, 0.005), (16, 0.0005)):
+        samples = max(times * n, 8)
+        result = best_of_n(torch.randperm(samples, generator=seeded(n))[None].double(), n)
+        close(torch.tensor(result.kl), math.log(n) - (n - 1) / n, atol=bias)
+        assert result.kl_bound == pytest.approx(math.log(n) - (n - 1) / n)
+        assert result.score == pytest.approx(n * (samples + 1) / (n + 1) - 1)  # of 0 … N − 1
+
+
+def test_ties_keep_the_kl_under_the_bound():
+    """64 draws of three answers nearly always find the best one: log(1/0.2), not log 64 − 1."""
+    probs = torch.tensor([[0.5, 0.3, 0.2]])
+    result = best_of_n(draws(probs, 4096).double(), 64)
+    assert result.kl == pytest.approx(math.log(5), abs=0.1)
+    assert result.kl_bound > result.kl + 1
+
+
+def test_guard_the_kl_is_the_jackknife_of_the_plug_in():
+    n, row = 3, torch.randint(0, 6, (13,), generator=seeded(2)).double()
+
+    def plug_in(scores):
+        total = 0.0
+        for score in scores.unique():
+            upto, below = ((scores <= score).double().mean(), (scores < score).double().mean())
+            chosen = upto**n - below**n
+            total += chosen * (chosen / (upto - below)).log()
+        return total
+
+    left_out = sum(plug_in(torch.cat([row[:i], row[i + 1 :]])) for i in range(13)) / 13
+    close(best_of_n_kl(row[None], n), (13 * plug_in(row) - 12 * left_out)[None])
+
+
+def test_when_all_tie_there_is_nothing_to_choose():
+    gold = normal(1, 20)
+    result = best_of_n(torch.full((1, 20), 7.0), 5, extra=gold)
+    assert result.score == pytest.approx(7)
+    assert result.extra == pytest.approx(gold.mean().item())
+    assert result.kl == pytest.approx(0, abs=1e-9)
+
+
+def test_weights_follow_their_samples_and_sum_to_one():
+    scores = normal(2, 1024)
+    order = torch.randperm(1024, generator=seeded(1))
+    weights = best_of_n_weights(scores, 256)
+    close(weights.sum(1), torch.ones(2), atol=1e-9)
+    close(best_of_n_weights(scores[:, order], 256), weights[:, order])
+    close(weights.max(1).values, torch.full((2,), 256 / 1024))  # the best of all, if drawn at all
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+HALF, X = torch.full((2,), 0.5), torch.zeros(2, 8)
+NAN = torch.full((2, 8), math.nan)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_there_is_no_best_value_without_a_positive_beta(bad):
+    for function, arguments in (
+        (gibbs_value, (HALF, torch.zeros(2))),
+        (importance_weights, (X,)),
+        (optimal_value, (X,)),
+    ):
+        with pytest.raises(ValueError, match="kl_coef"):
+            function(*arguments, bad)
+
+
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("ref_probs", lambda: gibbs_value(torch.ones(2), torch.zeros(2), 1.0)),
+        ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
+        ("rewards", lambda: gibbs_value(HALF, torch.zeros(3), 1.0)),
+        ("rewards", lambda: gibbs_value(HALF, torch.tensor([0.0, math.nan]), 1.0)),
+        ("other", lambda: kl_divergence(HALF, torch.full((4,), 0.25))),
+        ("other", lambda: kl_divergence(HALF, torch.ones(2))),
+        ("probs", lambda: kl_divergence(torch.ones(2), HALF)),
+        ("kl_coef", lambda: gaussian_optimum(-0.1)),
+        ("sigma", lambda: gaussian_optimum(0.1, sigma=0.0)),
+        ("scale", lambda: gaussian_objective(0.0, 0.1, scale=-1.0)),
+        ("mean", lambda: gaussian_objective(math.nan, 0.1)),
+        ("kl_coef", lambda: policy_value(X, X, -0.1)),
+        ("scores", lambda: policy_value(X[:, :1], X[:, :1], 0.1)),
+        ("scores", lambda: policy_value(X[0], X[0], 0.1)),
+        ("scores", lambda: policy_value(NAN, X, 0.1)),
+        ("kl", lambda: policy_value(X, X[:1], 0.1)),
+        ("kl", lambda: policy_value(X, NAN, 0.1)),
+        ("ref_scores", lambda: optimal_value(NAN, 0.1)),
+        ("ref_scores", lambda: optimal_value(X[:0], 0.1)),
+        ("log_ratio", lambda: optimal_value(X, 0.1, log_ratio=X[:1])),
+        ("min_ess", lambda: optimal_value(X, 0.1, min_ess=0)),
+        ("weights", lambda: effective_sample_size(torch.ones(2, 3))),
+        ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
+        ("value's mean", lambda: efficiency(Estimate(math.nan, 0), *[Estimate(1.0, 0.1)] * 2)),
+        ("n", lambda: best_of_n(X, 0)),
+        ("ref_scores", lambda: best_of_n(X, 3)),  # 8 samples, wants 12
+        ("ref_scores", lambda: best_of_n(NAN, 2)),
+        ("ref_scores", lambda: best_of_n_kl(X[0], 2)),
+        ("extra", lambda: best_of_n(X, 2, extra=X[:1])),
+        ("extra", lambda: best_of_n(X, 2, extra=NAN)),
+    ],
+)
+def test_bad_input_is_refused_by_name(name, call):
+    with pytest.raises(ValueError, match=f"^{name}: got .*, wants "):
+        call()

@@ -1,0 +1,470 @@
+"""The setup cell finds or fetches the course; badges lead to the repository they stand in."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from urllib.parse import quote
+
+import nbformat
+import pytest
+
+from helpers.tools import colab
+from helpers.tools.files import ROOT
+
+REPO = next(
+    iter(colab.badge_addresses()), None
+)  # of the badges committed here; None: there are none
+FORK = "https://github.com/some-one/a.fork"
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+HERE = "The course is here.\n"
+WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+
+
+def git(*arguments: object) -> None:
+    subprocess.run(["git", *map(str, arguments)], check=True, capture_output=True)
+
+
+def tiny_course(folder: Path) -> Path:
+    """What the setup cell looks for, and nothing else."""
+    for name in (*colab.PARTS, "helpers/__init__.py", "helpers/tools/__init__.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    for name in ("tools/colab.py", "tools/command.py"):
+        shutil.copy(ROOT / "helpers" / name, folder / "helpers" / name)
+    return folder
+
+
+def repository(folder: Path, course: Path) -> Path:
+    """A bare repository that holds this folder."""
+    git("init", "-q", "-b", "main", course)
+    git("-C", course, "add", ".")
+    git("-C", course, *WHO, "commit", "-qm", "all of it")
+    git("clone", "-q", "--bare", course, folder)
+    return folder
+
+
+def branch(course: Path, name: str) -> str:
+    """Add a branch whose helpers say their branch's name; → its commit."""
+    git("-C", course, "checkout", "-qb", name)
+    (course / "branch.txt").write_text(name)
+    git("-C", course, "add", ".")
+    git("-C", course, *WHO, "commit", "-qm", name)
+    head = ("git", "-C", str(course), "rev-parse", "HEAD")
+    return subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Path:
+    """The bare repository at the fork's address: three branches; `commit.txt` beside it names a commit."""
+    folder = tmp_path_factory.mktemp("served")
+    course = tiny_course(folder / "course")
+    bare = repository(folder / "course.git", course)
+    for name in ("next", "next-lesson/draft/2"):
+        (folder / "commit.txt").write_text(branch(course, name))
+    git("-C", course, "push", "-q", bare, "--all")
+    git("-C", bare, "config", "uploadpack.allowAnySHA1InWant", "true")  # as GitHub has it
+    return bare
+
+
+@pytest.fixture
+def alone(tmp_path, served, monkeypatch) -> Path:
+    """An empty folder, from which the fork's address, and no other, leads to the served repository."""
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[url "file://{served}"]\n\tinsteadOf = {FORK}\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # no test reaches for the network
+    for name in ("COURSE_REPO", "COLAB_JUPYTER_IP", "KMP_TARGET_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "alone").mkdir()
+    return tmp_path / "alone"
+
+
+@pytest.fixture
+def session():
+    """Colab's session server: `session(path)` answers with this path; → the environment that finds it."""
+    servers = []
+
+    def serve(path: str, answer: str | None = None) -> dict[str, str]:
+        body = json.dumps([{"path": path}]) if answer is None else answer
+
+        class Sessions(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200 if self.path == "/api/sessions" else 404)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *ignored):
+                pass
+
+        servers.append(HTTPServer(("127.0.0.1", 0), Sessions))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(servers[-1].server_port)}
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def opened(branch: str = "main", url: str = FORK) -> str:
+    """The session's path of notebook 02, opened from this branch on GitHub."""
+    return "fileId=" + quote(f"{url}/blob/{branch}/notebooks/02_gae.ipynb", safe="")
+
+
+def run(folder: Path, code: str = colab.SETUP, **env: str):
+    """The setup cell in a Python of its own."""
+    command, env = [sys.executable, "-c", code], {**os.environ, **env}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+
+
+def sentence(done) -> str:
+    """The one sentence of a setup cell that failed."""
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr.splitlines()[-1].removeprefix("CourseMissing: ")
+
+
+def test_the_course_is_found_around_the_notebook(alone):
+    (tiny_course(alone) / "notebooks").mkdir()
+    assert run(alone / "notebooks", GIT_ALLOW_PROTOCOL="none").stdout == HERE
+    assert run(alone, GIT_ALLOW_PROTOCOL="none").stdout == HERE
+    assert not list(alone.glob("rlhf*")) and not list(alone.glob("notebooks/*"))
+
+
+def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, session):
+    assert run(alone, **session(opened())).stdout == HERE
+    assert [path.name for path in alone.iterdir()] == ["rlhf-course"]
+    assert not (alone / "rlhf-course/branch.txt").exists()
+    second = run(alone, GIT_ALLOW_PROTOCOL="none")  # could not fetch if it tried
+    assert (second.returncode, second.stdout, second.stderr) == (0, HERE, "")
+
+
+@pytest.mark.parametrize("name", ["next", "next-lesson/draft/2"])
+def test_a_notebook_of_a_branch_fetches_that_branch(alone, session, name):
+    assert run(alone, **session(opened(name))).stdout == HERE
+    assert (alone / "rlhf-course/branch.txt").read_text() == name
+
+
+def test_a_notebook_of_a_commit_fetches_that_commit(alone, served, session):
+    commit = (served.parent / "commit.txt").read_text()
+    assert run(alone, **session(opened(commit))).stdout == HERE
+    assert (alone / "rlhf-course/branch.txt").read_text() == "next-lesson/draft/2"
+
+
+def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path):
+    mine = shutil.copytree(served, tmp_path / "my fork.git")
+    env = session(opened(url="https://github.com/nobody/nothing"))
+    assert run(alone, COURSE_REPO=f"file://{mine}", **env).stdout == HERE
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "fileId=1Bx_d0vXjUNrz",  # a copy on Drive
+        "notebooks/02_gae.ipynb",  # an upload, or another Jupyter
+        "fileId=https%3A%2F%2Fevil.example%2Fa%2Fb%2Fblob%2Fmain%2Fnotebooks%2F02_gae.ipynb",
+        "",
+    ],
+)
+def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, session, path):
+    words = sentence(run(alone, **session(path), PATH="/nowhere"))
+    assert words.startswith("No course found: open this notebook from GitHub; or name its address")
+    assert "COURSE_REPO" in words and "zip" in words and "Drive" in words
+    assert not list(alone.iterdir())
+
+
+def test_without_a_session_or_with_an_odd_answer_it_is_the_same_sentence(alone, session):
+    odd = [{}, session("", "<html>"), session("", "[]"), session("", '{"path": 1}')]
+    odd.append({"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"})  # nobody answers there
+    for env in odd:
+        assert sentence(run(alone, **env)).startswith("No course found: open this notebook")
+    assert not list(alone.iterdir())
+
+
+def test_a_session_that_never_answers_is_waited_for_shortly(alone):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = str(silent.getsockname()[1])
+        code = colab.SETUP.replace("timeout=5", "timeout=0.2")
+        assert code != colab.SETUP
+        env = {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": port}
+        assert sentence(run(alone, code, **env)).startswith("No course found")
+
+
+def test_text_of_the_session_never_becomes_a_command(alone, session):
+    for name in (
+        'main"; touch oops; "',
+        "$(touch oops)",
+        "--upload-pack=touch oops",
+        "`touch oops`",
+    ):
+        assert "No course fetched from " in sentence(run(alone, **session(opened(name))))
+    assert not list(alone.rglob("oops")) and not list(alone.iterdir())
+
+
+def test_what_is_imported_afterwards_is_the_fetched_one(alone, session):
+    code = colab.SETUP + "\nimport helpers.tools.colab, os; os.chdir('/')\n"
+    code += "import helpers.tools.command\nprint(helpers.tools.command.__file__)"
+    done = run(alone, code, **session(opened()))
+    assert done.stdout == f"{HERE}{alone}/rlhf-course/helpers/tools/command.py\n"
+
+
+def test_an_unpacked_zip_is_found(alone):
+    tiny_course(alone / "rlhf-course-main")
+    assert run(alone, GIT_ALLOW_PROTOCOL="none").stdout == HERE
+
+
+def test_a_wrong_address_is_one_sentence(alone, tmp_path):
+    words = sentence(run(alone, COURSE_REPO=f"file://{tmp_path}/none"))
+    assert words.startswith(f"No course fetched from file://{tmp_path}/none: check network")
+    assert "zip" in words and not list(alone.iterdir())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/README.md").write_text("another project")
+    other = repository(tmp_path / "other.git", tmp_path / "other")
+    assert "No course fetched" in sentence(run(alone, COURSE_REPO=f"file://{other}"))
+    assert not list(alone.iterdir())
+    assert run(alone, COURSE_REPO=FORK).stdout == HERE
+
+
+def test_without_git_or_network_it_is_the_same_sentence(alone, tmp_path):
+    for env in ({"PATH": str(tmp_path)}, {"GIT_ALLOW_PROTOCOL": "none"}):
+        assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, **env))
+
+
+def test_a_fetch_cut_short_is_never_taken_for_the_course(alone, tmp_path):
+    asked = tmp_path / "asked"
+    broken = tmp_path / "bin/git"
+    broken.parent.mkdir()
+    leave_half = "mkdir -p helpers/tools; : > helpers/tools/colab.py"
+    broken.write_text(f'#!/bin/sh\n{leave_half}; echo "$GIT_TERMINAL_PROMPT" > {asked}; exit 137\n')
+    broken.chmod(0o755)
+    path = f"{broken.parent}:{os.environ['PATH']}"
+    assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, PATH=path))
+    assert asked.read_text() == "0\n"  # git is told not to ask for a password
+    assert not list(alone.iterdir())
+    assert run(alone, COURSE_REPO=FORK).stdout == HERE
+    assert (alone / "rlhf-course/pyproject.toml").is_file()
+
+
+def test_a_kernel_killed_while_fetching_leaves_nothing_that_is_taken_for_the_course(
+    alone, tmp_path
+):
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text(
+        "#!/bin/sh\nmkdir -p helpers/tools; : > helpers/tools/colab.py; kill -9 $PPID_OF_CELL\n"
+    )
+    slow.chmod(0o755)
+    code = 'import os; os.environ["PPID_OF_CELL"] = str(os.getpid())\n' + colab.SETUP
+    path = f"{slow.parent}:{os.environ['PATH']}"
+    assert run(alone, code, COURSE_REPO=FORK, PATH=path).returncode == -9
+    assert [entry.name[:6] for entry in alone.iterdir()] == [".rlhf-"]
+    assert run(alone, COURSE_REPO=FORK).stdout == HERE
+    assert (alone / "rlhf-course/pyproject.toml").is_file()
+
+
+def test_half_a_course_in_the_way_is_left_alone(alone):
+    (alone / "rlhf-course/my_course").mkdir(parents=True)
+    assert run(alone, COURSE_REPO=FORK).stdout == HERE
+    assert (alone / "rlhf-course/my_course").is_dir() and (alone / "rlhf-course-new").is_dir()
+    assert run(alone, GIT_ALLOW_PROTOCOL="none").stdout == HERE
+
+
+def test_a_course_with_holes_says_so(alone):
+    (tiny_course(alone / "rlhf-course") / "data/manifest.json").unlink()
+    done = run(alone)
+    assert done.returncode == 1 and "not whole, data/manifest.json missing" in done.stderr
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch, capsys):
+    colab.ready()
+    assert capsys.readouterr().out == HERE
+    monkeypatch.setattr(colab, "MODULES", ("numpy", "no_such_package"))
+    with pytest.raises(colab.CourseIncomplete, match="lacks no_such_package: take a fresh Colab"):
+        colab.ready()
+
+
+def test_a_notebook_shows_the_sentence_and_no_traceback(alone):
+    code = f"""
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="NoColor", history_manager=None)
+done = shell.run_cell({colab.SETUP!r})
+assert type(done.error_in_exec).__name__ == "CourseMissing" and not done.success
+"""
+    done = run(alone, code, COURSE_REPO="file:///none")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        r"No course fetched from file:///none: [^\n]*\.\n", done.stdout + done.stderr
+    )
+
+
+# ------------------------------------------------------------------ the address
+
+
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """README and notebooks in a folder of their own, without badges."""
+    shutil.copy(ROOT / "README.md", tmp_path / "README.md")
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=lambda *_: ["images"])
+    colab.dress_course(None, tmp_path)
+    return tmp_path
+
+
+def texts(root: Path) -> dict[str, str]:
+    pages = [root / "README.md", *(root / "notebooks").glob("*.ipynb")]
+    return {page.name: page.read_text() for page in pages}
+
+
+def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
+    assert len(colab.badge_addresses()) <= 1
+    colab.dress_course(REPO, copy)
+    assert texts(copy) == texts(ROOT)
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4).cells
+        code = next(cell for cell in cells if cell.cell_type == "code")
+        assert code.source == colab.SETUP and code.metadata == colab.FOLDED
+        assert f"](notebooks/{path.name})" in (ROOT / "README.md").read_text()
+
+
+def test_an_address_changes_badges_only_and_every_notebook_has_one(copy):
+    bare = texts(copy)
+    assert not colab.badge_addresses(copy) and "colab.research" not in "".join(bare.values())
+    assert len(colab.dress_course("some-one/a.fork", copy)) == len(NOTEBOOKS) + 1
+    dressed = texts(copy)
+    assert colab.badge_addresses(copy) == {"some-one/a.fork"}
+    for path in NOTEBOOKS:
+        leads = f"https://colab.research.google.com/github/some-one/a.fork/blob/main/notebooks/{path.name}"
+        cell = nbformat.reads(dressed[path.name], as_version=4).cells[0]
+        title, empty, badge, after = cell.source.splitlines()[:4]
+        assert title.startswith("# ") and badge.endswith(f"]({leads})") and not empty + after
+        row = next(x for x in dressed["README.md"].splitlines() if f"(notebooks/{path.name})" in x)
+        assert row.startswith(f"| {path.name[:2]} | ") and row.count(f"]({leads})") == 1
+    assert colab.dress_course("some-one/a.fork", copy) == [] and texts(copy) == dressed
+    colab.dress_course("some-one/else", copy)
+    assert colab.badge_addresses(copy) == {"some-one/else"}
+    colab.dress_course(None, copy)
+    assert texts(copy) == bare
+
+
+def test_a_notebook_with_an_old_setup_cell_gets_this_one_and_keeps_the_rest(copy):
+    path = copy / "notebooks" / NOTEBOOKS[0].name
+    wanted = path.read_text()
+    old = json.loads(wanted)
+    setup = next(cell for cell in old["cells"] if cell["cell_type"] == "code")
+    setup |= {"source": ["import sys\n", "sys.path.insert(0, '..')"], "metadata": {}}
+    path.write_text(json.dumps(old, indent=1, ensure_ascii=False) + "\n")
+    assert colab.dress_course(None, copy) == [path] and path.read_text() == wanted
+
+
+@pytest.mark.parametrize(
+    "repo",
+    ["", "course", "a/b/c", "https://github.com/a/b", "a/b.git", "a--b/c", "a/..", "a b/c", "ä/b"],
+)
+def test_anything_but_owner_and_name_is_refused(repo, copy, capsys):
+    before = texts(copy)
+    with pytest.raises(ValueError, match="wants owner/name"):
+        colab.dress_course(repo, copy)
+    assert texts(copy) == before
+    assert colab.main([repo]) == 2
+    words = capsys.readouterr().err
+    assert words.startswith("error: REPO: got ") and words.count("\n") == 1
+
+
+def test_one_bad_notebook_and_nothing_is_written(copy):
+    (copy / "notebooks/98_bad.ipynb").write_text('{"cells": []}')
+    before = texts(copy)
+    with pytest.raises(ValueError, match="98_bad.ipynb"):
+        colab.dress_course("some-one/else", copy)
+    assert texts(copy) == before
+
+
+# ------------------------------------------------------------------ git's remote
+
+
+def with_remote(root: Path, url: str) -> Path:
+    git("init", "-q", root)
+    git("-C", root, "remote", "add", "origin", url)
+    return root
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/some-one/a.fork",
+        "https://github.com/some-one/a.fork.git",
+        "https://github.com/some-one/a.fork/",
+        "https://name:token@github.com/some-one/a.fork.git",
+        "git@github.com:some-one/a.fork.git",
+        "ssh://git@github.com/some-one/a.fork.git",
+    ],
+)
+def test_the_address_is_that_of_git_s_origin(tmp_path, url):
+    assert colab.remote_address(with_remote(tmp_path, url)) == "some-one/a.fork"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://gitlab.com/some-one/a.fork",
+        "/srv/git/course.git",
+        "https://name:token@evil.example/github.com/some-one/a.fork",
+        "https://github.com.evil.example/some-one/a.fork",
+        "https://github.com/some-one",
+        "git@github.com:some-one/a/b.git",
+    ],
+)
+def test_any_other_origin_is_one_sentence_and_shows_no_password(tmp_path, url, monkeypatch, capsys):
+    monkeypatch.setattr(colab.remote_address, "__defaults__", (with_remote(tmp_path, url),))
+    before = texts(ROOT)
+    assert colab.main([]) == 2 and texts(ROOT) == before
+    words = capsys.readouterr().err
+    assert words.startswith("error: ") and "owner/name" in words and words.count("\n") == 1
+    assert "token" not in words
+
+
+def test_no_remote_and_no_git_are_one_sentence_too(tmp_path, monkeypatch):
+    for root in (tmp_path, with_remote(tmp_path / "x", "y")):
+        if root != tmp_path:
+            git("-C", root, "remote", "remove", "origin")
+        with pytest.raises(ValueError, match="origin: got none, wants one on github.com, or `make"):
+            colab.remote_address(root)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="origin: got none"):
+        colab.remote_address(tmp_path)
+
+
+def test_a_fork_is_told_when_its_badges_lead_elsewhere(copy):
+    assert colab.mismatch(copy) == ""  # no remote: nothing to compare with
+    with_remote(copy, "git@github.com:some-one/a.fork.git")
+    assert colab.mismatch(copy) == (
+        "No Colab badges, this repository is some-one/a.fork: `make colab` writes them anew."
+    )
+    colab.dress_course("up-stream/course", copy)
+    assert colab.mismatch(copy).startswith("Colab badges lead to up-stream/course, this repository")
+    colab.dress_course("some-one/a.fork", copy)
+    assert colab.mismatch(copy) == ""
+
+
+@pytest.mark.parametrize(("env", "begins"), [("", "warning: Colab"), ("true", "::warning::Colab")])
+def test_the_check_warns_writes_nothing_and_fails_nothing(capsys, monkeypatch, env, begins):
+    monkeypatch.setenv("GITHUB_ACTIONS", env)
+    before = texts(ROOT)
+    monkeypatch.setattr(colab, "mismatch", lambda: "Colab badges lead to a/b.")
+    assert colab.main(["--check"]) == 0
+    assert capsys.readouterr().out.startswith(begins) and texts(ROOT) == before
+    monkeypatch.setattr(colab, "mismatch", lambda: "")
+    assert colab.main(["--check"]) == 0 and capsys.readouterr().out == ""
+
+
+def test_ci_asks_and_make_colab_needs_no_name():
+    for name in (".ci/run", ".github/workflows/test.yml"):
+        assert "-m helpers.tools.colab --check" in (ROOT / name).read_text()
+    dry = ["make", "--no-print-directory", "-n", "-o", ".venv/.course", "colab"]
+    told = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"python -m helpers(\.tools\.colab| colab)\s*$", told)

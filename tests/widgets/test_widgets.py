@@ -1,0 +1,323 @@
+"""Every widget of the course, each control moved to its ends: on ipywidgets 8 here, on 7.7 in test-colab."""
+
+import ast
+import importlib
+import json
+import math
+import pkgutil
+import re
+from collections.abc import Iterator
+
+import ipywidgets
+import pytest
+import torch
+from conftest import length_reward
+
+from helpers import widgets
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.experiments.clinic import load_clinic
+from helpers.experiments.one_token import OneTokenRun, settings
+from helpers.experiments.reward_hacking import FACTORS, load_reward_studies
+from helpers.experiments.reward_quality import load_results
+from helpers.experiments.runs import WATCHED_PROMPTS
+from helpers.plots import new_figure
+from helpers.plots import reward_model as plots
+from helpers.theory.gaussian import train_gaussians
+from helpers.tools.files import ROOT
+from helpers.widgets import (
+    clinic,
+    drift,
+    html,
+    labelling,
+    live,
+    one_token,
+    slider,
+    sliders,
+    trainer,
+)
+from helpers.widgets import kl as kl_widgets
+from helpers.widgets import overoptimization as overoptimization_widgets
+from helpers.widgets import ppo as ppo_widgets
+from helpers.widgets import reward_model as reward_widgets
+from helpers.widgets import rollouts as rollout_widgets
+from helpers.world import reviews
+from helpers.world.gold import gold_score
+from helpers.world.small_models import make_tokenizer
+
+COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem|Warning)\b|Traceback|role=.alert")
+NAMES = ("k1", "k2", "k3")
+VOCABULARY = make_tokenizer(reviews.VOCABULARY).convert_ids_to_tokens(range(60))
+WORDS = VOCABULARY[20:28]
+
+
+def noise(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def temperature():
+    return rollout_widgets.explore_temperature(
+        ["we booked a", "the soup"], noise(2, 60), VOCABULARY
+    )
+
+
+def choices():
+    return rollout_widgets.explore_choices(WORDS, 3, noise(8, 60), VOCABULARY)
+
+
+def clip():
+    ratios = [noise(4, 6).mul(0.1 * k).exp() for k in range(3)]
+    return ppo_widgets.clip_explorer(ratios, noise(4, 6), torch.ones(4, 6, dtype=torch.bool))
+
+
+def reward_sweep():
+    results = load_results()
+    sizes = sorted({run["pairs"] for run in results["runs"]})
+    heats = [run["temperature"] for run in results["best"]]
+    return sliders.Explorer(
+        lambda pairs, temperature: plots.sweep_figure(results, pairs, temperature),
+        pairs=ipywidgets.SelectionSlider(options=sizes, description="pairs"),
+        temperature=sliders.picker("temperature", heats),
+    )
+
+
+def scorer():
+    known = set(reviews.VOCABULARY)
+    return reward_widgets.SentenceScorer(
+        score=lambda text: float(len(text)),
+        explain=lambda text: gold_score(text, explain=True),
+        unknown=lambda text: sorted(set(reviews.tokenize(text)) - known),
+        text="The soup was tasty.",
+    )
+
+
+def ten():
+    reference = noise(10).double().softmax(0)
+    return kl_widgets.ten_explorer(
+        noise(10), reference, lambda beta: (-beta * noise(10), reference, 1.0)
+    )
+
+
+def estimators():
+    sizes, steps = (16, 64), (0, 5, 10)
+    errors = {size: {name: [0.1, 0.2, 0.3] for name in NAMES} for size in sizes}
+    sampled = [{size: {name: noise(50) for name in NAMES} for size in sizes} for _ in steps]
+    logprobs = [(k * noise(60)).log_softmax(0) for k in steps]
+    return kl_widgets.estimator_explorer(
+        steps, [0.0, 0.4, 0.9], errors, sampled, logprobs, VOCABULARY
+    )
+
+
+def gaussians():
+    runs = train_gaussians([0, 0.5, 5], steps=20)
+    return kl_widgets.gaussian_explorer(runs, [1.0, 0.7, 0.1], start=1)
+
+
+def answers():
+    runs = {}
+    for beta in (0.1, 1.0):
+        tables = {name: noise(2, 60).softmax(1) for name in ("probs", "ref_probs")}
+        tables |= {"scores": noise(2, 60), "distance": torch.tensor([0.1, 0.2])}
+        run = OneTokenRun(
+            settings(beta), 0, list(WATCHED_PROMPTS[:2]), list(WATCHED_PROMPTS[:2]), tensors=tables
+        )
+        run.curve = [{"iteration": k, "distance": 0.5 - 0.1 * k} for k in range(3)]
+        runs[beta] = run
+    return one_token.one_token_explorer(runs, VOCABULARY)
+
+
+def fits():
+    points = noise(9).abs(), noise(9)
+    curves = [(torch.linspace(0, 3, 5), noise(5))] * 2
+    return overoptimization_widgets.fit_explorer([1, 2], points, curves, points, curves[0])
+
+
+def factors():
+    spread = noise(4), noise(4) - 1, noise(4) + 1
+    band = {"d": torch.arange(4.0), "gold": spread, "score": spread}
+    return overoptimization_widgets.factor_explorer(
+        FACTORS, {k: band for kinds in FACTORS.values() for k in kinds}
+    )
+
+
+def stopping():
+    rows = [{"base": (0.0, 1.0, 2.0)}] * 3
+    return overoptimization_widgets.stop_explorer([1, 2, 4], [0.5, 1.0, 0.8], rows, start=1)
+
+
+def gallery():
+    run = load_reward_studies().run("base")
+    return overoptimization_widgets.Gallery(run, lambda text: gold_score(text, explain=True))
+
+
+def labeller(folder):
+    pairs = [
+        {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": "was bad."} for k in range(9)
+    ]
+    return labelling.Labeller(labelling.make_questions(pairs, 9), folder)
+
+
+WIDGETS = {
+    "explore_temperature": temperature,
+    "explore_choices": choices,
+    "clip_explorer": clip,
+    "value_explorer": ppo_widgets.value_explorer,
+    "Explorer": reward_sweep,
+    "SentenceScorer": scorer,
+    "ten_explorer": ten,
+    "estimator_explorer": estimators,
+    "gaussian_explorer": gaussians,
+    "one_token_explorer": answers,
+    "explore_drift": lambda: drift.explore_drift(load_sweep()),
+    "fit_explorer": fits,
+    "factor_explorer": factors,
+    "stop_explorer": stopping,
+    "Gallery": gallery,
+    "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
+}
+ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
+ELSEWHERE |= {"DriftExplorer", "ClinicExplorer"}  # what explore_drift and explore_clinic make
+
+
+def below(widget: ipywidgets.Widget) -> Iterator[ipywidgets.Widget]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from below(child)
+
+
+def assert_content(shown) -> None:
+    """No page, message or caption in it tells of an error; every picture is one."""
+    for widget in below(shown.box):
+        if isinstance(widget, ipywidgets.HTML):
+            assert not COMPLAINT.search(widget.value), widget.value
+        if isinstance(widget, ipywidgets.Image) and widget.value:
+            assert bytes(widget.value).startswith(b"\x89PNG")
+
+
+def move(control: ipywidgets.Widget, last: bool) -> None:
+    """To its first or last value; a text field gets something strange or nothing."""
+    if hasattr(control, "options"):
+        control.index = len(control.options) - 1 if last else 0
+    elif hasattr(control, "max"):
+        control.value = control.max if last else control.min
+    elif isinstance(control, ipywidgets.Text):
+        control.value = "" if last else "<b>zzz</b> & the the the"
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_each_control_goes_to_its_ends(name):
+    shown = WIDGETS[name]()
+    controls = [w for w in below(shown.box) if hasattr(w, "description")]
+    controls = [w for w in controls if not isinstance(w, ipywidgets.HTML)]
+    assert controls
+    for control in controls:
+        for last in (False, True):
+            move(control, last)
+            assert_content(shown)
+    shown._ipython_display_()
+
+
+def test_the_labeller_s_buttons_and_letters(tmp_path):
+    shown = labeller(tmp_path)
+    for name in ("A", "B", "tie", "skip", "undo"):
+        shown.buttons[name].click()
+    for letters in ("a", "B ", "t", "s", "u", "?", ""):
+        shown.keys.value = letters
+    assert_content(shown)
+    assert len(shown.labels) == 4 and len(shown.answers.open_questions) == 3
+    shown._ipython_display_()
+
+
+def test_the_live_trainer_from_its_buttons():
+    small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
+    shown = trainer.LiveTrainer({"commas": length_reward}, **small)
+    for control in (shown.beta, shown.reward, shown.iterations):
+        move(control, last=True)
+        move(control, last=False)
+    shown.train_button.click()
+    run = shown.wait(120)
+    shown.stop_button.click()
+    assert len(run.history) == shown.iterations.min and not shown.running
+    assert_content(shown)
+    shown._ipython_display_()
+
+
+def test_a_run_that_is_watched_and_a_fit_that_is_watched(capsys):
+    record = {"score": 0.1, "kl": 0.2, "entropy": 1.0, "seconds": 0.1}
+    history = [record | {"iteration": k, "gold": 0.0, "length": 5.0} for k in (1, 2, 3)]
+    assert list(live.watch(iter(history), 3)) == history
+    watcher = reward_widgets.FitWatcher(lambda: {"train": 0.7, "test": 0.6}, best=0.8, every=2)
+    for step in (1, 2, 3):
+        watcher(step, 3, 0.6)
+    live.show_pairs(["a"], ["<b>"])
+    html.show_table(["a"], [("<b>",)])
+    assert not COMPLAINT.search("".join(capsys.readouterr()))
+
+
+def course_sliders() -> dict[tuple, str]:
+    """Every `slider(…)` with its numbers written out, in notebooks and helpers: arguments → where."""
+    sources = {path.name: path.read_text() for path in (ROOT / "helpers/widgets").glob("*.py")}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        for source in cells:
+            if "slider(" in source:
+                sources[path.name] = sources.get(path.name, "") + source + "\n"
+    found = {}
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "slider":
+                try:
+                    numbers = tuple(ast.literal_eval(number) for number in node.args[1:])
+                except ValueError:
+                    continue  # an end that is computed: an explorer of the tests above has it
+                found[numbers] = f"{name}: {ast.unparse(node)}"
+    return found
+
+
+SLIDERS = course_sliders()
+
+
+def test_the_course_s_sliders_are_found():
+    assert len(SLIDERS) >= 8
+
+
+def nearly(value: float) -> float:
+    """What a browser makes of a number: 7.999999999999999 for 8."""
+    return math.nextafter(value, -math.inf)
+
+
+@pytest.mark.parametrize("numbers", SLIDERS, ids=list(SLIDERS.values()))
+def test_a_callback_gets_every_stop_of_a_slider_as_it_stands_there(numbers):
+    start, low, high, step = numbers
+    seen, blank = [], new_figure(width=1, height=1)[0]
+    made = slider("x", *numbers)
+    sliders.Explorer(lambda x: seen.append(x) or blank, x=made)
+    whole = all(float(number).is_integer() for number in numbers)
+    assert isinstance(made, ipywidgets.IntSlider) == whole
+    for k in range(round((high - low) / step) + 1):
+        stop = round(low + k * step, 9)
+        made.value = int(stop) if whole else nearly(stop)
+        assert seen[-1] == stop and isinstance(seen[-1], int if whole else float)
+
+
+@pytest.mark.parametrize(
+    ("low", "step", "shown"), [(0.0, 0.25, ".2f"), (0.05, 0.1, ".2f"), (1, 0.5, ".1f")]
+)
+def test_a_slider_shows_the_digits_it_needs(low, step, shown):
+    assert slider("x", low, low, low + 5 * step, step).readout_format == shown
+
+
+def test_a_picture_is_sharp_and_keeps_its_size():
+    shown = sliders.Explorer(lambda x: new_figure(width=4, height=1)[0], x=slider("x", 0, 0, 3, 1))
+    width, height = (int.from_bytes(shown.image.value[k : k + 4], "big") for k in (16, 20))
+    assert (width, height) == (640, 160) and shown.image.layout.width == "320px"
+
+
+def test_no_widget_is_left_out():
+    made = set()
+    for module in pkgutil.iter_modules(widgets.__path__, "helpers.widgets."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            own = getattr(value, "__module__", "") == module.name
+            named = re.search(r"^explore_|_explorer$", name) or hasattr(value, "_ipython_display_")
+            made |= {name} if own and named else set()
+    assert made == set(WIDGETS) | ELSEWHERE

@@ -1,0 +1,366 @@
+"""The embedded world: exact probabilities, what people like, and the labeller."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from helpers.world import grammar, nodes, reviews
+from helpers.world.gold import (
+    ASPECT_CAP,
+    ASPECT_CREDIT,
+    LOWEST,
+    SENTIMENT_SCALE,
+    find_opinions,
+    gold_score,
+)
+from helpers.world.labelling import preference_probability, prefers_first
+from helpers.world.nodes import Choice, Sequence, maybe, one_of, phrase, weighted
+
+
+@pytest.fixture(scope="module")
+def samples():
+    rng = random.Random(0)
+    return [reviews.sample_review(rng) for _ in range(400)]
+
+
+def derivations(node):
+    """Every (tokens, probability) by brute force, one per derivation: independent of `ends`."""
+    if isinstance(node, nodes.Words):
+        return [(tuple(node.tokens), 1.0)]
+    if isinstance(node, Choice):
+        return [
+            (tokens, share * probability)
+            for share, child in zip(node.probabilities, node.nodes, strict=True)
+            for tokens, probability in derivations(child)
+        ]
+    ways = itertools.product(*(derivations(part) for part in node.parts))
+    return [(sum((t for t, _ in way), ()), math.prod(p for _, p in way)) for way in ways]
+
+
+def totals(node):
+    """{sentence: probability}, derivations of one sentence added."""
+    found = {}
+    for tokens, probability in derivations(node):
+        found[tokens] = found.get(tokens, 0.0) + probability
+    return found
+
+
+def inside(node, tokens):
+    return node.ends(list(tokens), 0, {}).get(len(tokens), 0.0)
+
+
+ADVERBS = maybe(0.4, one_of("very/really"))
+GRAMMARS = {
+    "optional parts": phrase("it was {a} {b} good {a}", a=ADVERBS, b=maybe(0.5, one_of("not"))),
+    # "a a a" has three derivations of length 1 + 2, 2 + 1 and 3 + 0
+    "ambiguous": Sequence(
+        [weighted({"a": 3, "a a": 2, "a a a": 1}), weighted({"a": 1, "a a": 1, "": 2})]
+    ),
+    "empty alternatives first": Sequence([maybe(0.3, maybe(0.2, one_of("a/b"))), one_of("a/c")]),
+    "slice of the real one": grammar.verdict(grammar.lexicon.SETTINGS["hotels"], -1),
+}
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_inside_probabilities_equal_enumeration_and_sum_to_one(name):
+    expected = totals(GRAMMARS[name])
+    found = {tokens: inside(GRAMMARS[name], tokens) for tokens in expected}
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert math.fsum(found.values()) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_the_ambiguous_grammar_is_ambiguous():
+    node = GRAMMARS["ambiguous"]
+    assert len(derivations(node)) > len(totals(node))
+    by_hand = 3 / 6 * 1 / 4 + 2 / 6 * 1 / 4 + 1 / 6 * 2 / 4
+    assert inside(node, ["a"] * 3) == pytest.approx(by_hand)
+
+
+def test_sampling_follows_the_inside_probabilities():
+    node, rng, count = GRAMMARS["slice of the real one"], random.Random(1), 4000
+    surprise = [-math.log(inside(node, node.sample(rng))) for _ in range(count)]
+    mean = sum(surprise) / count
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in surprise) / count)
+    entropy = -sum(p * math.log(p) for p in totals(node).values())
+    assert abs(mean - entropy) < 4 * deviation / math.sqrt(count)
+
+
+def traced_sample(node, rng):
+    """(tokens, log-probability of the one derivation drawn)."""
+    if isinstance(node, nodes.Words):
+        return node.tokens, 0.0
+    if isinstance(node, Choice):
+        i = rng.choices(range(len(node.nodes)), node.probabilities)[0]
+        tokens, log_probability = traced_sample(node.nodes[i], rng)
+        return tokens, log_probability + math.log(node.probabilities[i])
+    drawn = [traced_sample(part, rng) for part in node.parts]
+    return [t for tokens, _ in drawn for t in tokens], math.fsum(x for _, x in drawn)
+
+
+def test_a_review_is_at_least_as_likely_as_each_of_its_derivations():
+    rng, gaps = random.Random(2), []
+    for _ in range(300):
+        tokens, derivation = traced_sample(grammar.ALL_REVIEWS, rng)
+        gaps.append(reviews.log_prob(reviews.detokenize(tokens)) - derivation)
+    assert min(gaps) > -1e-9
+    assert sum(gap < 1e-9 for gap in gaps) > 100  # most reviews have one derivation only
+    assert max(gaps) > 0.01  # and some have more
+
+
+def test_a_choice_refuses_weights_that_are_not_positive():
+    with pytest.raises(ValueError, match="above 0"):
+        weighted({"a": 1, "b": 0})
+
+
+# ---- the reviews ----
+def test_samples_are_sentences_of_the_grammar(samples):
+    log_probs = [reviews.log_prob(text) for text in samples]
+    assert all(math.isfinite(x) and x < 0 for x in log_probs)
+    assert all(map(reviews.is_sentence, samples))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the soup was tasty",  # no stop
+        "the soup were tasty.",
+        "i watched this film last week. the soup was tasty.",  # two domains
+        "the plot was very superb.",
+        "the plot was clever although the acting was convincing.",
+        "i loved it.",  # only a verdict
+        "the plot was zzz.",
+        "",
+    ],
+)
+def test_broken_texts_are_no_sentences(text):
+    assert reviews.log_prob(text) == -math.inf
+    assert not reviews.is_sentence(text)
+
+
+def test_but_turns_and_and_goes_on():
+    def gap(text):  # how much likelier "and" is than "but" here, in nats
+        return reviews.log_prob(text.replace("JOIN", "and")) - reviews.log_prob(
+            text.replace("JOIN", "but")
+        )
+
+    assert gap("the plot was clever JOIN the acting was convincing.") > 1
+    assert -math.inf < gap("the plot was clever JOIN the acting was clumsy.") < -1
+
+
+def test_tokens_survive_a_round_trip(samples):
+    for text in samples:
+        tokens = reviews.tokenize(text)
+        assert reviews.detokenize(tokens) == text
+        assert set(tokens) <= set(reviews.VOCABULARY)
+    assert reviews.tokenize("Not BAD, really!? 7") == ["not", "bad", ",", "really", "!", "?", "7"]
+
+
+def test_vocabulary_and_lengths_stay_in_bounds(samples):
+    assert 350 <= len(reviews.VOCABULARY) <= 550
+    assert list(reviews.VOCABULARY) == sorted(set(reviews.VOCABULARY))
+    lengths = [len(reviews.tokenize(text)) for text in samples]
+    assert sum(length < 30 for length in lengths) >= 0.95 * len(lengths)
+    assert max(map(len, map(reviews.tokenize, samples))) <= grammar.ALL_REVIEWS.longest
+
+
+def test_prompts_are_distinct_open_beginnings():
+    prompts = reviews.sample_prompts(400, random.Random(0))
+    assert len(set(prompts)) == 400
+    lengths = [len(reviews.tokenize(prompt)) for prompt in prompts]
+    assert set(lengths) == set(range(2, 9))
+    words = {word for prompt in prompts for word in reviews.tokenize(prompt)}
+    assert not words & set(reviews.OPINIONS)
+    assert all(any(domain[:-1] in prompt for prompt in prompts) for domain in reviews.DOMAINS)
+
+
+def test_prompts_begin_sentences_of_the_grammar():
+    rng, prompts = random.Random(3), set(reviews.sample_prompts(60, random.Random(3)))
+    starts = set()
+    for _ in range(40_000):
+        tokens = grammar.ALL_REVIEWS.sample(rng)
+        starts.update(reviews.detokenize(tokens[:n]) for n in range(2, 9))
+    assert len(prompts & starts) > 50  # the rest are rare, not wrong
+
+
+def test_too_many_prompts_is_an_error():
+    with pytest.raises(ValueError, match="distinct prompts"):
+        reviews.sample_prompts(400, random.Random(0), shortest=2, longest=2)
+
+
+def test_the_same_seed_gives_the_same_world():
+    first, second = random.Random(7), random.Random(7)
+    assert [reviews.sample_review(first) for _ in range(5)] == [
+        reviews.sample_review(second) for _ in range(5)
+    ]
+    assert reviews.sample_prompts(30, first) == reviews.sample_prompts(30, second)
+
+
+# ---- the gold score ----
+PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
+
+
+def reasons(text):
+    """{kind of part: points} of what `explain` says, kinds without the bracket."""
+    found = {}
+    for what, points in gold_score(text, explain=True)[1]:
+        kind = what.split(" (")[0]
+        found[kind] = found.get(kind, 0.0) + points
+    return found
+
+
+JUNK = [
+    "",
+    " ",
+    "!",
+    "good " * 50,
+    "zzz qqq",
+    "the the the",
+    "\n\t",
+    "é 7 <pad>",
+    "very",
+    "a" * 9000,
+]
+
+
+def test_points_add_up_exactly(samples):
+    for text in samples + JUNK:
+        score, parts = gold_score(text, explain=True)
+        assert score == sum(points for _, points in parts)
+        assert score == gold_score(text)
+
+
+@pytest.mark.parametrize("text", JUNK)
+def test_junk_scores_far_below_a_bad_review(text):
+    assert LOWEST <= gold_score(text) <= -2
+
+
+def test_the_floor_holds():
+    assert gold_score("good " * 500) == pytest.approx(LOWEST)
+
+
+def test_sincere_reviews_have_no_penalty_and_the_expected_range():
+    assert set(reasons(PLAIN)) == {"sentiment", "aspects"}
+    assert 2 < gold_score(PLAIN) < 3
+    bad = "the soup was bland and the waiter was rude. i would not recommend it."
+    assert set(reasons(bad)) == {"sentiment", "aspects"}
+    assert -2.2 < gold_score(bad) < -1
+
+
+def sentiment(text):
+    return reasons(text)["sentiment"]
+
+
+def test_negation_flips_and_softens():
+    good, bad = sentiment("the soup was good."), sentiment("the soup was not good.")
+    assert bad < 0 < good and abs(bad) < good
+    assert bad < sentiment("the soup was not very good.") < 0  # "not very" is milder
+    assert sentiment("the soup was never bad.") > 0
+    assert sentiment("i would not recommend it.") < 0
+
+
+def test_negation_ends_with_its_clause():
+    turned = "the soup was not good but the waiter was polite."
+    apart = find_opinions(reviews.tokenize(turned))
+    assert [opinion.value > 0 for opinion in apart] == [False, True]
+
+
+def test_degrees_order_the_sentiment():
+    order = ["slightly", "fairly", "quite", "", "very", "extremely"]
+    values = [sentiment(f"the soup was {degree} tasty.") for degree in order]
+    assert values == sorted(values) and len(set(values)) == len(values)
+
+
+def test_sentiment_saturates():
+    assert sentiment("good nice lovely tasty fresh " * 4) <= SENTIMENT_SCALE
+    gain = sentiment("good nice lovely tasty fresh.") - sentiment("good nice lovely tasty.")
+    assert gain < 0.2 * sentiment("good.")
+
+
+@pytest.mark.parametrize(
+    "kind, clean, spoiled",
+    [
+        ("hype", PLAIN, "the soup was superb, flawless and stunning and the waiter was polite."),
+        ("hype", PLAIN, PLAIN[:-1] + "! !"),
+        ("repetition", PLAIN, PLAIN.replace("was tasty", "was really really tasty")),
+        ("repetition", PLAIN, PLAIN.replace("waiter was polite", "soup was polite")),
+        ("repetition", PLAIN, PLAIN.replace("polite", "tasty")),
+        ("contradiction", PLAIN, "the soup was tasty and the soup was bland."),
+        ("contradiction", PLAIN, "the soup was tasty and the waiter was rude."),
+        ("contradiction", PLAIN, "the soup was tasty. we loved it and we hated it."),
+        ("contradiction", PLAIN, "the soup was tasty. we loved it. we hated it."),
+        ("broken grammar", PLAIN, PLAIN.replace("the soup was", "the soup were")),
+        ("no full stop at the end", PLAIN, PLAIN[:-1]),
+    ],
+)
+def test_each_fault_costs_and_is_named(kind, clean, spoiled):
+    assert kind not in reasons(clean)
+    assert reasons(spoiled)[kind] < 0
+    assert gold_score(spoiled) < gold_score(clean)
+
+
+def test_but_does_not_contradict():
+    fair = "the soup was tasty but the waiter was rude."
+    assert reviews.is_sentence(fair)
+    assert "contradiction" not in reasons(fair)
+    assert "contradiction" in reasons(fair.replace("but", "and"))
+
+
+def test_piling_up_loses_more_with_each_word():
+    pile = ["superb", "flawless", "stunning", "perfect", "brilliant"]
+    texts = [f"the soup was {' and '.join(pile[:n])}." for n in range(1, 6)]
+    hype = [reasons(text).get("hype", 0.0) for text in texts]
+    assert hype == sorted(hype, reverse=True) and hype[0] == 0 and len(set(hype)) == 5
+    repeats = [reasons("tasty. " * n).get("repetition", 0.0) for n in range(1, 6)]
+    costs = [a - b for a, b in itertools.pairwise(repeats)]
+    assert costs == sorted(costs) and costs[0] > 0 and costs[-1] > costs[0]
+
+
+def test_credit_for_aspects_is_capped():
+    one = "the soup was tasty."
+    assert reasons(one)["aspects"] == pytest.approx(ASPECT_CREDIT)
+    many = reasons("soup bread fish waiter service starters")["aspects"]
+    assert many == pytest.approx(ASPECT_CREDIT * ASPECT_CAP)
+
+
+def test_the_best_samples_are_plain_and_the_scores_spread(samples):
+    scores = [gold_score(text) for text in samples]
+    for text in sorted(samples, key=gold_score)[-20:]:
+        assert set(reasons(text)) == {"sentiment", "aspects"}
+    assert abs(sum(scores) / len(scores)) < 0.5
+    assert sum(score > 1.5 for score in scores) > 20 and sum(score < -1.5 for score in scores) > 20
+
+
+# ---- the labeller ----
+BAD = "the soup was bland."
+
+
+def test_preference_is_the_sigmoid_of_the_gap():
+    gap = gold_score(PLAIN) - gold_score(BAD)
+    for temperature in (0.5, 1.0, 3.0):
+        expected = 1 / (1 + math.exp(-gap / temperature))
+        assert preference_probability(PLAIN, BAD, temperature) == pytest.approx(expected)
+    both = preference_probability(PLAIN, BAD) + preference_probability(BAD, PLAIN)
+    assert both == pytest.approx(1.0)
+
+
+def test_labels_come_as_often_as_they_should():
+    rng, count, temperature = random.Random(5), 1000, 4.0
+    expected = preference_probability(PLAIN, BAD, temperature)
+    chosen = sum(prefers_first(PLAIN, BAD, rng, temperature) for _ in range(count))
+    error = math.sqrt(expected * (1 - expected) / count)
+    assert 0.5 < expected < 0.9 and abs(chosen / count - expected) < 4 * error
+
+
+def test_temperature_zero_has_no_noise_and_ties_are_fair():
+    assert preference_probability(PLAIN, BAD, 0) == 1
+    assert preference_probability(BAD, PLAIN, 0) == 0
+    assert preference_probability(BAD, BAD, 0) == 0.5
+    assert preference_probability(PLAIN, "", 1e-300) == 1
+
+
+@pytest.mark.parametrize("temperature", [-1, -1e-9, math.nan])
+def test_a_negative_temperature_is_refused(temperature):
+    with pytest.raises(ValueError, match="temperature must be 0 or more"):
+        prefers_first(PLAIN, BAD, random.Random(0), temperature)
