@@ -186,7 +186,8 @@ def accumulate_gradients(
 def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
     """Clip the gradient norm of actor and critic together, then step. ValueError: NaN or infinite."""
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
-    require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", "a finite norm")
+    wants = "a finite norm: a lower learning rate, or a look at the scores"
+    require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", wants)
     optimizer.step()
     return grad_norm
 

@@ -32,7 +32,7 @@ from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate, iterate
 from helpers.tools.command import exit_status
-from helpers.tools.files import hold_folder, require_writable
+from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import FlagParser, only, setting
 from helpers.tools.validate import require, require_count
 from helpers.trace import Trace
@@ -100,9 +100,11 @@ def unused_folder(name: str) -> Path:
 def start_or_resume(options: TrainOptions, settings: dict) -> tuple[RLHFState, Path]:
     """The run, and the folder its results go to."""
     if options.resume is not None:
+        require_free(options.resume)
         return resume(options.resume, settings), options.resume
     config = RLHFConfig(**settings)
     folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
+    require_free(folder)
     require_unused(folder)
     return start(settings), folder
 

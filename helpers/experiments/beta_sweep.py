@@ -33,7 +33,6 @@ from helpers.experiments.study import (
     StudyOptions,
     add_facts,
     load_study,
-    option,
     run_name,
     run_study,
 )
@@ -42,6 +41,7 @@ from helpers.state import RLHFState, start_run
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.theory.realignment import RealignedPolicy, mixing_weight
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
+from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_number
 
@@ -291,7 +291,7 @@ class BetaSweepOptions(StudyOptions):
 
     name: ClassVar[str] = "beta_sweep"
     command: ClassVar[str] = "sweep"
-    betas: list[float] = option(list(BETAS), "prices of KL")
+    betas: list[float] = setting(list(BETAS), "prices of KL")
 
     def __post_init__(self):
         super().__post_init__()

@@ -13,8 +13,9 @@ from helpers.data import DATA
 from helpers.experiments.diagnose import STATISTICS, diagnose
 from helpers.experiments.faults import FAULTS, Fault, find_fault
 from helpers.experiments.runs import Run, record_run
-from helpers.experiments.study import Job, Study, StudyOptions, load_study, option, run_study
+from helpers.experiments.study import Job, Study, StudyOptions, load_study, run_study
 from helpers.state import History, start_run
+from helpers.tools.flags import setting
 
 FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
@@ -124,8 +125,8 @@ class ClinicOptions(StudyOptions):
     """The clinic: runs with fifteen faults, and healthy runs."""
 
     name: ClassVar[str] = "clinic"
-    seeds: list[int] = option(list(range(6)), "each kind of run is made on each of these seeds")
-    iterations: int = option(ITERATIONS, "iterations of each run")
+    seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
+    iterations: int = setting(ITERATIONS, "iterations of each run")
 
 
 def run(options: ClinicOptions) -> None:

@@ -8,7 +8,8 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.experiments.measure import EVALUATED
 from helpers.experiments.runs import Run
-from helpers.experiments.study import Job, Study, StudyOptions, load_study, option, run_study
+from helpers.experiments.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.tools.flags import setting
 
 FOLDER = DATA / "kl_control"
 # a KL in the loss is weighed against whitened advantages, so that it takes a larger β to end at the
@@ -108,8 +109,8 @@ class KLControlOptions(StudyOptions):
     """KL control: adaptive β, and KL in the reward against KL in the loss."""
 
     name: ClassVar[str] = "kl_control"
-    seeds: list[int] = option([0], "each kind of run is made on each of these seeds")
-    iterations: int = option(60, "iterations of a run at fixed β; with adaptive β two thirds more")
+    seeds: list[int] = setting([0], "each kind of run is made on each of these seeds")
+    iterations: int = setting(60, "iterations of a run at fixed β; with adaptive β two thirds more")
 
 
 def run(options: KLControlOptions) -> None:

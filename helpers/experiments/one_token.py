@@ -24,7 +24,6 @@ from helpers.experiments.study import (
     as_entry,
     keep_runs,
     load_study,
-    option,
     origin,
     run_name,
 )
@@ -33,6 +32,7 @@ from helpers.state import Models, RLHFState, load_models, score_texts, start_run
 from helpers.steps import iterate
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import FileProblem, atomic_folder, read_tensors
+from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_count, require_positive, require_shape
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
@@ -272,9 +272,9 @@ class OneTokenOptions(Options):
     """One-token responses: PPO's exact distance to the best policy, at several β."""
 
     name: ClassVar[str] = "one_token"
-    betas: list[float] = option(list(BETAS), "prices of KL, above 0")
-    iterations: int = option(ITERATIONS, "iterations of each run")
-    seed: int = option(0, "of every run")
+    betas: list[float] = setting(list(BETAS), "prices of KL, above 0")
+    iterations: int = setting(ITERATIONS, "iterations of each run")
+    seed: int = setting(0, "of every run")
 
     def __post_init__(self):
         require_positive("--betas", min(self.betas))

@@ -27,13 +27,13 @@ from helpers.experiments.study import (
     StudyOptions,
     keep_jobs,
     load_study,
-    option,
     plan_jobs,
 )
 from helpers.reward_model import RewardModel, pair_accuracy
 from helpers.sampling import sample_texts
 from helpers.state import RLHFState, start_run
 from helpers.tools.files import atomic_folder, read_jsonl, write_jsonl
+from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require_count
 from helpers.world.labelling import (
@@ -142,8 +142,8 @@ class PatchingOptions(StudyOptions):
     """Patching: train, label the policy's hacked responses, train again."""
 
     name: ClassVar[str] = "patching"
-    iterations: int = option(ITERATIONS, "iterations of each round")
-    rounds: int = option(ROUNDS, "rounds, the unpatched one among them")
+    iterations: int = setting(ITERATIONS, "iterations of each round")
+    rounds: int = setting(ROUNDS, "rounds, the unpatched one among them")
 
     def __post_init__(self):
         super().__post_init__()

@@ -20,11 +20,11 @@ from helpers.experiments.study import (
     Study,
     StudyOptions,
     load_study,
-    option,
     run_study,
 )
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
+from helpers.tools.flags import setting
 from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
 from helpers.world.small_models import make_encoder
@@ -158,9 +158,9 @@ class RewardHackingOptions(StudyOptions):
     """Reward hacking: the same training against reward models made in twelve ways."""
 
     name: ClassVar[str] = "reward_hacking"
-    kinds: list[str] = option(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
-    iterations: int = option(ITERATIONS, "iterations of each run")
-    kl_coef: float = option(0.0, "β of all runs")
+    kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
+    iterations: int = setting(ITERATIONS, "iterations of each run")
+    kl_coef: float = setting(0.0, "β of all runs")
 
 
 def run(options: RewardHackingOptions) -> None:

@@ -15,10 +15,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from helpers.data import DATA, load_rows
-from helpers.experiments.study import Options, option, origin, read_study, write_study
+from helpers.experiments.study import Options, origin, read_study, write_study
 from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts
 from helpers.tools.files import map_floats
+from helpers.tools.flags import setting
 from helpers.tools.validate import require
 from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
 from helpers.world.small_models import make_encoder
@@ -140,8 +141,8 @@ class RewardQualityOptions(Options):
     """Reward quality: reward models fitted to few and many pairs, with clean and noisy labels."""
 
     name: ClassVar[str] = "reward_quality"
-    sizes: list[int] = option(list(EPOCHS), "numbers of pairs", choices=list(EPOCHS))
-    device: str = option("cpu", "where the models are trained")
+    sizes: list[int] = setting(list(EPOCHS), "numbers of pairs", choices=list(EPOCHS))
+    device: str = setting("cpu", "where the models are trained")
 
 
 def run(options: RewardQualityOptions) -> None:

@@ -8,7 +8,7 @@ command that made them. Folder names are for readers: no code parses them.
 import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from helpers.experiments.runs import (
 )
 from helpers.state import History, Reward, RLHFState, resolve_rates, start_run
 from helpers.tools.files import FileProblem, atomic_folder, hold_folder, read_json, write_text
+from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
@@ -45,21 +46,13 @@ STOPPED = "Stopped; --resume goes on from the last checkpoints."
 # --- options, which the command line is made from -------------------------------------------------
 
 
-def option(default: object, words: str, **more: object):
-    """A field of an options dataclass with its default and its help."""
-    metadata = {"help": words} | more
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(kw_only=True)
 class Options:
     """Options of every study; `name` is its sub-command and the folder of its results."""
 
     name: ClassVar[str]
     command: ClassVar[str] = "study {name}"
-    out: Path | None = option(None, "folder of the results; without it my_course/NAME")
+    out: Path | None = setting(None, "folder of the results; without it my_course/NAME")
 
     @property
     def results(self) -> Path:
@@ -71,12 +64,14 @@ class Options:
 class StudyOptions(Options):
     """Options of a study of several training runs."""
 
-    seeds: list[int] = option([0, 1, 2], "each kind of run is made on each of these seeds")
-    iterations: int = option(100, "iterations of each run")
-    jobs: int = option(2, "runs at a time, each in a process of its own")
-    threads: int = option(1, "threads of each run")
-    resume: bool = option(False, "go on with what is there")
-    work: Path | None = option(None, "folder of checkpoints; without it my_course/NAME_checkpoints")
+    seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
+    iterations: int = setting(100, "iterations of each run")
+    jobs: int = setting(2, "runs at a time, each in a process of its own")
+    threads: int = setting(1, "threads of each run")
+    resume: bool = setting(False, "go on with what is there")
+    work: Path | None = setting(
+        None, "folder of checkpoints; without it my_course/NAME_checkpoints"
+    )
 
     def __post_init__(self):
         for count in ("iterations", "jobs", "threads"):

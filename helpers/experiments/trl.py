@@ -18,13 +18,13 @@ from helpers.experiments.study import (
     as_entry,
     keep_runs,
     load_study,
-    option,
     origin,
     run_name,
 )
 from helpers.loop import train_rlhf_loop
 from helpers.scale.trl import VERSION, require_trl, train_with_trl
 from helpers.state import load_models, start_run
+from helpers.tools.flags import setting
 from helpers.tools.validate import require_count
 
 FOLDER = DATA / "trl"
@@ -59,8 +59,8 @@ class TRLOptions(Options):
     """TRL: our loop and TRL's PPOTrainer on the same models and settings."""
 
     name: ClassVar[str] = "trl"
-    seeds: list[int] = option([0, 1, 2], "both are trained on each of these seeds")
-    iterations: int = option(20, "iterations of each run")
+    seeds: list[int] = setting([0, 1, 2], "both are trained on each of these seeds")
+    iterations: int = setting(20, "iterations of each run")
 
     def __post_init__(self):
         require_count("--iterations", self.iterations)

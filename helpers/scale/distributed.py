@@ -8,6 +8,7 @@ machines' failures.
 """
 
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
 from helpers.state import RLHFState, in_step, start_run
 from helpers.tools.command import exit_status
-from helpers.tools.files import hold_folder, write_json
+from helpers.tools.files import require_free, write_json
 from helpers.tools.flags import FlagParser, only, setting
 from helpers.tools.parallel import rank, world_size
 from helpers.tools.validate import require, require_count
@@ -41,16 +42,27 @@ def join_group(device: str, init: str | None = None, number: int = -1, count: in
     dist.init_process_group(backend, init_method=init, rank=number, world_size=count)
 
 
+def work_in_group(work: Callable, *arguments) -> None:
+    """Run `work(*arguments)` in the group joined; all leave it together, or at once if one fails.
+
+    After the barrier, which has no tensors, no thread of gloo holds one: it would abort the process
+    if Python shut down just then.
+    """
+    try:
+        work(*arguments)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
 def _worker(
     number: int, work: Callable, init: str, count: int, device: str, arguments: tuple
 ) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))  # processes share the cores
-    try:
-        join_group(device, init, number, count)
-        work(*arguments)
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    join_group(device, init, number, count)
+    work_in_group(work, *arguments)
+    sys.stdout.flush()
+    os._exit(0)  # as a forked process does: no thread of torch can fail while Python shuts down
 
 
 def launch(work: Callable, count: int, *arguments, device: str = "cpu") -> None:
@@ -117,15 +129,13 @@ def run(options: DistributedOptions, settings: dict) -> None:
     given = (config, options.save) if options.resume is None else (None, options.resume)
     if all(name in os.environ for name in LAUNCHED):
         join_group(config.device)
-        train(*given)
-        return dist.destroy_process_group()
+        return work_in_group(train, *given)
     count = options.processes
     require_count("processes", count, low=2)
     divides = config.batch_size % count == 0
     require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
-    if given[1] is not None:  # said here, in one sentence, and not by a process that it ends
-        with hold_folder(given[1]):
-            pass
+    if given[1] is not None:  # here, and not in a process that it would end
+        require_free(given[1])
     return launch(train, count, *given, device=config.device)
 
 

@@ -104,6 +104,13 @@ def hold_folder(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def require_free(folder: Path) -> None:
+    """FileProblem if another process holds the folder: said before models are loaded for nothing."""
+    if folder.exists():
+        with hold_folder(folder):
+            pass
+
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -11,12 +11,13 @@ from transformers.hf_argparser import string_to_bool
 METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", string_to_bool: "true|false"}
 
 
-def setting(default: object, help: str, group: str | None = None) -> Field:
+def setting(default: object, help: str, group: str | None = None, **more: object) -> Field:
     """A dataclass field with the sentence that `--help` prints and the heading it stands under.
 
-    A list as default is copied for each instance; `dataclasses.MISSING` makes the flag required.
+    A list as default is copied for each instance; `dataclasses.MISSING` makes the flag required;
+    `choices=` lists the values allowed.
     """
-    about = {"help": help, "group": group}
+    about = {"help": help, "group": group} | more
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=about)
     return field(default=default, metadata=about)

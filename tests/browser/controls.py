@@ -68,6 +68,7 @@ class Control:
     number: int
     kind: str
     name: str
+    patience: float = PATIENCE
     seen: set[str] = field(default_factory=set)
 
     @property
@@ -81,11 +82,11 @@ class Control:
         """What the cell shows apart from its controls."""
         return self.node.evaluate(SHOWN)
 
-    def changes(self, act: Callable[[], None], seconds: float = PATIENCE) -> bool:
+    def changes(self, act: Callable[[], None]) -> bool:
         """Whether the cell shows something else once `act` was done; notes what it says of errors."""
         before = self.shown()
         act()
-        changed = holds(lambda: self.shown() != before, seconds)
+        changed = holds(lambda: self.shown() != before, self.patience)
         self.seen |= set(self.errors())  # now: the way back may take the words off the page
         return changed
 
@@ -106,9 +107,9 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
-def find_controls(notebook: NotebookPage) -> list[Control]:
+def find_controls(notebook: NotebookPage, patience: float = PATIENCE) -> list[Control]:
     """Every control in the outputs, from top to bottom within its kind."""
-    return [Control(notebook, **found) for found in notebook.page.evaluate(FIND)]
+    return [Control(notebook, **found, patience=patience) for found in notebook.page.evaluate(FIND)]
 
 
 def move_slider(control: Control) -> Iterator[str]:
@@ -124,7 +125,7 @@ def move_slider(control: Control) -> Iterator[str]:
         alive |= control.changes(lambda key=key: press(key))
         if control.node.evaluate(READOUT) == before:
             yield f"{control}: {key} leaves it at {before}"
-        if not holds(lambda: disagreement(control) is None, 3):
+        if not holds(lambda: disagreement(control) is None, min(3, control.patience)):
             yield disagreement(control) or f"{control}: its figure came late"
     if not alive and not control.node.evaluate(WAITS):
         yield f"{control}: nothing changes when it moves"

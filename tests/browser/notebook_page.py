@@ -2,14 +2,13 @@
 
 import re
 import time
-from contextlib import suppress
 
 from playwright.sync_api import ConsoleMessage, Locator, Page
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 # JupyterLab's own, on any page without a network or as root; not the course's
 NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
 
+REPLY = re.compile(r'"msg_type": ?"execute_reply"')
 ERROR_MESSAGE = re.compile(r'"msg_type": ?"error"')
 EVALUE = re.compile(r'"ename": ?"([^"]*)", ?"evalue": ?"((?:[^"\\]|\\.)*)"')
 
@@ -22,7 +21,7 @@ class NotebookPage:
     """
 
     def __init__(self, page: Page, lab: str, path: str):
-        self.page, self.problems, self.kernel_errors = page, [], []
+        self.page, self.problems, self.kernel_errors, self.replies = page, [], [], 0
         page.on("console", self._heard)
         page.on("pageerror", lambda problem: self.problems.append(str(problem)))
         page.on("websocket", lambda socket: socket.on("framereceived", self._received))
@@ -36,23 +35,25 @@ class NotebookPage:
 
     def _received(self, frame: str | bytes) -> None:
         words = frame if isinstance(frame, str) else frame.decode(errors="replace")
+        self.replies += REPLY.search(words) is not None
         if ERROR_MESSAGE.search(words):
             found = EVALUE.search(words)
             self.kernel_errors.append(f"{found[1]}: {found[2]}" if found else "an error")
 
     def run_all(self, seconds: float) -> None:
         """Run every cell and wait until none is pending."""
+        before = self.replies
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        while (
+            self.replies == before
+        ):  # a saved notebook looks finished until its first cell has run
+            self.page.wait_for_timeout(100)
         pending = (
             "[...document.querySelectorAll('.jp-InputPrompt')].some(p => p.innerText.includes('*'))"
         )
-        with suppress(
-            PlaywrightTimeout
-        ):  # a saved notebook looks finished until its first cell runs
-            self.page.wait_for_function(f"() => {pending}", timeout=30_000)
-        time.sleep(2)
         self.page.wait_for_function(f"() => !({pending})", timeout=1000 * seconds)
+        self.page.wait_for_timeout(1000)  # what the last cell shows
 
     def errors(self) -> list[str]:
         """Tracebacks and stderr now on the page."""

@@ -1,9 +1,10 @@
 """The run over every control finds what is planted on a page, and nothing on widgets that are sound."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import nbformat
 import pytest
 
 from helpers.tools.files import ROOT
@@ -82,29 +83,36 @@ Labeller([{{'prompt': f'{{k}} soups', 'A': 'were good.', 'B': 'were bad.'}} for 
 """
 
 
-@contextmanager
-def opened(browser, folder, sources: Iterable[str]) -> Iterator[NotebookPage]:
-    """A notebook of these cells in a JupyterLab of its own, all of them run."""
-    blank = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    cells = [blank | {"id": f"c{k}", "source": source} for k, source in enumerate(sources)]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    book = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (folder / "planted.ipynb").write_text(json.dumps(book))
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[tuple[Path, str]]:
+    """A folder of notebooks, and the address of the JupyterLab that shows it."""
+    folder = tmp_path_factory.mktemp("planted")
     with serve_lab(folder) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1600})
-        notebook = NotebookPage(page, address, "planted.ipynb")
-        notebook.run_all(seconds=60)
-        assert notebook.errors() + notebook.kernel_errors + notebook.problems == []
-        yield notebook
-        page.close()
+        yield folder, address
+
+
+@contextmanager
+def opened(browser, served, name: str, sources: Iterable[str]) -> Iterator[NotebookPage]:
+    """A notebook of these cells, all of them run."""
+    folder, address = served
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / name)
+    page = browser.new_page(viewport={"width": 1280, "height": 1600})
+    notebook = NotebookPage(page, address, name)
+    notebook.run_all(seconds=60)
+    assert notebook.errors() + notebook.kernel_errors + notebook.problems == []
+    yield notebook
+    page.close()
 
 
 @pytest.fixture(scope="module")
-def controls(browser, tmp_path_factory):
+def controls(browser, served):
     """The controls of one notebook that shows every widget above: name → Control."""
     sources = (START, *SOUND.values(), *(source for source, _ in FAULTY.values()))
-    with opened(browser, tmp_path_factory.mktemp("planted"), sources) as notebook:
-        yield {control.name: control for control in find_controls(notebook)}
+    with opened(browser, served, "planted.ipynb", sources) as notebook:
+        # these are plain widgets, which answer at once
+        yield {control.name: control for control in find_controls(notebook, patience=2)}
 
 
 def test_every_control_of_the_page_is_found(controls):
@@ -122,8 +130,8 @@ def test_a_planted_fault_is_found(controls, name):
     assert any(complaint in said for said in try_control(controls[name])), complaint
 
 
-def test_letters_typed_beside_the_labeller_leave_the_notebook_alone(browser, tmp_path):
-    with opened(browser, tmp_path, [LABELLER]) as notebook:
+def test_letters_typed_beside_the_labeller_leave_the_notebook_alone(browser, served):
+    with opened(browser, served, "labeller.ipynb", [LABELLER]) as notebook:
         page, cells = notebook.page, notebook.page.locator(".jp-Notebook .jp-Cell")
         page.locator("[data-lm-suppress-shortcuts=true]").first.wait_for(timeout=10_000)
         page.get_by_role("button", name="A is better").click()

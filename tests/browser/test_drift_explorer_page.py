@@ -3,6 +3,7 @@
 import re
 import time
 
+import nbformat
 import pytest
 
 from helpers.experiments.beta_sweep import load_sweep
@@ -17,10 +18,27 @@ def sweep():
     return load_sweep()
 
 
+SECTIONS = ("# 06", "## 4 ·", "### Move β", "## 6 ·")
+
+
+def under(headings: tuple[str, ...], cells: list) -> list:
+    """The cells that stand under these headings, each up to the next heading."""
+    found, inside = [], False
+    for cell in cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("#"):
+            inside = cell.source.startswith(headings)
+        found += [cell] if inside else []
+    return found
+
+
 @pytest.fixture(scope="module")
-def notebook(browser, lab):
+def notebook(browser, course, lab):
+    """Lesson 06's set-up, its explorer and its trainer; the nightly runs all of it in a browser."""
+    shipped = nbformat.read(course / "notebooks/06_kl_beta_sweeps.ipynb", as_version=4)
+    shipped.cells = under(SECTIONS, shipped.cells)
+    nbformat.write(shipped, course / "notebooks/explorer.ipynb")
     page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    opened = NotebookPage(page, lab, "notebooks/06_kl_beta_sweeps.ipynb")
+    opened = NotebookPage(page, lab, "notebooks/explorer.ipynb")
     opened.run_all(seconds=600)
     yield opened
     page.close()

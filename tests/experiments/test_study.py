@@ -23,13 +23,13 @@ from helpers.experiments.study import (
     as_history,
     keep_jobs,
     load_study,
-    option,
     plan_jobs,
     recorded_command,
     run_job,
 )
 from helpers.state import start_run
 from helpers.tools.files import FileProblem
+from helpers.tools.flags import setting
 
 SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 SIZE |= {"normalize_scores": False, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
@@ -40,7 +40,7 @@ class SmallOptions(StudyOptions):
     """A study of these tests."""
 
     name: ClassVar[str] = "small"
-    kind: str = option("small", "what its runs are called")
+    kind: str = setting("small", "what its runs are called")
 
 
 def options(folder, **more) -> SmallOptions:
