@@ -198,6 +198,7 @@ def test_the_page_stands_alone():
     assert len(SOURCE.splitlines()) <= 150
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_command_from_anywhere(tmp_path):
     done = subprocess.run(
         [sys.executable, str(PAGE), "1"], cwd=tmp_path, capture_output=True, text=True, timeout=300

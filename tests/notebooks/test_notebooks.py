@@ -68,6 +68,7 @@ def test_the_reader_sees_no_mark_of_the_tests(notebook):
     }  # a misspelt one would check nothing
 
 
+@pytest.mark.slow
 def test_nbval_compares_a_tagged_cell(tmp_path):
     """Two cells whose saved output is wrong: nbval fails the tagged one, and only that."""
     wrong = {"outputs": [nbformat.v4.new_output("stream", text="2\n")], "execution_count": 1}

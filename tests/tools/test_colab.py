@@ -103,7 +103,7 @@ def session():
                 pass
 
         servers.append(HTTPServer(("127.0.0.1", 0), Sessions))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
         return {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(servers[-1].server_port)}
 
     yield serve

@@ -175,6 +175,7 @@ def test_prompts_are_distinct_open_beginnings():
     assert all(any(domain[:-1] in prompt for prompt in prompts) for domain in reviews.DOMAINS)
 
 
+@pytest.mark.slow
 def test_prompts_begin_sentences_of_the_grammar():
     rng, prompts = random.Random(3), set(reviews.sample_prompts(60, random.Random(3)))
     starts = set()
@@ -184,6 +185,7 @@ def test_prompts_begin_sentences_of_the_grammar():
     assert len(prompts & starts) > 50  # the rest are rare, not wrong
 
 
+@pytest.mark.slow
 def test_too_many_prompts_is_an_error():
     with pytest.raises(ValueError, match="distinct prompts"):
         reviews.sample_prompts(400, random.Random(0), shortest=2, longest=2)
