@@ -34,8 +34,8 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA G
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
-ONE_BY_ONE = "::test_run_all_works_again"  # a notebook each, twice: the longest tests there are
-LONGEST_FIRST = ("tests/browser/", ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
+ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
+LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
 
 def pytest_collection_modifyitems(items):
@@ -55,7 +55,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Shares(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if ONE_BY_ONE in nodeid else nodeid.partition("::")[0]
+            alone = any(name in nodeid for name in ONE_BY_ONE)
+            return nodeid if alone else nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False  # by the number of tests in a file
     return Shares(config, log)
