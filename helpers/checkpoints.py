@@ -130,7 +130,8 @@ def _seal(facts: dict) -> str:
 
 def _tensors(state: RLHFState) -> dict:
     """Tensors of critic, optimizer and generators: name → tensor."""
-    tensors = {f"critic.{k}": v for k, v in state.models.critic.state_dict().items()}
+    critic = state.models.critic
+    tensors = {f"critic.{k}": v for k, v in critic.state_dict().items()} if critic else {}
     for index, moments in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     for name, generator in state.generators.items():
@@ -254,7 +255,8 @@ def _restore(state: RLHFState, tensors: dict) -> None:
     for name, value in tensors.items():
         kind, rest = name.split(".", 1)
         groups[kind][rest] = value
-    state.models.critic.load_state_dict(groups["critic"])
+    if state.models.critic is not None:
+        state.models.critic.load_state_dict(groups["critic"])
     moments: dict[int, dict] = {}
     for name, value in groups["optimizer"].items():
         index, field = name.split(".")

@@ -12,13 +12,21 @@ from helpers.tools.validate import (
     require_positive,
 )
 
-KL, CREDIT, UPDATE = "the KL penalty", "credit (GAE, whitening)", "the PPO update"
+KL, CREDIT, UPDATE = "the KL penalty", "credit (GAE, whitening, groups)", "the update"
 MODELS, RUN, SCORES = "models", "the run", "scores"  # headings of `python -m helpers train --help`
+CHOICES = {
+    "kl_placement": ("reward", "loss"),
+    "kl_loss": ("k1", "k2", "k3", "full"),
+    "method": ("ppo", "rloo", "grpo", "reinforce"),
+    "ratio_level": ("token", "sequence"),
+    "loss_aggregation": ("token", "response", "fixed"),
+    "mixed_precision": ("no", "bf16"),  # fp16 would need loss scaling
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Settings of a PPO update. Defaults as in published RLHF runs, unless a field says why not."""
+    """Settings of an update. Defaults as in published RLHF runs, unless a field says why not."""
 
     kl_coef: float = setting(
         0.1, "β: price of one nat of KL from the reference, in reward units", KL
@@ -29,7 +37,13 @@ class PPOConfig:
         KL,
     )
     kl_loss: str = setting(
-        "k2", "with the KL in the loss: 'k2' on the samples, 'full' over the vocabulary", KL
+        "k2", "with the KL in the loss: 'k1', 'k2', 'k3' on samples, 'full' over the vocabulary", KL
+    )
+    kl_ratio: bool = setting(
+        False, "with the KL in the loss: times π/π_old, for tokens of an older policy", KL
+    )
+    method: str = setting(
+        "ppo", "'ppo' has a critic; 'rloo', 'grpo' and 'reinforce' have none", CREDIT
     )
     gamma: float = setting(
         1.0, "γ: no discount, because a review is short and scored as a whole", CREDIT
@@ -37,6 +51,18 @@ class PPOConfig:
     lam: float = setting(0.95, "λ of GAE: between the TD error (0) and the full return (1)", CREDIT)
     cliprange: float = setting(
         0.2, "ε: how far the ratio may move before the gain is clipped", UPDATE
+    )
+    cliprange_high: float | None = setting(
+        None, "ε above 1, for clip-higher; if not given, the same as below", UPDATE
+    )
+    ratio_level: str = setting(
+        "token", "'token': a ratio for each token; 'sequence': their geometric mean (GSPO)", UPDATE
+    )
+    loss_aggregation: str = setting(
+        "token",
+        "without a critic: mean over the batch's 'token's, over each 'response' first (GRPO), or"
+        " sums over the 'fixed' response_length (Dr. GRPO)",
+        UPDATE,
     )
     cliprange_value: float = setting(0.2, "ε of the critic's loss, in reward units", UPDATE)
     vf_coef: float = setting(
@@ -65,9 +91,18 @@ class PPOConfig:
     )
     max_grad_norm: float = setting(1.0, "gradient clipping: one norm over actor and critic", UPDATE)
     whiten_advantages: bool = setting(
-        True, "zero mean, unit variance over the batch's counted tokens", CREDIT
+        True, "zero mean, unit variance over the batch's counted tokens (not with grpo)", CREDIT
+    )
+    scale_by_std: bool = setting(
+        True, "grpo: divide by the group's standard deviation; false is Dr. GRPO", CREDIT
+    )
+    skip_equal_groups: bool = setting(
+        False, "rloo, grpo: leave groups of equal rewards out of the loss", CREDIT
     )
     whiten_rewards: bool = setting(False, "unit variance only; the mean is kept", CREDIT)
+    response_length: int = setting(
+        24, "maximum number of tokens; a response ends earlier at EOS", RUN
+    )
     temperature: float = setting(1.0, "for sampling and for log-probs", RUN)
     mixed_precision: str = setting(
         "no", "'bf16': forwards that train run in half precision, by autocast", UPDATE
@@ -87,14 +122,25 @@ class PPOConfig:
                 require_number(
                     name, getattr(self, name), low=0.0, wants="a finite number of at least 0"
                 )
-        for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size"):
+        for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size", "response_length"):
             require_count(name, getattr(self, name))
-        for name in ("whiten_advantages", "whiten_rewards"):
+        flags = ("whiten_advantages", "whiten_rewards", "scale_by_std", "skip_equal_groups")
+        for name in (*flags, "kl_ratio"):
             require_flag(name, getattr(self, name))
-        require_choice("kl_placement", self.kl_placement, ("reward", "loss"))
-        require_choice("kl_loss", self.kl_loss, ("k2", "full"))
-        # fp16 would need loss scaling
-        require_choice("mixed_precision", self.mixed_precision, ("no", "bf16"))
+        for name, choices in CHOICES.items():
+            require_choice(name, getattr(self, name), choices)
+        if self.cliprange_high is not None:
+            require_positive("cliprange_high", self.cliprange_high)
+        # the gradient of k1 without the ratio has mean 0
+        lone_k1 = self.kl_loss == "k1" and not self.kl_ratio
+        require(
+            not lone_k1, "kl_loss", "'k1' without the ratio", "kl_ratio too, or another estimate"
+        )
+        exact = self.kl_loss == "full" and self.kl_ratio
+        require(not exact, "kl_ratio", "True with kl_loss 'full'", "an estimate from samples")
+        # the critic's loss is a mean over tokens, and shares minibatches with the policy's
+        mixed = self.method == "ppo" and self.loss_aggregation != "token"
+        require(not mixed, "loss_aggregation", f"{self.loss_aggregation!r} with ppo", "'token'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +157,8 @@ class RLHFConfig(PPOConfig):
     seed: int = setting(0, "of prompts, sampling, minibatches and new heads", RUN)
     iterations: int = setting(60, "rollouts and updates; annealing ends with the last one", RUN)
     batch_size: int = setting(64, "responses per rollout", RUN)
-    response_length: int = setting(
-        24, "maximum number of tokens; a response ends earlier at EOS", RUN
+    responses_per_prompt: int = setting(
+        1, "K: rloo and grpo compare the K responses to one prompt", RUN
     )
     kl_target: float | None = setting(
         None, "nats per response: β adapts to keep this KL; if not given, β is fixed", KL
@@ -131,8 +177,14 @@ class RLHFConfig(PPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("iterations", "batch_size", "response_length", "checkpoint_every"):
+        for name in ("iterations", "batch_size", "responses_per_prompt", "checkpoint_every"):
             require_count(name, getattr(self, name))
+        size, group = self.batch_size, self.responses_per_prompt
+        require(
+            size % group == 0, "batch_size", size, f"a multiple of responses_per_prompt {group}"
+        )
+        alone = group == 1 and self.method in ("rloo", "grpo")
+        require(not alone, "responses_per_prompt", group, f"at least 2 with {self.method}")
         require_count("normalizer_samples", self.normalizer_samples, low=2)
         require_flag("normalize_scores", self.normalize_scores)
         for name in ("actor", "reward_model", "device"):

@@ -1,9 +1,14 @@
 """Advantages without a critic, from several responses to one prompt: RLOO and GRPO."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from helpers.tools.validate import require, require_count, require_scores
+from helpers.config import PPOConfig, RLHFConfig
+from helpers.tools.validate import require, require_count, require_scores, require_tokens
+from helpers.whitening import masked_mean
 
 GRPO_EPSILON = 1e-4  # added to the group's standard deviation, as TRL does
 
@@ -29,17 +34,75 @@ def rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
     return (grouped - others / (group_size - 1)).flatten()
 
 
-def grpo_advantages(rewards: Tensor, group_size: int) -> Tensor:
+def grpo_advantages(rewards: Tensor, group_size: int, scale_by_std: bool = True) -> Tensor:
     """(r − mean)/(std + 1e-4) within each group: [B] → [B] (Shao et al. 2024, section 4.1.2).
 
     The std is the unbiased one, as in TRL: a group with nearly equal rewards is scaled up to the size
-    of the others. ValueError as in `rloo_advantages`.
+    of the others. Without it, r − mean: Dr. GRPO (Liu et al. 2025), RLOO's times (K − 1)/K.
+    ValueError as in `rloo_advantages`.
     """
     grouped = _groups(rewards, group_size)
-    mean, std = grouped.mean(dim=1, keepdim=True), grouped.std(dim=1, keepdim=True)
-    return ((grouped - mean) / (std + GRPO_EPSILON)).flatten()
+    centred = grouped - grouped.mean(dim=1, keepdim=True)
+    if scale_by_std:
+        centred = centred / (grouped.std(dim=1, keepdim=True) + GRPO_EPSILON)
+    return centred.flatten()
+
+
+def equal_groups(rewards: Tensor, group_size: int) -> Tensor:
+    """Whether all rewards of a response's group are the same: [B] → [B] bool. They teach nothing."""
+    grouped = _groups(rewards, group_size)
+    return (grouped == grouped[:, :1]).all(dim=1).repeat_interleave(group_size)
 
 
 def per_token(advantages: Tensor, mask: Tensor) -> Tensor:
     """Copy each response's advantage to all its counted tokens: [B], [B, T] → [B, T]."""
     return torch.where(mask, advantages.unsqueeze(1), 0.0)
+
+
+def group_advantages(rewards: Tensor, mask: Tensor, config: RLHFConfig) -> Tensor:
+    """RLOO's or GRPO's advantages of per-token rewards, by the config: [B, T], [B, T] → [B, T].
+
+    A response's reward is the sum over its tokens: the score, minus β·KL where that is in the reward.
+    """
+    size, totals = config.responses_per_prompt, torch.where(mask, rewards, 0.0).sum(dim=1)
+    if config.method == "rloo":
+        advantages = rloo_advantages(totals, size)
+    else:
+        advantages = grpo_advantages(totals, size, config.scale_by_std)
+    return per_token(advantages.masked_fill(equal_groups(totals, size), 0.0), mask)
+
+
+# --- the loss: how its mean is taken, and the ratio of whole responses ------------------------------
+
+
+def mean_of_means(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean over responses of their mean over counted tokens, a scalar: [B, T], [B, T] (GRPO).
+
+    A token of a long response counts less than one of a short response. ValueError: shapes, a row
+    without counted tokens, non-finite x.
+    """
+    require_tokens(mask, dims=2, every_row=True, x=x)
+    return (torch.where(mask, x, 0.0).sum(dim=1) / mask.sum(dim=1)).mean()
+
+
+def mean_over_length(x: Tensor, mask: Tensor, length: int) -> Tensor:
+    """Sum over counted tokens / (B · length), a scalar: the same weight for every token (Dr. GRPO)."""
+    require_tokens(mask, dims=2, every_row=True, x=x)
+    return torch.where(mask, x, 0.0).sum() / (len(x) * length)
+
+
+def loss_mean(config: PPOConfig) -> Callable[[Tensor, Tensor], Tensor]:
+    """The mean that `loss_aggregation` names, as a function of [B, T] and mask."""
+    if config.loss_aggregation == "fixed":
+        return partial(mean_over_length, length=config.response_length)
+    return {"token": masked_mean, "response": mean_of_means}[config.loss_aggregation]
+
+
+def sequence_log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Mean of log π/π_old over a response's counted tokens, at each of them: [B, T] (GSPO, eq. 7).
+
+    Its exponential is the ratio of whole responses, to the power 1/length (Zheng et al. 2025).
+    """
+    require_tokens(mask, dims=2, every_row=True, logprobs=logprobs, old_logprobs=old_logprobs)
+    log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
+    return per_token(log_ratio.sum(dim=1) / mask.sum(dim=1), mask)

@@ -1,11 +1,12 @@
 """Proximal policy optimisation (PPO): losses of policy and critic, and the update from one rollout."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from helpers.config import PPOConfig
+from helpers.groups import loss_mean, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
@@ -19,8 +20,8 @@ from helpers.tools.validate import (
 )
 from helpers.whitening import masked_mean, masked_var
 
-STATS = ("policy_loss", "value_loss", "entropy", "clip_fraction", "approx_kl")
-STATS += ("value_clip_fraction", "ratio_error")  # of one minibatch
+STATS = ("policy_loss", "entropy", "clip_fraction", "approx_kl", "ratio_error")  # of a minibatch
+CRITIC_STATS = ("value_loss", "value_clip_fraction")
 
 
 def policy_loss(
@@ -29,11 +30,14 @@ def policy_loss(
     advantages: Tensor,
     mask: Tensor,
     cliprange: float = 0.2,
+    cliprange_high: float | None = None,
+    mean: Callable[[Tensor, Tensor], Tensor] = masked_mean,
 ) -> tuple[Tensor, dict]:
     """Clipped policy loss −mean min(ρA, clip(ρ, 1 ± ε)A), ρ = π/π_old (Schulman et al. 2017, eq. 7).
 
-    All [B, T]; the mean is over counted tokens. Returns the loss and stats: `ratio` [B, T] (1 where
-    the mask is False), `clip_fraction` (tokens whose gradient the clip removed), `approx_kl`
+    All [B, T]; the mean is over counted tokens, unless another `mean` is given; `cliprange_high` is
+    the ε above 1 where that differs (Yu et al. 2025). Returns the loss and stats: `ratio` [B, T] (1
+    where the mask is False), `clip_fraction` (tokens whose gradient the clip removed), `approx_kl`
     = ½·mean(Δlogp²) in nats per token. ValueError: shapes, empty mask, non-finite input, ε ≤ 0.
     """
     require_positive("cliprange", cliprange)
@@ -41,8 +45,9 @@ def policy_loss(
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     ratio = log_ratio.exp()
     gain = advantages * ratio
-    clipped_gain = advantages * ratio.clamp(1.0 - cliprange, 1.0 + cliprange)
-    loss = -masked_mean(torch.minimum(gain, clipped_gain), mask)
+    high = cliprange if cliprange_high is None else cliprange_high
+    clipped_gain = advantages * ratio.clamp(1.0 - cliprange, 1.0 + high)
+    loss = -mean(torch.minimum(gain, clipped_gain), mask)
     stats = {
         "ratio": ratio.detach(),
         "clip_fraction": masked_mean((clipped_gain < gain).float(), mask).detach(),
@@ -94,19 +99,26 @@ def kl_loss(
     config: PPOConfig,
     reference: nn.Module | None,
 ) -> Tensor:
-    """KL term of the loss, in nats per counted token: the alternative to KL in the reward.
+    """KL term of the loss, in nats per counted token [b, T]: the alternative to KL in the reward.
 
     "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact, summed over the
-    vocabulary, and needs the `reference` model. k1 and k3 are not available: without the ratio, the
-    gradient of k1 has mean 0, and that of k3 is the forward KL's.
+    vocabulary, and needs the `reference` model. Without the ratio, the gradient of k1 has mean 0, and
+    that of k3 (GRPO's choice) is the forward KL's. With `kl_ratio`, samples of an older policy are
+    weighed by π/π_old: k1 and k3 are differentiated through it, k2 is not, and all three are right.
     """
     mask = batch.response_mask
-    if config.kl_loss == "k2":
-        return masked_mean(kl_estimate(logprobs, batch.ref_logprobs, "k2"), mask)
-    require(reference is not None, "reference", "None", "the reference model, for kl_loss='full'")
-    with torch.no_grad():
-        ref_logits = response_logits(reference, *_tokens(batch), config.temperature)
-    return masked_mean(full_kl(logits, ref_logits), mask)
+    if config.kl_loss == "full":
+        wants = "the reference model, for kl_loss='full'"
+        require(reference is not None, "reference", "None", wants)
+        with torch.no_grad():
+            ref_logits = response_logits(reference, *_tokens(batch), config.temperature)
+        return full_kl(logits, ref_logits)
+    pair = torch.where(mask, logprobs, 0.0), torch.where(mask, batch.ref_logprobs, 0.0)
+    kl = kl_estimate(*pair, config.kl_loss)
+    if not config.kl_ratio:
+        return kl
+    ratio = torch.where(mask, logprobs - batch.logprobs, 0.0).exp()
+    return kl * (ratio.detach() if config.kl_loss == "k2" else ratio)
 
 
 def _tokens(batch: RolloutBatch) -> tuple:
@@ -115,70 +127,90 @@ def _tokens(batch: RolloutBatch) -> tuple:
 
 def minibatch_loss(
     policy: nn.Module,
-    value_network: nn.Module,
+    value_network: nn.Module | None,
     batch: RolloutBatch,
     config: PPOConfig,
     reference: nn.Module | None = None,
 ) -> tuple[Tensor, dict]:
-    """Total loss of one minibatch, a scalar, and its parts by name (detached tensors)."""
-    mask = batch.response_mask
+    """Total loss of one minibatch, a scalar, and its parts by name (detached tensors).
+
+    The loss is a mean over counted tokens, or as `loss_aggregation` says; what is reported is always
+    a mean over counted tokens. Without a `value_network` there is no critic's loss.
+    """
+    mask, mean = batch.response_mask, loss_mean(config)
     logits = response_logits(policy, *_tokens(batch), config.temperature)  # (b, T, V)
     logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
-    actor_loss, actor = policy_loss(
-        logprobs, batch.logprobs, batch.advantages, mask, config.cliprange
-    )
-    values = forward_values(value_network, *_tokens(batch))  # (b, T)
-    critic_loss, critic = value_loss(
-        values, batch.values, batch.returns, mask, config.cliprange_value
-    )
+    compared = logprobs
+    if config.ratio_level == "sequence":
+        compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
+    clips = config.cliprange, config.cliprange_high
+    loss, actor = policy_loss(compared, batch.logprobs, batch.advantages, mask, *clips, mean)
+    stats = {"policy_loss": loss.detach()}
+    if value_network is not None:
+        values = forward_values(value_network, *_tokens(batch))  # (b, T)
+        critic_loss, critic = value_loss(
+            values, batch.values, batch.returns, mask, config.cliprange_value
+        )
+        loss = loss + config.vf_coef * critic_loss
+        stats |= {
+            "value_loss": critic_loss.detach(),
+            "value_clip_fraction": critic["clip_fraction"],
+        }
     with torch.set_grad_enabled(config.entropy_coef > 0):
-        entropy = masked_mean(entropy_from_logits(logits), mask)
-    loss = actor_loss + config.vf_coef * critic_loss - config.entropy_coef * entropy
+        entropy = entropy_from_logits(logits)
+    loss = loss - config.entropy_coef * mean(entropy, mask)
     if config.kl_placement == "loss" and config.kl_coef > 0:
-        loss = loss + config.kl_coef * kl_loss(logits, logprobs, batch, config, reference)
-    stats = {
-        "policy_loss": actor_loss.detach(),
-        "value_loss": critic_loss.detach(),
-        "entropy": entropy.detach(),
+        kl = kl_loss(logits, logprobs, batch, config, reference)
+        loss = loss + config.kl_coef * mean(kl, mask)
+    stats |= {
+        "entropy": masked_mean(entropy, mask).detach(),
         "clip_fraction": actor["clip_fraction"],
         "approx_kl": actor["approx_kl"],
-        "value_clip_fraction": critic["clip_fraction"],
         "ratio_error": (actor["ratio"] - 1.0).abs().max(),
     }
     return loss, stats
 
 
-def micro_batches(batch: RolloutBatch, size: int) -> Iterator[tuple[RolloutBatch, Tensor]]:
-    """Split a minibatch by response length; yields each part and its share of the counted tokens.
+def micro_batches(
+    batch: RolloutBatch, size: int, by_tokens: bool = True
+) -> Iterator[tuple[RolloutBatch, Tensor, Tensor]]:
+    """Split a minibatch by response length; yields each part, its share of the loss and of the tokens.
 
-    Responses of similar length are together, without most of their padding. The shares sum to 1 over
-    all processes; a process may have no row of this minibatch.
+    Responses of similar length are together, without most of their padding. The loss is a mean over
+    counted tokens, or else over responses. The shares sum to 1 over all processes; a process may have
+    no row of this minibatch.
     """
-    lengths, tokens = batch.response_mask.sum(dim=1), total(batch.response_mask)
+    lengths = batch.response_mask.sum(dim=1)
+    tokens, rows = total(lengths), total(torch.ones_like(lengths))
     if len(batch):
         for index in lengths.argsort(stable=True).split(size):
-            yield batch.rows(index), lengths[index].sum() / tokens
+            share = lengths[index].sum() / tokens
+            yield batch.rows(index), share if by_tokens else len(index) / rows, share
 
 
 def accumulate_gradients(
     policy: nn.Module,
-    value_network: nn.Module,
+    value_network: nn.Module | None,
     batch: RolloutBatch,
     config: PPOConfig,
     reference: nn.Module | None = None,
 ) -> dict:
     """Sum the gradient of one minibatch over its micro-batches; returns the stats of `minibatch_loss`.
 
-    Every loss is a mean over counted tokens, so micro-batches weighted by their share of them give the
-    gradient of the whole minibatch, with less memory.
+    The loss is a mean over counted tokens (or over responses), so micro-batches weighted by their
+    share of them give the gradient of the whole minibatch, with less memory.
     """
-    means = dict.fromkeys(STATS, batch.scores.new_zeros(()))
-    for part, share in micro_batches(batch, config.micro_batch_size):
+    if config.skip_equal_groups:
+        batch = batch.rows(batch.advantages.ne(0).any(dim=1).nonzero().squeeze(1))
+    names = STATS if value_network is None else STATS + CRITIC_STATS
+    means = dict.fromkeys(names, batch.scores.new_zeros(()))
+    by_tokens = config.loss_aggregation == "token"
+    for part, weight, share in micro_batches(batch, config.micro_batch_size, by_tokens):
         with autocast(batch.scores.device, config.mixed_precision):
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
-        (loss * share).backward()
+        (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
-        means = {name: means[name] + share * value for name, value in stats.items()}
+        means = {name: means[name] + share * stats[name] for name in names}
         means["ratio_error"] = worst
     return merge_shares(means, largest="ratio_error")
 
@@ -194,7 +226,7 @@ def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
 
 def ppo_update_step(
     policy: nn.Module,
-    value_network: nn.Module,
+    value_network: nn.Module | None,
     rollout: RolloutBatch,
     optimizer: torch.optim.Optimizer,
     config: PPOConfig,
@@ -203,14 +235,15 @@ def ppo_update_step(
 ) -> dict:
     """PPO update: all epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
 
-    `optimizer` holds the parameters of both networks; `generator` (CPU) shuffles; `reference` is
-    needed only for a full-vocabulary KL in the loss; with several `processes` each holds a part of
-    the rollout and all make the same step. Returns floats: `policy_loss`, `value_loss`,
-    `entropy`, `clip_fraction`, `approx_kl`, `value_clip_fraction` and `grad_norm` (means over the
-    gradient steps, weighted by counted tokens), `kl` (nats per response against the reference,
-    before the update), `explained_variance` (of the critic before the update) and
-    `first_ratio_error` (max |ρ − 1| on the very first minibatch: 0 up to rounding, or there is a
-    bug). ValueError: no counted token, non-finite input or gradient.
+    `optimizer` holds the parameters of both networks (of the policy alone where `value_network` is
+    None); `generator` (CPU) shuffles; `reference` is needed only for a full-vocabulary KL in the loss;
+    with several `processes` each holds a part of the rollout and all make the same step. Returns
+    floats: `policy_loss`, `value_loss`, `entropy`, `clip_fraction`, `approx_kl`,
+    `value_clip_fraction` and `grad_norm` (means over the gradient steps, weighted by counted tokens),
+    `kl` (nats per response against the reference, before the update), `explained_variance` (of the
+    critic before the update) and `first_ratio_error` (max |ρ − 1| on the very first minibatch: 0 up
+    to rounding, or there is a bug); without a critic what is the critic's is left out. ValueError: no
+    counted token, non-finite input or gradient.
     """
     mask = rollout.response_mask
     require_mask("response_mask", mask, mask.shape)
@@ -230,6 +263,8 @@ def ppo_update_step(
     del metrics["ratio_error"]
     first_ratio_error = float(history[0][list(stats).index("ratio_error")])
     metrics |= rollout_statistics(rollout)
+    if value_network is None:
+        del metrics["explained_variance"]
     return metrics | {"first_ratio_error": first_ratio_error}
 
 

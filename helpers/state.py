@@ -35,7 +35,7 @@ class Models:
     """The four models of RLHF, and the tokenizer of the policy. Only actor and critic are trained."""
 
     actor: nn.Module  # the policy π: writes, and is trained
-    critic: nn.Module  # predicts the reward still to come; is trained
+    critic: nn.Module | None  # predicts the reward still to come; is trained. None: not PPO
     reward: Reward | RewardModel  # scores whole texts; frozen. Any list[str] -> scores will do
     reference: nn.Module  # π_ref: the actor as it was; frozen
     tokenizer: PreTrainedTokenizerBase
@@ -45,22 +45,29 @@ class Models:
         return self.actor.device
 
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
-        """Parameter groups of the one optimizer: actor first, then critic."""
+        """Parameter groups of the one optimizer: actor first, then critic, if there is one."""
+        rates = {"actor": config.learning_rate, "critic": config.critic_learning_rate}
         return [
-            {"params": trainable(self.actor), "lr": config.learning_rate},
-            {"params": trainable(self.critic), "lr": config.critic_learning_rate},
+            {"params": trainable(model), "lr": rates[name]}
+            for name, model in self.trained().items()
         ]
+
+    def trained(self) -> dict[str, nn.Module]:
+        """The models that are trained, by name."""
+        both = {"actor": self.actor, "critic": self.critic}
+        return {name: model for name, model in both.items() if model is not None}
 
 
 def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
-    """Load all four models onto one device; `reward`, if given, replaces the reward model."""
+    """Load all models onto one device, a critic for PPO only; `reward`, if given, replaces the model."""
     tokenizer = load_tokenizer(config.actor)
     actor = load_actor(config.actor, config.device)
     check_vocabulary(actor, tokenizer)
     torch.manual_seed(config.seed)  # a fresh reward head is drawn at random
     if reward is None:
         reward = freeze(load_reward_model(config.reward_model, config.device))
-    return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+    critic = make_critic(actor) if config.method == "ppo" else None
+    return Models(actor, critic, reward, make_reference(actor), tokenizer)
 
 
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
@@ -163,7 +170,7 @@ def check_context(models: Models, prompts: list[str], response_length: int) -> N
 
 def in_step(models: Models) -> bool:
     """Whether actor and critic are identical, bit for bit, in all processes."""
-    trained = (models.actor, models.critic)
+    trained = models.trained().values()
     return world_size() == 1 or same_everywhere("".join(map(fingerprint, trained)))
 
 
@@ -181,8 +188,11 @@ def start_run(
     batches in a bar. Several processes all call this in the same way. ValueError: models that differ
     between processes, a batch that does not divide, prompts too long for the actor's context.
     """
-    share([None] * config.batch_size)
+    share(["prompt"] * (config.batch_size // config.responses_per_prompt))
     models = models or load_models(config, reward)
+    wants = "a critic, for ppo" if config.method == "ppo" else f"None, for {config.method}"
+    right = (models.critic is not None) == (config.method == "ppo")
+    require(right, "models.critic", type(models.critic).__name__, wants)
     config = resolve_rates(config, models.tokenizer)
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:

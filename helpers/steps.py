@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers.gae import compute_gae
+from helpers.groups import group_advantages
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.models import autocast
 from helpers.ppo import ppo_update_step
@@ -19,12 +20,16 @@ from helpers.whitening import whiten_advantages
 
 
 def draw_prompts(state: RLHFState) -> list[str]:
-    """Step 1: draw a batch of prompts at random, without repeats until all have been drawn."""
-    count, size = len(state.prompts), state.config.batch_size
+    """Step 1: draw a batch of prompts at random, without repeats until all have been drawn.
+
+    With several responses per prompt, each prompt stands that many times in a row.
+    """
+    count, group = len(state.prompts), state.config.responses_per_prompt
+    size = state.config.batch_size // group
     generator, order = state.generators["prompts"], []
     while len(order) < size:
         order += torch.randperm(count, generator=generator).tolist()
-    return share([state.prompts[i] for i in order[:size]])
+    return [state.prompts[i] for i in share(order[:size]) for _ in range(group)]
 
 
 def in_half_precision(state: RLHFState) -> bool:
@@ -79,12 +84,19 @@ def total_rewards(
 def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor) -> tuple:
     """Step 6: the critic's values, then GAE: values, advantages, returns, all [B, T].
 
-    Returns are computed before the advantages are whitened: they are targets in reward units.
+    Returns are computed before the advantages are whitened: they are targets in reward units. Without
+    a critic the values are 0, and advantages come from groups, or are the plain returns (reinforce).
     """
     config, mask = state.config, responses.response_mask
-    values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
-    advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
-    if config.whiten_advantages:
+    if config.method == "ppo":
+        values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
+        advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
+    else:
+        values = torch.zeros_like(rewards)
+        advantages, returns = compute_gae(rewards, values, config.gamma, 1.0, mask)
+    if config.method in ("rloo", "grpo"):
+        advantages = group_advantages(rewards, mask, config)
+    if config.whiten_advantages and config.method != "grpo":
         advantages = whiten_advantages(advantages, mask)
     return values, advantages, returns
 
@@ -93,9 +105,9 @@ def update(state: RLHFState, rollout: RolloutBatch) -> dict:
     """Step 7: PPO update on this rollout with the annealed learning rate; then adapt β if wanted."""
     config, models = state.config, state.models
     left = 1.0 - state.iteration / config.iterations
-    rates = (config.learning_rate, config.critic_learning_rate)
-    for group, rate in zip(state.optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate * left
+    groups = models.trained_parameters(config)
+    for group, start in zip(state.optimizer.param_groups, groups, strict=True):
+        group["lr"] = start["lr"] * left
     metrics = ppo_update_step(
         models.actor,
         models.critic,

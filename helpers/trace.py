@@ -92,7 +92,8 @@ class Trace:
         self.line("ratio, after the update", f"{numbers(ratio[0])}  mean {_mean(ratio, mask):.3f}")
         self.line("clipped ratio", f"{numbers(clipped[0])}  mean {_mean(clipped, mask):.3f}")
         self.line("actor loss", f"{metrics['policy_loss']:+.4f}")
-        self.line("critic loss", f"{metrics['value_loss']:.4f}")
+        if "value_loss" in metrics:
+            self.line("critic loss", f"{metrics['value_loss']:.4f}")
         self.show("update complete")
 
 

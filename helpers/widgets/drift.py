@@ -222,6 +222,9 @@ class DriftExplorer:
         """All parts, in the order the eye goes; ipywidgets sends only those that changed."""
         self.view = view
         self.status.value = status_html(view)
+        self.seed.disabled = view.values["seed"] is None  # the reader's own run has one seed
+        for control in (self.beta, self.seed, self.prompt):  # one option is no choice
+            control.layout.display = "none" if len(control.options) == 1 else None
         for name, panel in self.panels.items():
             panel.update(view)
             self.images[name].value = panel.png()

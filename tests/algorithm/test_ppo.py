@@ -340,12 +340,16 @@ def test_micro_batches_add_up_to_the_very_same_update(size, placement):
 def test_micro_batches_share_out_the_counted_tokens_and_drop_padding():
     rollout = tiny_world().rollout
     parts = list(micro_batches(rollout, 2))
-    assert sum(float(share) for _, share in parts) == pytest.approx(1.0)
-    assert sum(int(part.response_mask.sum()) for part, _ in parts) == int(
-        rollout.response_mask.sum()
+    counted = [int(part.response_mask.sum()) for part, _, _ in parts]
+    assert sum(counted) == int(rollout.response_mask.sum())
+    assert [float(share) for _, _, share in parts] == pytest.approx(
+        [count / sum(counted) for count in counted]
     )
-    assert all(bool(part.response_mask.any(dim=0)[-1]) for part, _ in parts)
-    assert min(part.response_mask.shape[1] for part, _ in parts) < rollout.response_mask.shape[1]
+    assert all(weight == share for _, weight, share in parts)
+    assert all(bool(part.response_mask.any(dim=0)[-1]) for part, _, _ in parts)
+    assert min(part.response_mask.shape[1] for part, _, _ in parts) < rollout.response_mask.shape[1]
+    by_rows = [float(weight) for _, weight, _ in micro_batches(rollout, 2, by_tokens=False)]
+    assert by_rows == pytest.approx([len(part) / len(rollout) for part, _, _ in parts])
 
 
 def test_the_same_generator_gives_the_same_update():
