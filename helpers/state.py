@@ -23,7 +23,7 @@ from helpers.models import (
 )
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.sampling import sample_texts
-from helpers.tools.parallel import rank, same_everywhere, share, world_size
+from helpers.tools.parallel import rank, same_everywhere, world_size
 from helpers.tools.validate import require, require_shape
 
 Reward = Callable[[list[str]], Tensor]  # whole texts → one score each
@@ -188,7 +188,10 @@ def start_run(
     batches in a bar. Several processes all call this in the same way. ValueError: models that differ
     between processes, a batch that does not divide, prompts too long for the actor's context.
     """
-    share(["prompt"] * (config.batch_size // config.responses_per_prompt))
+    together = config.responses_per_prompt  # a prompt's responses stay in one process
+    wants = f"a multiple of {world_size()} processes × {together} responses per prompt"
+    divides = config.batch_size % (world_size() * together) == 0
+    require(divides, "batch_size", config.batch_size, wants)
     models = models or load_models(config, reward)
     wants = "a critic, for ppo" if config.method == "ppo" else f"None, for {config.method}"
     right = (models.critic is not None) == (config.method == "ppo")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -81,6 +82,14 @@ def test_an_import_against_the_order_is_found(file, line):
 
 def test_no_module_is_named_after_a_lesson_s_number():
     assert [file for file in files() if re.search(r"lesson|\d\d", file)] == []
+
+
+def test_beside_a_notebook_no_module_hides_one_of_python_s_own():
+    """A kernel starts where its notebook stands, and looks there first."""
+    beside = {path.parent for path in HELPERS.rglob("*.ipynb") if ".ipynb_" not in str(path)}
+    assert beside == {HELPERS / "widgets"}
+    names = {path.stem for folder in beside for path in folder.glob("*.py")}
+    assert names & sys.stdlib_module_names == {"__init__"} & sys.stdlib_module_names
 
 
 def listed() -> dict[str, str]:

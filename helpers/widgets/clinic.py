@@ -13,8 +13,8 @@ from helpers.plots import training_curves
 from helpers.plots.base import Picture
 from helpers.plots.clinic import case_figure
 from helpers.tools.validate import require, require_choice
-from helpers.widgets.html import PAGE, Markup, guarded, table
 from helpers.widgets.live import progress_html
+from helpers.widgets.markup import PAGE, Markup, guarded, table
 from helpers.widgets.sliders import WIDE, in_a_row, show_live, show_picture
 
 STOP = "</s>"

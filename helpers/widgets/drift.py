@@ -10,7 +10,7 @@ from helpers.experiments.drift import Drift, DriftView
 from helpers.experiments.runs import Run, Sample
 from helpers.models import load_tokenizer
 from helpers.plots.drift import Curves, NextToken, Plane, still_picture
-from helpers.widgets.html import PAGE, escape, guarded
+from helpers.widgets.markup import PAGE, escape, guarded
 from helpers.widgets.sliders import WIDE, in_a_row, show_live
 
 MORE, LESS = (0, 114, 178), (230, 120, 0)  # blue: the policy says it more often; orange: less

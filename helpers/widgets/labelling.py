@@ -14,7 +14,7 @@ from helpers.data import work_folder
 from helpers.reward_model import join
 from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.validate import require, require_choice, require_count
-from helpers.widgets.html import escape, guarded
+from helpers.widgets.markup import escape, guarded
 from helpers.widgets.sliders import in_a_row, show_live
 
 LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from IPython.display import HTML, DisplayHandle, display
 
 from helpers.plots import training_curves
-from helpers.widgets.html import escape, show_table
+from helpers.widgets.markup import escape, show_table
 
 
 def progress_html(done: int, total: int, words: str) -> HTML:

@@ -7,7 +7,7 @@ import ipywidgets
 from helpers.experiments.runs import Run, Sample
 from helpers.plots.overoptimization import factor_figure, fit_figure, stopping_figure
 from helpers.widgets.drift import legend_html, sample_html
-from helpers.widgets.html import PAGE, escape, guarded
+from helpers.widgets.markup import PAGE, escape, guarded
 from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of

@@ -6,8 +6,8 @@ import ipywidgets
 from IPython.display import DisplayHandle
 
 from helpers.plots.reward_model import fit_curves
-from helpers.widgets.html import Markup, guarded, table
 from helpers.widgets.live import progress_html
+from helpers.widgets.markup import Markup, guarded, table
 from helpers.widgets.sliders import show_live
 
 

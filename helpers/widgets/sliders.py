@@ -9,7 +9,7 @@ import ipywidgets
 from IPython.display import display
 
 from helpers.plots.base import Picture
-from helpers.widgets.html import Markup, guarded
+from helpers.widgets.markup import Markup, guarded
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDE = {"description_width": "initial"}  # as much room as the words need

@@ -11,8 +11,8 @@ from helpers.experiments.runs import Run, record_run
 from helpers.plots import training_curves
 from helpers.state import start_run
 from helpers.tools.validate import require
-from helpers.widgets.html import Markup, guarded, problem_html, table
 from helpers.widgets.live import progress_html
+from helpers.widgets.markup import Markup, guarded, problem_html, table
 from helpers.widgets.sliders import WIDE, in_a_row, show_live, show_picture
 
 BETAS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)

@@ -15,9 +15,9 @@ from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import load_reward_model
 from helpers.tools.files import ROOT, FileProblem
 from helpers.widgets.drift import sample_html
-from helpers.widgets.html import problem_html
 from helpers.widgets.labelling import page_html
 from helpers.widgets.live import progress_html
+from helpers.widgets.markup import problem_html
 from helpers.widgets.trainer import newest_samples_html
 
 SOURCES = sorted([*ROOT.glob("helpers/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])

@@ -46,6 +46,13 @@ CASES = {  # minibatches of 5 of 12 rows: uneven over two processes, the last on
     "KL in the loss": {"kl_placement": "loss", "kl_loss": "full", "entropy_coef": 0.01},
     "one row a minibatch": {"minibatch_size": 1, "num_ppo_epochs": 1},
     "beta adapts": {"kl_target": 0.1},
+    "rloo": {"method": "rloo", "responses_per_prompt": 2, "micro_batch_size": 2},
+    "grpo, by response": {
+        "method": "grpo",
+        "responses_per_prompt": 3,
+        "loss_aggregation": "response",
+        "skip_equal_groups": True,
+    },
 }
 
 
@@ -57,6 +64,8 @@ def begin(changes: dict, **given):
         for parameter in models.actor.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
     config = RLHFConfig(**(BASE | changes), normalize_scores=False)
+    if config.method != "ppo":
+        models = dataclasses.replace(models, critic=None)
     return start_run(config, **{"models": models, "prompts": PROMPTS} | given)
 
 

@@ -1,0 +1,406 @@
+"""RLOO, GRPO and REINFORCE: gradients by enumeration, losses by their definitions, and the loop."""
+
+import itertools
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import tiny_models
+from hypothesis import given
+from strategies import (  # noqa: F401
+    close,
+    flat,
+    one_thread,
+    padded_batches,
+    ppo_config,
+    prefix_mask,
+    quick,
+    tiny_world,
+)
+
+from helpers.checkpoints import load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.groups import (
+    equal_groups,
+    group_advantages,
+    loss_mean,
+    mean_of_means,
+    mean_over_length,
+    sequence_log_ratio,
+)
+from helpers.loop import train_rlhf_loop
+from helpers.models import fingerprint
+from helpers.ppo import kl_loss, policy_loss, ppo_update_step
+from helpers.sampling import Responses
+from helpers.state import load_models, start_run
+from helpers.steps import draw_prompts, iterate
+
+METHODS = {
+    "rloo": {"method": "rloo", "responses_per_prompt": 4},
+    "grpo": {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"},
+    "dr_grpo": {
+        "method": "grpo",
+        "responses_per_prompt": 4,
+        "scale_by_std": False,
+        "loss_aggregation": "fixed",
+    },
+    "gspo": {
+        "method": "grpo",
+        "responses_per_prompt": 4,
+        "loss_aggregation": "response",
+        "ratio_level": "sequence",
+        "cliprange": 0.05,
+        "cliprange_high": 0.07,
+    },
+    "reinforce": {"method": "reinforce"},
+    "grpo, k3 in the loss": {
+        "method": "grpo",
+        "responses_per_prompt": 2,
+        "kl_placement": "loss",
+        "kl_loss": "k3",
+        "kl_ratio": True,
+        "skip_equal_groups": True,
+    },
+}
+
+
+# --- the expected gradient, over all groups there can be ------------------------------------------
+
+LOGITS = torch.tensor([0.4, -0.3, 1.1], dtype=torch.float64)
+REWARDS = torch.tensor([1.0, 0.2, -0.5], dtype=torch.float64)
+
+
+def expected_gradient(size: int, **changes) -> torch.Tensor:
+    """E[−∇ policy loss] of one-token responses, over every group of K of the three answers."""
+    config = RLHFConfig(batch_size=size, responses_per_prompt=size, **{"method": "rloo"} | changes)
+    found, probs = torch.zeros(3, dtype=torch.float64), LOGITS.softmax(0)
+    mask = torch.ones(size, 1, dtype=torch.bool)
+    for answers in itertools.product(range(3), repeat=size):
+        logits = LOGITS.clone().requires_grad_()
+        logprobs = logits.log_softmax(0)[list(answers)].unsqueeze(1)
+        advantages = group_advantages(REWARDS[list(answers)].unsqueeze(1), mask, config)
+        loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)
+        (gradient,) = torch.autograd.grad(loss, logits)
+        found -= probs[list(answers)].prod() * gradient
+    return found
+
+
+def exact_gradient() -> torch.Tensor:
+    """∇ of the expected reward."""
+    logits = LOGITS.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((logits.softmax(0) * REWARDS).sum(), logits)
+    return gradient
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_rloo_s_expected_gradient_is_the_exact_one(size):
+    close(expected_gradient(size), exact_gradient(), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_mean_of_the_whole_group_shrinks_the_gradient(size):
+    centred = expected_gradient(size, method="grpo", scale_by_std=False)
+    close(centred, exact_gradient() * (size - 1) / size, 1e-9, 1e-9)
+
+
+def test_division_by_the_group_s_std_changes_the_direction():
+    """With two responses only the sign of their difference is left: 1.5 counts as much as 0.7."""
+    scaled, exact = expected_gradient(2, method="grpo"), exact_gradient()
+    assert torch.nn.functional.cosine_similarity(scaled, exact, dim=0) < 0.999
+    flat_rewards = torch.tensor([[1.0], [0.2]]), torch.tensor([[1.0], [-0.5]])
+    config = RLHFConfig(method="grpo", responses_per_prompt=2)
+    mask = torch.ones(2, 1, dtype=torch.bool)
+    one, other = (group_advantages(rewards, mask, config) for rewards in flat_rewards)
+    close(one, other, atol=1e-3)
+
+
+# --- the parts of the loss ------------------------------------------------------------------------
+
+
+@quick
+@given(padded_batches(tensors=1, allow_empty_rows=False))
+def test_the_means_are_what_they_are_called(batch):
+    x, mask = batch
+    rows = [x[i][mask[i]].tolist() for i in range(len(x))]
+    by_row = [sum(row) / len(row) for row in rows]
+    close(mean_of_means(x, mask), sum(by_row) / len(by_row), 1e-5)
+    close(mean_over_length(x, mask, 10), sum(map(sum, rows)) / (10 * len(rows)), 1e-5)
+    dirty = torch.where(mask, x, float("nan"))
+    close(mean_of_means(dirty, mask), mean_of_means(x, mask))
+    close(mean_over_length(dirty, mask, 10), mean_over_length(x, mask, 10))
+
+
+def test_a_token_of_a_long_response_counts_less_in_a_mean_of_means():
+    mask = prefix_mask([4, 1], 4)
+    weights = {}
+    for how in ("token", "response", "fixed"):
+        x = torch.zeros(2, 4, requires_grad=True)
+        config = ppo_config(method="rloo", loss_aggregation=how, response_length=8)
+        loss_mean(config)(x, mask).backward()
+        weights[how] = x.grad[:, 0].tolist()
+        assert bool((x.grad[~mask] == 0).all())
+    assert weights == {
+        "token": pytest.approx([1 / 5, 1 / 5]),
+        "response": pytest.approx([1 / 8, 1 / 2]),
+        "fixed": pytest.approx([1 / 16, 1 / 16]),
+    }
+
+
+@quick
+@given(padded_batches(tensors=2, allow_empty_rows=False))
+def test_the_sequence_ratio_is_the_geometric_mean_of_the_tokens_ratios(batch):
+    logprobs, old, mask = batch
+    found = sequence_log_ratio(logprobs, old, mask)
+    for i in range(len(mask)):
+        each = [(logprobs[i, t] - old[i, t]).item() for t in mask[i].nonzero().flatten().tolist()]
+        close(found[i][mask[i]], torch.full((len(each),), sum(each) / len(each)), 1e-5)
+    assert bool((found[~mask] == 0).all())
+
+
+def test_the_sequence_ratio_clips_a_response_as_a_whole():
+    """Two tokens at ratio 1.5 and 1/1.5 make a response at ratio 1: nothing is clipped."""
+    logprobs = torch.tensor([[math.log(1.5), -math.log(1.5)]])
+    old, mask = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    advantages = torch.ones(1, 2)
+    by_token = policy_loss(logprobs, old, advantages, mask)[1]["clip_fraction"]
+    whole = old + sequence_log_ratio(logprobs, old, mask)
+    by_sequence = policy_loss(whole, old, advantages, mask)[1]["clip_fraction"]
+    assert (float(by_token), float(by_sequence)) == (0.5, 0.0)
+
+
+def test_clip_higher_lets_a_good_token_go_further_and_a_bad_one_not():
+    logprobs = torch.tensor([[math.log(1.25), math.log(0.75)]])
+    old, mask = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    for advantages, high, clipped in (
+        (torch.tensor([[1.0, -1.0]]), None, 1.0),
+        (torch.tensor([[1.0, -1.0]]), 0.28, 0.5),
+    ):
+        stats = policy_loss(logprobs, old, advantages, mask, 0.2, high)[1]
+        assert float(stats["clip_fraction"]) == clipped
+
+
+ANSWERS = 5
+
+
+def kl_gradients(estimate: str, ratio: bool, on_policy: bool) -> tuple[torch.Tensor, ...]:
+    """(expected gradient of the KL loss over samples of π_old, ∇KL(π‖π_ref), ∇KL(π_ref‖π))."""
+    generator = torch.Generator().manual_seed(4)
+    start, other, ref = torch.randn(3, ANSWERS, generator=generator, dtype=torch.float64)
+    logits = start.requires_grad_()
+    old = logits.detach() if on_policy else other
+    logp, old_logp, ref_logp = (x.log_softmax(0) for x in (logits, old, ref))
+    config = ppo_config(kl_placement="loss", kl_loss=estimate, kl_ratio=ratio)
+    column = torch.arange(ANSWERS)
+    batch = SimpleNamespace(
+        response_mask=torch.ones(ANSWERS, 1, dtype=torch.bool),
+        logprobs=old_logp[column].unsqueeze(1),
+        ref_logprobs=ref_logp[column].unsqueeze(1),
+    )
+    per_token = kl_loss(None, logp[column].unsqueeze(1), batch, config, None).squeeze(1)
+    grad = lambda x: torch.autograd.grad(x, logits, retain_graph=True)[0]  # noqa: E731
+    reverse = (logp.exp() * (logp - ref_logp)).sum()
+    forward = (ref_logp.exp() * (ref_logp - logp)).sum()
+    return grad((old_logp.exp().detach() * per_token).sum()), grad(reverse), grad(forward)
+
+
+@pytest.mark.parametrize("on_policy", [True, False])
+@pytest.mark.parametrize("estimate", ["k1", "k2", "k3"])
+def test_with_the_ratio_every_estimate_has_the_gradient_of_the_kl(estimate, on_policy):
+    found, reverse, _ = kl_gradients(estimate, ratio=True, on_policy=on_policy)
+    close(found, reverse, 1e-9, 1e-9)
+
+
+def test_without_the_ratio_k2_is_right_on_policy_only_and_k3_has_the_forward_kl_s_gradient():
+    found, reverse, _ = kl_gradients("k2", ratio=False, on_policy=True)
+    close(found, reverse, 1e-9, 1e-9)
+    found, reverse, forward = kl_gradients("k3", ratio=False, on_policy=True)
+    close(found, forward, 1e-9, 1e-9)
+    assert (found - reverse).norm() > 0.1 * reverse.norm()
+    for estimate in ("k2", "k3"):
+        found, reverse, _ = kl_gradients(estimate, ratio=False, on_policy=False)
+        assert (found - reverse).norm() > 0.1 * reverse.norm()
+
+
+# --- one update -----------------------------------------------------------------------------------
+
+
+def updated(world, rollout=None, **options):
+    """Metrics and weights after one update of the policy alone."""
+    from copy import deepcopy
+
+    policy = deepcopy(world.policy)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.05)
+    config = ppo_config(**{"method": "rloo"} | options)
+    generator = torch.Generator().manual_seed(3)
+    rollout = world.rollout if rollout is None else rollout
+    return ppo_update_step(policy, None, rollout, optimizer, config, generator), flat(policy)
+
+
+@pytest.mark.parametrize("how", ["token", "response", "fixed"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_micro_batches_add_up_to_the_very_same_update(how, size):
+    world = tiny_world()
+    options = {"loss_aggregation": how, "kl_placement": "loss", "entropy_coef": 0.01}
+    whole, weights = updated(world, micro_batch_size=64, **options)
+    parts, again = updated(world, micro_batch_size=size, **options)
+    close(again, weights, 1e-6, 1e-5)
+    for name in whole.keys() - {"policy_loss"}:
+        assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
+
+
+def test_without_a_critic_the_policy_moves_as_beside_one_that_is_not_trained():
+    world = tiny_world()
+    metrics, weights = updated(world, max_grad_norm=1e9)
+    assert not {"value_loss", "value_clip_fraction", "explained_variance"} & set(metrics)
+    from strategies import updated as with_critic
+
+    beside, policy, _ = with_critic(
+        world, optimizer="sgd", learning_rate=0.05, vf_coef=0.0, max_grad_norm=1e9
+    )
+    close(weights, policy, 1e-7)
+    assert {name: beside[name] for name in metrics} == pytest.approx(metrics)
+
+
+def test_groups_of_equal_rewards_are_left_out_of_the_loss():
+    """The update is that of the other responses alone; without it their gradient is diluted."""
+    world = tiny_world()
+    advantages = world.rollout.advantages.clone()
+    advantages[1:3] = 0.0
+    rollout = replace(world.rollout, advantages=advantages)
+    rest = rollout.rows(torch.tensor([k for k in range(len(rollout)) if k not in (1, 2)]))
+    once = {"num_ppo_epochs": 1, "max_grad_norm": 1e9}
+    skipped = updated(world, rollout, skip_equal_groups=True, **once)
+    close(skipped[1], updated(world, rest, **once)[1], 1e-6)
+    kept = updated(world, rollout, **once)
+    assert (kept[1] - skipped[1]).abs().max() > 1e-5
+    nothing = replace(world.rollout, advantages=torch.zeros_like(advantages))
+    still = updated(world, nothing, skip_equal_groups=True, **once)
+    assert torch.equal(still[1], flat(world.policy)) and math.isfinite(still[0]["approx_kl"])
+
+
+def test_equal_groups_have_advantages_of_exactly_zero():
+    rewards = torch.tensor([0.1, 0.1, 0.1, 0.7, 0.1, 0.1])
+    assert equal_groups(rewards, 3).tolist() == [True] * 3 + [False] * 3
+    config = RLHFConfig(batch_size=6, method="grpo", responses_per_prompt=3)
+    mask = torch.ones(6, 1, dtype=torch.bool)
+    advantages = group_advantages(rewards.unsqueeze(1), mask, config)
+    assert advantages[:3].eq(0).all() and advantages[3:].ne(0).all()
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+def lone(seed: int = 0):
+    """Tiny models without a critic."""
+    return replace(tiny_models(seed), critic=None)
+
+
+def settings(name: str, **more) -> RLHFConfig:
+    small = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+    return RLHFConfig(**small | {"normalize_scores": False} | METHODS[name] | more)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_has_no_critic_and_resumes_bit_for_bit(name, prompts, tmp_path):
+    config = settings(name, checkpoint_every=1)
+    whole = start_run(config, lone(), prompts=prompts)
+    list(train_rlhf_loop(state=whole))
+    trained = [p for group in whole.optimizer.param_groups for p in group["params"]]
+    assert trained == list(whole.models.actor.parameters())
+    half = train_rlhf_loop(config, lone(), prompts=prompts, save_dir=tmp_path)
+    next(half)
+    half.close()
+    resumed = load_checkpoint(tmp_path, models=lone())
+    list(train_rlhf_loop(state=resumed))
+    assert fingerprint(resumed.models.actor) == fingerprint(whole.models.actor)
+    for one, other in zip(resumed.history, whole.history, strict=True):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
+        assert one["first_ratio_error"] < 1e-4 and "value_loss" not in one
+    assert fingerprint(lone().actor) != fingerprint(whole.models.actor)
+
+
+def test_the_responses_to_a_prompt_stand_together(prompts):
+    state = start_run(settings("rloo"), lone(), prompts=prompts)
+    drawn = draw_prompts(state)
+    assert len(drawn) == 8 and drawn[0] == drawn[3] != drawn[4] == drawn[7]
+    alone = start_run(settings("reinforce", batch_size=2), lone(), prompts=prompts)
+    assert draw_prompts(alone) == [drawn[0], drawn[4]]  # the same draw, without copies
+
+
+def test_reinforce_is_ppo_with_a_critic_that_says_zero(prompts):
+    """γ = λ = 1 and a new value head, which says 0: the advantages are the same returns."""
+    seen = {}
+
+    def keep(name):
+        def observe(step, **tensors):
+            if step == 6:
+                seen[name] = tensors["advantages"]
+
+        return observe
+
+    config = settings("reinforce", gamma=0.9)
+    iterate(start_run(config, lone(), prompts=prompts), keep("reinforce"))
+    beside = replace(config, method="ppo", lam=1.0)
+    iterate(start_run(beside, tiny_models(), prompts=prompts), keep("ppo"))
+    close(seen["reinforce"], seen["ppo"])
+
+
+def test_a_group_s_advantage_is_that_of_score_less_kl(prompts):
+    """Every counted token of a response carries the same number; a group's numbers add up to 0."""
+    seen = {}
+    state = start_run(settings("rloo", whiten_advantages=False), lone(), prompts=prompts)
+    iterate(state, lambda step, **tensors: seen.update({step: tensors}))
+    mask, rewards = seen[6]["mask"], seen[5]["rewards"]
+    totals = torch.where(mask, rewards, 0.0).sum(dim=1).view(2, 4)
+    wanted = (totals - totals.mean(dim=1, keepdim=True)) * 4 / 3
+    close(seen[6]["advantages"][:, 0], wanted.flatten(), 1e-5)
+    assert bool((seen[6]["advantages"] == seen[6]["advantages"][:, :1])[mask].all())
+    assert isinstance(seen[2]["responses"], Responses)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_it_learns_a_reward_function(name, prompts):
+    config = settings(
+        name,
+        iterations=25,
+        batch_size=32,
+        minibatch_size=16,
+        cliprange=0.2,
+        cliprange_high=None,
+        learning_rate=3e-3,
+        kl_coef=0.01,
+        normalize_scores=True,
+        normalizer_samples=64,
+    )
+    history = list(train_rlhf_loop(config, lone(), prompts=prompts))
+    assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations
+
+
+def test_a_critic_is_loaded_for_ppo_only_and_the_wrong_models_are_refused(prompts):
+    assert load_models(RLHFConfig(method="reinforce", device="cpu")).critic is None
+    with pytest.raises(ValueError, match="models.critic: got .*, wants None, for rloo"):
+        start_run(settings("rloo"), tiny_models(), prompts=prompts)
+    with pytest.raises(ValueError, match="models.critic: got NoneType, wants a critic, for ppo"):
+        start_run(RLHFConfig(normalize_scores=False), lone(), prompts=prompts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"method": "a2c"}, "method: got 'a2c'"),
+        ({"method": "rloo"}, "responses_per_prompt: got 1, wants at least 2 with rloo"),
+        ({"responses_per_prompt": 3}, "batch_size: got 64, wants a multiple of"),
+        ({"loss_aggregation": "response"}, "loss_aggregation: got 'response' with ppo"),
+        ({"kl_loss": "k1"}, "kl_loss: got 'k1' without the ratio"),
+        ({"kl_loss": "full", "kl_ratio": True}, "kl_ratio: got True with kl_loss 'full'"),
+        ({"cliprange_high": -1.0}, "cliprange_high: got"),
+        ({"ratio_level": "word"}, "ratio_level: got 'word'"),
+        ({"skip_equal_groups": 1}, "skip_equal_groups: got"),
+    ],
+)
+def test_settings_that_make_no_sense_are_one_sentence(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        RLHFConfig(**settings)
