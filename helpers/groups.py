@@ -98,6 +98,12 @@ def loss_mean(config: PPOConfig) -> Callable[[Tensor, Tensor], Tensor]:
     return {"token": masked_mean, "response": mean_of_means}[config.loss_aggregation]
 
 
+def loss_options(config: PPOConfig) -> dict:
+    """What a policy loss is told beyond PPO's ε; nothing where the settings are PPO's own."""
+    options = {} if config.cliprange_high is None else {"cliprange_high": config.cliprange_high}
+    return options if config.loss_aggregation == "token" else options | {"mean": loss_mean(config)}
+
+
 def sequence_log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
     """Mean of log π/π_old over a response's counted tokens, at each of them: [B, T] (GSPO, eq. 7).
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.config import PPOConfig
-from helpers.groups import loss_mean, sequence_log_ratio
+from helpers.groups import loss_mean, loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
@@ -143,8 +143,8 @@ def minibatch_loss(
     compared = logprobs
     if config.ratio_level == "sequence":
         compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
-    clips = config.cliprange, config.cliprange_high
-    loss, actor = policy_loss(compared, batch.logprobs, batch.advantages, mask, *clips, mean)
+    old = batch.logprobs, batch.advantages
+    loss, actor = policy_loss(compared, *old, mask, config.cliprange, **loss_options(config))
     stats = {"policy_loss": loss.detach()}
     if value_network is not None:
         values = forward_values(value_network, *_tokens(batch))  # (b, T)

@@ -17,7 +17,7 @@ def setting(default: object, help: str, group: str | None = None, **more: object
     A list as default is copied for each instance; `dataclasses.MISSING` makes the flag required;
     `choices=` lists the values allowed.
     """
-    about = {"help": help, "group": group} | more
+    about = {"help": help} | ({} if group is None else {"group": group}) | more
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=about)
     return field(default=default, metadata=about)

@@ -27,9 +27,9 @@ from helpers.tools.files import ROOT
 from helpers.widgets import (
     clinic,
     drift,
-    html,
     labelling,
     live,
+    markup,
     one_token,
     slider,
     sliders,
@@ -249,7 +249,7 @@ def test_a_run_that_is_watched_and_a_fit_that_is_watched(capsys):
     for step in (1, 2, 3):
         watcher(step, 3, 0.6)
     live.show_pairs(["a"], ["<b>"])
-    html.show_table(["a"], [("<b>",)])
+    markup.show_table(["a"], [("<b>",)])
     assert not COMPLAINT.search("".join(capsys.readouterr()))
 
 
