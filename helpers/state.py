@@ -35,7 +35,7 @@ class Models:
     """The four models of RLHF, and the tokenizer of the policy. Only actor and critic are trained."""
 
     actor: nn.Module  # the policy π: writes, and is trained
-    critic: nn.Module  # predicts the reward still to come; is trained
+    critic: nn.Module | None  # predicts the reward still to come; is trained. DPO has none
     reward: Reward | RewardModel  # scores whole texts; frozen. Any list[str] -> scores will do
     reference: nn.Module  # π_ref: the actor as it was; frozen
     tokenizer: PreTrainedTokenizerBase
@@ -45,11 +45,12 @@ class Models:
         return self.actor.device
 
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
-        """Parameter groups of the one optimizer: actor first, then critic."""
-        return [
-            {"params": trainable(self.actor), "lr": config.learning_rate},
-            {"params": trainable(self.critic), "lr": config.critic_learning_rate},
-        ]
+        """Parameter groups of the one optimizer: actor first, then critic, if there is one."""
+        groups = [{"params": trainable(self.actor), "lr": config.learning_rate}]
+        if self.critic is not None:
+            rate = config.critic_learning_rate
+            groups.append({"params": trainable(self.critic), "lr": rate})
+        return groups
 
 
 def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
@@ -60,7 +61,8 @@ def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
     torch.manual_seed(config.seed)  # a fresh reward head is drawn at random
     if reward is None:
         reward = freeze(load_reward_model(config.reward_model, config.device))
-    return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+    critic = make_critic(actor) if isinstance(config, RLHFConfig) else None
+    return Models(actor, critic, reward, make_reference(actor), tokenizer)
 
 
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
@@ -96,6 +98,7 @@ class RLHFState:
     score_std: float = 1.0
     iteration: int = 0  # iterations done
     history: list[dict] = field(default_factory=list)  # one record per iteration
+    pairs: str | None = None  # sha256 of the data set of pairs, in `helpers.direct`
 
     def controller(self) -> AdaptiveKLController | None:
         """The controller of an adaptive β, or None if β is fixed."""
@@ -115,7 +118,8 @@ def resolve_rates(
 
     The course's own small model learns at 1e-3, which would destroy any other model in one update.
     """
-    names = [n for n in ("learning_rate", "critic_learning_rate") if getattr(config, n) is None]
+    rates = ("learning_rate", "critic_learning_rate")  # DirectConfig has no critic's
+    names = [name for name in rates if getattr(config, name, 0.0) is None]
     if not names:
         return config
     tokenizer = load_tokenizer(config.actor) if tokenizer is None else tokenizer
@@ -163,7 +167,7 @@ def check_context(models: Models, prompts: list[str], response_length: int) -> N
 
 def in_step(models: Models) -> bool:
     """Whether actor and critic are identical, bit for bit, in all processes."""
-    trained = (models.actor, models.critic)
+    trained = [model for model in (models.actor, models.critic) if model is not None]
     return world_size() == 1 or same_everywhere("".join(map(fingerprint, trained)))
 
 
@@ -183,6 +187,8 @@ def start_run(
     """
     share([None] * config.batch_size)
     models = models or load_models(config, reward)
+    if not isinstance(config, RLHFConfig):
+        models = replace(models, critic=None)
     config = resolve_rates(config, models.tokenizer)
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:
