@@ -23,10 +23,11 @@ from helpers.pairs import (
     Labeller,
     PairBatch,
     draw_pairs,
+    encode_batch,
+    fill_reference,
     label_pairs,
     load_data,
     require_probabilities,
-    with_reference,
 )
 from helpers.ppo import gradient_step
 from helpers.rollouts import forward_logprobs
@@ -255,6 +256,7 @@ def iterate_direct(
         rows = torch.arange(len(batch))
     else:
         batch, rows = data, draw_pairs(state, len(data))
+        fill_reference(state, batch, rows)
     metrics = describe(state, responses, scores) | compare(responses, ref_logprobs)
     metrics |= update(state, batch, rows) | {"kl_coef": state.config.kl_coef}
     state.iteration += 1
@@ -315,8 +317,10 @@ def resolve_iterations(config: DirectConfig, pairs: list[dict] | None) -> Direct
 @torch.no_grad()
 def evaluate_pairs(state: RLHFState, pairs: list[dict]) -> dict:
     """`loss` and `pair_stats` of the actor as it is, as floats, on pairs it need not have seen."""
-    batch, temperature = with_reference(state, pairs), state.config.temperature
+    batch, temperature = encode_batch(state, pairs), state.config.temperature
+    rows = torch.arange(len(batch))
+    fill_reference(state, batch, rows)
     actor = partial(forward_logprobs, state.models.actor, temperature=temperature)
     logprobs = batch.responses.in_parts(actor).sum(dim=1)
-    loss, stats = batch_loss(logprobs, batch, torch.arange(len(batch)), state.config)
+    loss, stats = batch_loss(logprobs, batch, rows, state.config)
     return {name: float(value) for name, value in ({"loss": loss} | stats).items()}

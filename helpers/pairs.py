@@ -78,19 +78,33 @@ def encode_pairs(
     return Responses(*queries, tokens.to(device), mask.to(device), logprobs, texts)
 
 
-def with_reference(state: RLHFState, pairs: list[dict]) -> PairBatch:
-    """Pairs of a data set as tensors, with the reference's log-probs: N rows → a batch of N."""
+def encode_batch(state: RLHFState, pairs: list[dict]) -> PairBatch:
+    """Pairs of a data set as tensors, the reference's log-probs still to come (NaN): N rows → N."""
     models, length = state.models, state.config.response_length
     responses = encode_pairs(models.tokenizer, pairs, length, models.device)
-    ref_logprobs = reference_logprobs(state, responses).sum(dim=1)
+    ref_logprobs = torch.full((2 * len(pairs),), torch.nan, device=models.device)
     return PairBatch(responses, ref_logprobs, torch.ones(len(pairs), device=models.device))
+
+
+def fill_reference(state: RLHFState, batch: PairBatch, rows: Tensor) -> None:
+    """Compute the reference's log-probs of these pairs where they are missing, and keep them.
+
+    Always for whole blocks of `batch_size` pairs: a run that resumes rounds as the uninterrupted one.
+    """
+    size = state.config.batch_size
+    for block in (rows // size).unique().tolist():
+        pairs = torch.arange(len(batch))[block * size : (block + 1) * size]
+        both = batch.both(pairs).to(batch.ref_logprobs.device)
+        if bool(batch.ref_logprobs[both].isnan().any()):
+            tokens = batch.responses.tokens_of(both)
+            part = Responses(*tokens, torch.zeros(tokens[2].shape, device=both.device), [])
+            batch.ref_logprobs[both] = reference_logprobs(state, part).sum(dim=1)
 
 
 def load_data(state: RLHFState, pairs: list[dict]) -> PairBatch:
     """The data set of a run, shuffled: of N pairs those that the run will use.
 
-    The reference's log-probs are computed here, once; later passes over the data need no forward of
-    it. ValueError: other pairs than the run was started with.
+    ValueError: other pairs than the run was started with.
     """
     digest = hashlib.sha256(json.dumps(pairs, sort_keys=True).encode()).hexdigest()
     same = state.pairs in (None, digest)
@@ -98,7 +112,7 @@ def load_data(state: RLHFState, pairs: list[dict]) -> PairBatch:
     state.pairs = digest
     used = state.config.iterations * state.config.batch_size
     order = torch.randperm(len(pairs), generator=_generator(state, 0))[:used]
-    return with_reference(state, [pairs[i] for i in order.tolist()])
+    return encode_batch(state, [pairs[i] for i in order.tolist()])
 
 
 def _generator(state: RLHFState, epoch: int) -> torch.Generator:
@@ -132,13 +146,23 @@ def label_pairs(
     probabilities = torch.sigmoid(first - second)
     if labeller is not None:
         half = len(responses.texts) // 2
-        given = torch.as_tensor(labeller(responses.texts[:half], responses.texts[half:]))
-        require_probabilities("labels of the labeller", given, probabilities.shape)
-        probabilities = given.to(probabilities)
+        given = labeller(responses.texts[:half], responses.texts[half:])
+        probabilities = _labels(given, half).to(probabilities)
     if not state.config.draw_labels:
         return probabilities
     drawn = torch.rand(len(probabilities), generator=state.generators["minibatches"])
     return (drawn.to(probabilities.device) < probabilities).to(probabilities.dtype)
+
+
+def _labels(given: object, count: int) -> Tensor:
+    """What a labeller gave, as probabilities [B]. ValueError: anything else."""
+    name = "labels of the labeller"
+    try:
+        labels = torch.as_tensor(given)
+    except (RuntimeError, TypeError, ValueError):
+        require(False, name, type(given).__name__, "one probability per pair")
+    require_probabilities(name, labels, (count,))
+    return labels
 
 
 def require_probabilities(name: str, value: Tensor, shape: tuple) -> None:

@@ -1,6 +1,7 @@
 """DPO and IPO by their definitions, their exact optima, training, exact resumption, planted mistakes."""
 
 import copy
+import json
 import math
 import sys
 import types
@@ -30,10 +31,12 @@ from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.data import load_pairs
 from helpers.models import fingerprint
 from helpers.sampling import Responses, decode
+from helpers.scale.distributed import launch
 from helpers.state import start_run
 from helpers.steps import write_responses
 from helpers.theory.optimum import gibbs_policy
 from helpers.tools.files import ROOT
+from helpers.tools.parallel import rank
 
 # tests without a longer training: a planted mistake must make one of them fail
 QUICK = []
@@ -230,7 +233,14 @@ def pair_world(**changes):
     with torch.no_grad():
         for parameter in state.models.actor.parameters():
             parameter += 0.05 * torch.randn(parameter.shape, generator=seeded(3))
-    return state, pairs.with_reference(state, ROWS)
+    return state, filled(state, ROWS)
+
+
+def filled(state, rows):
+    """These rows as a batch, with the reference's log-probs."""
+    batch = pairs.encode_batch(state, rows)
+    pairs.fill_reference(state, batch, torch.arange(len(rows)))
+    return batch
 
 
 def loss_of_rows(state, rows, labels=None):
@@ -364,7 +374,7 @@ def test_a_real_model_finds_the_optimum_too():
         {"prompt": prompt, "chosen": texts[a], "rejected": texts[b]}
         for a, b in zip(first, second, strict=True)
     ]
-    data, rewards = pairs.with_reference(state, rows), torch.tensor([0.5, -0.5, 0.0])
+    data, rewards = filled(state, rows), torch.tensor([0.5, -0.5, 0.0])
     data = replace(data, probabilities=torch.sigmoid(rewards[first] - rewards[second]))
     for _ in range(150):
         direct.update(state, data, torch.arange(3))
@@ -399,6 +409,26 @@ def test_of_the_data_only_what_the_run_will_use_is_encoded_and_another_seed_take
     assert len(set(taken[:8])) == 8 and taken[8:] == ["the soup is"] * 8
     state.config = replace(state.config, seed=1)
     assert pairs.load_data(state, rows).responses.texts[:8] != taken[:8]
+
+
+def test_the_reference_s_log_probs_are_computed_once_for_each_pair(monkeypatch):
+    state, _ = pair_world()
+    state.config = replace(state.config, batch_size=4)
+    batch, counted = pairs.encode_batch(state, PAIRS[:10]), []
+    real = state.models.reference.forward
+
+    def forward(*arguments, **more):
+        counted.append(len(more["input_ids"]))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(state.models.reference, "forward", forward)
+    pairs.fill_reference(state, batch, torch.tensor([5, 6]))
+    assert sum(counted) == 8 and int(batch.ref_logprobs.isnan().sum()) == 12
+    for rows in ([9, 0], [3, 7, 8], [1, 2]):
+        pairs.fill_reference(state, batch, torch.tensor(rows))
+    assert sum(counted) == 20
+    tokens = batch.responses.tokens()
+    close(batch.ref_logprobs, direct.sequence_logprobs(state.models.reference, *tokens), 1e-5)
 
 
 @quick()
@@ -494,10 +524,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, config):
     for _ in range(steps):
         next(run)
     run.close()
-    asked = config if config.online else replace(config, iterations=None, epochs=3)
     assert saved_config(tmp_path) == config
     state = load_checkpoint(tmp_path, config, tiny_models())
-    assert state.iteration == steps and state.models.critic is None and asked.kl_coef == 0.5
+    assert state.iteration == steps and state.models.critic is None
     more = {} if config.online else {"pairs": PAIRS[:12]}
     list(direct.train_direct(state=state, **more))
     assert strip(state.history) == strip(expected)
@@ -534,6 +563,30 @@ def test_online_it_learns_a_reward_function(loss):
     history = list(small_run(config, tiny_models(reward=early_words)))
     first, last = (sum(r["score"] for r in part) / 3 for part in (history[:3], history[-3:]))
     assert last > first + 1.0
+
+
+def pair_metrics(config):
+    """What training on the pairs reports, without what depends on the policy's samples."""
+    names = ("loss", "accuracy", "margin", "chosen_logprobs", "rejected_reward", "grad_norm")
+    return [[record[name] for name in names] for record in small_run(config)]
+
+
+TOGETHER = replace(SMALL, minibatch_size=4, micro_batch_size=1)
+
+
+def in_a_process(folder):
+    """One of two: its part of every batch."""
+    torch.set_num_threads(1)
+    found = pair_metrics(TOGETHER)
+    if rank() == 0:
+        (folder / "found.json").write_text(json.dumps(found))
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_steps_of_one(tmp_path):
+    launch(in_a_process, 2, tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())
+    close(torch.tensor(found), torch.tensor(pair_metrics(TOGETHER)), 1e-4, 1e-4)
 
 
 # --- settings and refusals ------------------------------------------------------------------------
@@ -610,7 +663,7 @@ def test_arguments_that_do_not_go_together_are_refused():
         next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))
     with pytest.raises(ValueError, match="labeller: got one with online=False"):
         next(small_run(labeller=lambda first, second: [0.5] * len(first)))
-    for labels in ([0.5], [2.0] * 4, [math.nan] * 4):
+    for labels in ([0.5], [2.0] * 4, [math.nan] * 4, None, ["a"] * 4):
         with pytest.raises(ValueError, match="labels of the labeller: got"):
             next(small_run(ONLINE, labeller=lambda first, second, labels=labels: labels))
 
