@@ -183,7 +183,7 @@ def accumulate_gradients(
     return merge_shares(means, largest="ratio_error")
 
 
-def gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
+def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
     """Clip the gradient norm of actor and critic together, then step. ValueError: NaN or infinite."""
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     wants = "a finite norm: a lower learning rate, or a look at the scores"
@@ -221,7 +221,7 @@ def ppo_update_step(
             optimizer.zero_grad(set_to_none=True)
             stats = accumulate_gradients(policy, value_network, batch, config, reference)
             sum_gradients(parameters)
-            stats["grad_norm"] = gradient_step(parameters, optimizer, config.max_grad_norm)
+            stats["grad_norm"] = _gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(torch.stack([stats[name].float() for name in stats]))
             weights.append(total(batch.response_mask))
     weights = torch.stack(weights).float()

@@ -7,6 +7,7 @@ import sys
 import types
 from dataclasses import fields, replace
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -411,7 +412,8 @@ def test_of_the_data_only_what_the_run_will_use_is_encoded_and_another_seed_take
     assert pairs.load_data(state, rows).responses.texts[:8] != taken[:8]
 
 
-def test_the_reference_s_log_probs_are_computed_once_for_each_pair(monkeypatch):
+@quick()
+def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
     state, _ = pair_world()
     state.config = replace(state.config, batch_size=4)
     batch, counted = pairs.encode_batch(state, PAIRS[:10]), []
@@ -421,11 +423,11 @@ def test_the_reference_s_log_probs_are_computed_once_for_each_pair(monkeypatch):
         counted.append(len(more["input_ids"]))
         return real(*arguments, **more)
 
-    monkeypatch.setattr(state.models.reference, "forward", forward)
-    pairs.fill_reference(state, batch, torch.tensor([5, 6]))
-    assert sum(counted) == 8 and int(batch.ref_logprobs.isnan().sum()) == 12
-    for rows in ([9, 0], [3, 7, 8], [1, 2]):
-        pairs.fill_reference(state, batch, torch.tensor(rows))
+    with patch.object(state.models.reference, "forward", forward):
+        pairs.fill_reference(state, batch, torch.tensor([5, 6]))
+        assert sum(counted) == 8 and int(batch.ref_logprobs.isnan().sum()) == 12
+        for rows in ([9, 0], [3, 7, 8], [1, 2]):
+            pairs.fill_reference(state, batch, torch.tensor(rows))
     assert sum(counted) == 20
     tokens = batch.responses.tokens()
     close(batch.ref_logprobs, direct.sequence_logprobs(state.models.reference, *tokens), 1e-5)
@@ -538,6 +540,14 @@ def test_another_seed_is_another_run_and_a_run_by_epochs_counts_its_batches(tmp_
     config = replace(SMALL, iterations=None, epochs=2, batch_size=5)
     assert len(list(small_run(config, save_dir=tmp_path))) == 5  # 24 of 25
     assert load_checkpoint(tmp_path, config, tiny_models()).iteration == 5
+
+
+@pytest.mark.parametrize("config", [SMALL, ONLINE])
+def test_in_half_precision_it_trains_too(config):
+    config = replace(config, mixed_precision="bf16", iterations=2)
+    history = list(small_run(config))
+    assert all(0 < record["logprob_gap"] < 0.5 for record in history)
+    assert all(math.isfinite(value) for record in history for value in record.values())
 
 
 def test_resuming_with_other_pairs_or_settings_is_refused(tmp_path):
@@ -740,6 +750,7 @@ MISTAKES = {  # name: (file, right, wrong)
     "the lower score preferred": ("pairs", "sigmoid(first - second)", "sigmoid(second - first)"),
     "drawn against the odds": ("pairs", "(probabilities.device) <", "(probabilities.device) >"),
     "every pass in one order": ("pairs", "_generator(state, epoch)) if", "_generator(state, 1)) if"),
+    "reference of other pairs": ("pairs", "[block * size : (block + 1) * size]", "[:size]"),
     "passes overlap": ("pairs", "here = first - epochs[0] * count", "here = 0"),
 }  # fmt: skip
 
