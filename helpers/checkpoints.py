@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, load_model, save_file
 from torch import nn
 
-from helpers.config import RLHFConfig
+from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, load_models, resolve_rates, start_run
@@ -102,9 +102,9 @@ def newest_checkpoint(folder: str | Path) -> Path:
     return found[-1]
 
 
-def saved_config(folder: str | Path) -> RLHFConfig:
+def saved_config(folder: str | Path) -> RLHFConfig | DirectConfig:
     """The config of the run in `folder`, from its newest checkpoint."""
-    return RLHFConfig.from_dict(_read_facts(newest_checkpoint(folder))["config"])
+    return config_from_dict(_read_facts(newest_checkpoint(folder))["config"])
 
 
 def require_unused(folder: str | Path, iteration: int = 0) -> None:
@@ -130,8 +130,8 @@ def _seal(facts: dict) -> str:
 
 def _tensors(state: RLHFState) -> dict:
     """Tensors of critic, optimizer and generators: name → tensor."""
-    critic = state.models.critic
-    tensors = {f"critic.{k}": v for k, v in critic.state_dict().items()} if critic else {}
+    critic = {} if state.models.critic is None else state.models.critic.state_dict()
+    tensors = {f"critic.{name}": value for name, value in critic.items()}
     for index, moments in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     for name, generator in state.generators.items():
@@ -152,6 +152,7 @@ def _facts(state: RLHFState) -> dict:
         "score_mean": state.score_mean,
         "score_std": state.score_std,
         "prompts": state.prompts,
+        "pairs": state.pairs,
         "threads": torch.get_num_threads(),
         "processes": world_size(),
         "device": state.models.device.type,
@@ -179,9 +180,11 @@ def load_checkpoint(
     path = newest_checkpoint(folder)
     facts = _read_facts(path)
     _check_files(path, facts)
-    saved = RLHFConfig.from_dict(facts["config"])
+    saved = config_from_dict(facts["config"])
     if config is not None:
         config = resolve_rates(config, models.tokenizer if models else None)
+        if config.iterations is None:  # DPO's, by its epochs
+            config = replace(config, iterations=saved.iterations)
     _refuse_changes(facts, saved, config)
     models = models or load_models(saved, reward)
     if models.device.type != facts["device"]:
@@ -191,7 +194,7 @@ def load_checkpoint(
     state = start_run(unfitted, models, prompts=facts["prompts"], measures=measures)
     state.config = saved
     state.iteration, state.history = facts["iteration"], facts["history"]
-    state.kl_coef = facts["kl_coef"]
+    state.kl_coef, state.pairs = facts["kl_coef"], facts.get("pairs")
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
     _restore_actor(models.actor, _weights(path))
     _restore(state, load_file(path / TENSORS))

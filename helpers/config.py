@@ -1,8 +1,9 @@
 """Settings of a run: dataclasses with help for every field; wrong values raise ValueError."""
 
 from dataclasses import asdict, dataclass, fields
+from typing import ClassVar
 
-from helpers.tools.flags import setting
+from helpers.tools.flags import only, setting
 from helpers.tools.validate import (
     require,
     require_choice,
@@ -214,3 +215,79 @@ class RLHFConfig(PPOConfig):
                 f"config: got unknown fields {unknown}, wants some of {sorted(known)}."
             )
         return cls(**values)
+
+
+LABELS = "preferences"  # a heading
+
+
+def as_in_rlhf(name: str, **other: object) -> object:
+    """The setting of this name of `RLHFConfig`, here with another default or help."""
+    known = next(field for field in fields(RLHFConfig) if field.name == name)
+    return setting(**{"default": known.default} | dict(known.metadata) | other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectConfig:
+    """Settings of direct preference optimisation; what it shares with RLHF has the same names."""
+
+    method: ClassVar[str] = "direct"
+    responses_per_prompt: ClassVar[int] = 1
+
+    kl_coef: float = as_in_rlhf(
+        "kl_coef", help="β: price of one nat of KL; in IPO it is called τ", group=LABELS
+    )
+    loss: str = setting("dpo", "'dpo': log-sigmoid of the margin; 'ipo': a squared error", LABELS)
+    online: bool = setting(
+        False, "fresh pairs from the policy, labelled by the reward model, not a data set", LABELS
+    )
+    draw_labels: bool = setting(
+        False, "online: one choice drawn per pair; else the loss uses its probability", LABELS
+    )
+    pairs: str = setting("data/pairs_train.jsonl", "file or hub data set of pairs", LABELS)
+    epochs: int = setting(1, "passes over the data set, if iterations is not given", RUN)
+    iterations: int | None = as_in_rlhf(
+        "iterations",
+        default=None,
+        help="batches of pairs, a record each; if not given, by epochs; required online",
+    )
+    batch_size: int = as_in_rlhf("batch_size", help="pairs per iteration")
+    minibatch_size: int = as_in_rlhf("minibatch_size", help="pairs per gradient step")
+    micro_batch_size: int = as_in_rlhf(
+        "micro_batch_size", help="pairs in memory at once; does not change the gradient"
+    )
+    learning_rate: float | None = as_in_rlhf("learning_rate")
+    adam_eps: float = as_in_rlhf("adam_eps")
+    max_grad_norm: float = as_in_rlhf("max_grad_norm", help="gradient clipping")
+    temperature: float = as_in_rlhf("temperature")
+    mixed_precision: str = as_in_rlhf("mixed_precision")
+    actor: str = as_in_rlhf("actor")
+    reward_model: str = as_in_rlhf(
+        "reward_model", help="labels the pairs online; with a data set it is only watched"
+    )
+    device: str = as_in_rlhf("device")
+    seed: int = as_in_rlhf("seed", help="of prompts, sampling, and the order of the pairs")
+    response_length: int = as_in_rlhf("response_length")
+    missing_eos_penalty: float = as_in_rlhf("missing_eos_penalty")
+    normalize_scores: bool = as_in_rlhf("normalize_scores")
+    normalizer_samples: int = as_in_rlhf("normalizer_samples")
+    checkpoint_every: int = as_in_rlhf("checkpoint_every")
+
+    def __post_init__(self):
+        unset = {} if self.iterations is not None else {"iterations": 1}
+        only(RLHFConfig, asdict(self) | unset)  # the same checks
+        require_positive("kl_coef", self.kl_coef)  # implicit rewards are multiples of β
+        require_choice("loss", self.loss, ("dpo", "ipo"))
+        require_flag("online", self.online)
+        require_flag("draw_labels", self.draw_labels)
+        require(isinstance(self.pairs, str), "pairs", repr(self.pairs), "a string")
+        require_count("epochs", self.epochs)
+        counted = self.iterations is not None or not self.online
+        require(counted, "iterations", "None with online=True", "a number of batches")
+
+    as_dict = RLHFConfig.as_dict
+    from_dict = classmethod(RLHFConfig.from_dict.__func__)
+
+
+def config_from_dict(values: dict) -> RLHFConfig | DirectConfig:
+    """The config that `as_dict` gave these values: that of `DirectConfig` names `pairs`."""
+    return (DirectConfig if "pairs" in values else RLHFConfig).from_dict(values)

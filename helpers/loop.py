@@ -6,6 +6,7 @@ Not included: sharded models and generation engines. Several processes: `python 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from helpers.checkpoints import checkpoint_due, hold_run, save_checkpoint
@@ -33,9 +34,16 @@ def train_rlhf_loop(
     processes all call this in the same way; the first one writes.
     """
     state = state or start_run(config or RLHFConfig(), models, reward, prompts, measures)
+    yield from run_iterations(state, partial(iterate, observe=observe), save_dir)
+
+
+def run_iterations(
+    state: RLHFState, iterate: Callable[[RLHFState], dict], save_dir: str | Path | None = None
+) -> Iterator[dict]:
+    """Call `iterate(state)` until the run is done; yields its records and writes its checkpoints."""
     with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
         while state.iteration < state.config.iterations:
-            record = iterate(state, observe)
+            record = iterate(state)
             if save_dir is not None and checkpoint_due(state):
                 save_checkpoint(state, save_dir)
             yield record

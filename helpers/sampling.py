@@ -44,14 +44,17 @@ class Responses:
         Masked positions are 0: no forward is spent on padding.
         """
         result = torch.zeros_like(self.logprobs)
-        lengths = self.response_mask.sum(dim=1)
-        for index in lengths.argsort(stable=True).split(size):
-            queries, query_mask, responses, counted = (tensor[index] for tensor in self.tokens())
-            first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
-            last = int(lengths[index].max())
-            prompts = queries[:, first:], query_mask[:, first:]
-            result[index, :last] = compute(*prompts, responses[:, :last], counted[:, :last])
+        for index in self.response_mask.sum(dim=1).argsort(stable=True).split(size):
+            part = compute(*self.tokens_of(index))
+            result[index, : part.shape[1]] = part
         return result
+
+    def tokens_of(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`tokens()` of some rows, without columns that are padding in all of them."""
+        queries, query_mask, responses, counted = (tensor[index] for tensor in self.tokens())
+        first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
+        last = int(counted.sum(dim=1).max())  # responses right
+        return queries[:, first:], query_mask[:, first:], responses[:, :last], counted[:, :last]
 
 
 def encode_prompts(

@@ -35,7 +35,7 @@ class Models:
     """The four models of RLHF, and the tokenizer of the policy. Only actor and critic are trained."""
 
     actor: nn.Module  # the policy π: writes, and is trained
-    critic: nn.Module | None  # predicts the reward still to come; is trained. None: not PPO
+    critic: nn.Module | None  # predicts the reward still to come; is trained. Only PPO has one
     reward: Reward | RewardModel  # scores whole texts; frozen. Any list[str] -> scores will do
     reference: nn.Module  # π_ref: the actor as it was; frozen
     tokenizer: PreTrainedTokenizerBase
@@ -46,9 +46,9 @@ class Models:
 
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
         """Parameter groups of the one optimizer: actor first, then critic, if there is one."""
-        rates = {"actor": config.learning_rate, "critic": config.critic_learning_rate}
+        rates = {"actor": "learning_rate", "critic": "critic_learning_rate"}
         return [
-            {"params": trainable(model), "lr": rates[name]}
+            {"params": trainable(model), "lr": getattr(config, rates[name])}
             for name, model in self.trained().items()
         ]
 
@@ -103,6 +103,7 @@ class RLHFState:
     score_std: float = 1.0
     iteration: int = 0  # iterations done
     history: list[dict] = field(default_factory=list)  # one record per iteration
+    pairs: str | None = None  # sha256 of the data set of pairs, in `helpers.direct`
 
     def controller(self) -> AdaptiveKLController | None:
         """The controller of an adaptive β, or None if β is fixed."""
@@ -122,7 +123,8 @@ def resolve_rates(
 
     The course's own small model learns at 1e-3, which would destroy any other model in one update.
     """
-    names = [n for n in ("learning_rate", "critic_learning_rate") if getattr(config, n) is None]
+    rates = ("learning_rate", "critic_learning_rate")  # DirectConfig has no critic's
+    names = [name for name in rates if getattr(config, name, 0.0) is None]
     if not names:
         return config
     tokenizer = load_tokenizer(config.actor) if tokenizer is None else tokenizer
@@ -193,9 +195,10 @@ def start_run(
     divides = config.batch_size % (world_size() * together) == 0
     require(divides, "batch_size", config.batch_size, wants)
     models = models or load_models(config, reward)
-    wants = "a critic, for ppo" if config.method == "ppo" else f"None, for {config.method}"
-    right = (models.critic is not None) == (config.method == "ppo")
-    require(right, "models.critic", type(models.critic).__name__, wants)
+    if config.method != "ppo":
+        models = replace(models, critic=None)
+    missing = config.method == "ppo" and models.critic is None
+    require(not missing, "models.critic", "None", "a critic, for ppo")
     config = resolve_rates(config, models.tokenizer)
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:

@@ -1,0 +1,784 @@
+"""DPO and IPO by their definitions, their exact optima, training, exact resumption, planted mistakes."""
+
+import copy
+import json
+import math
+import sys
+import types
+from dataclasses import fields, replace
+from functools import partial
+from unittest.mock import patch
+
+import pytest
+import torch
+from conftest import tiny_models
+from strategies import (
+    EOS,
+    GARBAGE,
+    PROMPTS,
+    RESPONSES,
+    close,
+    flat,
+    left_pad,
+    one_thread,  # noqa: F401
+    right_pad,
+    seeded,
+    tiny_policy,
+)
+
+from helpers import direct, pairs
+from helpers.checkpoints import load_checkpoint, saved_config
+from helpers.config import DirectConfig, RLHFConfig, config_from_dict
+from helpers.data import load_pairs
+from helpers.models import fingerprint
+from helpers.sampling import Responses, decode
+from helpers.scale.distributed import launch
+from helpers.state import start_run
+from helpers.steps import write_responses
+from helpers.theory.optimum import gibbs_policy
+from helpers.tools.files import ROOT
+from helpers.tools.parallel import rank
+
+# tests without a longer training: a planted mistake must make one of them fail
+QUICK = []
+
+
+def quick(**arguments):
+    """A test that planted mistakes are shown to, with these arguments."""
+
+    def keep(test):
+        QUICK.append(partial(test, **arguments))
+        return test
+
+    return keep
+
+
+def logprobs(count=5, seed=0):
+    """Log-probs of `count` pairs: chosen, rejected, and both under the reference, float64."""
+    return torch.randn(4, count, generator=seeded(seed), dtype=torch.float64) - 5
+
+
+def strip(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+# --- the losses, by hand --------------------------------------------------------------------------
+
+
+@quick()
+def test_dpo_of_one_pair_by_hand():
+    """The policy gained 2 nats on the chosen response and lost 1 on the rejected one."""
+    chosen, rejected, ref_chosen, ref_rejected = torch.tensor([[-3.0], [-7.0], [-5.0], [-6.0]])
+    loss, stats = direct.dpo_loss(chosen, rejected, ref_chosen, ref_rejected, 0.5)
+    assert float(loss) == pytest.approx(math.log(1 + math.exp(-0.5 * 3)))
+    expected = {"accuracy": 1, "margin": 1.5, "chosen_reward": 1, "rejected_reward": -0.5}
+    expected |= {"chosen_logprobs": -3, "rejected_logprobs": -7}
+    assert {name: float(value) for name, value in stats.items()} == pytest.approx(expected)
+
+
+@quick()
+def test_ipo_of_one_pair_by_hand():
+    """h = 3 nats, whatever τ is; with τ = 0.5 the target is 1, and at the target the loss is 0."""
+    tensors = torch.tensor([[-3.0], [-7.0], [-5.0], [-6.0]])
+    assert float(direct.ipo_loss(*tensors, 0.5)[0]) == pytest.approx((3 - 1) ** 2)
+    assert float(direct.ipo_loss(*tensors, 1 / 6)[0]) == pytest.approx(0, abs=1e-10)
+    assert float(direct.ipo_loss(*tensors, 0.5)[1]["margin"]) == pytest.approx(1.5)
+
+
+@quick(labelled=True)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_the_gradient_weighs_a_pair_by_how_wrong_it_is(labelled):
+    """β·σ(−margin) with hard labels, β·(P − σ(margin)) with soft ones; none into the reference."""
+    tensors = logprobs().requires_grad_()
+    labels = torch.rand(5, generator=seeded(1), dtype=torch.float64) if labelled else torch.ones(5)
+    loss, _ = direct.dpo_loss(*tensors, 0.3, labels if labelled else None)
+    loss.backward()
+    margin = 0.3 * ((tensors[0] - tensors[2]) - (tensors[1] - tensors[3])).detach()
+    weight = 0.3 * (labels - margin.sigmoid()) / 5
+    close(tensors.grad[0], -weight)
+    close(tensors.grad[1], weight)
+    assert float(tensors.grad[2:].abs().max()) == 0
+
+
+@quick(loss="dpo")
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_the_two_responses_may_change_places_with_their_label(loss):
+    chosen, rejected, ref_chosen, ref_rejected = logprobs()
+    labels = torch.rand(5, generator=seeded(1), dtype=torch.float64)
+    one = direct.LOSSES[loss](chosen, rejected, ref_chosen, ref_rejected, 0.3, labels)
+    other = direct.LOSSES[loss](rejected, chosen, ref_rejected, ref_chosen, 0.3, 1 - labels)
+    close(one[0], other[0])
+    for name, value in one[1].items():
+        close(value, other[1][name])
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_a_soft_label_is_the_mean_over_the_choices(loss):
+    tensors, labels = logprobs(1), torch.tensor([0.3], dtype=torch.float64)
+    found = [direct.LOSSES[loss](*tensors, 0.3, torch.tensor([p])) for p in (1.0, 0.0)]
+    value, stats = direct.LOSSES[loss](*tensors, 0.3, labels)
+    close(value, 0.3 * found[0][0] + 0.7 * found[1][0])
+    for name in stats:
+        close(stats[name], 0.3 * found[0][1][name] + 0.7 * found[1][1][name])
+
+
+@quick()
+def test_at_the_reference_the_loss_is_log_2_and_every_pair_a_tie():
+    reference = logprobs()[:2]
+    loss, stats = direct.dpo_loss(*reference, *reference, 0.3)
+    assert float(loss) == pytest.approx(math.log(2))
+    assert float(stats["accuracy"]) == 0.5 and float(stats["margin"]) == 0
+
+
+def test_both_log_probs_may_fall_while_the_loss_does_too():
+    reference = torch.tensor([[-5.0], [-5.0]])
+    loss, stats = direct.dpo_loss(*(reference - torch.tensor([[1.0], [3.0]])), *reference, 1.0)
+    assert float(loss) < math.log(2) and float(stats["accuracy"]) == 1
+    assert float(stats["chosen_logprobs"]) < -5 and float(stats["chosen_reward"]) < 0
+
+
+# --- through a real model -------------------------------------------------------------------------
+
+
+def token_by_token(policy, prompt, response):
+    """log π of a response by the definition: one forward for each token, nothing padded."""
+    total = 0.0
+    for t, token in enumerate(response):
+        logits = policy(torch.tensor([prompt + response[:t]])).logits[0, -1]
+        total = total + logits.log_softmax(-1)[token]
+    return total
+
+
+@quick()
+def test_the_log_prob_of_a_response_is_the_sum_over_its_tokens_and_no_others():
+    policy = tiny_policy()
+    found = direct.sequence_logprobs(policy, *left_pad(PROMPTS), *right_pad(RESPONSES))
+    expected = [token_by_token(policy, *row) for row in zip(PROMPTS, RESPONSES, strict=True)]
+    close(found, torch.stack(expected), 1e-5, 1e-5)
+    stop = direct.sequence_logprobs(policy, *left_pad([[4]]), *right_pad([[EOS]]))
+    assert float(stop.detach()) < -0.1, "the stop token is an action"
+
+
+@quick()
+def test_padding_and_what_stands_under_it_change_nothing():
+    results = []
+    for extra, filler in ((0, 0), (3, 7)):
+        policy = tiny_policy()
+        queries, query_mask = left_pad(PROMPTS, 4 + extra)
+        tokens, mask = right_pad(RESPONSES, 5 + extra)
+        queries, tokens = (
+            queries.masked_fill(~query_mask, filler),
+            tokens.masked_fill(~mask, filler),
+        )
+        found = direct.sequence_logprobs(policy, queries, query_mask, tokens, mask)
+        loss, _ = direct.dpo_loss(*found.chunk(2), torch.zeros(3) - 4, torch.zeros(3) - 5, 0.5)
+        loss.backward()
+        gradients = [p.grad for p in policy.parameters() if p.grad is not None]
+        results.append((found.detach(), torch.cat([g.flatten() for g in gradients])))
+    close(results[0][0], results[1][0], 1e-5, 1e-5)
+    close(results[0][1], results[1][1], 1e-5, 1e-5)
+
+
+ROWS = [
+    {"prompt": "we saw this film", "chosen": ". it was good.", "rejected": "and it was bad."},
+    {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad, but we enjoyed the film."},
+    {"prompt": "i read", "chosen": "this book.", "rejected": "this good book."},
+]
+
+
+@quick()
+def test_pairs_become_prompt_words_and_the_stop_token():
+    tokenizer = tiny_models().tokenizer
+    encoded = pairs.encode_pairs(tokenizer, ROWS, 6)
+    for i, text in enumerate([row["prompt"] + " " + row["chosen"] for row in ROWS]):
+        ids = encoded.query_tensors[i][encoded.query_mask[i]].tolist()
+        assert decode(tokenizer, *(x[i : i + 1] for x in encoded.tokens())) == [
+            text.replace(" .", ".")
+        ]
+        ids += encoded.response_tensors[i][encoded.response_mask[i]].tolist()
+        assert ids == tokenizer(text)["input_ids"] + [tokenizer.eos_token_id]
+    ended = (encoded.response_tensors == tokenizer.eos_token_id) & encoded.response_mask
+    assert ended.any(dim=1).tolist() == [True, True, True, True, False, True]
+    assert encoded.response_mask.sum(dim=1).tolist() == [6, 4, 4, 6, 6, 5]
+    assert encoded.texts[4] == "the soup was bad, but we enjoyed the film."
+
+
+def test_a_pad_that_is_the_stop_token_does_not_count():
+    tokenizer = copy.deepcopy(tiny_models().tokenizer)
+    expected = pairs.encode_pairs(tokenizer, ROWS, 5).response_mask
+    tokenizer.pad_token = tokenizer.eos_token
+    assert torch.equal(pairs.encode_pairs(tokenizer, ROWS, 5).response_mask, expected)
+
+
+def test_the_shipped_texts_are_read_as_they_were_written():
+    """Response after response: the ids of prompt and response are those of the whole text."""
+    tokenizer = tiny_models().tokenizer
+    rows = load_pairs("data/pairs_train.jsonl", 300)
+    encoded = pairs.encode_pairs(tokenizer, rows, 24)
+    whole, stop = tokenizer(encoded.texts)["input_ids"], [tokenizer.eos_token_id]
+    assert decode(tokenizer, *encoded.tokens()) == encoded.texts
+    for row, ids in enumerate(whole):
+        prompt = encoded.query_tensors[row][encoded.query_mask[row]].tolist()
+        response = encoded.response_tensors[row][encoded.response_mask[row]].tolist()
+        assert (prompt + response)[: len(ids)] == ids
+        assert (prompt + response)[len(ids) :] == stop * (len(prompt) + 24 > len(ids))
+
+
+def pair_world(**changes):
+    """State of a run on `ROWS` whose policy has left the reference, and its data."""
+    config = DirectConfig(
+        iterations=9, batch_size=3, response_length=6, normalize_scores=False, device="cpu",
+        learning_rate=1e-2, kl_coef=0.5, **changes,
+    )  # fmt: skip
+    state = start_run(config, tiny_models(), prompts=["the soup"])
+    with torch.no_grad():
+        for parameter in state.models.actor.parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=seeded(3))
+    return state, filled(state, ROWS)
+
+
+def filled(state, rows):
+    """These rows as a batch, with the reference's log-probs."""
+    batch = pairs.encode_batch(state, rows)
+    pairs.fill_reference(state, batch, torch.arange(len(rows)))
+    return batch
+
+
+def loss_of_rows(state, rows, labels=None):
+    """The loss of these rows by the definition: one response at a time, token by token."""
+    tokenizer, config = state.models.tokenizer, state.config
+    found = []
+    for model in (state.models.actor, state.models.reference):
+        for side in ("chosen", "rejected"):
+            texts = [row["prompt"] + " " + row[side] for row in rows]
+            prompts = [tokenizer(row["prompt"])["input_ids"] for row in rows]
+            ids = [tokenizer(text)["input_ids"] + [tokenizer.eos_token_id] for text in texts]
+            cut = [i[len(p) :][: config.response_length] for p, i in zip(prompts, ids, strict=True)]
+            logits = partial(heated, model, config.temperature)
+            each = zip(prompts, cut, strict=True)
+            found.append(torch.stack([token_by_token(logits, *row) for row in each]))
+    ratios = config.kl_coef * (found[0] - found[2].detach() - found[1] + found[3].detach())
+    return -ratios.sigmoid().log().mean()
+
+
+def heated(model, temperature, ids):
+    """The model's output with logits / temperature."""
+    return types.SimpleNamespace(logits=model(ids).logits / temperature)
+
+
+@quick(size=2)
+@pytest.mark.parametrize("size", [1, 2, 32])
+def test_the_gradient_is_the_definition_s_whatever_the_micro_batches(size):
+    state, data = pair_world(micro_batch_size=size, temperature=0.7)
+    actor = state.models.actor
+    expected_loss = loss_of_rows(state, ROWS)
+    expected = torch.autograd.grad(expected_loss, list(actor.parameters()), allow_unused=True)
+    stats = direct.accumulate_gradients(actor, data, torch.arange(3), state.config)
+    assert float(stats["loss"]) == pytest.approx(float(expected_loss.detach()), abs=1e-5)
+    for parameter, gradient in zip(actor.parameters(), expected, strict=True):
+        if gradient is not None:
+            close(parameter.grad, gradient, 1e-5, 1e-4)
+    assert all(parameter.grad is None for parameter in state.models.reference.parameters())
+    measured = direct.evaluate_pairs(state, ROWS)
+    assert measured == pytest.approx({k: float(v) for k, v in stats.items()}, abs=1e-5)
+
+
+@quick()
+def test_an_update_takes_one_step_a_minibatch_at_the_annealed_rate():
+    state, data = pair_world(minibatch_size=2)
+    state.iteration = 3
+    optimizer = torch.optim.SGD(state.models.actor.parameters(), lr=9.0)
+    state.optimizer, other = optimizer, copy.deepcopy(state.models.actor)
+    metrics = direct.update(state, data, torch.tensor([2, 0, 1]))
+    rate = 1e-2 * (1 - 3 / 9)
+    assert metrics["learning_rate"] == pytest.approx(rate)
+    state.models.actor = other
+    for rows in ([ROWS[2], ROWS[0]], [ROWS[1]]):
+        parameters = list(other.parameters())
+        gradients = torch.autograd.grad(loss_of_rows(state, rows), parameters, allow_unused=True)
+        norm = torch.cat([g.flatten() for g in gradients if g is not None]).norm()
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter -= rate * gradient / max(1.0, float(norm))
+    updated = optimizer.param_groups[0]["params"]
+    close(torch.cat([p.detach().flatten() for p in updated]), flat(other), 1e-5, 1e-4)
+
+
+# --- the exact optimum ----------------------------------------------------------------------------
+
+
+def fitted(loss, reference, win, kl_coef):
+    """A table policy fitted to all pairs of answers with P(a ≻ b) = win[a, b]: probabilities [N]."""
+    first, second = torch.cartesian_prod(*2 * [torch.arange(len(reference))]).unbind(1)
+    logits = torch.zeros(len(reference), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=300, line_search_fn="strong_wolfe")
+    optimizer.param_groups[0] |= {"tolerance_grad": 1e-12, "tolerance_change": 1e-16}
+    ref = reference.log()
+
+    def closure():
+        optimizer.zero_grad()
+        policy = logits.log_softmax(-1)
+        sides = (policy[first], policy[second], ref[first], ref[second])
+        value, _ = direct.LOSSES[loss](*sides, kl_coef, win[first, second])
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return logits.detach().softmax(-1)
+
+
+REFERENCE = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.04, 0.01], dtype=torch.float64)
+REWARDS = torch.tensor([0.0, -0.5, 1.0, 0.2, 0.8, 1.5], dtype=torch.float64)
+WIN = torch.sigmoid(REWARDS[:, None] - REWARDS[None, :])
+
+
+@quick(kl_coef=0.3)
+@pytest.mark.parametrize("kl_coef", [0.3, 1.0])
+def test_dpo_on_all_pairs_finds_the_optimum_of_the_reward(kl_coef):
+    policy = fitted("dpo", REFERENCE, WIN, kl_coef)
+    close(policy, gibbs_policy(REFERENCE, REWARDS, kl_coef), 1e-5, 1e-4)
+
+
+@quick(kl_coef=0.3)
+@pytest.mark.parametrize("kl_coef", [0.3, 1.0])
+def test_ipo_on_all_pairs_finds_its_own_optimum(kl_coef):
+    """π* ∝ π_ref·exp(E[p(y ≻ y′)]/τ), y′ drawn as the pairs were (Azar et al. 2024, section 5)."""
+    policy = fitted("ipo", REFERENCE, WIN, kl_coef)
+    close(policy, gibbs_policy(REFERENCE, WIN.mean(dim=1), kl_coef), 1e-5, 1e-4)
+
+
+def test_with_labels_that_all_agree_dpo_goes_on_for_ever_and_ipo_stops():
+    """Both answers equally likely before; a is always preferred: DPO leaves the reference behind."""
+    reference, win = torch.tensor([0.5, 0.5]).double(), torch.tensor([[0.5, 1], [0, 0.5]]).double()
+    assert float(fitted("dpo", reference, win, 1.0)[0]) > 0.9999
+    assert float(fitted("ipo", reference, win, 1.0)[0]) == pytest.approx(1 / (1 + math.exp(-0.5)))
+
+
+@quick()
+def test_at_the_optimum_implicit_rewards_differ_as_the_rewards_do():
+    best = gibbs_policy(REFERENCE, REWARDS, 0.3)
+    found = direct.implicit_reward(best.log(), REFERENCE.log(), 0.3)
+    close(found - found[0], REWARDS - REWARDS[0])
+
+
+@quick()
+def test_a_real_model_finds_the_optimum_too():
+    """Answers of one word: among those compared, the policy's shares become those of π*."""
+    state, _ = pair_world()
+    tokenizer, prompt = state.models.tokenizer, "the soup was"
+    state.config = replace(state.config, response_length=1, iterations=10**6, minibatch_size=9)
+    words = torch.tensor([tokenizer(word)["input_ids"][-1] for word in ("good", "bad", "very")])
+    first, second = torch.combinations(torch.arange(3)).unbind(1)
+    texts = [tokenizer.decode(words[i]) for i in range(3)]
+    rows = [
+        {"prompt": prompt, "chosen": texts[a], "rejected": texts[b]}
+        for a, b in zip(first, second, strict=True)
+    ]
+    data, rewards = filled(state, rows), torch.tensor([0.5, -0.5, 0.0])
+    data = replace(data, probabilities=torch.sigmoid(rewards[first] - rewards[second]))
+    for _ in range(150):
+        direct.update(state, data, torch.arange(3))
+    ids = torch.tensor(tokenizer([prompt])["input_ids"])
+    shares = [
+        model(ids).logits[0, -1, words].softmax(-1).detach()
+        for model in (state.models.actor, state.models.reference)
+    ]
+    close(shares[0], gibbs_policy(shares[1], rewards, state.config.kl_coef), 1e-3, 0)
+
+
+# --- pairs of a run -------------------------------------------------------------------------------
+
+
+@quick()
+def test_each_pass_takes_every_pair_once_in_another_order():
+    state, _ = pair_world()
+    drawn = []
+    state.config = replace(state.config, batch_size=4)
+    for state.iteration in range(15):
+        drawn += pairs.draw_pairs(state, 10).tolist()
+    passes = [drawn[k : k + 10] for k in range(0, 60, 10)]
+    assert all(sorted(one) == list(range(10)) for one in passes)
+    assert len({tuple(one) for one in passes}) == 6
+
+
+def test_of_the_data_only_what_the_run_will_use_is_encoded_and_another_seed_takes_others():
+    state, _ = pair_world()
+    state.config = replace(state.config, iterations=2, batch_size=4)
+    rows = [{"prompt": "the soup", "chosen": "was " * k, "rejected": "is"} for k in range(1, 21)]
+    taken = pairs.load_data(state, rows).responses.texts
+    assert len(set(taken[:8])) == 8 and taken[8:] == ["the soup is"] * 8
+    state.config = replace(state.config, seed=1)
+    assert pairs.load_data(state, rows).responses.texts[:8] != taken[:8]
+
+
+@quick()
+def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
+    state, _ = pair_world()
+    state.config = replace(state.config, batch_size=4)
+    batch, counted = pairs.encode_batch(state, PAIRS[:10]), []
+    real = state.models.reference.forward
+
+    def forward(*arguments, **more):
+        counted.append(len(more["input_ids"]))
+        return real(*arguments, **more)
+
+    with patch.object(state.models.reference, "forward", forward):
+        pairs.fill_reference(state, batch, torch.tensor([5, 6]))
+        assert sum(counted) == 8 and int(batch.ref_logprobs.isnan().sum()) == 12
+        for rows in ([9, 0], [3, 7, 8], [1, 2]):
+            pairs.fill_reference(state, batch, torch.tensor(rows))
+    assert sum(counted) == 20
+    tokens = batch.responses.tokens()
+    close(batch.ref_logprobs, direct.sequence_logprobs(state.models.reference, *tokens), 1e-5)
+
+
+@quick()
+def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
+    state, _ = pair_world()
+    responses = write_responses(state, 2 * ["the soup", "we saw this film"])
+    scores = torch.tensor([1.0, 0.0, -1.0, 3.0])
+    labels = pairs.label_pairs(state, responses, scores)
+    close(labels, torch.tensor([1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3))]))
+
+    def labeller(first, second):
+        assert first == responses.texts[:2] and second == responses.texts[2:]
+        return [0.25, 1.0]
+
+    close(pairs.label_pairs(state, responses, scores, labeller), torch.tensor([0.25, 1.0]))
+
+
+@quick()
+def test_drawn_labels_are_choices_with_that_probability():
+    state, _ = pair_world(draw_labels=True)
+    texts = ["a text"] * 8000
+    responses = Responses(*4 * [torch.zeros(8000, 1)], torch.zeros(8000, 1), texts)
+    scores = torch.cat([torch.ones(4000), torch.zeros(4000)])
+    labels = pairs.label_pairs(state, responses, scores)
+    assert set(labels.tolist()) == {0.0, 1.0}
+    assert float(labels.mean()) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.03)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+PAIRS = [
+    {"prompt": p, "chosen": f"{a} good.", "rejected": f"{a} bad."}
+    for p in ("we saw this film", "the soup", "i read", "my brother and i")
+    for a in ("it was", "and it was very", ", but it was", "was not")
+]
+SMALL = DirectConfig(
+    iterations=8, batch_size=4, minibatch_size=2, response_length=6, normalize_scores=False,
+    checkpoint_every=3, device="cpu", learning_rate=3e-3, kl_coef=0.5,
+)  # fmt: skip
+ONLINE = replace(SMALL, online=True, iterations=4, draw_labels=True, checkpoint_every=1)
+
+
+def small_run(config=SMALL, models=None, **more):
+    more |= {} if config.online else {"pairs": PAIRS[:12]}
+    return direct.train_direct(
+        config, models or tiny_models(), prompts=["the soup", "i read"], **more
+    )
+
+
+def test_training_raises_the_accuracy_of_pairs_it_has_not_seen():
+    models = tiny_models()
+    before = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
+    history = list(small_run(replace(SMALL, minibatch_size=4), models))
+    after = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
+    assert after[0] == before[0] and after[1] != before[1] and after[2] == before[2]
+    state = start_run(SMALL, models, prompts=["the soup"])
+    found = direct.evaluate_pairs(state, PAIRS[12:])
+    assert found["accuracy"] == 1 and found["loss"] < 0.6
+    assert abs(history[0]["kl"]) < 1e-4 and history[-1]["kl"] != 0
+    assert history[0]["loss"] == pytest.approx(math.log(2), abs=1e-4)
+    assert [record["iteration"] for record in history] == list(range(1, 9))
+
+
+def test_a_record_has_what_the_loop_s_has(config, prompts):
+    from helpers.loop import train_rlhf_loop
+
+    measures = {"commas": lambda texts: [text.count(",") for text in texts]}
+    ppo = next(train_rlhf_loop(config, tiny_models(), prompts=prompts, measures=measures))
+    record = next(small_run(measures=measures))
+    of_ppo = {"policy_loss", "value_loss", "clip_fraction", "approx_kl", "value_clip_fraction"}
+    of_ppo |= {"first_ratio_error", "explained_variance"}
+    assert set(ppo) - set(record) == of_ppo
+    assert set(record) - set(ppo) == {"loss", "accuracy", "margin", "chosen_reward"} | {
+        "rejected_reward", "chosen_logprobs", "rejected_logprobs"
+    }  # fmt: skip
+
+
+def test_entropy_and_kl_are_those_of_the_sampled_tokens():
+    sampled = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
+    mask = torch.tensor([[True, True], [True, False]])
+    responses = Responses(*2 * [mask], mask.long(), mask, sampled, ["", ""])
+    found = direct.compare(responses, torch.tensor([[-2.0, -2.0], [-5.0, 0.0]]))
+    assert found == pytest.approx({"kl": 1.5, "entropy": 2.0})
+
+
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, loss="ipo"), ONLINE])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, config):
+    """Interrupted in the middle of a pass over the data; and the same seed gives the same numbers."""
+    whole = tiny_models()
+    expected = list(small_run(config, whole))
+    steps = 6 if config.iterations == 8 else 2
+    run = small_run(config, save_dir=tmp_path)
+    for _ in range(steps):
+        next(run)
+    run.close()
+    assert saved_config(tmp_path) == config
+    state = load_checkpoint(tmp_path, config, tiny_models())
+    assert state.iteration == steps and state.models.critic is None
+    more = {} if config.online else {"pairs": PAIRS[:12]}
+    list(direct.train_direct(state=state, **more))
+    assert strip(state.history) == strip(expected)
+    assert fingerprint(state.models.actor) == fingerprint(whole.actor)
+
+
+def test_another_seed_is_another_run_and_a_run_by_epochs_counts_its_batches(tmp_path):
+    assert strip(small_run(replace(SMALL, seed=1))) != strip(small_run())
+    config = replace(SMALL, iterations=None, epochs=2, batch_size=5)
+    assert len(list(small_run(config, save_dir=tmp_path))) == 5  # 24 of 25
+    assert load_checkpoint(tmp_path, config, tiny_models()).iteration == 5
+
+
+@pytest.mark.parametrize("config", [SMALL, ONLINE])
+def test_in_half_precision_it_trains_too(config):
+    config = replace(config, mixed_precision="bf16", iterations=2)
+    history = list(small_run(config))
+    assert all(0 < record["logprob_gap"] < 0.5 for record in history)
+    assert all(math.isfinite(value) for record in history for value in record.values())
+
+
+def test_resuming_with_other_pairs_or_settings_is_refused(tmp_path):
+    run = small_run(replace(SMALL, checkpoint_every=1), save_dir=tmp_path)
+    next(run), run.close()
+    with pytest.raises(ValueError, match="kl_coef: got 0.1, wants 0.5 as saved"):
+        load_checkpoint(tmp_path, replace(SMALL, kl_coef=0.1), tiny_models())
+    state = load_checkpoint(tmp_path, models=tiny_models())
+    with pytest.raises(ValueError, match="pairs: got other ones, wants those that the run"):
+        next(direct.train_direct(state=state, pairs=PAIRS[:5]))
+
+
+def early_words(texts):
+    """A reward: words from the first half of the alphabet."""
+    return [sum(word < "m" for word in text.split()) for text in texts]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_online_it_learns_a_reward_function(loss):
+    config = replace(ONLINE, iterations=30, batch_size=32, minibatch_size=16, loss=loss)
+    config = replace(config, draw_labels=False, kl_coef=0.1, learning_rate=1e-2)
+    history = list(small_run(config, tiny_models(reward=early_words)))
+    first, last = (sum(r["score"] for r in part) / 3 for part in (history[:3], history[-3:]))
+    assert last > first + 1.0
+
+
+def pair_metrics(config):
+    """What training on the pairs reports, without what depends on the policy's samples."""
+    names = ("loss", "accuracy", "margin", "chosen_logprobs", "rejected_reward", "grad_norm")
+    return [[record[name] for name in names] for record in small_run(config)]
+
+
+TOGETHER = replace(SMALL, minibatch_size=4, micro_batch_size=1)
+
+
+def in_a_process(folder):
+    """One of two: its part of every batch."""
+    torch.set_num_threads(1)
+    found = pair_metrics(TOGETHER)
+    if rank() == 0:
+        (folder / "found.json").write_text(json.dumps(found))
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_steps_of_one(tmp_path):
+    launch(in_a_process, 2, tmp_path)
+    found = json.loads((tmp_path / "found.json").read_text())
+    close(torch.tensor(found), torch.tensor(pair_metrics(TOGETHER)), 1e-4, 1e-4)
+
+
+# --- settings and refusals ------------------------------------------------------------------------
+
+
+def test_what_the_two_configs_share_has_one_default():
+    own = {"iterations"}  # by the epochs
+    theirs = {field.name: field.default for field in fields(RLHFConfig)}
+    shared = {f.name: f.default for f in fields(DirectConfig) if f.name in theirs} | {}
+    assert len(shared) > 15
+    assert {n: v for n, v in shared.items() if v != theirs[n]} == dict.fromkeys(own)
+    assert all(field.metadata["help"] for field in fields(DirectConfig))
+
+
+def test_a_config_survives_json():
+    for config in (SMALL, RLHFConfig(seed=3)):
+        assert config_from_dict(config.as_dict()) == config
+    with pytest.raises(ValueError, match="config: got unknown fields .'gamma'."):
+        DirectConfig.from_dict({"gamma": 1.0})
+
+
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
+        ({"loss": "kto"}, "loss: got 'kto', wants one of 'dpo', 'ipo'"),
+        ({"online": 1}, "online: got 1, wants True or False"),
+        ({"online": True}, "iterations: got None with online=True, wants a number of batches"),
+        ({"iterations": 0}, "iterations: got 0, wants an integer"),
+        ({"epochs": 0}, "epochs: got 0, wants an integer"),
+        ({"pairs": None}, "pairs: got None, wants a string"),
+        ({"learning_rate": -1.0}, "learning_rate: got -1.0, wants a finite number of at least 0"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings, says):
+    with pytest.raises(ValueError, match=says):
+        DirectConfig(**settings)
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
+        (
+            {"rejected": torch.zeros(3)},
+            r"rejected: got shape \(3,\), wants shape \(2,\), as chosen",
+        ),
+        ({"ref_chosen": torch.tensor([0, math.inf])}, "ref_chosen: got 1 NaN or infinite"),
+        ({"chosen": [1.0]}, "chosen: got list, wants a torch.Tensor"),
+        ({"chosen": torch.zeros(2, 1)}, r"chosen: got shape \(2, 1\), wants a tensor with 1 axes"),
+        ({"probabilities": torch.tensor([0.5, 1.5])}, "probabilities: got a number outside"),
+        ({"probabilities": torch.ones(3)}, r"probabilities: got shape \(3,\), wants shape \(2,\)"),
+    ],
+)
+def test_bad_log_probs_are_one_sentence(loss, changes, says):
+    names = ("chosen", "rejected", "ref_chosen", "ref_rejected")
+    given = {name: torch.zeros(2) for name in names} | {"kl_coef": 0.1} | changes
+    with pytest.raises(ValueError, match=says):
+        direct.LOSSES[loss](**given)
+
+
+def test_no_pair_and_an_empty_response_are_refused():
+    with pytest.raises(ValueError, match="chosen: got no pair, wants at least one"):
+        direct.dpo_loss(*4 * [torch.zeros(0)], 0.1)
+    with pytest.raises(ValueError, match="pairs: got an empty list"):
+        pairs.encode_pairs(None, [], 5)
+    with pytest.raises(ValueError, match=r"response_mask: got no True in row \[1\]"):
+        direct.sequence_logprobs(tiny_policy(), *left_pad([[4], [5]]), *right_pad([[3], []]))
+
+
+def test_arguments_that_do_not_go_together_are_refused():
+    with pytest.raises(ValueError, match="pairs: got a list with online=True"):
+        next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))
+    with pytest.raises(ValueError, match="labeller: got one with online=False"):
+        next(small_run(labeller=lambda first, second: [0.5] * len(first)))
+    for labels in ([0.5], [2.0] * 4, [math.nan] * 4, None, ["a"] * 4):
+        with pytest.raises(ValueError, match="labels of the labeller: got"):
+            next(small_run(ONLINE, labeller=lambda first, second, labels=labels: labels))
+
+
+def test_garbage_in_the_padding_of_a_batch_changes_nothing():
+    state, data = pair_world()
+    expected = direct.accumulate_gradients(state.models.actor, data, torch.arange(3), state.config)
+    mask = data.responses.response_mask
+    data.responses.response_tensors.masked_fill_(~mask, 7)
+    data.responses.logprobs.fill_(GARBAGE)
+    found = direct.accumulate_gradients(state.models.actor, data, torch.arange(3), state.config)
+    assert {k: float(v) for k, v in found.items()} == {k: float(v) for k, v in expected.items()}
+
+
+# --- planted mistakes -----------------------------------------------------------------------------
+
+MISTAKES = {  # name: (file, right, wrong)
+    "margin turned round": (
+        "direct",
+        "margin = rewards[0] - rewards[1]",
+        "margin = rewards[1] - rewards[0]",
+    ),
+    "reference left out": ("direct", "(logprobs - ref_logprobs.detach())", "logprobs"),
+    "gradient through the reference": ("direct", "ref_logprobs.detach()", "ref_logprobs"),
+    "β squared": ("direct", "return kl_coef * (", "return kl_coef**2 * ("),
+    "mean over the tokens": (
+        "direct",
+        "temperature).sum(dim=1)\n\n\ndef implicit",
+        "temperature).sum(dim=1) / response_mask.sum(dim=1)\n\n\ndef implicit",
+    ),
+    "padding counted": (
+        "direct",
+        "forward_logprobs(policy, *rollout, temperature)",
+        "forward_logprobs(policy, *rollout[:3], torch.ones_like(response_mask), temperature)",
+    ),
+    "no temperature": ("direct", "(policy, *tokens, config.temperature)", "(policy, *tokens)"),
+    "label turned round": (
+        "direct",
+        "(probabilities * first + (1 - probabilities) * second)",
+        "(probabilities * second + (1 - probabilities) * first)",
+    ),
+    "soft labels as hard ones": (
+        "direct",
+        "return probabilities.to(given",
+        "return probabilities.round().to(given",
+    ),
+    "IPO's target 1/τ": ("direct", "1 / (2 * kl_coef)", "1 / kl_coef"),
+    "IPO on the margin": ("direct", "(rewards[0] - rewards[1]) / kl_coef", "rewards[0] - rewards[1]"),
+    "micro-batches not weighted": ("direct", "(loss * share).backward()", "loss.backward()"),
+    "gradients pile up": ("direct", "state.optimizer.zero_grad(set_to_none=True)", "pass"),
+    "rate not annealed": ("direct", " * (1.0 - state.iteration / config.iterations)", ""),
+    "chosen and rejected swapped in the batch": (
+        "pairs",
+        "torch.cat([index, index + len(self)])",
+        "torch.cat([index + len(self), index])",
+    ),
+    "chosen and rejected swapped in the data": (
+        "pairs",
+        "for side in pair_texts(pairs)",
+        "for side in reversed(pair_texts(pairs))",
+    ),
+    "prompt counted as response": ("pairs", "text[len(prompt) :]", "text"),
+    "no stop token": ("pairs", "(row + [tokenizer.eos_token_id])", "row"),
+    "stop token not counted": (
+        "direct",
+        "response_mask)\n    return forward_logprobs(",
+        "response_mask & response_mask.roll(-1, 1))\n    return forward_logprobs(",
+    ),
+    "stop token after a cut": (
+        "pairs",
+        "(row + [tokenizer.eos_token_id])[:response_length]",
+        "row[: response_length - 1] + [tokenizer.eos_token_id]",
+    ),
+    "the lower score preferred": ("pairs", "sigmoid(first - second)", "sigmoid(second - first)"),
+    "drawn against the odds": ("pairs", "(probabilities.device) <", "(probabilities.device) >"),
+    "every pass in one order": ("pairs", "_generator(state, epoch)) if", "_generator(state, 1)) if"),
+    "reference of other pairs": ("pairs", "[block * size : (block + 1) * size]", "[:size]"),
+    "passes overlap": ("pairs", "here = first - epochs[0] * count", "here = 0"),
+}  # fmt: skip
+
+
+def plant(monkeypatch, file, right, wrong):
+    """Put `helpers.pairs` and `helpers.direct` with this mistake into this module's globals."""
+    for name in ("pairs", "direct"):
+        source = (ROOT / "helpers" / f"{name}.py").read_text("utf-8")
+        if name == file:
+            assert source.count(right) == 1, (
+                f"{file}.py holds {right!r} {source.count(right)} times"
+            )
+            source = source.replace(right, wrong)
+        module = types.ModuleType(f"helpers.{name}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(source, name, "exec"), module.__dict__)
+        monkeypatch.setattr(sys.modules[__name__], name, module)
+
+
+def passes(test) -> bool:
+    try:
+        test()
+    except (AssertionError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_noticed(monkeypatch, name):
+    plant(monkeypatch, *MISTAKES[name])
+    assert not all(passes(test) for test in QUICK)
