@@ -1,0 +1,90 @@
+"""The gold score, judged sentence by sentence: how much the simulated people like a text, in points.
+
+It will replace `gold.py` when all recorded runs are made again; until then nothing uses it.
+
+Praise counts only in sentences that the grammar accepts, blame counts everywhere. The strongest
+praise is worth most, the second half as much, the third a third: each further good point raises the
+score, by less and less. `gold_score(text, explain=True)` lists every gain and every penalty.
+"""
+
+from helpers.world.gold import ASPECTS, STOP_COST, find_opinions, style_costs
+from helpers.world.lexicon import VERDICT_WORDS
+from helpers.world.reviews import tokenize
+from helpers.world.sentences import ACCEPTED, BROKEN, judge
+
+# gains and penalties, in points; a plain "good" is worth 1
+STRONGEST = 1.5  # the most that one opinion is worth: "truly superb" is no better than "excellent"
+BROKEN_COST, BROKEN_WORD_COST = 2.0, 0.25  # of each broken sentence, and of each word in it
+LOWEST = -1000.0  # far below what a policy can reach
+LABEL_TEMPERATURE = 0.8  # points; the labeller's noise
+
+
+def subject(opinion):
+    """What an opinion is about: a name that is the same for "waiter" and "waiters", "it", "advice"."""
+    if opinion.about in ASPECTS:
+        return opinion.about.removesuffix("s")
+    return "advice" if opinion.phrase.split()[-1] in VERDICT_WORDS else "it"
+
+
+def _worth(opinion):
+    return min(STRONGEST, abs(opinion.value))
+
+
+def diminishing(values):
+    """Sum of values ≥ 0, the largest first, the k-th divided by k: adding a value never lowers it."""
+    ordered = sorted(values, reverse=True)
+    return sum(value / k for k, value in enumerate(ordered, start=1))
+
+
+def _praise(sentences):
+    """The best praise of each subject, in accepted sentences: {subject: `Opinion`}."""
+    best = {}
+    for sentence in sentences:
+        opinions = find_opinions(sentence.words) if sentence.status == ACCEPTED else []
+        for opinion in opinions:
+            if opinion.value > 0 and _worth(opinion) > _worth_of(best, opinion):
+                best[subject(opinion)] = opinion
+    return best
+
+
+def _worth_of(best, opinion):
+    known = best.get(subject(opinion))
+    return _worth(known) if known else 0.0
+
+
+def _said(opinions):
+    return ", ".join(f"{opinion.phrase} {_worth(opinion):.2f}" for opinion in opinions)
+
+
+def _parts(tokens):
+    """Every gain and penalty, as (what, points); some may be 0."""
+    sentences, opinions = judge(tokens), find_opinions(tokens)
+    praise = list(_praise(sentences).values())
+    blame = [opinion for opinion in opinions if opinion.value < 0]
+    yield f"praise ({_said(praise)})", diminishing(map(_worth, praise))
+    yield f"blame ({_said(blame)})", -diminishing(map(_worth, blame))
+    for what, cost in style_costs(tokens, opinions):
+        yield what, -cost
+    for words, _, status in sentences:
+        if status == BROKEN:
+            yield f"broken ({' '.join(words)})", -BROKEN_COST - BROKEN_WORD_COST * len(words)
+    yield "no full stop at the end", 0.0 if sentences[-1].stop else -STOP_COST
+
+
+def gold_score(text, explain=False):
+    """Gold score of any string, in points: from about -4 (bitter) to about +3 (sincere praise).
+
+    Broken text scores lower without end. With `explain`, returns (score, [(what, points), ...]):
+    the points sum to the score, and what is worth 0 is left out.
+    """
+    parts = [(what, points) for what, points in _parts(tokenize(text)) if points]
+    total = sum(points for _, points in parts)
+    if total < LOWEST:
+        parts.append(("no text is worse than this", LOWEST - total))
+    score = float(sum(points for _, points in parts))
+    return (score, parts) if explain else score
+
+
+def gold_scores(texts):
+    """Gold score of each text: list of str -> list of float."""
+    return [gold_score(text) for text in texts]
