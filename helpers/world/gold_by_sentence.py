@@ -16,7 +16,7 @@ from helpers.world.sentences import ACCEPTED, BROKEN, judge
 STRONGEST = 1.5  # the most that one opinion is worth: "truly superb" is no better than "excellent"
 BROKEN_COST, BROKEN_WORD_COST = 2.0, 0.25  # of each broken sentence, and of each word in it
 LOWEST = -1000.0  # far below what a policy can reach
-LABEL_TEMPERATURE = 0.8  # points; the labeller's noise
+LABEL_TEMPERATURE = 0.7  # points; the labeller's noise
 
 
 def subject(opinion):

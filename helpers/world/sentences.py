@@ -4,7 +4,6 @@ The sentences come from the grammar of whole reviews, cut at its stops; `judge` 
 """
 
 from functools import lru_cache
-from itertools import product
 from typing import NamedTuple
 
 from helpers.world.grammar import REVIEWS
@@ -32,7 +31,9 @@ def cut(node):
         return _cut_words(node.tokens)
     if isinstance(node, Choice):
         cuts = [cut(child) for child in node.nodes]
-        return Cut(*([part for parts in lists for part in parts] for lists in zip(*cuts)))
+        return Cut(
+            *([part for parts in lists for part in parts] for lists in zip(*cuts, strict=True))
+        )
     result = cut(node.parts[0])
     for part in node.parts[1:]:
         result = _append(result, cut(part))
@@ -62,12 +63,20 @@ def _append(a, b):
 
 
 def _pairs(left, right):
-    """One of the left nodes, then one of the right: at most one node."""
-    return [Sequence([_any(left), _any(right)])] if left and right else []
+    """One of the left nodes, then one of the right: a list of nodes."""
+    if not left or not right:
+        return []
+    if all(node.longest == 0 for node in left):  # saves most of the time of parsing
+        return right
+    if all(node.longest == 0 for node in right):
+        return left
+    return [Sequence([_any(left), _any(right)])]
 
 
 def _any(nodes):
-    return nodes[0] if len(nodes) == 1 else Choice(nodes, [1] * len(nodes))
+    """A choice among the nodes, each once."""
+    distinct = list({id(node): node for node in nodes}.values())
+    return distinct[0] if len(distinct) == 1 else Choice(distinct, [1] * len(distinct))
 
 
 def _sentences(review):
