@@ -7,14 +7,22 @@ praise is worth most, the second half as much, the third a third: each further g
 score, by less and less. `gold_score(text, explain=True)` lists every gain and every penalty.
 """
 
+from collections import Counter
+from itertools import chain, pairwise
+
 from helpers.world.gold import ASPECTS, STOP_COST, find_opinions, style_costs
-from helpers.world.lexicon import VERDICT_WORDS
+from helpers.world.lexicon import DEGREES, VERDICT_WORDS
 from helpers.world.reviews import tokenize
-from helpers.world.sentences import ACCEPTED, BROKEN, judge
+from helpers.world.sentences import ACCEPTED, BROKEN, STOPS, judge
 
 # gains and penalties, in points; a plain "good" is worth 1
 STRONGEST = 1.5  # the most that one opinion is worth: "truly superb" is no better than "excellent"
 BROKEN_COST, BROKEN_WORD_COST = 2.0, 0.25  # of each broken sentence, and of each word in it
+BUT_COST = (
+    0.5  # each "but" between two praises, or two blames: it announces a turn that never comes
+)
+STRONG_DEGREE, FREE_DEGREES, DEGREE_COST = 1.3, 2, 0.3  # each "very", "truly" ... beyond the second
+RESTATED_COST = 1.0  # each sentence without opinion that begins like an earlier one
 LOWEST = -1000.0  # far below what a policy can reach
 LABEL_TEMPERATURE = 0.7  # points; the labeller's noise
 
@@ -56,6 +64,35 @@ def _said(opinions):
     return ", ".join(f"{opinion.phrase} {_worth(opinion):.2f}" for opinion in opinions)
 
 
+def _turns_missing(opinions):
+    """The pairs of opinions of one sign that one sentence joins with "but", as text."""
+    return [
+        f"{a.phrase} but {b.phrase}"
+        for a, b in pairwise(opinions)
+        if "but" in b.links and STOPS.isdisjoint(b.links) and a.value * b.value > 0
+    ]
+
+
+def _restated(sentences):
+    """Beginnings of accepted sentences without opinion that came before: a second "the cover is"."""
+    neutral = [s.words for s in sentences if s.status == ACCEPTED and not find_opinions(s.words)]
+    beginnings = Counter(" ".join(words[:3]) for words in neutral)
+    return [text for text, count in beginnings.items() for _ in range(count - 1)]
+
+
+def _own_costs(tokens, sentences, opinions):
+    """What `style_costs` does not know, as (what, cost); a cost is 0 where nothing is wrong."""
+    strong = sum(DEGREES.get(token, 0.0) >= STRONG_DEGREE for token in tokens)
+    yield f"hype ({strong} strong degrees)", DEGREE_COST * max(0, strong - FREE_DEGREES)
+    turns, restated = _turns_missing(opinions), _restated(sentences)
+    yield f"no turn ({'; '.join(turns)})", BUT_COST * len(turns)
+    yield f"repetition ({'; '.join(restated)})", RESTATED_COST * len(restated)
+    for words, _, status in sentences:
+        if status == BROKEN:
+            yield f"broken ({' '.join(words)})", BROKEN_COST + BROKEN_WORD_COST * len(words)
+    yield "no full stop at the end", 0.0 if sentences[-1].stop else STOP_COST
+
+
 def _parts(tokens):
     """Every gain and penalty, as (what, points); some may be 0."""
     sentences, opinions = judge(tokens), find_opinions(tokens)
@@ -63,12 +100,8 @@ def _parts(tokens):
     blame = [opinion for opinion in opinions if opinion.value < 0]
     yield f"praise ({_said(praise)})", diminishing(map(_worth, praise))
     yield f"blame ({_said(blame)})", -diminishing(map(_worth, blame))
-    for what, cost in style_costs(tokens, opinions):
-        yield what, -cost
-    for words, _, status in sentences:
-        if status == BROKEN:
-            yield f"broken ({' '.join(words)})", -BROKEN_COST - BROKEN_WORD_COST * len(words)
-    yield "no full stop at the end", 0.0 if sentences[-1].stop else -STOP_COST
+    costs = chain(style_costs(tokens, opinions), _own_costs(tokens, sentences, opinions))
+    yield from ((what, -cost) for what, cost in costs)
 
 
 def gold_score(text, explain=False):

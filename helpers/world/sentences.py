@@ -6,7 +6,7 @@ The sentences come from the grammar of whole reviews, cut at its stops; `judge` 
 from functools import lru_cache
 from typing import NamedTuple
 
-from helpers.world.grammar import REVIEWS
+from helpers.world.grammar import INTRO, REVIEWS
 from helpers.world.nodes import Choice, Sequence, Words
 
 STOPS = frozenset(".!")
@@ -113,12 +113,13 @@ def begins(node, words, start, memo):
 def fitting_domains(words, is_first, is_finished):
     """Domains whose grammar accepts a sentence: tuple of words without the stop -> frozenset.
 
-    A first sentence may be any sentence; a later one is none of the openings. An unfinished one
-    needs only to be the beginning of a sentence.
+    The first sentence does not sum up ("in short, ..."), a later one is no opening. An unfinished
+    one needs only to be the beginning of a sentence.
     """
     words, found = list(words), set()
+    sums_up = max(INTRO.ends(words, 0, {})) > 0
     for domain, (first, later) in SENTENCES.items():
-        nodes = [later, first] if is_first else [later]
+        nodes = [first] * is_first + [later] * (not is_first or not sums_up)
         nodes = [node for node in nodes if words and node.vocabulary.issuperset(words)]
         if is_finished and any(yields(node, words) for node in nodes):
             found.add(domain)
