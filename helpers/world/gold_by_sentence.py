@@ -10,7 +10,14 @@ score, by less and less. `gold_score(text, explain=True)` lists every gain and e
 from collections import Counter
 from itertools import chain, pairwise
 
-from helpers.world.gold import ASPECTS, STOP_COST, find_opinions, style_costs
+from helpers.world.gold import (
+    ASPECTS,
+    CONTRADICTION_COST,
+    STOP_COST,
+    find_contradictions,
+    find_opinions,
+    style_costs,
+)
 from helpers.world.lexicon import DEGREES, VERDICT_WORDS
 from helpers.world.reviews import tokenize
 from helpers.world.sentences import ACCEPTED, BROKEN, STOPS, judge
@@ -18,9 +25,7 @@ from helpers.world.sentences import ACCEPTED, BROKEN, STOPS, judge
 # gains and penalties, in points; a plain "good" is worth 1
 STRONGEST = 1.5  # the most that one opinion is worth: "truly superb" is no better than "excellent"
 BROKEN_COST, BROKEN_WORD_COST = 2.0, 0.25  # of each broken sentence, and of each word in it
-BUT_COST = (
-    0.5  # each "but" between two praises, or two blames: it announces a turn that never comes
-)
+BUT_COST = 0.5  # each "but" between two praises or two blames: it announces a turn that is none
 STRONG_DEGREE, FREE_DEGREES, DEGREE_COST = 1.3, 2, 0.3  # each "very", "truly" ... beyond the second
 RESTATED_COST = 1.0  # each sentence without opinion that begins like an earlier one
 LOWEST = -1000.0  # far below what a policy can reach
@@ -35,6 +40,7 @@ def subject(opinion):
 
 
 def _worth(opinion):
+    """How much an opinion counts, for or against: 0 to `STRONGEST` points."""
     return min(STRONGEST, abs(opinion.value))
 
 
@@ -45,22 +51,15 @@ def diminishing(values):
 
 
 def _praise(sentences):
-    """The best praise of each subject, in accepted sentences: {subject: `Opinion`}."""
-    best = {}
-    for sentence in sentences:
-        opinions = find_opinions(sentence.words) if sentence.status == ACCEPTED else []
-        for opinion in opinions:
-            if opinion.value > 0 and _worth(opinion) > _worth_of(best, opinion):
-                best[subject(opinion)] = opinion
-    return best
-
-
-def _worth_of(best, opinion):
-    known = best.get(subject(opinion))
-    return _worth(known) if known else 0.0
+    """The strongest praise of each subject, in accepted sentences: list of `Opinion`."""
+    accepted = [sentence for sentence in sentences if sentence.status == ACCEPTED]
+    opinions = [opinion for s in accepted for opinion in find_opinions(s.words)]
+    by_strength = sorted((o for o in opinions if o.value > 0), key=_worth)
+    return list({subject(opinion): opinion for opinion in by_strength}.values())
 
 
 def _said(opinions):
+    """The opinions as text, with what each is worth before it is divided."""
     return ", ".join(f"{opinion.phrase} {_worth(opinion):.2f}" for opinion in opinions)
 
 
@@ -84,6 +83,10 @@ def _own_costs(tokens, sentences, opinions):
     """What `style_costs` does not know, as (what, cost); a cost is 0 where nothing is wrong."""
     strong = sum(DEGREES.get(token, 0.0) >= STRONG_DEGREE for token in tokens)
     yield f"hype ({strong} strong degrees)", DEGREE_COST * max(0, strong - FREE_DEGREES)
+    clashes = set(
+        find_contradictions(opinions)
+    )  # once each: one aspect, praised and blamed by turns
+    yield f"contradiction ({'; '.join(sorted(clashes))})", CONTRADICTION_COST * len(clashes)
     turns, restated = _turns_missing(opinions), _restated(sentences)
     yield f"no turn ({'; '.join(turns)})", BUT_COST * len(turns)
     yield f"repetition ({'; '.join(restated)})", RESTATED_COST * len(restated)
@@ -96,11 +99,11 @@ def _own_costs(tokens, sentences, opinions):
 def _parts(tokens):
     """Every gain and penalty, as (what, points); some may be 0."""
     sentences, opinions = judge(tokens), find_opinions(tokens)
-    praise = list(_praise(sentences).values())
+    praise = _praise(sentences)
     blame = [opinion for opinion in opinions if opinion.value < 0]
     yield f"praise ({_said(praise)})", diminishing(map(_worth, praise))
     yield f"blame ({_said(blame)})", -diminishing(map(_worth, blame))
-    costs = chain(style_costs(tokens, opinions), _own_costs(tokens, sentences, opinions))
+    costs = chain(style_costs(tokens), _own_costs(tokens, sentences, opinions))
     yield from ((what, -cost) for what, cost in costs)
 
 
