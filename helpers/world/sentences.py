@@ -94,16 +94,21 @@ def yields(node, words):
     return len(words) in node.ends(words, 0, {})
 
 
-def begins(node, words, start, memo):
-    """Whether the node can yield words[start:] and then go on, or end there."""
+def begins(node, words):
+    """Whether the node can yield these words and then go on, or end there."""
+    return _begins(node, words, 0, {})
+
+
+def _begins(node, words, start, memo):
+    """The same of words[start:]; `memo` is that of `ends`."""
     if isinstance(node, Words):
         return node.tokens[: len(words) - start] == words[start:]
     if isinstance(node, Choice):
         options = node.options_by_token.get(words[start], node.otherwise) if words[start:] else ()
-        return not words[start:] or any(begins(n, words, start, memo) for _, n in options)
+        return not words[start:] or any(_begins(n, words, start, memo) for _, n in options)
     reached = {start}
     for part in node.parts:
-        if any(begins(part, words, middle, memo) for middle in reached):
+        if any(_begins(part, words, middle, memo) for middle in reached):
             return True
         reached = {end for middle in reached for end in part.ends(words, middle, memo)}
     return len(words) in reached
@@ -116,14 +121,13 @@ def fitting_domains(words, is_first, is_finished):
     The first sentence does not sum up ("in short, ..."), a later one is no opening. An unfinished
     one needs only to be the beginning of a sentence.
     """
-    words, found = list(words), set()
+    words, fits = list(words), yields if is_finished else begins
     sums_up = max(INTRO.ends(words, 0, {})) > 0
+    found = set()
     for domain, (first, later) in SENTENCES.items():
-        nodes = [first] * is_first + [later] * (not is_first or not sums_up)
-        nodes = [node for node in nodes if words and node.vocabulary.issuperset(words)]
-        if is_finished and any(yields(node, words) for node in nodes):
-            found.add(domain)
-        if not is_finished and any(begins(node, words, 0, {}) for node in nodes):
+        nodes = [later] if not is_first else [first] if sums_up else [later, first]
+        known = [node for node in nodes if words and node.vocabulary.issuperset(words)]
+        if any(fits(node, words) for node in known):
             found.add(domain)
     return frozenset(found)
 

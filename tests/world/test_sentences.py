@@ -71,7 +71,7 @@ def test_begins_and_yields_agree_with_all_texts(node):
     for length in range(5):
         for words in itertools.product("a b c d e and but".split(), repeat=length):
             assert yields(node, list(words)) == (words in texts)
-            assert begins(node, list(words), 0, {}) == (words in beginnings)
+            assert begins(node, list(words)) == (words in beginnings)
 
 
 def test_no_sentence_contains_a_stop():
