@@ -195,7 +195,7 @@ def test_new_praise_never_lowers_a_review():
 # ---- adversaries ----
 EDITED = [  # reviews, with 20 edits each
     pytest.param(0, 60, id="quick"),
-    pytest.param(1, 600, id="slow", marks=pytest.mark.slow),
+    pytest.param(1, 200, id="slow", marks=pytest.mark.slow),
     pytest.param(2, 20_000, id="nightly", marks=pytest.mark.nightly),
 ]
 
