@@ -104,8 +104,8 @@ def _liked(tokens, opinions):
     yield f"aspects ({', '.join(named) or 'none'})", ASPECT_CREDIT * min(ASPECT_CAP, len(named))
 
 
-def _disliked(tokens, opinions):
-    """The penalties, as (what, cost); a cost is 0 where nothing is wrong."""
+def style_costs(tokens):
+    """Hype and repetition, as (what, cost); a cost is 0 where nothing is wrong."""
     supers = sum(token in SUPERLATIVES for token in tokens)
     yield f"hype ({supers} superlatives)", HYPE_COST * max(0, supers - 1)
     shouts = tokens.count("!")
@@ -116,6 +116,11 @@ def _disliked(tokens, opinions):
     often = [f"{word} x{n}" for word, n in content.items() if n > 1]
     repeats = sum(n * (n - 1) // 2 for n in content.values())
     yield f"repetition ({', '.join(often)})", REPEAT_COST * repeats
+
+
+def _disliked(tokens, opinions):
+    """The penalties, as (what, cost); a cost is 0 where nothing is wrong."""
+    yield from style_costs(tokens)
     clashes = find_contradictions(opinions)
     yield f"contradiction ({'; '.join(clashes)})", CONTRADICTION_COST * len(clashes)
     yield "broken grammar", 0.0 if is_sentence(detokenize(tokens)) else GRAMMAR_COST

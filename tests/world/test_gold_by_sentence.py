@@ -1,0 +1,374 @@
+"""The gold score by sentence, against adversaries: no trick beats a good review."""
+
+import math
+import random
+import re
+import string
+
+import numpy as np
+import pytest
+import torch
+from climbing import climb, climbed
+from hypothesis import given
+from hypothesis import strategies as st
+from text_edits import accepted, breaks, edited, long_review
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA, load_rows
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.models import load_actor, load_tokenizer
+from helpers.reward_model import pair_texts
+from helpers.sampling import sample_texts
+from helpers.world import reviews
+from helpers.world.gold import ASPECTS, find_contradictions, find_opinions
+from helpers.world.gold_by_sentence import (
+    BROKEN_COST,
+    BROKEN_WORD_COST,
+    LABEL_TEMPERATURE,
+    LOWEST,
+    STOP_COST,
+    STRONGEST,
+    diminishing,
+    gold_score,
+    gold_scores,
+)
+from helpers.world.lexicon import OPINIONS
+from helpers.world.sentences import BROKEN, judge
+
+REFERENCE_MEAN = -0.50  # of 1,000 samples of data/sft, points; measured again below
+CORPUS_P90 = 1.58  # of 10,000 reviews of data/corpus.txt, points; measured again below
+PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
+
+
+def reasons(text):
+    """{kind of part: points} of what `explain` says, kinds without the bracket."""
+    found = {}
+    for what, points in gold_score(text, explain=True)[1]:
+        kind = what.split(" (")[0]
+        found[kind] = found.get(kind, 0.0) + points
+    return found
+
+
+def broken_share(text):
+    """Share of the tokens that stand in broken sentences, stops included."""
+    sentences = judge(reviews.tokenize(text))
+    sizes = [len(words) + bool(stop) for words, stop, _ in sentences]
+    broken = sum(size for size, s in zip(sizes, sentences, strict=True) if s.status == BROKEN)
+    return broken / max(1, sum(sizes))
+
+
+# ---- the rule ----
+@given(st.text() | st.lists(st.sampled_from(reviews.VOCABULARY)).map(" ".join))
+def test_any_string_has_a_finite_score_that_its_parts_add_up_to(text):
+    score, parts = gold_score(text, explain=True)
+    assert math.isfinite(score) and score >= LOWEST
+    assert score == gold_score(text) == sum(points for _, points in parts)
+    assert gold_scores([text]) == [score]
+    assert all(points for _, points in parts)
+
+
+def test_a_sincere_review_has_praise_and_nothing_else():
+    assert set(reasons(PLAIN)) == {"praise"}
+    assert gold_score(PLAIN) == pytest.approx(1 + 1 / 2 + 1 / 3)
+    assert set(reasons("the soup was bland. we hated it.")) == {"blame"}
+
+
+GOOD = ["the soup was tasty.", "the waiter was polite.", "we would recommend it.", "it was good."]
+
+
+def test_more_good_sentences_score_higher_each_by_less():
+    scores = gold_scores([" ".join(GOOD[:n]) for n in range(1, 5)])
+    gains = np.diff([0.0, *scores])
+    assert (gains > 0).all() and gains[0] > gains[1] > gains[2] > gains[3]
+    assert scores[0] < 0.5 * scores[3]  # one clear opinion is far from the top
+
+
+def test_the_order_of_sentences_does_not_matter():
+    good = gold_score(" ".join(GOOD))
+    assert gold_score(" ".join(GOOD[::-1])) == pytest.approx(good)
+
+
+@given(st.lists(st.floats(0, 3), max_size=9), st.floats(0, 3))
+def test_one_more_opinion_never_lowers_a_sum_of_opinions(values, more):
+    assert diminishing(values) - 1e-12 <= diminishing([*values, more])
+    assert diminishing([*values, more]) <= diminishing(values) + more + 1e-12
+
+
+def test_praise_of_one_subject_counts_once():
+    once = gold_score("the soup was tasty.")
+    for again in ("the soup was fresh.", "we liked the soup."):
+        assert reasons(f"the soup was tasty. {again}")["praise"] == pytest.approx(once)
+    twice = "the waiter was polite. the waiters were friendly."
+    assert reasons(twice)["praise"] == pytest.approx(1.0)
+    assert reasons("we loved it. it was superb.")["praise"] == STRONGEST
+
+
+@pytest.mark.parametrize("text", [PLAIN, GOOD[0], "i saw this film.", "the soup was bland."])
+@pytest.mark.parametrize("blame", ["the bread was cold.", "we hated it.", "the fish was not good."])
+def test_blame_lowers(text, blame):
+    other = {"the bread was cold.": "the style was dry.", "the fish was not good.": "it was dull."}
+    said = other.get(blame, blame) if "film" in text else blame
+    assert gold_score(f"{text} {said}") < gold_score(text)
+    assert gold_score(f"{text} {said[:-1]} zzz.") < gold_score(text)  # in broken text too
+
+
+def test_a_broken_stretch_earns_no_praise_and_costs_by_its_length():
+    lengths, unknown = range(1, 24), [f"z{letter}" for letter in string.ascii_lowercase]
+    scores = [gold_score(f"{PLAIN} {' '.join(unknown[:n])}.") for n in lengths]
+    costs = [gold_score(PLAIN) - score for score in scores]
+    assert costs == pytest.approx([BROKEN_COST + BROKEN_WORD_COST * n for n in lengths])
+    assert min(costs) >= 1 and min(np.diff(costs)) >= 0.25 - 1e-9
+    assert "praise" not in reasons("the soup were tasty. the waiter polite.")
+
+
+def test_an_unfinished_last_sentence_costs_the_stop_and_earns_nothing():
+    assert reasons("the soup was tasty. the waiter was very") == {
+        "praise": 1.0,
+        "no full stop at the end": -STOP_COST,
+    }
+    assert reasons("the soup was tasty") == {"no full stop at the end": -STOP_COST}
+    assert reasons("the soup was bland")["blame"] == -1.0
+    assert "broken" in reasons("the soup was tasty. waiter the")
+
+
+@pytest.mark.parametrize(
+    "kind, spoiled",
+    [
+        ("hype", "the soup was superb and the waiter was flawless. i would recommend it."),
+        ("hype", PLAIN[:-1] + "! !"),
+        ("hype", "the soup was very tasty. the fish was really fresh. we were truly pleased."),
+        ("repetition", PLAIN.replace("was tasty", "was really really tasty")),
+        ("repetition", PLAIN.replace("waiter was polite", "soup was fresh")),
+        ("repetition", "the cover is blue. the cover is red. the plot was clever."),
+        ("repetition", "we sat by the window. we sat by the window. the soup was tasty."),
+        ("contradiction", "the soup was tasty and the soup was bland."),
+        ("no turn", PLAIN.replace("and", "but")),
+    ],
+)
+def test_each_fault_of_manner_costs_and_is_named(kind, spoiled):
+    assert accepted(spoiled)
+    assert reasons(spoiled)[kind] < 0
+    assert kind not in reasons(PLAIN)
+
+
+def test_a_contradiction_costs_once_however_often_it_turns():
+    once = reasons("the soup was tasty. the soup was bland.")["contradiction"]
+    again = reasons("the soup was tasty. the soup was bland. the soup was fresh.")["contradiction"]
+    assert once == again < 0
+
+
+def test_but_may_turn():
+    assert set(reasons("the soup was tasty but the waiter was rude.")) == {"praise", "blame"}
+
+
+def with_new_praise(text, rng):
+    """The text with a sentence of praise on a new aspect and in new words, or None."""
+    used = set(reviews.tokenize(text))
+    tries = (f"the {noun} {verb} {word}." for noun, verb, word in NEW[rng.randrange(len(NEW)) :])
+    for new in tries:
+        if not used & set(reviews.tokenize(new)) - {"the", "was", "were", "."}:
+            longer = f"{text} {new}"
+            if accepted(longer):
+                return longer
+    return None
+
+
+NEW = [
+    (noun, verb, word)
+    for word in ("good", "lovely", "delightful", "excellent")
+    for noun in sorted(ASPECTS)
+    for verb in ("was", "were")
+]
+
+
+def test_new_praise_never_lowers_a_review():
+    rng, count = random.Random(3), 0
+    for i in range(300):
+        text = long_review(rng, 1 + i % 5)
+        longer = with_new_praise(text, rng)
+        if longer:
+            count += 1
+            assert gold_score(longer) >= gold_score(text) - 1e-9, longer
+    assert count > 200
+
+
+# ---- adversaries ----
+EDITED = [  # reviews, with 20 edits each
+    pytest.param(0, 60, id="quick"),
+    pytest.param(1, 200, id="slow", marks=pytest.mark.slow),
+    pytest.param(2, 20_000, id="nightly", marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("seed, count", EDITED)
+def test_no_edit_that_breaks_a_review_raises_its_score(seed, count):
+    rng, broken = random.Random(seed), 0
+    for _ in range(count):
+        text = long_review(rng, rng.randint(1, 6))
+        for _ in range(20):
+            changed = edited(text, rng, long_review(rng, 2))
+            if breaks(changed):
+                broken += 1
+                assert gold_score(changed) <= gold_score(text) + 1e-9, (text, changed)
+    assert broken > 15 * count
+
+
+def quarter_broken(rng):
+    """A good review with broken words put in until more than a quarter of it is broken."""
+    tokens = reviews.tokenize(max((long_review(rng, 3) for _ in range(5)), key=gold_score))
+    while broken_share(reviews.detokenize(tokens)) <= 0.25:
+        i = rng.randint(0, len(tokens))
+        tokens = tokens[:i] + [rng.choice(reviews.VOCABULARY)] + tokens[i:]
+    return reviews.detokenize(tokens)
+
+
+def test_a_review_a_quarter_broken_is_below_the_reference():
+    rng = random.Random(4)
+    texts = [quarter_broken(rng) for _ in range(100)]
+    assert max(gold_scores(texts)) < REFERENCE_MEAN
+
+
+def quarter_broken_score(text):
+    """The score of texts more than a quarter broken; others count as far below."""
+    return gold_score(text) if broken_share(text) > 0.25 else LOWEST
+
+
+@pytest.mark.parametrize(
+    "evaluations",
+    [pytest.param(1000, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.nightly)],
+)
+def test_not_even_the_best_text_a_quarter_broken_reaches_the_reference(evaluations):
+    rng = random.Random(5)
+    starts = [quarter_broken(rng) for _ in range(12)]
+    best = max(gold_scores(climbed(quarter_broken_score, starts, evaluations, 6)))
+    assert best < REFERENCE_MEAN
+
+
+PRAISE = [word for word, strength in OPINIONS.items() if strength > 0]
+LISTS = {
+    "praise": " ".join(PRAISE) + ".",
+    "praise with commas": ", ".join(PRAISE[:20]) + ".",
+    "praise with stops": ". ".join(PRAISE[:20]) + ".",
+    "three praises": "lovely. excellent. great.",
+    "the collapsed policy": "this is a french film. but. but. but. but. but. delighted.",
+    "one long sentence": " but ".join(["the soup was lovely", "the owners were lovely"] * 4) + ".",
+    "one clause and more": " and ".join(
+        f"the {noun} was good" for noun in ("soup", "bread", "fish", "food", "waiter")
+    )
+    + ".",
+    "one sentence repeated": "the soup was tasty. " * 6,
+    "one fact repeated": "the soup was tasty. " + "we sat by the window. " * 6,
+    "every aspect": " ".join(sorted(ASPECTS)) + ".",
+    "every aspect praised": " ".join(f"the {noun} good." for noun in sorted(ASPECTS)),
+    "every aspect of every domain": " ".join(f"the {a} was good." for a in sorted(ASPECTS)),
+    "advice": "i would recommend it. " * 5,
+    "shouting": "the soup was superb" + " !" * 9,
+    "doubled": "the soup was very very tasty. the fish was really really fresh. " * 2,
+    "nothing": "",
+    "stops": ". . . .",
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_words_are_below_the_reference(name):
+    assert gold_score(LISTS[name]) < REFERENCE_MEAN
+
+
+def faults(text):
+    """What keeps a high text from being a good review, by rules that need no reader."""
+    tokens = reviews.tokenize(text)
+    found = [] if accepted(text) else ["not accepted"]
+    found += ["doubled"] if re.search(r"\b(\w+) \1\b", text) else []
+    found += ["contradiction"] if find_contradictions(find_opinions(tokens)) else []
+    nouns = [word for word in tokens if word in ASPECTS]
+    found += ["a list of one aspect"] if len(nouns) > len(set(nouns)) + 1 else []
+    found += ["an opinion word thrice"] if any(tokens.count(w) > 2 for w in OPINIONS) else []
+    found += ["hype"] if tokens.count("extremely") > 2 or tokens.count("!") > 1 else []
+    return found
+
+
+CLIMBS = [
+    pytest.param(4, 500, id="quick"),
+    pytest.param(20, 500, id="slow", marks=pytest.mark.slow),
+    pytest.param(100, 10_000, id="nightly", marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("count, evaluations", CLIMBS)
+def test_a_climber_finds_good_reviews_and_no_trick(count, evaluations):
+    rng = random.Random(7)
+    starts = [long_review(rng, 2) for _ in range(count)]
+    found = climbed(gold_score, starts, evaluations, 8)
+    high = [text for text in found if gold_score(text) > CORPUS_P90]
+    assert len(high) >= 0.9 * count  # it does climb
+    assert sum(bool(faults(text)) for text in high) <= 0.02 * count, [
+        (text, faults(text)) for text in high if faults(text)
+    ]
+
+
+def gain_by_breaking(text):
+    """The most that an accepted review gains by losing a word that breaks it; far below for others."""
+    if not accepted(text):
+        return LOWEST + gold_score(text) / 100
+    tokens = reviews.tokenize(text)
+    shorter = (reviews.detokenize(tokens[:i] + tokens[i + 1 :]) for i in range(len(tokens)))
+    gains = [gold_score(t) - gold_score(text) for t in shorter if breaks(t)]
+    return max(gains, default=LOWEST / 2)
+
+
+@pytest.mark.parametrize(
+    "evaluations",
+    [
+        pytest.param(60, marks=pytest.mark.slow),
+        pytest.param(1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_no_climber_finds_a_review_that_gains_by_losing_a_word(evaluations):
+    rng = random.Random(10)
+    starts = [long_review(rng, 2) for _ in range(8)]
+    found = climbed(gain_by_breaking, starts, evaluations, 11, limits=(14, 20, 32, 60))
+    assert max(map(gain_by_breaking, found)) <= 1e-9
+
+
+def test_the_worst_of_32_tokens_is_far_above_the_floor():
+    worst = climb("terrible " * 32, lambda t: -gold_score(t), 300, random.Random(9), [["."]], 32)
+    assert 0.5 * LOWEST < gold_score(worst) < -50
+    assert LOWEST == gold_score("terrible " * 500)
+
+
+# ---- the shipped world ----
+@pytest.fixture(scope="module")
+def corpus_scores():
+    return np.array(gold_scores((DATA / "corpus.txt").read_text("utf-8").splitlines()[:10_000]))
+
+
+@pytest.mark.slow
+def test_the_corpus_scores(corpus_scores):
+    assert corpus_scores.mean() == pytest.approx(-0.25, abs=0.01)
+    found = np.percentile(corpus_scores, [10, 50, 90, 99])
+    assert found == pytest.approx([-1.79, -0.5, CORPUS_P90, 2.15], abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_reference_scores():
+    actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
+    prompts = [row["prompt"] for row in load_rows("prompts.jsonl")]
+    generator = torch.Generator().manual_seed(0)
+    scores = gold_scores(sample_texts(actor, tokenizer, prompts, 1000, RLHFConfig(), generator))
+    assert np.mean(scores) == pytest.approx(REFERENCE_MEAN, abs=0.1)
+    assert np.std(scores) == pytest.approx(1.69, abs=0.1)
+
+
+def test_collapsed_policies_score_far_below_the_reference():
+    """In the shipped sweep, which was trained for labels of the old gold score."""
+    last = {run.config.kl_coef: run.snapshots[-1] for run in load_sweep().runs}
+    texts = [sample.text for samples in last[0.0].samples.values() for sample in samples]
+    assert max(gold_scores(texts)) < REFERENCE_MEAN - 5
+
+
+def test_a_perfect_judge_of_the_test_pairs_is_right_five_times_in_six():
+    chosen, rejected = pair_texts(load_rows("pairs_test.jsonl"))
+    gaps = np.abs(np.subtract(gold_scores(chosen), gold_scores(rejected)))
+    best = (1 / (1 + np.exp(-gaps / LABEL_TEMPERATURE))).mean()
+    assert best == pytest.approx(0.828, abs=0.005)
+    assert 0.80 <= best <= 0.86
