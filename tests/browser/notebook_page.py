@@ -10,6 +10,13 @@ NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource",
 
 REPLY = re.compile(r'"msg_type": ?"execute_reply"')
 ERROR_MESSAGE = re.compile(r'"msg_type": ?"error"')
+SHUT_DOWN = """async path => {
+  const token = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? '';
+  const sent = {headers: {'X-XSRFToken': token}};
+  for (const session of await (await fetch('/api/sessions', sent)).json())
+    if (session.path === path)
+      await fetch('/api/sessions/' + session.id, {method: 'DELETE', ...sent});
+}"""
 EVALUE = re.compile(r'"ename": ?"([^"]*)", ?"evalue": ?"((?:[^"\\]|\\.)*)"')
 
 
@@ -21,7 +28,8 @@ class NotebookPage:
     """
 
     def __init__(self, page: Page, lab: str, path: str):
-        self.page, self.problems, self.kernel_errors, self.replies = page, [], [], 0
+        self.page, self.path, self.replies = page, path, 0
+        self.problems, self.kernel_errors = [], []
         page.on("console", self._heard)
         page.on("pageerror", lambda problem: self.problems.append(str(problem)))
         page.on("websocket", lambda socket: socket.on("framereceived", self._received))
@@ -54,6 +62,11 @@ class NotebookPage:
         )
         self.page.wait_for_function(f"() => !({pending})", timeout=1000 * seconds)
         self.page.wait_for_timeout(1000)  # what the last cell shows
+
+    def close(self) -> None:
+        """Close the page and end its kernel, which would keep its memory."""
+        self.page.evaluate(SHUT_DOWN, self.path)
+        self.page.close()
 
     def errors(self) -> list[str]:
         """Tracebacks and stderr now on the page."""

@@ -1,5 +1,7 @@
 """The run over every control finds what is planted on a page, and nothing on widgets that are sound."""
 
+import json
+import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,7 +105,7 @@ def opened(browser, served, name: str, sources: Iterable[str]) -> Iterator[Noteb
     notebook.run_all(seconds=60)
     assert notebook.errors() + notebook.kernel_errors + notebook.problems == []
     yield notebook
-    page.close()
+    notebook.close()
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +141,5 @@ def test_letters_typed_beside_the_labeller_leave_the_notebook_alone(browser, ser
         page.keyboard.press("a")
         notebook.wait_until(lambda: "1 of 3" in page.locator("body").inner_text(), 10, "an answer")
         assert cells.count() == 1
+    left = json.load(urllib.request.urlopen(f"{served[1]}/api/sessions"))
+    assert "labeller.ipynb" not in [session["path"] for session in left]  # its kernel has ended

@@ -41,7 +41,7 @@ def notebook(browser, course, lab):
     opened = NotebookPage(page, lab, "notebooks/explorer.ipynb")
     opened.run_all(seconds=600)
     yield opened
-    page.close()
+    opened.close()
 
 
 def shown(notebook) -> dict:
