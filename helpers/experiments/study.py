@@ -227,7 +227,8 @@ def job_entry(job: Job, options: StudyOptions) -> dict:
     if job.whole:
         return {"kind": job.kind, "whole": True}
     run = load_run(job.folder(options.results, options.checkpoints))
-    columns = as_columns(run.history, METRICS)
+    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
+    columns = as_columns(run.history, names)
     return as_entry(job.kind, run.config, columns, significant(run.final))
 
 

@@ -204,17 +204,16 @@ def estimate_memory(
     else:
         entries = _trained("actor", size + adapter, adapter) + _trained("critic", adapter, adapter)
     kept, logits = round(token_bytes(actor.base_model) * part * length), FLOAT * vocabulary
-    return MemoryEstimate(
-        (
-            *entries,
-            Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
-            Entry("actor", "KV cache", cache_bytes(actor.config, rows, length), "rollout"),
-            Entry("actor", "logits", 3 * logits * rows, "rollout"),
-            Entry("actor", "activations", kept, "update"),
-            Entry("critic", "activations", kept, "update"),
-            Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
-        )
-    )
+    entries += [
+        Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
+        Entry("actor", "KV cache", cache_bytes(actor.config, rows, length), "rollout"),
+        Entry("actor", "logits", 3 * logits * rows, "rollout"),
+        Entry("actor", "activations", kept, "update"),
+        Entry("critic", "activations", kept, "update"),
+        Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
+    ]
+    has_critic = config.method == "ppo"
+    return MemoryEstimate(tuple(e for e in entries if has_critic or e.role != "critic"))
 
 
 def reset_peak(device: torch.device) -> None:

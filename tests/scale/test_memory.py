@@ -1,5 +1,7 @@
 """The estimate of memory agrees with real tensors, with what autograd keeps, and with known counts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import tiny_models
@@ -40,6 +42,15 @@ def test_weights_gradients_and_adam_are_what_a_run_holds():
     held = {"weights": actor, "gradients": [p.grad for p in actor], "Adam": moments}
     for kind, tensors in held.items():
         assert memory.total(role="actor", kind=kind) == sum(t.nbytes for t in tensors)
+
+
+def test_without_a_critic_its_memory_is_not_counted():
+    both, alone = (
+        estimate(config=replace(CONFIG, method=method, responses_per_prompt=4))
+        for method in ("ppo", "rloo")
+    )
+    assert both.total(role="critic") > 0 and alone.total(role="critic") == 0
+    assert both.total() - alone.total() == both.total(role="critic")
 
 
 def test_a_meta_model_keeps_as_many_bytes_as_the_real_one():
