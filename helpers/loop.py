@@ -5,9 +5,11 @@ Not included: sharded models and generation engines. Several processes: `python 
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+
+import torch
 
 from helpers.checkpoints import checkpoint_due, hold_run, save_checkpoint
 from helpers.config import RLHFConfig
@@ -37,13 +39,24 @@ def train_rlhf_loop(
     yield from run_iterations(state, partial(iterate, observe=observe), save_dir)
 
 
+@contextmanager
+def gradients_as_before() -> Iterator[None]:
+    """An interrupt within `torch.no_grad` can leave gradients switched off; not beyond this."""
+    enabled = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(enabled)
+
+
 def run_iterations(
     state: RLHFState, iterate: Callable[[RLHFState], dict], save_dir: str | Path | None = None
 ) -> Iterator[dict]:
     """Call `iterate(state)` until the run is done; yields its records and writes its checkpoints."""
     with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
         while state.iteration < state.config.iterations:
-            record = iterate(state)
+            with gradients_as_before():
+                record = iterate(state)
             if save_dir is not None and checkpoint_due(state):
                 save_checkpoint(state, save_dir)
             yield record

@@ -200,7 +200,7 @@ def accumulate_gradients(
     The loss is a mean over counted tokens (or over responses), so micro-batches weighted by their
     share of them give the gradient of the whole minibatch, with less memory.
     """
-    if config.skip_equal_groups:
+    if config.skip_equal_groups and len(batch):
         batch = batch.rows(batch.advantages.ne(0).any(dim=1).nonzero().squeeze(1))
     names = STATS if value_network is None else STATS + CRITIC_STATS
     means = dict.fromkeys(names, batch.scores.new_zeros(()))
@@ -210,8 +210,10 @@ def accumulate_gradients(
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
-        means = {name: means[name] + share * stats[name] for name in names}
-        means["ratio_error"] = worst
+        means = {name: means[name] + share * stats[name] for name in names} | {
+            "policy_loss": means["policy_loss"] + weight * stats["policy_loss"],
+            "ratio_error": worst,
+        }
     return merge_shares(means, largest="ratio_error")
 
 

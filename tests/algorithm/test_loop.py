@@ -64,6 +64,17 @@ def test_it_learns_a_reward_function(models, prompts):
     assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations
 
 
+def test_an_interrupt_does_not_leave_gradients_switched_off(normalizing, prompts):
+    def stop(step, **tensors):
+        torch.set_grad_enabled(False)  # as an interrupt between no_grad's own lines would leave it
+        raise KeyboardInterrupt
+
+    state = start_run(normalizing, tiny_models(), prompts=prompts)
+    with pytest.raises(KeyboardInterrupt):
+        next(train_rlhf_loop(state=state, observe=stop))
+    assert torch.is_grad_enabled()
+
+
 def replace_tiny(**changes):
     from helpers.config import RLHFConfig
 

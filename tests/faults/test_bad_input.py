@@ -272,7 +272,7 @@ def test_sampling_refuses_no_length_and_no_temperature(option, bad):
         ("temperature", -1.0), ("minibatch_size", 0), ("learning_rate", -1e-3),
         ("critic_learning_rate", -1e-3),
         ("max_grad_norm", -1.0), ("vf_coef", -0.1), ("kl_placement", "both"), ("kl_loss", "k1"),
-        ("kl_loss", "k3"),
+        ("kl_loss", "k4"),
     ],
 )  # fmt: skip
 def test_the_config_refuses_a_value_outside_its_range(field, bad):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.theory.optimum import gibbs_policy, gibbs_value
@@ -70,10 +70,13 @@ def test_with_one_token_there_is_nothing_later_and_both_are_the_same(seed, beta)
 
 
 @given(SEEDS, BETAS)
+@example(848, 0.25)  # further from the reference than the best answer is
 def test_at_the_same_kl_the_reward_placement_is_never_below(seed, beta):
     world = random_world(seed, vocabulary=3, length=3)
     score, kl = reward_and_kl(world, best_policy(world, beta, "loss"))
-    assert score <= reward_at_kl(world, kl, "reward") + 1e-6
+    highest, furthest = reward_and_kl(world, best_policy(world, 1e-5, "reward"))
+    best = highest if kl >= furthest else reward_at_kl(world, kl, "reward")
+    assert score <= best + 1e-6
 
 
 @given(SEEDS)
