@@ -17,6 +17,7 @@ from torch import nn
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
 from helpers.reward_model import RewardModel
+from helpers.rewards import as_rows
 from helpers.state import Models, RLHFState, load_models, resolve_rates, start_run
 from helpers.tools.files import (
     FileProblem,
@@ -151,7 +152,7 @@ def _facts(state: RLHFState) -> dict:
         "kl_coef": state.kl_coef,
         "score_mean": state.score_mean,
         "score_std": state.score_std,
-        "prompts": state.prompts,
+        "prompts": as_rows(state.prompts),
         "pairs": state.pairs,
         "threads": torch.get_num_threads(),
         "processes": world_size(),

@@ -277,7 +277,7 @@ def train_direct(
     config: DirectConfig | None = None,
     models: Models | None = None,
     reward: Reward | None = None,
-    prompts: list[str] | None = None,
+    prompts: list[str | dict] | None = None,
     measures: dict[str, Callable] | None = None,
     save_dir: str | Path | None = None,
     state: RLHFState | None = None,

@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from helpers.config import PPOConfig, RLHFConfig
-from helpers.tools.validate import require, require_count, require_scores, require_tokens
+from helpers.tools.validate import (
+    require,
+    require_count,
+    require_scores,
+    require_tensor,
+    require_tokens,
+)
 from helpers.whitening import masked_mean
 
 GRPO_EPSILON = 1e-4  # added to the group's standard deviation, as TRL does
@@ -112,3 +118,22 @@ def sequence_log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> 
     require_tokens(mask, dims=2, every_row=True, logprobs=logprobs, old_logprobs=old_logprobs)
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     return per_token(log_ratio.sum(dim=1) / mask.sum(dim=1), mask)
+
+
+# --- answers that are right or wrong ----------------------------------------------------------------
+
+
+def pass_at_k(correct: Tensor, k: int) -> Tensor:
+    """Probability that one of k answers to a prompt is right: [B, n] booleans → [B], float64.
+
+    1 − C(n − c, k)/C(n, k), c of n being right: unbiased, where 1 − (1 − c/n)^k is too low for k > 1
+    (Chen et al. 2021, eq. 1). ValueError: shape, dtype, k not in 1 … n.
+    """
+    require_tensor("correct", correct, dims=2)
+    require(correct.dtype == torch.bool, "correct", f"dtype {correct.dtype}", "booleans")
+    n = correct.shape[1]
+    require_count("k", k)
+    require(k <= n, "k", k, f"at most the {n} answers to a prompt")
+    drawn = torch.arange(k, device=correct.device)
+    wrong = (~correct).sum(dim=1, keepdim=True)
+    return 1 - ((wrong - drawn).clamp(min=0).double() / (n - drawn)).prod(dim=1)  # (B, k) → (B,)

@@ -21,7 +21,7 @@ def train_rlhf_loop(
     config: RLHFConfig | None = None,
     models: Models | None = None,
     reward: Reward | None = None,
-    prompts: list[str] | None = None,
+    prompts: list[str | dict] | None = None,
     measures: dict[str, Callable] | None = None,
     save_dir: str | Path | None = None,
     state: RLHFState | None = None,
@@ -29,8 +29,9 @@ def train_rlhf_loop(
 ) -> Iterator[dict]:
     """Run RLHF; yields one record (a dict of floats) per iteration, so `list(...)` collects them all.
 
-    Pass `models` to have the trained actor afterwards, `reward` (list of texts → scores) to replace
-    the reward model, `measures` (name → list of texts → numbers) to record other scores without
+    Pass `models` to have the trained actor afterwards, `reward` (a function of texts, or of prompts,
+    completions and the columns of prompts that are rows: `helpers.rewards`) to replace the reward
+    model, `measures` (name → list of texts → numbers) to record other scores without
     training on them. With `save_dir`, a checkpoint is written every `config.checkpoint_every`
     iterations and at the end; with a `state` from `load_checkpoint`, the run continues there. Several
     processes all call this in the same way; the first one writes.

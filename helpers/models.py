@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -99,8 +100,25 @@ def quiet_loading():
             transformers_logging.enable_progress_bar()
 
 
+class HubNotReached(FileProblem):
+    """There was no connection to the hub, so nothing is known of the model with this name."""
+
+
+def _not_reached(problem: BaseException | None) -> bool:
+    """Whether a failure to load came of no connection: neither a wrong name nor a gated model."""
+    causes = []
+    while problem is not None and problem not in causes:
+        causes.append(problem)
+        problem = problem.__cause__ or problem.__context__
+    refused = any(isinstance(cause, RepositoryNotFoundError) for cause in causes)  # or gated
+    return not refused and any(isinstance(cause, LocalEntryNotFoundError) for cause in causes)
+
+
 def load_pretrained(auto_class: type, name: str, **arguments):
-    """`auto_class.from_pretrained` from a folder or a hub name. FileProblem: one sentence."""
+    """`auto_class.from_pretrained` from a folder or a hub name.
+
+    One sentence: HubNotReached without a connection, else FileProblem.
+    """
     folder = find_folder(name)
     if folder is not None:
         verify(folder)
@@ -112,8 +130,11 @@ def load_pretrained(auto_class: type, name: str, **arguments):
             return auto_class.from_pretrained(str(folder or name), **arguments)
     except Exception as problem:  # noqa: BLE001 (each library below has its own errors)
         reason = " ".join(str(problem).split())[:200]
-        where = f"folder {name}" if folder else f"hub name {name!r} (offline?)"
-        raise FileProblem(f"Could not load {auto_class.__name__} from {where}: {reason}") from None
+        what = f"Could not load {auto_class.__name__} from"
+        if folder is None and _not_reached(problem):
+            raise HubNotReached(f"{what} hub name {name!r} (offline?): {reason}") from None
+        where = f"folder {name}" if folder else f"hub name {name!r}"
+        raise FileProblem(f"{what} {where}: {reason}") from None
 
 
 def without_dropout(config):

@@ -22,6 +22,24 @@ from helpers.tools.validate import (
 )
 
 
+class Prompt(str):
+    """A prompt's text, and beside it the other columns of its row, for a reward that wants them."""
+
+    def __new__(cls, text: str, columns: dict | None = None):
+        prompt = super().__new__(cls, text)
+        prompt.columns = columns or {}
+        return prompt
+
+
+class SampledText(str):
+    """Prompt + response as one text, and beside it each of the two: what a reward may ask for."""
+
+    def __new__(cls, text: str, prompt: str = "", completion: str = ""):
+        sampled = super().__new__(cls, text)
+        sampled.prompt, sampled.completion = prompt, completion
+        return sampled
+
+
 @dataclass
 class Responses:
     """Sampled responses: prompts [B, P] padded left, responses [B, T] padded right, and as text."""
@@ -31,8 +49,9 @@ class Responses:
     response_tensors: Tensor
     response_mask: Tensor
     logprobs: Tensor  # (B, T) of the policy that sampled, nats
-    texts: list[str]  # prompt + response
+    texts: list[str]  # prompt + response; sampled ones are `SampledText`
     logprob_gap: float = 0.0  # in half precision: largest difference to a full forward, nats
+    raw_scores: Tensor | None = None  # (B,) as the reward gave them, once it has
 
     def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four tensors that a forward needs, in its order."""
@@ -74,9 +93,13 @@ def decode(
     response_mask: Tensor,
 ) -> list[str]:
     """Texts of prompt + response, without padding and special tokens: [B, …] → list of B."""
-    ids = torch.cat([query_tensors, response_tensors], dim=1).tolist()
-    counted = torch.cat([query_mask, response_mask], dim=1).tolist()
-    pairs = zip(ids, counted, strict=True)
+    ids = torch.cat([query_tensors, response_tensors], dim=1)
+    return _decode_counted(tokenizer, ids, torch.cat([query_mask, response_mask], dim=1))
+
+
+def _decode_counted(tokenizer: PreTrainedTokenizerBase, ids: Tensor, mask: Tensor) -> list[str]:
+    """Texts of the counted tokens, without special ones: [B, L], [B, L] → list of B."""
+    pairs = zip(ids.tolist(), mask.tolist(), strict=True)
     rows = [[token for token, c in zip(*pair, strict=True) if c] for pair in pairs]
     return tokenizer.batch_decode(rows, skip_special_tokens=True)
 
@@ -100,7 +123,9 @@ def sample_responses(
     stop, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     length, temperature = config.response_length, config.temperature
     response, mask, logprobs = generate(policy, *queries, length, stop, pad, temperature, generator)
-    texts = decode(tokenizer, *queries, response, mask)
+    whole = decode(tokenizer, *queries, response, mask)
+    completions = _decode_counted(tokenizer, response, mask)
+    texts = list(map(SampledText, whole, prompts, completions))
     return Responses(*queries, response, mask, logprobs, texts)
 
 

@@ -22,11 +22,11 @@ from helpers.models import (
     trainable,
 )
 from helpers.reward_model import RewardModel, load_reward_model
+from helpers.rewards import Reward, as_prompts, score_texts
 from helpers.sampling import sample_texts
 from helpers.tools.parallel import rank, same_everywhere, world_size
-from helpers.tools.validate import require, require_shape
+from helpers.tools.validate import require
 
-Reward = Callable[[list[str]], Tensor]  # whole texts → one score each
 COURSE_RATE, PRETRAINED_RATE = 1e-3, 1e-5  # learning rates where the config names none
 
 
@@ -36,7 +36,7 @@ class Models:
 
     actor: nn.Module  # the policy π: writes, and is trained
     critic: nn.Module | None  # predicts the reward still to come; is trained. Only PPO has one
-    reward: Reward | RewardModel  # scores whole texts; frozen. Any list[str] -> scores will do
+    reward: Reward | RewardModel  # a frozen model, or any function as `rewards.py` says
     reference: nn.Module  # π_ref: the actor as it was; frozen
     tokenizer: PreTrainedTokenizerBase
 
@@ -70,31 +70,13 @@ def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
     return Models(actor, critic, reward, make_reference(actor), tokenizer)
 
 
-def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
-    """Scores [B] on the CPU from a reward model or function. ValueError: wrong count, or NaN."""
-    score = reward.score_texts if isinstance(reward, RewardModel) else reward
-    given = score(texts)
-    try:
-        scores = torch.as_tensor(given).detach()
-    except (RuntimeError, TypeError, ValueError):
-        wants = "one number per text"
-        require(False, "scores of the reward function", type(given).__name__, wants)
-    real = not scores.is_complex()
-    require(real, "scores of the reward function", f"dtype {scores.dtype}", "real numbers")
-    scores = scores.float().cpu()
-    require_shape("scores of the reward function", scores, (len(texts),), like="the list of texts")
-    bad = [text for text, ok in zip(texts, scores.isfinite().tolist(), strict=True) if not ok]
-    require(not bad, "scores of the reward function", f"NaN or inf for {bad[:1]}", "finite numbers")
-    return scores
-
-
 @dataclass
 class RLHFState:
     """Everything that changes during a run, and its config."""
 
     config: RLHFConfig
     models: Models
-    prompts: list[str]
+    prompts: list[str]  # those of rows carry the other columns
     measures: dict[str, Callable]  # other scores of the texts, watched but not trained on
     optimizer: torch.optim.Optimizer
     generators: dict[str, torch.Generator]  # "prompts", "samples", "minibatches"
@@ -113,7 +95,21 @@ class RLHFState:
 
     def score(self, texts: list[str]) -> Tensor:
         """Normalised proxy scores [B], on the CPU."""
-        return (score_texts(self.models.reward, texts) - self.score_mean) / self.score_std
+        return self.normalize(score_texts(self.models.reward, texts))
+
+    def normalize(self, raw_scores: Tensor) -> Tensor:
+        """Scores as the reward gave them → in standard deviations of the reference: [B] → [B]."""
+        return (raw_scores - self.score_mean) / self.score_std
+
+    @property
+    def keeps_raw_scores(self) -> bool:
+        """Whether records hold `raw_score` too: where it would not be `score` once more."""
+        plain = (self.score_mean, self.score_std, self.config.missing_eos_penalty) == (
+            0.0,
+            1.0,
+            0.0,
+        )
+        return not plain
 
 
 def resolve_rates(
@@ -160,7 +156,12 @@ def check_context(models: Models, prompts: list[str], response_length: int) -> N
     """Require that prompt and response fit into the actor's context."""
     limit = getattr(models.actor.config, "max_position_embeddings", None)
     texts = isinstance(prompts, (list, tuple)) and all(isinstance(p, str) for p in prompts)
-    require(texts and len(prompts) > 0, "prompts", repr(prompts)[:60], "a list of texts, not empty")
+    require(
+        texts and len(prompts) > 0,
+        "prompts",
+        repr(prompts)[:60],
+        "a list of texts or rows, not empty",
+    )
     lengths = [len(ids) for ids in models.tokenizer(list(prompts), verbose=False)["input_ids"]]
     require(min(lengths) > 0, "prompts", "one without tokens", "at least one token in each")
     longest = max(lengths)
@@ -180,14 +181,15 @@ def start_run(
     config: RLHFConfig,
     models: Models | None = None,
     reward: Reward | None = None,
-    prompts: list[str] | None = None,
+    prompts: list[str | dict] | None = None,
     measures: dict[str, Callable] | None = None,
     progress: Callable[[Iterable], Iterable] = iter,
 ) -> RLHFState:
     """Start a run. Models (by the config) and prompts (the shipped ones) are loaded if not given.
 
-    Learning rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's
-    batches in a bar. Several processes all call this in the same way. ValueError: models that differ
+    Prompts are texts, or rows whose other columns reach the reward (`helpers.rewards`). Learning
+    rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's batches in a
+    bar. Several processes all call this in the same way. ValueError: models that differ
     between processes, a batch that does not divide, prompts too long for the actor's context.
     """
     together = config.responses_per_prompt  # a prompt's responses stay in one process
@@ -203,6 +205,7 @@ def start_run(
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:
         prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
+    prompts = as_prompts(prompts)
     check_context(models, prompts, config.response_length)
     state = RLHFState(
         config,

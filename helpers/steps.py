@@ -12,6 +12,7 @@ from helpers.groups import group_advantages
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.models import autocast
 from helpers.ppo import ppo_update_step
+from helpers.rewards import score_texts
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
 from helpers.sampling import Responses, sample_batches, sample_responses
 from helpers.state import RLHFState
@@ -53,7 +54,8 @@ def write_responses(state: RLHFState, prompts: list[str]) -> Responses:
 
 def score_responses(state: RLHFState, responses: Responses) -> Tensor:
     """Step 3: one score per response from the reward model, minus a penalty without EOS: [B]."""
-    scores = state.score(responses.texts).to(responses.logprobs.device)
+    responses.raw_scores = score_texts(state.models.reward, responses.texts)
+    scores = state.normalize(responses.raw_scores).to(responses.logprobs.device)
     tokens, stop = responses.response_tensors, state.models.tokenizer.eos_token_id
     stopped = ((tokens == stop) & responses.response_mask).any(dim=1)
     return scores - state.config.missing_eos_penalty * (~stopped)
@@ -170,6 +172,8 @@ def describe(state: RLHFState, responses: Responses, scores: Tensor) -> dict:
         "response_length": float(lengths.float().mean()),
         "ended": float(ended.float().mean()),
     }
+    if state.keeps_raw_scores:
+        record["raw_score"] = float(gather(responses.raw_scores).mean())
     if in_half_precision(state):
         record["logprob_gap"] = responses.logprob_gap
     for name, measure in state.measures.items():
@@ -187,8 +191,9 @@ def evaluate(
 ) -> tuple[dict, list[str]]:
     """Evaluate `policy` on `count` new responses, prompts in turn: tensors [count] by name, and texts.
 
-    Names: `score` (normalised proxy), `kl` (Σ k1 against the reference, nats per response), and each
-    of the state's measures. `progress` may wrap the batches in a bar.
+    Names: `score` (normalised proxy), `kl` (Σ k1 against the reference, nats per response),
+    `raw_score` (as the reward gave it) where that is another, and each of the state's measures.
+    `progress` may wrap the batches in a bar.
     """
     models, config, texts, kl = state.models, state.config, [], []
     generator = torch.Generator(device=models.device).manual_seed(seed)
@@ -197,6 +202,9 @@ def evaluate(
         ref_logprobs = reference_logprobs(state, responses)
         kl.append(kl_estimate(responses.logprobs, ref_logprobs).sum(dim=1).cpu())
         texts += responses.texts
-    found = {"score": state.score(texts), "kl": torch.cat(kl)}
+    raw = score_texts(models.reward, texts)
+    found = {"score": state.normalize(raw), "kl": torch.cat(kl)}
+    if state.keeps_raw_scores:
+        found["raw_score"] = raw
     measured = {name: torch.as_tensor(f(texts)).float() for name, f in state.measures.items()}
     return found | measured, texts

@@ -54,7 +54,8 @@ def print_comparison(before: dict, after: dict) -> None:
     for name, old in before.items():
         new = after[name]
         change = float(new.mean() - old.mean())
-        scaled = f"{change / float(old.std()):+9.2f}" if name != "kl" else ""
+        spread = float(old.std())  # 0 where all are equal, as when no answer was right
+        scaled = f"{change / spread:+9.2f}" if name != "kl" and spread > 0 else ""
         print(f"{name:12s}{old.mean():9.3f}{new.mean():9.3f}{change:+9.3f}   {scaled}")
 
 

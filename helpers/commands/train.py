@@ -27,6 +27,7 @@ from helpers.models import (
     has_review_vocabulary,
     resolve_device,
 )
+from helpers.scale.export import require_exportable, save_policy
 from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
@@ -49,6 +50,9 @@ class TrainOptions:
         None, "folder for checkpoints, metrics.csv and curves.png; left out: one in my_course/runs"
     )
     resume: Path | None = setting(None, "go on with the run in this folder, where it stopped")
+    export: Path | None = setting(
+        None, "folder for the trained policy at the end, as plain transformers loads it"
+    )
     evaluation_samples: int = setting(2000, "fresh responses measured before and after")
     force: bool = setting(False, "go on even after an update that wrecked the policy")
 
@@ -166,6 +170,9 @@ def train_with_bar(state: RLHFState, folder: Path, force: bool) -> bool:
 def train_and_compare(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
+    if options.export is not None:  # before training, not after
+        require_exportable(options.export)
+        require_writable(options.export.absolute().parent)
     state, folder = start_or_resume(options, settings)
     require_writable(folder)
     with hold_folder(folder):
@@ -183,6 +190,8 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         save_results(state, folder)
         word = "Saved" if whole else f"Stopped after {state.iteration} iterations; saved"
         seconds = time.perf_counter() - started
+        if options.export is not None:
+            print(f"Policy exported to {save_policy(state, options.export)}")
         print(f"{word} in {folder} ({seconds:.0f} s, peak memory {peak_memory_gb():.2f} GB)")
 
 

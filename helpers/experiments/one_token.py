@@ -27,8 +27,9 @@ from helpers.experiments.study import (
     origin,
     run_name,
 )
+from helpers.rewards import score_texts
 from helpers.sampling import decode, encode_prompts
-from helpers.state import Models, RLHFState, load_models, score_texts, start_run
+from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.steps import iterate
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import FileProblem, atomic_folder, read_tensors

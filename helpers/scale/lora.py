@@ -51,6 +51,7 @@ def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int
             lora_dropout=0.0,  # no dropout anywhere: the ratio must start at 1
             target_modules=linear_layers(actor, last),
             fan_in_fan_out=is_gpt2,
+            task_type="CAUSAL_LM",  # AutoPeftModelForCausalLM asks
         )
         actor.add_adapter(settings)
     except ImportError as problem:

@@ -16,6 +16,7 @@ from transformers import (
 from helpers.config import RLHFConfig
 from helpers.data import find_folder
 from helpers.models import (
+    HubNotReached,
     check_vocabulary,
     encode_texts,
     freeze,
@@ -123,7 +124,8 @@ def choose_models(
     """Choose the pretrained models if possible, else the embedded ones; `words` of the result says which.
 
     Hub models need a connection and a GPU (or `patient=True`); a folder is always used. Only the two
-    configurations are loaded. FileProblem: a path without a folder.
+    configurations are loaded. The embedded ones stand in only where the hub is not reached.
+    FileProblem: a path without a folder, a folder without a model, a wrong hub name, a gated model.
     """
     place = resolve_device(device)
     on_hub = [name for name in (actor, encoder) if find_folder(name) is None]
@@ -132,7 +134,7 @@ def choose_models(
     try:
         for name in (actor, encoder):
             load_pretrained(AutoConfig, name)
-    except FileProblem:
+    except HubNotReached:
         return _embedded(place, "No hub can be reached")
     embedded = (actor, encoder) == (EMBEDDED_ACTOR, EMBEDDED_ENCODER)
     return ModelChoice(

@@ -1,6 +1,7 @@
 """RLOO's and GRPO's advantages by their definitions, one response at a time."""
 
 import statistics
+from itertools import combinations
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import close, quick
 
-from helpers.groups import grpo_advantages, per_token, rloo_advantages
+from helpers.groups import grpo_advantages, pass_at_k, per_token, rloo_advantages
 
 
 @st.composite
@@ -91,3 +92,37 @@ def test_bad_groups_are_one_sentence(advantages):
         advantages(torch.zeros(5), 2)
     with pytest.raises(ValueError, match="rewards: got 1 NaN"):
         advantages(torch.tensor([0.0, float("nan")]), 2)
+
+
+@quick
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_pass_at_k_is_the_share_of_all_choices_of_k_that_hold_a_right_answer(rows):
+    for k in range(1, 7):
+        expected = [statistics.fmean(any(some) for some in combinations(row, k)) for row in rows]
+        close(pass_at_k(torch.tensor(rows), k), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_pass_at_k_is_unbiased_and_the_plug_in_is_not():
+    """Over all outcomes of 5 answers, each right with p = 0.3: the expectation is 1 − 0.7^k."""
+    rows = torch.cartesian_prod(*5 * [torch.tensor([False, True])])  # (32, 5)
+    rights = rows.sum(dim=1)
+    chances = 0.3**rights * 0.7 ** (5 - rights).double()
+    for k in (1, 2, 3, 5):
+        close((chances * pass_at_k(rows, k)).sum(), torch.tensor(1 - 0.7**k).double(), 1e-6, 1e-6)
+    plug_in = (chances * (1 - (1 - rights / 5) ** 3)).sum()
+    assert plug_in < 1 - 0.7**3 - 0.03
+
+
+@pytest.mark.parametrize(
+    "correct, k, says",
+    [
+        (torch.ones(2, 3, dtype=torch.bool), 4, "^k: got 4, wants at most the 3 answers"),
+        (torch.ones(2, 3, dtype=torch.bool), 0, "^k: got 0"),
+        (torch.ones(2, 3), 1, "^correct: got dtype torch.float32"),
+        (torch.ones(3, dtype=torch.bool), 1, "^correct: got shape"),
+        ([[True]], 1, "^correct: got list"),
+    ],
+)
+def test_pass_at_k_refuses(correct, k, says):
+    with pytest.raises(ValueError, match=says):
+        pass_at_k(correct, k)

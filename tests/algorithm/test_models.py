@@ -15,6 +15,8 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from helpers.data import load_pairs
+from helpers.experiments.reward_quality import EPOCHS
 from helpers.models import (
     fingerprint,
     load_actor,
@@ -30,11 +32,13 @@ from helpers.reward_model import (
     load_reward_model,
     normalize,
     pair_accuracy,
+    warmup_steps,
 )
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import decode, encode_prompts, generate
 from helpers.tools.files import FileProblem
-from helpers.world.small_models import make_encoder
+from helpers.world import reviews
+from helpers.world.small_models import make_encoder, make_tokenizer
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good and {word}.", "rejected": f"was bad and {word}."}
@@ -145,6 +149,29 @@ def test_it_fits_pairs_and_survives_a_round_trip(tmp_path):
     assert abs(float(scores.mean())) < 1e-5 and abs(float(scores.std()) - 1) < 1e-4
     model.save(tmp_path / "mine")
     assert torch.equal(load_reward_model(str(tmp_path / "mine"), "cpu").score_texts(texts), scores)
+
+
+def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate():
+    recorded = [passes * -(-pairs // 64) for pairs, passes in EPOCHS.items()]
+    assert min(recorded) == 24 and {warmup_steps(steps) for steps in range(24, 2000)} == {20}
+    for steps in range(1, 24):
+        assert 1 <= warmup_steps(steps) <= steps
+        reached = max(min(1.0, (step + 1) / warmup_steps(steps)) for step in range(steps))
+        assert reached == 1.0
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 1, "learning_rate": 1e-3}, {}])
+def test_thirty_pairs_teach_a_reward_model(settings):
+    """One step, as the lesson on real models makes, and the defaults: measured 0.49 → 0.84 and 0.88."""
+    pairs, gained = load_pairs("data/pairs_train.jsonl", 30), []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        tokenizer = make_tokenizer(reviews.VOCABULARY)
+        model = RewardModel(make_encoder(tokenizer), tokenizer).eval()
+        before = pair_accuracy(model.score_texts, pairs)
+        fit_reward_model(model, pairs, seed=seed, **settings)
+        gained.append(pair_accuracy(model.score_texts, pairs) - before)
+    assert sum(gained) / 3 > 0.2
 
 
 def test_an_encoder_of_a_folder_gets_a_fresh_head(tmp_path):

@@ -13,6 +13,7 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
+from helpers.commands.results import print_comparison
 from helpers.commands.train import ABSURD_KL
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
@@ -194,3 +195,10 @@ def test_trace_shows_the_seven_steps_and_saves_nothing(
     places = [printed.index(f"({step})") for step in range(1, 8)]
     assert places == sorted(places) and "update complete" in printed
     assert not list(tmp_path.rglob("*"))
+
+
+def test_scores_that_were_all_equal_before_are_compared_without_a_scale(capsys):
+    """As of a task in which no answer was right."""
+    before, after = torch.zeros(4), torch.tensor([0.0, 1.0, 1.0, 0.0])
+    print_comparison({"score": before}, {"score": after})
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["score", "0.000", "0.500", "+0.500"]

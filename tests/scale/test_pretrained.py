@@ -1,7 +1,11 @@
 """Which models a run takes, pairs from files, texts between tokenizers, classifiers as rewards."""
 
 import json
+import os
+import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
@@ -27,7 +31,7 @@ from helpers.scale.pretrained import (
 )
 from helpers.state import start_run
 from helpers.steps import iterate
-from helpers.tools.files import FileProblem
+from helpers.tools.files import ROOT, FileProblem
 from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_tokenizer
 
@@ -59,6 +63,76 @@ def test_a_folder_is_taken_wherever_it_runs():
 def test_a_path_that_is_not_there_is_no_fallback():
     with pytest.raises(FileProblem, match="No folder './mine'"):
         choose_models("./mine", device="cpu")
+
+
+def test_a_folder_without_a_model_is_no_fallback(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileProblem, match=f"from folder {tmp_path}: Unrecognized model") as problem:
+        choose_models("data/sft", str(tmp_path), device="cpu")
+    assert "\n" not in str(problem.value)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt')
+    with pytest.raises(FileProblem, match=f"from folder {tmp_path}"):
+        choose_models(str(tmp_path), "data/reward", device="cpu")
+
+
+@pytest.mark.parametrize("name", ["smol LM!", "a/b/c"])
+def test_what_can_be_no_hub_name_is_no_fallback(name):
+    with pytest.raises(FileProblem, match="from hub name") as problem:
+        choose_models(name, device="cpu", patient=True)
+    assert "offline" not in str(problem.value)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub on this machine that has no model of any name, and some that are gated."""
+
+    def do_HEAD(self):
+        gated = "gated" in self.path
+        self.send_response(403 if gated else 404)
+        self.send_header("X-Error-Code", "GatedRepo" if gated else "RepoNotFound")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD
+
+    def log_message(self, *arguments):
+        pass
+
+
+ASK = """
+from helpers.scale.pretrained import choose_models
+for name in ("some/misspelt", "some/gated"):
+    try:
+        print(choose_models(name, "data/reward", "cpu", patient=True).words)
+    except ValueError as problem:
+        print(type(problem).__name__, problem)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_name_the_hub_refuses_is_no_fallback(tmp_path, is_there):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    if is_there:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    online = {"HF_HUB_OFFLINE": str(int(not is_there)), "HF_ENDPOINT": address}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        env=os.environ | online | {"HF_HOME": str(tmp_path)},
+    )
+    if is_there:
+        server.shutdown()
+    server.server_close()
+    misspelt, gated = done.stdout.splitlines()
+    if is_there:
+        assert misspelt.startswith("FileProblem Could not load AutoConfig from hub name")
+        assert "gated" in gated and gated.startswith("FileProblem Could not load AutoConfig")
+    else:
+        assert misspelt == gated and misspelt.startswith("No hub can be reached")
 
 
 def test_a_gguf_file_that_is_not_there_is_one_sentence(tmp_path):

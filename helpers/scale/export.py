@@ -1,0 +1,212 @@
+"""Export a trained policy: an ordinary model folder, which transformers loads without this course."""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+from helpers.models import check_vocabulary, quiet_loading
+from helpers.scale.lora import ADAPTER
+from helpers.state import RLHFState
+from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
+from helpers.tools.parallel import rank
+from helpers.tools.validate import require, require_flag
+
+FACTS, CARD, ADAPTER_SETTINGS = "how_trained.json", "README.md", "adapter_config.json"
+DECISIVE = (  # settings that a card names, of those a config has
+    "method loss online seed batch_size responses_per_prompt learning_rate critic_learning_rate"
+    " num_ppo_epochs kl_coef kl_placement kl_target cliprange loss_aggregation response_length"
+    " temperature normalize_scores missing_eos_penalty pairs"
+).split()
+
+
+def save_policy(
+    policy: RLHFState | nn.Module,
+    folder: str | Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    adapter_only: bool = False,
+) -> Path:
+    """Save the actor of a run, or a model with its tokenizer, as an ordinary folder; → the folder.
+
+    It holds weights (LoRA merged into them; with `adapter_only` the adapter alone, and the name of its
+    base model), tokenizer, generation config, a model card, and `how_trained.json`. An earlier export
+    is replaced atomically. Over several processes each calls this, and the first writes. ValueError:
+    no tokenizer, no adapter, a base model without a name; FileProblem: a folder that holds anything
+    else; OSError: a full or read-only disk.
+    """
+    folder = Path(folder).expanduser()
+    require_flag("adapter_only", adapter_only)
+    require_exportable(folder)
+    export = _Export.of(policy, tokenizer, adapter_only)
+    if rank() == 0:
+        with atomic_folder(folder) as temporary, quiet_loading():
+            export.write(temporary)
+    return folder
+
+
+def require_exportable(folder: Path) -> None:
+    """FileProblem if a folder has a file that an earlier export did not write."""
+    found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if folder.exists() and not folder.is_dir():
+        raise FileProblem(f"{folder} is a file: wants a new or empty folder.")
+    known = read_json(folder / FACTS, ("files",))["files"] if FACTS in found else []
+    foreign = sorted(set(found) - set(known))
+    if foreign:
+        wants = "a new or empty folder, or an earlier export with nothing added"
+        raise FileProblem(f"{folder} holds {foreign[0]!r}, which no export wrote: wants {wants}.")
+
+
+@dataclass
+class _Export:
+    """What is to be written."""
+
+    model: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    base: str  # name of the model it was trained from; "" if not known
+    generation: GenerationConfig
+    facts: dict
+    adapter_only: bool
+
+    @classmethod
+    def of(
+        cls,
+        policy: RLHFState | nn.Module,
+        tokenizer: PreTrainedTokenizerBase | None,
+        adapter_only: bool,
+    ) -> "_Export":
+        state = policy if isinstance(policy, RLHFState) else None
+        model = policy if state is None else state.models.actor
+        wants = "a run's state, or a language model of transformers"
+        can_save = isinstance(model, nn.Module) and hasattr(model, "save_pretrained")
+        require(can_save, "policy", type(policy).__name__, wants)
+        if state is not None and tokenizer is None:
+            tokenizer = state.models.tokenizer
+        require(tokenizer is not None, "tokenizer", "None with a model", "the model's tokenizer")
+        check_vocabulary(model, tokenizer)
+        base = _base_name(model)
+        if adapter_only:
+            require(_has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
+            require(
+                base != "", "adapter_only", "a base model without a name", "a folder or hub name"
+            )
+        generation = _generation(model, tokenizer, state)
+        return cls(model, tokenizer, base, generation, _facts(state, base), adapter_only)
+
+    def write(self, folder: Path) -> None:
+        """Write all files; `how_trained.json`, which lists them, last."""
+        model = self.model if self.adapter_only else merge_adapter(self.model)
+        model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        if self.adapter_only:
+            about = {"task_type": "CAUSAL_LM", "base_model_name_or_path": self.base}
+            settings = read_json(folder / ADAPTER_SETTINGS)
+            write_json(folder / ADAPTER_SETTINGS, settings | about)
+        else:
+            self.generation.save_pretrained(folder)
+        (folder / CARD).write_text(_card(self.facts, self.adapter_only), encoding="utf-8")
+        files = sorted({path.name for path in folder.iterdir()} | {FACTS})
+        write_json(folder / FACTS, self.facts | {"files": files})
+
+
+def _base_name(model: nn.Module) -> str:
+    """Folder (absolute) or hub name that a model was loaded from; "" where transformers cannot say."""
+    name = getattr(model, "name_or_path", "") or ""
+    return str(Path(name).resolve()) if Path(name).is_dir() and name else name
+
+
+def _has_adapter(model: nn.Module) -> bool:
+    return any(ADAPTER in name for name, _ in model.named_parameters())
+
+
+def merge_adapter(model: nn.Module) -> nn.Module:
+    """The model with its LoRA matrices added into the weights, as a copy; without LoRA, itself."""
+    if not _has_adapter(model):
+        return model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    merged = copy.deepcopy(model)
+    layers = [(n, m) for n, m in merged.named_modules() if isinstance(m, BaseTunerLayer)]
+    for name, layer in layers:
+        layer.merge(safe_merge=True)  # refuses NaN
+        parent, _, last = name.rpartition(".")
+        setattr(merged.get_submodule(parent), last, layer.get_base_layer())
+    merged._hf_peft_config_loaded = False  # an ordinary model again, for save_pretrained
+    if hasattr(merged, "peft_config"):
+        del merged.peft_config
+    return merged
+
+
+def _generation(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, state: RLHFState | None
+) -> GenerationConfig:
+    """How to sample: of a run, as it sampled. (transformers' own top_k is 50.)"""
+    generation = copy.deepcopy(model.generation_config)
+    stops = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    generation.update(**stops)
+    if state is not None:
+        config = state.config
+        lengths = {"max_new_tokens": config.response_length, "temperature": config.temperature}
+        generation.update(do_sample=True, top_k=0, top_p=1.0, **lengths)
+    return generation
+
+
+def _facts(state: RLHFState | None, base: str) -> dict:
+    """How a policy was trained, for `how_trained.json`; nothing is known of a model alone."""
+    if state is None:
+        return {"base": base}
+    reward, settings = state.models.reward, state.config.as_dict()
+    name = getattr(reward, "__name__", type(reward).__name__)
+    if isinstance(reward, nn.Module):
+        name = f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
+    return {
+        "base": base,
+        "reward": name,
+        "method": state.config.method,
+        "iterations": state.iteration,
+        "kl_coef_now": state.kl_coef,
+        "config": settings,
+        "last": state.history[-1] if state.history else {},
+        "torch": torch.__version__,
+    }
+
+
+def _card(facts: dict, adapter_only: bool) -> str:
+    """The model card, in the hub's Markdown."""
+    base = facts["base"]
+    library = "peft" if adapter_only else "transformers"
+    head = ["---", f"library_name: {library}", "pipeline_tag: text-generation", "tags: [rlhf]"]
+    if base and not Path(base).is_dir():  # a hub's card may name models of the hub only
+        head.append(f"base_model: {base}")
+    lines = [*head, "---", "", "# A policy trained with RLHF", ""]
+    shown = _shown(base) if base else "a model whose name is not known"
+    if "config" not in facts:
+        return "\n".join([*lines, f"Started from {shown}; how it was trained is not recorded.", ""])
+    settings, last = facts["config"], facts["last"]
+    lines += [
+        f"Started from {shown}, which is also the reference of the KL; the reward was"
+        f" {facts['reward']}.",
+        f"Trained for {facts['iterations']} of {settings['iterations']} iterations with"
+        f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
+        "",
+    ]
+    names = {"kl": "KL from the reference, nats per response", "score": "score, as trained on"}
+    names |= {"raw_score": "score, as the reward gives it"}
+    known = [f"- {what}: {last[name]:.4g}" for name, what in names.items() if name in last]
+    if known:
+        lines += ["In the last iteration:", "", *known, ""]
+    rows = {"method": facts["method"]} | settings
+    table = [f"| {name} | {rows[name]} |" for name in DECISIVE if rows.get(name) is not None]
+    lines += ["| setting | value |", "|---|---|", *table, ""]
+    lines.append(f"All settings are in `{FACTS}`. The generation config samples as training did.")
+    return "\n".join([*lines, ""])
+
+
+def _shown(base: str) -> str:
+    """The base model's name for a card: a folder of the course from its root, of others the last part."""
+    path = Path(base)
+    if not path.is_dir():
+        return f"`{base}`"
+    return f"`{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}`"

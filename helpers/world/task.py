@@ -1,0 +1,50 @@
+"""A task whose answer a program checks: write a review that names the two aspects asked for.
+
+A prompt is `plot, acting. we saw this film. the plot`: what is asked for, then how the review begins.
+The reference has never seen such a request and names both only by luck.
+"""
+
+from itertools import product
+
+from helpers.world.lexicon import SETTINGS
+from helpers.world.reviews import tokenize
+from helpers.world.sentences import ACCEPTED, judge
+
+OPENINGS = {
+    "films": "we saw this film.",
+    "restaurants": "we ate at this restaurant.",
+    "hotels": "we stayed at this hotel.",
+    "books": "we read this book.",
+    "concerts": "we heard this concert.",
+    "phones": "we bought this phone.",
+}
+
+
+def task_rows() -> list[dict]:
+    """All prompts of the task, as rows: `prompt`, and `solution`, the two aspects asked for."""
+    return [
+        {"prompt": f"{one}, {other}. {OPENINGS[domain]} the {one}", "solution": [one, other]}
+        for domain, setting in SETTINGS.items()
+        for one, other in product(*(part.singular.split("/") for part in setting.aspects))
+    ]
+
+
+def names_all(review: str, aspects: list[str]) -> bool:
+    """Whether each aspect stands in a sentence of the review that the grammar accepts.
+
+    A list of aspects is no sentence, and a text that only begins one has not written it.
+    """
+    accepted = [sentence for sentence in judge(tokenize(review)) if sentence.status == ACCEPTED]
+    return set(aspects).issubset(word for sentence in accepted for word in sentence.words)
+
+
+def task_reward(prompts: list[str], completions: list[str], solution: list) -> list[float]:
+    """1.0 for each review that names both aspects, else 0.0: lists of B → B.
+
+    The request, which is the prompt's first sentence, is no part of the review.
+    """
+    rows = zip(prompts, completions, solution, strict=True)
+    return [
+        float(names_all(f"{prompt.partition('.')[2]} {completion}", aspects))
+        for prompt, completion, aspects in rows
+    ]

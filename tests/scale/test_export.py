@@ -1,0 +1,201 @@
+"""An exported policy is an ordinary model folder: plain transformers loads it and writes the same."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.checkpoints import save_checkpoint
+from helpers.commands.train import train
+from helpers.config import DirectConfig, RLHFConfig
+from helpers.direct import train_direct
+from helpers.models import fingerprint, load_actor, make_reference
+from helpers.scale.export import CARD, FACTS, merge_adapter, save_policy
+from helpers.scale.lora import lora_models
+from helpers.state import start_run
+from helpers.steps import iterate
+from helpers.tools.files import FileProblem, read_json
+
+SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalizer_samples": 16}
+CONFIG = RLHFConfig(device="cpu", iterations=2, learning_rate=1e-2, seed=7, **SMALL)
+PROMPTS = ["we saw this film", "the soup", "i read"]
+
+
+@pytest.fixture
+def state():
+    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
+    iterate(state)
+    return state
+
+
+@torch.no_grad()
+def greedy(model, tokenizer, length: int = 10) -> list:
+    encoded = tokenizer(PROMPTS, return_tensors="pt", padding=True, padding_side="left")
+    ids = model.generate(**encoded, do_sample=False, max_new_tokens=length)
+    return ids.tolist()
+
+
+def test_plain_transformers_loads_it_and_writes_the_same_tokens(tmp_path, state):
+    folder = save_policy(state, tmp_path / "policy")
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert fingerprint(model) == fingerprint(state.models.actor)
+    assert greedy(model, tokenizer) == greedy(state.models.actor, state.models.tokenizer)
+    assert fingerprint(load_actor(str(folder), "cpu")) == fingerprint(model)
+    how = model.generation_config
+    assert (how.do_sample, how.top_k, how.max_new_tokens) == (True, 0, 6)
+    assert (how.eos_token_id, how.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
+
+
+def test_the_card_says_how_it_was_trained(tmp_path, state):
+    folder = save_policy(state, tmp_path / "policy")
+    card, facts = (folder / CARD).read_text(), read_json(folder / FACTS)
+    last = state.history[-1]
+    for said in (
+        "the reward was length_reward",
+        "1 of 2 iterations with `ppo`, β = 0.1, seed 7",
+        f"KL from the reference, nats per response: {last['kl']:.4g}",
+        f"score, as trained on: {last['score']:.4g}",
+        "| learning_rate | 0.01 |",
+    ):
+        assert said in card
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert RLHFConfig(**facts["config"]) == state.config and facts["last"] == last
+    assert set(facts["files"]) == {path.name for path in folder.iterdir()}
+
+
+def test_a_policy_of_direct_optimisation_too(tmp_path):
+    config = DirectConfig(iterations=1, batch_size=2, response_length=6, normalize_scores=False)
+    pairs = 2 * [{"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}]
+    models = tiny_models()
+    state = start_run(config, models, prompts=PROMPTS)
+    list(train_direct(state=state, pairs=pairs))
+    card = (save_policy(state, tmp_path / "policy") / CARD).read_text()
+    assert "with `direct`" in card and "| loss | dpo |" in card
+
+
+def test_a_model_alone_wants_its_tokenizer(tmp_path):
+    models = tiny_models()
+    with pytest.raises(ValueError, match="^tokenizer: got None with a model"):
+        save_policy(models.actor, tmp_path / "policy")
+    folder = save_policy(models.actor, tmp_path / "policy", models.tokenizer)
+    assert "not recorded" in (folder / CARD).read_text()
+    assert greedy(AutoModelForCausalLM.from_pretrained(folder), models.tokenizer)
+
+
+@pytest.mark.parametrize("policy", [3, None, "data/sft", torch.nn.Linear(2, 2)])
+def test_what_is_no_policy_is_refused(tmp_path, policy):
+    with pytest.raises(ValueError, match="^policy: got"):
+        save_policy(policy, tmp_path / "policy")
+
+
+def test_an_adapter_alone_wants_one(tmp_path, state):
+    with pytest.raises(ValueError, match="^adapter_only: got True without LoRA"):
+        save_policy(state, tmp_path / "policy", adapter_only=True)
+    with pytest.raises(ValueError, match="^adapter_only: got 1"):
+        save_policy(state, tmp_path / "policy", adapter_only=1)
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else_ever_is(tmp_path, state):
+    folder = save_policy(state, tmp_path / "policy")
+    iterate(state)
+    save_policy(state, folder)
+    assert fingerprint(load_actor(str(folder), "cpu")) == fingerprint(state.models.actor)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(FileProblem, match="holds 'notes.txt', which no export wrote"):
+        save_policy(state, folder)
+    save_checkpoint(state, tmp_path / "run")
+    with pytest.raises(FileProblem, match="holds 'checkpoints'"):
+        save_policy(state, tmp_path / "run")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileProblem, match="is a file"):
+        save_policy(state, tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    assert save_policy(state, tmp_path / "empty") == tmp_path / "empty"
+
+
+def test_a_failure_half_way_leaves_the_earlier_export(tmp_path, state, monkeypatch):
+    folder = save_policy(state, tmp_path / "policy")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    iterate(state)
+
+    def full(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state.models.tokenizer, "save_pretrained", full)
+    with pytest.raises(OSError):
+        save_policy(state, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
+# --- LoRA -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def adapted():
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    plain = tiny_models()
+    models = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
+    state = start_run(replace(CONFIG, learning_rate=0.1), models, prompts=PROMPTS)
+    iterate(state), iterate(state)
+    return state
+
+
+def test_lora_is_merged_into_ordinary_weights(tmp_path, adapted):
+    actor, tokenizer = adapted.models.actor, adapted.models.tokenizer
+    before = fingerprint(actor)
+    folder = save_policy(adapted, tmp_path / "policy")
+    assert fingerprint(actor) == before  # a copy was merged
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    assert not any("lora" in name for name, _ in model.named_parameters())
+    assert fingerprint(model) != fingerprint(adapted.models.reference)
+    assert greedy(model, tokenizer) == greedy(actor, tokenizer)
+    ids = tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, actor(ids).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
+    actor, tokenizer = adapted.models.actor, adapted.models.tokenizer
+    with pytest.raises(ValueError, match="a base model without a name"):
+        save_policy(adapted, tmp_path / "policy", adapter_only=True)
+    plain = tiny_models()
+    save_policy(plain.actor, tmp_path / "base", plain.tokenizer)
+    actor.name_or_path = str(tmp_path / "base")
+    folder = save_policy(adapted, tmp_path / "policy", adapter_only=True)
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    assert settings["task_type"] == "CAUSAL_LM"
+    assert settings["base_model_name_or_path"] == str(tmp_path / "base")
+    assert not (folder / "model.safetensors").exists()
+    from peft import AutoPeftModelForCausalLM
+
+    model = AutoPeftModelForCausalLM.from_pretrained(folder).eval()
+    assert greedy(model, tokenizer) == greedy(actor, tokenizer)
+    assert greedy(merge_adapter(actor), tokenizer) == greedy(actor, tokenizer)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_command_exports_at_the_end(tmp_path, capsys):
+    small = ["--iterations", "1", "--batch-size", "8", "--response-length", "6"]
+    small += ["--evaluation-samples", "4", "--normalizer-samples", "4"]
+    flags = [*small, "--save", str(tmp_path / "run"), "--export", str(tmp_path / "policy")]
+    assert train(flags) == 0
+    assert f"Policy exported to {tmp_path / 'policy'}" in capsys.readouterr().out
+    card = (tmp_path / "policy" / CARD).read_text()
+    assert "Started from `data/sft`" in card and "a reward model" in card
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "policy")
+
+
+def test_a_folder_that_holds_something_else_is_refused_before_training(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert train(["--export", str(tmp_path), "--save", str(tmp_path / "run")]) == 2
+    problem = capsys.readouterr().err.strip()
+    assert "thesis.tex" in problem and "\n" not in problem
