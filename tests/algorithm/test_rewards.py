@@ -21,6 +21,7 @@ from helpers.rewards import as_prompts, as_rows, score_texts, takes_completions
 from helpers.sampling import Prompt, SampledText
 from helpers.state import start_run
 from helpers.steps import draw_prompts, evaluate, iterate, write_responses
+from helpers.tools import parallel
 from helpers.world.small_models import make_encoder
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
@@ -191,6 +192,18 @@ def test_rows_and_texts_make_the_same_run(normalizing):
         return fingerprint(state.models.actor), fingerprint(state.models.critic), records
 
     assert trained(length_reward, PROMPTS) == trained(Recorder(), ROWS)
+
+
+def test_columns_stay_with_their_prompts_in_each_of_several_processes(config, monkeypatch):
+    grpo = {"method": "grpo", "responses_per_prompt": 2}
+    whole, *states = [start(config, Recorder(), **grpo) for _ in range(3)]
+    whole, parts = draw_prompts(whole), []
+    monkeypatch.setattr(parallel, "world_size", lambda: 2)
+    for number, state in enumerate(states):
+        monkeypatch.setattr(parallel, "rank", lambda number=number: number)
+        parts += draw_prompts(state)
+    assert parts == whole and [p.columns for p in parts] == [p.columns for p in whole]
+    assert all(prompt.columns["solution"] == prompt[::-1] for prompt in parts)
 
 
 def test_a_run_with_columns_resumes_exactly(tmp_path, normalizing):
