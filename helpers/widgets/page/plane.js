@@ -69,13 +69,13 @@ function ends() {
   }
 }
 
-/** Draw the still parts anew and make the moving ones. */
+/** Draw the still parts anew and make the moving ones. Letters and marks grow with the page's font. */
 function layPlane() {
-  const width = plane.getBoundingClientRect().width || 600;
-  if (plane.childElementCount && Math.abs(width - frame.width) < 1) return;
-  Object.assign(frame, { width, height: clamp(0.72 * width, 250, 620) });
+  const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+  const width = (plane.getBoundingClientRect().width || 600) / scale;
+  Object.assign(frame, { width, height: clamp(0.72 * width, 250, 420) });
   plane.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
-  plane.style.height = `${frame.height}px`;
+  plane.style.height = `${frame.height * scale}px`;
   plane.replaceChildren();
   paths.clear();
   axes();
@@ -87,9 +87,9 @@ function layPlane() {
     parts[name] = mark("path", `trail ${name}`);
   }
   mark("rect", "start", { x: across(0) - 5, y: up(DATA.start) - 5, width: 10, height: 10 });
-  parts.star = mark("path", "star", { d: star });
   parts.goldDot = mark("path", "dot gold", { d: diamond(8) });
   parts.proxyDot = mark("circle", "dot proxy", { r: 6.5 });
+  parts.star = mark("path", "star", { d: star });
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 

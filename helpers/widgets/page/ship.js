@@ -36,10 +36,11 @@ function choose(place) {
 }
 
 function textRow(choice, place, prompt, of) {
-  const sample = textOf(of, prompt), row = element("tr");
+  const sample = textOf(of, prompt);
+  const row = element("tr", [place === 0 && "pair", choice === place && "chosen"].filter(Boolean).join(" "));
   const said = `${choice === place ? "✓ " : ""}${plain(DATA.prompts[prompt], sample.tokens)}`;
   const numbers = [written(sample.proxy), written(sample.gold)].map((text) => element("td", "number", text));
-  const head = element("th", "", `β = ${DATA.betas[of[0]]}`);
+  const head = element("th", "", `${DATA.betas[of[0]]}`);
   head.scope = "row";
   row.append(head, element("td", "", said), ...numbers);
   return row;
@@ -51,14 +52,15 @@ function reveal() {
     `You chose as the gold score does ${gold} times of ${count}, as the reward model does ${count - gold} times of ${count}.`);
   verdict.tabIndex = -1;
   const table = element("table"), head = element("tr");
-  for (const name of ["written at", "text (✓ your choice)", "proxy", "gold"]) {
+  for (const name of ["β", "text (✓ your choice)", "proxy", "gold"]) {
     const cell = element("th", "", name);
     cell.scope = "col";
     head.append(cell);
   }
-  table.append(head);
+  const body = table.createTBody();
+  table.createTHead().append(head);
   DATA.rounds.forEach(([prompt, ...two], round) => {
-    two.forEach((of, place) => table.append(textRow(ship.choices[round], place, prompt, of)));
+    two.forEach((of, place) => body.append(textRow(ship.choices[round], place, prompt, of)));
   });
   const again = element("button", "", "Once more");
   again.type = "button";

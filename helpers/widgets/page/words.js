@@ -12,11 +12,13 @@ function chip(token, drift) {
   return made;
 }
 
-/** The prompt and the response's words on their colours. */
-function fillWords(target, { prompt, sample }) {
+/** The prompt and the response's words on their colours; those that were not there before appear softly. */
+function fillWords(target, { prompt, sample, before = null }) {
   const nodes = [element("span", "given", prompt)];
   sample.tokens.forEach((token, at) => {
-    nodes.push(CLOSE_UP.includes(token) ? document.createTextNode("\u2060") : " ", chip(token, sample.drift[at]));
+    const word = chip(token, sample.drift[at]);
+    if (before && before[at] !== token) word.classList.add("fresh");
+    nodes.push(CLOSE_UP.includes(token) ? "\u2060" : " ", word);
   });
   target.replaceChildren(...nodes);
 }
@@ -38,14 +40,15 @@ function longestSamples() {
   return [...all].sort((a, b) => size(b) - size(a)).slice(0, 24).map(([, filling]) => filling);
 }
 
-let shownSample = "";
+let shownSample = "", shownTokens = null;
 function drawSample(view) {
   const shot = shotOf(runOf(view), view.iteration), prompt = DATA.prompts[view.prompt];
   const key = [view.beta, view.seed, shot.iteration, view.prompt, view.which].join();
   if (key === shownSample) return;
   shownSample = key;
   const sample = sampleOf(shot, view.prompt, view.which);
-  fillWords(byId("sample"), { prompt, sample });
+  fillWords(byId("sample"), { prompt, sample, before: shownTokens });
+  shownTokens = sample.tokens;
   const when = shot.iteration === 0 ? "before training" : `written after ${shot.iteration} updates`;
   write(byId("sample-facts"), `This text, ${when}: proxy ${written(sample.proxy)}, gold ${written(sample.gold)}.`);
 }
@@ -65,6 +68,12 @@ function layBars() {
   }
 }
 
+/** A word as a row is called: signs in quotes, or they would not be seen. */
+function named(word) {
+  if (word === STOP) return "(end)";
+  return word && CLOSE_UP.includes(word) ? `“${word}”` : word;
+}
+
 /** The probabilities in per mille, and what is left for all other words. */
 function withRest(perMille) {
   return perMille && [...perMille, Math.max(0, 1000 - perMille.reduce((sum, p) => sum + p, 0))];
@@ -77,7 +86,7 @@ function drawBars(view) {
   const best = withRest(DATA.optima[view.beta]?.next[view.prompt]);
   write(byId("next-prompt"), DATA.prompts[view.prompt]);
   bars.forEach((bar, at) => {
-    write(bar.word, words[at] === STOP ? "(end)" : words[at] || "");
+    write(bar.word, named(words[at] || ""));
     bar.word.className = at === words.length - 1 ? "rest" : "";
     bar.now.style.transform = `scaleX(${now[at] / 1000})`;
     bar.before.style.transform = `scaleX(${before[at] / 1000})`;
@@ -135,6 +144,6 @@ function drawLadder(view) {
     rung.shown = key;
     const sample = sampleOf(shot, view.prompt, view.which);
     fillWords(rung.text, { prompt: DATA.prompts[view.prompt], sample });
-    write(rung.numbers, `proxy ${written(sample.proxy)} gold ${written(sample.gold)}`);
+    write(rung.numbers, `proxy ${written(sample.proxy)}\ngold ${written(sample.gold)}`);
   });
 }
