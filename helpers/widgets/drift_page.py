@@ -97,7 +97,7 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
 
 
 def rounds(drift: Drift) -> list[list]:
-    """ "Which would you ship?": for each prompt [prompt, proxy's text, gold's text], numbers all.
+    """Pairs to choose from blind: for each prompt [prompt, proxy's text, gold's text], as numbers.
 
     The text that the proxy prefers comes from another β in each round while there is one.
     """

@@ -93,6 +93,14 @@ def test_the_ruler_follows_the_mouse(page, sweep):
     assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[0]:g}"
 
 
+def test_the_ruler_follows_a_finger(browser, sweep):
+    with opened(browser, STILL, 390, has_touch=True) as page:
+        box = page.locator("#beta").bounding_box()
+        page.touchscreen.tap(box["x"] + box["width"] - 3, box["y"] + 12)
+        page.evaluate(FRAMES)
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g}"
+
+
 def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
     beta, seed = sweep.betas[-2], sweep.seeds[-1]
     link = f"#beta={beta:g}&iteration=40&prompt=2&sample=3&seed={seed}"
@@ -118,6 +126,7 @@ def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(brow
         page.wait_for_function("() => document.getElementById('iteration').value > 3")
         assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
         page.get_by_role("button", name="Pause").press("Enter")
+        page.evaluate(FRAMES)
         stood = page.locator("#iteration").input_value()
         page.wait_for_timeout(250)
         assert page.locator("#iteration").input_value() == stood
@@ -140,16 +149,20 @@ def test_every_control_is_reached_by_tab(page):
     assert names == ["β, the price of drifting", "PPO updates"]
 
 
-def test_nothing_jumps_while_it_moves(page):
-    page.evaluate(WATCH_SHIFTS)
-    page.evaluate("() => document.getElementById('ladder-box').open = true")
-    page.evaluate(FRAMES)
-    page.evaluate("() => window.shifts = 0")  # opening a part makes room for it
-    for key in ("ArrowRight", "ArrowLeft"):
-        for _ in range(7):
-            press(page, "#beta", key)
-            press(page, "#iteration", "PageUp")
-    assert page.evaluate("() => window.shifts") == 0
+@pytest.mark.parametrize("width", [320, 1280])
+def test_nothing_jumps_while_it_moves(browser, width):
+    with opened(browser, STILL, width) as page:
+        page.evaluate(WATCH_SHIFTS)
+        page.locator("#ladder-box summary").press("Enter")
+        page.wait_for_function("() => document.querySelector('#ladder .word')")
+        page.evaluate("() => scrollTo(0, 200)")
+        page.evaluate(FRAMES)
+        page.evaluate("() => window.shifts = 0")  # opening a part makes room for it
+        for key in ("ArrowRight", "ArrowLeft"):
+            for _ in range(7):
+                press(page, "#beta", key)
+                press(page, "#iteration", "PageUp")
+        assert page.evaluate("() => window.shifts") == 0
 
 
 @pytest.mark.parametrize("width", [320, 900])

@@ -96,7 +96,8 @@ def test_optima_and_the_frontier_are_the_sweep_s(sweep, facts):
 
 
 def test_proxy_and_gold_disagree_about_every_pair_that_is_asked(facts):
-    assert [row[0] for row in facts["rounds"]] == list(range(len(facts["prompts"])))
+    asked = [row[0] for row in facts["rounds"]]
+    assert len(asked) > 2 and asked == sorted(set(asked)) and asked[-1] < len(facts["prompts"])
     for prompt, *two in facts["rounds"]:
         one, other = (
             facts["runs"][beta][seed]["shots"][-1]["samples"][prompt][number]

@@ -13,7 +13,7 @@ function draw() {
   write(byId("gold"), written(now.gold));
   write(byId("kl"), writtenKl(now.kl));
   drawControls();
-  drawSample(view);
+  drawSample({ ...view, plays: playing > 0 }); // under the hand words change at once
   drawPlane(view);
   drawBars(view);
   drawTable(view);
@@ -178,6 +178,8 @@ function layOut() {
   reserve(byId("story"), longestStories(), write);
   const longest = longestSamples();
   reserve(byId("sample"), longest, fillWords);
+  reserve(byId("sample-facts"), [sampleFacts(LAST, { proxy: -9.99, gold: -9.99 })], write);
+  reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder(longest);
   draw();
 }

@@ -61,12 +61,21 @@ function axes() {
   mark("text", "", { x: EDGE.left - 8, y: 11, "text-anchor": "end" }, "score");
 }
 
+const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
+
+/** A mark where each run ends; which one it is, on hover. */
 function ends() {
-  for (const run of drawn) {
-    const last = run.kl.length - 1;
-    mark("circle", "end proxy", { cx: across(run.kl[last]), cy: up(run.proxy[last]), r: 3.5 });
-    mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(across(run.kl[last]), up(run.gold[last]))})` });
-  }
+  DATA.runs.forEach((row, beta) =>
+    row.forEach((run, seed) => {
+      const end = valuesOf(run, LAST), x = across(end.kl);
+      const dots = [
+        mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 }),
+        mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }),
+      ];
+      const words = `β = ${DATA.betas[beta]}, seed ${DATA.seeds[seed]}: `;
+      for (const dot of dots) dot.append(mark("title", "", {}, words + endWords(end)));
+    }),
+  );
 }
 
 /** Draw the still parts anew and make the moving ones. Letters and marks grow with the page's font. */

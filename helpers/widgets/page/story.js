@@ -1,7 +1,18 @@
 // One sentence that says what is happening now, from the numbers alone.
+const AROUND = 2; // updates before and after: the highest of a hundred noisy values would be noise
+
+function meanOf(values, from, to) {
+  const some = values.slice(Math.max(from, 0), to + 1);
+  return some.reduce((sum, x) => sum + x, 0) / some.length;
+}
+
+/** Where a curve was highest until now, as a mean of neighbours: {at, value}. */
 function peakUntil(values, iteration) {
-  let best = 0;
-  for (let at = 1; at <= iteration; at++) if (values[at] > values[best]) best = at;
+  let best = { at: 0, value: values[0] };
+  for (let at = 1; at <= iteration; at++) {
+    const value = meanOf(values, at - AROUND, Math.min(at + AROUND, iteration));
+    if (value > best.value) best = { at, value };
+  }
   return best;
 }
 
@@ -15,12 +26,12 @@ const yardsticks = DATA.seeds.map((_, seed) => {
 });
 
 function afterTheTurn(now, run, peak, yardstick) {
-  const from = `from ${written(run.gold[peak])} (update ${peak}) to ${written(now.gold)}`;
-  const half = (run.gold[peak] + run.gold[0]) / 2;
+  const from = `from about ${written(peak.value, 1)} (near update ${peak.at}) to ${written(now.gold)}`;
+  const half = (peak.value + run.gold[0]) / 2;
   if (now.gold < half && now.proxy > 0.95 * yardstick.proxy) {
     return `The proxy score is about the highest of all, and gold has fallen ${from}: nobody would read this.`;
   }
-  const rises = now.proxy > run.proxy[peak] + yardstick.little / 2;
+  const rises = now.proxy > run.proxy[peak.at] + yardstick.little / 2;
   return `Gold has fallen ${from}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
 }
 
@@ -36,12 +47,17 @@ function story(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), yardstick = yardsticks[view.seed];
   if (now.iteration === 0) return "Nothing has moved yet: every run begins as the reference.";
   const peak = peakUntil(run.gold, now.iteration);
-  if (run.gold[peak] - now.gold > yardstick.little) return afterTheTurn(now, run, peak, yardstick);
-  if (now.iteration === run.kl.length - 1) return atTheEnd(view, now, yardstick);
-  const grown = now.gold - run.gold[0] > yardstick.little;
-  return grown
-    ? `Proxy and gold rise together: the policy has moved ${writtenKl(now.kl)} nats, and readers like it better.`
-    : `The first steps away: ${writtenKl(Math.max(now.kl, 0))} nats from the reference.`;
+  const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
+  const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
+  if (peak.value - gold > yardstick.little) return afterTheTurn(now, run, peak, yardstick);
+  if (measured) return atTheEnd(view, now, yardstick);
+  const nats = writtenKl(Math.max(now.kl, 0)), half = Math.floor(now.iteration / 2);
+  if (gold - meanOf(run.gold, half - AROUND, half) > yardstick.little) {
+    return `Proxy and gold rise together: the policy has moved ${nats} nats, and readers like it better.`;
+  }
+  return gold - run.gold[0] > yardstick.little
+    ? `The price holds it at ${nats} nats from the reference; proxy and gold have risen and stay.`
+    : `The first steps away: ${nats} nats from the reference.`;
 }
 
 /** The longest sentences there are, to keep room for. */

@@ -47,10 +47,14 @@ function drawSample(view) {
   if (key === shownSample) return;
   shownSample = key;
   const sample = sampleOf(shot, view.prompt, view.which);
-  fillWords(byId("sample"), { prompt, sample, before: shownTokens });
+  fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  const when = shot.iteration === 0 ? "before training" : `written after ${shot.iteration} updates`;
-  write(byId("sample-facts"), `This text, ${when}: proxy ${written(sample.proxy)}, gold ${written(sample.gold)}.`);
+  write(byId("sample-facts"), sampleFacts(shot.iteration, sample));
+}
+
+function sampleFacts(iteration, { proxy, gold }) {
+  const when = iteration === 0 ? "before training" : `written after ${iteration} updates`;
+  return `This text, ${when}: proxy ${written(proxy)}, gold ${written(gold)}.`;
 }
 
 // ---- next words ----
