@@ -42,6 +42,12 @@ function writtenKl(value) {
   return written(value, value === null || Math.abs(value) < 10 ? 2 : Math.abs(value) < 100 ? 1 : 0);
 }
 
+/** A function that does its work once and then knows the answer. */
+function once(make) {
+  let kept = null;
+  return () => (kept ??= make());
+}
+
 // ---- elements ----
 function element(tag, name = "", text = "") {
   const made = document.createElement(tag);

@@ -61,7 +61,7 @@ function story(view) {
 }
 
 /** The longest sentences there are, to keep room for. */
-function longestStories() {
+const longestStories = once(() => {
   const all = new Set();
   DATA.betas.forEach((_, beta) =>
     DATA.seeds.forEach((_, seed) => {
@@ -69,4 +69,4 @@ function longestStories() {
     }),
   );
   return [...all].sort((a, b) => b.length - a.length).slice(0, 12);
-}
+});

@@ -24,7 +24,7 @@ function fillWords(target, { prompt, sample, before = null }) {
 }
 
 /** The texts that take most room, to keep it. */
-function longestSamples() {
+const longestSamples = once(() => {
   const all = new Map();
   for (const run of DATA.runs.flat()) {
     for (const shot of run.shots) {
@@ -38,7 +38,7 @@ function longestSamples() {
   }
   const size = ([text, { sample }]) => text.length + sample.tokens.length;
   return [...all].sort((a, b) => size(b) - size(a)).slice(0, 24).map(([, filling]) => filling);
-}
+});
 
 let shownSample = "", shownTokens = null;
 function drawSample(view) {
