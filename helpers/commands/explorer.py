@@ -1,10 +1,11 @@
-"""`python -m helpers explorer`: the drift explorer alone, as a web page served by voila."""
+"""`python -m helpers explorer`: the drift explorer as a page, served by voila or as one file."""
 
 import importlib.util
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT
@@ -16,10 +17,11 @@ PAGE = ROOT / "helpers" / "widgets" / "drift_explorer.ipynb"
 
 @dataclass(kw_only=True)
 class ExplorerOptions:
-    """How the page is served."""
+    """How the page is served, or where it is written."""
 
     port: int = setting(8888, "where the page is served on this machine")
     browser: bool = setting(True, "open a browser; --no-browser only prints the address")
+    export: Path | None = setting(None, "write the page as one HTML file, and serve nothing")
 
 
 def serve(options: ExplorerOptions) -> None:
@@ -34,8 +36,21 @@ def serve(options: ExplorerOptions) -> None:
     require(status == 0, "voila", f"exit status {status}", "0: see what it printed")
 
 
+def write(path: Path) -> None:
+    """Write the page as one file: no network, no kernel."""
+    from helpers.widgets import drift_page  # with torch, which `--help` can do without
+
+    drift_page.export(path)
+    print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
+
+
+def show(options: ExplorerOptions) -> None:
+    """Serve the page, or write it."""
+    serve(options) if options.export is None else write(options.export)
+
+
 def main(arguments: list[str]) -> int:
     """The command; → its exit status."""
-    what = "Open the drift explorer of notebook 06 as a web page (it needs voila)."
+    what = "Open the drift explorer of notebook 06 as a web page (it needs voila), or write it as a file."
     parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
-    return exit_status(lambda: serve(parser.options(arguments)), "The server has ended.")
+    return exit_status(lambda: show(parser.options(arguments)), "The server has ended.")

@@ -1,0 +1,234 @@
+// The view and what moves it: ruler, slider, play, choices, the link.
+const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: LAST };
+const ruler = byId("beta"), iteration = byId("iteration");
+const FILM = 9000; // milliseconds from the first update to the last
+let asked = 0, playing = 0, linked = 0;
+
+// ---- drawing, once a frame ----
+function draw() {
+  asked = 0;
+  const now = valuesOf(runOf(view), view.iteration);
+  write(byId("story"), story(view));
+  write(byId("proxy"), written(now.proxy));
+  write(byId("gold"), written(now.gold));
+  write(byId("kl"), writtenKl(now.kl));
+  drawControls();
+  drawSample({ ...view, plays: playing > 0 }); // under the hand words change at once
+  drawPlane(view);
+  drawBars(view);
+  drawTable(view);
+  drawLadder(view);
+}
+
+function show(change) {
+  Object.assign(view, change);
+  asked ||= requestAnimationFrame(draw);
+  clearTimeout(linked); // browsers refuse an address that changes with every key
+  if (!playing) linked = setTimeout(keepLink, 400);
+}
+
+function drawControls() {
+  const beta = `β = ${DATA.betas[view.beta]}`;
+  write(byId("beta-now"), beta);
+  ruler.setAttribute("aria-valuenow", view.beta);
+  ruler.setAttribute("aria-valuetext", beta);
+  byId("thumb").style.transform = `translateX(${(places[view.beta] * rulerWidth).toFixed(1)}px)`;
+  [...byId("stops").children].forEach((stop, at) => stop.classList.toggle("now", at === view.beta));
+  if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
+  iteration.setAttribute("aria-valuetext", `${view.iteration} of ${LAST}`);
+  write(byId("iteration-now"), `${view.iteration} of ${LAST}`);
+  byId("prompt").value = view.prompt;
+  byId("which").value = view.which;
+  byId("seed").value = view.seed;
+}
+
+// ---- the ruler of β: logarithmic, 0 at its left end ----
+const places = (() => {
+  const logs = DATA.betas.filter((beta) => beta > 0).map(Math.log);
+  const low = logs[0], wide = logs.at(-1) - low || 1, zero = logs.length < DATA.betas.length;
+  const from = zero ? 0.12 : 0;
+  return DATA.betas.map((beta) => (beta > 0 ? from + ((1 - from) * (Math.log(beta) - low)) / wide : 0));
+})();
+
+function layRuler() {
+  const stops = DATA.betas.map((beta, at) => {
+    const stop = element("span"), label = element("i", "", `${beta}`);
+    stop.style.left = `${100 * places[at]}%`;
+    stop.append(label);
+    return stop;
+  });
+  byId("stops").replaceChildren(...stops);
+  ruler.setAttribute("aria-valuemax", DATA.betas.length - 1);
+}
+
+/** Hide labels that would run into the one before. */
+function thinLabels() {
+  let free = -Infinity;
+  for (const stop of byId("stops").children) {
+    const box = stop.firstChild.getBoundingClientRect();
+    stop.classList.toggle("crowded", box.left < free);
+    if (box.left >= free) free = box.right + 3;
+  }
+}
+
+function pointAt(event) {
+  const box = ruler.getBoundingClientRect(), share = (event.clientX - box.left) / box.width;
+  const gaps = places.map((place) => Math.abs(place - share));
+  show({ beta: gaps.indexOf(Math.min(...gaps)) });
+}
+
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -2, PageUp: 2, Home: -1e9, End: 1e9 };
+function listenToRuler() {
+  ruler.addEventListener("keydown", (event) => {
+    if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    show({ beta: clamp(view.beta + STEPS[event.key], 0, DATA.betas.length - 1) });
+  });
+  ruler.addEventListener("pointerdown", (event) => {
+    ruler.setPointerCapture(event.pointerId);
+    pointAt(event);
+  });
+  ruler.addEventListener("pointermove", (event) => {
+    if (ruler.hasPointerCapture(event.pointerId)) pointAt(event);
+  });
+}
+
+// ---- play ----
+const PLAY = "M4 2l10 6-10 6z", PAUSE = "M3 2h4v12H3zM9 2h4v12H9z";
+function setPlaying(frameNumber) {
+  playing = frameNumber;
+  byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
+  byId("play").querySelector("path").setAttribute("d", playing ? PAUSE : PLAY);
+  byId("story").setAttribute("aria-live", playing ? "off" : "polite"); // not a hundred times in a row
+}
+
+function stop() {
+  if (!playing) return;
+  cancelAnimationFrame(playing);
+  setPlaying(0);
+  show({});
+}
+
+function play(from) {
+  const began = performance.now() - (FILM * from) / LAST;
+  const step = (time) => {
+    const at = clamp(Math.floor((LAST * (time - began)) / FILM), from, LAST);
+    if (at !== view.iteration) show({ iteration: at });
+    if (at === LAST) stop();
+    else playing = requestAnimationFrame(step);
+  };
+  show({ iteration: from });
+  setPlaying(requestAnimationFrame(step));
+}
+
+// ---- the link ----
+function address() {
+  const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
+  return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed] })}`;
+}
+
+function keepLink() {
+  if (location.hash !== address()) history.replaceState(null, "", address());
+}
+
+/** The view that the address names; what it does not name, or names wrongly, stays. */
+function readLink() {
+  const said = new URLSearchParams(location.hash.slice(1)), found = {};
+  const number = (name) => (said.has(name) && said.get(name) !== "" ? Number(said.get(name)) : NaN);
+  const beta = DATA.betas.indexOf(number("beta")), seed = DATA.seeds.indexOf(number("seed"));
+  if (beta >= 0) found.beta = beta;
+  if (seed >= 0) found.seed = seed;
+  const counted = { iteration: [0, LAST, 0], prompt: [1, DATA.prompts.length, 1], sample: [1, samples, 1] };
+  for (const [name, [low, high, first]] of Object.entries(counted)) {
+    const value = Math.round(number(name));
+    if (value >= low && value <= high) found[name === "sample" ? "which" : name] = value - first;
+  }
+  return found;
+}
+
+async function copyLink() {
+  clearTimeout(linked);
+  keepLink();
+  let said = "Copied.";
+  try {
+    await navigator.clipboard.writeText(location.href);
+  } catch {
+    said = "The link is in the address bar.";
+  }
+  write(byId("copied"), said);
+  setTimeout(() => write(byId("copied"), ""), 4000);
+}
+
+// ---- the page ----
+const samples = Math.max(...DATA.runs[0][0].shots[0].samples.map((rows) => rows.length));
+
+function options(id, labels) {
+  byId(id).replaceChildren(...labels.map((label, at) => new Option(label, at)));
+  byId(id).disabled = labels.length < 2;
+}
+
+/** Room for the longest sentence and the longest text, and a plane of the right size. */
+let laidOut = 0, rulerWidth = 0;
+function layOut() {
+  if (document.body.clientWidth === laidOut) return;
+  laidOut = document.body.clientWidth;
+  rulerWidth = byId("stops").getBoundingClientRect().width;
+  layPlane();
+  thinLabels();
+  reserve(byId("story"), longestStories(), write);
+  const longest = longestSamples();
+  reserve(byId("sample"), longest, fillWords);
+  reserve(byId("sample-facts"), [sampleFacts(LAST, { proxy: -9.99, gold: -9.99 })], write);
+  reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
+  if (byId("ladder-box").open) keepLadder(longest);
+  draw();
+}
+
+function keepLadder(longest = longestSamples()) {
+  reserve(rungs[0].text, longest, fillWords);
+  rungs.forEach((rung) => (rung.text.style.minHeight = rungs[0].text.style.minHeight));
+}
+
+function listen() {
+  listenToRuler();
+  iteration.addEventListener("input", () => {
+    stop();
+    show({ iteration: Number(iteration.value) });
+  });
+  byId("play").addEventListener("click", () => (playing ? stop() : play(view.iteration < LAST ? view.iteration : 0)));
+  for (const name of ["prompt", "which", "seed"]) {
+    byId(name).addEventListener("change", (event) => show({ [name]: Number(event.target.value) }));
+  }
+  byId("copy").addEventListener("click", copyLink);
+  byId("ladder-box").addEventListener("toggle", () => {
+    if (byId("ladder-box").open) keepLadder();
+    show({});
+  });
+  window.addEventListener("hashchange", () => {
+    stop();
+    show(readLink());
+  });
+  window.addEventListener("resize", () => requestAnimationFrame(layOut));
+}
+
+function start() {
+  iteration.max = LAST;
+  options("prompt", DATA.prompts.map((prompt) => `${prompt} …`));
+  options("which", Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`));
+  options("seed", DATA.seeds);
+  write(byId("command"), DATA.command);
+  layRuler();
+  layBars();
+  layTable();
+  layLadder();
+  const named = readLink();
+  const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
+  Object.assign(view, named, still ? {} : { iteration: 0 });
+  layOut();
+  if (DATA.rounds.length) ask(false);
+  else byId("ship-box").hidden = true;
+  listen();
+  if (!still) play(0);
+}
+
+start();

@@ -1,0 +1,124 @@
+// KL against score: the reference, the frontier, ★, and two trails, proxy and gold.
+const plane = byId("plane");
+const EDGE = { left: 44, right: 16, top: 20, bottom: 44 };
+const frame = { width: 600, height: 400 };
+const parts = {}; // the artists that move
+
+const drawn = DATA.runs.flat();
+const highestKl = Math.max(...drawn.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl));
+const heights = [...drawn.flatMap((run) => [...run.proxy, ...run.gold]), ...DATA.frontier.map(([, score]) => score)];
+const lowest = Math.min(...heights), highest = Math.max(...heights);
+
+/** Logarithmic from about 1 nat on, linear below, so that both the frontier and β = 0 are seen. */
+function across(kl) {
+  const share = Math.log1p(Math.max(kl, 0)) / Math.log1p(highestKl * 1.05);
+  return EDGE.left + share * (frame.width - EDGE.left - EDGE.right);
+}
+
+function up(score) {
+  const margin = 0.05 * (highest - lowest);
+  const share = (score - lowest + margin) / (highest - lowest + 2 * margin);
+  return frame.height - EDGE.bottom - share * (frame.height - EDGE.top - EDGE.bottom);
+}
+
+function mark(tag, name, attributes = {}, text = "") {
+  const made = document.createElementNS(plane.namespaceURI, tag);
+  if (name) made.setAttribute("class", name);
+  for (const key in attributes) made.setAttribute(key, attributes[key]);
+  if (text) made.textContent = text;
+  plane.append(made);
+  return made;
+}
+
+const point = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+const diamond = (size) => `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`;
+const star = "M0-11L2.7-3.6L10.5-3.4L4.3 1.4L6.5 8.9L0 4.5L-6.5 8.9L-4.3 1.4L-10.5-3.4L-2.7-3.6Z";
+
+/** The places of a run after 0, 1, … updates: ["x y", …]. Remembered until the size changes. */
+const paths = new Map();
+function pathOf(run, name) {
+  const kept = paths.get(run) || paths.set(run, {}).get(run);
+  kept[name] ||= run[name].map((score, at) => point(across(run.kl[at]), up(score)));
+  return kept[name];
+}
+
+function axes() {
+  const room = frame.width - EDGE.left - EDGE.right;
+  const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= highestKl * 1.05);
+  const ticks = [];
+  for (const kl of round) if (!ticks.length || across(kl) - across(ticks.at(-1)) > 32) ticks.push(kl);
+  const step = highest - lowest > 6 ? 2 : 1;
+  for (let score = Math.ceil(lowest / step) * step; score <= highest; score += step) {
+    mark("line", "grid", { x1: EDGE.left, x2: EDGE.left + room, y1: up(score), y2: up(score) });
+    mark("text", "", { x: EDGE.left - 8, y: up(score) + 4, "text-anchor": "end" }, written(score, 0));
+  }
+  for (const kl of ticks) {
+    mark("line", "grid", { x1: across(kl), x2: across(kl), y1: EDGE.top, y2: frame.height - EDGE.bottom });
+    mark("text", "", { x: across(kl), y: frame.height - EDGE.bottom + 17, "text-anchor": "middle" }, `${kl}`);
+  }
+  const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
+  mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
+  mark("text", "", { x: EDGE.left - 8, y: 11, "text-anchor": "end" }, "score");
+}
+
+const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
+
+/** A mark where each run ends; which one it is, on hover. */
+function ends() {
+  DATA.runs.forEach((row, beta) =>
+    row.forEach((run, seed) => {
+      const end = valuesOf(run, LAST), x = across(end.kl);
+      const dots = [
+        mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 }),
+        mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }),
+      ];
+      const words = `β = ${DATA.betas[beta]}, seed ${DATA.seeds[seed]}: `;
+      for (const dot of dots) dot.append(mark("title", "", {}, words + endWords(end)));
+    }),
+  );
+}
+
+/** Draw the still parts anew and make the moving ones. Letters and marks grow with the page's font. */
+function layPlane() {
+  const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+  const width = (plane.getBoundingClientRect().width || 600) / scale;
+  Object.assign(frame, { width, height: clamp(0.72 * width, 250, 420) });
+  plane.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+  plane.style.height = `${frame.height * scale}px`;
+  plane.replaceChildren();
+  paths.clear();
+  axes();
+  ends();
+  const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
+  mark("path", "frontier", { d: `M${curve.join("L")}` });
+  for (const name of ["gold", "proxy"]) {
+    parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
+    parts[name] = mark("path", `trail ${name}`);
+  }
+  mark("rect", "start", { x: across(0) - 5, y: up(DATA.start) - 5, width: 10, height: 10 });
+  parts.goldDot = mark("path", "dot gold", { d: diamond(8) });
+  parts.proxyDot = mark("circle", "dot proxy", { r: 6.5 });
+  parts.star = mark("path", "star", { d: star });
+  for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
+}
+
+/** A label right of its dot, or left of it where there is no room; the higher one goes higher. */
+function place(label, x, y, above) {
+  const left = x > frame.width - 80;
+  label.setAttribute("text-anchor", left ? "end" : "start");
+  label.setAttribute("transform", `translate(${point(x + (left ? -12 : 12), y + (above ? -6 : 16))})`);
+}
+
+function drawPlane(view) {
+  const run = runOf(view), now = valuesOf(run, view.iteration);
+  for (const name of ["proxy", "gold"]) {
+    const path = pathOf(run, name), other = name === "proxy" ? "gold" : "proxy";
+    parts[`${name}Ahead`].setAttribute("d", `M${path.slice(now.iteration).join("L")}`);
+    parts[name].setAttribute("d", `M${path.slice(0, now.iteration + 1).join("L")}`);
+    parts[`${name}Dot`].setAttribute("transform", `translate(${path[now.iteration]})`);
+    place(parts[`${name}Label`], across(now.kl), up(now[name]), now[name] > now[other]);
+  }
+  const best = DATA.optima[view.beta];
+  parts.star.setAttribute("visibility", best ? "visible" : "hidden");
+  if (best) parts.star.setAttribute("transform", `translate(${point(across(best.kl), up(best.score))})`);
+}

@@ -1,0 +1,72 @@
+// One sentence that says what is happening now, from the numbers alone.
+const AROUND = 2; // updates before and after: the highest of a hundred noisy values would be noise
+
+function meanOf(values, from, to) {
+  const some = values.slice(Math.max(from, 0), to + 1);
+  return some.reduce((sum, x) => sum + x, 0) / some.length;
+}
+
+/** Where a curve was highest until now, as a mean of neighbours: {at, value}. */
+function peakUntil(values, iteration) {
+  let best = { at: 0, value: values[0] };
+  for (let at = 1; at <= iteration; at++) {
+    const value = meanOf(values, at - AROUND, Math.min(at + AROUND, iteration));
+    if (value > best.value) best = { at, value };
+  }
+  return best;
+}
+
+/** What the sentences compare with: the highest proxy and the best last gold of this seed's runs. */
+const yardsticks = DATA.seeds.map((_, seed) => {
+  const runs = DATA.runs.map((row) => row[seed]);
+  const ends = runs.map((run) => run.gold.at(-1));
+  const best = ends.indexOf(Math.max(...ends));
+  const rise = Math.max(...runs.flatMap((run) => run.gold)) - runs[0].gold[0];
+  return { proxy: Math.max(...runs.flatMap((run) => run.proxy)), best, gold: ends[best], little: 0.1 * rise };
+});
+
+function afterTheTurn(now, run, peak, yardstick) {
+  const from = `from about ${written(peak.value, 1)} (near update ${peak.at}) to ${written(now.gold)}`;
+  const half = (peak.value + run.gold[0]) / 2;
+  if (now.gold < half && now.proxy > 0.95 * yardstick.proxy) {
+    return `The proxy score is about the highest of all, and gold has fallen ${from}: nobody would read this.`;
+  }
+  const rises = now.proxy > run.proxy[peak.at] + yardstick.little / 2;
+  return `Gold has fallen ${from}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
+}
+
+function atTheEnd(view, now, yardstick) {
+  if (now.gold > yardstick.gold - yardstick.little) {
+    return "Proxy and gold have risen together: no other β ends with texts that readers like much better.";
+  }
+  const best = `gold ends at ${written(now.gold)}, at β = ${DATA.betas[yardstick.best]} it ends at ${written(yardstick.gold)}`;
+  return view.beta > yardstick.best ? `Safe, and timid: drifting costs so much that ${best}.` : `Further away, not better: ${best}.`;
+}
+
+function story(view) {
+  const run = runOf(view), now = valuesOf(run, view.iteration), yardstick = yardsticks[view.seed];
+  if (now.iteration === 0) return "Nothing has moved yet: every run begins as the reference.";
+  const peak = peakUntil(run.gold, now.iteration);
+  const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
+  const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
+  if (peak.value - gold > yardstick.little) return afterTheTurn(now, run, peak, yardstick);
+  if (measured) return atTheEnd(view, now, yardstick);
+  const nats = writtenKl(Math.max(now.kl, 0)), half = Math.floor(now.iteration / 2);
+  if (gold - meanOf(run.gold, half - AROUND, half) > yardstick.little) {
+    return `Proxy and gold rise together: the policy has moved ${nats} nats, and readers like it better.`;
+  }
+  return gold - run.gold[0] > yardstick.little
+    ? `The price holds it at ${nats} nats from the reference; proxy and gold have risen and stay.`
+    : `The first steps away: ${nats} nats from the reference.`;
+}
+
+/** The longest sentences there are, to keep room for. */
+const longestStories = once(() => {
+  const all = new Set();
+  DATA.betas.forEach((_, beta) =>
+    DATA.seeds.forEach((_, seed) => {
+      for (let iteration = 0; iteration <= LAST; iteration++) all.add(story({ beta, seed, iteration }));
+    }),
+  );
+  return [...all].sort((a, b) => b.length - a.length).slice(0, 12);
+});

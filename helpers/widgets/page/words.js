@@ -1,0 +1,153 @@
+// Texts word by word, next words as bars, the table, the ladder of all β.
+const CLOSE_UP = ".,!?;:"; // no blank before these
+const FULL = 3, STRONGEST = 62; // nats at which a colour is full; percent of it in the paper
+const STOP = "</s>";
+
+function chip(token, drift) {
+  const made = element("span", "word", token === STOP ? "end" : token);
+  if (token === STOP) made.classList.add("stop");
+  if (Math.abs(drift) >= 0.1) made.classList.add(drift > 0 ? "more" : "less");
+  made.style.setProperty("--share", `${Math.round(STRONGEST * Math.min(Math.abs(drift) / FULL, 1))}%`);
+  made.title = `${drift > 0 ? "+" : ""}${written(drift, 1)} nats: log π − log π_ref${token === STOP ? ", of ending here" : ""}`;
+  return made;
+}
+
+/** The prompt and the response's words on their colours; those that were not there before appear softly. */
+function fillWords(target, { prompt, sample, before = null }) {
+  const nodes = [element("span", "given", prompt)];
+  sample.tokens.forEach((token, at) => {
+    const word = chip(token, sample.drift[at]);
+    if (before && before[at] !== token) word.classList.add("fresh");
+    nodes.push(CLOSE_UP.includes(token) ? "\u2060" : " ", word);
+  });
+  target.replaceChildren(...nodes);
+}
+
+/** The texts that take most room, to keep it. */
+const longestSamples = once(() => {
+  const all = new Map();
+  for (const run of DATA.runs.flat()) {
+    for (const shot of run.shots) {
+      DATA.prompts.forEach((prompt, place) =>
+        shot.samples[place].forEach((_, which) => {
+          const sample = sampleOf(shot, place, which);
+          all.set(`${prompt} ${sample.tokens.join(" ")}`, { prompt, sample });
+        }),
+      );
+    }
+  }
+  const size = ([text, { sample }]) => text.length + sample.tokens.length;
+  return [...all].sort((a, b) => size(b) - size(a)).slice(0, 24).map(([, filling]) => filling);
+});
+
+let shownSample = "", shownTokens = null;
+function drawSample(view) {
+  const shot = shotOf(runOf(view), view.iteration), prompt = DATA.prompts[view.prompt];
+  const key = [view.beta, view.seed, shot.iteration, view.prompt, view.which].join();
+  if (key === shownSample) return;
+  shownSample = key;
+  const sample = sampleOf(shot, view.prompt, view.which);
+  fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
+  shownTokens = sample.tokens;
+  write(byId("sample-facts"), sampleFacts(shot.iteration, sample));
+}
+
+function sampleFacts(iteration, { proxy, gold }) {
+  const when = iteration === 0 ? "before training" : `written after ${iteration} updates`;
+  return `This text, ${when}: proxy ${written(proxy)}, gold ${written(gold)}.`;
+}
+
+// ---- next words ----
+const bars = [];
+function layBars() {
+  const count = Math.max(...DATA.nextWords.map((words) => words.length));
+  for (let at = 0; at <= count; at++) {
+    const row = element("div", "bar"), track = element("div", "track");
+    const [word, value] = [element("b"), element("span")];
+    const [now, before, best] = ["now", "before", "best"].map((name) => element("i", name));
+    track.append(now, before, best);
+    row.append(word, track, value);
+    byId("next").append(row);
+    bars.push({ word, now, before, best, value });
+  }
+}
+
+/** A word as a row is called: signs in quotes, or they would not be seen. */
+function named(word) {
+  if (word === STOP) return "(end)";
+  return word && CLOSE_UP.includes(word) ? `“${word}”` : word;
+}
+
+/** The probabilities in per mille, and what is left for all other words. */
+function withRest(perMille) {
+  return perMille && [...perMille, Math.max(0, 1000 - perMille.reduce((sum, p) => sum + p, 0))];
+}
+
+function drawBars(view) {
+  const words = [...DATA.nextWords[view.prompt], "all others"], run = runOf(view);
+  const now = withRest(shotOf(run, view.iteration).next[view.prompt]);
+  const before = withRest(run.shots[0].next[view.prompt]);
+  const best = withRest(DATA.optima[view.beta]?.next[view.prompt]);
+  write(byId("next-prompt"), DATA.prompts[view.prompt]);
+  bars.forEach((bar, at) => {
+    write(bar.word, named(words[at] || ""));
+    bar.word.className = at === words.length - 1 ? "rest" : "";
+    bar.now.style.transform = `scaleX(${now[at] / 1000})`;
+    bar.before.style.transform = `scaleX(${before[at] / 1000})`;
+    bar.best.style.visibility = best ? "visible" : "hidden";
+    if (best) bar.best.style.transform = `translateX(${best[at] / 10}%)`;
+    write(bar.value, `${written(now[at] / 10, now[at] < 100 ? 1 : 0)}`);
+  });
+}
+
+// ---- the table ----
+const rows = [];
+function layTable() {
+  DATA.betas.forEach((beta) => {
+    const row = element("tr"), head = element("th", "", `${beta}`);
+    head.scope = "row";
+    const cells = Array.from({ length: 5 }, () => element("td"));
+    row.append(head, ...cells);
+    byId("table").tBodies[0].append(row);
+    rows.push({ row, cells });
+  });
+}
+
+function drawTable(view) {
+  const seed = DATA.seeds[view.seed];
+  write(byId("table").caption, `After ${view.iteration} updates, seed ${seed}`);
+  rows.forEach(({ row, cells }, beta) => {
+    const now = valuesOf(runOf(view, beta), view.iteration);
+    const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];
+    const texts = [written(now.proxy), written(now.gold), writtenKl(now.kl), written(own), written(best && best.value)];
+    texts.forEach((text, at) => write(cells[at], text));
+    if (beta === view.beta) row.setAttribute("aria-current", "true");
+    else row.removeAttribute("aria-current");
+  });
+}
+
+// ---- the ladder ----
+const rungs = [];
+function layLadder() {
+  DATA.betas.forEach((beta) => {
+    const rung = element("li"), scores = element("div", "scores"), text = element("div");
+    const numbers = element("span");
+    scores.append(element("b", "", `β = ${beta} `), numbers);
+    rung.append(scores, text);
+    byId("ladder").append(rung);
+    rungs.push({ numbers, text, shown: "" });
+  });
+}
+
+function drawLadder(view) {
+  if (!byId("ladder-box").open) return;
+  rungs.forEach((rung, beta) => {
+    const shot = shotOf(runOf(view, beta), view.iteration);
+    const key = [view.seed, shot.iteration, view.prompt, view.which].join();
+    if (key === rung.shown) return;
+    rung.shown = key;
+    const sample = sampleOf(shot, view.prompt, view.which);
+    fillWords(rung.text, { prompt: DATA.prompts[view.prompt], sample });
+    write(rung.numbers, `proxy ${written(sample.proxy)}\ngold ${written(sample.gold)}`);
+  });
+}

@@ -1,0 +1,225 @@
+"""The drift page as a reader opens it: one file from the disk, no server, no kernel, no network."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.experiments.drift import run_curves
+from helpers.tools.files import ROOT
+
+PAGE = (ROOT / "docs" / "index.html").as_uri()
+STILL = "#iteration=0"  # a link names a view: nothing plays by itself
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+# every move of anything that stands on the page, also right after a key
+WATCH_SHIFTS = """() => {
+  window.shifts = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(entry => window.shifts += entry.value))
+    .observe({type: 'layout-shift', buffered: false});
+}"""
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return load_sweep()
+
+
+@contextmanager
+def opened(browser, link=STILL, width=1280, **more):
+    """The page at a link; nothing may have been said in the console when it is left."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, **more)
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: said.append(request.url) if request.url[:4] == "http" else 0)
+    page.goto(PAGE + link)
+    yield page
+    assert said == []
+    page.close()
+
+
+@pytest.fixture
+def page(browser):
+    with opened(browser) as ready:
+        yield ready
+
+
+def press(page, selector, *keys):
+    """These keys on this control, and a frame for the page to follow."""
+    for key in keys:
+        page.locator(selector).press(key)
+    page.evaluate(FRAMES)
+
+
+def number(page, name: str) -> float:
+    return float(page.locator(f"#{name}").inner_text().replace("−", "-"))
+
+
+def check_numbers(page, sweep, beta, iteration, seed=0):
+    """The large numbers are the recorded ones, to the digits that are shown."""
+    curves = run_curves(sweep.run(beta, seed))
+    assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
+    assert page.locator("#iteration").input_value() == str(iteration)
+    for name in ("proxy", "gold", "kl"):
+        shown = page.locator(f"#{name}").inner_text()
+        half_a_digit = 0.5 * 10.0 ** -len(shown.partition(".")[2]) + 1e-9
+        assert number(page, name) == pytest.approx(curves[name][iteration], abs=half_a_digit)
+
+
+def test_keys_move_beta_and_iteration_and_the_numbers_are_the_recorded_ones(page, sweep):
+    press(page, "#beta", "Home")
+    for step, beta in enumerate(sweep.betas):
+        press(page, "#beta", *["ArrowRight"] * (step > 0))
+        keys, iteration = (
+            (["Home", "ArrowRight", "ArrowUp"], 2)
+            if step % 2
+            else (["End"], len(sweep.run(beta, 0).history))
+        )
+        press(page, "#iteration", *keys)
+        check_numbers(page, sweep, beta, iteration)
+    press(page, "#beta", "End", "ArrowLeft")
+    assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {sweep.betas[-2]:g}"
+
+
+def test_the_ruler_follows_the_mouse(page, sweep):
+    box = page.locator("#beta").bounding_box()
+    y = box["y"] + 10
+    page.mouse.move(box["x"] + box["width"] - 2, y)
+    page.mouse.down()
+    page.evaluate(FRAMES)
+    assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g}"
+    page.mouse.move(box["x"] - 40, y, steps=8)
+    page.mouse.up()
+    page.evaluate(FRAMES)
+    assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[0]:g}"
+
+
+def test_the_ruler_follows_a_finger(browser, sweep):
+    with opened(browser, STILL, 390, has_touch=True) as page:
+        box = page.locator("#beta").bounding_box()
+        page.touchscreen.tap(box["x"] + box["width"] - 3, box["y"] + 12)
+        page.evaluate(FRAMES)
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g}"
+
+
+def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
+    beta, seed = sweep.betas[-2], sweep.seeds[-1]
+    link = f"#beta={beta:g}&iteration=40&prompt=2&sample=3&seed={seed}"
+    with opened(browser, link) as page:
+        check_numbers(page, sweep, beta, 40, seed)
+        kept = sweep.run(beta, seed).at(40)
+        prompt = list(kept.samples)[1]
+        sample = kept.samples[prompt][2]
+        words = page.locator("#sample .word:not(.stop)").all_inner_texts()
+        assert words == [token for token in sample.tokens if token != "</s>"]
+        assert page.locator("#sample .given").inner_text() == prompt
+        assert page.locator("#seed").input_value() == str(sweep.seeds.index(seed))
+        page.evaluate("() => location.hash = '#beta=-7&iteration=x&prompt=99&seed=1e9'")
+        page.evaluate(FRAMES)
+        check_numbers(page, sweep, beta, 40, seed)  # what is wrong in a link changes nothing
+        press(page, "#beta", "Home")
+        page.wait_for_function("() => location.hash.startsWith('#beta=0&iteration=40&prompt=2&')")
+
+
+def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(browser, sweep):
+    beta = sweep.betas[0]
+    with opened(browser, "") as page:
+        page.wait_for_function("() => document.getElementById('iteration').value > 3")
+        assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
+        page.get_by_role("button", name="Pause").press("Enter")
+        page.evaluate(FRAMES)
+        stood = page.locator("#iteration").input_value()
+        page.wait_for_timeout(250)
+        assert page.locator("#iteration").input_value() == stood
+    with opened(browser, "", reduced_motion="reduce") as page:
+        check_numbers(page, sweep, beta, len(sweep.run(beta, 0).history))
+
+
+def test_every_control_is_reached_by_tab(page):
+    page.evaluate("() => document.querySelectorAll('details').forEach(part => part.open = true)")
+    reached = []
+    while "copy" not in reached and len(reached) < 30:
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("() => document.activeElement.id || 'other'"))
+    wanted = ["beta", "play", "iteration", "prompt", "which", "seed", "copy"]
+    assert [name for name in reached if name in wanted] == wanted
+    names = page.get_by_role("slider").evaluate_all(
+        "all => all.map(one => one.ariaLabel || one.labels?.[0]?.textContent || "
+        "document.getElementById(one.getAttribute('aria-labelledby')).textContent)"
+    )
+    assert names == ["β, the price of drifting", "PPO updates"]
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_nothing_jumps_while_it_moves(browser, width):
+    with opened(browser, STILL, width) as page:
+        page.evaluate(WATCH_SHIFTS)
+        page.locator("#ladder-box summary").press("Enter")
+        page.wait_for_function("() => document.querySelector('#ladder .word')")
+        page.evaluate("() => scrollTo(0, 200)")
+        page.evaluate(FRAMES)
+        page.evaluate("() => window.shifts = 0")  # opening a part makes room for it
+        for key in ("ArrowRight", "ArrowLeft"):
+            for _ in range(5):
+                press(page, "#beta", key)
+                press(page, "#iteration", "PageUp")
+        assert page.evaluate("() => window.shifts") == 0
+
+
+@pytest.mark.parametrize("width", [320, 900])
+def test_it_fits_a_narrow_window(browser, width):
+    with opened(browser, STILL, width) as page:
+        page.evaluate(
+            "() => document.querySelectorAll('details').forEach(part => part.open = true)"
+        )
+        choose_all(page)
+        wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1]
+        page.mouse.wheel(0, 600)
+        page.wait_for_function("() => scrollY > 300")
+        assert page.locator("#beta").bounding_box()["y"] < 60, "β stays in sight"
+
+
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('body *')]
+  .filter(node => [...node.childNodes].some(c => c.nodeType === 3 && c.data.trim()))
+  .filter(node => !node.closest('script')).map(node => parseFloat(getComputedStyle(node).fontSize)))"""
+
+
+def test_it_is_dark_where_the_theme_is_dark(browser):
+    seen = {}
+    for scheme in ("light", "dark"):
+        with opened(browser, color_scheme=scheme) as page:
+            colour = (
+                "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+            )
+            seen[scheme] = max(page.evaluate(colour))
+            assert page.evaluate(SMALLEST) >= 12
+    assert seen["light"] > 200 and seen["dark"] < 60
+
+
+def choose_all(page):
+    """Answer every round of "Which would you ship?" with the text that stands first."""
+    while page.locator("#ship .texts").count():
+        page.locator("#ship .texts button").first.press("Enter")
+
+
+def test_choosing_blind_ends_in_who_agrees(page):
+    page.locator("#ship-box summary").click()
+    rounds = page.evaluate(
+        "() => JSON.parse(document.getElementById('records').textContent).rounds"
+    )
+    for done in range(len(rounds)):
+        assert f"{done + 1} of {len(rounds)}" in page.locator("#ship .verdict").inner_text()
+        assert "β" not in page.locator("#ship").inner_text()
+        page.locator("#ship .texts button").first.press("Enter")
+    assert "as the gold score does" in page.locator("#ship .verdict").inner_text()
+    assert page.locator("#ship td.number").count() == 4 * len(rounds)
+    assert page.locator("#ship td", has_text="✓").count() == len(rounds)
+
+
+def test_the_button_copies_the_link(browser):
+    with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.get_by_role("button", name="Copy a link").click()
+        page.wait_for_function("() => document.getElementById('copied').textContent !== ''")
+        link = page.evaluate("() => navigator.clipboard.readText()")
+        assert link == page.url and "iteration=0" in link
