@@ -131,7 +131,7 @@ def whole_loop(folder: Path) -> dict:
     state = begin({"iterations": 2}, measures={"letters": lambda t: [len(x) for x in t]})
 
     def keep(step, **tensors):
-        texts.extend(tensors["responses"].texts if step == 2 else [])
+        texts.extend(map(str, tensors["responses"].texts) if step == 2 else [])
 
     records = list(train_rlhf_loop(state=state, observe=keep, save_dir=folder / "run"))
     stop = state.models.tokenizer.eos_token_id
