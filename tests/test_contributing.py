@@ -24,7 +24,7 @@ def test_the_examples_run_as_they_stand(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "likely mistake: not squared" in printed and printed.endswith("\n0.0\n")
     assert isinstance(shown["length_figure"]([shown["record"]] * 2), type(new_figure()[0]))
-    lesson = nbformat.read(tmp_path / "notebooks" / "11_my_topic.ipynb", as_version=4)
+    lesson = nbformat.read(tmp_path / "notebooks" / "14_my_topic.ipynb", as_version=4)
     nbformat.validate(lesson)
     assert "helpers/tools/colab.py" in lesson.cells[1].source and not lesson.cells[1].outputs
 

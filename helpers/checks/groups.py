@@ -1,4 +1,4 @@
-"""Exercises of notebook 10: advantages without a critic."""
+"""Exercises of notebook 13: advantages without a critic."""
 
 import torch
 
@@ -51,7 +51,7 @@ def across(function):
 # fmt: off
 RLOO = Exercise(
     "rloo_advantages", "rewards group_size", rloo_advantages,
-    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024; notebook 10)",
+    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024; notebook 13)",
     [FEW, MANY],
     [
         ("own reward in the baseline", "You subtracted the mean of the whole group; leave out the"
@@ -81,7 +81,7 @@ RLOO = Exercise(
 
 GRPO = Exercise(
     "grpo_advantages", "rewards group_size", grpo_advantages,
-    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024; notebook 10)",
+    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024; notebook 13)",
     [FEW, MANY, EASY],
     [
         ("std missing", "You centred the group; divide by its std as well.",

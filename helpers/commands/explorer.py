@@ -51,6 +51,6 @@ def show(options: ExplorerOptions) -> None:
 
 def main(arguments: list[str]) -> int:
     """The command; → its exit status."""
-    what = "Open the drift explorer of notebook 06 as a web page (it needs voila), or write it as a file."
+    what = "Open the drift explorer of notebook 07 as a web page (it needs voila), or write it as a file."
     parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
     return exit_status(lambda: show(parser.options(arguments)), "The server has ended.")

@@ -1,6 +1,6 @@
 """Fifteen real faults of RLHF. Each changes one step of the loop, or one setting, and nothing else.
 
-The clinic (lesson 08) trains with a fault planted: `with fault.in_effect(): …` puts the wrong function
+The clinic (lesson 09) trains with a fault planted: `with fault.in_effect(): …` puts the wrong function
 in the place of the right one and takes it out again. Use nowhere else.
 """
 

@@ -1,4 +1,4 @@
-"""Figures of notebook 08: broken runs beside healthy ones, flags, and what each fault cost."""
+"""Figures of notebook 09: broken runs beside healthy ones, flags, and what each fault cost."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Figures of notebook 07: gold against distance, fitted curves, what moves the peak, the ledger of a hack.
+"""Figures of notebook 08: gold against distance, fitted curves, what moves the peak, the ledger of a hack.
 
 A *band* is what three seeds of one kind of run measured, iteration by iteration: `d` [T], the mean
 √KL in √nats, and for each column (mean, lowest, highest), [T] each.

@@ -1,4 +1,4 @@
-"""Figures of lesson 09: memory by model and kind, time by phase, two ways to train side by side."""
+"""Figures of lesson 12: memory by model and kind, time by phase, two ways to train side by side."""
 
 from matplotlib.figure import Figure
 

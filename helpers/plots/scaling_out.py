@@ -1,4 +1,4 @@
-"""Figures of notebook 10: what several processes get wrong, two trainers side by side, what costs what."""
+"""Figures of notebook 13: what several processes get wrong, two trainers side by side, what costs what."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Sliders and pages of notebook 07: a fit, a factor, a limit, and the gallery of a reward hack."""
+"""Sliders and pages of notebook 08: a fit, a factor, a limit, and the gallery of a reward hack."""
 
 from collections.abc import Callable, Sequence
 

@@ -33,8 +33,8 @@ def under(headings: tuple[str, ...], cells: list) -> list:
 
 @pytest.fixture(scope="module")
 def notebook(browser, course, lab):
-    """Lesson 06's set-up, its explorer and its trainer; the nightly runs all of it in a browser."""
-    shipped = nbformat.read(course / "notebooks/06_kl_beta_sweeps.ipynb", as_version=4)
+    """Lesson 07's set-up, its explorer and its trainer; the nightly runs all of it in a browser."""
+    shipped = nbformat.read(course / "notebooks/07_kl_beta_sweeps.ipynb", as_version=4)
     shipped.cells = under(SECTIONS, shipped.cells)
     nbformat.write(shipped, course / "notebooks/explorer.ipynb")
     page = browser.new_page(viewport={"width": 1280, "height": 1600})

@@ -1,4 +1,4 @@
-"""The studies of lesson 07: what is trained on what, what a patch is, what was recorded."""
+"""The studies of lesson 08: what is trained on what, what a patch is, what was recorded."""
 
 from statistics import fmean
 

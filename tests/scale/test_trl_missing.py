@@ -1,4 +1,4 @@
-"""Without trl, or with a version that has no PPOTrainer: one sentence, and lesson 10 runs on."""
+"""Without trl, or with a version that has no PPOTrainer: one sentence, and lesson 13 runs on."""
 
 import contextlib
 import importlib
@@ -71,7 +71,7 @@ def test_the_version_that_has_the_trainer_is_taken(monkeypatch):
 
 def test_lesson_10_runs_on_and_says_which_version_it_found(version):
     """Its cells that ask whether trl is there, run as they stand: no import of trl, one sentence each."""
-    notebook = json.loads((ROOT / "notebooks/10_scaling_out.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads((ROOT / "notebooks/13_scaling_out.ipynb").read_text(encoding="utf-8"))
     code = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     asking = [source for source in code if "has_trl" in source]
     assert len(asking) >= 2 and asking[0].count("has_trl =") == 1
