@@ -175,6 +175,7 @@ WIDGETS = {
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
 }
 ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
+ELSEWHERE |= {"Prediction"}  # tests/widgets/test_predict.py
 ELSEWHERE |= {"DriftExplorer", "ClinicExplorer"}  # what explore_drift and explore_clinic make
 
 
