@@ -16,8 +16,8 @@ from torch import nn
 
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.models import fingerprint, quiet_loading, vocabulary_fingerprint
+from helpers.prompts import as_rows
 from helpers.reward_model import RewardModel
-from helpers.rewards import as_rows
 from helpers.state import Models, RLHFState, load_models, resolve_rates, start_run
 from helpers.tools.files import (
     FileProblem,

@@ -6,69 +6,26 @@ or tensor [B]. Its parameters' names say how it is called:
 - `reward(texts)`: prompt + response as one text, a list of B. Any function without `completions`.
 - `reward(prompts, completions, **columns)`: lists of B, by name; a completion is the response's text
   without the prompt and without special tokens. It is given what it names, and every column with `**`.
-  So are rewards written for TRL (there prompts and completions may also be messages: not here).
+  So are rewards written for TRL (there prompts and completions may also be messages; here both are
+  texts, and the messages of a conversation are a column of that name).
 
 Columns come from prompts that are rows, `{"prompt": "...", "solution": "..."}`: all keys but `prompt`.
+Several rewards are added up by `RewardSum`.
 """
 
 import inspect
-import json
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from helpers.reward_model import RewardModel
-from helpers.sampling import Prompt, SampledText
-from helpers.tools.validate import require, require_shape
+from helpers.sampling import SampledText
+from helpers.tools.validate import require, require_number, require_shape
 
 Reward = Callable[..., Tensor]  # either form
 NAME = "scores of the reward function"
-RESERVED = {"prompts", "completions"}  # a reward's own arguments
-
-
-def as_prompts(rows: list[str | dict]) -> list[str]:
-    """Prompts as texts; those of rows carry the row's other columns. Anything else is left as it is.
-
-    ValueError: a row without a text under `prompt`, other columns than the first one's, a column
-    that JSON (a checkpoint) cannot hold.
-    """
-    if not isinstance(rows, (list, tuple)) or not any(isinstance(row, dict) for row in rows):
-        return rows
-    prompts = [_as_prompt(row) for row in rows]
-    names = prompts[0].columns.keys()
-    other = [sorted(p.columns) for p in prompts if p.columns.keys() != names]
-    require(not other, "prompts", f"columns {other[:1]}", f"{sorted(names)} in every row")
-    return prompts
-
-
-def _as_prompt(row: str | dict) -> Prompt:
-    """One row as a prompt."""
-    row = {"prompt": row} if isinstance(row, str) else row
-    text = isinstance(row, dict) and isinstance(row.get("prompt"), str)
-    require(text, "prompts", repr(row)[:60], "rows with a text under 'prompt'")
-    columns = {name: value for name, value in row.items() if name != "prompt"}
-    for name, value in columns.items():
-        fits = isinstance(name, str) and name not in RESERVED and _survives_json(value)
-        got = f"{name!r}: {repr(value)[:60]}"
-        wants = "texts, numbers, lists and dicts, under names other than prompts and completions"
-        require(fits, "columns of prompts", got, wants)
-    return Prompt(row["prompt"], columns)
-
-
-def _survives_json(value: object) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-
-
-def as_rows(prompts: list[str]) -> list[str | dict]:
-    """The inverse of `as_prompts`: a row for a prompt with columns, a text for one without."""
-    return [
-        {"prompt": str(prompt)} | prompt.columns if getattr(prompt, "columns", {}) else prompt
-        for prompt in prompts
-    ]
 
 
 def _parameters(reward: Callable) -> dict:
@@ -126,3 +83,35 @@ def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
     bad = [text for text, ok in zip(texts, scores.isfinite().tolist(), strict=True) if not ok]
     require(not bad, NAME, f"NaN or inf for {bad[:1]}", "finite numbers")
     return scores
+
+
+class RewardSum:
+    """Several rewards as one: their weighted sum, called with texts. Each may be of either form.
+
+    `measures()` gives the rewards by name, so that a run records each beside the sum: pass it to
+    `train_rlhf_loop`. The sum is what is normalised, not its parts.
+    """
+
+    def __init__(self, rewards: list[Reward | RewardModel], weights: list[float] | None = None):
+        """Weights are 1 if not given. ValueError: no reward, other numbers of the two, no number."""
+        require(len(rewards) > 0, "rewards", "none", "at least one")
+        weights = [1.0] * len(rewards) if weights is None else list(weights)
+        same = len(weights) == len(rewards)
+        require(same, "weights", f"{len(weights)} of them", f"{len(rewards)}, one for each reward")
+        for weight in weights:
+            require_number("weights", weight)
+        self.rewards, self.weights = list(rewards), weights
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """Σ weight·score on the CPU: list of B → [B]."""
+        scores = [score_texts(reward, texts) for reward in self.rewards]
+        return sum(weight * score for weight, score in zip(self.weights, scores, strict=True))
+
+    def measures(self) -> dict[str, Callable]:
+        """Each reward without its weight, under its name; a second of a name is "name_2"."""
+        found: dict[str, Callable] = {}
+        for reward in self.rewards:
+            plain = "reward_" + getattr(reward, "__name__", type(reward).__name__)
+            names = [plain] + [f"{plain}_{k}" for k in range(2, len(self.rewards) + 1)]
+            found[next(name for name in names if name not in found)] = partial(score_texts, reward)
+        return found

@@ -22,15 +22,6 @@ from helpers.tools.validate import (
 )
 
 
-class Prompt(str):
-    """A prompt's text, and beside it the other columns of its row, for a reward that wants them."""
-
-    def __new__(cls, text: str, columns: dict | None = None):
-        prompt = super().__new__(cls, text)
-        prompt.columns = columns or {}
-        return prompt
-
-
 class SampledText(str):
     """Prompt + response as one text, and beside it each of the two: what a reward may ask for."""
 

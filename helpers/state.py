@@ -21,8 +21,9 @@ from helpers.models import (
     make_reference,
     trainable,
 )
+from helpers.prompts import as_prompts
 from helpers.reward_model import RewardModel, load_reward_model
-from helpers.rewards import Reward, as_prompts, score_texts
+from helpers.rewards import Reward, score_texts
 from helpers.sampling import sample_texts
 from helpers.tools.parallel import rank, same_everywhere, world_size
 from helpers.tools.validate import require
@@ -187,7 +188,8 @@ def start_run(
 ) -> RLHFState:
     """Start a run. Models (by the config) and prompts (the shipped ones) are loaded if not given.
 
-    Prompts are texts, or rows whose other columns reach the reward (`helpers.rewards`). Learning
+    Prompts are texts, conversations, or rows whose other columns reach the reward (`helpers.prompts`).
+    Learning
     rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's batches in a
     bar. Several processes all call this in the same way. ValueError: models that differ
     between processes, a batch that does not divide, prompts too long for the actor's context.
@@ -205,7 +207,7 @@ def start_run(
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:
         prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
-    prompts = as_prompts(prompts)
+    prompts = as_prompts(prompts, models.tokenizer)
     check_context(models, prompts, config.response_length)
     state = RLHFState(
         config,

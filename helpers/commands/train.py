@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, load_checkpoint, require_unused, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, saved_config
+from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs
 from helpers.commands.results import (
     print_comparison,
     print_metrics,
@@ -43,7 +44,7 @@ ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 
 
 
 @dataclass(kw_only=True)
-class TrainOptions:
+class TrainOptions(Inputs):
     """What `train` asks beside the settings of the run."""
 
     save: Path | None = setting(
@@ -57,11 +58,12 @@ class TrainOptions:
     force: bool = setting(False, "go on even after an update that wrecked the policy")
 
     def __post_init__(self):
+        super().__post_init__()
         require_count("evaluation_samples", self.evaluation_samples, low=2)
 
 
 @dataclass(kw_only=True)
-class TraceOptions:
+class TraceOptions(Inputs):
     """What `trace` asks beside the settings of the run."""
 
     resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
@@ -73,18 +75,18 @@ def bar(title: str) -> Callable:
     return partial(tqdm, desc=title, unit="batch")
 
 
-def start(settings: dict) -> RLHFState:
+def start(settings: dict, inputs: Inputs) -> RLHFState:
     """A run at its beginning; the gold score is watched where the policy writes the course's reviews."""
     config = RLHFConfig(**settings)
     resolve_device(config.device)
     print("Loading the models …", flush=True)
-    return watch_gold(start_run(config, progress=bar("normaliser")))
+    return watch_gold(inputs.start(config, progress=bar("normaliser")))
 
 
-def resume(folder: Path, settings: dict) -> RLHFState:
+def resume(folder: Path, settings: dict, inputs: Inputs) -> RLHFState:
     """The run in a folder where it stopped; ValueError for a setting it was not started with."""
     wanted = replace(saved_config(folder), **settings)
-    return watch_gold(load_checkpoint(folder, wanted))
+    return watch_gold(inputs.resume(folder, wanted))
 
 
 def watch_gold(state: RLHFState) -> RLHFState:
@@ -105,12 +107,15 @@ def start_or_resume(options: TrainOptions, settings: dict) -> tuple[RLHFState, P
     """The run, and the folder its results go to."""
     if options.resume is not None:
         require_free(options.resume)
-        return resume(options.resume, settings), options.resume
+        inputs = kept_inputs(options, options.resume)
+        return resume(options.resume, settings, inputs), options.resume
     config = RLHFConfig(**settings)
     folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
     require_free(folder)
     require_unused(folder)
-    return start(settings), folder
+    state = start(settings, options)
+    keep_inputs(options, folder)
+    return state, folder
 
 
 @contextmanager
@@ -178,9 +183,10 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
     with hold_folder(folder):
         reference = fingerprint(state.models.reference)
         samples = {"count": options.evaluation_samples}
-        before = evaluate(state.models.reference, state, **samples, progress=bar("before"))
+        held_out = kept_inputs(options, folder).for_evaluation(state)
+        before = evaluate(state.models.reference, held_out, **samples, progress=bar("before"))
         whole = train_with_bar(state, folder, options.force)
-        after = evaluate(state.models.actor, state, **samples, progress=bar("after"))
+        after = evaluate(state.models.actor, held_out, **samples, progress=bar("after"))
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
@@ -211,7 +217,11 @@ def trace_one(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
     if options.random_gpt2:
         return trace_random_gpt2(settings)
-    state = resume(options.resume, settings) if options.resume else start(settings)
+    if options.resume:
+        inputs = kept_inputs(options, options.resume)
+        state = resume(options.resume, settings, inputs)
+    else:
+        state = start(settings, options)
     iterate(state, Trace(state.models, state.config))
     return None
 

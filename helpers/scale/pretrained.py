@@ -30,6 +30,7 @@ from helpers.models import (
     resolve_device,
     without_dropout,
 )
+from helpers.prompts import chat_text
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.sampling import sample_responses
 from helpers.scale.lora import lora_models
@@ -218,8 +219,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
     """The question in the model's chat template; unchanged if it has none."""
     if not tokenizer.chat_template:
         return question
-    turns = [{"role": "user", "content": question}]
-    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return chat_text(tokenizer, [{"role": "user", "content": question}])
 
 
 def answer_questions(

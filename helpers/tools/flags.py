@@ -30,7 +30,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         super().__init__(prog, max_help_position=32)
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        return action.help if action.default is None else super()._get_help_string(action)
+        return action.help if action.default in (None, []) else super()._get_help_string(action)
 
 
 class FlagParser(HfArgumentParser):

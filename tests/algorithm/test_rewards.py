@@ -16,9 +16,10 @@ from helpers.config import DirectConfig
 from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
+from helpers.prompts import Prompt, as_prompts, as_rows
 from helpers.reward_model import RewardModel, join
-from helpers.rewards import as_prompts, as_rows, score_texts, takes_completions
-from helpers.sampling import Prompt, SampledText
+from helpers.rewards import score_texts, takes_completions
+from helpers.sampling import SampledText
 from helpers.state import start_run
 from helpers.steps import draw_prompts, evaluate, iterate, write_responses
 from helpers.tools import parallel
@@ -146,7 +147,10 @@ def test_texts_stay_the_texts_they_are():
 @pytest.mark.parametrize(
     "rows, says",
     [
-        ([{"question": "a"}], "^prompts: got {'question': 'a'}, wants rows with a text under"),
+        (
+            [{"question": "a"}],
+            "^prompts: got {'question': 'a'}, wants rows with a text or messages under",
+        ),
         ([{"prompt": 3}], "^prompts: got"),
         ([{"prompt": "a"}, 3], "^prompts: got 3"),
         ([{"prompt": "a", "x": 1}, {"prompt": "b"}], "^prompts: got columns \\[\\[\\]\\]"),

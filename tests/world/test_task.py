@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from helpers.config import RLHFConfig
 from helpers.groups import pass_at_k
 from helpers.loop import train_rlhf_loop
-from helpers.rewards import as_prompts, score_texts
+from helpers.prompts import as_prompts
+from helpers.rewards import score_texts
 from helpers.sampling import sample_texts
 from helpers.state import load_models, start_run
 from helpers.steps import evaluate

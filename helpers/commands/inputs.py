@@ -1,0 +1,157 @@
+"""What a run of one's own is made of: reward functions, prompts, LoRA; as flags of `train`.
+
+They are kept beside the checkpoints (`inputs.json`), so that `--resume` needs none of them again.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from helpers.checkpoints import load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.models import load_actor, load_tokenizer, resolve_device
+from helpers.prompts import as_prompts, read_prompts
+from helpers.reward_model import load_reward_model
+from helpers.rewards import Reward, RewardSum
+from helpers.scale.pretrained import frozen_dtype, make_models
+from helpers.state import Models, RLHFState, start_run
+from helpers.tools.files import read_json, write_json
+from helpers.tools.flags import setting
+from helpers.tools.validate import require, require_count, require_number
+
+INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
+
+
+@dataclass(kw_only=True)
+class Inputs:
+    """Flags of `train` for what a config does not hold."""
+
+    reward: list[str] = setting(
+        [], "reward functions, each FILE.py:NAME or MODULE:NAME; several are added up", OWN
+    )
+    reward_weights: list[float] = setting([], "a weight for each of them; if not given, 1", OWN)
+    prompts: Path | None = setting(
+        None, "JSON Lines with a text or messages under 'prompt'; other keys reach the reward", OWN
+    )
+    eval_prompts: Path | None = setting(
+        None, "the same, not trained on: before and after are measured on these", OWN
+    )
+    lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
+    lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
+
+    def __post_init__(self):
+        for weight in self.reward_weights:
+            require_number("reward_weights", weight)
+        fits = len(self.reward_weights) in (0, len(self.reward))
+        got, wants = f"{len(self.reward_weights)} of them", f"{len(self.reward)}, one a reward"
+        require(fits, "reward_weights", got, wants)
+        for name in ("lora", "lora_last"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        alone = self.lora_last is not None and self.lora is None
+        require(not alone, "lora_last", self.lora_last, "--lora too")
+
+    def as_dict(self) -> dict:
+        """As plain values; paths in full, since a run may be resumed from another folder."""
+        found = {f.name: getattr(self, f.name) for f in fields(Inputs)}
+        paths = {n: str(p.absolute()) for n, p in found.items() if isinstance(p, Path)}
+        return found | paths | {"reward": [absolute_name(name) for name in self.reward]}
+
+    def own_reward(self) -> Reward | None:
+        """The reward that the flags ask for; None if they name none."""
+        functions = [load_function(name) for name in self.reward]
+        if len(functions) == 1 and not self.reward_weights:
+            return functions[0]
+        return RewardSum(functions, self.reward_weights or None) if functions else None
+
+    def own_models(self, config: RLHFConfig, reward: Reward | None) -> Models | None:
+        """The models under LoRA; None without it, where the config says which they are."""
+        if self.lora is None:
+            return None
+        place = resolve_device(config.device)
+        actor, tokenizer = load_actor(config.actor, place.type), load_tokenizer(config.actor)
+        reward = reward or load_reward_model(config.reward_model, place.type)
+        how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed}
+        return make_models(actor, tokenizer, reward, "lora", frozen_dtype(place), **how)
+
+    def start(self, config: RLHFConfig, **more) -> RLHFState:
+        """A run at its beginning; `more` as in `start_run`."""
+        reward = self.own_reward()
+        prompts = None if self.prompts is None else read_prompts(self.prompts)
+        measures = reward.measures() if isinstance(reward, RewardSum) else {}
+        models = self.own_models(config, reward)
+        return start_run(config, models, reward, prompts, measures, **more)
+
+    def resume(self, folder: Path, config: RLHFConfig) -> RLHFState:
+        """The run in a folder where it stopped, with the inputs it was started with."""
+        reward = self.own_reward()
+        measures = reward.measures() if isinstance(reward, RewardSum) else {}
+        models = self.own_models(config, reward)
+        return load_checkpoint(folder, config, models, reward, measures)
+
+    def for_evaluation(self, state: RLHFState) -> RLHFState:
+        """The state with the held-out prompts in place of those trained on, if there are any."""
+        if self.eval_prompts is None:
+            return state
+        prompts = as_prompts(read_prompts(self.eval_prompts), state.models.tokenizer)
+        return replace(state, prompts=prompts)
+
+
+def absolute_name(name: str) -> str:
+    """FILE.py:NAME with the file's full path; MODULE:NAME as it is."""
+    place, _, function = name.rpartition(":")
+    return f"{Path(place).absolute()}:{function}" if place.endswith(".py") else name
+
+
+def load_function(name: str) -> Callable:
+    """The function called FILE.py:NAME or MODULE:NAME. ValueError: there is none, or it fails to load."""
+    place, _, function = name.rpartition(":")
+    require(bool(place and function), "--reward", repr(name), "FILE.py:NAME or MODULE:NAME")
+    try:
+        module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    except Exception as problem:  # noqa: BLE001 (it is the user's own code)
+        said = " ".join(f"{type(problem).__name__}: {problem}".split())[:160]
+        raise ValueError(f"--reward: could not load {place} ({said}).") from None
+    found = getattr(module, function, None)
+    require(callable(found), "--reward", f"{name!r}", f"a function {function!r} in {place}")
+    return found
+
+
+def _load_file(path: Path):
+    """A Python file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # what it defines can be pickled
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(name: str):
+    """A module that is installed, or stands in the working directory."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
+
+
+def keep_inputs(inputs: Inputs, folder: Path) -> None:
+    """Write the inputs beside the checkpoints of a run that begins."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / INPUTS, inputs.as_dict())
+
+
+def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
+    """The inputs of the run in `folder`. ValueError: a flag given now says something else."""
+    if not (folder / INPUTS).exists():
+        return inputs
+    names = tuple(field.name for field in fields(Inputs))
+    saved = read_json(folder / INPUTS, names)
+    given, nothing = inputs.as_dict(), Inputs().as_dict()
+    for name in names:
+        same = given[name] in (nothing[name], saved[name])
+        flag = f"--{name.replace('_', '-')}"
+        require(same, flag, repr(given[name]), f"{saved[name]!r}, as the run was started")
+    paths = {n: Path(saved[n]) for n in ("prompts", "eval_prompts") if saved[n] is not None}
+    return Inputs(**{name: saved[name] for name in names} | paths)

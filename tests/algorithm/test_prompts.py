@@ -1,0 +1,151 @@
+"""Prompts as texts, rows and conversations; several rewards as one."""
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.loop import train_rlhf_loop
+from helpers.models import load_tokenizer
+from helpers.prompts import Prompt, as_prompts, as_rows, chat_text, read_prompts
+from helpers.rewards import RewardSum, score_texts
+from helpers.sampling import SampledText, encode_prompts
+from helpers.state import start_run
+from helpers.tools.files import FileProblem
+
+TALK = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the soup"}]
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ m['role'] }} {{ m['content'] }} . {% endfor %}"
+    "{% if add_generation_prompt %}it{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def chatty():
+    """The course's tokenizer, which adds a BOS itself, with a template that writes one too."""
+    tokenizer = copy.deepcopy(load_tokenizer("data/sft"))
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def test_a_conversation_becomes_the_template_s_text_and_keeps_its_messages(chatty):
+    (prompt,) = as_prompts([{"prompt": TALK, "solution": "hot"}], chatty)
+    assert prompt == "system be brief . user the soup . it"
+    assert prompt.columns == {"solution": "hot", "messages": TALK}
+    assert as_prompts([TALK], chatty)[0].columns == {"messages": TALK}  # a bare conversation
+    again = as_prompts(as_rows([prompt]), None)  # as a checkpoint has it
+    assert again == [prompt] and again[0].columns == prompt.columns
+
+
+def test_the_model_reads_one_bos_whoever_writes_it(chatty):
+    ids, mask = encode_prompts(chatty, as_prompts([TALK], chatty))
+    assert int((ids[mask] == chatty.bos_token_id).sum()) == 1
+    silent = copy.deepcopy(chatty)
+    silent._tokenizer.post_processor = None  # adds none: then the template's has to stay
+    assert silent("a")["input_ids"][0] != silent.bos_token_id
+    assert chat_text(silent, TALK).startswith(silent.bos_token)
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([], "messages: got \\[\\], wants dicts"),
+        ([{"role": "user"}], "messages: got .* wants dicts"),
+        (["hello"], "messages: got \\['hello'\\], wants dicts"),
+        ([{"role": "user", "content": 3}], "messages: got .* wants dicts"),
+        ([{"role": 1, "content": "a"}], "messages: got .* wants dicts"),
+        ([*TALK, {"role": "assistant", "content": "a"}], "messages: got an assistant's at the end"),
+    ],
+)
+def test_other_conversations_are_refused(chatty, messages, says):
+    with pytest.raises(ValueError, match=f"^{says}"):
+        as_prompts([{"prompt": messages}], chatty)
+
+
+def test_a_conversation_needs_a_template_and_its_own_column(chatty):
+    with pytest.raises(ValueError, match="tokenizer: got no chat template"):
+        as_prompts([TALK], load_tokenizer("data/sft"))
+    with pytest.raises(ValueError, match="prompts: got messages, wants a tokenizer"):
+        as_prompts([TALK])
+    with pytest.raises(ValueError, match="columns of prompts: got 'messages'"):
+        as_prompts([{"prompt": TALK, "messages": "mine"}], chatty)
+
+
+def test_a_reward_gets_the_messages_and_the_completion_without_the_template(config, chatty):
+    seen = []
+
+    def reward(prompts, completions, messages, solution):
+        seen.extend(zip(prompts, completions, messages, solution, strict=True))
+        return [float(len(c)) for c in completions]
+
+    models = replace(tiny_models(reward=reward), tokenizer=chatty)
+    state = start_run(config, models, prompts=[{"prompt": TALK, "solution": "hot"}])
+    list(train_rlhf_loop(state=state))
+    assert seen and all(row[2:] == (TALK, "hot") for row in seen)
+    assert all(p == "system be brief . user the soup . it" and p not in c for p, c, *_ in seen)
+
+
+def test_prompts_are_read_from_a_file(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ({"prompt": "a"}, {"prompt": TALK})))
+    assert [row["prompt"] for row in read_prompts(path)] == ["a", TALK]
+    path.write_text("")
+    with pytest.raises(ValueError, match="prompts: got no row"):
+        read_prompts(path)
+    path.write_text('{"question": 1}\n')
+    with pytest.raises(FileProblem, match="lacks"):
+        read_prompts(path)
+
+
+# --- several rewards ------------------------------------------------------------------------------
+
+
+def brevity(completions, **columns):
+    return [-float(len(c)) for c in completions]
+
+
+TEXTS = [SampledText(f"a {c}", Prompt("a"), c) for c in ("b", "b c", "b c d")]
+
+
+@given(st.lists(st.floats(-3, 3), min_size=2, max_size=2))
+def test_the_sum_is_linear_in_its_weights(weights):
+    total = RewardSum([length_reward, brevity], weights)
+    one, other = score_texts(length_reward, TEXTS), score_texts(brevity, TEXTS)
+    expected = weights[0] * one + weights[1] * other
+    assert torch.allclose(score_texts(total, TEXTS), expected, atol=1e-5)
+
+
+def test_a_run_records_each_reward_beside_the_sum(config):
+    total = RewardSum([length_reward, brevity], [1.0, 0.5])
+    models = tiny_models(reward=total)
+    (record, *_) = train_rlhf_loop(
+        replace(config, normalize_scores=False), models, prompts=["the soup"],
+        measures=total.measures(),
+    )  # fmt: skip
+    parts = record["reward_length_reward"] + 0.5 * record["reward_brevity"]
+    assert record["score"] == pytest.approx(parts, abs=1e-4)
+
+
+def test_rewards_of_one_name_are_told_apart():
+    total = RewardSum([length_reward, length_reward])
+    assert list(total.measures()) == ["reward_length_reward", "reward_length_reward_2"]
+    assert total.weights == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "weights", "says"),
+    [
+        ([], None, "rewards: got none"),
+        ([len], [1.0, 2.0], "weights: got 2 of them, wants 1"),
+        ([len], [float("nan")], "weights: got nan"),
+        ([len], ["much"], "weights: got 'much'"),
+    ],
+)
+def test_what_cannot_be_added_up_is_refused(rewards, weights, says):
+    with pytest.raises(ValueError, match=says):
+        RewardSum(rewards, weights)

@@ -1,0 +1,98 @@
+"""A reward, prompts and LoRA of one's own, as flags of `train`; and a run of them resumed."""
+
+import csv
+import json
+
+import pytest
+
+from helpers import __main__ as command
+from helpers.commands.inputs import INPUTS, load_function
+
+SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
+SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
+REWARDS = """
+def brevity(completions, **columns):
+    return [-float(len(c)) for c in completions]
+
+def hits(completions, solution):
+    return [float(s in c) for c, s in zip(completions, solution)]
+
+def never(texts):
+    raise RuntimeError("this reward fails")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with rewards and prompts."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    rows = [{"prompt": p, "solution": "the"} for p in ("i saw this film", "it was")]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines)
+    (tmp_path / "held_out.jsonl").write_text(lines.replace("it was", "the waiters"))
+    return tmp_path
+
+
+def sentence(capsys) -> str:
+    problem = capsys.readouterr().err.strip().splitlines()[-1]
+    assert problem.startswith("error: ")
+    return problem
+
+
+OWN = ["--reward", "my_rewards.py:brevity", "my_rewards.py:hits", "--reward-weights", "0.1", "2"]
+OWN += ["--prompts", "rows.jsonl", "--eval-prompts", "held_out.jsonl"]
+
+
+def test_a_run_of_one_s_own_is_trained_and_goes_on_without_being_told_again(folder, capsys):
+    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert "the waiters" in printed.split("before and after")[1]  # measured on the held-out ones
+    with (folder / "run" / "metrics.csv").open() as file:
+        record = next(csv.DictReader(file))
+    parts = 0.1 * float(record["reward_brevity"]) + 2 * float(record["reward_hits"])
+    assert float(record["raw_score"]) == pytest.approx(parts, abs=1e-3)
+    assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
+    saved = json.loads((folder / "run" / INPUTS).read_text())
+    assert saved["reward"][0] == f"{folder / 'my_rewards.py'}:brevity"
+
+
+def test_a_run_does_not_go_on_with_another_reward(folder, capsys):
+    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
+    other = ["--reward", "my_rewards.py:brevity"]
+    assert command.main(["train", "--resume", "run", *other]) == 2
+    assert "--reward: got" in sentence(capsys)
+
+
+def test_lora_trains_and_goes_on(folder, capsys):
+    pytest.importorskip("peft")
+    flags = ["--lora", "2", "--lora-last", "1", "--save", "run"]
+    assert command.main(["train", *SMALL, *flags]) == 0
+    assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--reward", "brevity"], "--reward: got 'brevity', wants FILE.py:NAME or MODULE:NAME"),
+        (["--reward", "none.py:brevity"], "--reward: could not load none.py (FileNotFoundError"),
+        (["--reward", "no_such_module:f"], "--reward: could not load no_such_module"),
+        (["--reward", "my_rewards.py:none"], "wants a function 'none'"),
+        (["--reward", "my_rewards.py:number"], "wants a function 'number'"),
+        (["--reward-weights", "1"], "reward_weights: got 1 of them, wants 0"),
+        (["--reward", "my_rewards.py:hits"], "prompts: got rows with columns []"),
+        (["--prompts", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--lora", "0"], "lora: got 0"),
+        (["--lora-last", "2"], "lora_last: got 2, wants --lora too"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(folder, capsys, flags, says):
+    assert command.main(["train", *SMALL, *flags, "--save", "run"]) == 2
+    assert says in sentence(capsys)
+    assert not (folder / "run" / "checkpoints").exists()
+
+
+def test_a_module_in_the_working_directory_is_found(folder):
+    assert load_function("my_rewards:brevity")(completions=["ab"]) == [-2.0]
