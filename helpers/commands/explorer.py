@@ -22,6 +22,9 @@ class ExplorerOptions:
     port: int = setting(8888, "where the page is served on this machine")
     browser: bool = setting(True, "open a browser; --no-browser only prints the address")
     export: Path | None = setting(None, "write the page as one HTML file, and serve nothing")
+    policies: list[float] = setting(
+        [], "with --export: β of policies that run in the page, from a folder `policies` beside it"
+    )
 
 
 def serve(options: ExplorerOptions) -> None:
@@ -36,17 +39,21 @@ def serve(options: ExplorerOptions) -> None:
     require(status == 0, "voila", f"exit status {status}", "0: see what it printed")
 
 
-def write(path: Path) -> None:
-    """Write the page as one file: no network, no kernel."""
-    from helpers.widgets import drift_page  # with torch, which `--help` can do without
+def write(path: Path, betas: list[float]) -> None:
+    """Write the page as one file, and policies beside it if asked for: no network, no kernel."""
+    from helpers.widgets import (
+        drift_page,
+        page_policies,
+    )  # with torch, which `--help` can do without
 
-    drift_page.export(path)
+    beside = page_policies.export_policies(path.parent / "policies", betas) if betas else []
+    drift_page.export(path, policies=beside)
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
 
 
 def show(options: ExplorerOptions) -> None:
     """Serve the page, or write it."""
-    serve(options) if options.export is None else write(options.export)
+    serve(options) if options.export is None else write(options.export, options.policies)
 
 
 def main(arguments: list[str]) -> int:

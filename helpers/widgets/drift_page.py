@@ -18,7 +18,16 @@ from helpers.theory.optimum import Optimum
 from helpers.tools.files import write_text
 
 PARTS = Path(__file__).parent / "page"
-SCRIPTS = ("records.js", "story.js", "plane.js", "words.js", "ship.js", "controls.js")  # one scope
+SCRIPTS = (  # one scope
+    "records.js",
+    "story.js",
+    "plane.js",
+    "words.js",
+    "ship.js",
+    "policy.js",
+    "try.js",
+    "controls.js",
+)
 COLOURS = {
     "policy": palette.POLICY,
     "reference": palette.REFERENCE,
@@ -112,8 +121,11 @@ def rounds(drift: Drift) -> list[list]:
     return asked
 
 
-def page_facts(sweep: Sweep, vocabulary: list[str]) -> dict:
-    """All that the page shows, as plain values; nothing is smoothed or selected."""
+def page_facts(sweep: Sweep, vocabulary: list[str], policies: list[str] = ()) -> dict:
+    """All that the page shows, as plain values; nothing is smoothed or selected.
+
+    `policies` are the names of those that lie beside the page (`page_policies.py`).
+    """
     drift, words = Drift(sweep), {}
     rows = [drift.likely_tokens(prompt, NEXT_WORDS) for prompt in drift.prompts]
     runs = [
@@ -132,6 +144,7 @@ def page_facts(sweep: Sweep, vocabulary: list[str]) -> dict:
         "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
         "nextWords": [[vocabulary[token] for token in tokens] for tokens in rows],
         "rounds": rounds(drift),
+        "policies": list(policies),
         "command": sweep.facts.get("command", ""),
     }
 
@@ -157,9 +170,9 @@ def page(facts: dict) -> str:
     )
 
 
-def export(path: Path, sweep: Sweep | None = None) -> None:
-    """Write the page of a sweep (by default the shipped one) to this file."""
+def export(path: Path, sweep: Sweep | None = None, policies: list[str] = ()) -> None:
+    """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it."""
     sweep = sweep or load_sweep()
     tokenizer = load_tokenizer(sweep.runs[0].config.actor)
     vocabulary = plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
-    write_text(path, page(page_facts(sweep, vocabulary)))
+    write_text(path, page(page_facts(sweep, vocabulary, policies)))

@@ -153,6 +153,6 @@ def test_what_was_not_measured_is_nothing_and_no_nan(sweep):
 
 
 def test_the_command_writes_the_page_and_says_where(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(drift_page, "export", lambda path: path.write_text("page"))
+    monkeypatch.setattr(drift_page, "export", lambda path, policies: path.write_text("page"))
     assert command.main(["explorer", "--export", str(tmp_path / "drift.html")]) == 0
     assert "drift.html: 0.00 MB" in capsys.readouterr().out

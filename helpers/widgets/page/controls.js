@@ -221,6 +221,7 @@ function start() {
   layBars();
   layTable();
   layLadder();
+  layTry();
   const named = readLink();
   const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
   Object.assign(view, named, still ? {} : { iteration: 0 });

@@ -1,0 +1,175 @@
+"""The policies that run in the drift page: the same log-probs as torch's, and the box around them."""
+
+import json
+
+import pytest
+import torch
+
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.models import load_actor, load_tokenizer
+from helpers.rollouts import position_ids
+from helpers.sampling import plain_tokens
+from helpers.widgets import drift_page
+from helpers.widgets.page_policies import REFERENCE, export_policies, policy_file
+
+TEXTS = (
+    "the waiters were",
+    "on a rainy sunday, i went to this concert. the band was",
+    "The SOUP was not very",
+    "a zebra, was!! it",
+    "",
+)
+
+
+def rounded(actor):
+    """The actor with its weights as half floats hold them."""
+    return actor.half().float()
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return rounded(load_actor("data/sft", "cpu"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer("data/sft")
+
+
+@pytest.fixture
+def bare(browser, reference, tokenizer):
+    """A page with nothing but the script of the policy, and the reference in it."""
+    words = plain_tokens(tokenizer, list(range(reference.config.vocab_size)))
+    page = browser.new_page()
+    page.set_content("<p>policy</p>")
+    page.add_script_tag(content=drift_page.part("policy.js"))
+    page.add_script_tag(content="globalThis.POLICY_FILES = {};")
+    page.add_script_tag(content=policy_file(REFERENCE, reference, words))
+    page.evaluate("() => { globalThis.policy = readPolicy(POLICY_FILES.reference) }")
+    yield page
+    page.close()
+
+
+def torch_logprobs(model, ids: list[int]) -> torch.Tensor:
+    """Log-probs of the token after each of these: [T, V]."""
+    tokens = torch.tensor([ids])
+    mask = torch.ones_like(tokens, dtype=torch.bool)
+    with torch.no_grad():
+        found = model(input_ids=tokens, attention_mask=mask, position_ids=position_ids(mask))
+    return found.logits[0].log_softmax(dim=-1)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_javascript_reads_a_text_as_torch_does(bare, reference, tokenizer, text):
+    ids = tokenizer(text)["input_ids"]
+    assert bare.evaluate("text => encode(policy, text)", text) == ids
+    found = bare.evaluate(
+        "ids => { const kept = begin(policy); return ids.map(id => read(policy, kept, id)) }", ids
+    )
+    expected = torch_logprobs(reference, ids)
+    assert torch.tensor(found).shape == expected.shape
+    assert (torch.tensor(found) - expected).abs().max() < 1e-4
+
+
+def test_every_half_float_is_read_as_numpy_reads_it(bare):
+    bits = torch.arange(0, 0x7C00, dtype=torch.int16)  # all finite ones that are not negative
+    bits = torch.cat([bits, bits | -0x8000])
+    given = bits.numpy().view("uint16").tolist()
+    found = bare.evaluate("bits => [...fromHalf(new Uint16Array(bits).buffer)]", given)
+    assert torch.equal(torch.tensor(found), bits.view(torch.float16).float())
+
+
+def test_what_is_written_follows_the_policy_s_own_probabilities(bare, reference, tokenizer):
+    """The first token of 4,000 responses; and the drift of a policy from itself is 0."""
+    ids = tokenizer("the waiters were")["input_ids"]
+    first = bare.evaluate(
+        "ids => Array.from({length: 4000}, () => writeResponse(policy, policy, ids, 1)[0])", ids
+    )
+    words = plain_tokens(tokenizer, list(range(reference.config.vocab_size)))
+    counts = torch.bincount(torch.tensor([words.index(t["word"]) for t in first]), minlength=449)
+    probs = torch_logprobs(reference, ids)[-1].exp()
+    noise = (probs * (1 - probs) / 4000).sqrt()
+    assert ((counts[: len(probs)] / 4000 - probs).abs() < 5 * noise + 1e-3).all()
+    assert max(abs(t["drift"]) for t in first) < 1e-9
+
+
+def test_a_response_ends_at_the_stop_or_at_its_length_or_where_the_context_does(bare, tokenizer):
+    ids = tokenizer("i")["input_ids"]
+    script = (
+        "([ids, most]) => Array.from({length: 20}, () => writeResponse(policy, policy, ids, most))"
+    )
+    for response in bare.evaluate(script, [ids, 24]):
+        ends = [t["word"] == "</s>" for t in response]
+        assert len(response) <= 24 and not any(ends[:-1])
+        assert ends[-1] or len(response) == 24
+    for response in bare.evaluate(script, [ids * 20, 99]):
+        assert len(ids) * 20 + len(response) <= 64 + 1
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The page with two policies beside it."""
+    folder = tmp_path_factory.mktemp("page")
+    names = export_policies(folder / "policies", [0.0, 0.1])
+    drift_page.export(folder / "index.html", load_sweep(), names)
+    return folder
+
+
+def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto((exported / "index.html").as_uri() + "#iteration=0")
+    page.locator("#try-box summary").click()
+    page.locator("#try-text").fill("the zebra was")
+    page.locator("#try-beta").select_option("beta_0.1")
+    page.get_by_role("button", name="Write").click()
+    page.wait_for_function("() => document.querySelectorAll('.own-text .word').length > 1")
+    assert page.locator(".own h3").all_inner_texts() == ["Before training", "Trained at β = 0.1"]
+    assert page.locator(".own .given").all_inner_texts() == ["the zebra was"] * 2
+    assert "never seen: zebra" in page.locator("#try-said").inner_text()
+    assert page.locator("#try-next .bar").count() == 8
+    page.locator("#try-text").fill("very " * 60)
+    page.locator("#try-text").press("Enter")
+    page.wait_for_function(
+        "() => document.getElementById('try-said').innerText.includes('too long')"
+    )
+    assert said == []
+    page.close()
+
+
+def test_a_page_without_its_policies_says_so(browser, exported, tmp_path):
+    alone = tmp_path / "index.html"
+    alone.write_bytes((exported / "index.html").read_bytes())
+    page = browser.new_page()
+    page.goto(alone.as_uri() + "#iteration=0")
+    page.locator("#try-box summary").click()
+    page.get_by_role("button", name="Write").click()
+    page.wait_for_function("() => document.getElementById('try-said').innerText.includes('beside')")
+    assert page.get_by_role("button", name="Write").is_enabled()
+    page.close()
+
+
+def test_a_page_exported_without_policies_offers_none(browser, tmp_path):
+    drift_page.export(tmp_path / "index.html", load_sweep())
+    page = browser.new_page()
+    page.goto((tmp_path / "index.html").as_uri() + "#iteration=0")
+    assert page.locator("#try-box").is_hidden()
+    page.close()
+
+
+def test_another_kind_of_model_is_refused(reference):
+    reference.config.activation_function, kept = "relu", reference.config.activation_function
+    try:
+        with pytest.raises(ValueError, match="actor: got gpt2, relu"):
+            policy_file("x", reference, [])
+    finally:
+        reference.config.activation_function = kept
+
+
+def test_a_file_holds_every_weight_once(reference):
+    text = policy_file("x", reference, ["a"])
+    facts = json.loads(text.removeprefix('POLICY_FILES["x"] = ').removesuffix(";\n"))
+    parameters = sum(p.numel() for p in reference.parameters())  # the tied head counts once
+    assert sum(size for _, size in facts["tensors"]) == parameters
