@@ -174,9 +174,10 @@ def load_checkpoint(
     """Load the run in `folder` from its newest checkpoint, to continue it exactly.
 
     Give `models` or `reward` again when the run was started with its own. `config`, if given, must
-    be the saved one. FileProblem: nothing there, cut short, altered, or another reference or reward
-    model. ValueError: another config (horizon included), device, number of threads or of
-    processes.
+    be the saved one, except that `iterations` may be more: the run is longer then, and from here on
+    its rate is annealed over the whole length. FileProblem: nothing there, cut short, altered, or
+    another reference or reward model. ValueError: another config, fewer iterations, another device,
+    number of threads or of processes.
     """
     path = newest_checkpoint(folder)
     facts = _read_facts(path)
@@ -193,7 +194,8 @@ def load_checkpoint(
     _check_models(path, facts, models)
     unfitted = replace(saved, normalize_scores=False)  # mean and scale are read, not fitted again
     state = start_run(unfitted, models, prompts=facts["prompts"], measures=measures)
-    state.config = saved
+    length = saved.iterations if config is None else config.iterations
+    state.config = replace(saved, iterations=length)
     state.iteration, state.history = facts["iteration"], facts["history"]
     state.kl_coef, state.pairs = facts["kl_coef"], facts.get("pairs")
     state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
@@ -237,6 +239,9 @@ def _refuse_changes(facts: dict, saved: RLHFConfig, config: RLHFConfig | None) -
         if here != facts[name]:
             raise ValueError(f"{name}: got {here}, wants {facts[name]} as saved.")
     given = {} if config is None else config.as_dict()
+    if given and given.pop("iterations") < saved.iterations:
+        least = f"at least {saved.iterations}, as saved"
+        raise ValueError(f"iterations: got {config.iterations}, wants {least}.")
     for name, value in given.items():
         if value != getattr(saved, name):
             raise ValueError(f"{name}: got {value!r}, wants {getattr(saved, name)!r} as saved.")

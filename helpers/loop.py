@@ -11,10 +11,18 @@ from pathlib import Path
 
 import torch
 
-from helpers.checkpoints import checkpoint_due, hold_run, save_checkpoint
+from helpers.checkpoints import (
+    checkpoint_due,
+    hold_run,
+    list_checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
 from helpers.config import RLHFConfig
+from helpers.prompts import as_prompts, as_rows
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import iterate, no_observer
+from helpers.tools.validate import require
 
 
 def train_rlhf_loop(
@@ -26,6 +34,7 @@ def train_rlhf_loop(
     save_dir: str | Path | None = None,
     state: RLHFState | None = None,
     observe: Callable = no_observer,
+    resume: bool = False,
 ) -> Iterator[dict]:
     """Run RLHF; yields one record (a dict of floats) per iteration, so `list(...)` collects them all.
 
@@ -33,11 +42,25 @@ def train_rlhf_loop(
     completions and the columns of prompts that are rows: `helpers.rewards`) to replace the reward
     model, `measures` (name → list of texts → numbers) to record other scores without
     training on them. With `save_dir`, a checkpoint is written every `config.checkpoint_every`
-    iterations and at the end; with a `state` from `load_checkpoint`, the run continues there. Several
-    processes all call this in the same way; the first one writes.
+    iterations and at the end; with a `state` from `load_checkpoint`, the run continues there. With
+    `resume` the same call begins a run or goes on with the one in `save_dir`, so that a cell may be run
+    again after a kernel has died; the records are those still to come. Several processes all call this
+    in the same way; the first one writes.
     """
+    require(not resume or save_dir is not None, "resume", "True without save_dir", "both")
+    if resume and list_checkpoints(save_dir):
+        require(state is None, "resume", "True with a state", "one of the two")
+        state = load_checkpoint(save_dir, config, models, reward, measures)
+        require_same_prompts(state, prompts)
     state = state or start_run(config or RLHFConfig(), models, reward, prompts, measures)
     yield from run_iterations(state, partial(iterate, observe=observe), save_dir)
+
+
+def require_same_prompts(state: RLHFState, prompts: list[str | dict] | None) -> None:
+    """Require that a resumed run is given the prompts it was started with, or none."""
+    if prompts is not None:
+        same = as_rows(as_prompts(prompts, state.models.tokenizer)) == as_rows(state.prompts)
+        require(same, "prompts", "others than the run in save_dir", "the same, or another folder")
 
 
 @contextmanager

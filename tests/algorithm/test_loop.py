@@ -118,9 +118,45 @@ def saved(tmp_path, config, prompts):
     return tmp_path
 
 
-def test_another_horizon_is_refused(saved, config):
-    with pytest.raises(ValueError, match="iterations: got 9, wants 4"):
-        load_checkpoint(saved, replace(config, iterations=9), tiny_models())
+def test_a_run_may_be_lengthened_and_not_shortened(saved, config):
+    with pytest.raises(ValueError, match="iterations: got 3, wants at least 4, as saved"):
+        load_checkpoint(saved, replace(config, iterations=3), tiny_models())
+    longer = load_checkpoint(saved, replace(config, iterations=9), tiny_models())
+    records = list(train_rlhf_loop(state=longer))
+    assert [record["iteration"] for record in records] == list(range(2, 10))
+    rates = [record["learning_rate"] for record in longer.history]
+    whole = longer.config.learning_rate
+    assert rates[1:] == pytest.approx([whole * (1 - k / 9) for k in range(1, 9)])
+
+
+def test_the_same_cell_run_again_goes_on_where_it_was_cut_off(tmp_path, normalizing, prompts):
+    config = replace(normalizing, checkpoint_every=2)
+    whole = start_run(config, tiny_models(), prompts=prompts)
+    list(train_rlhf_loop(state=whole))
+
+    def cell(models):
+        return train_rlhf_loop(config, models, prompts=prompts, save_dir=tmp_path, resume=True)
+
+    cut = cell(tiny_models())
+    next(cut), next(cut), next(cut)
+    cut.close()  # the third iteration is lost: the last checkpoint is of the second
+    models = tiny_models()
+    assert [record["iteration"] for record in cell(models)] == [3, 4]
+    assert fingerprint(models.actor) == fingerprint(whole.models.actor)
+    assert list(cell(models)) == []  # finished
+
+
+def test_what_cannot_be_resumed_is_refused(tmp_path, saved, config, prompts):
+    again = {"models": tiny_models(), "save_dir": saved, "resume": True}
+    with pytest.raises(ValueError, match="prompts: got others than the run in save_dir"):
+        next(train_rlhf_loop(config, prompts=["the soup"], **again))
+    with pytest.raises(ValueError, match="seed: got 7, wants 0 as saved"):
+        next(train_rlhf_loop(replace(config, seed=7), prompts=prompts, **again))
+    with pytest.raises(ValueError, match="resume: got True without save_dir"):
+        next(train_rlhf_loop(config, tiny_models(), prompts=prompts, resume=True))
+    state = start_run(config, tiny_models(), prompts=prompts)
+    with pytest.raises(ValueError, match="resume: got True with a state"):
+        next(train_rlhf_loop(state=state, save_dir=saved, resume=True))
 
 
 def test_another_thread_count_is_refused(saved):
@@ -266,8 +302,12 @@ def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path,
     assert [row["iteration"] for row in rows] == ["1", "2"]
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert list_checkpoints(tmp_path)
-    assert main(["--resume", str(tmp_path), "--iterations", "9"]) == 2
-    assert "iterations: got 9, wants 2" in capsys.readouterr().err
+    assert main(["--resume", str(tmp_path), "--iterations", "1"]) == 2
+    assert "iterations: got 1, wants at least 2" in capsys.readouterr().err
+    longer = ["--resume", str(tmp_path), "--iterations", "3", "--evaluation-samples", "8"]
+    assert main(longer) == 0
+    with (tmp_path / "metrics.csv").open() as file:
+        assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2", "3"]
 
 
 @pytest.mark.slow
