@@ -2,7 +2,6 @@
 
 import csv
 import io
-from contextlib import suppress
 from pathlib import Path
 
 from helpers.checkpoints import save_checkpoint
@@ -20,26 +19,14 @@ def write_csv(path: Path, history: list[dict]) -> None:
     write_text(path, buffer.getvalue())
 
 
-def write_tensorboard(folder: Path, history: list[dict]) -> None:
-    """The same numbers for TensorBoard, when that is installed."""
-    with suppress(ImportError):
-        from torch.utils.tensorboard import SummaryWriter
-
-        with SummaryWriter(str(folder)) as writer:
-            for record in history:
-                for name, value in record.items():
-                    writer.add_scalar(name, value, int(record["iteration"]))
-
-
 def save_results(state: RLHFState, folder: Path) -> None:
-    """`metrics.csv`, `curves.png`, a last checkpoint, and TensorBoard's file if there is one."""
+    """`metrics.csv`, `curves.png` and a last checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(state, folder)
     if state.history:
         write_csv(folder / "metrics.csv", state.history)
         with atomic_file(folder / "curves.png") as temporary:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
-        write_tensorboard(folder / "tensorboard", state.history)
 
 
 def print_samples(before: list[str], after: list[str], count: int = 5) -> None:

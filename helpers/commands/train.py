@@ -36,6 +36,7 @@ from helpers.steps import evaluate, iterate
 from helpers.tools.command import exit_status
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.logs import installed, logged
 from helpers.tools.validate import require, require_count
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
@@ -55,6 +56,9 @@ class TrainOptions(Inputs):
         None, "folder for the trained policy at the end, as plain transformers loads it"
     )
     evaluation_samples: int = setting(2000, "fresh responses measured before and after")
+    log_to: list[str] = setting(
+        [], "tensorboard or wandb, each iteration; if not given, TensorBoard where installed"
+    )
     force: bool = setting(False, "go on even after an update that wrecked the policy")
 
     def __post_init__(self):
@@ -156,10 +160,11 @@ def observer(state: RLHFState, force: bool) -> Callable:
     return observe
 
 
-def train_with_bar(state: RLHFState, folder: Path, force: bool) -> bool:
-    """Train with a progress bar; False if Ctrl-C ended it early."""
+def train_with_bar(state: RLHFState, folder: Path, force: bool, log_to: list[str]) -> bool:
+    """Train with a progress bar and logs; False if Ctrl-C ended it early."""
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observer(state, force))
+    records = logged(records, log_to or installed(), folder, state.config.as_dict())
     with (
         stop_after_iteration() as asked,
         tqdm(total=total, initial=state.iteration, desc="iterations") as progress,
@@ -185,7 +190,7 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         samples = {"count": options.evaluation_samples}
         held_out = kept_inputs(options, folder).for_evaluation(state)
         before = evaluate(state.models.reference, held_out, **samples, progress=bar("before"))
-        whole = train_with_bar(state, folder, options.force)
+        whole = train_with_bar(state, folder, options.force, options.log_to)
         after = evaluate(state.models.actor, held_out, **samples, progress=bar("after"))
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
