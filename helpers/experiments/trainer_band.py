@@ -1,0 +1,160 @@
+"""Lesson 06: train with somebody's eight functions, and compare the curve with the course's own runs.
+
+A band is the range in which the course's runs lie, on seeds that differ: of score and KL, smoothed over
+five iterations, mean ± `WIDTH` standard deviations. The study records the runs it is made of, and
+others that only tell how often a right trainer leaves it.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from helpers.checks.trainer_steps import COURSE, NAMES, trainer_config, trainer_parts
+from helpers.data import DATA
+from helpers.experiments.runs import significant
+from helpers.experiments.study import Options, origin, read_study, write_study
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require, require_count
+
+FOLDER = DATA / "trainer_band"
+CURVES = ("score", "kl")  # reference standard deviations, nats per response
+SMOOTHED = 5  # iterations in a running mean
+WIDTH = 4.5  # standard deviations
+FLOOR = {"score": 0.03, "kl": 0.05}  # least standard deviations, where all runs agree
+
+
+@contextmanager
+def in_place(functions: dict[str, Callable]):
+    """While it holds, `train` finds these seven steps under their names, wherever it was written."""
+    names = functions["train"].__globals__
+    before = {name: names[name] for name in NAMES if name in names}
+    names.update({name: f for name, f in functions.items() if name != "train"})
+    try:
+        yield
+    finally:
+        for name in NAMES:
+            names.pop(name, None)
+        names.update(before)
+
+
+def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
+    """Train with these functions, the course's for those not given; → curves [iterations] by name."""
+    functions, curve = COURSE | (functions or {}), []
+    parts, config = trainer_parts(), config or trainer_config(seed=seed)
+    torch.manual_seed(seed)
+    started = time.process_time()
+    with in_place(functions):
+        for score, kl in functions["train"](parts, config):
+            curve.append((float(score), float(kl)))
+            advance(1)
+    found = dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
+    return found | {"seconds": time.process_time() - started}
+
+
+def smooth(curve: list[float]) -> Tensor:
+    """Running mean of the last `SMOOTHED` iterations, fewer at the beginning: [N] → [N]."""
+    x = torch.tensor(curve, dtype=torch.float64)
+    sums = torch.cat([x.new_zeros(1), x.cumsum(0)])
+    ends = torch.arange(1, len(x) + 1)
+    starts = (ends - SMOOTHED).clamp(min=0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+@dataclass
+class Band:
+    """Mean and standard deviation of the course's smoothed curves, at each iteration."""
+
+    mean: dict[str, Tensor]
+    std: dict[str, Tensor]
+    width: float = WIDTH
+
+    def edges(self, name: str) -> tuple[Tensor, Tensor]:
+        """Lower and upper edge of one curve: [N] each."""
+        return self.mean[name] - self.width * self.std[name], self.mean[
+            name
+        ] + self.width * self.std[name]
+
+    def distance(self, run: dict) -> dict[str, Tensor]:
+        """How far a run is from the mean, in standard deviations: [N] by name."""
+        return {n: (smooth(run[n]) - self.mean[n]) / self.std[n] for n in CURVES}
+
+
+def make_band(runs: list[dict], width: float = WIDTH) -> Band:
+    """The band of some runs. ValueError: fewer than three."""
+    require(len(runs) > 2, "runs", len(runs), "at least three")
+    smoothed = {n: torch.stack([smooth(run[n]) for run in runs]) for n in CURVES}
+    # one more run differs from the mean of these by its own noise and by the mean's
+    more = (1 + 1 / len(runs)) ** 0.5
+    std = {n: more * x.std(0).clamp(min=FLOOR[n]) for n, x in smoothed.items()}
+    return Band({n: x.mean(0) for n, x in smoothed.items()}, std, width)
+
+
+def first_exit(run: dict, band: Band) -> tuple[str, int, str] | None:
+    """What leaves the band first: curve, iteration (from 1), "above" or "below"; None if nothing."""
+    found = []
+    for name, away in band.distance(run).items():
+        outside = (~(away.abs() <= band.width)).nonzero().flatten().tolist()
+        if outside:
+            t = outside[0]
+            found.append((t + 1, name, "above" if away[t] > 0 else "below"))
+    if not found:
+        return None
+    iteration, name, side = min(found)
+    return name, iteration, side
+
+
+def load_band(folder: Path = FOLDER) -> Band:
+    """The recorded band. FileProblem: missing or damaged."""
+    return make_band(recorded_runs("band", folder))
+
+
+def recorded_runs(kind: str, folder: Path = FOLDER) -> list[dict]:
+    """The recorded runs of a kind: "band", or "other" on seeds that the band has not seen."""
+    return [run for run in read_study(folder)["runs"].values() if run["kind"] == kind]
+
+
+@dataclass(kw_only=True)
+class TrainerBandOptions(Options):
+    """Trainer band: the course's own runs at the settings of lesson 06, and others to test the band."""
+
+    name: ClassVar[str] = "trainer_band"
+    runs: int = setting(20, "runs that make the band")
+    others: int = setting(60, "runs on further seeds, to count how many of them leave it")
+    iterations: int = setting(20, "of each run")
+    jobs: int = setting(2, "runs at a time, each in a process of its own")
+
+    def __post_init__(self):
+        require_count("--runs", self.runs, low=3)
+        require_count("--others", self.others, low=0)
+        for name in ("iterations", "jobs"):
+            require_count(f"--{name}", getattr(self, name))
+
+
+def record(seed: int, iterations: int) -> dict:
+    """One run of the course's trainer, rounded."""
+    torch.set_num_threads(1)
+    found = run_trainer(seed=seed, config=trainer_config(seed=seed, iterations=iterations))
+    return significant({name: found[name] for name in CURVES}, 4)
+
+
+def run(options: TrainerBandOptions) -> None:
+    """Record the runs and write `study.json`."""
+    seeds = range(options.runs + options.others)
+    tasks = [(record, (seed, options.iterations)) for seed in seeds]
+    curves = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+    kinds = ["band"] * options.runs + ["other"] * options.others
+    rows = zip(kinds, seeds, curves, strict=True)
+    runs = {f"seed_{seed}": {"kind": kind, "seed": seed} | curve for kind, seed, curve in rows}
+    config = replace(trainer_config(), iterations=options.iterations).as_dict()
+    options.results.mkdir(parents=True, exist_ok=True)
+    write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
+    band = make_band([run for run in runs.values() if run["kind"] == "band"])
+    left = [name for name, run in runs.items() if run["kind"] == "other" and first_exit(run, band)]
+    print(f"{len(left)} of {options.others} other runs leave the band: {left}")
