@@ -7,18 +7,17 @@ others that only tell how often a right trainer leaves it.
 
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from helpers.checks.trainer_steps import COURSE, NAMES, trainer_config, trainer_parts
+from helpers.checks.trainer_steps import COURSE, in_place, trainer_config, trainer_parts
 from helpers.data import DATA
 from helpers.experiments.runs import significant
-from helpers.experiments.study import Options, origin, read_study, write_study
+from helpers.experiments.study import STUDY, Options, origin, read_study, write_study
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
@@ -27,21 +26,8 @@ FOLDER = DATA / "trainer_band"
 CURVES = ("score", "kl")  # reference standard deviations, nats per response
 SMOOTHED = 5  # iterations in a running mean
 WIDTH = 4.5  # standard deviations
+BETWEEN = 10  # runs between two writings of the results
 FLOOR = {"score": 0.03, "kl": 0.05}  # least standard deviations, where all runs agree
-
-
-@contextmanager
-def in_place(functions: dict[str, Callable]):
-    """While it holds, `train` finds these seven steps under their names, wherever it was written."""
-    names = functions["train"].__globals__
-    before = {name: names[name] for name in NAMES if name in names}
-    names.update({name: f for name, f in functions.items() if name != "train"})
-    try:
-        yield
-    finally:
-        for name in NAMES:
-            names.pop(name, None)
-        names.update(before)
 
 
 def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
@@ -129,6 +115,7 @@ class TrainerBandOptions(Options):
     others: int = setting(60, "runs on further seeds, to count how many of them leave it")
     iterations: int = setting(20, "of each run")
     jobs: int = setting(2, "runs at a time, each in a process of its own")
+    resume: bool = setting(False, "go on with what is there")
 
     def __post_init__(self):
         require_count("--runs", self.runs, low=3)
@@ -144,17 +131,31 @@ def record(seed: int, iterations: int) -> dict:
     return significant({name: found[name] for name in CURVES}, 4)
 
 
+def finished(options: TrainerBandOptions, config: dict) -> dict[str, dict]:
+    """The runs that are there already. ValueError: without `--resume`, or of other settings."""
+    there = options.results / STUDY
+    if not there.exists():
+        return {}
+    study = read_study(options.results)
+    require(options.resume, "--out", f"{there}, which is there", "--resume, or another folder")
+    require(study["config"] == config, "--out", "runs of other settings", "another folder")
+    return study["runs"]
+
+
 def run(options: TrainerBandOptions) -> None:
-    """Record the runs and write `study.json`."""
-    seeds = range(options.runs + options.others)
-    tasks = [(record, (seed, options.iterations)) for seed in seeds]
-    curves = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
-    kinds = ["band"] * options.runs + ["other"] * options.others
-    rows = zip(kinds, seeds, curves, strict=True)
-    runs = {f"seed_{seed}": {"kind": kind, "seed": seed} | curve for kind, seed, curve in rows}
-    config = replace(trainer_config(), iterations=options.iterations).as_dict()
+    """Record the runs, and write `study.json` after every few of them."""
+    config = trainer_config(iterations=options.iterations).as_dict()
     options.results.mkdir(parents=True, exist_ok=True)
-    write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
-    band = make_band([run for run in runs.values() if run["kind"] == "band"])
-    left = [name for name, run in runs.items() if run["kind"] == "other" and first_exit(run, band)]
-    print(f"{len(left)} of {options.others} other runs leave the band: {left}")
+    runs = finished(options, config)
+    kinds = ["band"] * options.runs + ["other"] * options.others
+    left = [seed for seed in range(len(kinds)) if f"seed_{seed}" not in runs]
+    for start in range(0, len(left), BETWEEN):
+        seeds = left[start : start + BETWEEN]
+        tasks = [(record, (seed, options.iterations)) for seed in seeds]
+        curves = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+        made = zip(seeds, curves, strict=True)
+        runs |= {f"seed_{s}": {"kind": kinds[s], "seed": s} | curve for s, curve in made}
+        write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
+    others, outside = recorded_runs("other", options.results), load_band(options.results)
+    outside = [run["seed"] for run in others if first_exit(run, outside)]
+    print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")
