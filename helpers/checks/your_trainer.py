@@ -126,7 +126,8 @@ STEPS = {
         Step("total_rewards", "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last"
              " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"]),
         Step("estimate_advantages", "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A"
-             " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"], (advantages_with(change=biased),)),
+             " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
+             (advantages_with(change=biased),)),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
              " (step 7; notebook 04)", observe_update, MISTAKES["update"]),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",

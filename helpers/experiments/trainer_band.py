@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from helpers.checks.report import CORRECT, MISTAKE, Report
 from helpers.checks.trainer_steps import COURSE, in_place, trainer_config, trainer_parts
 from helpers.data import DATA
 from helpers.experiments.runs import significant
@@ -25,9 +26,9 @@ from helpers.tools.validate import require, require_count
 FOLDER = DATA / "trainer_band"
 CURVES = ("score", "kl")  # reference standard deviations, nats per response
 SMOOTHED = 5  # iterations in a running mean
-WIDTH = 4.5  # standard deviations
+WIDTH = 5.0  # standard deviations
 BETWEEN = 10  # runs between two writings of the results
-FLOOR = {"score": 0.03, "kl": 0.05}  # least standard deviations, where all runs agree
+FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
 
 
 def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
@@ -63,13 +64,18 @@ class Band:
 
     def edges(self, name: str) -> tuple[Tensor, Tensor]:
         """Lower and upper edge of one curve: [N] each."""
-        return self.mean[name] - self.width * self.std[name], self.mean[
-            name
-        ] + self.width * self.std[name]
+        half = self.width * self.std[name]
+        return self.mean[name] - half, self.mean[name] + half
 
     def distance(self, run: dict) -> dict[str, Tensor]:
         """How far a run is from the mean, in standard deviations: [N] by name."""
         return {n: (smooth(run[n]) - self.mean[n]) / self.std[n] for n in CURVES}
+
+
+def neighbours(std: Tensor, reach: int = 3) -> Tensor:
+    """Standard deviations pooled over iterations nearby, since few runs know each but roughly: [N]."""
+    around = [std[max(0, t - reach) : t + reach + 1] for t in range(len(std))]
+    return torch.stack([x.square().mean().sqrt() for x in around])
 
 
 def make_band(runs: list[dict], width: float = WIDTH) -> Band:
@@ -78,7 +84,7 @@ def make_band(runs: list[dict], width: float = WIDTH) -> Band:
     smoothed = {n: torch.stack([smooth(run[n]) for run in runs]) for n in CURVES}
     # one more run differs from the mean of these by its own noise and by the mean's
     more = (1 + 1 / len(runs)) ** 0.5
-    std = {n: more * x.std(0).clamp(min=FLOOR[n]) for n, x in smoothed.items()}
+    std = {n: more * neighbours(x.std(0)).clamp(min=FLOOR[n]) for n, x in smoothed.items()}
     return Band({n: x.mean(0) for n, x in smoothed.items()}, std, width)
 
 
@@ -94,6 +100,20 @@ def first_exit(run: dict, band: Band) -> tuple[str, int, str] | None:
         return None
     iteration, name, side = min(found)
     return name, iteration, side
+
+
+def check_curve(run: dict, band: Band) -> Report:
+    """Whether a run lies in the band; if not, what leaves it first."""
+    found = first_exit(run, band)
+    if found is None:
+        return Report(
+            "your curve", CORRECT, "Score and KL stay in the band of the course's own runs."
+        )
+    name, iteration, side = found
+    label = {"score": "the score", "kl": "the KL"}[name]
+    says = f"First out is {label}: {side} the band at iteration {iteration}."
+    says += " Check the functions one by one: the curve says that something is wrong, not what."
+    return Report("your curve", MISTAKE, says, f"{label} is {side} the band")
 
 
 def load_band(folder: Path = FOLDER) -> Band:

@@ -51,7 +51,8 @@ WRONG = [
     (W, "responses only", "wrong shape", "return ids, mask,",
      "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
     (W, "log-probs of the token before", "after the first",
-     "    drawn.append", "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
+     "    drawn.append", "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else"
+     " drawn.append"),
     # 3
     ("score_responses", "responses only", "responses only", "batch_decode(ids,",
      "batch_decode(ids[:, 9:],"),
@@ -86,7 +87,8 @@ WRONG = [
     (R, "no β", "β", "-kl_coef * (", "-("),
     (R, "absolute", "absolute", "(logprobs - ref_logprobs)", "(logprobs - ref_logprobs).abs()"),
     (R, "in place", "inputs changed", "    rewards =", "    logprobs -= ref_logprobs\n    rewards ="),
-    (R, "probabilities", "probabilities", "(logprobs - ref_logprobs)", "(logprobs.exp() - ref_logprobs.exp())"),
+    (R, "probabilities", "probabilities", "(logprobs - ref_logprobs)",
+     "(logprobs.exp() - ref_logprobs.exp())"),
     # 6
     (A, "values of the next token", "next token", "[:, -length - 1 : -1]", "[:, -length:]"),
     (A, "values of padding", "padding", ".squeeze(-1) * counted", ".squeeze(-1)"),
@@ -162,7 +164,8 @@ WRONG = [
     (U, "not shuffled", "not shuffled", RANDPERM, "torch.arange(len(rollout[0]))"),
     (U, "one order for all epochs", "same order",
      "    for _ in range(config.num_ppo_epochs):\n        for rows in " + RANDPERM + ".split",
-     "    order = " + RANDPERM + "\n    for _ in range(config.num_ppo_epochs):\n        for rows in order.split"),
+     "    order = " + RANDPERM + "\n    for _ in range(config.num_ppo_epochs):\n        for rows in"
+     " order.split"),
     (U, "no minibatches", "minibatches", ".split(config.minibatch_size)", ".split(10**6)"),
     (U, "with replacement", "once an epoch", RANDPERM,
      "torch.randint(len(rollout[0]), (len(rollout[0]),))"),
@@ -272,7 +275,7 @@ RIGHT = [
      'for group in optimizer.param_groups:\n            group["lr"] = config.learning_rate * left'),
     ("train", "a list", "yield scores.mean().item(), kl.mean().item()",
      "yield [scores.mean(), kl.mean()]"),
-    ("train", "reference before the scores", "        scores = score_responses(parts.reward, tokenizer, ids, mask)\n",
-     "        kept = forward_logprobs\n        scores = score_responses(parts.reward, tokenizer, ids, mask)\n"),
+    ("train", "arguments by name", "draw_prompts(parts.prompts, config.batch_size)",
+     "draw_prompts(batch_size=config.batch_size, prompts=parts.prompts)"),
 ]
 # fmt: on
