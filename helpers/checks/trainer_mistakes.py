@@ -386,9 +386,20 @@ def near(v: Tensor, old: Tensor, eps: float) -> Tensor:
     return torch.clamp(v, old - eps, old + eps)
 
 
-def without_last(m: Tensor) -> Tensor:
+def without_last(m: Tensor, tokens: Tensor) -> Tensor:
     """The mask without the last counted token of each row."""
     return m & (m.long().cumsum(1) < m.long().sum(1, keepdim=True))
+
+
+def without_stop(m: Tensor, tokens: Tensor) -> Tensor:
+    """The mask without stop tokens: the shortest response ends with one."""
+    shortest = int(m.sum(1).argmin())
+    return m & (tokens != tokens[shortest, int(m[shortest].sum()) - 1])
+
+
+def one_more(m: Tensor, tokens: Tensor) -> Tensor:
+    """The mask moved on by one: the first pad counts too."""
+    return torch.cat([torch.ones_like(m[:, :1]), m[:, :-1]], 1)
 
 
 def mean_of_rows(x: Tensor, m: Tensor) -> Tensor:
@@ -398,7 +409,7 @@ def mean_of_rows(x: Tensor, m: Tensor) -> Tensor:
 
 def update_with(
     gain=smaller_gain, error=larger_error, mean=counted_mean, value_mean=None, old=None,
-    masked=lambda m: m, first=1, value_first=1, temperature=None, sign=-1.0, weight=None,
+    masked=lambda m, tokens: m, first=1, value_first=1, temperature=None, sign=-1.0, weight=None,
     zero_grad=True, step=True, clip=nn.utils.clip_grad_norm_, clipped=("actor", "critic"),
     epochs=None, learns=("actor", "critic"), ratio_masked=True,
 ) -> Callable:  # fmt: skip
@@ -407,7 +418,7 @@ def update_with(
     def wrong(actor, critic, optimizer, rollout, config):
         ids, mask, *rest = rollout
         T, models = rest[0].shape[1], {"actor": actor, "critic": critic}
-        m = masked(mask.bool()[:, -T:])
+        m = masked(mask.bool()[:, -T:], ids[:, -T:])
         limited = [p for name in clipped for p in models[name].parameters()]
         for _ in range(epochs or config.num_ppo_epochs):
             for rows in torch.randperm(len(ids)).split(config.minibatch_size):
@@ -499,6 +510,10 @@ UPDATE_MISTAKES = kept([
      " divide by the counted tokens only.", update_with(value_mean=lambda x, m: (x * m).mean())),
     ("the stop token is masked out", "The last counted token, the stop token, is left out of the loss:"
      " the policy would not learn to stop.", update_with(masked=without_last)),
+    ("the stop token is masked out", "Stop tokens are left out of the loss: the policy would not learn"
+     " to stop.", update_with(masked=without_stop)),
+    ("the mask one column off", "Your mask is that of the token before, so the first pad after a stop"
+     " token counts: take mask[:, -T:].", update_with(masked=one_more)),
     ("sum instead of mean", "You summed over the tokens; take the mean over counted ones.",
      update_with(mean=lambda x, m: x[m].sum())),
     ("sum instead of mean in the policy's loss", "You summed the policy's loss over the tokens; take"

@@ -67,6 +67,10 @@ def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) 
     expect(ids.dtype == torch.long, "wrong dtype", f"ids are {ids.dtype}; token ids are int64.")
     says = f"mask has shape {tuple(mask.shape)}, ids {tuple(ids.shape)}: one mask for both parts."
     expect(mask.shape == ids.shape, "wrong shape", says)
+    says = (
+        f"The mask is {mask.dtype}; make it boolean, since x[mask] takes whole numbers for indices."
+    )
+    expect(mask.dtype == torch.bool, "wrong dtype", says)
     says = f"logprobs have shape {tuple(logprobs.shape)}; one per response token: {len(ids), T}."
     expect(tuple(logprobs.shape) == (len(ids), T), "wrong shape", says)
 

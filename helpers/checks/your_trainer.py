@@ -4,6 +4,7 @@ What a function gives on the recorded inputs (`trainer_inputs`) is compared with
 function gives, and where they differ, with what well-known wrong versions give (`trainer_mistakes`).
 """
 
+import dis
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -121,8 +122,9 @@ STEPS = {
              " token; log-prob of each token drawn (step 2; notebook 01)", observe_sampling),
         Step("score_responses", "reward(texts), prompt and response together (step 3; notebook 05)",
              observe_scores, MISTAKES["score_responses"]),
-        Step("forward_logprobs", "log softmax(logits[:, -T-1:-1] / temperature) at the response's"
-             " tokens (step 4; notebook 01)", observe_logprobs, MISTAKES["forward_logprobs"]),
+        Step("forward_logprobs", "log softmax(logits / temperature) at each token of the response,"
+             " read at the token before (step 4; notebook 01)", observe_logprobs,
+             MISTAKES["forward_logprobs"]),
         Step("total_rewards", "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last"
              " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"]),
         Step("estimate_advantages", "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A"
@@ -188,7 +190,7 @@ def _looked_at(step: Step, observe: Callable, function: Callable, seconds: float
 
 def _not_attempted(step: Step) -> Report:
     says = f"Write {step.signature} and run the cell again. The notebook works without it, too."
-    return Report(step.name, NOT_ATTEMPTED, says, look=step.look)
+    return Report(step.name, NOT_ATTEMPTED, says)  # `look` would give the formula away
 
 
 def _report(step: Step, name: str, says: str, yours=None, expected=None) -> Report:
@@ -269,9 +271,10 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> str:
 
 
 def called_steps(function: Callable) -> list[str]:
-    """The other steps that a learner's function calls by name."""
+    """The other steps that a learner's function calls by name, of those in its own notebook."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    names = set(code.co_names) if code else set()
+    found = dis.get_instructions(code) if code else ()
+    names = {one.argval for one in found if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return [name for name in NAMES if name in names and name != "train"]
 
 

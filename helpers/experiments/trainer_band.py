@@ -132,7 +132,7 @@ class TrainerBandOptions(Options):
 
     name: ClassVar[str] = "trainer_band"
     runs: int = setting(20, "runs that make the band")
-    others: int = setting(60, "runs on further seeds, to count how many of them leave it")
+    others: int = setting(40, "runs on further seeds, to count how many of them leave it")
     iterations: int = setting(20, "of each run")
     jobs: int = setting(2, "runs at a time, each in a process of its own")
     resume: bool = setting(False, "go on with what is there")

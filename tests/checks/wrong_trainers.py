@@ -50,6 +50,7 @@ WRONG = [
     (W, "one token too many", "too long", "len(drawn) < config", "len(drawn) <= config"),
     (W, "responses only", "wrong shape", "return ids, mask,",
      "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
+    (W, "a mask of 0 and 1", "dtype", "return ids, mask,", "return ids, mask.long(),"),
     (W, "log-probs of the token before", "after the first",
      "    drawn.append", "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else"
      " drawn.append"),
@@ -138,6 +139,10 @@ WRONG = [
     (U, "stop token left out", "stop token", "counted = mask[:, -length:]",
      "counted = mask[:, -length:].clone()\n            "
      "counted[range(len(counted)), counted.sum(1) - 1] = False"),
+    (U, "words only", "stop token", "counted = mask[:, -length:]",
+     "counted = mask[:, -length:] & (ids[:, -length:] > 3)"),
+    (U, "mask of the token before", "one column off", "counted = mask[:, -length:]",
+     "counted = mask[:, -length - 1 : -1]"),
     (U, "critic: min", "min", "torch.maximum((values", "torch.minimum((values"),
     (U, "critic not clipped", "not clipped", NEAR, "(values - returns).square()"),
     (U, "critic: ε of the policy", "ε", "config.cliprange_value, old_values + config.cliprange_value",
@@ -208,7 +213,6 @@ RIGHT = [
      "__import__('random').sample(prompts, batch_size)"),
     ("draw_prompts", "shuffled in place", "    order =",
      "    __import__('random').shuffle(prompts)\n    order ="),
-    (W, "a mask of 0 and 1", "return ids, mask,", "return ids, mask.long(),"),
     (W, "padded with the stop token", "torch.where(running, new, tokenizer.pad_token_id)",
      "torch.where(running, new, tokenizer.eos_token_id)"),
     (W, "positions 1 on padding", POSITIONS,

@@ -5,10 +5,9 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from helpers.checks.report import CORRECT, MISTAKE
-from helpers.checks.trainer_mistakes import update_with
+from helpers.checks.trainer_mistakes import rewards_with
 from helpers.checks.trainer_steps import COURSE, NAMES, trainer_config
 from helpers.experiments import trainer_band as band_of
 from helpers.experiments.trainer_file import FILE, run_page, save_trainer
@@ -83,10 +82,10 @@ def test_functions_of_the_learner_are_called_and_put_back():
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", (1000, 1001, 1002))
-def test_a_wrong_update_leaves_the_band_and_the_page_does_not(band, seed):
-    larger = update_with(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))
-    wrong = band_of.run_trainer({"update": larger}, seed=seed)
-    assert band_of.check_curve(wrong, band).status == MISTAKE
+def test_wrong_rewards_leave_the_band_and_the_page_does_not(band, seed):
+    paid = rewards_with(lambda d, m, beta: beta * d)  # the sign of the KL
+    wrong = band_of.run_trainer({"total_rewards": paid}, seed=seed)
+    assert band_of.first_exit(wrong, band)[::2] == ("kl", "above")
     assert band_of.check_curve(run_page(seed), band).status == CORRECT
 
 
