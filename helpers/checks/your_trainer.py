@@ -25,6 +25,7 @@ from helpers.checks.trainer_mistakes import MISTAKES, advantages_with, biased
 from helpers.checks.trainer_sampling import observe_prompts, observe_sampling
 from helpers.checks.trainer_steps import COURSE, NAMES
 from helpers.checks.trainer_update import observe_minibatches, observe_update
+from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
 
 TIME_LIMIT = 60.0  # seconds for one function
 
@@ -131,7 +132,7 @@ STEPS = {
              " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
              (advantages_with(change=biased),)),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
-             " (step 7; notebook 04)", observe_update, MISTAKES["update"]),
+             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",
              observe_train),
     )
