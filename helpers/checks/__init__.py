@@ -37,6 +37,17 @@ from helpers.checks.whitening import (
     check_masked_var,
     check_whiten_advantages,
 )
+from helpers.checks.your_trainer import (
+    check_draw_prompts,
+    check_estimate_advantages,
+    check_forward_logprobs,
+    check_score_responses,
+    check_total_rewards,
+    check_train,
+    check_trainer,
+    check_update,
+    check_write_responses,
+)
 
 CHECKS = (
     check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
@@ -48,4 +59,9 @@ CHECKS = (
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-__all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in CHECKS)]
+TRAINER = (  # of lesson 06: on recorded inputs of their own
+    check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,
+    check_total_rewards, check_estimate_advantages, check_update, check_train, check_trainer,
+)  # fmt: skip
+
+__all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in (*CHECKS, *TRAINER))]

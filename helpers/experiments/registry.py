@@ -10,6 +10,7 @@ from helpers.experiments import (
     patching,
     reward_hacking,
     reward_quality,
+    trainer_band,
     trl,
 )
 from helpers.experiments.study import Options
@@ -22,5 +23,6 @@ STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     "patching": (patching.PatchingOptions, patching.run),
     "clinic": (clinic.ClinicOptions, clinic.run),
     "one_token": (one_token.OneTokenOptions, one_token.run),
+    "trainer_band": (trainer_band.TrainerBandOptions, trainer_band.run),
     "trl": (trl.TRLOptions, trl.run),
 }

@@ -11,11 +11,19 @@ from helpers import checks
 ids = [f"{path.stem}-{name}" for path, name in EXERCISES]
 
 
-def define(source: str, name: str):
-    """Run a cell's source in a namespace of its own; return the function it defines."""
+def define(source: str, name: str, before: tuple = ()):
+    """Run a cell's source in a namespace of its own, after those `before`; return its function."""
     namespace = {"torch": torch}
-    exec(compile(source, name, "exec"), namespace)
+    for cell in (*before, source):
+        exec(compile(cell, name, "exec"), namespace)
     return namespace[name]
+
+
+def earlier(path, name: str) -> tuple:
+    """The solutions that stand before this one in its notebook: it may call them."""
+    found = solutions(read(path))
+    names = list(found)
+    return tuple(found[other] for other in names[: names.index(name)])
 
 
 def test_there_are_at_least_twenty_and_each_has_a_solution_and_two_hints():
@@ -30,7 +38,9 @@ def test_there_are_at_least_twenty_and_each_has_a_solution_and_two_hints():
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
 def test_the_folded_solution_passes_its_check(path, name):
-    report = getattr(checks, f"check_{name}")(define(solutions(read(path))[name], name))
+    report = getattr(checks, f"check_{name}")(
+        define(solutions(read(path))[name], name, earlier(path, name))
+    )
     assert report.status == "correct", report.message
 
 

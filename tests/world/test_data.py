@@ -18,7 +18,7 @@ from helpers.world.labelling import best_accuracy
 from helpers.world.small_models import perplexity
 
 RECORDED = {"beta_sweep", "kl_control", "one_token", "patching", "clinic", "trl"}
-RECORDED |= {"reward_hacking", "reward_hacking_beta_0.03", "reward_quality"}
+RECORDED |= {"reward_hacking", "reward_hacking_beta_0.03", "reward_quality", "trainer_band"}
 
 
 @pytest.fixture(scope="module")

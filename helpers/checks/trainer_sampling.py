@@ -1,0 +1,173 @@
+"""Notebook 06, steps 1 and 2: draws are judged by what must hold for every draw.
+
+Sampling has random numbers of its own. It is judged by its masks, by the log-probs of what it drew,
+and by whether the draws are as likely as the distribution says.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded
+from helpers.checks.trainer_mistakes import MISTAKES, all_logprobs, picked
+from helpers.checks.trainer_steps import trainer_config
+
+
+def observe_prompts(function: Callable) -> Seen:
+    """Three draws of 16 out of 40."""
+    prompts, size = [f"prompt {i}" for i in range(40)], 16
+    draws = [ask(function, list(prompts), size) for _ in range(3)]
+    for draw in draws:
+        ok = isinstance(draw, (list, tuple)) and all(isinstance(x, str) for x in draw)
+        expect(ok, "wrong type", "Return a list of prompts, which are texts.", draw, prompts[:2])
+        says = f"You return {len(draw)} prompts; batch_size is {size}."
+        expect(len(draw) == size, "another number", says)
+        says = "You return texts that are not among the prompts."
+        expect(set(draw) <= set(prompts), "other texts", says, draw[:3], prompts[:3])
+        says = "A prompt is drawn twice: draw without replacement (a random permutation)."
+        expect(len(set(draw)) == size, "drawn with replacement", says, sorted(draw)[:4])
+    says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
+    expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
+    return {}
+
+
+# --- 2: responses ---------------------------------------------------------------------------------
+
+
+def observe_sampling(function: Callable) -> Seen:
+    """64 responses at temperature 0.7: form, masks, log-probs of what was drawn, likelihood."""
+    r = recorded()
+    config = trainer_config(temperature=0.7, response_length=14)
+    prompts, tokenizer = r.parts.prompts[:64], r.parts.tokenizer
+    answer = ask(function, r.parts.actor, tokenizer, prompts, config)
+    says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
+    ok = isinstance(answer, (tuple, list)) and len(answer) == 3
+    expect(ok and all(isinstance(x, Tensor) for x in answer), "wrong type", says)
+    ids, mask, logprobs = answer
+    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+    P = batch.input_ids.shape[1]
+    check_form(ids, mask, logprobs, P, config.response_length)
+    check_prompts(ids, mask, batch)
+    T = ids.shape[1] - P
+    check_mask(ids[:, P:], mask.bool()[:, P:], T, config.response_length, tokenizer.eos_token_id)
+    no_graph(logprobs=logprobs)
+    check_drawn(r.parts.actor, ids, mask.bool(), logprobs, config.temperature)
+    return {}
+
+
+def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) -> None:
+    """Shapes that fit each other."""
+    T = ids.shape[1] - P if ids.dim() == 2 else 0
+    says = f"ids have shape {tuple(ids.shape)}: the {P} prompt tokens, then 1 to {limit} more."
+    if ids.dim() == 2 and ids.shape[1] == limit + 1 < P:
+        says += " Are they the responses alone?"
+    name = "too long" if T > limit else "wrong shape"
+    expect(ids.dim() == 2 and 1 <= T <= limit, name, says)
+    expect(ids.dtype == torch.long, "wrong dtype", f"ids are {ids.dtype}; token ids are int64.")
+    says = f"mask has shape {tuple(mask.shape)}, ids {tuple(ids.shape)}: one mask for both parts."
+    expect(mask.shape == ids.shape, "wrong shape", says)
+    says = (
+        f"The mask is {mask.dtype}; make it boolean, since x[mask] takes whole numbers for indices."
+    )
+    expect(mask.dtype == torch.bool, "wrong dtype", says)
+    says = f"logprobs have shape {tuple(logprobs.shape)}; one per response token: {len(ids), T}."
+    expect(tuple(logprobs.shape) == (len(ids), T), "wrong shape", says)
+
+
+def check_prompts(ids: Tensor, mask: Tensor, batch) -> None:
+    """The prompts stand in front, padded left."""
+    P, given = batch.input_ids.shape[1], batch.attention_mask.bool()
+    counted = mask[:, :P].bool()
+    says = "Prompts are padded on the right: between prompt and response there would be padding."
+    expect(not _right_padded(counted, given), "prompts padded right", says)
+    says = "In front, the mask should be the tokenizer's attention_mask: False on left padding."
+    expect(torch.equal(counted, given), "prompt's mask", says)
+    same = torch.equal(ids[:, :P][given], batch.input_ids[given])
+    expect(same, "other prompts", "In front, ids should be the tokenizer's input_ids.")
+
+
+def _right_padded(counted: Tensor, given: Tensor) -> bool:
+    return torch.equal(counted, given.flip(1)) and not torch.equal(counted, given)
+
+
+def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -> None:
+    """True up to and including the first stop token, and nobody is cut off early."""
+    is_stop = (tokens == stop).long()
+    # what was drawn after a stop token is padding, whatever its id
+    right = is_stop.cumsum(1) - is_stop == 0
+    if torch.equal(counted, right):
+        ended = is_stop.bool().any(1)
+        says = (
+            f"Sampling ended after {T} tokens though some response had not: the limit is {limit}."
+        )
+        return expect(bool(ended.all()) or T == limit, "ends too early", says)
+    row = int((counted != right).any(1).nonzero()[0])
+    case = counted[row].long().tolist(), right[row].long().tolist()
+    says = "The stop token is masked out. It is an action too, or the model never learns to stop."
+    expect(
+        not torch.equal(counted, right & (tokens != stop)),
+        "the stop token is masked out",
+        says,
+        *case,
+    )
+    says = "Everything counts, also what follows a stop token."
+    expect(not bool(counted.all()), "counts on after the stop token", says, *case)
+    says = "Your mask is True one position past the stop token."
+    late = torch.cat([torch.ones_like(right[:, :1]), right[:, :-1]], 1)
+    expect(not torch.equal(counted, late), "one position too many", says, *case)
+    says = "True and False are exchanged in the response's mask."
+    expect(not torch.equal(counted, ~right), "mask upside down", says, *case)
+    says = "The response's mask should be True up to and including the first stop token."
+    raise Wrong("the response's mask", says, *case)
+
+
+@torch.no_grad()
+def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature: float) -> None:
+    """The log-probs are those of the tokens drawn, and the tokens are drawn from them."""
+    T = logprobs.shape[1]
+    counted, tokens = mask[:, -T:], ids[:, -T:]
+    every = all_logprobs(actor, ids, mask, temperature)
+    drawn = every[:, -T - 1 : -1]
+    expected = picked(drawn, tokens)
+    likely = drawn.amax(-1)
+    greedy = bool((expected == likely)[counted].all())
+    says = "Each token is the likeliest one. Draw it: torch.multinomial(probabilities, 1)."
+    expect(not greedy, "the likeliest token, not a sample", says)
+    got = torch.where(counted, logprobs, expected)
+    if not torch.allclose(got, expected, rtol=0, atol=1e-3):
+        name_drawn(actor, ids, mask, got, expected, temperature, counted)
+    # the sum of log p(drawn) + entropy has mean 0 and a known variance if p is what was drawn from
+    p = drawn.exp()
+    entropy = -(p * drawn.clamp(min=-1e9)).sum(-1)
+    variance = (p * (drawn + entropy.unsqueeze(-1)).square()).sum(-1)
+    z = (expected + entropy)[counted].sum() / variance[counted].sum().sqrt()
+    says = (
+        "The log-probs are right, but the tokens are not drawn from that distribution: they are too"
+    )
+    says += f" {'unlikely' if z < 0 else 'likely'} under it. Is the temperature used for both?"
+    expect(abs(float(z)) < 6, "drawn from another distribution", says)
+
+
+def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Tensor) -> None:
+    """Raise `Wrong` with the likely reason for log-probs that are not those of the tokens drawn."""
+    T = expected.shape[1]
+    given = (actor, ids, mask, T, temperature)
+    for mistake in MISTAKES["forward_logprobs"]:
+        made = mistake.wrong(*given)
+        if made.shape == got.shape and torch.allclose(
+            torch.where(counted, made, expected), got, rtol=0, atol=1e-3
+        ):
+            raise Wrong(mistake.name, mistake.says)
+    first = (got[:, 0] - expected[:, 0]).abs().max() < 1e-3
+    if first and T > 1:
+        says = (
+            "The first token's log-probs are right, the later ones are not: with a cache, each new"
+        )
+        says += " token needs the whole mask and its own position."
+        raise Wrong("log-probs wrong after the first token", says)
+    row, t = ((got - expected).abs() > 1e-3).nonzero()[0].tolist()
+    says = f"Your log-probs are not those of the tokens drawn: at [{row}, {t}] you have"
+    says += f" {float(got[row, t]):.4g}, the actor says {float(expected[row, t]):.4g}"
+    says += f" (log-softmax of logits / {temperature}, before that token)."
+    raise Wrong("log-probs of the tokens", says)

@@ -1,0 +1,213 @@
+"""Well-known wrong versions of step 7 of a trainer, the PPO update (notebook 06), and what to say.
+
+`update_with` is the update with one thing changed; each mistake names the thing.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from helpers.checks.trainer_mistakes import kept, logprobs_with, read_values
+
+
+def counted_mean(x: Tensor, m: Tensor) -> Tensor:
+    """The mean over counted tokens."""
+    return x[m].mean()
+
+
+def smaller_gain(rho: Tensor, a: Tensor, eps: float) -> Tensor:
+    """PPO's gain."""
+    return torch.minimum(rho * a, rho.clamp(1 - eps, 1 + eps) * a)
+
+
+def larger_error(v: Tensor, old: Tensor, r: Tensor, config) -> Tensor:
+    """The clipped critic's error."""
+    return torch.maximum((v - r).square(), (near(v, old, config.cliprange_value) - r).square())
+
+
+def near(v: Tensor, old: Tensor, eps: float) -> Tensor:
+    """V, within ε of what it was."""
+    return torch.clamp(v, old - eps, old + eps)
+
+
+def without_last(m: Tensor, tokens: Tensor) -> Tensor:
+    """The mask without the last counted token of each row."""
+    return m & (m.long().cumsum(1) < m.long().sum(1, keepdim=True))
+
+
+def without_stop(m: Tensor, tokens: Tensor) -> Tensor:
+    """The mask without stop tokens: the shortest response ends with one."""
+    shortest = int(m.sum(1).argmin())
+    return m & (tokens != tokens[shortest, int(m[shortest].sum()) - 1])
+
+
+def one_more(m: Tensor, tokens: Tensor) -> Tensor:
+    """The mask moved on by one: the first pad counts too."""
+    return torch.cat([torch.ones_like(m[:, :1]), m[:, :-1]], 1)
+
+
+def mean_of_rows(x: Tensor, m: Tensor) -> Tensor:
+    """The mean of the responses' means."""
+    return ((x * m).sum(1) / m.sum(1)).mean()
+
+
+def update_with(
+    gain=smaller_gain, error=larger_error, mean=counted_mean, value_mean=None, old=None,
+    masked=lambda m, tokens: m, first=1, value_first=1, temperature=None, sign=-1.0, weight=None,
+    zero_grad=True, step=True, clip=nn.utils.clip_grad_norm_, clipped=("actor", "critic"),
+    epochs=None, learns=("actor", "critic"), ratio_masked=True,
+) -> Callable:  # fmt: skip
+    """Step 7 with one thing changed. The names say what; without changes it is right."""
+
+    def wrong(actor, critic, optimizer, rollout, config):
+        ids, mask, *rest = rollout
+        T, models = rest[0].shape[1], {"actor": actor, "critic": critic}
+        m = masked(mask.bool()[:, -T:], ids[:, -T:])
+        limited = [p for name in clipped for p in models[name].parameters()]
+        for _ in range(epochs or config.num_ppo_epochs):
+            for rows in torch.randperm(len(ids)).split(config.minibatch_size):
+                logprobs, values, advantages, returns = (x[rows] for x in rest)
+                T_now = temperature or config.temperature
+                new = logprobs_with(first=first)(actor, ids[rows], mask[rows], T, T_now)
+                before = logprobs if old is None else old(new, logprobs)
+                same = m[rows] | torch.tensor(not ratio_masked)
+                rho = torch.where(same, new - before, 0.0).exp()
+                v = read_values(critic, ids[rows], mask[rows], T, value_first)
+                errors = error(v, values, returns, config)
+                loss = sign * mean(gain(rho, advantages, config.cliprange), m[rows])
+                if "critic" in learns:
+                    part = (value_mean or mean)(errors, m[rows])
+                    loss = loss + (weight or (lambda c: c.vf_coef / 2))(config) * part
+                if zero_grad:
+                    optimizer.zero_grad()
+                loss.backward()
+                clip(limited, config.max_grad_norm)
+                if step:
+                    optimizer.step()
+
+    return wrong
+
+
+def against(target: Callable) -> Callable:
+    """Step 7 whose critic learns another target: `target(rollout)`."""
+
+    def wrong(actor, critic, optimizer, rollout, config):
+        *first, returns = rollout
+        update_with()(actor, critic, optimizer, (*first, target(rollout)), config)
+
+    return wrong
+
+
+def quotients(actor, critic, optimizer, rollout, config):
+    """Log-probs divided by each other, for a ratio."""
+    seen = []
+
+    def keep(new, old):
+        seen.append((new, old))
+        return new.detach()
+
+    def gain(rho, a, eps):
+        new, old = seen[-1]
+        return smaller_gain(new / old, a, eps)
+
+    update_with(gain, old=keep)(actor, critic, optimizer, rollout, config)
+
+
+UPDATE_MISTAKES = kept([
+    ("max for min", "You took the larger gain (max); take the smaller one (min), or the clip has no"
+     " effect.", update_with(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))),
+    ("ratio inverted", "The ratio is inverted: it is new over old, exp(logprobs now − old).",
+     update_with(lambda r, a, e: smaller_gain(1 / r, a, e))),
+    ("difference without exp", "log π − log π_old is the ratio's logarithm; take exp of it.",
+     update_with(lambda r, a, e: smaller_gain(r.log(), a, e))),
+    ("no clip", "The ratio is not clipped: `cliprange` has no effect.",
+     update_with(lambda r, a, e: r * a)),
+    ("clip without min", "You used only the clipped ratio; take the smaller of the two gains.",
+     update_with(lambda r, a, e: r.clamp(1 - e, 1 + e) * a)),
+    ("clipped to ±ε", "You clipped the ratio to ±ε; clip it to 1 ± ε.",
+     update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(-e, e) * a))),
+    ("the smaller ratio", "You took the smaller ratio and then multiplied; take the smaller product.",
+     update_with(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
+    ("the loss is turned round", "The sign of the policy's loss is wrong: the optimizer goes"
+     " downhill, so the loss is minus the gain.", update_with(sign=1.0)),
+    ("old log-probs recomputed", "Your ratio is always 1, so nothing is clipped: the old log-probs"
+     " are the rollout's, not new ones (and not left out).", update_with(old=lambda new, old: new.detach())),
+    ("log-probs of the next token", "Your new log-probs are those of the next token; take"
+     " logits[:, -T-1:-1], as in step 4.", update_with(first=0)),
+    ("no temperature", "The new log-probs are at temperature 1, the old ones at the config's.",
+     update_with(temperature=1.0)),
+    ("mean over padding", "The losses are averaged over all positions; only counted ones count.",
+     update_with(mean=lambda x, m: x.mean())),
+    ("mean over padding", "The losses are averaged over all positions; only counted ones count.",
+     update_with(mean=lambda x, m: x.mean(), ratio_masked=False)),
+    ("mean over padding in the policy's loss", "The policy's loss is averaged over all positions;"
+     " only counted ones count.",
+     update_with(mean=lambda x, m: x.mean(), value_mean=counted_mean, ratio_masked=False)),
+    ("padding in the divisor", "The padding counts as zeros in your means; divide by the counted"
+     " tokens only.", update_with(mean=lambda x, m: (x * m).mean())),
+    ("mean over padding in the policy's loss", "The policy's loss is averaged over all positions;"
+     " only counted ones count.",
+     update_with(mean=lambda x, m: x.mean(), value_mean=counted_mean)),
+    ("mean over padding in the critic's loss", "The critic's loss is averaged over all positions;"
+     " only counted ones count.", update_with(value_mean=lambda x, m: x.mean())),
+    ("padding in the divisor of the critic's loss", "The padding counts as zeros in the critic's mean;"
+     " divide by the counted tokens only.", update_with(value_mean=lambda x, m: (x * m).mean())),
+    ("the stop token is masked out", "The last counted token, the stop token, is left out of the loss:"
+     " the policy would not learn to stop.", update_with(masked=without_last)),
+    ("the stop token is masked out", "Stop tokens are left out of the loss: the policy would not learn"
+     " to stop.", update_with(masked=without_stop)),
+    ("the mask one column off", "Your mask is that of the token before, so the first pad after a stop"
+     " token counts: take mask[:, -T:].", update_with(masked=one_more)),
+    ("sum instead of mean", "You summed over the tokens; take the mean over counted ones.",
+     update_with(mean=lambda x, m: x[m].sum())),
+    ("sum instead of mean in the policy's loss", "You summed the policy's loss over the tokens; take"
+     " the mean over counted ones.",
+     update_with(mean=lambda x, m: x[m].sum(), value_mean=counted_mean)),
+    ("sum instead of mean in the critic's loss", "You summed the critic's loss over the tokens; take"
+     " the mean over counted ones.", update_with(value_mean=lambda x, m: x[m].sum())),
+    ("the critic's loss is turned round", "The sign of the critic's loss is wrong: its error is to"
+     " become smaller, so it is added.", update_with(weight=lambda c: -c.vf_coef / 2)),
+    ("the advantages are turned round", "The sign of the advantages is wrong: good tokens become less"
+     " likely.", update_with(lambda r, a, e: smaller_gain(r, -a, e))),
+    ("quotient of log-probs", "You divided log-probs; the ratio is exp of their difference.",
+     quotients),
+    ("mean per response", "You averaged each response first, so tokens of short ones weigh more.",
+     update_with(mean=mean_of_rows)),
+    ("min for max in the critic's loss", "You took the smaller of the critic's two squares; take the"
+     " larger.", update_with(error=lambda v, old, r, c: torch.minimum(
+         (v - r).square(), (near(v, old, c.cliprange_value) - r).square()))),
+    ("values not clipped", "The critic's loss is (V − R)² alone, so `cliprange_value` has no"
+     " effect. (A clip around the returns has none either.)",
+     update_with(error=lambda v, old, r, c: (v - r).square())),
+    ("only the clipped value", "You used only the clipped value; take the larger of the two squares.",
+     update_with(error=lambda v, old, r, c: (near(v, old, c.cliprange_value) - r).square())),
+    ("the policy's ε for the values", "The values are clipped by `cliprange`; theirs is"
+     " `cliprange_value`.",
+     update_with(error=lambda v, old, r, c: torch.maximum(
+         (v - r).square(), (near(v, old, c.cliprange) - r).square()))),
+    ("values one token late", "The critic is read one position late, at logits[:, -T:]; take"
+     " logits[:, -T-1:-1].", update_with(value_first=0)),
+    ("½ missing", "The critic's loss lacks the half.", update_with(weight=lambda c: c.vf_coef)),
+    ("vf_coef missing", "The critic's loss is not multiplied by vf_coef.",
+     update_with(weight=lambda c: 0.5)),
+    ("vf_coef and ½ missing", "The critic's loss lacks vf_coef and the half.",
+     update_with(weight=lambda c: 1.0)),
+    ("the critic does not learn", "No gradient reaches the critic: its loss is not in yours.",
+     update_with(learns=("actor",))),
+    ("values against the advantages", "The critic learns the advantages; its target is the returns.",
+     against(lambda rollout: rollout[4])),
+    ("values against the old values", "The critic learns its old values; its target is the returns.",
+     against(lambda rollout: rollout[3])),
+    ("no zero_grad", "There is no zero_grad: from the second step on, old gradients are still in it.",
+     update_with(zero_grad=False)),
+    ("gradients not clipped", "The gradient is not clipped to max_grad_norm before the step.",
+     update_with(clip=lambda p, size: None)),
+    ("only the actor's gradient clipped", "Only the actor's gradient is clipped; take one norm over"
+     " actor and critic together.", update_with(clipped=("actor",))),
+    ("gradients clipped value by value", "clip_grad_value_ clips each number alone; clip_grad_norm_"
+     " shortens the whole gradient.", update_with(clip=nn.utils.clip_grad_value_)),
+    ("clipped apart", "Actor and critic are clipped apart; take one norm over both.",
+     update_with(clip=lambda p, size: [
+         nn.utils.clip_grad_norm_(half, size) for half in (p[: len(p) // 2], p[len(p) // 2 :])])),
+])  # fmt: skip

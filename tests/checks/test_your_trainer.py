@@ -1,0 +1,132 @@
+"""Trainers with one wrong line are caught, at the right step and by a name that fits; right ones pass.
+
+Only tensors are compared here. The curves of whole runs are tested in tests/experiments.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from wrong_trainers import RIGHT, WRONG
+
+from helpers import checks
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from helpers.checks.trainer_steps import COURSE, NAMES
+from helpers.checks.your_trainer import STEPS, check_trainer, judge, right_ones
+from tests.notebooks.exercises import NOTEBOOKS, read, solutions, stub_source
+
+(LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")
+SOLUTIONS = solutions(read(LESSON))
+
+
+def trainer(step: str = "", text: str = "", instead: str = "") -> dict:
+    """The lesson's solution, with one piece of one step replaced."""
+    names = {"torch": torch}
+    for name in NAMES:
+        source = SOLUTIONS[name]
+        if name == step:
+            assert text in source, f"{name} does not hold {text!r}"
+            source = source.replace(text, instead)
+        exec(compile(source, name, "exec"), names)
+    return {name: names[name] for name in NAMES}
+
+
+def reports(rows: list) -> list:
+    return [judge(step, trainer(step, text, instead)[step]) for step, *_, text, instead in rows]
+
+
+def test_the_solution_and_the_course_s_own_pass():
+    assert check_trainer(trainer()).status == CORRECT
+    assert check_trainer(COURSE).status == CORRECT
+
+
+@pytest.mark.slow
+def test_wrong_lines_are_caught_and_named():
+    """Of 124 all were caught when this was written, and 122 named."""
+    assert len(WRONG) >= 40 and {row[0] for row in WRONG} == set(NAMES)
+    found = reports(WRONG)
+    caught = [report.status == MISTAKE for report in found]
+    named = [
+        row[2] and row[2].lower() in (report.mistake or "").lower()
+        for row, report in zip(WRONG, found, strict=True)
+    ]
+    missed = [row[:2] for row, was in zip(WRONG, caught, strict=True) if not was]
+    assert missed == []
+    assert sum(map(bool, named)) >= 122, [r[:2] for r, n in zip(WRONG, named, strict=True) if not n]
+
+
+@pytest.mark.slow
+def test_right_trainers_of_another_build_pass():
+    assert len(RIGHT) >= 20
+    found = zip(RIGHT, reports(RIGHT), strict=True)
+    assert [(row[:2], str(report)) for row, report in found if report.status != CORRECT] == []
+
+
+STEPS_WRONG = ["write_responses", "total_rewards", "estimate_advantages", "update", "train"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS_WRONG)
+def test_a_whole_trainer_is_told_the_first_wrong_step(step):
+    row = next(row for row in WRONG if row[0] == step)
+    report = check_trainer(trainer(step, *row[3:]))
+    assert report.status == MISTAKE and report.first.exercise == step
+    assert row[2].lower() in report.first.mistake.lower()
+    before = [r.status for r in report.reports[: NAMES.index(step)]]
+    assert before == [CORRECT] * len(before)
+
+
+def test_a_step_that_calls_a_wrong_one_is_told_so():
+    wrong = trainer("forward_logprobs", "[:, -length - 1 : -1]", "[:, -length:]")
+    assert judge("update", wrong["update"]).mistake == "forward_logprobs comes first"
+    names = {"torch": torch}
+    exec(stub_source(read(LESSON), "forward_logprobs"), names)
+    exec(SOLUTIONS["update"], names)
+    report = judge("update", names["update"])
+    assert report.mistake == "forward_logprobs comes first" and "not written yet" in report.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if STEPS[name].mistakes])
+def test_each_known_mistake_is_given_its_own_name(name):
+    found = [judge(name, mistake.wrong) for mistake in STEPS[name].mistakes]
+    assert [r.mistake for r in found] == [mistake.name for mistake in STEPS[name].mistakes]
+
+
+def test_another_module_s_step_of_the_same_name_is_not_blamed():
+    """`course.forward_logprobs` is an attribute, and not the learner's own stub."""
+    names = {"torch": torch, "course": SimpleNamespace(**COURSE)}
+    exec(stub_source(read(LESSON), "forward_logprobs"), names)
+    exec(SOLUTIONS["update"].replace("= forward_logprobs(", "= course.forward_logprobs("), names)
+    assert judge("update", names["update"]).status == CORRECT
+
+
+def test_stubs_are_not_attempted_and_the_course_s_own_stand_in():
+    stubs = {}
+    for name in NAMES:
+        names = {"torch": torch}
+        exec(stub_source(read(LESSON), name), names)
+        stubs[name] = names[name]
+    report = check_trainer(stubs.values())
+    assert report.status == NOT_ATTEMPTED and report.missing == list(NAMES)
+    assert "not attempted yet" in str(report).lower() and right_ones(stubs) == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "answer",
+    [None, 3, lambda *given: None, lambda *given: 1, lambda *given: 1 / 0, lambda: None],
+    ids=["None", "a number", "returns None", "returns 1", "raises", "no arguments"],
+)
+def test_no_answer_breaks_the_check(name, answer):
+    report = getattr(checks, f"check_{name}")(answer)
+    assert report.status in (MISTAKE, NOT_ATTEMPTED) and report.message
+    assert report._repr_html_() and str(report)
+
+
+def test_an_endless_loop_ends():
+    def update(*given):
+        while True:
+            pass
+
+    assert checks.check_update(update, seconds=0.2).mistake == "endless loop"

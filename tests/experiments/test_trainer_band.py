@@ -1,0 +1,148 @@
+"""The band of lesson 06: how it is made, whom it accuses, and the file that a trainer is saved as."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from helpers.checks.report import CORRECT, MISTAKE
+from helpers.checks.trainer_mistakes import rewards_with
+from helpers.checks.trainer_steps import COURSE, NAMES, trainer_config
+from helpers.experiments import trainer_band as band_of
+from helpers.experiments.trainer_file import FILE, run_page, save_trainer
+from helpers.plots.your_trainer import band_figure
+from tests.notebooks.exercises import NOTEBOOKS, read, solutions
+
+(LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")
+SMALL = {"iterations": 2, "batch_size": 4, "minibatch_size": 4, "response_length": 6}
+
+
+@pytest.fixture(scope="module")
+def band():
+    return band_of.load_band()
+
+
+def mean_run(band) -> dict:
+    """A run whose smoothed curves are the band's middle."""
+    run = {}
+    for name, mean in band.mean.items():
+        sums = [float(mean[t]) * min(t + 1, band_of.SMOOTHED) for t in range(len(mean))]
+        curve = []
+        for t, total in enumerate(sums):
+            curve.append(total - sum(curve[max(0, t - band_of.SMOOTHED + 1) :]))
+        run[name] = curve
+    return run
+
+
+def test_a_running_mean_is_over_the_last_five():
+    assert band_of.smooth([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]).tolist() == [0, 1, 2, 3, 4, 6]
+
+
+def test_the_band_is_of_twenty_runs_and_accuses_few_others(band):
+    """A right trainer on a seed that the band has not seen."""
+    assert len(band_of.recorded_runs("band")) == 20
+    others = band_of.recorded_runs("other")
+    outside = [run["seed"] for run in others if band_of.first_exit(run, band)]
+    assert len(others) >= 20 and len(outside) <= 0.02 * len(others), outside
+
+
+def test_what_leaves_first_is_named(band):
+    run = mean_run(band)
+    assert band_of.check_curve(run, band).status == CORRECT
+    high = run | {"kl": [x + (50.0 if t >= 6 else 0.0) for t, x in enumerate(run["kl"])]}
+    assert band_of.first_exit(high, band) == ("kl", 7, "above")
+    low = high | {"score": [x - (50.0 if t >= 3 else 0.0) for t, x in enumerate(run["score"])]}
+    assert band_of.first_exit(low, band) == ("score", 4, "below")
+    report = band_of.check_curve(low, band)
+    assert report.status == MISTAKE and "below the band at iteration 4" in report.message
+    assert band_of.first_exit(run | {"kl": [float("nan")] * len(run["kl"])}, band)[1] == 1
+
+
+def test_the_recorded_runs_are_the_course_s_own():
+    """The first iteration again; recorded anew when the models in data/ are."""
+    (recorded, *_) = band_of.recorded_runs("band")
+    again = band_of.run_trainer(seed=0, config=trainer_config(iterations=1))
+    assert again["score"][0] == pytest.approx(recorded["score"][0], abs=2e-3)
+    assert abs(again["kl"][0]) < 1e-4 and abs(recorded["kl"][0]) < 1e-4
+
+
+def test_functions_of_the_learner_are_called_and_put_back():
+    called = []
+
+    def draw_prompts(prompts, batch_size):
+        called.append(batch_size)
+        return prompts[:batch_size]
+
+    before = COURSE["train"].__globals__["draw_prompts"]
+    run = band_of.run_trainer({"draw_prompts": draw_prompts}, config=trainer_config(**SMALL))
+    assert called == [4, 4] and len(run["score"]) == 2
+    assert COURSE["train"].__globals__["draw_prompts"] is before
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", (1000, 1001, 1002))
+def test_wrong_rewards_leave_the_band_and_the_page_does_not(band, seed):
+    paid = rewards_with(lambda d, m, beta: beta * d)  # the sign of the KL
+    wrong = band_of.run_trainer({"total_rewards": paid}, seed=seed)
+    assert band_of.first_exit(wrong, band)[::2] == ("kl", "above")
+    assert band_of.check_curve(run_page(seed), band).status == CORRECT
+
+
+def written(tmp_path, change=lambda source: source) -> dict:
+    """The lesson's solutions as functions of a module, whose source Python can find."""
+    found = solutions(read(LESSON))
+    path = tmp_path / "answers.py"
+    path.write_text(change("import torch\n\n\n" + "\n\n\n".join(found[n] for n in NAMES)), "utf-8")
+    spec = importlib.util.spec_from_file_location("answers", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: getattr(module, name) for name in NAMES}
+
+
+@pytest.mark.slow
+def test_a_trainer_that_passes_is_saved_and_runs_alone(tmp_path, capsys):
+    path = save_trainer(written(tmp_path), trainer_config(**SMALL), tmp_path / FILE)
+    assert path == tmp_path / FILE and "Saved as my_trainer.py" in capsys.readouterr().out
+    assert "helpers" not in path.read_text("utf-8").partition("DATA =")[0]
+    command = [sys.executable, "-I", str(path), "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("iteration   1   score") and done.stdout.count("\n") == 1
+
+
+def test_a_wrong_trainer_is_not_saved(tmp_path, capsys):
+    wrong = COURSE | {
+        "total_rewards": lambda scores, *rest: COURSE["total_rewards"](-scores, *rest)
+    }
+    assert save_trainer(wrong, path=tmp_path / FILE) is None
+    said = capsys.readouterr().out
+    assert said.startswith("Not saved.") and "total_rewards" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_name_of_the_notebook_is_told(tmp_path, capsys):
+    def change(source):
+        return source.replace(
+            "import torch\n", "import torch\nrandom_order = torch.randperm\n"
+        ).replace("order = torch.randperm(", "order = random_order(")
+
+    assert save_trainer(written(tmp_path, change), path=tmp_path / FILE) is None
+    assert "'random_order' is not defined" in capsys.readouterr().out
+
+
+def test_the_figure_shows_the_band_and_the_runs(band):
+    edges = {name: band.edges(name) for name in band_of.CURVES}
+    run = {name: band_of.smooth(curve) for name, curve in mean_run(band).items()}
+    figure = band_figure(edges, {"mine": run})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "Score",
+        "KL from the reference",
+    ]
+    assert figure.axes[0].get_legend() is not None and figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_few_runs_make_no_band():
+    with pytest.raises(ValueError, match="runs: got 2, wants at least three"):
+        band_of.make_band([{"score": [0.0], "kl": [0.0]}] * 2)
