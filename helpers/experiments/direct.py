@@ -14,7 +14,6 @@ from helpers.config import DirectConfig
 from helpers.data import DATA, load_pairs
 from helpers.direct import evaluate_pairs, train_direct
 from helpers.experiments.measure import MEASURES
-from helpers.experiments.runs import Run
 from helpers.experiments.study import (
     Study,
     StudyOptions,
@@ -114,13 +113,6 @@ class Direct(Study):
 def load_direct(folder: Path = FOLDER) -> Direct:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
     return Direct(**vars(load_study(folder)))
-
-
-def mean_curve(runs: list[Run], name: str) -> list[float]:
-    """A metric along training, mean over runs that were measured at the same iterations."""
-    return [
-        sum(column) / len(runs) for column in zip(*(run.column(name) for run in runs), strict=True)
-    ]
 
 
 @dataclass(kw_only=True)

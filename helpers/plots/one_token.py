@@ -1,4 +1,4 @@
-"""Figures of notebook 06, section 3: whole next-token distributions, and their distance to π*."""
+"""Whole next-token distributions, and their distance to π* (notebooks 07 and 11)."""
 
 from collections.abc import Sequence
 
@@ -12,6 +12,7 @@ from helpers.plots.palette import KL, POLICY, REFERENCE
 BAR_STYLES = {
     "reference": {"color": REFERENCE},
     "PPO": {"color": POLICY},
+    "DPO": {"color": POLICY},
     "exact optimum π*": {"facecolor": "white", "edgecolor": "black", "linewidth": 1.2},
 }
 

@@ -17,7 +17,7 @@ from helpers.world import reviews
 from helpers.world.labelling import best_accuracy
 from helpers.world.small_models import perplexity
 
-RECORDED = {"beta_sweep", "kl_control", "one_token", "patching", "clinic", "trl"}
+RECORDED = {"beta_sweep", "kl_control", "one_token", "patching", "clinic", "trl", "direct"}
 RECORDED |= {"reward_hacking", "reward_hacking_beta_0.03", "reward_quality"}
 
 
