@@ -61,6 +61,7 @@ def price_figure(
                 )
         seeds_and_mean(axes, x, curves[chosen][key], colour, f"β = {chosen:g}")
         axes.legend(loc="best")
+        axes.set_xlim(0, 1.1 * x[-1])
         label_axes(axes, title, "gradient steps", unit, grid="y")
     return figure
 
@@ -74,8 +75,7 @@ def agreement_figure(
         gains.items(), (POLICY, GOLD), ("-", "--"), strict=True
     ):
         axes.plot(steps, values, line, marker="o", color=colour, linewidth=2, label=name)
-    axes.axhline(target, color=REFERENCE, linewidth=1)
-    axes.text(steps[0], target, "1/(2τ)", fontsize=8, color="0.35", va="bottom")
+    axes.axhline(target, color=REFERENCE, linewidth=1, label="1/(2τ)")
     axes.set_xscale("log")
     axes.set_xticks(steps, [str(step) for step in steps])
     axes.minorticks_off()
@@ -90,6 +90,7 @@ def unseen_figure(draws: Sequence[int], shares: dict[float, Sequence[float]]) ->
     for (beta, values), line in zip(shares.items(), LINES, strict=True):
         axes.plot(draws, values, line, color=POLICY, linewidth=2, label=f"β = {beta:g}")
     axes.set_xscale("log")
+    axes.minorticks_off()
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.legend(loc="upper right")

@@ -25,7 +25,7 @@ def pairs_explorer(
         policy = fits[kind, counts[count]]
         series = {"reference": ref_probs, "DPO": policy, "exact optimum π*": best}
         distance = float(kl_divergence(policy, best))
-        title = f"{counts[count]} pairs, {kind} labels: KL(π‖π*) = {distance:.3f} nats"
+        title = f"{counts[count]} pairs, {kind}: KL(π‖π*) = {distance:.3f} nats"
         return answer_figure(answers, {name: x.tolist() for name, x in series.items()}, title)
 
     return Explorer(draw, kind=picker("labels", labels), count=stops("pairs", counts))
