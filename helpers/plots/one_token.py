@@ -1,4 +1,4 @@
-"""Whole next-token distributions, and their distance to π* (notebooks 07 and 11)."""
+"""Figures of notebook 06, section 3: whole next-token distributions, and their distance to π*."""
 
 from collections.abc import Sequence
 

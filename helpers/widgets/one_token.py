@@ -1,4 +1,4 @@
-"""A slider of β: policy, reference and exact optimum of one-token responses (notebooks 07 and 11)."""
+"""The slider of notebook 06, section 3: policy, reference and exact optimum at each β."""
 
 import ipywidgets
 from torch import Tensor
