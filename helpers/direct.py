@@ -29,7 +29,7 @@ from helpers.pairs import (
     load_data,
     require_probabilities,
 )
-from helpers.ppo import _gradient_step
+from helpers.ppo import gradient_step, mean_stats
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import Models, Reward, RLHFState, start_run
@@ -227,12 +227,10 @@ def update(state: RLHFState, batch: PairBatch, rows: Tensor) -> dict:
         state.optimizer.zero_grad(set_to_none=True)
         stats = accumulate_gradients(policy, batch, index, config)
         sum_gradients(parameters)
-        stats["grad_norm"] = _gradient_step(parameters, state.optimizer, config.max_grad_norm)
-        history.append(torch.stack([value.float() for value in stats.values()]))
+        stats["grad_norm"] = gradient_step(parameters, state.optimizer, config.max_grad_norm)
+        history.append(stats)
         weights.append(len(index))
-    share = torch.tensor(weights, device=policy.device).unsqueeze(1) / len(rows)
-    means = (torch.stack(history) * share).sum(dim=0).tolist()
-    return dict(zip(stats, means, strict=True)) | {"learning_rate": rate}
+    return mean_stats(history, weights) | {"learning_rate": rate}
 
 
 # --- the loop -------------------------------------------------------------------------------------

@@ -217,13 +217,24 @@ def accumulate_gradients(
     return merge_shares(means, largest="ratio_error")
 
 
-def _gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
-    """Clip the gradient norm of actor and critic together, then step. ValueError: NaN or infinite."""
+def gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
+    """Clip the gradient norm of all parameters together, then step; → the norm before the clip.
+
+    ValueError: NaN or infinite.
+    """
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     wants = "a finite norm: a lower learning rate, or a look at the scores"
     require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", wants)
     optimizer.step()
     return grad_norm
+
+
+def mean_stats(history: list[dict], weights: list) -> dict:
+    """Weighted mean over gradient steps of each of their stats: dicts of scalars → floats by name."""
+    rows = torch.stack([torch.stack([x.float() for x in stats.values()]) for stats in history])
+    weights = torch.stack([torch.as_tensor(x, device=rows.device).float() for x in weights])
+    means = (rows * weights.unsqueeze(1)).sum(dim=0) / weights.sum()
+    return dict(zip(history[0], means.tolist(), strict=True))
 
 
 def ppo_update_step(
@@ -256,14 +267,12 @@ def ppo_update_step(
             optimizer.zero_grad(set_to_none=True)
             stats = accumulate_gradients(policy, value_network, batch, config, reference)
             sum_gradients(parameters)
-            stats["grad_norm"] = _gradient_step(parameters, optimizer, config.max_grad_norm)
-            history.append(torch.stack([stats[name].float() for name in stats]))
+            stats["grad_norm"] = gradient_step(parameters, optimizer, config.max_grad_norm)
+            history.append(stats)
             weights.append(total(batch.response_mask))
-    weights = torch.stack(weights).float()
-    means = (torch.stack(history) * weights.unsqueeze(1)).sum(dim=0) / weights.sum()
-    metrics = dict(zip(stats, means.tolist(), strict=True))
+    metrics = mean_stats(history, weights)
     del metrics["ratio_error"]
-    first_ratio_error = float(history[0][list(stats).index("ratio_error")])
+    first_ratio_error = float(history[0]["ratio_error"])
     metrics |= rollout_statistics(rollout)
     if value_network is None:
         del metrics["explained_variance"]

@@ -4,6 +4,7 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
+from helpers.checks.direct import check_dpo_loss, check_implicit_reward, check_train_dpo
 from helpers.checks.gae import (
     check_discounted_returns,
     check_gae,
@@ -56,6 +57,7 @@ CHECKS = (
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_rloo_advantages, check_grpo_advantages,
+    check_implicit_reward, check_dpo_loss, check_train_dpo,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 

@@ -1,5 +1,6 @@
 """Run a learner's function on copies of the inputs, with a time limit, and catch every exception."""
 
+import copy
 import ctypes
 import linecache
 import signal
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
 
@@ -84,8 +85,14 @@ def limited(function: Callable, seconds: float) -> object:
 
 
 def copy_of(arguments: tuple) -> tuple:
-    """Copies of the arguments, which the learner's function may change."""
-    return tuple(x.clone() if isinstance(x, Tensor) else x for x in arguments)
+    """Copies of the arguments, tensors and models, which the learner's function may change."""
+    return tuple(_copied(x) for x in arguments)
+
+
+def _copied(x: object) -> object:
+    if isinstance(x, nn.Module):
+        return copy.deepcopy(x)
+    return x.clone() if isinstance(x, Tensor) else x
 
 
 def _differs(before: object, after: object) -> bool:

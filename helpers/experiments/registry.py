@@ -5,6 +5,7 @@ from collections.abc import Callable
 from helpers.experiments import (
     beta_sweep,
     clinic,
+    direct,
     kl_control,
     one_token,
     patching,
@@ -22,6 +23,7 @@ STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     "reward_quality": (reward_quality.RewardQualityOptions, reward_quality.run),
     "patching": (patching.PatchingOptions, patching.run),
     "clinic": (clinic.ClinicOptions, clinic.run),
+    "direct": (direct.DirectOptions, direct.run),
     "one_token": (one_token.OneTokenOptions, one_token.run),
     "trainer_band": (trainer_band.TrainerBandOptions, trainer_band.run),
     "trl": (trl.TRLOptions, trl.run),

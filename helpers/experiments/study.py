@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import save_file
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
-from helpers.config import RLHFConfig
+from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import refresh_manifest, verify, work_folder
 from helpers.experiments.measure import EVALUATED, MEASURES, measure
 from helpers.experiments.runs import (
@@ -315,7 +315,7 @@ def _load_entry(folder: Path, name: str, entry: dict) -> Run:
     if entry.get("whole"):
         run = load_run(folder / name)
     else:
-        config = RLHFConfig.from_dict(entry["config"])
+        config = config_from_dict(entry["config"])
         run = Run(config, as_history(entry["history"]), final=entry["final"])
     run.kind, run.label = entry["kind"], name
     return run

@@ -12,6 +12,7 @@ from helpers.plots.palette import KL, POLICY, REFERENCE
 BAR_STYLES = {
     "reference": {"color": REFERENCE},
     "PPO": {"color": POLICY},
+    "DPO": {"color": POLICY},
     "exact optimum π*": {"facecolor": "white", "edgecolor": "black", "linewidth": 1.2},
 }
 

@@ -17,8 +17,13 @@ def leading_tokens(run: OneTokenRun, row: int, count: int = SHOWN_ANSWERS) -> Te
     return largest[optimum[largest].argsort(descending=True)]
 
 
-def one_token_explorer(runs: dict[float, OneTokenRun], tokens: list[str]) -> Explorer:
-    """β and the prompt; `runs` as `load_one_token` gives them, `tokens` the vocabulary's names [V]."""
+def one_token_explorer(
+    runs: dict[float, OneTokenRun], tokens: list[str], method: str = "PPO"
+) -> Explorer:
+    """β and the prompt; `runs` as `load_one_token` gives them, `tokens` the vocabulary's names [V].
+
+    `method` is what the policy's bars are called: "PPO" or "DPO".
+    """
     curves = {
         beta: ([x["iteration"] for x in run.curve], [x["distance"] for x in run.curve])
         for beta, run in runs.items()
@@ -30,7 +35,7 @@ def one_token_explorer(runs: dict[float, OneTokenRun], tokens: list[str]) -> Exp
         shown = leading_tokens(run, row)
         series = {
             "reference": run.tensors["ref_probs"][row][shown].tolist(),
-            "PPO": run.tensors["probs"][row][shown].tolist(),
+            method: run.tensors["probs"][row][shown].tolist(),
             "exact optimum π*": run.optimum[row][shown].tolist(),
         }
         distance = float(run.tensors["distance"][run.prompts.index(prompt)])

@@ -202,6 +202,8 @@ def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
         ("clinic", "--jobs 0", "--jobs"),
         ("clinic", "--threads 0", "--threads"),
         ("patching", "--rounds 0", "--rounds"),
+        ("direct", "--betas 0", "--betas"),
+        ("direct", "--iterations 0", "--iterations"),
         ("one_token", "--betas 0", "--betas"),
         ("one_token", "--iterations 0", "--iterations"),
         ("trl", "--iterations 0", "--iterations"),

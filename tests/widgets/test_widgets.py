@@ -16,6 +16,7 @@ from conftest import length_reward
 from helpers import widgets
 from helpers.experiments.beta_sweep import load_sweep
 from helpers.experiments.clinic import load_clinic
+from helpers.experiments.direct import load_direct
 from helpers.experiments.one_token import OneTokenRun, settings
 from helpers.experiments.reward_hacking import FACTORS, load_reward_studies
 from helpers.experiments.reward_quality import load_results
@@ -35,6 +36,7 @@ from helpers.widgets import (
     sliders,
     trainer,
 )
+from helpers.widgets import direct as direct_widgets
 from helpers.widgets import kl as kl_widgets
 from helpers.widgets import overoptimization as overoptimization_widgets
 from helpers.widgets import ppo as ppo_widgets
@@ -125,6 +127,12 @@ def answers():
     return one_token.one_token_explorer(runs, VOCABULARY)
 
 
+def pairs_of_answers():
+    probs = noise(3, 4).softmax(1)
+    fits = {(kind, count): probs[2] for kind in ("hard", "soft") for count in (10, 100)}
+    return direct_widgets.pairs_explorer("abcd", probs[0], probs[1], fits)
+
+
 def fits():
     points = noise(9).abs(), noise(9)
     curves = [(torch.linspace(0, 3, 5), noise(5))] * 2
@@ -168,6 +176,8 @@ WIDGETS = {
     "gaussian_explorer": gaussians,
     "one_token_explorer": answers,
     "explore_drift": lambda: drift.explore_drift(load_sweep()),
+    "pairs_explorer": pairs_of_answers,
+    "price_explorer": lambda: direct_widgets.price_explorer(load_direct()),
     "fit_explorer": fits,
     "factor_explorer": factors,
     "stop_explorer": stopping,

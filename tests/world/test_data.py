@@ -17,8 +17,19 @@ from helpers.world import reviews
 from helpers.world.labelling import best_accuracy
 from helpers.world.small_models import perplexity
 
-RECORDED = {"beta_sweep", "kl_control", "one_token", "patching", "clinic", "trl"}
-RECORDED |= {"reward_hacking", "reward_hacking_beta_0.03", "reward_quality", "trainer_band"}
+RECORDED = {
+    "beta_sweep",
+    "clinic",
+    "direct",
+    "kl_control",
+    "one_token",
+    "patching",
+    "reward_hacking",
+    "reward_hacking_beta_0.03",
+    "reward_quality",
+    "trainer_band",
+    "trl",
+}
 
 
 @pytest.fixture(scope="module")
