@@ -11,6 +11,7 @@ from helpers.experiments import (
     reward_hacking,
     reward_quality,
     trl,
+    without_a_critic,
 )
 from helpers.experiments.study import Options
 
@@ -23,4 +24,5 @@ STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     "clinic": (clinic.ClinicOptions, clinic.run),
     "one_token": (one_token.OneTokenOptions, one_token.run),
     "trl": (trl.TRLOptions, trl.run),
+    "without_a_critic": (without_a_critic.WithoutACriticOptions, without_a_critic.run),
 }
