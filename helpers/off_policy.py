@@ -12,7 +12,7 @@ from helpers.groups import per_token
 from helpers.tools.validate import require_choice, require_positive, require_tokens
 
 
-def importance_weights(
+def truncated_importance_weights(
     logprobs: Tensor,
     sampler_logprobs: Tensor,
     mask: Tensor,

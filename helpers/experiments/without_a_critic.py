@@ -34,7 +34,7 @@ from helpers.experiments.study import (
     significant,
 )
 from helpers.groups import pass_at_k
-from helpers.off_policy import importance_weights
+from helpers.off_policy import truncated_importance_weights
 from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
@@ -111,7 +111,7 @@ class StaleSampler:
         """Step 6, the advantages times the weights."""
         values, advantages, returns = self.estimate_advantages(state, responses, rewards)
         mask, cap = responses.response_mask, self.cap or CAP
-        weights = importance_weights(responses.logprobs, self.sampler_logprobs, mask, cap)
+        weights = truncated_importance_weights(responses.logprobs, self.sampler_logprobs, mask, cap)
         shares = (weights[mask] / weights[mask].sum()).unsqueeze(0)
         self.facts = {
             "truncated": float((weights[mask] >= cap).float().mean()),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
@@ -71,6 +72,7 @@ def run_figure(x: Sequence[float], runs: Runs, title: str, label: str) -> Figure
     """Runs over their iterations: thin lines are seeds, thick ones means."""
     figure, axes = one_panel(7.0, 2.8)
     draw_runs(axes, x, runs)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label_axes(axes, title, "iteration", label, grid="both")
     return figure
 
@@ -104,6 +106,7 @@ def group_size_figure(sizes: Sequence[int], values: Runs, curves: Runs, chosen: 
             right.plot(steps, y, color=colour, linewidth=width, zorder=order)
     left.set_xticks(range(len(sizes)), [f"K = {size}" for size in sizes])
     label_axes(left, "Last policies, a circle per seed", "", "J, reference std", grid="y")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     title = f"K = {chosen}: {64 // chosen} prompts in each batch of 64"
     label_axes(right, title, "iteration", "score of the rollout", grid="both")
     return figure

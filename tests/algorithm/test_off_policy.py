@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from strategies import close, padded_batches, quick
 
-from helpers.off_policy import importance_weights
+from helpers.off_policy import truncated_importance_weights
 
 ANSWERS = 3
 GENERATOR = torch.Generator().manual_seed(5)
@@ -30,7 +30,9 @@ def expected_gradient(**how) -> torch.Tensor:
     logprobs, sampler = all_logprobs(first, second), all_logprobs(FIRST[1], SECOND[1])
     mask = torch.ones(len(logprobs), 2, dtype=torch.bool)
     weights = (
-        importance_weights(logprobs, sampler, mask, **how) if how else torch.ones_like(sampler)
+        truncated_importance_weights(logprobs, sampler, mask, **how)
+        if how
+        else torch.ones_like(sampler)
     )
     chances = sampler.sum(dim=1).exp()
     gain = chances @ (weights * logprobs).sum(dim=1).mul(REWARDS.flatten())
@@ -63,16 +65,16 @@ def test_each_step_towards_the_exact_gradient_costs_noise_instead_of_bias():
 def test_the_sampler_itself_has_weights_of_one():
     logprobs, mask = torch.randn(2, 3), torch.tensor([[True, True, False], [True, True, True]])
     for level in ("token", "sequence"):
-        close(importance_weights(logprobs, logprobs, mask, level=level), mask.float())
+        close(truncated_importance_weights(logprobs, logprobs, mask, level=level), mask.float())
 
 
 @quick
 @given(padded_batches(tensors=2, allow_empty_rows=False))
 def test_weights_are_the_capped_ratios(batch):
     logprobs, sampler, mask = batch
-    tokens = importance_weights(logprobs, sampler, mask, cap=1.5)
-    whole = importance_weights(logprobs, sampler, mask, cap=1.5, level="sequence")
-    dropped = importance_weights(logprobs, sampler, mask, cap=1.5, above="mask")
+    tokens = truncated_importance_weights(logprobs, sampler, mask, cap=1.5)
+    whole = truncated_importance_weights(logprobs, sampler, mask, cap=1.5, level="sequence")
+    dropped = truncated_importance_weights(logprobs, sampler, mask, cap=1.5, above="mask")
     for b in range(len(mask)):
         ratios = [
             (logprobs[b, t] - sampler[b, t]).double().exp() for t in mask[b].nonzero().flatten()
@@ -87,9 +89,9 @@ def test_weights_are_the_capped_ratios(batch):
 def test_no_gradient_and_no_padding_get_through():
     logprobs = torch.tensor([[-1.0, float("nan")]], requires_grad=True)
     sampler, mask = torch.tensor([[-2.0, float("inf")]]), torch.tensor([[True, False]])
-    weights = importance_weights(logprobs, sampler, mask)
+    weights = truncated_importance_weights(logprobs, sampler, mask)
     assert weights.tolist() == [[2.0, 0.0]] and not weights.requires_grad
-    huge = importance_weights(torch.zeros(1, 1), torch.full((1, 1), -500.0), mask[:, :1])
+    huge = truncated_importance_weights(torch.zeros(1, 1), torch.full((1, 1), -500.0), mask[:, :1])
     assert huge.tolist() == [[2.0]]
 
 
@@ -108,4 +110,4 @@ def test_bad_input_is_one_sentence(changes, says):
     mask = torch.ones(1, 2, dtype=torch.bool)
     given = {"logprobs": torch.zeros(1, 2), "sampler_logprobs": torch.zeros(1, 2), "mask": mask}
     with pytest.raises(ValueError, match=says):
-        importance_weights(**given | changes)
+        truncated_importance_weights(**given | changes)

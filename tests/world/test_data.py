@@ -19,6 +19,7 @@ from helpers.world.small_models import perplexity
 
 RECORDED = {"beta_sweep", "kl_control", "one_token", "patching", "clinic", "trl"}
 RECORDED |= {"reward_hacking", "reward_hacking_beta_0.03", "reward_quality"}
+RECORDED |= {"without_a_critic"}
 
 
 @pytest.fixture(scope="module")
