@@ -72,8 +72,9 @@ TASK = {
 TASKS = {
     "task": {},
     "task_fixed": {"loss_aggregation": "fixed"},
-    "task_higher": {"cliprange_high": 0.28},
-    "task_hasty": {},
+    "task_free": {"kl_coef": 0.0},
+    "task_higher": {"kl_coef": 0.0, "cliprange_high": 0.28},
+    "task_hasty": {"kl_coef": 0.0},  # by the hurried checker
 }
 STALE = {"stale_ignored": None, "stale_weighted": CAP}  # kind → cap of the weights
 KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")

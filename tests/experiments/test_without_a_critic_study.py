@@ -95,8 +95,7 @@ def test_plans_are_every_kind_on_every_seed_once():
     assert [plan.config.loss_aggregation for plan in task] == [
         "response",
         "fixed",
-        "response",
-        "response",
+        *3 * ["response"],
     ]
     with pytest.raises(ValueError, match="^--parts: got"):
         WithoutACriticOptions(parts=["kl"])
