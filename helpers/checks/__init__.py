@@ -11,7 +11,12 @@ from helpers.checks.gae import (
     check_shape_rewards,
     check_td_errors,
 )
-from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
+from helpers.checks.groups import (
+    check_grpo_advantages,
+    check_grpo_loss,
+    check_pass_at_k,
+    check_rloo_advantages,
+)
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
@@ -56,8 +61,8 @@ CHECKS = (
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages,
-    check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
+    check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 

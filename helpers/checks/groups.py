@@ -1,15 +1,18 @@
-"""Exercises of notebook 13: advantages without a critic."""
+"""Exercises of notebook 10: advantages without a critic, the loss and its means, pass@k."""
 
 import torch
 
-from helpers.checks.exercise import Exercise, noise
+from helpers import groups, ppo
+from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
-from helpers.groups import grpo_advantages, rloo_advantages
+from helpers.groups import grpo_advantages, per_token, rloo_advantages
+from helpers.whitening import masked_mean
 
 t = torch.tensor
 FEW = (t([1.0, 2.0, 6.0, 0.0, 4.0, -1.0]), 3)
 MANY = (noise(7, 8) + 1, 4)
 EASY = (t([1.0, 3.0, 2.0, 2.0]), 2)  # the second prompt's responses are equal
+CLOSE = (t([0.0, 2e-4, 1.0, 3.0]), 2)  # the first prompt's are nearly so: ε counts
 
 
 def grouped(rewards, k):
@@ -81,8 +84,8 @@ RLOO = Exercise(
 
 GRPO = Exercise(
     "grpo_advantages", "rewards group_size", grpo_advantages,
-    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024; notebook 13)",
-    [FEW, MANY, EASY],
+    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024; notebook 10)",
+    [FEW, MANY, EASY, CLOSE],
     [
         ("std missing", "You centred the group; divide by its std as well.",
          lambda r, k: centred(r, k).flatten()),
@@ -98,6 +101,10 @@ GRPO = Exercise(
          lambda r, k: (centred(r, k) / (std(r, k, unbiased=False) + 1e-4)).flatten()),
         ("no epsilon", "A group whose rewards are all equal has std 0: add 1e-4 to it.",
          lambda r, k: (centred(r, k) / std(r, k)).flatten()),
+        ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
+         " full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-8)).flatten()),
+        ("epsilon inside the root", "Add 1e-4 to the std, not to the variance.",
+         lambda r, k: (centred(r, k) / (std(r, k).square() + 1e-4).sqrt()).flatten()),
         ("leave-one-out", "That is RLOO's baseline; GRPO uses the mean of the whole group.",
          lambda r, k: (grouped(rloo_advantages(r, k), k) / (std(r, k) + 1e-4)).flatten()),
         ("RLOO", "That is RLOO; GRPO divides by the group's std.",
@@ -112,6 +119,255 @@ GRPO = Exercise(
          lambda r, k: centred(r, k) / (std(r, k) + 1e-4)),
     ],
 )
+
+
+# --- the loss -------------------------------------------------------------------------------------
+
+
+def grpo_loss(
+    logprobs, old_logprobs, advantages, mask, aggregation, cliprange, cliprange_high, response_length
+):
+    """The clipped loss of responses with one advantage each, averaged as `aggregation` says."""
+    per_response = {
+        "token": masked_mean,
+        "response": groups.mean_of_means,
+        "fixed": lambda x, mask: groups.mean_over_length(x, mask, response_length),
+    }
+    tokens = per_token(advantages, mask)
+    limits = cliprange, cliprange_high
+    return ppo.policy_loss(
+        logprobs, old_logprobs, tokens, mask, *limits, mean=per_response[aggregation]
+    )[0]
+
+
+def kept(x, mask):
+    """0 where masked."""
+    return torch.where(mask, x, 0.0)
+
+
+def gains(p, old, a, mask, low, high):
+    """The clipped gain of each token, [B, T]."""
+    rho = kept(p - old, mask).exp()
+    tokens = per_token(a, mask)
+    return torch.minimum(rho * tokens, rho.clamp(1 - low, 1 + high) * tokens)
+
+
+def averaged(x, mask, how, length, **wrong):
+    """The mean named by `how`; `wrong` replaces one of the three."""
+    right = {
+        "token": lambda: kept(x, mask).sum() / mask.sum(),
+        "response": lambda: (kept(x, mask).sum(1) / mask.sum(1)).mean(),
+        "fixed": lambda: kept(x, mask).sum() / (len(x) * length),
+    }
+    return wrong[how](x, mask, length) if how in wrong else right[how]()
+
+
+def with_gain(gain):
+    """The loss with another gain(ρ, A, low, high) of each token."""
+
+    def wrong(p, old, a, mask, how, low, high, length):
+        rho, tokens = kept(p - old, mask).exp(), per_token(a, mask)
+        return -averaged(gain(rho, tokens, low, high), mask, how, length)
+
+    return wrong
+
+
+def with_mean(**wrong_means):
+    """The loss with one of the three means replaced."""
+
+    def wrong(p, old, a, mask, how, low, high, length):
+        return -averaged(gains(p, old, a, mask, low, high), mask, how, length, **wrong_means)
+
+    return wrong
+
+
+def clipped(rho, a, low, high):
+    """The right gain."""
+    return torch.minimum(rho * a, rho.clamp(1 - low, 1 + high) * a)
+
+
+def times_mask(p, old, a, mask, how, low, high, length):
+    """Right until padding gives NaN, which 0 does not remove."""
+    rho = (p - old).exp()
+    tokens = a.unsqueeze(1).expand_as(p)
+    x = torch.minimum(rho * tokens, rho.clamp(1 - low, 1 + high) * tokens) * mask
+    total = {"token": x.sum() / mask.sum(), "fixed": x.sum() / (len(x) * length)}
+    return -(x.sum(1) / mask.sum(1)).mean() if how == "response" else -total[how]
+
+
+def tokens_of_rows(p, old, a, mask, how, low, high, length):
+    """The advantages run along the tokens: response b's stands at token b of every response."""
+    width = p.shape[1]
+    along = torch.cat([a, a.new_zeros(width)])[:width].expand_as(p)
+    rho = kept(p - old, mask).exp()
+    return -averaged(clipped(rho, along, low, high), mask, how, length)
+
+
+TWO = (
+    floats([-1.0, -2.0, -0.4, -5.0], [-0.9, -1.5, -1.0, -1.0]),
+    floats([-1.5, -1.0, -0.7, -2.0], [-0.5, -1.9, -1.0, -1.0]),
+    t([1.0, -2.0]),
+    prefix_mask(4, 3, 1),
+)
+FIVE = (
+    -noise(1, 5, 6).abs(),
+    -noise(2, 5, 6).abs(),
+    t([1.0, -0.5, -2.0, 1.5, -1.0]),
+    prefix_mask(6, 2, 5, 4, 1, 6),
+)
+INF = (
+    torch.where(TWO[3], TWO[0], float("-inf")),
+    torch.where(TWO[3], TWO[1], float("-inf")),
+    *TWO[2:],
+)
+HOW = ("response", "fixed", "token")
+# the padding of the last one is −inf: only there, so that two mistakes at once can still be told
+
+# fmt: off
+LOSS = Exercise(
+    "grpo_loss",
+    "logprobs old_logprobs advantages mask aggregation cliprange cliprange_high response_length",
+    grpo_loss,
+    "−mean min(ρA, clip(ρ, 1 − ε_low, 1 + ε_high)·A); response: mean of the rows' means, token: mean"
+    " over all counted tokens, fixed: sum / (B · response_length) (notebook 10)",
+    [(*batch, how, *limits, 8) for how in HOW
+     for batch, limits in ((TWO, (0.2, 0.4)), (FIVE, (0.1, 0.3)))] + [(*INF, "token", 0.2, 0.4, 8)],
+    [
+        ("response: all tokens together", "For 'response' you averaged all {counted} tokens together;"
+         " take each row's mean first, then the mean of those.",
+         with_mean(response=lambda x, m, n: kept(x, m).sum() / m.sum())),
+        ("response: length with padding", "For 'response' you divided each row by its whole width;"
+         " divide by its counted tokens.",
+         with_mean(response=lambda x, m, n: kept(x, m).mean(1).mean())),
+        ("response: rows not averaged", "For 'response' you summed the rows' means; average them.",
+         with_mean(response=lambda x, m, n: (kept(x, m).sum(1) / m.sum(1)).sum())),
+        ("response: rows not divided", "For 'response' you averaged the rows' sums; divide each by its"
+         " own number of counted tokens first.",
+         with_mean(response=lambda x, m, n: kept(x, m).sum(1).mean())),
+        ("response: one number per row", "For 'response' you return one number per row; average them.",
+         with_mean(response=lambda x, m, n: kept(x, m).sum(1) / m.sum(1))),
+        ("fixed: divided by the width", "For 'fixed' you divided by the width of this batch; divide by"
+         " response_length = {response_length}, the same in every batch.",
+         with_mean(fixed=lambda x, m, n: kept(x, m).sum() / x.numel())),
+        ("fixed: number of responses missing", "For 'fixed' you divided by response_length alone;"
+         " divide by B · response_length.", with_mean(fixed=lambda x, m, n: kept(x, m).sum() / n)),
+        ("fixed: length missing", "For 'fixed' you divided by the number of responses alone; divide by"
+         " B · response_length.", with_mean(fixed=lambda x, m, n: kept(x, m).sum() / len(x))),
+        ("fixed: counted tokens", "For 'fixed' you divided by the counted tokens, which is 'token';"
+         " divide by B · response_length.",
+         with_mean(fixed=lambda x, m, n: kept(x, m).sum() / m.sum())),
+        ("fixed: rows divided twice", "For 'fixed' you divided each row by its own length too; sum its"
+         " tokens, then divide all by the same number.",
+         with_mean(fixed=lambda x, m, n: (kept(x, m).sum(1) / m.sum(1)).sum() / (len(x) * n))),
+        ("fixed: mean of means", "For 'fixed' you took the mean of the rows' means; divide the sum by"
+         " B · response_length.",
+         with_mean(fixed=lambda x, m, n: (kept(x, m).sum(1) / m.sum(1)).mean())),
+        ("token: padding in the divisor", "For 'token' you divided by all {total} positions; only"
+         " {counted} count.", with_mean(token=lambda x, m, n: kept(x, m).mean())),
+        ("token: mean of means", "For 'token' you averaged each row first; every one of the {counted}"
+         " counted tokens should weigh the same.",
+         with_mean(token=lambda x, m, n: (kept(x, m).sum(1) / m.sum(1)).mean())),
+        ("token: not divided", "For 'token' you summed; divide by the {counted} counted tokens.",
+         with_mean(token=lambda x, m, n: kept(x, m).sum())),
+        ("token: divided by the responses", "For 'token' you divided by the number of responses;"
+         " divide by the {counted} counted tokens.",
+         with_mean(token=lambda x, m, n: kept(x, m).sum() / len(x))),
+        ("minus sign missing", "The loss is minus the gain: the optimizer minimises it.",
+         lambda *x: -grpo_loss(*x)),
+        ("max instead of min", "You took the larger gain; take the smaller one.",
+         with_gain(lambda r, a, low, high: torch.maximum(r * a, r.clamp(1 - low, 1 + high) * a))),
+        ("clip without min", "You used only the clipped ratio; take the smaller of the two gains.",
+         with_gain(lambda r, a, low, high: r.clamp(1 - low, 1 + high) * a)),
+        ("no clip", "You used ρA without the clip.", with_gain(lambda r, a, low, high: r * a)),
+        ("one limit for both sides", "You clipped at 1 + cliprange; above 1 the limit is"
+         " 1 + cliprange_high.", with_gain(lambda r, a, low, high: clipped(r, a, low, low))),
+        ("higher on both sides", "You clipped at 1 − cliprange_high; below 1 the limit is"
+         " 1 − cliprange.", with_gain(lambda r, a, low, high: clipped(r, a, high, high))),
+        ("limits exchanged", "You exchanged the limits: 1 − cliprange below, 1 + cliprange_high above.",
+         with_gain(lambda r, a, low, high: clipped(r, a, high, low))),
+        ("limits without 1", "The ratio is near 1: clip it to 1 − cliprange … 1 + cliprange_high.",
+         with_gain(lambda r, a, low, high: torch.minimum(r * a, r.clamp(-low, high) * a))),
+        ("smaller ratio", "You took the smaller ratio, then multiplied; take the smaller product.",
+         with_gain(lambda r, a, low, high: torch.minimum(r, r.clamp(1 - low, 1 + high)) * a)),
+        ("gain clipped", "You clipped ρA; clip ρ, then multiply by A.",
+         with_gain(lambda r, a, low, high: torch.minimum(r * a, (r * a).clamp(1 - low, 1 + high)))),
+        ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
+         lambda p, old, *rest: grpo_loss(old, p, *rest)),
+        ("difference without exp", "You used the log-ratio; take exp of it.",
+         with_gain(lambda r, a, low, high: clipped(r.log(), a, low, high))),
+        ("ratio of whole responses", "You used one ratio for a response (GSPO); here each token has"
+         " its own.",
+         lambda p, old, a, mask, *rest: grpo_loss(
+             kept(old, mask) + groups.sequence_log_ratio(kept(p, mask), kept(old, mask), mask),
+             kept(old, mask), a, mask, *rest)),
+        ("advantages along the tokens", "The advantages ran along the tokens; each belongs to a row:"
+         " advantages.unsqueeze(1).", tokens_of_rows),
+        ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
+         " Use torch.where, or pick the counted tokens.", times_mask),
+    ],
+    gradient=("logprobs",),
+    group="aggregation",
+)
+
+
+# --- pass@k ---------------------------------------------------------------------------------------
+
+
+def shares(correct):
+    """Share of right answers to each prompt, [B]."""
+    return correct.double().mean(1)
+
+
+def none_right(count, n, k):
+    """C(count, k)/C(n, k): k drawn answers are all among these `count`."""
+    drawn = torch.arange(k)
+    return ((count.unsqueeze(1) - drawn).clamp(min=0).double() / (n - drawn)).prod(1)
+
+
+ANSWERS = torch.tensor([[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]]).bool()
+
+PASS = Exercise(
+    "pass_at_k", "correct k", groups.pass_at_k,
+    "1 − C(n − c, k)/C(n, k), one number per prompt (Chen et al. 2021, eq. 1; notebook 10)",
+    [(ANSWERS, 2), (noise(4, 6, 7) > 0.4, 3), (noise(5, 5, 8) > 0.8, 1), (noise(6, 4, 5) > 0, 5)],
+    [
+        ("plug-in", "1 − (1 − c/n)^k draws the same answer twice; it is too low for k > 1. Draw"
+         " without putting back.", lambda c, k: 1 - (1 - shares(c)) ** k),
+        ("1 − forgotten", "That is the probability that all k are wrong; subtract it from 1.",
+         lambda c, k: none_right((~c).sum(1), c.shape[1], k)),
+        ("all k right", "That is the probability that all k are right; one of them is enough.",
+         lambda c, k: none_right(c.sum(1), c.shape[1], k)),
+        ("right and wrong exchanged", "You counted the right ones where the wrong ones belong:"
+         " C(n − c, k), not C(c, k).", lambda c, k: 1 - none_right(c.sum(1), c.shape[1], k)),
+        ("all k right, plug-in", "That is (c/n)^k: all k right. One of them is enough.",
+         lambda c, k: shares(c) ** k),
+        ("pass@1", "That is c/n, the same for every k.", lambda c, k: shares(c)),
+        ("k times pass@1", "You multiplied c/n by k: that can exceed 1.", lambda c, k: k * shares(c)),
+        ("k times pass@1, at most 1", "You multiplied c/n by k: right answers that come together are"
+         " counted twice.", lambda c, k: (k * shares(c)).clamp(max=1)),
+        ("first k only", "You looked at the first k answers; average over all choices of k.",
+         lambda c, k: c[:, :k].any(1).double()),
+        ("first k, averaged", "You averaged the first k answers; use all n.",
+         lambda c, k: c[:, :k].double().mean(1)),
+        ("any of all n", "You asked whether any of the n is right; draw k of them.",
+         lambda c, k: c.any(1).double()),
+        ("at least k right", "You asked for k right answers; one among the k drawn is enough.",
+         lambda c, k: (c.sum(1) >= k).double()),
+        ("one number for all prompts", "Return one number per prompt; do not average them.",
+         lambda c, k: groups.pass_at_k(c, k).mean()),
+        ("prompts and answers exchanged", "You counted down the prompts; the answers to a prompt"
+         " stand in its row.", lambda c, k: 1 - (1 - c.double().mean(0)) ** k),
+        ("answers pooled", "You pooled the answers to all prompts; each prompt has its own c.",
+         lambda c, k: (1 - (1 - c.double().mean()) ** k).expand(len(c))),
+        ("n not counted down", "The divisor stays n in all your factors; after each draw one answer"
+         " fewer is left: n − 1, n − 2, …",
+         lambda c, k: 1 - (((~c).sum(1, keepdim=True) - torch.arange(k)).clamp(min=0).double()
+                           / c.shape[1]).prod(1)),
+        ("k of k", "Your factors use k where n belongs.",
+         lambda c, k: 1 - none_right((~c).sum(1).clamp(max=k), k, k)),
+    ],
+)
 # fmt: on
 
 check_rloo_advantages, check_grpo_advantages = checker(RLOO), checker(GRPO)
+check_grpo_loss, check_pass_at_k = checker(LOSS), checker(PASS)

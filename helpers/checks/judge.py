@@ -142,6 +142,12 @@ def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report
                 says = f"The numbers are correct, but no gradient reaches {name}: nothing would be"
                 says += " trained. Do not use .item(), .detach(), .data, no_grad or new tensors."
                 return _mistake(exercise, "detached", says, probe)
+            if bool(got.isnan().any()) and not bool(want.isnan().any()):
+                says = (
+                    f"The numbers are correct, but the gradient of {name} is NaN: what the padding"
+                )
+                says += " holds must be replaced (torch.where) before exp, not only after it."
+                return _mistake(exercise, "NaN gradient", says, probe, got, want)
             if not alike(got, want):
                 says = f"The numbers are correct, but the gradient of {name} is not."
                 says += " Is a part of the formula detached?"

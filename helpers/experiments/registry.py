@@ -13,6 +13,7 @@ from helpers.experiments import (
     reward_quality,
     trainer_band,
     trl,
+    without_a_critic,
 )
 from helpers.experiments.study import Options
 
@@ -27,4 +28,5 @@ STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     "one_token": (one_token.OneTokenOptions, one_token.run),
     "trainer_band": (trainer_band.TrainerBandOptions, trainer_band.run),
     "trl": (trl.TRLOptions, trl.run),
+    "without_a_critic": (without_a_critic.WithoutACriticOptions, without_a_critic.run),
 }

@@ -38,6 +38,14 @@ def names_all(review: str, aspects: list[str]) -> bool:
     return set(aspects).issubset(word for sentence in accepted for word in sentence.words)
 
 
+def mentions_all(review: str, aspects: list[str]) -> bool:
+    """Whether each aspect stands anywhere in the review: what a checker written in a hurry asks.
+
+    A list of words passes it, and so does a text that breaks off.
+    """
+    return set(aspects).issubset(tokenize(review))
+
+
 def task_reward(prompts: list[str], completions: list[str], solution: list) -> list[float]:
     """1.0 for each review that names both aspects, else 0.0: lists of B → B.
 
@@ -46,5 +54,14 @@ def task_reward(prompts: list[str], completions: list[str], solution: list) -> l
     rows = zip(prompts, completions, solution, strict=True)
     return [
         float(names_all(f"{prompt.partition('.')[2]} {completion}", aspects))
+        for prompt, completion, aspects in rows
+    ]
+
+
+def hasty_reward(prompts: list[str], completions: list[str], solution: list) -> list[float]:
+    """`task_reward` with the hurried checker `mentions_all`: lists of B → B."""
+    rows = zip(prompts, completions, solution, strict=True)
+    return [
+        float(mentions_all(f"{prompt.partition('.')[2]} {completion}", aspects))
         for prompt, completion, aspects in rows
     ]

@@ -28,6 +28,7 @@ from helpers.groups import (
     loss_mean,
     mean_of_means,
     mean_over_length,
+    rloo_advantages,
     sequence_log_ratio,
 )
 from helpers.loop import train_rlhf_loop
@@ -36,6 +37,7 @@ from helpers.ppo import kl_loss, policy_loss, ppo_update_step
 from helpers.sampling import Responses
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, iterate
+from helpers.theory.groups import prompt_weight
 
 METHODS = {
     "rloo": {"method": "rloo", "responses_per_prompt": 4},
@@ -114,6 +116,92 @@ def test_division_by_the_group_s_std_changes_the_direction():
     mask = torch.ones(2, 1, dtype=torch.bool)
     one, other = (group_advantages(rewards, mask, config) for rewards in flat_rewards)
     close(one, other, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.8])
+def test_the_weight_of_a_prompt_is_that_of_the_loop_s_own_advantages(p, size):
+    """Over all groups of right and wrong answers: exact for RLOO, tilted to hard and easy by the std."""
+    found = {}
+    for method, changes in (
+        ("rloo", {}),
+        ("centred", {"method": "grpo", "scale_by_std": False}),
+        ("grpo", {"method": "grpo"}),
+    ):
+        config = RLHFConfig(
+            batch_size=size, responses_per_prompt=size, **{"method": "rloo"} | changes
+        )
+        mask, total = torch.ones(size, 1, dtype=torch.bool), 0.0
+        for answers in itertools.product((0.0, 1.0), repeat=size):
+            odds = torch.tensor(math.log(p / (1 - p)), dtype=torch.float64, requires_grad=True)
+            rewards = torch.tensor(answers, dtype=torch.float64).unsqueeze(1)
+            signs = 2 * rewards - 1
+            logprobs = torch.nn.functional.logsigmoid(signs * odds)
+            advantages = group_advantages(rewards, mask, config)
+            loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)
+            chance = p ** sum(answers) * (1 - p) ** (size - sum(answers))
+            total -= chance * float(torch.autograd.grad(loss, odds)[0])
+        found[method] = total
+        assert float(prompt_weight(p, size, method)) == pytest.approx(total, abs=1e-9)
+    assert found["rloo"] == pytest.approx(p * (1 - p), abs=1e-9)
+    assert found["centred"] == pytest.approx(p * (1 - p) * (size - 1) / size, abs=1e-9)
+
+
+def test_division_by_the_std_favours_prompts_that_are_hard_or_easy():
+    """Against a prompt with p = ½, RLOO gives p = 0.05 a weight of 0.19, GRPO more; at large K √0.19."""
+    shares = {
+        method: float(prompt_weight(0.05, 8, method) / prompt_weight(0.5, 8, method))
+        for method in ("rloo", "centred", "grpo")
+    }
+    assert shares["rloo"] == pytest.approx(0.19) == shares["centred"]
+    assert shares["grpo"] > 1.3 * shares["rloo"]
+    assert float(prompt_weight(0.05, 8, "grpo")) == pytest.approx(
+        float(prompt_weight(0.95, 8, "grpo"))
+    )
+    large = float(prompt_weight(0.05, 400, "grpo") / prompt_weight(0.5, 400, "grpo"))
+    assert large == pytest.approx(0.19**0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((1.5, 4), "^p: got 1.5"),
+        ((0.5, 1), "^group_size: got 1"),
+        ((0.5, 4, "ppo"), "^method: got"),
+    ],
+)
+def test_a_prompt_s_weight_refuses(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        prompt_weight(*arguments)
+
+
+def aggregated_gradient(how: str, size: int = 3) -> torch.Tensor:
+    """E[−∇ loss] by the logits of four answers: right and wrong ones, of 2 tokens and of 6."""
+    logits, lengths = torch.zeros(4, dtype=torch.float64), torch.tensor([2, 6, 2, 6])
+    rewards = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    config = ppo_config(method="rloo", loss_aggregation=how, response_length=6)
+    found = torch.zeros(4, dtype=torch.float64)
+    for answers in itertools.product(range(4), repeat=size):
+        leaf, picked = logits.clone().requires_grad_(), list(answers)
+        n = lengths[picked].unsqueeze(1)
+        mask = torch.arange(6) < n
+        logprobs = (leaf.log_softmax(0)[picked].unsqueeze(1) / n).expand(-1, 6)  # sums to log π
+        advantages = torch.where(mask, rloo_advantages(rewards[picked], size).unsqueeze(1), 0.0)
+        loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask, mean=loss_mean(config))
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        found -= gradient / 4**size
+    return found
+
+
+def test_the_mean_of_means_prefers_short_right_and_long_wrong_answers():
+    """Only a fixed divisor leaves the exact gradient: it treats right answers of any length alike."""
+    short_right, long_right, short_wrong, long_wrong = aggregated_gradient("response").tolist()
+    assert short_right > 1.2 * long_right > 0 > 1.2 * long_wrong > 1.4 * short_wrong
+    fixed = aggregated_gradient("fixed")
+    exact = torch.tensor([0.125, 0.125, -0.125, -0.125], dtype=torch.float64)  # ∇ of E[reward]
+    close(fixed, exact / 6, 1e-9, 1e-9)
+    by_token = aggregated_gradient("token")
+    assert float(by_token[0] / by_token[1]) < short_right / long_right
 
 
 # --- the parts of the loss ------------------------------------------------------------------------

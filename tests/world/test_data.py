@@ -29,6 +29,7 @@ RECORDED = {
     "reward_quality",
     "trainer_band",
     "trl",
+    "without_a_critic",
 }
 
 
