@@ -127,6 +127,8 @@ UPDATE_MISTAKES = kept([
      update_with(lambda r, a, e: r.clamp(1 - e, 1 + e) * a)),
     ("clipped to ±ε", "You clipped the ratio to ±ε; clip it to 1 ± ε.",
      update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(-e, e) * a))),
+    ("clipped above only", "You clipped the ratio only at 1 + ε; clip it at 1 − ε too.",
+     update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(max=1 + e) * a))),
     ("the smaller ratio", "You took the smaller ratio and then multiplied; take the smaller product.",
      update_with(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
     ("the loss is turned round", "The sign of the policy's loss is wrong: the optimizer goes"

@@ -260,6 +260,13 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> str:
     half = "policy's" if "actor" in first else "critic's"
     cosine = torch.cosine_similarity(seen[first], expected[first], 0)
     size = seen[first].norm() / expected[first].norm()
+    if size < 1e-6:
+        role = "actor" if "actor" in first else "critic"
+        return (
+            f"No gradient reaches the {role}. Is a part of its loss detached, or without gradients?"
+        )
+    if cosine > 0.99999:
+        return f"The {first} is {float(size):.3g} times what it should be: a factor too many or too few."
     says = f"The {first} is {float(size):.3g} times as long as it should be, at a cosine of"
     says += f" {float(cosine):.3f}."
     if "step 1" in first:
