@@ -54,7 +54,7 @@ def across(function):
 # fmt: off
 RLOO = Exercise(
     "rloo_advantages", "rewards group_size", rloo_advantages,
-    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024; notebook 13)",
+    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024; notebook 10)",
     [FEW, MANY],
     [
         ("own reward in the baseline", "You subtracted the mean of the whole group; leave out the"
