@@ -12,11 +12,17 @@ from helpers.checks.runner import is_empty
 from helpers.checks.trainer_inputs import Seen, Wrong, expect, recorded
 from helpers.checks.trainer_steps import COURSE, NAMES, in_place
 
+GARBAGE = {"write_responses": -2.0, "forward_logprobs": -5.0}  # log-probs on padding
+
 
 class Spy:
-    """The course's seven steps, which note what they were given; the update trains nothing."""
+    """The course's seven steps, which note what they were given; the update trains nothing.
 
-    def __init__(self):
+    Responses end before the limit, as if all had stopped, and log-probs on padding are garbage.
+    """
+
+    def __init__(self, limit: int):
+        self.limit = limit
         self.calls: list[tuple[str, dict, object]] = []
         self.rates: list[list[float]] = []
 
@@ -30,18 +36,41 @@ class Spy:
 
         def noted(*arguments, **named):
             given = signature.bind(*arguments, **named).arguments
+            self.check_length(name, given)
             if name == "update":
+                says = "Gradients are off where update is called, so it cannot train: under"
+                says += " torch.no_grad() belongs the reference's forward, and not the loop."
+                expect(torch.is_grad_enabled(), "no gradient in the update", says)
                 self.rates.append([group["lr"] for group in given["optimizer"].param_groups])
-            result = None if name == "update" else self.call(name, *arguments, **named)
+            result = None if name == "update" else self.call(name, given)
             self.calls.append((name, given, result))
             return result
 
         return noted
 
-    def call(self, name: str, *arguments, **named) -> object:
-        """The course's step. Wrong: it cannot use what it was given."""
+    def check_length(self, name: str, given: dict) -> None:
+        """Wrong: T is taken from the config, and not from the responses that were written."""
+        argument = {"forward_logprobs": "length", "total_rewards": "counted"}.get(name)
+        if argument is None or not self.of("write_responses"):
+            return
+        x, T = given[argument], self.of("write_responses")[-1][1][2].shape[1]
+        got = x.shape[-1] if isinstance(x, Tensor) and x.dim() else x
+        says = f"The responses are {T} tokens long here, and your {argument} {got}. T is at most"
+        says += " config.response_length, and less when all stop early: take logprobs.shape[1]."
+        expect(got != self.limit, "T is not the limit", says)
+
+    def call(self, name: str, given: dict) -> object:
+        """The course's step, with garbage on padding. Wrong: it cannot use what it was given."""
         try:
-            return COURSE[name](*arguments, **named)
+            if name == "write_responses":
+                short = {"response_length": self.limit - 4}
+                temperature = given["config"].temperature
+                given = given | {"config": SimpleNamespace(**short, temperature=temperature)}
+            result = COURSE[name](**given)
+            if name == "write_responses":
+                ids, mask, logprobs = result
+                return ids, mask, spoilt(name, logprobs, mask)
+            return spoilt(name, result, given["mask"]) if name in GARBAGE else result
         except ValueError as problem:
             says = f"{name} cannot use what it is given: {problem}"
             raise Wrong(f"what {name} is given", says) from None
@@ -51,13 +80,19 @@ class Spy:
         return [(given, result) for called, given, result in self.calls if called == name]
 
 
+def spoilt(name: str, logprobs: Tensor, mask: Tensor) -> Tensor:
+    """Log-probs [B, T] with garbage where the mask [B, P + T] says padding."""
+    return torch.where(mask[:, -logprobs.shape[1] :], logprobs, GARBAGE[name])
+
+
 def observe_train(function: Callable) -> Seen:
     """Three iterations of six responses, with steps that note what they are given."""
-    r, spy = recorded(), Spy()
+    r = recorded()
     sizes = {"batch_size": 6, "iterations": 3, "learning_rate": 0.01, "adam_eps": 1e-4}
     config = type(r.config)(**r.config.as_dict() | sizes)
-    parts = SimpleNamespace(**vars(r.parts))
-    with torch.random.fork_rng(devices=[]), in_place(spy.functions() | {"train": function}):
+    parts, spy = SimpleNamespace(**vars(r.parts)), Spy(config.response_length)
+    steps = in_place(spy.functions() | {"train": function})
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), steps:
         torch.manual_seed(0)
         rounds = function(parts, config)
         if rounds is NotImplemented or (rounds is None and is_empty(function)):
@@ -82,6 +117,10 @@ def check_calls(spy: Spy, parts, config, rounds: int) -> None:
     """Each step once an iteration, by its name."""
     counts = {name: len(spy.of(name)) for name in NAMES if name != "train"}
     N = config.iterations
+    again = [given for given, _ in spy.of("forward_logprobs") if given["policy"] is parts.actor]
+    says = "You ask the actor for its log-probs again. The old ones are those that write_responses"
+    says += " returned; in the loop only the reference is asked."
+    expect(counts["forward_logprobs"] <= N or not again, "old log-probs recomputed", says)
     for name, count in counts.items():
         says = f"In {N} iterations, {name} was called {count} times; once each."
         once = {1: "only once, before the loop?", 0: "is it called by its name?"}.get(count, "")
@@ -103,6 +142,7 @@ def check_iteration(spy: Spy, i: int, parts, config) -> None:
     )
     (train, _) = spy.of("update")[i]
     ids, mask, logprobs = wrote
+    counted = mask[:, -logprobs.shape[1] :]
     says = "{} is given another `{}` than the one this iteration made."
     wants = [
         ("draw_prompts", asked, {"prompts": parts.prompts, "batch_size": config.batch_size}),
@@ -119,17 +159,22 @@ def check_iteration(spy: Spy, i: int, parts, config) -> None:
     ]  # fmt: skip
     for name, given, right in wants:
         for argument, value in right.items():
-            if not same(given[argument], value):
+            if not same(given[argument], value, counted):
                 raise name_given(
                     name, argument, given[argument], parts, says.format(name, argument)
                 )
-    check_rollout(train["rollout"], (ids, mask, logprobs, *found))
+    says = "The reference's log-probs carry a gradient, though nobody trains the reference: ask it"
+    says += " under torch.no_grad()."
+    expect(not reward["ref_logprobs"].requires_grad, "gradient of the reference kept", says)
+    check_rollout(train["rollout"], (ids, mask, logprobs, *found), counted)
     check_optimizer(train["optimizer"], spy.of("update")[0][0]["optimizer"], parts, config)
 
 
-def same(one: object, other: object) -> bool:
-    """The same numbers, or the same object."""
+def same(one: object, other: object, counted: Tensor) -> bool:
+    """The same numbers, or the same object; of real numbers [B, T] the counted ones."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape == other.shape == counted.shape and other.is_floating_point():
+            one, other = one[counted], other[counted]
         return one.shape == other.shape and bool(torch.equal(one.float(), other.float()))
     return one is other or (not callable(one) and not isinstance(one, Tensor) and one == other)
 
@@ -148,14 +193,14 @@ def name_given(name: str, argument: str, got: object, parts, says: str) -> Wrong
     return Wrong(f"another {argument}", says)
 
 
-def check_rollout(given: object, right: tuple) -> None:
+def check_rollout(given: object, right: tuple, counted: Tensor) -> None:
     """The six tensors of the update, in their order."""
     names = "ids, mask, logprobs, values, advantages, returns".split(", ")
     says = f"The rollout of the update is six tensors: ({', '.join(names)})."
     expect(isinstance(given, (tuple, list)) and len(given) == 6, "the rollout", says)
     for k, (name, x) in enumerate(zip(names, right, strict=True)):
-        if not same(given[k], x):
-            instead = [n for n, y in zip(names, right, strict=True) if same(given[k], y)]
+        if not same(given[k], x, counted):
+            instead = [n for n, y in zip(names, right, strict=True) if same(given[k], y, counted)]
             got = f"It holds the {instead[0]}." if instead else ""
             raise Wrong("the rollout", f"{says} Number {k + 1} should be the {name}. {got}".strip())
 
@@ -176,6 +221,10 @@ def check_optimizer(optimizer, first, parts, config) -> None:
     expect(not frozen & held, "the reference is trained", says)
     says = f"Adam's eps is {optimizer.defaults.get('eps')}; config.adam_eps is {config.adam_eps}."
     expect(optimizer.defaults.get("eps") == config.adam_eps, "Adam's ε", says)
+    says = "Your optimizer pulls all weights towards 0 (weight decay), as AdamW does unless told"
+    says += " otherwise; take torch.optim.Adam."
+    decay = any(group.get("weight_decay") for group in optimizer.param_groups)
+    expect(not decay, "weight decay", says)
 
 
 def check_rates(spy: Spy, config) -> None:
@@ -197,12 +246,18 @@ def check_yields(spy: Spy, rounds: list, config) -> None:
     """Mean score, and mean over responses of the KL summed over counted tokens."""
     for i, (score, kl) in enumerate(rounds):
         scores, (given, _) = spy.of("score_responses")[i][1], spy.of("total_rewards")[i]
-        d = (given["logprobs"] - given["ref_logprobs"]) * given["counted"]
+        every = given["logprobs"] - given["ref_logprobs"]
+        d = every * given["counted"]
         wants = float(scores.mean()), float(d.sum(1).mean())
         says = "The first number is the mean score of the batch."
         expect(abs(float(score) - wants[0]) < 1e-4, "the yielded score", says, score, wants[0])
+        says = "Your KL counts the padding, where log-probs may be anything: multiply by counted"
+        says += " before you sum."
+        padded = abs(float(kl) - float(every.sum(1).mean())) < 1e-4
+        fits = abs(float(kl) - wants[1]) < 1e-4
+        expect(fits or not padded, "padding in the yielded KL", says, kl, wants[1])
         says = (
             "The second number is the KL in nats per response: Σ over counted tokens of logprobs −"
         )
         says += " ref_logprobs, then the mean over responses."
-        expect(abs(float(kl) - wants[1]) < 1e-4, "the yielded KL", says, kl, wants[1])
+        expect(fits, "the yielded KL", says, kl, wants[1])

@@ -88,6 +88,12 @@ def no_temperature(policy, ids, mask, length, temperature):
     return logprobs_with()(policy, ids, mask, length, 1.0)
 
 
+def of_previous(policy, ids, mask, length, temperature):
+    """The right distribution, gathered at the token before."""
+    x = all_logprobs(policy, ids, mask, temperature)[:, -length - 1 : -1]
+    return picked(x, ids[:, -length - 1 : -1])
+
+
 LOGPROB_MISTAKES = kept([
     ("log-probs of the next token", "Your log-probs are those of the next token: logits[:, t] predict"
      " token t + 1, so the response's T tokens are predicted by logits[:, -T-1:-1].",
@@ -96,6 +102,11 @@ LOGPROB_MISTAKES = kept([
      " the position just before it.", logprobs_with(first=2)),
     ("no temperature", "The logits are not divided by the temperature, which sampling does.",
      no_temperature),
+    ("divided after the softmax", "You divided the log-probs by the temperature; divide the logits by"
+     " it, before the softmax.",
+     lambda policy, ids, mask, length, T: no_temperature(policy, ids, mask, length, T) / T),
+    ("log-probs of the previous tokens", "You gathered the previous tokens, ids[:, -T-1:-1]: those are"
+     " in the input already. The logits are right; the tokens are ids[:, -T:].", of_previous),
     ("times the temperature", "Divide the logits by the temperature; you multiplied.",
      lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, 1 / T)),
     ("no position ids", "You gave no position_ids, so left padding moves the words to positions they"
@@ -198,6 +209,8 @@ REWARD_MISTAKES = kept([
      rewards_with(lambda d, m, beta: -beta * (d.sum(1) / m.sum(1)).unsqueeze(1) * m)),
     ("difference of probabilities", "You subtracted probabilities; subtract the log-probs.",
      of_probabilities),
+    ("the score is multiplied by β", "You multiplied the score by kl_coef too; it weighs the KL only.",
+     lambda s, *rest: total_rewards(rest[-1] * s, *rest)),
     ("no score", "There is no score in your rewards.",
      lambda s, *rest: total_rewards(0 * s, *rest)),
 ])  # fmt: skip
@@ -323,6 +336,12 @@ ADVANTAGE_MISTAKES = kept([
     ("rewards to go for returns", "Your returns are the discounted rewards to go, which is λ = 1;"
      " here returns = advantages + values.",
      advantages_with(returns=lambda a, v, r, m, g: to_go(r, g))),
+    ("sum of rewards for returns", "Your returns are the sums of the rewards still to come, without γ"
+     " and λ (Monte Carlo); here returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: to_go(r, 1.0) * m)),
+    ("sum of rewards for returns", "Your returns are the response's whole sum of rewards, the same at"
+     " each token (Monte Carlo); here returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: r.sum(1, keepdim=True) * m)),
     ("rewards for returns", "Your returns are the rewards; the target of V is advantages + values.",
      advantages_with(returns=lambda a, v, r, m, g: r)),
     ("not whitened", "The advantages are not whitened.", advantages_with(change=lambda a, m: a)),

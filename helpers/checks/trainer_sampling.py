@@ -51,6 +51,7 @@ def observe_sampling(function: Callable) -> Seen:
     check_prompts(ids, mask, batch)
     T = ids.shape[1] - P
     check_mask(ids[:, P:], mask.bool()[:, P:], T, config.response_length, tokenizer.eos_token_id)
+    check_padding(ids[:, P:], mask.bool()[:, P:], tokenizer)
     no_graph(logprobs=logprobs)
     check_drawn(r.parts.actor, ids, mask.bool(), logprobs, config.temperature)
     return {}
@@ -120,6 +121,19 @@ def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -
     expect(not torch.equal(counted, ~right), "mask upside down", says, *case)
     says = "The response's mask should be True up to and including the first stop token."
     raise Wrong("the response's mask", says, *case)
+
+
+def check_padding(tokens: Tensor, counted: Tensor, tokenizer) -> None:
+    """After the stop token stands what decodes to nothing: pad, or the stop token again."""
+    silent = torch.isin(tokens, torch.tensor(tokenizer.all_special_ids))
+    rows = (~counted & ~silent).any(1).nonzero()
+    if not len(rows):
+        return
+    row, pad = int(rows[0]), tokenizer.pad_token_id
+    says = "Words go on after the stop token. The mask hides them from the losses, but the reward model"
+    says += " reads them. Once a response has stopped, append pad_token_id."
+    right = torch.where(counted[row], tokens[row], pad).tolist()
+    raise Wrong("not padded after the stop token", says, tokens[row].tolist(), right)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.trainer_mistakes import kept, logprobs_with, read_values
+from helpers.one_page import whiten
 
 
 def counted_mean(x: Tensor, m: Tensor) -> Tensor:
@@ -52,11 +53,16 @@ def mean_of_rows(x: Tensor, m: Tensor) -> Tensor:
     return ((x * m).sum(1) / m.sum(1)).mean()
 
 
+def sum_of_rows(x: Tensor, m: Tensor) -> Tensor:
+    """The mean of the responses' sums."""
+    return (x * m).sum(1).mean()
+
+
 def update_with(
     gain=smaller_gain, error=larger_error, mean=counted_mean, value_mean=None, old=None,
     masked=lambda m, tokens: m, first=1, value_first=1, temperature=None, sign=-1.0, weight=None,
     zero_grad=True, step=True, clip=nn.utils.clip_grad_norm_, clipped=("actor", "critic"),
-    epochs=None, learns=("actor", "critic"), ratio_masked=True,
+    epochs=None, learns=("actor", "critic"), ratio_masked=True, change=lambda a, m: a,
 ) -> Callable:  # fmt: skip
     """Step 7 with one thing changed. The names say what; without changes it is right."""
 
@@ -64,12 +70,14 @@ def update_with(
         ids, mask, *rest = rollout
         T, models = rest[0].shape[1], {"actor": actor, "critic": critic}
         m = masked(mask.bool()[:, -T:], ids[:, -T:])
-        limited = [p for name in clipped for p in models[name].parameters()]
+        groups = [clipped] if isinstance(clipped[0], str) else clipped
+        groups = [[p for name in group for p in models[name].parameters()] for group in groups]
         for _ in range(epochs or config.num_ppo_epochs):
             for rows in torch.randperm(len(ids)).split(config.minibatch_size):
                 logprobs, values, advantages, returns = (x[rows] for x in rest)
                 T_now = temperature or config.temperature
                 new = logprobs_with(first=first)(actor, ids[rows], mask[rows], T, T_now)
+                advantages = change(advantages, m[rows])
                 before = logprobs if old is None else old(new, logprobs)
                 same = m[rows] | torch.tensor(not ratio_masked)
                 rho = torch.where(same, new - before, 0.0).exp()
@@ -82,7 +90,8 @@ def update_with(
                 if zero_grad:
                     optimizer.zero_grad()
                 loss.backward()
-                clip(limited, config.max_grad_norm)
+                for parameters in groups:
+                    clip(parameters, config.max_grad_norm)
                 if step:
                     optimizer.step()
 
@@ -97,6 +106,12 @@ def against(target: Callable) -> Callable:
         update_with()(actor, critic, optimizer, (*first, target(rollout)), config)
 
     return wrong
+
+
+def exchanged(actor, critic, optimizer, rollout, config):
+    """Advantages and returns in each other's place."""
+    *first, advantages, returns = rollout
+    update_with()(actor, critic, optimizer, (*first, returns, advantages), config)
 
 
 def quotients(actor, critic, optimizer, rollout, config):
@@ -210,6 +225,30 @@ UPDATE_MISTAKES = kept([
     ("gradients clipped value by value", "clip_grad_value_ clips each number alone; clip_grad_norm_"
      " shortens the whole gradient.", update_with(clip=nn.utils.clip_grad_value_)),
     ("clipped apart", "Actor and critic are clipped apart; take one norm over both.",
-     update_with(clip=lambda p, size: [
-         nn.utils.clip_grad_norm_(half, size) for half in (p[: len(p) // 2], p[len(p) // 2 :])])),
+     update_with(clipped=(("actor",), ("critic",)))),
+    ("advantages whitened again in the minibatch", "You whiten the advantages again, which changes them"
+     " in a minibatch. They are whitened already, over the whole batch (step 6): take them as they are.",
+     update_with(change=whiten)),
+    ("advantages whitened again in the minibatch", "You whiten the advantages again, which changes them"
+     " in a minibatch. They are whitened already, over the whole batch (step 6): take them as they are.",
+     update_with(change=lambda a, m: (a - a[m].mean()) / (a[m].std() + 1e-8))),
+    ("advantages whitened again in the minibatch", "You whiten the advantages again, padding and all."
+     " They are whitened already, over the whole batch (step 6): take them as they are.",
+     update_with(change=lambda a, m: (a - a.mean()) / (a.std() + 1e-8))),
+    ("advantages centred again in the minibatch", "You subtract the minibatch's mean from the"
+     " advantages. They are whitened already (step 6): take them as they are.",
+     update_with(change=lambda a, m: a - a[m].mean())),
+    ("advantages and returns exchanged", "Advantages and returns are exchanged: the policy learns"
+     " from the advantages, the critic from the returns. The rollout ends with (…, values,"
+     " advantages, returns).", exchanged),
+    ("mean per response in the policy's loss", "In the policy's loss you averaged each response first,"
+     " so tokens of short ones weigh more.",
+     update_with(mean=mean_of_rows, value_mean=counted_mean)),
+    ("mean per response in the critic's loss", "In the critic's loss you averaged each response first,"
+     " so tokens of short ones weigh more.", update_with(value_mean=mean_of_rows)),
+    ("sum per response", "You summed over each response's tokens and then averaged over the responses;"
+     " take the mean over counted tokens.", update_with(mean=sum_of_rows)),
+    ("sum per response in the policy's loss", "In the policy's loss you summed over each response's"
+     " tokens; take the mean over counted ones.",
+     update_with(mean=sum_of_rows, value_mean=counted_mean)),
 ])  # fmt: skip

@@ -60,21 +60,28 @@ def observe_scores(function: Callable) -> Seen:
     expect(bool(asked), "reward not asked", "You never call reward(texts).")
     rows = r.parts.tokenizer.batch_decode(r.ids, skip_special_tokens=True)
     texts = [text for some in asked for text in some]
-    alone = r.parts.tokenizer.batch_decode(r.ids[:, -r.length :], skip_special_tokens=True)
-    says = "You score the responses without their prompts; the reward model reads the whole text."
-    expect(
-        [t.strip() for t in texts] != [t.strip() for t in alone],
-        "responses only",
-        says,
-        texts[0],
-        rows[0],
-    )
+    check_whole(texts, rows, r.parts.tokenizer.all_special_tokens)
     special = [t for t in texts if any(s in t for s in r.parts.tokenizer.all_special_tokens)]
     says = "Your texts hold special tokens, which the reward model never saw as words. Decode with"
     says += " skip_special_tokens=True."
     expect(not special, "special tokens scored", says, *special[:1], rows[0] if special else None)
     (scores,) = tensors(answer, ("scores [B]",), (len(r.ids),))
     return {"scores": scores}
+
+
+def check_whole(texts: list[str], rows: list[str], special: list[str]) -> None:
+    """Wrong: each text is only the end, or only the beginning, of the whole one."""
+    if len(texts) != len(rows):
+        return
+    pairs = [(" ".join(w for w in t.split() if w not in special), r.strip())
+             for t, r in zip(texts, rows, strict=True)]  # fmt: skip
+    shorter = all(len(t) < len(r) for t, r in pairs)
+    says = "You score the responses without their prompts; the reward model reads the whole text."
+    ends = shorter and all(r.endswith(t) for t, r in pairs)
+    expect(not ends, "responses only", says, texts[0], rows[0])
+    says = "You score the prompts without their responses; the reward model reads the whole text."
+    begins = shorter and all(r.startswith(t) for t, r in pairs)
+    expect(not begins, "prompts only", says, texts[0], rows[0])
 
 
 def observe_logprobs(function: Callable) -> Seen:
@@ -265,17 +272,23 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> str:
         return (
             f"No gradient reaches the {role}. Is a part of its loss detached, or without gradients?"
         )
-    if cosine > 0.99999:
+    if cosine > 0.99999 and abs(size - 1) > 0.01:
         return f"The {first} is {float(size):.3g} times what it should be: a factor too many or too few."
-    says = f"The {first} is {float(size):.3g} times as long as it should be, at a cosine of"
-    says += f" {float(cosine):.3f}."
+    says = f"The {first} is not right: the error is {wrong_share(seen[first], expected[first])} of"
+    says += " its length."
     if "step 1" in first:
         says += f" Look at the {half} part of the loss."
+        says += " Is a term there too many, such as an entropy bonus?" if cosine > 0.9 else ""
     elif "step" in first:
         says += " The first step is right: what is carried over from it?"
     elif clean:
         says += " Unclipped gradients are right: look at the clipping to max_grad_norm."
     return says
+
+
+def wrong_share(got: Tensor, right: Tensor) -> str:
+    """The length of the error of a gradient, in percent of the right one's."""
+    return f"{float(100 * (got - right).norm() / right.norm()):.2g} %"
 
 
 def called_steps(function: Callable) -> list[str]:
@@ -362,7 +375,7 @@ class TrainerReport:
                 f"The first that is not right is {self.first.exercise}; what stands before it is."
             )
         if not self.missing:
-            return "All eight do what the course's own do. Train with them."
+            return "On the recorded inputs all eight do what the course's own do. Train with them."
         if len(self.missing) == len(self.reports):
             return "Not attempted yet: the lesson goes on with the course's own functions."
         return f"Not attempted yet: {', '.join(self.missing)}. The others are right."

@@ -67,12 +67,35 @@ def source_of(function: Callable) -> str:
         raise ValueError(f"{name}: got no source, wants a function written in a cell.") from None
 
 
+def own_helpers(functions: dict[str, Callable]) -> list[Callable]:
+    """Functions of the same notebook that these call by name, and those that these call in turn."""
+    found, waiting = {}, [inspect.unwrap(function) for function in functions.values()]
+    while waiting:
+        function = waiting.pop(0)
+        for name in names_in(getattr(function, "__code__", None)):
+            other = inspect.unwrap(function.__globals__.get(name))
+            same = inspect.isfunction(other) and other.__module__ == function.__module__
+            if same and name == other.__name__ and name not in {*found, *functions}:
+                found[name] = other
+                waiting.append(other)
+    return list(found.values())
+
+
+def names_in(code) -> list[str]:
+    """Names of globals and attributes that a function uses, nested functions included."""
+    if code is None:
+        return []
+    nested = [name for x in code.co_consts if inspect.iscode(x) for name in names_in(x)]
+    return [*code.co_names, *nested]
+
+
 def trainer_source(functions: dict[str, Callable], config) -> str:
     """The text of a program made of these eight functions."""
     values = "\n".join(f"    {name}={getattr(config, name)!r}," for name in SETTINGS)
     head = HEAD.format(file=FILE, data=str(DATA), settings=values)
     given = [source_of(one_page.score_texts), source_of(load_parts)]
-    own = [source_of(functions[name]) for name in NAMES]
+    own = [source_of(function) for function in own_helpers(functions)]
+    own += [source_of(functions[name]) for name in NAMES]
     return "\n\n\n".join([head.rstrip(), *given, *own, TAIL])
 
 
@@ -86,7 +109,8 @@ def try_out(source: str) -> str | None:
         with torch.random.fork_rng(devices=[]):
             list(names["train"](trainer_parts(), settings))
     except NameError as problem:
-        return f"{problem}: a function uses something of the notebook. Move it into the function."
+        says = f"{problem}: a function uses something of the notebook that is no function."
+        return f"{says} Move it into the function."
     except Exception as problem:  # noqa: BLE001 (said, not raised: it is a learner's program)
         return f"{type(problem).__name__}: {problem}"
     return None

@@ -121,6 +121,21 @@ def test_a_wrong_trainer_is_not_saved(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_helper_function_is_saved_with_the_trainer(tmp_path, capsys):
+    def change(source):
+        own = "def _first(order, n):\n    return order[:n]\n\n\ndef _order(n, k):\n"
+        own += "    return _first(torch.randperm(n), k)\n\n\ndef _unused():\n    return 0\n"
+        text = source.replace("import torch\n", "import torch\n" + own, 1)
+        right = "    order = torch.randperm(len(prompts))\n"
+        assert right in text
+        return text.replace(right, "    order = _order(len(prompts), batch_size)\n")
+
+    path = save_trainer(written(tmp_path, change), path=tmp_path / FILE)
+    assert path is not None, capsys.readouterr().out
+    text = path.read_text("utf-8")
+    assert text.count("def _first(") == text.count("def _order(") == 1 and "_unused" not in text
+
+
 @pytest.mark.slow
 def test_a_name_of_the_notebook_is_told(tmp_path, capsys):
     def change(source):
