@@ -11,6 +11,8 @@ from torch.nn.functional import logsigmoid
 from helpers import direct
 from helpers.checks.exercise import Exercise, floats, noise
 from helpers.checks.judge import checker
+from helpers.checks.raised import Expected, explained
+from helpers.checks.runner import copy_of
 
 # --- the implicit reward --------------------------------------------------------------------------
 
@@ -93,6 +95,11 @@ DPO_LOSS = Exercise(
          from_gains(lambda c, r, rc, rr: c - rc)),
         ("policy left out", "Your margin is the reference's; the policy does not occur in it.",
          from_gains(lambda c, r, rc, rr: rc - rr)),
+        ("the policy's own log-probs as reference", "Your loss does not depend on the reference, and"
+         " every margin is 0: log π minus its own detached value. Use ref_chosen and ref_rejected.",
+         from_gains(lambda c, r, rc, rr: gains(c, r, c.detach(), r.detach()))),
+        ("logarithm of the mean", "You took the logarithm of the mean of σ; take the mean of log σ.",
+         from_margin(lambda m: -m.sigmoid().mean().log())),
         ("β missing", "β = {kl_coef} has no effect: it multiplies the log-ratios.",
          lambda c, r, rc, rr, b: -logsigmoid(gains(c, r, rc, rr)).mean()),
         ("β outside the sigmoid", "β belongs inside the sigmoid; outside it only scales the loss.",
@@ -168,7 +175,7 @@ def mean_dpo(logprobs: Tensor, ref_logprobs: Tensor, kl_coef: float) -> Tensor:
 def train_dpo(
     policy, reference, tokens, mask, kl_coef, learning_rate, steps,
     sequence=response_logprobs, loss_of=mean_dpo, ref_from="reference", trained="policy",
-    zero=True, step=True, sign=1.0, keep="before",
+    zero=True, step=True, sign=1.0, keep="before", descent=torch.optim.SGD,
 ):  # fmt: skip
     """DPO by gradient descent on all pairs; → the loss before each step, [steps].
 
@@ -176,7 +183,7 @@ def train_dpo(
     """
     policy, reference = copy.deepcopy(policy), copy.deepcopy(reference)
     weights = {"policy": policy, "reference": reference}[trained].parameters()
-    optimizer = torch.optim.SGD(weights, lr=learning_rate)
+    optimizer = descent(weights, lr=learning_rate)
     ref_logprobs = sequence(reference, tokens, mask)
     losses = []
     for _ in range(steps):
@@ -334,6 +341,12 @@ TRAIN_DPO = Exercise(
             train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m)))),
         ("gradients never cleared", "Step 5: call optimizer.zero_grad() before each backward;"
          " otherwise the gradients of all steps add up.", partial(train_dpo, zero=False)),
+        ("Adam", "Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD.",
+         partial(train_dpo, descent=torch.optim.Adam)),
+        ("AdamW", "Your optimizer is AdamW; here it is plain gradient descent: torch.optim.SGD.",
+         partial(train_dpo, descent=torch.optim.AdamW)),
+        ("logarithm of the mean", "Step 4: you took the logarithm of the mean of σ; take the mean of"
+         " log σ.", partial(train_dpo, loss_of=with_margin(lambda m: -m.sigmoid().mean().log()))),
         ("no step", "Step 5: your losses do not change: where is optimizer.step()?",
          partial(train_dpo, step=False)),
         ("uphill", "Step 5: your losses rise: you went up the gradient.",
@@ -345,4 +358,31 @@ TRAIN_DPO = Exercise(
 # fmt: on
 
 check_implicit_reward = checker(IMPLICIT_REWARD)
-check_dpo_loss, check_train_dpo = checker(DPO_LOSS), checker(TRAIN_DPO)
+check_dpo_loss = checker(DPO_LOSS)
+
+
+def left_behind(function) -> tuple[str, str] | None:
+    """What correct losses do not show: a policy of the caller's that was trained, losses with a graph."""
+    policy, *rest = copy_of(TRAIN_DPO.probes[0])
+    before = policy.table.detach().clone()
+    losses = function(policy, *rest)
+    if not torch.equal(policy.table, before):
+        return "caller's policy trained", (
+            "The losses are correct, but you trained the policy that you were given; the caller keeps"
+            " its own. Train deepcopy(policy)."
+        )
+    if losses.requires_grad:
+        return "losses keep their graph", (
+            "Step 6: the losses are correct, but each still holds its graph, and with it all the memory"
+            " of its step. Keep loss.detach()."
+        )
+    return None
+
+
+REF_GRADIENT = Expected(
+    "through the graph a second time", "reference with a gradient",
+    "Step 3: the reference's log-probs were made once but still have a gradient, so the second"
+    " backward goes through them again. Make them inside torch.no_grad().",
+)  # fmt: skip
+
+check_train_dpo = explained(checker(TRAIN_DPO), (REF_GRADIENT,), left_behind)

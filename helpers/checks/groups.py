@@ -5,6 +5,7 @@ import torch
 from helpers import groups, ppo
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
+from helpers.checks.raised import Expected, explained
 from helpers.groups import grpo_advantages, per_token, rloo_advantages
 from helpers.whitening import masked_mean
 
@@ -61,6 +62,8 @@ RLOO = Exercise(
          " response's own reward.", lambda r, k: centred(r, k).flatten()),
         ("mean of the batch", "You subtracted the mean over all prompts; use the mean of the group.",
          lambda r, k: r - r.mean()),
+        ("leave-one-out over the whole batch", "You took the mean of all other responses of the batch;"
+         " take that of the others of the group.", lambda r, k: r - (r.sum() - r) / (len(r) - 1)),
         ("divided by K", "The others of the group are K − 1: divide by K − 1.",
          lambda r, k: (grouped(r, k) - others(r, k) / k).flatten()),
         ("sum of the others", "You subtracted the sum of the others; take their mean.",
@@ -181,6 +184,13 @@ def with_mean(**wrong_means):
     return wrong
 
 
+def padding_in_gain(p, old, a, mask, how, low, high, length):
+    """The ratio is 1 in the padding, so the gain there is A, and it is summed with the others."""
+    x = clipped(kept(p - old, mask).exp(), a.unsqueeze(1).expand_as(p), low, high)
+    total = {"token": x.sum() / mask.sum(), "fixed": x.sum() / (len(x) * length)}
+    return -(x.sum(1) / mask.sum(1)).mean() if how == "response" else -total[how]
+
+
 def clipped(rho, a, low, high):
     """The right gain."""
     return torch.minimum(rho * a, rho.clamp(1 - low, 1 + high) * a)
@@ -244,11 +254,16 @@ LOSS = Exercise(
         ("response: rows not divided", "For 'response' you averaged the rows' sums; divide each by its"
          " own number of counted tokens first.",
          with_mean(response=lambda x, m, n: kept(x, m).sum(1).mean())),
+        ("gain in the padding not masked", "In the padding the ratio is 1, so the gain there is A, and"
+         " you summed it too: mask the gain once more, before the sum.", padding_in_gain),
         ("response: one number per row", "For 'response' you return one number per row; average them.",
          with_mean(response=lambda x, m, n: kept(x, m).sum(1) / m.sum(1))),
         ("fixed: divided by the width", "For 'fixed' you divided by the width of this batch; divide by"
          " response_length = {response_length}, the same in every batch.",
          with_mean(fixed=lambda x, m, n: kept(x, m).sum() / x.numel())),
+        ("fixed: divided by the longest response", "For 'fixed' you divided by the longest response of"
+         " this batch; divide by response_length = {response_length}, the same in every batch.",
+         with_mean(fixed=lambda x, m, n: kept(x, m).sum() / (len(x) * m.sum(1).max()))),
         ("fixed: number of responses missing", "For 'fixed' you divided by response_length alone;"
          " divide by B · response_length.", with_mean(fixed=lambda x, m, n: kept(x, m).sum() / n)),
         ("fixed: length missing", "For 'fixed' you divided by the number of responses alone; divide by"
@@ -369,5 +384,12 @@ PASS = Exercise(
 )
 # fmt: on
 
+NO_COLUMN = Expected(
+    "must match the size of tensor", "advantages not a column",
+    "Two sizes do not fit. The likely cause: advantages is [B], the ratio [B, T]. Make it a column,"
+    " advantages.unsqueeze(1), so that each row has its own advantage.",
+)  # fmt: skip
+
 check_rloo_advantages, check_grpo_advantages = checker(RLOO), checker(GRPO)
-check_grpo_loss, check_pass_at_k = checker(LOSS), checker(PASS)
+check_grpo_loss = explained(checker(LOSS), (NO_COLUMN,))
+check_pass_at_k = checker(PASS)

@@ -24,7 +24,7 @@ def seeds_and_mean(
 
 def gains_figure(x: Sequence, panels: dict[str, dict[str, Sequence[Sequence[float]]]]) -> Figure:
     """Nats gained over the reference along training: title → {"chosen": seeds, "rejected": seeds}."""
-    figure, grid = new_figure(1, len(panels), 4.6 * len(panels), 3.0)
+    figure, grid = new_figure(1, len(panels), min(4.6 * len(panels), 10.4), 3.0)
     for axes, (title, sides) in zip(grid[0], panels.items(), strict=True):
         for name, colour, line in (("chosen", REWARD, "-"), ("rejected", KL, "--")):
             seeds_and_mean(axes, x, sides[name], colour, name, line)
@@ -77,6 +77,8 @@ def agreement_figure(
         axes.plot(steps, values, line, marker="o", color=colour, linewidth=2, label=name)
     axes.axhline(target, color=REFERENCE, linewidth=1, label="1/(2τ)")
     axes.set_xscale("log")
+    axes.set_yscale("log")  # the target and IPO would be one line beside DPO's gain
+    axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     axes.set_xticks(steps, [str(step) for step in steps])
     axes.minorticks_off()
     axes.legend(loc="upper left")

@@ -15,19 +15,22 @@ STYLES = ((POLICY, "-"), (KL, "--"), (REWARD, "-."), (VALUE, ":"))
 
 
 def value_figure(values: dict[str, Sequence[float]], best: float, reference: float) -> Figure:
-    """J of the last policies: a dot per seed, a bar for their mean, lines for J* and the reference."""
-    figure, axes = one_panel(7.6, 2.8)
-    for x, each in enumerate(values.values()):
-        axes.plot([x - 0.25, x + 0.25], [np.mean(each)] * 2, color=POLICY, linewidth=3)
-        axes.plot([x] * len(each), each, "o", color="black", markersize=5, fillstyle="none")
+    """J of the last policies: a dot per seed, a bar for their mean; once with J* and reference, once near."""
+    figure, (panels,) = new_figure(1, 2, 9.6, 2.8)
+    for axes in panels:
+        for x, each in enumerate(values.values()):
+            axes.plot([x - 0.25, x + 0.25], [np.mean(each)] * 2, color=POLICY, linewidth=3)
+            axes.plot([x] * len(each), each, "o", color="black", markersize=5, fillstyle="none")
+        axes.set_xticks(range(len(values)), values)
+        axes.set_xlim(-0.5, len(values) - 0.4)
+    whole, near = panels
     for y, words in ((best, "J*, the best possible"), (reference, "the reference")):
-        axes.axhline(y, color=REFERENCE, linestyle="--", linewidth=1.2)
-        axes.annotate(words, (len(values) - 0.42, y), (0, 3), textcoords="offset points",
-                      fontsize=8, ha="right", color="0.3")  # fmt: skip
-    axes.set_xticks(range(len(values)), values)
-    axes.set_xlim(-0.5, len(values) - 0.4)
-    axes.set_ylim(top=best + 0.12 * (best - reference))
-    label_axes(axes, "Score minus β·KL of the last policies", "", "J, reference std", grid="y")
+        whole.axhline(y, color=REFERENCE, linestyle="--", linewidth=1.2)
+        whole.annotate(words, (len(values) - 0.42, y), (0, 3), textcoords="offset points",
+                       fontsize=8, ha="right", color="0.3")  # fmt: skip
+    whole.set_ylim(top=best + 0.12 * (best - reference))
+    label_axes(whole, "Score minus β·KL of the last policies", "", "J, reference std", grid="y")
+    label_axes(near, "The same, from near", "", "", grid="y")
     return figure
 
 

@@ -114,6 +114,10 @@ loss("ratios without the logarithm",
      lambda c, r, rc, rr, b: -F.logsigmoid(b * ((c - rc).exp() - (r - rr).exp())).mean())
 loss("one reward in the sigmoid each", lambda c, r, rc, rr, b: (
     F.logsigmoid(b * (r - rr)) - F.logsigmoid(b * (c - rc))).mean())
+loss("the policy's own log-probs as reference",
+     lambda c, r, rc, rr, b: F.softplus(b * (r - r.detach() - c + c.detach())).mean())
+loss("logarithm of the mean",
+     lambda c, r, rc, rr, b: -torch.log(torch.sigmoid(b * (c - rc - r + rr)).mean()))
 loss("detached", lambda c, r, rc, rr, b: F.softplus(-b * (c - rc - r.detach() + rr)).mean())
 loss("detached", lambda c, r, rc, rr, b: by_softmax(c, r, rc, rr, b).item())
 loss("wrong type", lambda c, r, rc, rr, b: (by_softmax(c, r, rc, rr, b), {}))
@@ -131,13 +135,20 @@ def log_probs(model, tokens, mask):
     return (torch.gather(logprobs, 2, index)[..., 0] * mask[:, 1:]).sum(-1)
 
 
-def trainer(score=log_probs, margin_of=None, loss_of=None, optimize="policy", order="usual"):
+def trainer(
+    score=log_probs,
+    margin_of=None,
+    loss_of=None,
+    optimize="policy",
+    order="usual",
+    rule=torch.optim.SGD,
+):
     """A plain training loop, with a slip where asked for."""
 
     def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
         policy = copy.deepcopy(policy)
         model = {"policy": policy, "reference": reference}[optimize]
-        optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
+        optimizer = rule(model.parameters(), lr=learning_rate)
         half = len(tokens) // 2
         with torch.no_grad():
             frozen = score(reference, tokens, mask)
@@ -212,7 +223,6 @@ def prompt_too(model, tokens, mask):
 
 train = partial(right, "train_dpo")
 train(trainer())
-train(in_place)
 train(reference_every_step)
 train(trainer(by_cross_entropy))
 train(trainer(by_tokens))
@@ -274,6 +284,34 @@ def one_loss(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
     return trainer()(policy, reference, tokens, mask, kl_coef, learning_rate, steps)[-1]
 
 
+def with_graph(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
+    policy, kept = copy.deepcopy(policy), []
+    optimizer, ref = torch.optim.SGD(policy.parameters(), learning_rate), None
+    with torch.no_grad():
+        ref = log_probs(reference, tokens, mask).chunk(2)
+    for _ in range(steps):
+        kept.append(
+            by_binary_cross_entropy(*log_probs(policy, tokens, mask).chunk(2), *ref, kl_coef)
+        )
+        optimizer.zero_grad()
+        kept[-1].backward()
+        optimizer.step()
+    return torch.stack(kept)
+
+
+def ref_with_gradient(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
+    policy, kept = copy.deepcopy(policy), []
+    optimizer = torch.optim.SGD(policy.parameters(), learning_rate)
+    ref = log_probs(reference, tokens, mask).chunk(2)
+    for _ in range(steps):
+        loss = by_binary_cross_entropy(*log_probs(policy, tokens, mask).chunk(2), *ref, kl_coef)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.detach())
+    return torch.stack(kept)
+
+
 def squashed(weigh):
     return trainer(scored(weigh=weigh))
 
@@ -305,6 +343,12 @@ train("sum instead of mean", trainer(loss_of=lambda m: F.softplus(-m).sum()))
 train("gradients never cleared", trainer(order="no zero_grad"))
 train("no step", trainer(order="no step"))
 train("uphill", trainer(order="uphill"))
+train("Adam", trainer(rule=torch.optim.Adam))
+train("AdamW", trainer(rule=torch.optim.AdamW))
+train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log()))
+train("caller's policy trained", in_place)
+train("losses keep their graph", with_graph)
+train("reference with a gradient", ref_with_gradient)
 train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)

@@ -81,6 +81,17 @@ def loss_as_trl(p, old, a, mask, how, low, high, length, m=None):
     return (per_token * m).sum() / (per_token.size(0) * length)
 
 
+def padding_summed(p, old, a, mask, how, low, high, length):
+    """Hint 1's first half alone: a harmless ratio in the padding, and its gain in the sum."""
+    ratio = (p - old).masked_fill(~mask, 0.0).exp()
+    column = a.reshape(-1, 1)
+    sums = torch.minimum(ratio * column, ratio.clamp(1 - low, 1 + high) * column).sum(-1)
+    counts = mask.sum(-1)
+    if how == "response":
+        return -(sums / counts).mean()
+    return -sums.sum() / (counts.sum() if how == "token" else len(p) * length)
+
+
 def changed(**weigh):
     return lambda *x: loss_by_loop(*x, weigh=weigh)
 
@@ -154,6 +165,7 @@ WRONG = [
         r.view(-1, k).sum(1).repeat_interleave(k) - r) / (k - 1)),
     ("rloo_advantages", "not flattened", lambda r, k: by_loop(r, k).reshape(-1, k)),
     ("rloo_advantages", "mean of the batch", lambda r, k: r.sub(r.mean())),
+    ("rloo_advantages", "leave-one-out over the whole batch", lambda r, k: by_loop(r, len(r))),
     # grpo_advantages
     ("grpo_advantages", "biased std", lambda r, k: grpo_by_loop(r, k, ddof=0)),
     ("grpo_advantages", "smaller epsilon", lambda r, k: grpo_by_loop(r, k, eps=1e-8)),
@@ -221,6 +233,13 @@ WRONG = [
                                   r.clamp(1 - low, 1 + high) * a[:, None]))[m].mean(),
         "response": -torch.stack([x[b][m[b]].mean() for b in range(len(p))]).mean(),
         "fixed": -x[m].sum() / (len(p) * n)}[how]),
+    ("grpo_loss", "gain in the padding not masked", padding_summed),
+    ("grpo_loss", "fixed: divided by the longest response", lambda p, old, a, m, how, *rest: loss_of_rows(
+        p, old, a, m, how, *rest[:2], int(m.sum(1).max()) if how == "fixed" else rest[2])),
+    ("grpo_loss", "advantages not a column", lambda p, old, a, m, *rest: loss_as_trl(
+        p, old, a, m, *rest) + 0 * (a * p).sum()),
+    ("grpo_loss", "unfinished", lambda p, old, a, m, how, *rest: (
+        loss_of_rows(p, old, a, m, how, *rest) if how == "response" else NotImplemented)),
     # pass_at_k
     ("pass_at_k", "plug-in", lambda c, k: 1 - (~c).float().mean(1).pow(k)),
     ("pass_at_k", "1 − forgotten", lambda c, k: 1 - pass_by_comb(c, k)),

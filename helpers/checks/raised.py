@@ -1,0 +1,44 @@
+"""Checks that say more: words for an error that a lesson expects, and for an answer half written."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
+
+UNFINISHED = "A good start"  # how the report of an answer that only some test cases miss begins
+
+
+class Expected(NamedTuple):
+    """An error that many answers raise: a part of its message, the mistake's name, what to say."""
+
+    part: str
+    name: str
+    says: str
+
+
+def explained(
+    check: Callable[..., Report], errors: tuple[Expected, ...] = (), then: Callable | None = None
+) -> Callable[..., Report]:
+    """The same check, where a known error has a name and an unfinished answer is called so.
+
+    `then` looks at a function that passed: function → (mistake, message), or None if all is well.
+    """
+
+    def fuller(function: Callable, *options, **named) -> Report:
+        report = check(function, *options, **named)
+        if report.status == NOT_ATTEMPTED and report.message.startswith(UNFINISHED):
+            return replace(report, status=MISTAKE, mistake="unfinished")
+        if report.mistake == "exception":
+            for error in errors:
+                if error.part in report.message:
+                    return replace(report, mistake=error.name, message=error.says)
+        found = then(function) if then is not None and report.status == CORRECT else None
+        if found is None:
+            return report
+        name, says = found
+        return replace(report, status=MISTAKE, mistake=name, message=says)
+
+    fuller.__name__ = fuller.__qualname__ = check.__name__
+    fuller.__doc__, fuller.exercise = check.__doc__, check.exercise
+    return fuller
