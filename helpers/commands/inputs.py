@@ -77,7 +77,7 @@ class Inputs:
         how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed}
         return make_models(actor, tokenizer, reward, "lora", frozen_dtype(place), **how)
 
-    def start(self, config: RLHFConfig, **more) -> RLHFState:
+    def begin(self, config: RLHFConfig, **more) -> RLHFState:
         """A run at its beginning; `more` as in `start_run`."""
         reward = self.own_reward()
         prompts = None if self.prompts is None else read_prompts(self.prompts)
@@ -85,7 +85,7 @@ class Inputs:
         models = self.own_models(config, reward)
         return start_run(config, models, reward, prompts, measures, **more)
 
-    def resume(self, folder: Path, config: RLHFConfig) -> RLHFState:
+    def go_on(self, folder: Path, config: RLHFConfig) -> RLHFState:
         """The run in a folder where it stopped, with the inputs it was started with."""
         reward = self.own_reward()
         measures = reward.measures() if isinstance(reward, RewardSum) else {}
@@ -137,9 +137,10 @@ def _load_module(name: str):
 
 
 def keep_inputs(inputs: Inputs, folder: Path) -> None:
-    """Write the inputs beside the checkpoints of a run that begins."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / INPUTS, inputs.as_dict())
+    """Write the inputs beside the checkpoints of a run that begins, if there are any."""
+    if inputs.as_dict() != Inputs().as_dict():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / INPUTS, inputs.as_dict())
 
 
 def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:

@@ -84,13 +84,13 @@ def start(settings: dict, inputs: Inputs) -> RLHFState:
     config = RLHFConfig(**settings)
     resolve_device(config.device)
     print("Loading the models …", flush=True)
-    return watch_gold(inputs.start(config, progress=bar("normaliser")))
+    return watch_gold(inputs.begin(config, progress=bar("normaliser")))
 
 
 def resume(folder: Path, settings: dict, inputs: Inputs) -> RLHFState:
     """The run in a folder where it stopped; ValueError for a setting it was not started with."""
     wanted = replace(saved_config(folder), **settings)
-    return watch_gold(inputs.resume(folder, wanted))
+    return watch_gold(inputs.go_on(folder, wanted))
 
 
 def watch_gold(state: RLHFState) -> RLHFState:

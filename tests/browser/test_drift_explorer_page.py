@@ -18,7 +18,7 @@ def sweep():
     return load_sweep()
 
 
-SECTIONS = ("# 06", "## 4 ·", "### Move β", "## 6 ·")
+SECTIONS = ("# 07", "## 4 ·", "### Move β", "## 6 ·")
 
 
 def under(headings: tuple[str, ...], cells: list) -> list:
