@@ -54,11 +54,14 @@ def _correct(exercise: Exercise) -> Report:
 
 
 def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
-    says = f"Write {exercise.signature} and run the cell again. The notebook works without it, too."
+    """The report of a stub; of an answer that does only the first test cases: unfinished."""
     if probe is not exercise.probes[0]:
         named = exercise.named(probe)
         here = f" for {exercise.group}={named[exercise.group]!r}" if exercise.group else ""
-        says = f"A good start, but something is still missing{here}."
+        return _mistake(
+            exercise, "unfinished", f"A good start, but something is still missing{here}."
+        )
+    says = f"Write {exercise.signature} and run the cell again. The notebook works without it, too."
     return Report(exercise.name, NOT_ATTEMPTED, says, look=exercise.look)
 
 

@@ -1,12 +1,10 @@
-"""Checks that say more: words for an error that a lesson expects, and for an answer half written."""
+"""Checks that say more: words for an error that a lesson expects, a second look at what passed."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
-
-UNFINISHED = "A good start"  # how the report of an answer that only some test cases miss begins
+from helpers.checks.report import CORRECT, MISTAKE, Report
 
 
 class Expected(NamedTuple):
@@ -20,15 +18,13 @@ class Expected(NamedTuple):
 def explained(
     check: Callable[..., Report], errors: tuple[Expected, ...] = (), then: Callable | None = None
 ) -> Callable[..., Report]:
-    """The same check, where a known error has a name and an unfinished answer is called so.
+    """The same check, where a known error has a name.
 
     `then` looks at a function that passed: function → (mistake, message), or None if all is well.
     """
 
     def fuller(function: Callable, *options, **named) -> Report:
         report = check(function, *options, **named)
-        if report.status == NOT_ATTEMPTED and report.message.startswith(UNFINISHED):
-            return replace(report, status=MISTAKE, mistake="unfinished")
         if report.mistake == "exception":
             for error in errors:
                 if error.part in report.message:

@@ -1,10 +1,15 @@
-"""Lesson 10's exercises: planted wrong answers are named, right ones pass however written."""
+"""Exercises of lessons 10 and 11: planted wrong answers are named, right ones pass however written."""
 
+import direct_answers
+import group_answers
 import pytest
 import torch
-from group_answers import RIGHT, WRONG
 
 from helpers import checks
+
+PLANTED = (group_answers, direct_answers)
+RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
+WRONG = [answer for module in PLANTED for answer in module.WRONG]
 
 
 def label(value):
@@ -19,21 +24,18 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def report(name, function):
-    return getattr(checks, f"check_{name}")(function)
-
-
-def test_there_are_enough_of_both():
-    assert len(WRONG) >= 40 and len(RIGHT) >= 10
+@pytest.mark.parametrize("module", PLANTED)
+def test_there_are_enough_of_both(module):
+    assert len(module.WRONG) >= 40 and len(module.RIGHT) >= 10
 
 
 @pytest.mark.parametrize(("name", "function"), RIGHT, ids=label)
 def test_a_right_answer_passes_however_written(name, function):
-    found = report(name, function)
+    found = getattr(checks, f"check_{name}")(function)
     assert found.status == "correct", found
 
 
 @pytest.mark.parametrize(("name", "mistake", "function"), WRONG, ids=label)
 def test_a_wrong_answer_is_named(name, mistake, function):
-    found = report(name, function)
+    found = getattr(checks, f"check_{name}")(function)
     assert (found.status, found.mistake) == ("mistake", mistake), found
