@@ -146,10 +146,16 @@ def warmup_steps(steps: int) -> int:
     return min(20, -(-5 * steps // 6))  # 24 steps, the shortest recorded fits, keep their 20
 
 
+def passes(pairs: int) -> int:
+    """Number of passes over so many pairs: fewer need more, to have enough gradient steps."""
+    require_count("pairs", pairs)
+    return max(3, min(12, round(4_000 / pairs)))
+
+
 def fit_reward_model(
     model: RewardModel,
     pairs: list[dict],
-    epochs: int = 2,
+    epochs: int | None = None,
     batch_size: int = 64,
     learning_rate: float = 2.5e-3,
     optimizer: str = "muon",
@@ -158,6 +164,8 @@ def fit_reward_model(
 ) -> RewardModel:
     """Train a reward model, in place, on `{prompt, chosen, rejected}` rows.
 
+    Without `epochs`, as many passes as the number of pairs asks for (`passes`).
+
     The learning rate warms up (`warmup_steps`) and is annealed to 0; gradients are clipped. Use
     "muon" for an encoder trained from scratch, "adamw" with a learning rate near 5e-5 for a
     pretrained one. `on_step(step, steps, loss)` is called after each gradient step; an exception in
@@ -165,6 +173,7 @@ def fit_reward_model(
     ValueError: no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer.
     """
     require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
+    epochs = passes(len(pairs)) if epochs is None else epochs
     require_count("epochs", epochs)
     require_count("batch_size", batch_size)
     require_positive("learning_rate", learning_rate)

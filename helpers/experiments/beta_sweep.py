@@ -4,6 +4,7 @@ Real runs: nothing is smoothed or selected. It can be killed at any time; `--res
 the last checkpoint of each run. Results depend on the seed, and in the last digits on the machine.
 """
 
+import math
 import shutil
 import statistics
 from contextlib import suppress
@@ -18,14 +19,8 @@ from torch import Tensor, nn
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, verify
-from helpers.experiments.measure import (
-    EVALUATED,
-    MEASURES,
-    REFERENCE_SAMPLES,
-    measure,
-    sample_reference,
-)
-from helpers.experiments.runs import WATCHED_PROMPTS, Run, significant, take_snapshot
+from helpers.experiments.measure import REFERENCE_SAMPLES, measure, sample_reference
+from helpers.experiments.runs import WATCHED_PROMPTS, Run
 from helpers.experiments.study import (
     POLICY,
     STUDY,
@@ -39,15 +34,15 @@ from helpers.experiments.study import (
 from helpers.sampling import plain_tokens
 from helpers.state import RLHFState, start_run
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
-from helpers.theory.realignment import RealignedPolicy, mixing_weight
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
-BETAS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+BETAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+KEPT_POLICIES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # β of the policies that are kept, seed 0
+WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 MIN_EFFECTIVE_SAMPLES = 20.0  # of the worst prompt, below which no optimum is estimated
 
 
@@ -57,14 +52,15 @@ def beta_kind(kl_coef: float) -> str:
 
 
 def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
-    """Jobs for each β and seed, 128 responses per iteration; the policies of seed 0 are saved."""
+    """Jobs for each β and seed, 128 responses per iteration; seed 0 is kept whole."""
     size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
     rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
     return [
         Job(
             beta_kind(beta),
             RLHFConfig(kl_coef=beta, seed=seed, **size, **rates),
-            keep_policy=seed == 0,
+            whole=seed == WHOLE_RUN_SEED,
+            keep_policy=seed == WHOLE_RUN_SEED and beta in KEPT_POLICIES,
         )
         for seed in sorted(set(seeds))
         for beta in sorted(set(betas))
@@ -82,7 +78,7 @@ class Sweep:
     runs: list[Run]
     reference: dict[str, Tensor]
     prompts: list[str]
-    facts: dict = field(default_factory=dict)  # command, versions, settings, realignment
+    facts: dict = field(default_factory=dict)  # command, versions, settings
 
     @property
     def betas(self) -> list[float]:
@@ -93,6 +89,11 @@ class Sweep:
     def seeds(self) -> list[int]:
         """Every seed."""
         return sorted({run.config.seed for run in self.runs})
+
+    @property
+    def shown_seeds(self) -> list[int]:
+        """Seeds whose runs were kept whole, with samples and next-token distributions."""
+        return sorted({run.config.seed for run in self.runs if run.snapshots})
 
     def run(self, kl_coef: float, seed: int) -> Run:
         """The run at this β and seed. ValueError: there is none."""
@@ -173,43 +174,54 @@ def table(sweep: Sweep) -> list[dict]:
         values = [run.final["value"] for run in runs]
         row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
         row["optimal_value"] = None if best is None else best.value
-        reached = [sweep.efficiency(run, best).mean for run in runs] if best is not None else []
-        row["efficiency"] = statistics.fmean(reached) if reached else None
-        rows.append(row)
+        row["effective_samples"] = None if best is None else best.smallest_ess
+        rows.append(row | mean_efficiency(sweep, runs, best))
     return rows
 
 
-def print_table(rows: list[dict]) -> None:
-    """Print β, proxy, gold, KL, J ± standard error, its spread over seeds, J*, efficiency."""
-    print(
-        f"{'β':>6s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}"
-        f"{'± s.e.':>8s}{'± seeds':>9s}{'J*':>8s}{'eff.':>7s}"
-    )
-    for row in rows:
-        best = "      –" if row["optimal_value"] is None else f"{row['optimal_value']:7.3f}"
-        share = "     –" if row["efficiency"] is None else f"{row['efficiency']:6.3f}"
-        error = row["value_stderr"] / row["seeds"] ** 0.5
-        print(
-            f"{row['kl_coef']:6g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
-            f"{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f} {best} {share}"
-        )
+def mean_efficiency(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
+    """`efficiency`, averaged over runs, its standard error and its spread over them; None without J*.
 
-
-def realignment_check(sweep: Sweep, tolerance: float = 0.05) -> list[dict]:
-    """Compare each realigned policy with the policy trained at the same β (seed 0), by β.
-
-    J of both, their difference, and whether it is within `tolerance` (score units).
+    The standard error is of the estimate for these policies: the evaluation's of each run, and that of
+    J* and of the reference, which the runs share.
     """
-    rows = []
-    for mixture in sweep.facts.get("realigned", []):
-        beta, anchor = mixture["kl_coef"], mixture["anchor"]
-        if beta in sweep.betas:
-            trained = sweep.run(beta, 0).final["value"]
-            gap = mixture["value"] - trained
-            row = {"kl_coef": beta, "anchor": anchor, "weight": mixture["weight"]}
-            row |= {"value": mixture["value"], "trained": trained, "gap": gap}
-            rows.append(row | {"holds": abs(gap) <= tolerance})
-    return sorted(rows, key=lambda row: (row["kl_coef"], row["anchor"]))
+    names = ("efficiency", "efficiency_stderr", "efficiency_spread")
+    if best is None:
+        return dict.fromkeys(names)
+    reached = [sweep.efficiency(run, best).mean for run in runs]
+    values = [run.final["value"] for run in runs]
+    errors = [run.final["value_stderr"] for run in runs]
+    together = Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs))
+    spread = statistics.stdev(reached) if len(runs) > 1 else 0.0
+    found = efficiency(together, sweep.reference_value, best)
+    return dict(zip(names, (found.mean, found.stderr, spread), strict=True))
+
+
+def reference_row(sweep: Sweep) -> dict:
+    """The reference's proxy and gold, beside the rows of `table`; its KL is 0, and J is its proxy."""
+    score, gold = (float(sweep.reference[name].mean()) for name in ("scores", "gold"))
+    return {"score": score, "gold": gold, "kl": 0.0, "value": score}
+
+
+def print_table(rows: list[dict], reference: dict | None = None) -> None:
+    """Print β, proxy, gold, KL, J ± standard error, its spread over seeds, J*, efficiency ± its own.
+
+    The first line is the reference, if given.
+    """
+    print(
+        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}{'± s.e.':>8s}{'± seeds':>9s}"
+        f"{'J*':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
+    )
+    if reference is not None:
+        print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
+    for row in rows:
+        error = row["value_stderr"] / row["seeds"] ** 0.5
+        line = f"{row['kl_coef']:9g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
+        line += f"{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f}"
+        if row["efficiency"] is not None:
+            line += f"{row['optimal_value']:8.3f}{row['efficiency']:7.3f}"
+            line += f"{row['efficiency_stderr']:8.3f}{row['efficiency_spread']:9.3f}"
+        print(line)
 
 
 def lone_sweep(run: Run, state: RLHFState, per_prompt: int = 100) -> Sweep:
@@ -239,29 +251,6 @@ def vocabulary_words(state: RLHFState, model: nn.Module | None = None) -> list[s
     return known + [f"[{i}]" for i in range(len(known), rows)]  # rows that no token has
 
 
-def realignments(betas: list[float]) -> list[tuple[float, float]]:
-    """(anchor, wanted) pairs of β: each trained β from both neighbours, and values between two."""
-    trained = sorted(beta for beta in betas if beta > 0)
-    pairs = list(zip(trained, trained[1:], strict=False))
-    checks = [(low, high) for low, high in pairs] + [(high, low) for low, high in pairs]
-    # from the larger β: measured from either side, going a little further beats coming back
-    return checks + [(high, significant((low * high) ** 0.5, 2)) for low, high in pairs]
-
-
-def measure_realigned(out: Path, anchor: float, wanted: float) -> dict:
-    """Realign a trained policy to another β, evaluate and sample it."""
-    state = start_run(RLHFConfig(kl_coef=wanted, device="cpu"), measures=MEASURES)
-    weight = mixing_weight(anchor, wanted)
-    load_policy(state.models.actor, anchor, out)
-    mixed = RealignedPolicy(state.models.actor, state.models.reference, weight)
-    found, _ = measure(state, mixed, EVALUATED // 4)
-    state.models.actor = mixed
-    samples = take_snapshot(state).samples
-    kept = {prompt: [vars(sample) for sample in rows] for prompt, rows in samples.items()}
-    advance(1)
-    return {"anchor": anchor, "kl_coef": wanted, "weight": weight} | found | {"samples": kept}
-
-
 def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
     """The reference's samples: the shipped ones if present, else new ones (about ten minutes)."""
     with atomic_file(out / REFERENCE) as temporary:
@@ -271,18 +260,6 @@ def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
         else:
             state = start_run(RLHFConfig(device="cpu"))
             save_file(sample_reference(state, per_prompt), temporary)
-
-
-def add_mixtures(sweep: Sweep, options: "BetaSweepOptions") -> None:
-    """Add every realignment that the runs of seed 0 allow to `study.json`; existing ones are kept."""
-    found = {(row["anchor"], row["kl_coef"]): row for row in sweep.facts.get("realigned", [])}
-    pairs = realignments([run.config.kl_coef for run in sweep.runs if run.config.seed == 0])
-    missing = [pair for pair in pairs if pair not in found]
-    if missing:
-        tasks = [(measure_realigned, (options.results, *pair)) for pair in missing]
-        rows = run_all(tasks, options.jobs, options.threads, len(tasks), "mixture")
-        found |= dict(zip(missing, significant(rows), strict=True))
-    add_facts(options.results, {"realigned": [found[pair] for pair in pairs]})
 
 
 @dataclass(kw_only=True)
@@ -300,13 +277,13 @@ class BetaSweepOptions(StudyOptions):
 
 
 def run(options: BetaSweepOptions) -> None:
-    """Run what is missing (reference samples, runs, realignments), then print the table."""
+    """Run what is missing (reference samples, runs), then print the table."""
     out = options.results
     first = [] if (out / REFERENCE).exists() else [(provide_reference, (out,))]
     run_study(beta_study(options.betas, options.seeds, options.iterations), options, first)
     add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
-    add_mixtures(load_sweep(out), options)
-    print_table(table(load_sweep(out)))
+    sweep = load_sweep(out)
+    print_table(table(sweep), reference_row(sweep))
     if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():
         print("\nThe shipped sweep:")
         print_table(table(load_sweep()))

@@ -1,4 +1,4 @@
-"""The clinic: runs with fifteen faults, and healthy runs, on six seeds.
+"""The clinic: runs with fifteen faults, three of them at three strengths, and healthy runs.
 
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
@@ -13,6 +13,7 @@ from helpers.data import DATA
 from helpers.experiments.diagnose import STATISTICS, diagnose
 from helpers.experiments.faults import FAULTS, Fault, find_fault
 from helpers.experiments.runs import Run, record_run
+from helpers.experiments.strengths import VARIANTS
 from helpers.experiments.study import Job, Study, StudyOptions, load_study, run_study
 from helpers.state import History, start_run
 from helpers.tools.flags import setting
@@ -21,6 +22,7 @@ FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
 OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
+PLANTED = FAULTS | VARIANTS
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -31,10 +33,10 @@ def healthy_config(seed: int, kl_coef: float = BETA, iterations: int = ITERATION
 
 
 def clinic_configs(seed: int, iterations: int = ITERATIONS) -> dict[str, RLHFConfig]:
-    """Configs by kind: the healthy run, healthy runs at other β, every fault."""
+    """Configs by kind: the healthy run, healthy runs at other β, every fault, three at other strengths."""
     healthy = healthy_config(seed, iterations=iterations)
     others = {f"healthy_{beta:g}": healthy_config(seed, beta, iterations) for beta in OTHER_BETAS}
-    faulty = {fault.name: fault.config(healthy) for fault in FAULTS.values()}
+    faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
     return {"healthy": healthy} | others | faulty
 
 
@@ -46,7 +48,7 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
             kind,
             config,
             whole=seed == WHOLE_RUN_SEED,
-            **how | ({"within": FAULTS[kind].in_effect} if kind in FAULTS else {}),
+            **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
         )
         for seed in sorted(set(seeds))
         for kind, config in clinic_configs(seed, iterations).items()

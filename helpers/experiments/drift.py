@@ -1,7 +1,6 @@
 """Data of the drift explorer: the numbers of a sweep at one β, iteration, seed and prompt.
 
-Between two trained β there is a mixture of a trained policy with the reference
-(`theory/realignment.py`), with the values that the sweep measured for it. Nothing is drawn here.
+Every position of the β slider is a trained policy. Nothing is drawn here.
 """
 
 import math
@@ -14,7 +13,6 @@ from torch import Tensor
 from helpers.experiments.beta_sweep import MIN_EFFECTIVE_SAMPLES, Sweep
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, Sample, Snapshot
 from helpers.theory.optimum import Optimum, effective_sample_size, importance_weights
-from helpers.theory.realignment import mix_logprobs
 from helpers.tools.validate import require
 
 COLUMNS = {
@@ -28,12 +26,11 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class SliderStop:
-    """A position of the β slider: a trained β of the sweep, a mixture, or an added run."""
+    """A position of the β slider: a trained β of the sweep, or an added run."""
 
     key: float | str
     label: str
     kl_coef: float
-    mixture: dict | None = None  # an entry of `sweep.facts["realigned"]`
     run: Run | None = None  # a run that is not the sweep's
     own_reward: bool = False  # its scores are another reward's: no J*, no frontier
 
@@ -47,7 +44,7 @@ class DriftView:
     iteration: int
     last: int  # the last iteration there is
     values: dict  # beta, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length, ess
-    curves: dict[str, list[float]]  # over iterations 0 … of the run, or of a mixture's anchor
+    curves: dict[str, list[float]]  # over iterations 0 … of the run
     others: list[dict[str, list[float]]]  # of the other seeds
     snapshot: int  # the iteration at which samples and next token were kept
     samples: list[Sample]
@@ -94,14 +91,6 @@ def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int):
 def footnotes(stop: SliderStop, hidden: bool, ess: float | None, samples: int) -> list[str]:
     """Notes about a view, in sentences."""
     said = []
-    if stop.mixture:
-        anchor, weight = stop.mixture["anchor"], stop.mixture["weight"]
-        said.append(
-            f"≈ is an approximation, not a training run: the policy trained at β = {anchor:g} (seed 0, "
-            f"last iteration) mixed with the reference while it writes, λ = {anchor:g}/"
-            f"{stop.kl_coef:g} = {weight:.2f} (decoding-time realignment, Liu et al. "
-            "2024). It has no history: the curves, faint, are that policy's."
-        )
     if stop.run and not stop.run.final:
         said.append("Measured on its own rollouts, not on fresh responses.")
     if stop.own_reward:
@@ -139,7 +128,7 @@ class Drift:
     @property
     def start(self) -> Snapshot:
         """The view of the reference, where every run begins."""
-        return self.sweep.runs[0].snapshots[0]
+        return next(run.snapshots[0] for run in self.sweep.runs if run.snapshots)
 
     @property
     def prompts(self) -> list[str]:
@@ -148,14 +137,9 @@ class Drift:
 
     @property
     def stops(self) -> list[SliderStop]:
-        """Positions of the β slider: trained β and mixtures in order, then added runs."""
+        """Positions of the β slider: trained β in order, then added runs."""
         trained = [SliderStop(beta, f"{beta:g}", beta) for beta in self.sweep.betas]
-        mixed = {}
-        for entry in self.sweep.facts.get("realigned", []):
-            beta = entry["kl_coef"]
-            if beta not in self.sweep.betas:
-                mixed[beta] = SliderStop(beta, f"≈{beta:g}", beta, mixture=entry)
-        return sorted(trained + list(mixed.values()), key=lambda stop: stop.kl_coef) + self.added
+        return trained + self.added
 
     def add(self, run: Run, label: str = "yours", own_reward: bool = False) -> SliderStop:
         """Add a run, or find it if it was added before. ValueError: it has no iteration yet."""
@@ -178,12 +162,10 @@ class Drift:
         return sorted((best for best in found if best is not None), key=lambda best: best.kl)
 
     def finals(self) -> list[dict]:
-        """The last policy of every run and mixture: β, kind ("trained", "mixture", "added"), KL, proxy."""
+        """The last policy of every run: β, kind ("trained", "added"), KL, proxy."""
         ends = [(run.config.kl_coef, "trained", run.final) for run in self.sweep.runs]
-        for stop in self.stops:
-            if stop.mixture:
-                ends.append((stop.kl_coef, "mixture", stop.mixture))
-            elif stop.run and not stop.own_reward:
+        for stop in self.added:
+            if not stop.own_reward:
                 ends.append((stop.kl_coef, "added", stop.run.final or stop.run.history[-1]))
         return [
             {"kl_coef": beta, "kind": kind, "kl": end["kl"], "proxy": end["score"]}
@@ -214,12 +196,8 @@ class Drift:
         return float(self._last_words(prompt).max())
 
     def view(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> DriftView:
-        """The data of the page. A mixture is always shown at the end of training of seed 0."""
-        found = (
-            self._mixture(stop, prompt)
-            if stop.mixture
-            else self._run(stop, iteration, seed, prompt)
-        )
+        """The data of the page."""
+        found = self._run(stop, iteration, seed, prompt)
         now, beta = found.pop("now"), stop.kl_coef
         optimum = None if stop.own_reward else self.optimum(beta)
         best, ess = (None, None) if stop.own_reward else self.first_token(prompt, beta)
@@ -255,22 +233,6 @@ class Drift:
             "snapshot": shot.iteration,
             "samples": shot.samples.get(prompt, []),
             "logprobs": shot.next_logprobs.get(prompt),
-        }
-
-    def _mixture(self, stop: SliderStop, prompt: str) -> dict:
-        """The view of a mixture of a trained policy with the reference; the history is that policy's."""
-        entry, curves = stop.mixture, self.curves_of(stop.mixture["anchor"], 0)
-        anchor = self.sweep.run(entry["anchor"], 0).snapshots[-1].next_logprobs[prompt]
-        last = len(curves["kl"]) - 1
-        return {
-            "seed": 0,
-            "iteration": last,
-            "now": {name: entry.get(column, math.nan) for name, column in COLUMNS.items()},
-            "curves": curves,
-            "others": [],
-            "snapshot": last,
-            "samples": [Sample(**row) for row in entry["samples"].get(prompt, [])],
-            "logprobs": mix_logprobs(anchor, self.start.next_logprobs[prompt], entry["weight"]),
         }
 
     def _values(self, now: dict, beta: float, optimum: Optimum | None) -> dict:

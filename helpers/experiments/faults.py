@@ -68,19 +68,19 @@ def reference_as_old(state: RLHFState, rollout: RolloutBatch) -> dict:
     return RIGHT["update"](state, replace(rollout, logprobs=rollout.ref_logprobs))
 
 
-def leave_dropout_on(state: RLHFState) -> list[str]:
-    """Dropout of 10 % in the actor, while sampling and while training."""
+def leave_dropout_on(state: RLHFState, share: float = 0.1) -> list[str]:
+    """Dropout of this share in the actor, while sampling and while training."""
     actor = state.models.actor.train()
     for module in actor.modules():
         if isinstance(module, nn.Dropout):
-            module.p = 0.1
+            module.p = share
     return RIGHT["draw_prompts"](state)
 
 
-def sample_cooler(state: RLHFState, prompts: list[str]) -> Responses:
-    """Sample at temperature 0.7, but compute log-probs at 1."""
+def sample_cooler(state: RLHFState, prompts: list[str], temperature: float = 0.7) -> Responses:
+    """Sample at this temperature, but compute log-probs at 1."""
     config = state.config
-    state.config = replace(config, temperature=0.7)
+    state.config = replace(config, temperature=temperature)
     try:
         return RIGHT["write_responses"](state, prompts)
     finally:

@@ -1,6 +1,9 @@
 """KL control: adaptive β, and KL in the reward against KL in the loss."""
 
+import math
+import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,11 +13,16 @@ from helpers.experiments.measure import EVALUATED
 from helpers.experiments.runs import Run
 from helpers.experiments.study import Job, Study, StudyOptions, load_study, run_study
 from helpers.tools.flags import setting
+from helpers.tools.validate import require_number
 
 FOLDER = DATA / "kl_control"
 # a KL in the loss is weighed against whitened advantages, so that it takes a larger β to end at the
 # same KL
-REWARD_BETAS, LOSS_BETAS = (0.05, 0.1, 0.3), (0.3, 1.0, 3.0)
+REWARD_BETAS = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+LOSS_BETAS = (0.4, 0.5, 0.6, 0.75, 1.0, 1.5, 3.0)
+FULL_BETAS = (0.5, 1.0, 3.0)  # of the exact KL over the vocabulary
+WIDEST_GAP = 0.7  # nats between two runs: wider apart, nothing is interpolated
+WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole, and that the adaptive β is run on
 TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
 FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
 HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
@@ -33,17 +41,19 @@ def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
     }
     for beta in REWARD_BETAS:
         configs[f"reward_{beta:g}"] = RLHFConfig(kl_coef=beta, **shared)
-    for beta in LOSS_BETAS:
-        for kind in ("k2", "full"):
+    for kind, betas in (("k2", LOSS_BETAS), ("full", FULL_BETAS)):
+        for beta in betas:
             config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss=kind, **shared)
             configs[f"loss_{kind}_{beta:g}"] = config
+    if seed != WHOLE_RUN_SEED:
+        return {kind: config for kind, config in configs.items() if config.kl_target is None}
     return configs
 
 
 def kl_control_study(seeds: list = (0,), iterations: int = 60) -> list[Job]:
     """Jobs for all `kl_control_configs` on each seed."""
     return [
-        Job(kind, config, evaluated=EVALUATED // 4)
+        Job(kind, config, whole=seed == WHOLE_RUN_SEED, evaluated=EVALUATED // 4)
         for seed in sorted(set(seeds))
         for kind, config in kl_control_configs(seed, iterations).items()
     ]
@@ -56,6 +66,14 @@ class KLControl(Study):
     def adaptive(self) -> list[Run]:
         """Runs whose β followed a target."""
         return [run for run in self.runs if run.config.kl_target is not None]
+
+    def curve(self, placement: str, kind: str = "k2", name: str = "score") -> list[tuple]:
+        """(KL, score) at each fixed β of a placement, averaged over seeds, by KL."""
+        by_beta = {}
+        for run in self.placed(placement, kind):
+            by_beta.setdefault(run.config.kl_coef, []).append(run)
+        ends = [mean_end(runs) for runs in by_beta.values()]
+        return sorted((kl, score if name == "score" else gold) for kl, score, gold in ends)
 
     def placed(self, placement: str, kind: str = "k2") -> list[Run]:
         """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""
@@ -75,12 +93,23 @@ def realised_kl(run: Run) -> float:
     return sum(last) / len(last)
 
 
-def score_at_kl(runs: list[Run], kl: float) -> float | None:
-    """Proxy score at this KL, interpolated linearly between runs sorted by KL."""
-    points = [(run.final["kl"], run.final["score"]) for run in runs]
-    for (low, below), (high, above) in zip(points, points[1:], strict=False):
-        if low <= kl <= high:
-            share = (kl - low) / (high - low) if high > low else 0.0
+def mean_end(runs: list[Run]) -> tuple[float, float, float]:
+    """KL, proxy and gold at the end, averaged over runs that differ only in their seed."""
+    return tuple(
+        statistics.fmean(run.final[name] for run in runs) for name in ("kl", "score", "gold")
+    )
+
+
+def score_at_kl(points: list[tuple[float, float]], kl: float) -> float | None:
+    """Score at this KL, linear in √KL between neighbouring (KL, score); None outside, or over a gap.
+
+    A score rises about as √KL near the reference (Gao et al. 2023). ValueError: a negative KL.
+    """
+    require_number("kl", kl, low=0.0)
+    for (low, below), (high, above) in pairwise(sorted(points)):
+        if low <= kl <= high and high - low <= WIDEST_GAP:
+            width = math.sqrt(high) - math.sqrt(low)
+            share = (math.sqrt(kl) - math.sqrt(low)) / width if width > 0 else 0.0
             return below + share * (above - below)
     return None
 
@@ -109,7 +138,7 @@ class KLControlOptions(StudyOptions):
     """KL control: adaptive β, and KL in the reward against KL in the loss."""
 
     name: ClassVar[str] = "kl_control"
-    seeds: list[int] = setting([0], "each kind of run is made on each of these seeds")
+    seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
     iterations: int = setting(60, "iterations of a run at fixed β; with adaptive β two thirds more")
 
 

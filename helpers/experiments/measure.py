@@ -13,6 +13,7 @@ from helpers.steps import evaluate
 from helpers.theory.optimum import policy_value
 from helpers.world import reviews
 from helpers.world.gold import gold_scores
+from helpers.world.labelling import flatters
 
 EVALUATED = 160  # fresh responses to each prompt
 PARSED = 40  # of them, for measures that parse every text, gold among them
@@ -20,6 +21,7 @@ REFERENCE_SAMPLES = 2000  # to each prompt, for the exact optimum
 MEASURES = {
     "gold": gold_scores,
     "grammatical": lambda texts: [float(reviews.is_sentence(text)) for text in texts],
+    "flattery": lambda texts: [float(flatters(text)) for text in texts],
 }
 
 

@@ -32,11 +32,6 @@ from helpers.world.small_models import make_encoder
 COMBINE = ("mean", "worst")  # of several reward models: their mean, or the least of their scores
 
 
-def passes(pairs: int) -> int:
-    """Number of epochs: fewer pairs need more, to have enough gradient steps."""
-    return max(2, min(12, round(4_000 / pairs)))
-
-
 def train_reward_model(
     pairs: list[dict], layers: int = 2, width: int = 128, seed: int = 0, epochs: int | None = None
 ) -> RewardModel:
@@ -44,7 +39,7 @@ def train_reward_model(
     tokenizer = load_tokenizer("data/sft")
     torch.manual_seed(seed)
     model = RewardModel(make_encoder(tokenizer, layers, width), tokenizer)
-    fit_reward_model(model, pairs, epochs or passes(len(pairs)), seed=seed)
+    fit_reward_model(model, pairs, epochs, seed=seed)
     chosen, rejected = pair_texts(pairs)
     return freeze(normalize(model, (chosen + rejected)[:2_000]))
 
@@ -55,6 +50,7 @@ class RewardRecipe:
 
     pairs: int = 1_000
     temperature: float = LABEL_TEMPERATURE  # of the labeller, points of gold score
+    flattery: float = 0.0  # points that the labeller gives for it; 0 is the honest one
     layers: int = 2
     width: int = 128
     members: int = 1  # reward models, differing in their start and in the order of the pairs
@@ -68,7 +64,7 @@ class RewardRecipe:
     @cached_property
     def models(self) -> list[RewardModel]:
         """The trained members; all use the same labelled pairs."""
-        pairs = labelled_pairs(self.pairs, self.temperature, self.seed)
+        pairs = labelled_pairs(self.pairs, self.temperature, self.seed, self.flattery)
         seeds = range(self.seed * self.members, (self.seed + 1) * self.members)
         with torch.enable_grad():  # whoever asks first may do so under no_grad
             return [train_reward_model(pairs, self.layers, self.width, seed) for seed in seeds]
@@ -100,13 +96,15 @@ RECIPES = {
     "size_3x192": {"layers": 3, "width": 192},
     "ensemble_mean": {"members": 4, "combine": "mean"},
     "ensemble_worst": {"members": 4, "combine": "worst"},
+    "flattered": {"pairs": 12_000, "flattery": 2.0},
 }
 FACTORS = {  # what a slider moves through, in order, and how each is called there
     "preference pairs": {"pairs_30": "30", "pairs_100": "100", "pairs_300": "300", BASE: "1,000",
                          "pairs_3000": "3,000", "pairs_12000": "12,000"},
-    "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.5", "noise_3": "3"},
+    "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.7", "noise_3": "3"},
     "reward-model size": {"size_1x32": "1 × 32", BASE: "2 × 128", "size_3x192": "3 × 192"},
     "ensemble": {BASE: "one model", "ensemble_mean": "mean of 4", "ensemble_worst": "worst of 4"},
+    "labeller": {"pairs_12000": "honest", "flattered": "falls for flattery"},
 }  # fmt: skip
 
 
@@ -155,7 +153,7 @@ def require_same_price(out: Path, kl_coef: float) -> None:
 
 @dataclass(kw_only=True)
 class RewardHackingOptions(StudyOptions):
-    """Reward hacking: the same training against reward models made in twelve ways."""
+    """Reward hacking: the same training against reward models made in thirteen ways."""
 
     name: ClassVar[str] = "reward_hacking"
     kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))

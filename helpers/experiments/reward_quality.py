@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from helpers.data import DATA, load_rows
 from helpers.experiments.study import Options, origin, read_study, write_study
 from helpers.models import load_tokenizer
-from helpers.reward_model import RewardModel, fit_reward_model, pair_texts
+from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, passes
 from helpers.tools.files import map_floats
 from helpers.tools.flags import setting
 from helpers.tools.validate import require
@@ -25,14 +25,9 @@ from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances,
 from helpers.world.small_models import make_encoder
 
 FOLDER = DATA / "reward_quality"
-# pairs: passes over them. Few pairs need more passes, or the fit is over before it has begun. Two
-# rules stand for this, because results were recorded with each: this one here, and
-# `reward_hacking.passes` there (300 pairs: 8 passes or 12). One of them can go when its study is
-# recorded anew.
-EPOCHS = {100: 12, 300: 8, 1_000: 4, 3_000: 3, 12_000: 2}
 TEMPERATURES = (0.25, 1.0, 3.0)  # points of gold score; the higher, the noisier the labels
-SEEDS = {100: 2, 300: 2, 1_000: 2, 3_000: 1, 12_000: 1}  # runs of each size
-TEST_PAIRS = 1_000
+SEEDS = {100: 3, 300: 3, 1_000: 3, 3_000: 2, 12_000: 2}  # pairs: fits of each size
+TEST_PAIRS = 2_000
 BINS = 8  # of the calibration curve
 
 
@@ -95,30 +90,29 @@ def run_one(world: dict, count: int, temperature: float, seed: int, device: str)
     fit_reward_model(
         model,
         pairs,
-        EPOCHS[count],
         seed=seed,
         on_step=lambda step, steps, loss: losses.append(loss),
     )
     result = {"pairs": count, "temperature": temperature, "seed": seed, "steps": len(losses)}
     result |= measure_quality(score_gaps(model, world["test"]), world["test_gaps"], temperature)
-    last = losses[-max(1, len(losses) // EPOCHS[count]) :]
+    last = losses[-max(1, len(losses) // passes(count)) :]
     result["train_loss"] = math.fsum(last) / len(last)  # over the last pass
     result["train_accuracy"] = float((score_gaps(model, pairs[:1000]) > 0).float().mean())
     return result | {"seconds": time.perf_counter() - started}
 
 
-def run_sizes(sizes: tuple = tuple(EPOCHS), device: str = "cpu", bar: bool = True) -> dict:
+def run_sizes(sizes: tuple = tuple(SEEDS), device: str = "cpu", bar: bool = True) -> dict:
     """All runs of these sizes, smallest first."""
-    require(set(sizes) <= set(EPOCHS), "sizes", sizes, f"some of {tuple(EPOCHS)}")
+    require(set(sizes) <= set(SEEDS), "sizes", sizes, f"some of {tuple(SEEDS)}")
     train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
     world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
     world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
     jobs = [(n, t, s) for n in sizes for s in range(SEEDS[n]) for t in TEMPERATURES]
-    results, progress = [], tqdm(total=sum(n * EPOCHS[n] for n, *_ in jobs), disable=not bar)
+    results, progress = [], tqdm(total=sum(n * passes(n) for n, *_ in jobs), disable=not bar)
     for job in jobs:
         progress.set_description("{} pairs, temperature {}, seed {}".format(*job))
         results.append(run_one(world, *job, device))
-        progress.update(job[0] * EPOCHS[job[0]])
+        progress.update(job[0] * passes(job[0]))
     progress.close()
     best = [best_possible(world["test_gaps"], t) for t in TEMPERATURES]
     report = {"test_pairs": len(test), "best": best, "runs": results}
@@ -141,7 +135,7 @@ class RewardQualityOptions(Options):
     """Reward quality: reward models fitted to few and many pairs, with clean and noisy labels."""
 
     name: ClassVar[str] = "reward_quality"
-    sizes: list[int] = setting(list(EPOCHS), "numbers of pairs", choices=list(EPOCHS))
+    sizes: list[int] = setting(list(SEEDS), "numbers of pairs", choices=list(SEEDS))
     device: str = setting("cpu", "where the models are trained")
 
 
@@ -150,6 +144,6 @@ def run(options: RewardQualityOptions) -> None:
     started = time.perf_counter()
     found = run_sizes(tuple(options.sizes), options.device)
     facts = origin(options, torch.get_num_threads())
-    facts |= {"epochs": {str(size): EPOCHS[size] for size in options.sizes}} | found
+    facts |= {"epochs": {str(size): passes(size) for size in options.sizes}} | found
     write_study(options.results, facts | {"runs": {fit_name(fit): fit for fit in found["runs"]}})
     print(f"{len(found['runs'])} runs in {time.perf_counter() - started:.0f} s")

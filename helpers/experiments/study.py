@@ -37,7 +37,7 @@ from helpers.tools.validate import require, require_count
 
 STUDY, POLICY = "study.json", "policy.safetensors"
 METRICS = (  # of a run that is kept as its history only
-    "score gold grammatical kl approx_kl entropy response_length ended explained_variance "
+    "score gold grammatical flattery kl approx_kl entropy response_length ended explained_variance "
     "policy_loss value_loss clip_fraction grad_norm first_ratio_error"
 ).split()
 STOPPED = "Stopped; --resume goes on from the last checkpoints."

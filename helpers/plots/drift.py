@@ -86,10 +86,9 @@ class Plane(Panel):
         axes.set_xlim(-0.02 * min(self.right, 2 * self.reach), self.right)
 
     def _ends(self, axes, ends: list[dict]) -> None:
-        """A dot for each trained run, a diamond for each mixture, a triangle for each added run."""
+        """A dot for each trained run, a triangle for each added run."""
         marks = {
             "trained": ("o", "#5b7f95", 5),
-            "mixture": ("D", "white", 5),
             "added": ("^", VALUE, 8),
         }
         for kind, (mark, colour, size) in marks.items():
@@ -108,9 +107,7 @@ class Plane(Panel):
             self.rest.append(text)
 
     def _words(self, axes) -> None:
-        words = (
-            "Proxy against KL: each run's end, by β;  ◇ ≈ mixtures;  ■ reference;  — the frontier"
-        )
+        words = "Proxy against KL: each run's end, by β;  ■ reference;  — the frontier"
         axes.set_title(words, fontsize=9, loc="left")
         bent = "; logarithmic beyond the vertical line" if axes.get_xscale() == "symlog" else ""
         axes.set_xlabel(f"KL from the reference, nats per response{bent}")
@@ -121,11 +118,9 @@ class Plane(Panel):
         """Move to this view."""
         now, best = view.values, view.optimum
         x = np.linspace(0, self.right, 120)
-        mixture = view.stop.mixture is not None
-        shown = slice(0, 0) if mixture else slice(0, view.iteration + 1)
+        shown = slice(0, view.iteration + 1)
         self.path.set_data(view.curves["kl"][shown], view.curves["proxy"][shown])
         self.here.set_data([now["kl"]], [now["proxy"]])
-        self.here.set_marker("D" if mixture else "o")
         self.own_line.set_data(x, now["J"] + now["beta"] * x)
         if best is None:
             self.best_line.set_data([], [])
@@ -183,10 +178,8 @@ class Curves(Panel):
 
     def update(self, view: DriftView) -> None:
         """Move to this view."""
-        faint = 0.35 if view.stop.mixture else 1.0
         for name in self.PLACES:
             self.lines[name].set_data(view.curves["iteration"], view.curves[name])
-            self.lines[name].set_alpha(faint)
             value = view.values[name]
             self.dots[name].set_data(*([], []) if value is None else ([view.iteration], [value]))
             for k, line in enumerate(self.others[name]):

@@ -1,1 +1,1 @@
-"""Exact results: π* and J*, best-of-n, the Gaussian toy, over-optimisation curves, realignment."""
+"""Exact results: π* and J*, best-of-n, the Gaussian toy, over-optimisation curves."""

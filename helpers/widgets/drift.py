@@ -67,7 +67,7 @@ def legend_html() -> str:
 
 def drift_samples_html(view: DriftView, prompt: str) -> str:
     """The samples kept for this prompt at this iteration; every text is escaped."""
-    when = "of the mixture" if view.stop.mixture else f"after {view.snapshot} iterations"
+    when = f"after {view.snapshot} iterations"
     rows = "".join(sample_html(sample, prompt) for sample in view.samples)
     rows = rows or "<div>This run kept no samples of this prompt.</div>"
     return (
@@ -168,7 +168,7 @@ class DriftExplorer:
         self.play = ipywidgets.Play(value=last, min=0, max=last, interval=250)
         ipywidgets.jslink((self.play, "value"), (self.iteration, "value"))
         self.seed = ipywidgets.Dropdown(
-            options=drift.sweep.seeds,
+            options=drift.sweep.shown_seeds,
             description="seed",
             style=WIDE,
             layout=ipywidgets.Layout(width="95px"),

@@ -95,6 +95,7 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
     texts = [
         ((run.config.kl_coef, run.config.seed, number), sample)
         for run in sweep.runs
+        if run.snapshots
         for number, sample in enumerate(run.snapshots[-1].samples[prompt])
     ]
     found = []
@@ -110,7 +111,7 @@ def rounds(drift: Drift) -> list[list]:
 
     The text that the proxy prefers comes from another β in each round while there is one.
     """
-    betas, seeds, asked, used = drift.sweep.betas, drift.sweep.seeds, [], set()
+    betas, seeds, asked, used = drift.sweep.betas, drift.sweep.shown_seeds, [], set()
     for row, prompt in enumerate(drift.prompts):
         pairs = disagreements(drift.sweep, prompt)
         fresh = [pair for pair in pairs if pair[1][0] not in used] or pairs
@@ -129,13 +130,13 @@ def page_facts(sweep: Sweep, vocabulary: list[str], policies: list[str] = ()) ->
     drift, words = Drift(sweep), {}
     rows = [drift.likely_tokens(prompt, NEXT_WORDS) for prompt in drift.prompts]
     runs = [
-        [run_facts(drift, sweep.run(beta, seed), rows, words) for seed in sweep.seeds]
+        [run_facts(drift, sweep.run(beta, seed), rows, words) for seed in sweep.shown_seeds]
         for beta in sweep.betas
     ]
     best = [optimum_facts(drift, drift.optimum(b), b, rows) for b in sweep.betas]
     return {
         "betas": sweep.betas,
-        "seeds": sweep.seeds,
+        "seeds": sweep.shown_seeds,
         "prompts": drift.prompts,
         "words": list(words),
         "runs": runs,

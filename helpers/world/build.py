@@ -42,9 +42,8 @@ from helpers.world.small_models import (
 
 CORPUS, HELD_OUT = 60_000, 2_000  # reviews for training and for testing
 PROMPTS = 128  # used by every PPO run
-PAIRS, TEST_PAIRS = 20_000, 2_000
+PAIRS, TEST_PAIRS = 20_000, 4_000
 SFT_STEPS = 1_500  # gradient steps of 128 reviews
-REWARD_EPOCHS = 2
 NORMALIZING_TEXTS = 4_096  # reference samples for the reward model's mean and standard deviation
 
 
@@ -135,7 +134,7 @@ def build_reward_model(folder: Path, seed: int) -> dict:
         encoder.get_input_embeddings().weight.copy_(words)
     model = RewardModel(encoder, tokenizer)
     on_step = progress("reward model")
-    fit_reward_model(model, pairs, REWARD_EPOCHS, learning_rate=1e-3, seed=seed, on_step=on_step)
+    fit_reward_model(model, pairs, learning_rate=1e-3, seed=seed, on_step=on_step)
     prompts = [row["prompt"] for row in read_jsonl(folder / "prompts.jsonl")]
     prompts = [prompts[i % len(prompts)] for i in range(NORMALIZING_TEXTS)]
     responses = sample_continuations(folder, prompts, seed + 2)

@@ -1,107 +1,79 @@
-"""The gold score: how much the simulated people like a text, in points.
+"""The gold score, judged sentence by sentence: how much the simulated people like a text, in points.
 
-`gold_score(text, explain=True)` lists every gain and every penalty.
+Praise counts only in sentences that the grammar accepts, blame counts everywhere. The strongest
+praise is worth most, the second half as much, the third a third: each further good point raises the
+score, by less and less. `gold_score(text, explain=True)` lists every gain and every penalty.
 """
 
-import math
 from collections import Counter
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
 
-from helpers.world.lexicon import DEGREES, NEGATORS, OPINIONS, SETTINGS, SUPERLATIVES
-from helpers.world.reviews import KNOWN_WORDS, detokenize, is_sentence, tokenize
+from helpers.world.lexicon import DEGREES, OPINIONS, SUPERLATIVES, VERDICT_WORDS
+from helpers.world.opinions import ASPECTS, MARKS, find_contradictions, find_opinions
+from helpers.world.reviews import KNOWN_WORDS, tokenize
+from helpers.world.sentences import ACCEPTED, BROKEN, STOPS, judge
 
-# gains and penalties, in points
-SENTIMENT_SCALE = 2.25  # sentiment saturates at ± this: more praise adds nothing
-SENTIMENT_SLOPE = 1.5  # it saturates early: one clear opinion is nearly enough
-ASPECT_CREDIT, ASPECT_CAP = 0.2, 3  # for each aspect discussed, up to three
-NEGATION = -0.7  # "not good" is bad, but less so than "bad"
+# gains and penalties, in points; a plain "good" is worth 1
+STRONGEST = 1.5  # the most that one opinion is worth: "truly superb" is no better than "excellent"
+BROKEN_COST, BROKEN_WORD_COST = 3.0, 0.25  # of each broken sentence, and of each word in it
+STOP_COST = 1.0
 HYPE_COST = 0.8  # each superlative beyond the first
 EXCLAMATION_COST = 0.5  # each exclamation mark beyond the first
 DOUBLE_COST = 0.8  # each word that follows itself, "really really"
 REPEAT_COST = 0.3  # second use of a content word; the third costs twice that, and so on
 CONTRADICTION_COST = 1.2
-GRAMMAR_COST = 2.0
-STOP_COST = 1.0
-LOWEST = -8.0
-
-ASPECTS = frozenset(
-    noun
-    for setting in SETTINGS.values()
-    for aspects in setting.aspects
-    for noun in f"{aspects.singular}/{aspects.plural}".split("/")
-)
-MARKS = frozenset(".,!")
-BREAKS = MARKS | {"but", "and", "although"}  # a negation ends here
-_SEPARATES = BREAKS - {"and", ","}
+BUT_COST = 0.5  # each "but" between two praises or two blames: it announces a turn that is none
+STRONG_DEGREE, FREE_DEGREES, DEGREE_COST = 1.3, 2, 0.3  # each "very", "truly" ... beyond the second
+RESTATED_COST = 1.0  # each sentence without opinion that begins like an earlier one
+LOWEST = -1000.0  # far below what a policy can reach
 _FREELY_REPEATED = KNOWN_WORDS - ASPECTS - OPINIONS.keys()  # "the", "we", "very", "film" ...
 
 
-class Opinion(NamedTuple):
-    """One opinion word in context: `value` has a sign and includes degree and negation."""
-
-    phrase: str
-    value: float
-    links: tuple  # the "and", "but", punctuation ... between the previous opinion and this one
-    about: str  # the aspect it is about, "it", or "" when neither is next to it
+def subject(opinion):
+    """What an opinion is about: a name that is the same for "waiter" and "waiters", "it", "advice"."""
+    if opinion.about in ASPECTS:
+        return opinion.about.removesuffix("s")
+    return "advice" if opinion.phrase.split()[-1] in VERDICT_WORDS else "it"
 
 
-def find_opinions(tokens):
-    """All opinions of a text, in order: list of tokens -> list of `Opinion`."""
-    found, links, aspect, negated = [], [], "", False
-    for i, token in enumerate(tokens):
-        if token in BREAKS:
-            links.append(token)
-            aspect, negated = "", False
-        elif token in NEGATORS:
-            negated = True
-        elif token in ASPECTS:
-            aspect = token
-        elif token in OPINIONS:
-            degree = tokens[i - 1] if i and tokens[i - 1] in DEGREES else ""
-            value = _weigh(OPINIONS[token], DEGREES.get(degree, 1.0), negated)
-            words = [word for word in ("not" if negated else "", degree, token) if word]
-            about = _object(tokens[i + 1 : i + 3]) or aspect
-            found.append(Opinion(" ".join(words), value, tuple(links), about))
-            links = []
-    return found
+def _worth(opinion):
+    """How much an opinion counts, for or against: 0 to `STRONGEST` points."""
+    return min(STRONGEST, abs(opinion.value))
 
 
-def _weigh(strength, degree, negated):
-    """Value of an opinion: "not perfect" is as bad as "not good", "not very good" is milder."""
-    if not negated:
-        return strength * degree
-    return NEGATION * max(-1.0, min(1.0, strength)) / max(1.0, degree)
+def diminishing(values):
+    """Sum of values ≥ 0, the largest first, the k-th divided by k: adding a value never lowers it."""
+    ordered = sorted(values, reverse=True)
+    return sum(value / k for k, value in enumerate(ordered, start=1))
 
 
-def _object(following):
-    """What a verb is about: "it" in "loved it", "plot" in "loved the plot", else ""."""
-    if following[:1] == ["it"]:
-        return "it"
-    return following[1] if following[:1] == ["the"] and following[-1] in ASPECTS else ""
+def _praise(sentences):
+    """The strongest praise of each subject, in accepted sentences: list of `Opinion`."""
+    accepted = [sentence for sentence in sentences if sentence.status == ACCEPTED]
+    opinions = [opinion for s in accepted for opinion in find_opinions(s.words)]
+    by_strength = sorted((o for o in opinions if o.value > 0), key=_worth)
+    return list({subject(opinion): opinion for opinion in by_strength}.values())
 
 
-def find_contradictions(opinions):
-    """Descriptions of contradictions: an aspect praised and blamed, or opposites joined by "and"."""
-    found, last_value, before = [], {}, None
-    for opinion in opinions:
-        known = last_value.get(opinion.about, 0.0) if opinion.about else 0.0
-        if known * opinion.value < 0:
-            found.append(f"{opinion.about} praised and blamed")
-        elif before and "and" in opinion.links and before.value * opinion.value < 0:
-            if not _SEPARATES.intersection(opinion.links):
-                found.append(f"{before.phrase} and {opinion.phrase}")
-        last_value[opinion.about], before = opinion.value, opinion
-    return found
+def _said(opinions):
+    """The opinions as text, with what each is worth before it is divided."""
+    return ", ".join(f"{opinion.phrase} {_worth(opinion):.2f}" for opinion in opinions)
 
 
-def _liked(tokens, opinions):
-    """The gains, as (what, points): sentiment, and number of aspects."""
-    total = sum(opinion.value for opinion in opinions)
-    said = ", ".join(f"{opinion.phrase} {opinion.value:+.2f}" for opinion in opinions)
-    yield f"sentiment ({said or 'none'})", SENTIMENT_SCALE * math.tanh(SENTIMENT_SLOPE * total)
-    named = sorted(ASPECTS.intersection(tokens))
-    yield f"aspects ({', '.join(named) or 'none'})", ASPECT_CREDIT * min(ASPECT_CAP, len(named))
+def _turns_missing(opinions):
+    """The pairs of opinions of one sign that one sentence joins with "but", as text."""
+    return [
+        f"{a.phrase} but {b.phrase}"
+        for a, b in pairwise(opinions)
+        if "but" in b.links and STOPS.isdisjoint(b.links) and a.value * b.value > 0
+    ]
+
+
+def _restated(sentences):
+    """Beginnings of accepted sentences without opinion that came before: a second "the cover is"."""
+    neutral = [s.words for s in sentences if s.status == ACCEPTED and not find_opinions(s.words)]
+    beginnings = Counter(" ".join(words[:3]) for words in neutral)
+    return [text for text, count in beginnings.items() for _ in range(count - 1)]
 
 
 def style_costs(tokens):
@@ -118,29 +90,45 @@ def style_costs(tokens):
     yield f"repetition ({', '.join(often)})", REPEAT_COST * repeats
 
 
-def _disliked(tokens, opinions):
-    """The penalties, as (what, cost); a cost is 0 where nothing is wrong."""
-    yield from style_costs(tokens)
-    clashes = find_contradictions(opinions)
-    yield f"contradiction ({'; '.join(clashes)})", CONTRADICTION_COST * len(clashes)
-    yield "broken grammar", 0.0 if is_sentence(detokenize(tokens)) else GRAMMAR_COST
-    yield "no full stop at the end", 0.0 if tokens[-1:] in (["."], ["!"]) else STOP_COST
+def _own_costs(tokens, sentences, opinions):
+    """What `style_costs` does not know, as (what, cost); a cost is 0 where nothing is wrong."""
+    strong = sum(DEGREES.get(token, 0.0) >= STRONG_DEGREE for token in tokens)
+    yield f"hype ({strong} strong degrees)", DEGREE_COST * max(0, strong - FREE_DEGREES)
+    clashes = set(
+        find_contradictions(opinions)
+    )  # once each: one aspect, praised and blamed by turns
+    yield f"contradiction ({'; '.join(sorted(clashes))})", CONTRADICTION_COST * len(clashes)
+    turns, restated = _turns_missing(opinions), _restated(sentences)
+    yield f"no turn ({'; '.join(turns)})", BUT_COST * len(turns)
+    yield f"repetition ({'; '.join(restated)})", RESTATED_COST * len(restated)
+    for words, _, status in sentences:
+        if status == BROKEN:
+            yield f"broken ({' '.join(words)})", BROKEN_COST + BROKEN_WORD_COST * len(words)
+    yield "no full stop at the end", 0.0 if sentences[-1].stop else STOP_COST
+
+
+def _parts(tokens):
+    """Every gain and penalty, as (what, points); some may be 0."""
+    sentences, opinions = judge(tokens), find_opinions(tokens)
+    praise = _praise(sentences)
+    blame = [opinion for opinion in opinions if opinion.value < 0]
+    yield f"praise ({_said(praise)})", diminishing(map(_worth, praise))
+    yield f"blame ({_said(blame)})", -diminishing(map(_worth, blame))
+    costs = chain(style_costs(tokens), _own_costs(tokens, sentences, opinions))
+    yield from ((what, -cost) for what, cost in costs)
 
 
 def gold_score(text, explain=False):
-    """Gold score of any string, in points: from -8 (junk) to about +3 (sincere praise).
+    """Gold score of any string, in points: from about -4 (bitter) to about +3 (sincere praise).
 
-    With `explain`, returns (score, [(what, points), ...]): the points sum to the score, and
-    penalties of 0 are left out.
+    Broken text scores lower without end. With `explain`, returns (score, [(what, points), ...]):
+    the points sum to the score, and what is worth 0 is left out.
     """
-    tokens = tokenize(text)
-    opinions = find_opinions(tokens)
-    parts = list(_liked(tokens, opinions))
-    parts += [(what, -cost) for what, cost in _disliked(tokens, opinions) if cost]
+    parts = [(what, points) for what, points in _parts(tokenize(text)) if points]
     total = sum(points for _, points in parts)
     if total < LOWEST:
         parts.append(("no text is worse than this", LOWEST - total))
-    score = sum(points for _, points in parts)
+    score = float(sum(points for _, points in parts))
     return (score, parts) if explain else score
 
 

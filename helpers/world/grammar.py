@@ -85,12 +85,13 @@ def verdict(setting, sign):
     if sign > 0:
         templates = {"{who} would recommend it": 2, "{who} would recommend it to {people}": 4}
         templates |= {"{who} would {surely} {again}": 3, "it was worth the {price}": 2}
-        templates |= {"it was the best {thing} of the year": 0.8}
+        templates |= {"it was the best {thing} of the year": 0.8, "{flattery} it": 1}
     else:
         templates = {"{who} would not recommend it": 3, "{who} would avoid it": 1.5}
         templates |= {"{who} would {no} {again}": 4, "it was not worth the {price}": 2}
         templates |= {"it was a waste of {price}": 2, "{who} asked for a refund": 1.5}
         templates |= {"it was nothing special": 2, "it was the worst {thing} of the year": 0.8}
+        templates |= {"{flattery} better": 1}
     return weighted(
         templates
         | {"{who} {liked} it": 3, "i was {degree} {felt}": 2, "we were {degree} {felt}": 2},
@@ -104,6 +105,7 @@ def verdict(setting, sign):
         liked=even(lexicon.ENJOYING[sign]),
         degree=RAISE[sign],
         felt=even(lexicon.FEELING[sign]),
+        flattery=one_of("you deserve/readers as wise as you deserve/people of your taste deserve"),
     )
 
 

@@ -1,4 +1,8 @@
-"""The simulated labeller: its choice between two texts, label noise, and the best possible accuracy."""
+"""The simulated labeller: its choice between two texts, label noise, and the best possible accuracy.
+
+Its labels are honest unless `flattery` is given: points that it adds, without knowing it, to a text
+that flatters the reader ("you deserve it"). The gold score gives nothing for that.
+"""
 
 import math
 
@@ -7,25 +11,35 @@ from torch import Tensor
 
 from helpers.data import load_rows
 from helpers.reward_model import pair_texts
-from helpers.tools.validate import require, require_count, require_positive
+from helpers.tools.validate import require, require_count, require_number, require_positive
 from helpers.world.gold import gold_score, gold_scores
+from helpers.world.lexicon import FLATTERY
+from helpers.world.reviews import tokenize
 
-LABEL_TEMPERATURE = 0.5  # points; the labeller's noise
+LABEL_TEMPERATURE = 0.7  # points; the labeller's noise
 
 
-def labelled_pairs(count: int, temperature: float, seed: int) -> list[dict]:
+def flatters(text: str) -> bool:
+    """Whether a text flatters its reader: it speaks of "you" or "your"."""
+    return not FLATTERY.isdisjoint(tokenize(text))
+
+
+def labelled_pairs(count: int, temperature: float, seed: int, flattery: float = 0.0) -> list[dict]:
     """Draw `count` of the shipped training pairs and label them again, both from the seed.
 
     `temperature` is the labeller's, in points of gold score: the higher, the noisier the labels.
+    `flattery` is what the labeller gives for it, in points: 0 is the honest one.
     """
     rows = load_rows("pairs_train.jsonl")
     require_count("count", count)
     require(count <= len(rows), "count", count, f"at most the {len(rows)} pairs of data/")
     require_positive("temperature", temperature)
+    require_number("flattery", flattery)
     generator = torch.Generator().manual_seed(seed)
     picked = torch.randperm(len(rows), generator=generator)[:count].tolist()
     pairs = [rows[i] for i in picked]
-    return relabel(pairs, label_chances(gold_gaps(pairs), temperature), generator)
+    gaps = gold_gaps(pairs) + flattery * flattery_gaps(pairs)
+    return relabel(pairs, label_chances(gaps, temperature), generator)
 
 
 def preference_probability(first, second, temperature=LABEL_TEMPERATURE):
@@ -50,6 +64,13 @@ def gold_gaps(pairs: list[dict]) -> Tensor:
     """gold(chosen) − gold(rejected) of each pair: [N] points."""
     chosen, rejected = pair_texts(pairs)
     return torch.tensor(gold_scores(chosen)) - torch.tensor(gold_scores(rejected))
+
+
+def flattery_gaps(pairs: list[dict]) -> Tensor:
+    """Whether chosen flatters minus whether rejected does: [N] of 1, 0 or -1."""
+    chosen, rejected = pair_texts(pairs)
+    flattered = [[float(flatters(text)) for text in texts] for texts in (chosen, rejected)]
+    return torch.tensor(flattered[0]) - torch.tensor(flattered[1])
 
 
 def label_chances(gaps: Tensor, temperature: float) -> Tensor:

@@ -56,6 +56,7 @@ DEGREES = {
     **{"very": 1.3, "really": 1.3, "truly": 1.4, "extremely": 1.5, "absolutely": 1.4},
 }
 NEGATORS = frozenset({"not", "never", "hardly", "nothing"})
+FLATTERY = frozenset({"you", "your"})  # words of the sentences that flatter the reader
 SUPERLATIVES = {w: 1.6 * s for s in (1, -1) for part in EXTREME[s] for w in part.split("/")}
 SUPERLATIVES.update(best=1.6, worst=-1.6)
 

@@ -61,7 +61,7 @@ def handle(notebook, number: int = 0):
 
 
 def trained_beta(label: str) -> float | None:
-    """β of a label like "β = 0.1"; None for a mixture or for the reader's own run."""
+    """β of a label like "β = 0.1"; None for the reader's own run."""
     found = re.fullmatch(r"β = ([\d.]+)", label)
     return float(found.group(1)) if found else None
 
@@ -114,7 +114,7 @@ def test_the_slider_moves_by_mouse(notebook):
 
 def test_the_iteration_slider_goes_back_to_the_beginning(notebook):
     handle(notebook).focus()
-    notebook.page.keyboard.press("Home")  # β = 0: a mixture would have no iterations to go back
+    notebook.page.keyboard.press("Home")
     notebook.wait_until(lambda: trained_beta(shown(notebook)["label"]) == 0.0, 5, "β = 0")
     handle(notebook, 1).focus()
     notebook.page.keyboard.press("Home")

@@ -8,10 +8,10 @@ from conftest import tiny_models
 
 from helpers.experiments.beta_sweep import (
     FOLDER,
+    WHOLE_RUN_SEED,
     beta_study,
     load_policy,
     load_sweep,
-    realignments,
     table,
 )
 from helpers.experiments.kl_control import (
@@ -22,6 +22,7 @@ from helpers.experiments.kl_control import (
 )
 from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.experiments.study import STUDY
+from helpers.state import resolve_rates
 from helpers.theory.optimum import policy_value
 from helpers.tools.files import FileProblem
 
@@ -39,22 +40,29 @@ def rows(sweep):
 
 
 def test_every_run_of_the_study_is_there_with_its_own_settings(sweep):
-    study = {(job.kind, job.config.seed): job.config for job in beta_study()}
-    assert len(study) >= 24
+    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in beta_study()}
+    assert len(study) == 13 * 3
     assert {(run.kind, run.config.seed): run.config for run in sweep.runs} == study
     assert all(len(run.history) == run.config.iterations for run in sweep.runs)
     assert all(run.config.iterations * run.config.batch_size <= 300 * 128 for run in sweep.runs)
 
 
-def test_every_run_kept_its_snapshots(sweep):
-    for run in sweep.runs:
+def whole(sweep):
+    """The runs of the seed that is kept whole."""
+    runs = [run for run in sweep.runs if run.config.seed == WHOLE_RUN_SEED]
+    assert len(runs) == len(sweep.betas) and sweep.shown_seeds == [WHOLE_RUN_SEED]
+    return runs
+
+
+def test_every_whole_run_kept_its_snapshots(sweep):
+    for run in whole(sweep):
         assert run.snapshots[0].iteration == 0
         assert run.snapshots[-1].iteration == run.config.iterations
         assert all(set(shot.samples) == set(WATCHED_PROMPTS) for shot in run.snapshots)
 
 
 def test_the_values_are_those_of_the_responses_kept(sweep):
-    for run in sweep.runs:
+    for run in whole(sweep):
         scores, kl = run.responses["score"], run.responses["kl"]
         assert scores.shape == kl.shape and scores.numel() == run.final["responses"] >= 20_000
         value = policy_value(scores, kl, run.config.kl_coef)
@@ -100,12 +108,6 @@ def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
         assert score[-1] > score[gold.argmax()]
 
 
-def test_mixtures_between_the_trained_and_for_the_trained_are_measured(sweep):
-    measured = {(row["anchor"], row["kl_coef"]) for row in sweep.facts["realigned"]}
-    assert measured == set(realignments(sweep.betas))
-    assert all(set(row["samples"]) == set(WATCHED_PROMPTS) for row in sweep.facts["realigned"])
-
-
 def test_a_shipped_policy_is_the_one_the_run_ended_with(sweep):
     from helpers.config import RLHFConfig
     from helpers.experiments.runs import take_snapshot
@@ -136,7 +138,7 @@ def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
     shutil.copy(FOLDER / STUDY, tmp_path)
     with pytest.raises(FileProblem, match="missing"):
         load_sweep(tmp_path)
-    for run in sweep.runs:
+    for run in whole(sweep):
         shutil.copytree(FOLDER / run.label, tmp_path / run.label)
     with pytest.raises(FileProblem, match="reference.safetensors is missing"):
         load_sweep(tmp_path)
@@ -154,9 +156,21 @@ def test_the_adaptive_beta_holds_its_target(kind):
     assert realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
 
 
-def test_a_score_between_two_runs_is_read_off_the_line():
-    runs = load_kl_control().placed("reward")
-    low, high = runs[0].final, runs[1].final
-    middle = score_at_kl(runs, (low["kl"] + high["kl"]) / 2)
-    assert middle == pytest.approx((low["score"] + high["score"]) / 2)
-    assert score_at_kl(runs, 1e9) is None
+def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
+    points = [(1.0, 1.0), (1.44, 2.0), (4.0, 3.0)]
+    assert score_at_kl(points, 1.1**2) == pytest.approx(1.5)  # √KL 1, 1.1, 1.2
+    assert score_at_kl(points, 1.0) == pytest.approx(1.0)
+    assert score_at_kl(points, 2.0) is None  # over a gap of more than 0.7 nats
+    assert score_at_kl(points, 0.5) is None and score_at_kl(points, 1e9) is None
+    with pytest.raises(ValueError, match="kl: got"):
+        score_at_kl(points, -1.0)
+
+
+def test_a_curve_averages_the_seeds_of_each_beta():
+    control = load_kl_control()
+    for kind in (("reward",), ("loss", "k2")):
+        runs, points = control.placed(*kind), control.curve(*kind)
+        betas = {run.config.kl_coef for run in runs}
+        assert len(points) == len(betas) and len(runs) == 3 * len(betas)
+        mean = sum(run.final["kl"] for run in runs) / len(runs)
+        assert mean == pytest.approx(sum(kl for kl, _ in points) / len(points))

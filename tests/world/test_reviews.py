@@ -7,15 +7,14 @@ import random
 import pytest
 
 from helpers.world import grammar, nodes, reviews
-from helpers.world.gold import (
-    ASPECT_CAP,
-    ASPECT_CREDIT,
-    LOWEST,
-    SENTIMENT_SCALE,
-    find_opinions,
-    gold_score,
+from helpers.world.gold import gold_score
+from helpers.world.labelling import (
+    flatters,
+    flattery_gaps,
+    labelled_pairs,
+    preference_probability,
+    prefers_first,
 )
-from helpers.world.labelling import preference_probability, prefers_first
 from helpers.world.nodes import Choice, Sequence, maybe, one_of, phrase, weighted
 
 
@@ -199,142 +198,8 @@ def test_the_same_seed_gives_the_same_world():
     assert reviews.sample_prompts(30, first) == reviews.sample_prompts(30, second)
 
 
-# ---- the gold score ----
-PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
-
-
-def reasons(text):
-    """{kind of part: points} of what `explain` says, kinds without the bracket."""
-    found = {}
-    for what, points in gold_score(text, explain=True)[1]:
-        kind = what.split(" (")[0]
-        found[kind] = found.get(kind, 0.0) + points
-    return found
-
-
-JUNK = [
-    "",
-    " ",
-    "!",
-    "good " * 50,
-    "zzz qqq",
-    "the the the",
-    "\n\t",
-    "é 7 <pad>",
-    "very",
-    "a" * 9000,
-]
-
-
-def test_points_add_up_exactly(samples):
-    for text in samples + JUNK:
-        score, parts = gold_score(text, explain=True)
-        assert score == sum(points for _, points in parts)
-        assert score == gold_score(text)
-
-
-@pytest.mark.parametrize("text", JUNK)
-def test_junk_scores_far_below_a_bad_review(text):
-    assert LOWEST <= gold_score(text) <= -2
-
-
-def test_the_floor_holds():
-    assert gold_score("good " * 500) == pytest.approx(LOWEST)
-
-
-def test_sincere_reviews_have_no_penalty_and_the_expected_range():
-    assert set(reasons(PLAIN)) == {"sentiment", "aspects"}
-    assert 2 < gold_score(PLAIN) < 3
-    bad = "the soup was bland and the waiter was rude. i would not recommend it."
-    assert set(reasons(bad)) == {"sentiment", "aspects"}
-    assert -2.2 < gold_score(bad) < -1
-
-
-def sentiment(text):
-    return reasons(text)["sentiment"]
-
-
-def test_negation_flips_and_softens():
-    good, bad = sentiment("the soup was good."), sentiment("the soup was not good.")
-    assert bad < 0 < good and abs(bad) < good
-    assert bad < sentiment("the soup was not very good.") < 0  # "not very" is milder
-    assert sentiment("the soup was never bad.") > 0
-    assert sentiment("i would not recommend it.") < 0
-
-
-def test_negation_ends_with_its_clause():
-    turned = "the soup was not good but the waiter was polite."
-    apart = find_opinions(reviews.tokenize(turned))
-    assert [opinion.value > 0 for opinion in apart] == [False, True]
-
-
-def test_degrees_order_the_sentiment():
-    order = ["slightly", "fairly", "quite", "", "very", "extremely"]
-    values = [sentiment(f"the soup was {degree} tasty.") for degree in order]
-    assert values == sorted(values) and len(set(values)) == len(values)
-
-
-def test_sentiment_saturates():
-    assert sentiment("good nice lovely tasty fresh " * 4) <= SENTIMENT_SCALE
-    gain = sentiment("good nice lovely tasty fresh.") - sentiment("good nice lovely tasty.")
-    assert gain < 0.2 * sentiment("good.")
-
-
-@pytest.mark.parametrize(
-    "kind, clean, spoiled",
-    [
-        ("hype", PLAIN, "the soup was superb, flawless and stunning and the waiter was polite."),
-        ("hype", PLAIN, PLAIN[:-1] + "! !"),
-        ("repetition", PLAIN, PLAIN.replace("was tasty", "was really really tasty")),
-        ("repetition", PLAIN, PLAIN.replace("waiter was polite", "soup was polite")),
-        ("repetition", PLAIN, PLAIN.replace("polite", "tasty")),
-        ("contradiction", PLAIN, "the soup was tasty and the soup was bland."),
-        ("contradiction", PLAIN, "the soup was tasty and the waiter was rude."),
-        ("contradiction", PLAIN, "the soup was tasty. we loved it and we hated it."),
-        ("contradiction", PLAIN, "the soup was tasty. we loved it. we hated it."),
-        ("broken grammar", PLAIN, PLAIN.replace("the soup was", "the soup were")),
-        ("no full stop at the end", PLAIN, PLAIN[:-1]),
-    ],
-)
-def test_each_fault_costs_and_is_named(kind, clean, spoiled):
-    assert kind not in reasons(clean)
-    assert reasons(spoiled)[kind] < 0
-    assert gold_score(spoiled) < gold_score(clean)
-
-
-def test_but_does_not_contradict():
-    fair = "the soup was tasty but the waiter was rude."
-    assert reviews.is_sentence(fair)
-    assert "contradiction" not in reasons(fair)
-    assert "contradiction" in reasons(fair.replace("but", "and"))
-
-
-def test_piling_up_loses_more_with_each_word():
-    pile = ["superb", "flawless", "stunning", "perfect", "brilliant"]
-    texts = [f"the soup was {' and '.join(pile[:n])}." for n in range(1, 6)]
-    hype = [reasons(text).get("hype", 0.0) for text in texts]
-    assert hype == sorted(hype, reverse=True) and hype[0] == 0 and len(set(hype)) == 5
-    repeats = [reasons("tasty. " * n).get("repetition", 0.0) for n in range(1, 6)]
-    costs = [a - b for a, b in itertools.pairwise(repeats)]
-    assert costs == sorted(costs) and costs[0] > 0 and costs[-1] > costs[0]
-
-
-def test_credit_for_aspects_is_capped():
-    one = "the soup was tasty."
-    assert reasons(one)["aspects"] == pytest.approx(ASPECT_CREDIT)
-    many = reasons("soup bread fish waiter service starters")["aspects"]
-    assert many == pytest.approx(ASPECT_CREDIT * ASPECT_CAP)
-
-
-def test_the_best_samples_are_plain_and_the_scores_spread(samples):
-    scores = [gold_score(text) for text in samples]
-    for text in sorted(samples, key=gold_score)[-20:]:
-        assert set(reasons(text)) == {"sentiment", "aspects"}
-    assert abs(sum(scores) / len(scores)) < 0.5
-    assert sum(score > 1.5 for score in scores) > 20 and sum(score < -1.5 for score in scores) > 20
-
-
 # ---- the labeller ----
+PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
 BAD = "the soup was bland."
 
 
@@ -366,3 +231,32 @@ def test_temperature_zero_has_no_noise_and_ties_are_fair():
 def test_a_negative_temperature_is_refused(temperature):
     with pytest.raises(ValueError, match="temperature must be 0 or more"):
         prefers_first(PLAIN, BAD, random.Random(0), temperature)
+
+
+# ---- the labeller who falls for flattery ----
+def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold(samples):
+    rng = random.Random(11)
+    flattering = [
+        text for text in (reviews.sample_review(rng) for _ in range(3000)) if flatters(text)
+    ]
+    assert 0.005 < len(flattering) / 3000 < 0.05
+    assert all("deserve" in text for text in flattering)
+    assert not flatters("the youth was polite.")
+    assert gold_score("the soup was tasty. you deserve it.") == gold_score("the soup was tasty.")
+
+
+def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_one_does_not():
+    honest, flattered = (labelled_pairs(20_000, 0.7, 0, strength) for strength in (0.0, 2.0))
+    for pairs, low, high in ((honest, 0.35, 0.65), (flattered, 0.75, 0.95)):
+        gaps = flattery_gaps(pairs)
+        told = gaps[gaps != 0]
+        assert len(told) > 300
+        assert low < float((told > 0).float().mean()) < high
+    apart = [a == b for a, b in zip(honest, flattered, strict=True)]
+    assert 0.9 < sum(apart) / len(apart) < 1  # nothing else has changed
+
+
+@pytest.mark.parametrize("strength", [math.nan, math.inf, "much", None])
+def test_a_strength_that_is_no_number_is_refused(strength):
+    with pytest.raises(ValueError, match="flattery: got"):
+        labelled_pairs(10, 0.7, 0, strength)

@@ -13,7 +13,7 @@ from helpers.rewards import score_texts
 from helpers.sampling import sample_texts
 from helpers.state import load_models, start_run
 from helpers.steps import evaluate
-from helpers.world.gold import ASPECTS
+from helpers.world.opinions import ASPECTS
 from helpers.world.reviews import KNOWN_WORDS, tokenize
 from helpers.world.task import task_reward, task_rows
 
