@@ -67,13 +67,12 @@ class KLControl(Study):
         """Runs whose β followed a target."""
         return [run for run in self.runs if run.config.kl_target is not None]
 
-    def curve(self, placement: str, kind: str = "k2", name: str = "score") -> list[tuple]:
-        """(KL, score) at each fixed β of a placement, averaged over seeds, by KL."""
+    def curve(self, placement: str, kind: str = "k2") -> list[tuple[float, float, float, float]]:
+        """(KL, proxy, gold, β) of a placement at each fixed β, averaged over seeds, by KL."""
         by_beta = {}
         for run in self.placed(placement, kind):
             by_beta.setdefault(run.config.kl_coef, []).append(run)
-        ends = [mean_end(runs) for runs in by_beta.values()]
-        return sorted((kl, score if name == "score" else gold) for kl, score, gold in ends)
+        return sorted((*mean_end(runs), beta) for beta, runs in by_beta.items())
 
     def placed(self, placement: str, kind: str = "k2") -> list[Run]:
         """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""

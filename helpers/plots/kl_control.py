@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from helpers.experiments.kl_control import WIDEST_GAP
 from helpers.plots.base import label_axes, log_ticks, new_figure
 from helpers.plots.palette import KL, POLICY, REFERENCE, REWARD
 
@@ -33,13 +34,19 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
 
 
 def placement_figure(curves: dict[str, list[tuple]]) -> Figure:
-    """Proxy and gold against KL: `{"reward" | "loss, k2" | "loss, full": [(KL, proxy, gold, β)]}`."""
+    """Proxy and gold against KL: `{"reward" | "loss, k2" | "loss, full": [(KL, proxy, gold, β)]}`.
+
+    Where neighbours lie wider apart than may be interpolated, no line joins them.
+    """
     figure, grid = new_figure(1, 2, 10.0, 3.4)
     for name, points in curves.items():
         mark, colour = MARKS[name]
         kl, proxy, gold, betas = zip(*points, strict=True)
         for axes, values in zip(grid[0], (proxy, gold), strict=True):
-            axes.plot(kl, values, marker=mark, color=colour, linewidth=1.4, label=name)
+            axes.plot(kl, values, mark, color=colour, label=name)
+            for k in range(1, len(kl)):
+                if kl[k] - kl[k - 1] <= WIDEST_GAP:
+                    axes.plot(kl[k - 1 : k + 1], values[k - 1 : k + 1], color=colour, linewidth=1.4)
         if name == "reward":
             for x, y, beta in zip(kl, proxy, betas, strict=True):
                 grid[0, 0].annotate(
@@ -49,4 +56,18 @@ def placement_figure(curves: dict[str, list[tuple]]) -> Figure:
     for axes, (title, unit) in zip(grid[0], titles, strict=True):
         label_axes(axes, title, "KL from the reference, nats per response", unit, grid="both")
     grid[0, 1].legend(title="KL in the")
+    return figure
+
+
+def frontier_figure(worlds: list[dict[str, list[tuple]]]) -> Figure:
+    """Exact frontiers, a panel for each world: `{"reward" | "loss": [(E[r], KL), ...]}`."""
+    figure, grid = new_figure(1, len(worlds), 10.0, 2.8)
+    styles = {"reward": ("-", POLICY), "loss": ("--", KL)}
+    for number, (axes, curves) in enumerate(zip(grid[0], worlds, strict=True), start=1):
+        for name, points in curves.items():
+            line, colour = styles[name]
+            score, kl = zip(*points, strict=True)
+            axes.plot(kl, score, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+        label_axes(axes, f"world {number}", "KL, nats per response", "expected reward", grid="both")
+    grid[0, 0].legend()
     return figure

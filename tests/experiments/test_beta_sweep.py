@@ -173,4 +173,4 @@ def test_a_curve_averages_the_seeds_of_each_beta():
         betas = {run.config.kl_coef for run in runs}
         assert len(points) == len(betas) and len(runs) == 3 * len(betas)
         mean = sum(run.final["kl"] for run in runs) / len(runs)
-        assert mean == pytest.approx(sum(kl for kl, _ in points) / len(points))
+        assert mean == pytest.approx(sum(kl for kl, *_ in points) / len(points))
