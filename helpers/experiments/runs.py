@@ -34,11 +34,11 @@ from helpers.tools.validate import require_count
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
     "i saw this film",
-    "the food was",
-    "this is a hotel",
-    "we read this book",
-    "the battery",
-    "we went to this concert",
+    "the fish was",
+    "the room was",
+    "i listened to",
+    "i heard this concert",
+    "the camera was",
 )
 SAMPLES = 3  # responses kept for each watched prompt at each snapshot
 RECORD, TENSORS = "run.json", "run.safetensors"
