@@ -54,7 +54,7 @@ def beta_kind(kl_coef: float) -> str:
 def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
     """Jobs for each β and seed, 128 responses per iteration; seed 0 is kept whole."""
     size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
-    rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
+    rates = {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
     return [
         Job(
             beta_kind(beta),
