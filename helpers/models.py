@@ -161,6 +161,17 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def stop_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids that end a response: the tokenizer's EOS first, then others of the generation config.
+
+    A chat model may end its turn with another token than a text: Llama 3 has both there.
+    """
+    known = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    more = known if isinstance(known, (list, tuple)) else [known]
+    ids = dict.fromkeys([tokenizer.eos_token_id, *more])
+    return [int(token) for token in ids if token is not None]
+
+
 @cache
 def _review_words() -> frozenset[str]:
     file = DATA / "sft" / "tokenizer.json"

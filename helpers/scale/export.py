@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from helpers.models import check_vocabulary, quiet_loading
+from helpers.models import check_vocabulary, quiet_loading, stop_tokens
 from helpers.scale.lora import ADAPTER
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
@@ -144,8 +144,9 @@ def _generation(
 ) -> GenerationConfig:
     """How to sample: of a run, as it sampled. (transformers' own top_k is 50.)"""
     generation = copy.deepcopy(model.generation_config)
-    stops = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    generation.update(**stops)
+    stops = stop_tokens(model, tokenizer)
+    one = stops[0] if len(stops) == 1 else stops
+    generation.update(eos_token_id=one, pad_token_id=tokenizer.pad_token_id)
     if state is not None:
         config = state.config
         lengths = {"max_new_tokens": config.response_length, "temperature": config.temperature}
