@@ -88,7 +88,7 @@ class _Export:
         check_vocabulary(model, tokenizer)
         base = _base_name(model)
         if adapter_only:
-            require(_has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
+            require(has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
             require(
                 base != "", "adapter_only", "a base model without a name", "a folder or hub name"
             )
@@ -117,13 +117,14 @@ def _base_name(model: nn.Module) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() and name else name
 
 
-def _has_adapter(model: nn.Module) -> bool:
+def has_adapter(model: nn.Module) -> bool:
+    """Whether a model has LoRA matrices."""
     return any(ADAPTER in name for name, _ in model.named_parameters())
 
 
 def merge_adapter(model: nn.Module) -> nn.Module:
     """The model with its LoRA matrices added into the weights, as a copy; without LoRA, itself."""
-    if not _has_adapter(model):
+    if not has_adapter(model):
         return model
     from peft.tuners.tuners_utils import BaseTunerLayer
 
