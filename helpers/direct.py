@@ -18,7 +18,7 @@ from helpers.config import DirectConfig
 from helpers.data import check_pairs, load_pairs
 from helpers.kl import kl_estimate
 from helpers.loop import run_iterations
-from helpers.models import autocast, trainable
+from helpers.models import autocast, gradient_checkpointing, trainable
 from helpers.pairs import (
     Labeller,
     PairBatch,
@@ -204,9 +204,10 @@ def accumulate_gradients(
     """
     means: dict[str, Tensor] = {}
     pairs = total(torch.ones_like(batch.probabilities[index]))
+    recompute = gradient_checkpointing(policy, on=config.gradient_checkpointing)
     for part in index[batch.lengths()[index].argsort(stable=True)].split(config.micro_batch_size):
         tokens = batch.responses.tokens_of(batch.both(part))
-        with autocast(policy.device, config.mixed_precision):
+        with autocast(policy.device, config.mixed_precision), recompute:
             logprobs = sequence_logprobs(policy, *tokens, config.temperature)  # (2b,)
         loss, stats = batch_loss(logprobs, batch, part, config)
         share = len(part) / pairs

@@ -62,6 +62,35 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     return nullcontext() if precision == "no" else torch.autocast(device.type, torch.bfloat16)
 
 
+class gradient_checkpointing:
+    """Context in which forwards of these models keep only their blocks' inputs; the rest is computed
+    again in the backward pass: less memory, one more forward. May be entered many times.
+
+    transformers does this in train mode only; there is no dropout here, so that mode changes nothing
+    else. ValueError: a model whose architecture cannot.
+    """
+
+    def __init__(self, *models: nn.Module | None, on: bool = True):
+        found = (getattr(model, "trunk", model) for model in models if on)
+        self.models = [model for model in found if model is not None]
+        for model in self.models:
+            able = getattr(model, "supports_gradient_checkpointing", False)
+            require(able, "gradient_checkpointing", f"a {type(model).__name__}", "a model that can")
+
+    def __enter__(self) -> None:
+        for model in self.models:
+            # its older name before transformers 5.20
+            enable = getattr(model, "activation_checkpointing_enable", None)
+            (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+            model.train()
+
+    def __exit__(self, *problem: object) -> None:
+        for model in self.models:
+            disable = getattr(model, "activation_checkpointing_disable", None)
+            (disable or model.gradient_checkpointing_disable)()
+            model.eval()
+
+
 def resolve_device(device: str = "auto") -> torch.device:
     """The device of this name; `auto` is CUDA, else MPS, else CPU. ValueError: not available."""
     if device == "auto":
