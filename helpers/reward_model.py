@@ -133,8 +133,11 @@ def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
 
 
 def join(prompt: str, response: str) -> str:
-    """Prompt and response as one text, with a space between unless punctuation follows."""
-    space = "" if not prompt or response[:1] in (".", ",", "!", "?", "") else " "
+    """Prompt and response as one text, with a space between unless there is one or punctuation follows."""
+    has_one = (
+        prompt[-1:].isspace() or response[:1].isspace()
+    )  # a chat's prompt ends with a new line
+    space = "" if not prompt or has_one or response[:1] in (".", ",", "!", "?", "") else " "
     return prompt + space + response
 
 
