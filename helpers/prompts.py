@@ -177,9 +177,8 @@ def _as_text_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: b
 
 def _shared(one: list, other: list) -> int:
     """How many elements both lists begin with."""
-    return next(
-        (k for k, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))
-    )
+    both = zip(one, other, strict=False)
+    return next((k for k, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
 
 
 def _parted(prompt: str, endings: list[str]) -> dict:
