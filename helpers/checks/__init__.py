@@ -37,6 +37,7 @@ from helpers.checks.rollouts import (
     check_position_ids,
     check_response_mask,
 )
+from helpers.checks.scaling_out import check_loss_shares, check_merge_moments
 from helpers.checks.whitening import (
     check_explained_variance,
     check_masked_mean,
@@ -63,6 +64,7 @@ CHECKS = (
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_loss_shares, check_merge_moments,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 

@@ -204,14 +204,15 @@ def test_group_advantages_are_trl_s_formula(scene):
 @needs_trl
 @pytest.mark.slow
 def test_grpo_trainer_learns_on_our_models_and_reward():
+    """Lesson 13's run: the score rises within eight rollouts."""
     config = RLHFConfig(
         device="cpu", method="grpo", responses_per_prompt=4, loss_aggregation="response",
-        kl_coef=0.0, iterations=20, num_ppo_epochs=1, minibatch_size=64, seed=0,
+        kl_coef=0.0, iterations=8, num_ppo_epochs=1, minibatch_size=64, seed=0,
     )  # fmt: skip
     models = load_models(config)
     state = start_run(config, models)
     records = train_with_grpo(config, models, state.prompts)
-    assert len(records) == 20
+    assert len(records) == 8
     first, last = (sum(r["score"] for r in part) / 3 for part in (records[:3], records[-3:]))
-    assert last > first + 0.5
+    assert last > first + 0.15
     assert not models.actor.training
