@@ -25,6 +25,7 @@ from helpers.checks.ppo import (
     check_value_loss,
 )
 from helpers.checks.report import Report
+from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import (
     check_bradley_terry_loss,
     check_normalize_scores,
@@ -61,7 +62,7 @@ CHECKS = (
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
+    check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}

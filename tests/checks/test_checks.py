@@ -11,6 +11,7 @@ from answer_variants import RIGHT, WRONG, gae_by_definition
 from helpers import checks
 from helpers.checks.compare import alike, right
 from helpers.checks.judge import judge
+from helpers.checks.runner import copy_of
 
 EXERCISES = checks.EXERCISES
 TABLE = [(name, entry) for name, ex in EXERCISES.items() for entry in ex.mistakes]
@@ -66,7 +67,7 @@ def test_every_mistake_of_the_tables_is_named(name, entry):
 
 
 def outputs(exercise, function):
-    return [torch.as_tensor(function(*probe)) for probe in exercise.probes]
+    return [torch.as_tensor(function(*copy_of(probe))) for probe in exercise.probes]
 
 
 @pytest.mark.parametrize("name", EXERCISES)
