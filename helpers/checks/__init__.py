@@ -17,6 +17,7 @@ from helpers.checks.groups import (
     check_pass_at_k,
     check_rloo_advantages,
 )
+from helpers.checks.loop import check_objective
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
@@ -57,7 +58,7 @@ from helpers.checks.your_trainer import (
 )
 
 CHECKS = (
-    check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
+    check_objective, check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
     check_shape_rewards, check_td_errors, check_gae, check_discounted_returns,
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,

@@ -1,16 +1,17 @@
-"""Exercises of lessons 05, 10 and 11: planted wrong answers are named, right ones pass however written."""
+"""Exercises of lessons 00, 05, 10, 11: planted wrong answers are named, right ones pass however written."""
 
 import direct_answers
 import group_answers
+import loop_answers
 import pytest
 import reward_answers
 import torch
 
 from helpers import checks
 
-PLANTED = (group_answers, direct_answers, reward_answers)
-RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
-WRONG = [answer for module in PLANTED for answer in module.WRONG]
+PLANTED = (group_answers, direct_answers, reward_answers)  # many exercises, or a large one
+RIGHT = [answer for module in (loop_answers, *PLANTED) for answer in module.RIGHT]
+WRONG = [answer for module in (loop_answers, *PLANTED) for answer in module.WRONG]
 
 
 def label(value):
