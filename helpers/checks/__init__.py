@@ -17,6 +17,7 @@ from helpers.checks.groups import (
     check_pass_at_k,
     check_rloo_advantages,
 )
+from helpers.checks.loop import check_objective
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
@@ -25,6 +26,7 @@ from helpers.checks.ppo import (
     check_value_loss,
 )
 from helpers.checks.report import Report
+from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import (
     check_bradley_terry_loss,
     check_normalize_scores,
@@ -57,12 +59,12 @@ from helpers.checks.your_trainer import (
 )
 
 CHECKS = (
-    check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
+    check_objective, check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
     check_shape_rewards, check_td_errors, check_gae, check_discounted_returns,
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
+    check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
     check_loss_shares, check_merge_moments,
 )  # fmt: skip

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
 from helpers.checks.report import CORRECT, MISTAKE, Report
 
 
@@ -15,15 +17,25 @@ class Expected(NamedTuple):
     says: str
 
 
+def import_optimizers() -> None:
+    """Make an optimizer. The first one imports much of torch, which a check's time limit must not cut."""
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
+
+
 def explained(
-    check: Callable[..., Report], errors: tuple[Expected, ...] = (), then: Callable | None = None
+    check: Callable[..., Report],
+    errors: tuple[Expected, ...] = (),
+    then: Callable | None = None,
+    first: Callable[[], None] = lambda: None,
 ) -> Callable[..., Report]:
     """The same check, where a known error has a name.
 
     `then` looks at a function that passed: function → (mistake, message), or None if all is well.
+    `first()` is called before the check, outside its time limit.
     """
 
     def fuller(function: Callable, *options, **named) -> Report:
+        first()
         report = check(function, *options, **named)
         if report.mistake == "exception":
             for error in errors:
