@@ -98,7 +98,10 @@ def _copied(x: object) -> object:
 def _differs(before: object, after: object) -> bool:
     if not isinstance(before, Tensor):
         return False
-    return before.dtype != after.dtype or not torch.equal(before, after.detach())
+    if before.dtype != after.dtype or before.shape != after.shape:
+        return True
+    same = (before == after.detach()) | ((before != before) & (after != after))  # NaN is NaN still
+    return not bool(same.all())
 
 
 def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:

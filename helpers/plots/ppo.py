@@ -148,40 +148,58 @@ def kl_gradient_bars(gradients: dict[str, Tensor], labels: Sequence[str]) -> Fig
 RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
 
 
-def score_kl_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Score against KL as each run goes on: the only axis on which two KL penalties compare."""
-    figure, grid = new_figure(1, 1, 9.6, 3.4)
-    for (name, points), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
-        x, y = [point["kl"] for point in points], [point["score"] for point in points]
-        how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 5}
-        grid[0, 0].plot(x, y, label=name, linewidth=1.4, **how)
-    label_axes(grid[0, 0], "", "KL from the reference, nats per response", "score, reference std")
-    grid[0, 0].grid(True)
-    grid[0, 0].legend(fontsize=9, loc="lower right")
+def frontier_figure(worlds: list[dict[str, list[tuple]]]) -> Figure:
+    """Best reward at each KL, a panel a world: `{placement: [(E[r], KL), ...]}`."""
+    figure, grid = new_figure(1, len(worlds), 9.6, 2.9)
+    for number, (axes, curves) in enumerate(zip(grid[0], worlds, strict=True), start=1):
+        for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
+            reward, kl = zip(*points, strict=True)
+            axes.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+        label_axes(
+            axes, f"World {number}", "KL(π‖π_ref), nats", "E[r]" if number == 1 else "", "both"
+        )
+    grid[0, 0].legend(loc="lower right")
     return figure
 
 
-HEALTH = (  # key, title, where a healthy run mostly stays
-    ("approx_kl", "approx KL, nats per token", (0.001, 0.05)),
-    ("kl", "KL from the reference, nats", None),
-    ("clip_fraction", "clip fraction", (0.0, 0.25)),
-    ("explained_variance", "explained variance", (0.0, 1.0)),
+def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tensor]) -> Figure:
+    """Estimates of a gradient [N, K], a dot each, beside the exact one [K]."""
+    figure, axes = one_panel(9.6, 3.0)
+    pairs = zip(estimates.items(), (KL, POLICY), strict=False)
+    for shift, ((name, found), colour) in zip((-0.17, 0.17), pairs, strict=False):
+        spread = torch.linspace(-0.12, 0.12, len(found))
+        for k in range(len(words)):
+            label = name if k == 0 else None
+            x = (k + shift + spread).tolist()
+            axes.scatter(x, found[:, k].tolist(), s=5, color=colour, alpha=0.5, label=label)
+    for k, height in enumerate(exact.tolist()):
+        label = "exact" if k == 0 else None
+        axes.plot([k - 0.36, k + 0.36], [height] * 2, color="black", linewidth=2, label=label)
+    axes.set_xticks(range(len(words)), list(words))
+    label_axes(axes, "", "", "gradient on the word's logit")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+HEALTH = (  # key, title
+    ("score", "score, reference std"),
+    ("approx_kl", "approx KL, nats per token"),
+    ("kl", "KL from the reference, nats"),
+    ("clip_fraction", "clip fraction"),
 )
 
 
 def health_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Four gauges of several runs; shaded where a healthy run mostly stays."""
-    figure, grid = new_figure(1, 4, 9.6, 2.9)
-    for axes, (key, title, band) in zip(grid[0], HEALTH, strict=True):
-        if band is not None:
-            axes.axhspan(*band, color=ACCENT, alpha=0.15)
+    """Four gauges of several runs over their iterations."""
+    figure, grid = new_figure(1, len(HEALTH), 9.6, 2.9)
+    for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
         for (name, history), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
             x, y = [r["iteration"] for r in history], [r[key] for r in history]
-            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 4}
+            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 3}
             axes.plot(x, y, label=name, linewidth=1.6, **how)
         axes.set_title(title, fontsize=9, loc="left")
         axes.set_xlabel("iteration")
-    grid[0, 0].set_yscale("log")
+    grid[0, 1].set_yscale("log")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
                   fontsize=9)  # fmt: skip
     return figure
