@@ -39,6 +39,7 @@ from helpers.checks.rollouts import (
     check_position_ids,
     check_response_mask,
 )
+from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (
     check_explained_variance,
     check_masked_mean,
@@ -69,10 +70,10 @@ CHECKS = (
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-TRAINER = (  # of lessons 04 and 06: on recorded inputs of their own
+TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,
     check_total_rewards, check_estimate_advantages, check_update, check_train, check_trainer,
-    check_ppo_update_step,
+    check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
 __all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in (*CHECKS, *TRAINER))]

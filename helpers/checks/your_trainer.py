@@ -41,6 +41,8 @@ class Step:
     also: tuple[Callable, ...] = ()  # other right ones, whose numbers differ
     own: Callable | None = None  # the right function, where it is none of the trainer's
     more: Callable[[Callable], Seen] | None = None  # looked at when the first look finds nothing
+    mask: Tensor | None = None  # of what it gives, where that is not the recorded rollout's
+    by_first: bool = False  # a mistake is known by the first result that differs, whatever follows
 
     @property
     def course(self) -> Callable:
@@ -242,25 +244,39 @@ def _compared(step: Step, seen: Seen) -> Report | None:
     if not differ or any(_equals(step, seen, step.observe(other)) for other in step.also):
         return None
     first = differ[0]
+    known = _known(step, seen)
+    if known is None and step.by_first:
+        labels = list(expected)
+        known = _known(step, {label: seen[label] for label in labels[: labels.index(first) + 1]})
+    if known is not None:
+        return _report(step, known.name, known.says)
     nan = next((x for x in expected if not bool(seen[x].isfinite().all())), None)
     if nan is not None:
         return _report(
             step, "NaN or infinite", f"Your {nan}: NaN or infinite. Which line can cause that?"
         )
-    for index, mistake in enumerate(step.mistakes):
-        made = made_by(step, index)
-        if made and _equals(step, seen, made):
-            return _report(step, mistake.name, mistake.says)
     got, want = seen[first], expected[first]
     if "gradient" in first:
         return _report(step, "unrecognised", gradient_words(seen, expected, differ))
     found = None
     if got.dim() == 2:
-        found = symptom([(got, want)], [recorded().counted])
+        found = symptom([(got, want)], [recorded().counted if step.mask is None else step.mask])
     row = int((~torch.isclose(got, want, 1e-4, 1e-5)).reshape(len(got), -1).any(1).nonzero()[0])
-    name, says = found or ("unrecognised", f"The {first} differ, first in row {row}.")
+    name, says = found or (
+        "unrecognised",
+        f"{first.capitalize()}: not as it should be, first in row {row}.",
+    )
     says = says if found is None else f"{first.capitalize()}: {says}"
     return _report(step, name, says, got[row], want[row])
+
+
+def _known(step: Step, seen: Seen) -> Mistake | None:
+    """The well-known mistake that gives these results."""
+    for index, mistake in enumerate(step.mistakes):
+        made = made_by(step, index)
+        if made and _equals(step, seen, made):
+            return mistake
+    return None
 
 
 def _equals(step: Step, seen: Seen, made: Seen) -> bool:

@@ -5,7 +5,7 @@ import torch
 from ppo_update_answers import RIGHT, WRONG
 
 from helpers import ppo
-from helpers.checks import check_ppo_update_step
+from helpers.checks import check_ppo_update_step, check_ratio
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
@@ -60,3 +60,10 @@ def test_an_error_is_told_with_the_learner_s_call():
     report = check_ppo_update_step(lambda policy, critic: policy.trunk)
     assert report.exercise == "ppo_update_step"
     assert report.status == MISTAKE and "ppo_update_step(policy, value_network" in report.message
+
+
+def test_a_ratio_whose_gradient_is_nan_with_garbage_in_the_padding_is_told_so():
+    late = lambda p, old, mask: torch.where(mask, (p - old).exp(), 1.0)  # noqa: E731
+    assert check_ratio(late).mistake == "NaN gradient"
+    early = lambda p, old, mask: torch.where(mask, p - old, 0.0).exp()  # noqa: E731
+    assert check_ratio(early).status == CORRECT
