@@ -83,32 +83,6 @@ def min_and_max_figure(cliprange: float = 0.2) -> Figure:
     return figure
 
 
-def gradient_figure(
-    ratio: Tensor, gradient: Tensor, advantages: Tensor, cliprange: float
-) -> Figure:
-    """Each counted token [N]: its ratio, and how hard the loss pulls at its log-prob."""
-    figure, axes = one_panel(9.6, 3.0)
-    dead = gradient == 0
-    for picked, colour, mark, words in (
-        (~dead & (advantages > 0), POLICY, "^", "A > 0, pulled up"),
-        (~dead & (advantages <= 0), GOLD, "v", "A < 0, pushed down"),
-        (dead, KL, "x", "clipped: gradient exactly 0"),
-    ):
-        axes.scatter(ratio[picked], gradient[picked], s=22, color=colour, marker=mark, label=words)
-    axes.axvspan(1 - cliprange, 1 + cliprange, color=ACCENT, alpha=0.15)
-    axes.set_xscale("log")
-    ticks = [
-        tick
-        for tick in (0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
-        if ratio.min() <= tick <= ratio.max()
-    ]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    label_axes(axes, "", "ratio ρ (shaded: 1 ± ε)", "−∂loss/∂log π, × tokens")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
 def value_clip_figure(old_value: float, target: float, cliprange_value: float) -> Figure:
     """Three candidate losses of one value estimate; the thick one is their larger, which PPO uses."""
     figure, axes = one_panel(9.6, 3.0)
@@ -127,21 +101,6 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     axes.text(target, 0.86 * top, " R", fontsize=9, va="top", color=REWARD)
     label_axes(axes, "", "new value V (shaded: V_old ± ε)", "loss of this token")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
-def kl_gradient_bars(gradients: dict[str, Tensor], labels: Sequence[str]) -> Figure:
-    """One group of bars for each way to take the gradient: `gradients` maps its name to [K]."""
-    figure, axes = one_panel(9.6, 3.0)
-    width = 0.8 / len(labels)
-    for k, (label, colour) in enumerate(zip(labels, (POLICY, GOLD, VALUE, REWARD), strict=False)):
-        x = [i + (k - (len(labels) - 1) / 2) * width for i in range(len(gradients))]
-        heights = [float(gradient[k]) for gradient in gradients.values()]
-        axes.bar(x, heights, width, color=colour, label=label)
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(gradients)), list(gradients), fontsize=9)
-    label_axes(axes, "", "", "gradient on the logit")
-    axes.legend(title="answer")
     return figure
 
 
