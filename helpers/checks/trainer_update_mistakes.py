@@ -214,8 +214,6 @@ UPDATE_MISTAKES = kept([
      update_with(learns=("actor",))),
     ("the actor does not learn", "No gradient reaches the actor: its loss is not in yours, or is"
      " detached.", update_with(change=lambda a, m: 0 * a)),
-    ("ratio upside down", "Your ratio is π_old/π; it is π/π_old.",
-     update_with(lambda r, a, e: smaller_gain(1 / r, a, e))),
     ("values against the advantages", "The critic learns the advantages; its target is the returns.",
      against(lambda rollout: rollout[4])),
     ("values against the old values", "The critic learns its old values; its target is the returns.",

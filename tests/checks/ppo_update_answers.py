@@ -43,7 +43,7 @@ WRONG = [
     ("the actor left out", "actor does not learn", LOSS, "(config.vf_coef * critic).backward()"),
     ("ratio to itself", "old log-probs recomputed", "policy_loss(logprobs, batch.logprobs",
      "policy_loss(logprobs, logprobs.detach()"),
-    ("ratio upside down", "upside down", "policy_loss(logprobs, batch.logprobs",
+    ("ratio upside down", "ratio inverted", "policy_loss(logprobs, batch.logprobs",
      "policy_loss(batch.logprobs, logprobs"),
     ("advantages and returns exchanged", "exchanged", ACTOR + "\n            " + CRITIC,
      ACTOR.replace("advantages", "returns") + "\n            "
