@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import torch
 
-from helpers.checks.report import CORRECT, MISTAKE, Report
+from helpers.checks.compare import alike, as_tensor
+from helpers.checks.exercise import Exercise
+from helpers.checks.report import CORRECT, MISTAKE, Report, compare, show
+from helpers.checks.runner import copy_of
 
 
 class Expected(NamedTuple):
@@ -30,7 +33,7 @@ def explained(
 ) -> Callable[..., Report]:
     """The same check, where a known error has a name.
 
-    `then` looks at a function that passed: function → (mistake, message), or None if all is well.
+    `then` looks at a function that passed: function → (mistake, message[, case]), or None if all is well.
     `first()` is called before the check, outside its time limit.
     """
 
@@ -44,9 +47,28 @@ def explained(
         found = then(function) if then is not None and report.status == CORRECT else None
         if found is None:
             return report
-        name, says = found
-        return replace(report, status=MISTAKE, mistake=name, message=says)
+        name, says, *case = found
+        look, case = check.exercise.look, case[0] if case else ()
+        return replace(report, status=MISTAKE, mistake=name, message=says, look=look, case=case)
 
     fuller.__name__ = fuller.__qualname__ = check.__name__
     fuller.__doc__, fuller.exercise = check.__doc__, check.exercise
     return fuller
+
+
+def also_on(exercise: Exercise, *cases: tuple) -> Callable:
+    """A second look (`then`) at further inputs: `cases` are (name, message, arguments).
+
+    Apart from the probes of an exercise, so that an answer that is wrong there keeps its name.
+    """
+
+    def then(function: Callable) -> tuple | None:
+        for name, says, given in cases:
+            expected = exercise.reference(*copy_of(given))
+            answer = as_tensor(function(*copy_of(given)), expected)
+            if answer is None or not alike(answer, expected):
+                shown = [(label, show(x)) for label, x in exercise.named(given).items()]
+                return name, says, (*shown, *compare(answer, expected))
+        return None
+
+    return then

@@ -23,7 +23,7 @@ def of(name, function, seconds=5.0):
 
 
 def mean(x, mask):
-    return (x * mask).sum() / mask.sum()
+    return torch.where(mask, x, 0.0).sum() / mask.sum()
 
 
 def label(value):
