@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
+from helpers.checks.cached_sampling import observe_cached
 from helpers.checks.compare import alike, symptom
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
@@ -23,7 +24,7 @@ from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, re
 from helpers.checks.trainer_loop import observe_train
 from helpers.checks.trainer_mistakes import MISTAKES, advantages_with, biased
 from helpers.checks.trainer_sampling import observe_prompts, observe_sampling
-from helpers.checks.trainer_steps import COURSE, NAMES
+from helpers.checks.trainer_steps import COURSE, NAMES, write_responses
 from helpers.checks.trainer_update import observe_minibatches, observe_update
 from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
 
@@ -39,11 +40,17 @@ class Step:
     observe: Callable[[Callable], Seen]  # tries a function on the recorded inputs
     mistakes: list[Mistake] = field(default_factory=list)
     also: tuple[Callable, ...] = ()  # other right ones, whose numbers differ
+    course: Callable | None = None  # the course's own, where it is no step of the trainer
+
+    @property
+    def own(self) -> Callable:
+        """The course's own function."""
+        return self.course or COURSE[self.name]
 
     @property
     def signature(self) -> str:
         """The call as the learner writes it."""
-        return f"{self.name}({', '.join(inspect.signature(COURSE[self.name]).parameters)})"
+        return f"{self.name}({', '.join(inspect.signature(self.own).parameters)})"
 
 
 def observe_scores(function: Callable) -> Seen:
@@ -140,6 +147,9 @@ STEPS = {
              (advantages_with(change=biased),)),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
              " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES),
+        Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
+             " all tokens, the position of the new one (notebook 01)", observe_cached,
+             course=write_responses),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",
              observe_train),
     )
@@ -149,7 +159,7 @@ STEPS = {
 @cache
 def reference(name: str) -> Seen:
     """What the course's function gives."""
-    return STEPS[name].observe(COURSE[name])
+    return STEPS[name].observe(STEPS[name].own)
 
 
 @cache
@@ -339,6 +349,7 @@ check_total_rewards, check_estimate_advantages = (
     step_checker("estimate_advantages"),
 )
 check_update, check_train = step_checker("update"), step_checker("train")
+check_sample_with_cache = step_checker("sample_with_cache")
 
 
 # --- the whole trainer ----------------------------------------------------------------------------

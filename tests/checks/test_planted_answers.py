@@ -1,13 +1,14 @@
-"""Exercises of lessons 10 and 11: planted wrong answers are named, right ones pass however written."""
+"""Exercises of lessons 02, 10 and 11: planted wrong answers are named, right ones pass however written."""
 
 import direct_answers
+import gae_answers
 import group_answers
 import pytest
 import torch
 
 from helpers import checks
 
-PLANTED = (group_answers, direct_answers)
+PLANTED = (gae_answers, group_answers, direct_answers)
 RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
 WRONG = [answer for module in PLANTED for answer in module.WRONG]
 
