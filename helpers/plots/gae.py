@@ -109,7 +109,8 @@ def backward_walk_figure(
     low.plot(
         [here], [known[here]], "D", color="black", markersize=5, label="their sum: new advantage"
     )
-    sum_of = f"{deltas[here]:+.2f} {decay * known[here + 1]:+.2f} = {known[here]:+.2f}"
+    parts = deltas[here], decay * known[here + 1], known[here]
+    sum_of = "{:+.2f} {:+.2f} = {:+.2f}".format(*parts).replace("-", "−")
     label_axes(top, f"“{tokens[here]}”:  δ + γλ · next advantage = {sum_of}", grid="y")
     label_axes(low, grid="y")
     span = 1.35 * max(map(abs, (*deltas, *known)))
