@@ -4,6 +4,7 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
+from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward, check_train_dpo
 from helpers.checks.gae import (
     check_discounted_returns,
@@ -53,6 +54,7 @@ from helpers.checks.your_trainer import (
     check_draw_prompts,
     check_estimate_advantages,
     check_forward_logprobs,
+    check_sample_with_cache,
     check_score_responses,
     check_total_rewards,
     check_train,
@@ -74,10 +76,17 @@ CHECKS = (
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
+LARGE = (check_sample_with_cache, check_credit)  # of lessons 01 and 02
+
 TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,
     check_total_rewards, check_estimate_advantages, check_update, check_train, check_trainer,
     check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
-__all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in (*CHECKS, *TRAINER))]
+__all__ = [
+    "CHECKS",
+    "EXERCISES",
+    "Report",
+    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER)),
+]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
+from helpers.checks.cached_sampling import observe_cached
 from helpers.checks.compare import alike, symptom
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
@@ -23,7 +24,7 @@ from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, re
 from helpers.checks.trainer_loop import observe_train
 from helpers.checks.trainer_mistakes import MISTAKES, advantages_with, biased
 from helpers.checks.trainer_sampling import observe_prompts, observe_sampling
-from helpers.checks.trainer_steps import COURSE, NAMES
+from helpers.checks.trainer_steps import COURSE, NAMES, write_responses
 from helpers.checks.trainer_update import observe_minibatches, observe_update
 from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
 
@@ -149,6 +150,9 @@ STEPS = {
              (advantages_with(change=biased),)),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
              " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES, more=observe_minibatches),
+        Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
+             " all tokens, the position of the new one (notebook 01)", observe_cached,
+             own=write_responses),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",
              observe_train),
     )
@@ -365,6 +369,7 @@ check_total_rewards, check_estimate_advantages = (
     step_checker("estimate_advantages"),
 )
 check_update, check_train = step_checker("update"), step_checker("train")
+check_sample_with_cache = step_checker("sample_with_cache")
 
 
 # --- the whole trainer ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Planted wrong answers are named, right ones pass however written: lessons 00, 05, 10, 11 and 13."""
+"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 10, 11 and 13."""
 
 import direct_answers
+import gae_answers
 import group_answers
 import loop_answers
 import pytest
@@ -10,7 +11,14 @@ import torch
 
 from helpers import checks
 
-PLANTED = (loop_answers, group_answers, direct_answers, reward_answers, scaling_answers)
+PLANTED = (
+    loop_answers,
+    gae_answers,
+    group_answers,
+    direct_answers,
+    reward_answers,
+    scaling_answers,
+)
 RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
 WRONG = [answer for module in PLANTED for answer in module.WRONG]
 
