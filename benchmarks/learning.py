@@ -93,9 +93,13 @@ class Yardstick:
         self.reference, self.beta = sweep.reference_value, beta
         self.best: Optimum = sweep.optimum(beta)
 
-    def share(self, value: float, stderr: float = 0.0) -> float:
+    def share(self, value: float) -> float:
         """J → efficiency."""
-        return efficiency(Estimate(value, stderr), self.reference, self.best).mean
+        return self.estimate(value, 0.0).mean
+
+    def estimate(self, value: float, stderr: float) -> Estimate:
+        """J with its standard error → efficiency with its own."""
+        return efficiency(Estimate(value, stderr), self.reference, self.best)
 
     def along(self, history: list[dict]) -> dict[int, float]:
         """Efficiency at each budget, from the rollouts of the iterations just before it.
@@ -109,7 +113,7 @@ class Yardstick:
 
     def end(self, run: dict) -> float:
         """Efficiency of the last policy."""
-        return self.share(run["final"]["value"], run["final"]["value_stderr"])
+        return self.share(run["final"]["value"])
 
 
 def contest(who: str, sweep: Sweep, beta: float, iterations: int, may_make: bool) -> dict:

@@ -11,7 +11,7 @@ COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does
     "trace": (f"{TRAIN}:trace", "print the seven steps of one iteration, tensor by tensor"),
     "sweep": (f"{STUDY}:sweep", "train at many β and seeds, and print the table"),
     "study": (f"{STUDY}:study", "make one of the recorded studies again, by its name"),
-    "distributed": ("helpers.scale.distributed:main", "train in several processes"),
+    "distributed": ("helpers.commands.distributed:main", "train in several processes"),
     "explorer": ("helpers.commands.explorer:main", "the drift explorer, as a web page or a file"),
     "colab": ("helpers.tools.colab:main", "write Colab badges that lead to this repository"),
     "data": ("helpers.world.build:main", "rebuild data/: corpus, models, preference pairs"),

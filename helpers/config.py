@@ -108,6 +108,9 @@ class PPOConfig:
     mixed_precision: str = setting(
         "no", "'bf16': forwards that train run in half precision, by autocast", UPDATE
     )
+    gradient_checkpointing: bool = setting(
+        False, "keep the inputs of blocks only: less memory in the update, a forward more", UPDATE
+    )
 
     def __post_init__(self):
         for name in ("kl_coef", "vf_coef", "entropy_coef"):
@@ -126,7 +129,7 @@ class PPOConfig:
         for name in ("num_ppo_epochs", "minibatch_size", "micro_batch_size", "response_length"):
             require_count(name, getattr(self, name))
         flags = ("whiten_advantages", "whiten_rewards", "scale_by_std", "skip_equal_groups")
-        for name in (*flags, "kl_ratio"):
+        for name in (*flags, "kl_ratio", "gradient_checkpointing"):
             require_flag(name, getattr(self, name))
         for name, choices in CHOICES.items():
             require_choice(name, getattr(self, name), choices)
@@ -260,6 +263,7 @@ class DirectConfig:
     max_grad_norm: float = as_in_rlhf("max_grad_norm", help="gradient clipping")
     temperature: float = as_in_rlhf("temperature")
     mixed_precision: str = as_in_rlhf("mixed_precision")
+    gradient_checkpointing: bool = as_in_rlhf("gradient_checkpointing")
     actor: str = as_in_rlhf("actor")
     reward_model: str = as_in_rlhf(
         "reward_model", help="labels the pairs online; with a data set it is only watched"

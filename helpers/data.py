@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+from transformers import PreTrainedTokenizerBase
+
+from helpers.prompts import as_pairs
 from helpers.tools.files import (
     ROOT,
     FileProblem,
@@ -112,8 +115,15 @@ def check_pairs(rows: list[dict], where: str) -> list[dict]:
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
-def load_pairs(name: str, count: int | None = None, split: str = "train") -> list[dict]:
+def load_pairs(
+    name: str,
+    count: int | None = None,
+    split: str = "train",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> list[dict]:
     """Load `{prompt, chosen, rejected}` rows from a JSON Lines file or a data set of the hub.
+
+    Rows without a prompt, and conversations (with the policy's `tokenizer`), become such: `as_pairs`.
 
     A name that ends in `.jsonl` or `.json` is a file, in the working directory or the course's root;
     any other name is a data set of the hub (needs the package datasets). FileProblem: missing file or
@@ -125,8 +135,9 @@ def load_pairs(name: str, count: int | None = None, split: str = "train") -> lis
         shipped = (ROOT / name).is_relative_to(ROOT / "data") and (ROOT / name).exists()
         path = Path(name).expanduser()
         rows = load_rows(str(Path(name).relative_to("data"))) if shipped else read_jsonl(path)
-        return check_pairs(rows[:count], name)
-    return check_pairs(_hub_rows(name, count, split), f"data set {name!r}")
+        return check_pairs(as_pairs(rows[:count], tokenizer), name)
+    rows = as_pairs(_hub_rows(name, count, split), tokenizer)
+    return check_pairs(rows, f"data set {name!r}")
 
 
 def _hub_rows(name: str, count: int | None, split: str) -> list[dict]:

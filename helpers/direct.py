@@ -18,7 +18,7 @@ from helpers.config import DirectConfig
 from helpers.data import check_pairs, load_pairs
 from helpers.kl import kl_estimate
 from helpers.loop import run_iterations
-from helpers.models import autocast, trainable
+from helpers.models import autocast, gradient_checkpointing, load_tokenizer, trainable
 from helpers.pairs import (
     Labeller,
     PairBatch,
@@ -30,6 +30,7 @@ from helpers.pairs import (
     require_probabilities,
 )
 from helpers.ppo import gradient_step, mean_stats
+from helpers.prompts import as_pairs
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import Models, Reward, RLHFState, start_run
@@ -204,9 +205,10 @@ def accumulate_gradients(
     """
     means: dict[str, Tensor] = {}
     pairs = total(torch.ones_like(batch.probabilities[index]))
+    recompute = gradient_checkpointing(policy, on=config.gradient_checkpointing)
     for part in index[batch.lengths()[index].argsort(stable=True)].split(config.micro_batch_size):
         tokens = batch.responses.tokens_of(batch.both(part))
-        with autocast(policy.device, config.mixed_precision):
+        with autocast(policy.device, config.mixed_precision), recompute:
             logprobs = sequence_logprobs(policy, *tokens, config.temperature)  # (2b,)
         loss, stats = batch_loss(logprobs, batch, part, config)
         share = len(part) / pairs
@@ -284,7 +286,8 @@ def train_direct(
 ) -> Iterator[dict]:
     """Run DPO or IPO; yields one record per iteration, with the loop's names (`train_rlhf_loop`).
 
-    Learns from `pairs` (`{prompt, chosen, rejected}` rows; if not given, those the config names), or
+    Learns from `pairs` (`{prompt, chosen, rejected}` rows of texts or messages, see `as_pairs`; if not
+    given, those the config names), or
     online from pairs the policy writes, labelled by the reward or the `labeller` (two lists of texts →
     P(the first is preferred)). `prompts` are those of the records, and online also of the pairs.
     With a data set the reward is only watched: `score` is in the record, the loss does not see it.
@@ -295,8 +298,13 @@ def train_direct(
     if config.online:
         require(pairs is None, "pairs", "a list with online=True", "none: the policy writes them")
     else:
-        pairs = load_pairs(config.pairs) if pairs is None else check_pairs(pairs, "pairs")
         require(labeller is None, "labeller", "one with online=False", "none: pairs are labelled")
+        known = models if state is None else state.models
+        tokenizer = load_tokenizer(config.actor) if known is None else known.tokenizer
+        if pairs is None:
+            pairs = load_pairs(config.pairs, tokenizer=tokenizer)
+        else:
+            pairs = check_pairs(as_pairs(pairs, tokenizer), "pairs")
     if state is None:
         config = resolve_iterations(config, pairs)
         state = start_run(config, models, reward, prompts, measures)

@@ -62,6 +62,35 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     return nullcontext() if precision == "no" else torch.autocast(device.type, torch.bfloat16)
 
 
+class gradient_checkpointing:
+    """Context in which forwards of these models keep only their blocks' inputs; the rest is computed
+    again in the backward pass: less memory, one more forward. May be entered many times.
+
+    transformers does this in train mode only; there is no dropout here, so that mode changes nothing
+    else. ValueError: a model whose architecture cannot.
+    """
+
+    def __init__(self, *models: nn.Module | None, on: bool = True):
+        found = (getattr(model, "trunk", model) for model in models if on)
+        self.models = [model for model in found if model is not None]
+        for model in self.models:
+            able = getattr(model, "supports_gradient_checkpointing", False)
+            require(able, "gradient_checkpointing", f"a {type(model).__name__}", "a model that can")
+
+    def __enter__(self) -> None:
+        for model in self.models:
+            # its older name before transformers 5.20
+            enable = getattr(model, "activation_checkpointing_enable", None)
+            (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
+            model.train()
+
+    def __exit__(self, *problem: object) -> None:
+        for model in self.models:
+            disable = getattr(model, "activation_checkpointing_disable", None)
+            (disable or model.gradient_checkpointing_disable)()
+            model.eval()
+
+
 def resolve_device(device: str = "auto") -> torch.device:
     """The device of this name; `auto` is CUDA, else MPS, else CPU. ValueError: not available."""
     if device == "auto":
@@ -159,6 +188,17 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def stop_tokens(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids that end a response: the tokenizer's EOS first, then others of the generation config.
+
+    A chat model may end its turn with another token than a text: Llama 3 has both there.
+    """
+    known = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    more = known if isinstance(known, (list, tuple)) else [known]
+    ids = dict.fromkeys([tokenizer.eos_token_id, *more])
+    return [int(token) for token in ids if token is not None]
 
 
 @cache

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from helpers.config import PPOConfig
 from helpers.groups import loss_mean, loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
-from helpers.models import autocast
+from helpers.models import autocast, gradient_checkpointing
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
 from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
 from helpers.tools.validate import (
@@ -205,8 +205,9 @@ def accumulate_gradients(
     names = STATS if value_network is None else STATS + CRITIC_STATS
     means = dict.fromkeys(names, batch.scores.new_zeros(()))
     by_tokens = config.loss_aggregation == "token"
+    recompute = gradient_checkpointing(policy, value_network, on=config.gradient_checkpointing)
     for part, weight, share in micro_batches(batch, config.micro_batch_size, by_tokens):
-        with autocast(batch.scores.device, config.mixed_precision):
+        with autocast(batch.scores.device, config.mixed_precision), recompute:
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])

@@ -133,8 +133,11 @@ def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
 
 
 def join(prompt: str, response: str) -> str:
-    """Prompt and response as one text, with a space between unless punctuation follows."""
-    space = "" if not prompt or response[:1] in (".", ",", "!", "?", "") else " "
+    """Prompt and response as one text, with a space between unless there is one or punctuation follows."""
+    has_one = (
+        prompt[-1:].isspace() or response[:1].isspace()
+    )  # a chat's prompt ends with a new line
+    space = "" if not prompt or has_one or response[:1] in (".", ",", "!", "?", "") else " "
     return prompt + space + response
 
 
@@ -214,3 +217,20 @@ def pair_accuracy(score: Callable[[list[str]], Tensor], pairs: list[dict]) -> fl
     """Share of pairs in which the chosen response has the higher score; a tie counts half."""
     chosen, rejected = (torch.as_tensor(score(texts)).float() for texts in pair_texts(pairs))
     return float(((chosen > rejected).float() + 0.5 * (chosen == rejected).float()).mean())
+
+
+def held_out_accuracy(
+    fit: Callable[[list[dict]], RewardModel], pairs: list[dict], folds: int = 4
+) -> float:
+    """Accuracy on pairs that were not fitted: each of `folds` parts is judged by a fit to the others.
+
+    For pairs too few to set any aside (cross-validation). ValueError: fewer pairs than folds.
+    """
+    require_count("folds", folds, low=2)
+    require(len(pairs) >= folds, "pairs", f"{len(pairs)} of them", f"at least {folds}")
+    right = 0.0
+    for fold in range(folds):
+        others = [pair for i, pair in enumerate(pairs) if i % folds != fold]
+        held_out = pairs[fold::folds]
+        right += pair_accuracy(fit(others).score_texts, held_out) * len(held_out)
+    return right / len(pairs)

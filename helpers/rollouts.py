@@ -1,7 +1,8 @@
 """Rollouts: the batch of one iteration, its masks and positions, and log-probs of its tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -132,14 +133,22 @@ def gather_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     return chosen - logits.logsumexp(dim=-1)
 
 
-def response_mask(response_tensors: Tensor, eos_token_id: int) -> Tensor:
+def is_stop(tokens: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
+    """Whether each token ends a response: bool, of the same shape. A chat model may have several ids."""
+    ids = [eos_token_id] if isinstance(eos_token_id, int) else eos_token_id
+    require(len(ids) > 0, "eos_token_id", "an empty list", "an id, or several")
+    return reduce(torch.logical_or, (tokens == one for one in ids))
+
+
+def response_mask(response_tensors: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
     """True up to and including the first EOS: [B, T] → [B, T] bool; all True without an EOS.
 
     The EOS is an action like any other token: if it were masked, the model would not learn to stop.
     """
     require_tensor("response_tensors", response_tensors, dims=2)
-    require_count("eos_token_id", eos_token_id, low=0)
-    is_eos = (response_tensors == eos_token_id).long()
+    for one in [eos_token_id] if isinstance(eos_token_id, int) else eos_token_id:
+        require_count("eos_token_id", one, low=0)
+    is_eos = is_stop(response_tensors, eos_token_id).long()
     return is_eos.cumsum(dim=1) - is_eos == 0  # no EOS strictly before
 
 

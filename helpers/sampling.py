@@ -1,6 +1,6 @@
 """Sample responses: encode prompts, generate tokens with a policy, decode."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
-from helpers.models import last_logits, model_inputs
+from helpers.models import last_logits, model_inputs, stop_tokens
 from helpers.rollouts import (
     gather_logprobs,
+    is_stop,
     position_ids,
     require_prompts,
 )
@@ -111,7 +112,7 @@ def sample_responses(
 ) -> Responses:
     """Sample one response to each prompt, with the config's maximum length and temperature."""
     queries = encode_prompts(tokenizer, prompts, policy.device)
-    stop, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    stop, pad = stop_tokens(policy, tokenizer), tokenizer.pad_token_id
     length, temperature = config.response_length, config.temperature
     response, mask, logprobs = generate(policy, *queries, length, stop, pad, temperature, generator)
     whole = decode(tokenizer, *queries, response, mask)
@@ -164,7 +165,7 @@ def generate(
     query_tensors: Tensor,
     query_mask: Tensor,
     response_length: int,
-    eos_token_id: int,
+    eos_token_id: int | Sequence[int],
     pad_token_id: int,
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
@@ -172,9 +173,9 @@ def generate(
     """Sample responses with a key–value cache; returns (response_tensors, response_mask, logprobs).
 
     Prompts [B, P] are padded left. The results are [B, T], T ≤ `response_length`: sampling ends when
-    every row has an EOS. The EOS counts, the padding after it does not. `logprobs` are those of the
-    sampling distribution (at this temperature), 0 where masked. ValueError: shapes, an empty prompt,
-    response_length < 1, temperature ≤ 0.
+    every row has an EOS (one of `eos_token_id`). It counts, the padding after it does not. `logprobs`
+    are those of the sampling distribution (at this temperature), 0 where masked. ValueError: shapes, an
+    empty prompt, response_length < 1, temperature ≤ 0.
     """
     require_count("response_length", response_length)
     require_prompts(policy, query_tensors, query_mask, response_length)
@@ -193,7 +194,7 @@ def generate(
         tokens.append(torch.where(running, token, pad_token_id))
         logprobs.append(torch.where(running, logprob, 0.0))
         mask = torch.cat([mask, running.unsqueeze(1)], dim=1)
-        running = running & (token != eos_token_id)
+        running = running & ~is_stop(token, eos_token_id)
         if t % every == every - 1 and not running.any():
             break
         ids, positions = tokens[-1].unsqueeze(1), positions[:, -1:] + 1

@@ -13,7 +13,7 @@ from helpers.kl import kl_estimate, shape_rewards
 from helpers.models import autocast
 from helpers.ppo import ppo_update_step
 from helpers.rewards import score_texts
-from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values, is_stop
 from helpers.sampling import Responses, sample_batches, sample_responses
 from helpers.state import RLHFState
 from helpers.tools.parallel import gather, share, world_size
@@ -56,9 +56,13 @@ def score_responses(state: RLHFState, responses: Responses) -> Tensor:
     """Step 3: one score per response from the reward model, minus a penalty without EOS: [B]."""
     responses.raw_scores = score_texts(state.models.reward, responses.texts)
     scores = state.normalize(responses.raw_scores).to(responses.logprobs.device)
-    tokens, stop = responses.response_tensors, state.models.tokenizer.eos_token_id
-    stopped = ((tokens == stop) & responses.response_mask).any(dim=1)
-    return scores - state.config.missing_eos_penalty * (~stopped)
+    return scores - state.config.missing_eos_penalty * (~stopped(state, responses))
+
+
+def stopped(state: RLHFState, responses: Responses) -> Tensor:
+    """Whether each response ended with a stop token, not at the maximum length: [B] bool."""
+    stops = is_stop(responses.response_tensors, state.models.stop_tokens)
+    return (stops & responses.response_mask).any(dim=1)
 
 
 @torch.no_grad()
@@ -163,9 +167,8 @@ def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
 
 def describe(state: RLHFState, responses: Responses, scores: Tensor) -> dict:
     """Metrics of a rollout before the update: means over its responses."""
-    mask, stop = responses.response_mask, state.models.tokenizer.eos_token_id
-    ended = ((responses.response_tensors == stop) & mask).any(dim=1)
-    scores, ended, lengths = gather(scores), gather(ended), gather(mask.sum(dim=1))
+    ended, lengths = stopped(state, responses), responses.response_mask.sum(dim=1)
+    scores, ended, lengths = gather(scores), gather(ended), gather(lengths)
     record = {
         "score": float(scores.mean()),
         "score_std": float(scores.std()) if len(scores) > 1 else 0.0,

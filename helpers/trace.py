@@ -73,10 +73,15 @@ class Trace:
         )
 
     def step_6(self, values, advantages, returns, mask) -> None:
-        self.show("(6) Values, then GAE advantages")
+        self.show("(6) Values, GAE returns, advantages")
         self.line("values", f"{shape(values)}  {numbers(values[0])}")
         self.line("returns", f"{shape(returns)}  {numbers(returns[0])}")
-        self.line("advantages", f"{shape(advantages)}  {numbers(advantages[0])}")
+        self.line(self.advantages_name(), f"{shape(advantages)}  {numbers(advantages[0])}")
+
+    def advantages_name(self) -> str:
+        """What the advantages are: whitened over the batch, unless the config says otherwise."""
+        plain = not self.config.whiten_advantages or self.config.method == "grpo"
+        return "advantages" if plain else "advantages, whitened"
 
     @torch.no_grad()
     def step_7(self, rollout, metrics: dict) -> None:

@@ -4,6 +4,7 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
+from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward, check_train_dpo
 from helpers.checks.gae import (
     check_discounted_returns,
@@ -17,14 +18,18 @@ from helpers.checks.groups import (
     check_pass_at_k,
     check_rloo_advantages,
 )
+from helpers.checks.loop import check_objective
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
     check_policy_loss,
     check_ratio,
+    check_reinforce_loss,
     check_value_loss,
 )
+from helpers.checks.ppo_update import check_ppo_update_step
 from helpers.checks.report import Report
+from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import (
     check_bradley_terry_loss,
     check_normalize_scores,
@@ -37,6 +42,8 @@ from helpers.checks.rollouts import (
     check_position_ids,
     check_response_mask,
 )
+from helpers.checks.scaling_out import check_loss_shares, check_merge_moments
+from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (
     check_explained_variance,
     check_masked_mean,
@@ -47,6 +54,7 @@ from helpers.checks.your_trainer import (
     check_draw_prompts,
     check_estimate_advantages,
     check_forward_logprobs,
+    check_sample_with_cache,
     check_score_responses,
     check_total_rewards,
     check_train,
@@ -56,19 +64,29 @@ from helpers.checks.your_trainer import (
 )
 
 CHECKS = (
-    check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
+    check_objective, check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
     check_shape_rewards, check_td_errors, check_gae, check_discounted_returns,
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
-    check_ratio, check_policy_loss, check_value_loss, check_entropy, check_clip_fraction,
+    check_reinforce_loss, check_ratio, check_policy_loss, check_value_loss, check_entropy,
+    check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
+    check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_loss_shares, check_merge_moments,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-TRAINER = (  # of lesson 06: on recorded inputs of their own
+LARGE = (check_sample_with_cache, check_credit)  # of lessons 01 and 02
+
+TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,
     check_total_rewards, check_estimate_advantages, check_update, check_train, check_trainer,
+    check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
-__all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in (*CHECKS, *TRAINER))]
+__all__ = [
+    "CHECKS",
+    "EXERCISES",
+    "Report",
+    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER)),
+]

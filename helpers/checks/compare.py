@@ -99,6 +99,8 @@ def _moved(pairs: list) -> tuple[str, str] | None:
 def _scaled(pairs: list) -> tuple[str, str] | None:
     factor = _constant(pairs, lambda a, e: torch.where(e == 0, torch.nan, a / e))
     zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
+    if factor is not None and abs(factor) < ATOL and zeros:
+        return "all zeros", "Your result is 0 everywhere."
     if factor is not None and zeros:
         return "constant factor", f"Every number is {factor:.4g} times what it should be."
     offset = _constant(pairs, torch.sub)

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from helpers import direct
 from helpers.checks.exercise import Exercise, floats, noise
 from helpers.checks.judge import checker
-from helpers.checks.raised import Expected, explained
+from helpers.checks.raised import Expected, explained, import_optimizers
 from helpers.checks.runner import copy_of
 
 # --- the implicit reward --------------------------------------------------------------------------
@@ -385,4 +385,4 @@ REF_GRADIENT = Expected(
     " backward goes through them again. Make them inside torch.no_grad().",
 )  # fmt: skip
 
-check_train_dpo = explained(checker(TRAIN_DPO), (REF_GRADIENT,), left_behind)
+check_train_dpo = explained(checker(TRAIN_DPO), (REF_GRADIENT,), left_behind, import_optimizers)

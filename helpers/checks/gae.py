@@ -151,7 +151,8 @@ TD = Exercise(
     " (Schulman et al. 2016, section 3; notebook 02)",
     [(*EPISODE, 0.5, MASKS[0]), (*EPISODES, 0.9, MASKS[1])],
     [
-        ("values[t] twice", "You used V_t for both values; the one with γ is V at t + 1.",
+        ("values[t] twice", "You used V_t for both values; the one with γ is V at t + 1. In a walk backwards,"
+         " read it before you overwrite it.",
          td_by(lambda r, v, w, g: r + g * v - v)),
         ("previous value", "You used V at t − 1; the bootstrap uses V at t + 1.",
          td_by(lambda r, v, w, g: r + g * before(v) - v)),
@@ -179,9 +180,16 @@ TD = Exercise(
          td_by(lambda r, v, w, g: v - r - g * w)),
         ("from returns", "You used returns instead of rewards: the future counts twice.",
          lambda r, v, g, mask: td(to_go(r, g, mask), v, g, mask)),
+        ("V with a plus", "You added V_t; the TD error subtracts it.",
+         td_by(lambda r, v, w, g: r + g * w + v)),
+        ("only the last reward", "You used only the last reward; every token has a KL reward too.",
+         lambda r, v, g, mask: td(zeroed(r, mask & ~after(mask)), v, g, mask)),
         ("last token left out",
          "The last counted token has a TD error too: r − V, because V = 0 after it.",
          lambda r, v, g, mask: not_last(td(r, v, g, mask), mask)),
+        ("masked before subtracting only", "You cleared the values of the padding, but not its"
+         " rewards: masked positions must be 0 at the end, too.",
+         lambda r, v, g, mask: (lambda w: r + g * after(w) - w)(zeroed(v, mask))),
         ("padding not zeroed", "Masked positions must be 0.",
          lambda r, v, g, mask: r + g * after(zeroed(v, mask)) - v),
     ],
@@ -230,6 +238,23 @@ GAE = Exercise(
          lambda r, v, g, lam, mask: recursion(zeroed(r + g * after(v) - v, mask), g * lam)),
         ("forward recursion", "You sum the past; advantages sum the future: loop from T − 1 to 0.",
          lambda r, v, g, lam, mask: zeroed(forwards(td(r, v, g, mask), g * lam), mask)),
+        ("running sum not reset", "You cleared the values of the padding, but your running sum still"
+         " starts in it, with the rewards there: set the sum to 0 where the mask is False, too.",
+         lambda r, v, g, lam, mask: zeroed(
+             recursion((lambda w: r + g * after(w) - w)(zeroed(v, mask)), g * lam), mask)),
+        ("next value overwritten before δ", "Your next value is V_t itself: compute δ_t before you"
+         " replace the next value by V_t.",
+         lambda r, v, g, lam, mask: recursion(
+             td_by(lambda r, v, w, g: r + g * v - v)(r, v, g, mask), g * lam)),
+        ("V with a plus", "You added V_t in δ_t; it is subtracted.",
+         lambda r, v, g, lam, mask: recursion(
+             td_by(lambda r, v, w, g: r + g * w + v)(r, v, g, mask), g * lam)),
+        ("list not reversed", "You walked backwards and kept the columns in that order: turn the list"
+         " round before you stack it.",
+         lambda r, v, g, lam, mask: zeroed(gae.compute_gae(r, v, g, lam, mask)[0].flip(1), mask)),
+        ("times 1 − λ", "The factor 1 − λ belongs to the weights of the views; in the sum over δ it is"
+         " gone.",
+         lambda r, v, g, lam, mask: (1 - lam) * gae.compute_gae(r, v, g, lam, mask)[0]),
         ("only the TD error", "That is only δ_t (λ = 0); add γλ times the next advantage.",
          lambda r, v, g, lam, mask: td(r, v, g, mask)),
         ("returns instead of advantages", "You added V: those are returns, not advantages.",

@@ -103,7 +103,7 @@ def _exception(exercise, function, probe, error: BaseException) -> Report:
 
 def _compared(exercise: Exercise, answers: list) -> Report | None:
     """None if every answer is correct, else the report of the first group that is not."""
-    expected = [exercise.reference(*probe) for probe in exercise.probes]
+    expected = [exercise.reference(*copy_of(probe)) for probe in exercise.probes]
     tensors = [as_tensor(a, e) for a, e in zip(answers, expected, strict=True)]
     wrong = [i for i, e in enumerate(expected) if not right(tensors[i], e)]
     if not wrong:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from helpers.checks.compare import alike, first_difference, kind, symptom
 from helpers.checks.report import show
+from helpers.checks.runner import copy_of
 
 
 def form(x: Tensor) -> str:
@@ -30,7 +31,7 @@ def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
 def _attempts(mistake, probes) -> list[Tensor] | None:
     """Results of this mistake on the probes, or None if it raises on one of them."""
     try:
-        return [torch.as_tensor(mistake.wrong(*probe)) for probe in probes]
+        return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
 
@@ -48,7 +49,7 @@ def _known(exercise, probes, answers, masks, facts) -> tuple[str, str] | None:
             return f"{mistake.name}, and sign flipped", says
     if any(mask is None or a.shape != mask.shape for a, mask in zip(answers, masks, strict=True)):
         return None
-    reference = [exercise.reference(*probe) for probe in probes]
+    reference = [exercise.reference(*copy_of(probe)) for probe in probes]
     for mistake, made in results:
         same = _alike_where_counted(answers, made, masks)
         if same and not _alike_where_counted(reference, made, masks):

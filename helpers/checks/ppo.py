@@ -1,4 +1,4 @@
-"""Exercises of notebook 04: ratio, clipped losses, entropy, clip fraction."""
+"""Exercises of notebook 04: a policy gradient, ratio, clipped losses, entropy, clip fraction."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 from helpers import ppo
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
+from helpers.checks.raised import explained
 from helpers.whitening import masked_mean
 
 
@@ -48,6 +49,8 @@ def reductions(build, per_token):
          " more. All {counted} counted tokens should weigh the same.", build(mean_of_rows)),
         ("one mean per sequence", "You return one number per row; return one for the batch.",
          build(rows)),
+        ("mask upside down", "You averaged the masked positions; True means that a position counts.",
+         build(lambda x, mask: x[~mask].mean())),
         ("not averaged", f"You return {per_token} for each token; return the mean over counted"
          " tokens.", build(lambda x, mask: torch.where(mask, x, 0.0))),
     ]  # fmt: skip
@@ -55,6 +58,8 @@ def reductions(build, per_token):
 
 LOGPROBS = (floats([-1.0, -2.0, -0.4, -5.0]), floats([-1.5, -1.0, -0.5, -2.0]), prefix_mask(4, 3))
 BATCH = (-noise(1, 3, 5).abs(), -noise(2, 3, 5).abs(), prefix_mask(5, 2, 5, 4))
+UNLIKELY = (floats([-120.0, -110.0]), floats([-119.5, -111.0]), prefix_mask(2, 2))
+SPOILT = (floats([-1.0, 900.0]), floats([-1.2, -900.0]), prefix_mask(2, 1))  # exp overflows
 
 
 def ratio(logprobs, old_logprobs, mask):
@@ -67,7 +72,7 @@ RATIO = Exercise(
     "ratio", "logprobs old_logprobs mask", ratio,
     "ρ = exp(logprobs − old_logprobs), 1 where masked"
     " (Schulman et al. 2017, eq. 6; notebook 04)",
-    [LOGPROBS, BATCH],
+    [LOGPROBS, BATCH, UNLIKELY],
     [
         ("difference without exp", "That is the logarithm of the ratio; take exp of it.",
          log_ratio),
@@ -75,6 +80,10 @@ RATIO = Exercise(
          lambda p, old, mask: ratio(old, p, mask)),
         ("quotient of log-probs", "You divided log-probs; the ratio is exp of their difference.",
          lambda p, old, mask: torch.where(mask, p / old, 1.0)),
+        ("quotient of probabilities", "exp(−120) rounds to 0, and 0/0 is NaN: subtract the log-probs"
+         " first, then take one exp.", lambda p, old, mask: torch.where(mask, p.exp() / old.exp(), 1.0)),
+        ("mask upside down", "You have 1 where the mask is True; it is to be 1 where it is False.",
+         lambda p, old, mask: ratio(p, old, ~mask)),
         ("product of probabilities", "You added the log-probs; subtract the old ones.",
          lambda p, old, mask: torch.where(mask, (p + old).exp(), 1.0)),
         ("masked positions are 0", "Where the mask is False, the ratio should be 1, not 0.",
@@ -149,6 +158,10 @@ POLICY = Exercise(
          policy(lambda r, a, e: surrogate(r.log(), a, e))),
         ("log-probs instead of the ratio", "−A·log π is REINFORCE; PPO uses the ratio.",
          lambda p, old, a, mask, e: -masked_mean(p * a, mask)),
+        ("ratio always 1", "Your ratio is 1 everywhere: compare with the rollout's old log-probs, not"
+         " with the new ones.", policy(lambda r, a, e: a)),
+        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange}.",
+         policy(lambda r, a, e: surrogate(r, a, 0.2))),
         ("absolute advantage", "Keep the sign of the advantage: bad tokens must become less likely.",
          policy(lambda r, a, e: surrogate(r, a.abs(), e))),
         *reductions(lambda reduce: policy(surrogate, reduce), "a loss"),
@@ -199,6 +212,8 @@ VALUE = Exercise(
          critic(lambda v, old, r, e: larger(v, torch.zeros_like(v), r, e))),
         ("clipped like a ratio", "1 ± ε is for the policy's ratio; here the range is V_old ± ε.",
          critic(lambda v, old, r, e: larger(v, torch.ones_like(v), r, e))),
+        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange_value}.",
+         critic(lambda v, old, r, e: larger(v, old, r, 0.2))),
         ("absolute error", "You took |V − R|; the loss squares it.",
          critic(lambda v, old, r, e: larger(v, old, r, e).sqrt())),
         ("values and old values swapped", "You clipped V_old around V; clip V around V_old.",
@@ -213,7 +228,23 @@ VALUE = Exercise(
 )
 # fmt: on
 
-check_ratio = checker(RATIO)
+
+def padding_reaches_gradient(function):
+    """A ratio that is right, but whose gradient is NaN where the padding holds garbage."""
+    logprobs = SPOILT[0].clone().requires_grad_()
+    function(logprobs, *SPOILT[1:]).sum().backward()
+    if bool(logprobs.grad.isfinite().all()):
+        return None
+    says = (
+        "The numbers are correct, but with garbage in the padding the gradient of logprobs is NaN:"
+    )
+    return (
+        "NaN gradient",
+        f"{says} replace what is masked (torch.where) before exp, not only after it.",
+    )
+
+
+check_ratio = explained(checker(RATIO), then=padding_reaches_gradient)
 check_policy_loss, check_value_loss = checker(POLICY), checker(VALUE)
 
 
@@ -288,9 +319,9 @@ CLIP = Exercise(
     "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted"
     " tokens (notebook 04)",
     [
-        (floats([1.5, 0.5, 1.4, 0.6, 1.1, 1.7]), floats([1.0, 2.0, 3.0, -1.0, 2.0, 1.0]),
-         prefix_mask(6, 5), 0.2),
-        (floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.1, 0.9, 1.6, 1.8]),
+        (floats([1.5, 0.5, 1.4, 0.6, 1.1, 1.7, 1.6, 0.5, 0.5]),
+         floats([1.0, 2.0, 3.0, -1.0, 2.0, 0.0, 0.0, 0.0, 1.0]), prefix_mask(9, 8), 0.2),
+        (floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.25, 0.9, 1.6, 1.8]),
          floats([2.0, -1.0, -1.0, 3.0, -2.0], [1.0, 1.0, -1.0, -0.5, -1.0]),
          prefix_mask(5, 3, 4), 0.3),
         ((0.5 * noise(8, 4, 7)).exp(), noise(9, 4, 7), prefix_mask(7, 7, 3, 6, 2), 0.2),
@@ -311,6 +342,15 @@ CLIP = Exercise(
          share(lambda r, a, e: ~clipped(r, a, e))),
         ("compared with ε", "Compare ρ with 1 ± {cliprange}, not with ±{cliprange}.",
          share(lambda r, a, e: (r > e) & (a > 0) | (r < -e) & (a < 0))),
+        ("A = 0 counted", "A token with A = 0 has no gradient that the clip could remove: A > 0 and"
+         " A < 0 are meant strictly.",
+         share(lambda r, a, e: (r > 1 + e) & (a >= 0) | (r < 1 - e) & (a <= 0))),
+        ("A = 0 counted as bad", "A token with A = 0 has no gradient that the clip could remove: A < 0"
+         " is meant strictly.", share(lambda r, a, e: (r > 1 + e) & (a > 0) | (r < 1 - e) & (a <= 0))),
+        ("A = 0 counted as good", "A token with A = 0 has no gradient that the clip could remove: A > 0"
+         " is meant strictly.", share(lambda r, a, e: (r > 1 + e) & (a >= 0) | (r < 1 - e) & (a < 0))),
+        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange}.",
+         share(lambda r, a, e: clipped(r, a, 0.2))),
         ("advantage left in", "You averaged the advantages of the clipped tokens; count them.",
          lambda r, a, mask, e: masked_mean(clipped(r, a, e) * a, mask)),
         ("only of the clipped side", "You divided by the number of tokens with A > 0; divide by all"
@@ -322,3 +362,56 @@ CLIP = Exercise(
 # fmt: on
 
 check_entropy, check_clip_fraction = checker(ENTROPY), checker(CLIP)
+
+
+def drawn_gain(value, reduce=torch.mean, sign=-1.0):
+    """Loss of drawn words: −mean(value(logits)[words]·advantages), or another reduction."""
+    return lambda logits, words, advantages: sign * reduce(value(logits)[words] * advantages)
+
+
+def log_softmax(logits):
+    """Log-probs of a vector of logits."""
+    return logits.log_softmax(-1)
+
+
+# fmt: off
+REINFORCE = Exercise(
+    "reinforce_loss", "logits words advantages", drawn_gain(log_softmax),
+    "−mean of A·log π(w) over the words drawn (Williams 1992; notebook 04)",
+    [
+        (torch.tensor([1.0, 0.0, -1.0]), torch.tensor([0, 2]), torch.tensor([2.0, 1.0])),
+        (noise(10, 5), torch.tensor([4, 0, 0, 2, 1, 4]), noise(11, 6)),
+        (2 * noise(12, 4) + 1, torch.tensor([3]), torch.tensor([-1.5])),
+    ],
+    [
+        ("minus sign missing", "The optimizer goes downhill: the loss is minus the mean.",
+         drawn_gain(log_softmax, sign=1.0)),
+        ("probabilities", "You weighed π(w). The words were drawn by π already; take log π(w).",
+         drawn_gain(lambda z: z.softmax(-1))),
+        ("raw logits", "Logits are not log-probs: apply log_softmax first.", drawn_gain(lambda z: z)),
+        ("sum instead of mean", "You summed over the words drawn; take the mean.",
+         drawn_gain(log_softmax, torch.sum)),
+        ("log of the logits' exp alone", "You did not divide by Σ exp; use log_softmax.",
+         drawn_gain(lambda z: z - z.exp().sum())),
+        ("not averaged", "You return a number for each word drawn; return their mean.",
+         drawn_gain(log_softmax, lambda x: x)),
+        ("advantages left out", "You left the advantages out: every word drawn would become likelier.",
+         lambda z, w, a: -log_softmax(z)[w].mean()),
+        ("words ignored", "You averaged log π over all words; take the log π of the words drawn.",
+         lambda z, w, a: -(log_softmax(z).mean() * a).mean()),
+        ("weighed by π as well", "You multiplied by π(w): words drawn come with that weight already.",
+         drawn_gain(lambda z: z.softmax(-1) * log_softmax(z))),
+        ("advantages centred", "Take the advantages as they are; you subtracted their mean.",
+         lambda z, w, a: drawn_gain(log_softmax)(z, w, a - a.mean())),
+        ("means multiplied", "You multiplied two means; multiply each word's log π by its own A first.",
+         lambda z, w, a: -log_softmax(z)[w].mean() * a.mean()),
+        ("divided by the number of words there are", "You divided by the size of the vocabulary; divide"
+         " by the number of words drawn.",
+         lambda z, w, a: drawn_gain(log_softmax, torch.sum)(z, w, a) / len(z)),
+        ("divided by Σ A", "You divided by the sum of the advantages; divide by how many words were"
+         " drawn.", lambda z, w, a: drawn_gain(log_softmax, torch.sum)(z, w, a) / a.sum()),
+    ],
+    gradient=("logits",),
+)
+# fmt: on
+check_reinforce_loss = checker(REINFORCE)

@@ -4,7 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from helpers.checks.report import CORRECT, MISTAKE, Report
+import torch
+
+from helpers.checks.compare import alike, as_tensor
+from helpers.checks.exercise import Exercise
+from helpers.checks.report import CORRECT, MISTAKE, Report, compare, show
+from helpers.checks.runner import copy_of
 
 
 class Expected(NamedTuple):
@@ -15,15 +20,25 @@ class Expected(NamedTuple):
     says: str
 
 
+def import_optimizers() -> None:
+    """Make an optimizer. The first one imports much of torch, which a check's time limit must not cut."""
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
+
+
 def explained(
-    check: Callable[..., Report], errors: tuple[Expected, ...] = (), then: Callable | None = None
+    check: Callable[..., Report],
+    errors: tuple[Expected, ...] = (),
+    then: Callable | None = None,
+    first: Callable[[], None] = lambda: None,
 ) -> Callable[..., Report]:
     """The same check, where a known error has a name.
 
-    `then` looks at a function that passed: function → (mistake, message), or None if all is well.
+    `then` looks at a function that passed: function → (mistake, message[, case]), or None if all is well.
+    `first()` is called before the check, outside its time limit.
     """
 
     def fuller(function: Callable, *options, **named) -> Report:
+        first()
         report = check(function, *options, **named)
         if report.mistake == "exception":
             for error in errors:
@@ -32,9 +47,28 @@ def explained(
         found = then(function) if then is not None and report.status == CORRECT else None
         if found is None:
             return report
-        name, says = found
-        return replace(report, status=MISTAKE, mistake=name, message=says)
+        name, says, *case = found
+        look, case = check.exercise.look, case[0] if case else ()
+        return replace(report, status=MISTAKE, mistake=name, message=says, look=look, case=case)
 
     fuller.__name__ = fuller.__qualname__ = check.__name__
     fuller.__doc__, fuller.exercise = check.__doc__, check.exercise
     return fuller
+
+
+def also_on(exercise: Exercise, *cases: tuple) -> Callable:
+    """A second look (`then`) at further inputs: `cases` are (name, message, arguments).
+
+    Apart from the probes of an exercise, so that an answer that is wrong there keeps its name.
+    """
+
+    def then(function: Callable) -> tuple | None:
+        for name, says, given in cases:
+            expected = exercise.reference(*copy_of(given))
+            answer = as_tensor(function(*copy_of(given)), expected)
+            if answer is None or not alike(answer, expected):
+                shown = [(label, show(x)) for label, x in exercise.named(given).items()]
+                return name, says, (*shown, *compare(answer, expected))
+        return None
+
+    return then

@@ -95,10 +95,14 @@ def _copied(x: object) -> object:
     return x.clone() if isinstance(x, Tensor) else x
 
 
-def _differs(before: object, after: object) -> bool:
+def differs(before: object, after: object) -> bool:
+    """Whether an argument was changed in place; NaN is NaN still."""
     if not isinstance(before, Tensor):
         return False
-    return before.dtype != after.dtype or not torch.equal(before, after.detach())
+    if before.dtype != after.dtype or before.shape != after.shape:
+        return True
+    same = (before == after.detach()) | ((before != before) & (after != after))
+    return not bool(same.all())
 
 
 def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
@@ -124,7 +128,7 @@ def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     if value is Ellipsis or value is NotImplemented or (value is None and is_empty(function)):
         return Outcome(MISSING)
     pairs = enumerate(zip(arguments, inputs, strict=True))
-    return Outcome(FINISHED, value, changed=tuple(i for i, pair in pairs if _differs(*pair)))
+    return Outcome(FINISHED, value, changed=tuple(i for i, pair in pairs if differs(*pair)))
 
 
 def _code(function: Callable):

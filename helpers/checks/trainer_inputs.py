@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.checks.runner import is_empty
+from helpers.checks.runner import differs, is_empty
 from helpers.checks.trainer_mistakes import all_logprobs, picked, read_values
 from helpers.checks.trainer_steps import COURSE, trainer_config, trainer_parts
 
@@ -123,7 +123,7 @@ def ask(function: Callable, *arguments) -> object:
     if untouched or (answer is None and is_empty(function)):
         raise NotImplementedError
     for before, after in zip(arguments, given, strict=True):
-        same = not isinstance(before, Tensor) or torch.equal(before, after)
+        same = not differs(before, after)
         says = (
             "You changed an input in place, but the loop still needs the old numbers. Use a copy."
         )

@@ -148,7 +148,7 @@ def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature:
     greedy = bool((expected == likely)[counted].all())
     says = "Each token is the likeliest one. Draw it: torch.multinomial(probabilities, 1)."
     expect(not greedy, "the likeliest token, not a sample", says)
-    got = torch.where(counted, logprobs, expected)
+    got = torch.where(counted, logprobs.to(expected.dtype), expected)
     if not torch.allclose(got, expected, rtol=0, atol=1e-3):
         name_drawn(actor, ids, mask, got, expected, temperature, counted)
     # the sum of log p(drawn) + entropy has mean 0 and a known variance if p is what was drawn from

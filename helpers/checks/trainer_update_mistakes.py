@@ -212,6 +212,8 @@ UPDATE_MISTAKES = kept([
      update_with(weight=lambda c: 1.0)),
     ("the critic does not learn", "No gradient reaches the critic: its loss is not in yours.",
      update_with(learns=("actor",))),
+    ("the actor does not learn", "No gradient reaches the actor: its loss is not in yours, or is"
+     " detached.", update_with(change=lambda a, m: 0 * a)),
     ("values against the advantages", "The critic learns the advantages; its target is the returns.",
      against(lambda rollout: rollout[4])),
     ("values against the old values", "The critic learns its old values; its target is the returns.",

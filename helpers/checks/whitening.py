@@ -5,11 +5,16 @@ import torch
 from helpers import ppo, whitening
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
+from helpers.checks.raised import also_on, explained
 from helpers.whitening import masked_mean, masked_var
 
 ONES = prefix_mask(3, 3, 1)
 SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), ONES)
 LARGE = (noise(1, 3, 5) + 0.5, prefix_mask(5, 2, 5, 4))
+NAN = float("nan")
+WITH_NAN = (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3))
+LET_IN = "0 · NaN is NaN, so mask * x lets the padding in where it holds NaN: use torch.where(mask, x, 0.0)"
+LONE = (floats([3.0, 7.0]), prefix_mask(2, 1))
 WITH_ZERO = (floats([0.0, 0.0, 3.0, 8.0]), prefix_mask(4, 3))
 
 
@@ -67,6 +72,9 @@ VAR = Exercise(
     "var = Σ mask·(x − mean)² / (Σ mask − 1), mean over counted positions (notebook 03)",
     [SMALL, LARGE],
     [
+        ("masked before subtracting only", "Subtracting the mean makes the padding non-zero: mask after"
+         " subtracting, too.",
+         lambda x, mask: (zeroed(x, mask) - masked_mean(x, mask)).square().sum() / (mask.sum() - 1)),
         ("biased variance", "You divided by n = {counted}; the unbiased variance divides by n − 1.",
          lambda x, mask: masked_var(x, mask, unbiased=False)),
         ("variance over padding", "You counted all {total} positions; only {counted} count.",
@@ -197,5 +205,15 @@ EV = Exercise(
 )
 # fmt: on
 
-check_masked_mean, check_masked_var = checker(MEAN), checker(VAR)
-check_whiten_advantages, check_explained_variance = checker(WHITEN), checker(EV)
+NAN_MISTAKE = ("NaN in the padding", f"{LET_IN}, or x[mask].", WITH_NAN)
+ONE_TOKEN = "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp)."
+EV_WITH_NAN = (WITH_NAN[0], floats([2.0, NAN, NAN], [1.0, -3.0, 0.5]), WITH_NAN[1])
+
+check_masked_mean = explained(checker(MEAN), then=also_on(MEAN, NAN_MISTAKE))
+check_masked_var = explained(
+    checker(VAR), then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE))
+)
+check_whiten_advantages = explained(
+    checker(WHITEN), then=also_on(WHITEN, ("NaN in the padding", f"{LET_IN}.", WITH_NAN))
+)
+check_explained_variance = explained(checker(EV), then=also_on(EV, (*NAN_MISTAKE[:2], EV_WITH_NAN)))

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
+from helpers.checks.cached_sampling import observe_cached
 from helpers.checks.compare import alike, symptom
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
@@ -23,14 +24,14 @@ from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, re
 from helpers.checks.trainer_loop import observe_train
 from helpers.checks.trainer_mistakes import MISTAKES, advantages_with, biased
 from helpers.checks.trainer_sampling import observe_prompts, observe_sampling
-from helpers.checks.trainer_steps import COURSE, NAMES
+from helpers.checks.trainer_steps import COURSE, NAMES, write_responses
 from helpers.checks.trainer_update import observe_minibatches, observe_update
 from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
 
 TIME_LIMIT = 60.0  # seconds for one function
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """One function of the trainer: how it is called, tried and explained."""
 
@@ -39,11 +40,20 @@ class Step:
     observe: Callable[[Callable], Seen]  # tries a function on the recorded inputs
     mistakes: list[Mistake] = field(default_factory=list)
     also: tuple[Callable, ...] = ()  # other right ones, whose numbers differ
+    own: Callable | None = None  # the right function, where it is none of the trainer's
+    more: Callable[[Callable], Seen] | None = None  # looked at when the first look finds nothing
+    mask: Tensor | None = None  # of what it gives, where that is not the recorded rollout's
+    by_first: bool = False  # a mistake is known by the first result that differs, whatever follows
+
+    @property
+    def course(self) -> Callable:
+        """The course's own function."""
+        return self.own or COURSE[self.name]
 
     @property
     def signature(self) -> str:
         """The call as the learner writes it."""
-        return f"{self.name}({', '.join(inspect.signature(COURSE[self.name]).parameters)})"
+        return f"{self.name}({', '.join(inspect.signature(self.course).parameters)})"
 
 
 def observe_scores(function: Callable) -> Seen:
@@ -139,7 +149,10 @@ STEPS = {
              " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
              (advantages_with(change=biased),)),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
-             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES),
+             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES, more=observe_minibatches),
+        Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
+             " all tokens, the position of the new one (notebook 01)", observe_cached,
+             own=write_responses),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",
              observe_train),
     )
@@ -147,18 +160,18 @@ STEPS = {
 
 
 @cache
-def reference(name: str) -> Seen:
+def reference(step: Step) -> Seen:
     """What the course's function gives."""
-    return STEPS[name].observe(COURSE[name])
+    return step.observe(step.course)
 
 
 @cache
-def made_by(name: str, index: int) -> Seen | None:
+def made_by(step: Step, index: int) -> Seen | None:
     """What a well-known mistake gives, or None if it raises."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()  # transformers warns of the mistakes that are made here on purpose
     try:
-        return STEPS[name].observe(STEPS[name].mistakes[index].wrong)
+        return step.observe(step.mistakes[index].wrong)
     except Exception:  # noqa: BLE001 (a wrong function may fail)
         return None
     finally:
@@ -174,19 +187,22 @@ def agrees(name: str, label: str, got: Tensor, expected: Tensor) -> bool:
 
 def judge(name: str, function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """The report on one function; it is a report whatever the function does."""
-    step = STEPS[name]
+    return _or_blame(STEPS[name], function, judge_step(STEPS[name], function, seconds))
+
+
+def judge_step(step: Step, function: Callable, seconds: float = TIME_LIMIT) -> Report:
+    """The report on one function, whatever else it calls."""
     if function is None or function is Ellipsis or function is NotImplemented:
         return _not_attempted(step)
     if not callable(function):
         says = f"Pass the function itself, not the {type(function).__name__} {function!r:.60}."
         return _report(step, "not a function", says)
-    reference(name)
+    reference(step)
     report = _looked_at(step, step.observe, function, seconds)
-    if name == "update" and (report is None or report.mistake == "unrecognised"):
-        report = _looked_at(step, observe_minibatches, function, seconds) or report
-    if report is not None:
-        return _or_blame(step, function, report)
-    return Report(name, CORRECT, "As the course's own on the recorded inputs.", look=step.look)
+    if step.more is not None and (report is None or report.mistake == "unrecognised"):
+        report = _looked_at(step, step.more, function, seconds) or report
+    right = "As the course's own on the recorded inputs."
+    return report or Report(step.name, CORRECT, right, look=step.look)
 
 
 def _looked_at(step: Step, observe: Callable, function: Callable, seconds: float) -> Report | None:
@@ -227,30 +243,44 @@ def _broken(step: Step, function: Callable, outcome, seconds: float) -> Report |
 
 def _compared(step: Step, seen: Seen) -> Report | None:
     """None if all is as it should be, else the report of the likely mistake."""
-    expected = reference(step.name)
+    expected = reference(step)
     differ = [x for x in expected if not agrees(step.name, x, seen[x], expected[x])]
     if not differ or any(_equals(step, seen, step.observe(other)) for other in step.also):
         return None
     first = differ[0]
+    known = _known(step, seen)
+    if known is None and step.by_first:
+        labels = list(expected)
+        known = _known(step, {label: seen[label] for label in labels[: labels.index(first) + 1]})
+    if known is not None:
+        return _report(step, known.name, known.says)
     nan = next((x for x in expected if not bool(seen[x].isfinite().all())), None)
     if nan is not None:
         return _report(
             step, "NaN or infinite", f"Your {nan}: NaN or infinite. Which line can cause that?"
         )
-    for index, mistake in enumerate(step.mistakes):
-        made = made_by(step.name, index)
-        if made and _equals(step, seen, made):
-            return _report(step, mistake.name, mistake.says)
     got, want = seen[first], expected[first]
     if "gradient" in first:
         return _report(step, "unrecognised", gradient_words(seen, expected, differ))
     found = None
     if got.dim() == 2:
-        found = symptom([(got, want)], [recorded().counted])
+        found = symptom([(got, want)], [recorded().counted if step.mask is None else step.mask])
     row = int((~torch.isclose(got, want, 1e-4, 1e-5)).reshape(len(got), -1).any(1).nonzero()[0])
-    name, says = found or ("unrecognised", f"The {first} differ, first in row {row}.")
+    name, says = found or (
+        "unrecognised",
+        f"{first.capitalize()}: not as it should be, first in row {row}.",
+    )
     says = says if found is None else f"{first.capitalize()}: {says}"
     return _report(step, name, says, got[row], want[row])
+
+
+def _known(step: Step, seen: Seen) -> Mistake | None:
+    """The well-known mistake that gives these results."""
+    for index, mistake in enumerate(step.mistakes):
+        made = made_by(step, index)
+        if made and _equals(step, seen, made):
+            return mistake
+    return None
 
 
 def _equals(step: Step, seen: Seen, made: Seen) -> bool:
@@ -339,6 +369,7 @@ check_total_rewards, check_estimate_advantages = (
     step_checker("estimate_advantages"),
 )
 check_update, check_train = step_checker("update"), step_checker("train")
+check_sample_with_cache = step_checker("sample_with_cache")
 
 
 # --- the whole trainer ----------------------------------------------------------------------------

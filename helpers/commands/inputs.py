@@ -16,6 +16,7 @@ from helpers.models import load_actor, load_tokenizer, resolve_device
 from helpers.prompts import as_prompts, read_prompts
 from helpers.reward_model import load_reward_model
 from helpers.rewards import Reward, RewardSum
+from helpers.scale.held_out import LEAST, ROWS, SHARE, HeldOut, split_prompts
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.state import Models, RLHFState, start_run
 from helpers.tools.files import read_json, write_json
@@ -37,7 +38,15 @@ class Inputs:
         None, "JSON Lines with a text or messages under 'prompt'; other keys reach the reward", OWN
     )
     eval_prompts: Path | None = setting(
-        None, "the same, not trained on: before and after are measured on these", OWN
+        None, "the same, not trained on: measured before, along the run and after", OWN
+    )
+    eval_share: float = setting(
+        SHARE,
+        f"without them, share of at least {LEAST} own prompts that is held out; 0 for none",
+        OWN,
+    )
+    eval_every: int | None = setting(
+        None, "iterations between two measurements on them; if not given, those of checkpoints", OWN
     )
     lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
     lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
@@ -48,7 +57,8 @@ class Inputs:
         fits = len(self.reward_weights) in (0, len(self.reward))
         got, wants = f"{len(self.reward_weights)} of them", f"{len(self.reward)}, one a reward"
         require(fits, "reward_weights", got, wants)
-        for name in ("lora", "lora_last"):
+        require_number("eval_share", self.eval_share, 0.0, 0.9)
+        for name in ("lora", "lora_last", "eval_every"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
         alone = self.lora_last is not None and self.lora is None
@@ -79,8 +89,7 @@ class Inputs:
 
     def begin(self, config: RLHFConfig, **more) -> RLHFState:
         """A run at its beginning; `more` as in `start_run`."""
-        reward = self.own_reward()
-        prompts = None if self.prompts is None else read_prompts(self.prompts)
+        reward, (prompts, _) = self.own_reward(), self.split(config.seed)
         measures = reward.measures() if isinstance(reward, RewardSum) else {}
         models = self.own_models(config, reward)
         return start_run(config, models, reward, prompts, measures, **more)
@@ -92,12 +101,29 @@ class Inputs:
         models = self.own_models(config, reward)
         return load_checkpoint(folder, config, models, reward, measures)
 
-    def for_evaluation(self, state: RLHFState) -> RLHFState:
-        """The state with the held-out prompts in place of those trained on, if there are any."""
-        if self.eval_prompts is None:
-            return state
-        prompts = as_prompts(read_prompts(self.eval_prompts), state.models.tokenizer)
-        return replace(state, prompts=prompts)
+    def split(self, seed: int) -> tuple[list | None, list]:
+        """Prompts to train on (None: the course's), and prompts held out (none of the course's)."""
+        own = None if self.prompts is None else read_prompts(self.prompts)
+        if self.eval_prompts is not None:
+            return own, read_prompts(self.eval_prompts)
+        if own is None or len(own) < LEAST or self.eval_share == 0.0:
+            return own, []
+        return split_prompts(own, self.eval_share, seed)
+
+    def held_out(self, folder: Path, seed: int) -> HeldOut | None:
+        """The held-out prompts of the run in `folder`, as it was started; None where there are none."""
+        there = folder / ROWS
+        prompts = (
+            read_json(there, ("prompts",))["prompts"] if there.exists() else self.split(seed)[1]
+        )
+        return HeldOut(prompts, folder, self.eval_every) if prompts else None
+
+
+def for_evaluation(state: RLHFState, held_out: HeldOut | None) -> RLHFState:
+    """The state with the held-out prompts in place of those trained on, if there are any."""
+    if held_out is None:
+        return state
+    return replace(state, prompts=as_prompts(held_out.prompts, state.models.tokenizer))
 
 
 def absolute_name(name: str) -> str:
@@ -148,8 +174,10 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
     if not (folder / INPUTS).exists():
         return inputs
     names = tuple(field.name for field in fields(Inputs))
-    saved = read_json(folder / INPUTS, names)
     given, nothing = inputs.as_dict(), Inputs().as_dict()
+    saved = nothing | read_json(
+        folder / INPUTS, ("reward", "prompts")
+    )  # an earlier version has fewer
     for name in names:
         same = given[name] in (nothing[name], saved[name])
         flag = f"--{name.replace('_', '-')}"

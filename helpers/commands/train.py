@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from helpers.checkpoints import list_checkpoints, require_unused, saved_config
-from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs
+from helpers.commands.inputs import Inputs, for_evaluation, keep_inputs, kept_inputs
 from helpers.commands.results import (
     print_comparison,
     print_metrics,
@@ -29,6 +29,7 @@ from helpers.models import (
     resolve_device,
 )
 from helpers.scale.export import require_exportable, save_policy
+from helpers.scale.held_out import HeldOut
 from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
@@ -160,10 +161,15 @@ def observer(state: RLHFState, force: bool) -> Callable:
     return observe
 
 
-def train_with_bar(state: RLHFState, folder: Path, force: bool, log_to: list[str]) -> bool:
+def train_with_bar(
+    state: RLHFState, folder: Path, options: TrainOptions, held_out: HeldOut | None
+) -> bool:
     """Train with a progress bar and logs; False if Ctrl-C ended it early."""
+    force, log_to = options.force, options.log_to
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observer(state, force))
+    if held_out is not None:
+        records = held_out.watch(state, records)
     records = logged(records, log_to or installed(), folder, state.config.as_dict())
     with (
         stop_after_iteration() as asked,
@@ -188,10 +194,11 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
     with hold_folder(folder):
         reference = fingerprint(state.models.reference)
         samples = {"count": options.evaluation_samples}
-        held_out = kept_inputs(options, folder).for_evaluation(state)
-        before = evaluate(state.models.reference, held_out, **samples, progress=bar("before"))
-        whole = train_with_bar(state, folder, options.force, options.log_to)
-        after = evaluate(state.models.actor, held_out, **samples, progress=bar("after"))
+        held_out = kept_inputs(options, folder).held_out(folder, state.config.seed)
+        asked = for_evaluation(state, held_out)
+        before = evaluate(state.models.reference, asked, **samples, progress=bar("before"))
+        whole = train_with_bar(state, folder, options, held_out)
+        after = evaluate(state.models.actor, asked, **samples, progress=bar("after"))
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
@@ -199,6 +206,8 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print_comparison(before[0], after[0])
         print_metrics(state.history)
         save_results(state, folder)
+        if held_out is not None:
+            print(held_out.report())
         word = "Saved" if whole else f"Stopped after {state.iteration} iterations; saved"
         seconds = time.perf_counter() - started
         if options.export is not None:

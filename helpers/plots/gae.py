@@ -86,6 +86,44 @@ def credit_figure(
     return figure
 
 
+def backward_walk_figure(
+    tokens: Sequence[str], deltas: Sequence[float], decay: float, steps: int
+) -> Figure:
+    """The walk from the last token to the first, after `steps` tokens: δ above, what is known of A below.
+
+    The newest advantage is drawn as its two parts, δ_t and decay · A_{t+1}.
+    """
+    n, known = len(tokens), [0.0] * (len(tokens) + 1)
+    for t in reversed(range(n)):
+        known[t] = deltas[t] + decay * known[t + 1]
+    here = n - steps
+    figure, grid = new_figure(2, 1, 8.4, 3.7)
+    top, low = grid[:, 0]
+    seen = range(here, n)
+    top.bar(range(here), deltas[:here], 0.6, color="#DDDDDD", label="not visited yet")
+    top.bar(seen, [deltas[t] for t in seen], 0.6, color=ACCENT, label="TD error δ")
+    low.bar(seen[1:], known[here + 1 : n], 0.6, color=GOLD, label="advantage")
+    low.bar([here - 0.15], [deltas[here]], 0.3, color=ACCENT)
+    low.bar([here + 0.15], [decay * known[here + 1]], 0.3, color=GOLD, hatch="//", ec="black",
+            label="γλ · next advantage")  # fmt: skip
+    low.plot(
+        [here], [known[here]], "D", color="black", markersize=5, label="their sum: new advantage"
+    )
+    parts = deltas[here], decay * known[here + 1], known[here]
+    sum_of = "{:+.2f} {:+.2f} = {:+.2f}".format(*parts).replace("-", "−")
+    label_axes(top, f"“{tokens[here]}”:  δ + γλ · next advantage = {sum_of}", grid="y")
+    label_axes(low, grid="y")
+    span = 1.35 * max(map(abs, (*deltas, *known)))
+    for axes in (top, low):
+        _zero(axes)
+        axes.set_xlim(-0.6, n - 0.4)
+        axes.set_ylim(-span, span)
+        axes.legend(loc="lower left", ncols=3)
+    top.set_xticks([])
+    low.set_xticks(range(n), tokens, rotation=40, ha="right", fontsize=9)
+    return figure
+
+
 def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
     """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t."""
     figure, axes = one_panel(7.6, 2.6)

@@ -83,32 +83,6 @@ def min_and_max_figure(cliprange: float = 0.2) -> Figure:
     return figure
 
 
-def gradient_figure(
-    ratio: Tensor, gradient: Tensor, advantages: Tensor, cliprange: float
-) -> Figure:
-    """Each counted token [N]: its ratio, and how hard the loss pulls at its log-prob."""
-    figure, axes = one_panel(9.6, 3.0)
-    dead = gradient == 0
-    for picked, colour, mark, words in (
-        (~dead & (advantages > 0), POLICY, "^", "A > 0, pulled up"),
-        (~dead & (advantages <= 0), GOLD, "v", "A < 0, pushed down"),
-        (dead, KL, "x", "clipped: gradient exactly 0"),
-    ):
-        axes.scatter(ratio[picked], gradient[picked], s=22, color=colour, marker=mark, label=words)
-    axes.axvspan(1 - cliprange, 1 + cliprange, color=ACCENT, alpha=0.15)
-    axes.set_xscale("log")
-    ticks = [
-        tick
-        for tick in (0.03, 0.06, 0.12, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
-        if ratio.min() <= tick <= ratio.max()
-    ]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    label_axes(axes, "", "ratio ρ (shaded: 1 ± ε)", "−∂loss/∂log π, × tokens")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
 def value_clip_figure(old_value: float, target: float, cliprange_value: float) -> Figure:
     """Three candidate losses of one value estimate; the thick one is their larger, which PPO uses."""
     figure, axes = one_panel(9.6, 3.0)
@@ -130,58 +104,61 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     return figure
 
 
-def kl_gradient_bars(gradients: dict[str, Tensor], labels: Sequence[str]) -> Figure:
-    """One group of bars for each way to take the gradient: `gradients` maps its name to [K]."""
-    figure, axes = one_panel(9.6, 3.0)
-    width = 0.8 / len(labels)
-    for k, (label, colour) in enumerate(zip(labels, (POLICY, GOLD, VALUE, REWARD), strict=False)):
-        x = [i + (k - (len(labels) - 1) / 2) * width for i in range(len(gradients))]
-        heights = [float(gradient[k]) for gradient in gradients.values()]
-        axes.bar(x, heights, width, color=colour, label=label)
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(gradients)), list(gradients), fontsize=9)
-    label_axes(axes, "", "", "gradient on the logit")
-    axes.legend(title="answer")
-    return figure
-
-
 RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
 
 
-def score_kl_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Score against KL as each run goes on: the only axis on which two KL penalties compare."""
-    figure, grid = new_figure(1, 1, 9.6, 3.4)
-    for (name, points), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
-        x, y = [point["kl"] for point in points], [point["score"] for point in points]
-        how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 5}
-        grid[0, 0].plot(x, y, label=name, linewidth=1.4, **how)
-    label_axes(grid[0, 0], "", "KL from the reference, nats per response", "score, reference std")
-    grid[0, 0].grid(True)
-    grid[0, 0].legend(fontsize=9, loc="lower right")
+def frontier_figure(worlds: list[dict[str, list[tuple]]]) -> Figure:
+    """Best reward at each KL, a panel a world: `{placement: [(E[r], KL), ...]}`."""
+    figure, grid = new_figure(1, len(worlds), 9.6, 2.9)
+    for number, (axes, curves) in enumerate(zip(grid[0], worlds, strict=True), start=1):
+        for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
+            reward, kl = zip(*points, strict=True)
+            axes.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+        label_axes(
+            axes, f"World {number}", "KL(π‖π_ref), nats", "E[r]" if number == 1 else "", "both"
+        )
+    grid[0, 0].legend(loc="lower right")
     return figure
 
 
-HEALTH = (  # key, title, where a healthy run mostly stays
-    ("approx_kl", "approx KL, nats per token", (0.001, 0.05)),
-    ("kl", "KL from the reference, nats", None),
-    ("clip_fraction", "clip fraction", (0.0, 0.25)),
-    ("explained_variance", "explained variance", (0.0, 1.0)),
+def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tensor]) -> Figure:
+    """Estimates of a gradient [N, K], a dot each, beside the exact one [K]."""
+    figure, axes = one_panel(9.6, 3.0)
+    pairs = zip(estimates.items(), (KL, POLICY), strict=False)
+    for shift, ((name, found), colour) in zip((-0.17, 0.17), pairs, strict=False):
+        spread = torch.linspace(-0.12, 0.12, len(found))
+        for k in range(len(words)):
+            label = name if k == 0 else None
+            x = (k + shift + spread).tolist()
+            axes.scatter(x, found[:, k].tolist(), s=5, color=colour, alpha=0.5, label=label)
+    for k, height in enumerate(exact.tolist()):
+        label = "exact" if k == 0 else None
+        axes.plot([k - 0.36, k + 0.36], [height] * 2, color="black", linewidth=2, label=label)
+    axes.set_xticks(range(len(words)), list(words))
+    label_axes(axes, "", "", "gradient on the word's logit")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+HEALTH = (  # key, title
+    ("score", "score, reference std"),
+    ("approx_kl", "approx KL, nats per token"),
+    ("kl", "KL from the reference, nats"),
+    ("clip_fraction", "clip fraction"),
 )
 
 
 def health_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Four gauges of several runs; shaded where a healthy run mostly stays."""
-    figure, grid = new_figure(1, 4, 9.6, 2.9)
-    for axes, (key, title, band) in zip(grid[0], HEALTH, strict=True):
-        if band is not None:
-            axes.axhspan(*band, color=ACCENT, alpha=0.15)
+    """Four gauges of several runs over their iterations."""
+    figure, grid = new_figure(1, len(HEALTH), 9.6, 2.9)
+    for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
         for (name, history), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
             x, y = [r["iteration"] for r in history], [r[key] for r in history]
-            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 4}
+            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 3}
             axes.plot(x, y, label=name, linewidth=1.6, **how)
         axes.set_title(title, fontsize=9, loc="left")
         axes.set_xlabel("iteration")
-    grid[0, 0].set_yscale("log")
+    grid[0, 1].set_yscale("log")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
                   fontsize=9)  # fmt: skip
     return figure

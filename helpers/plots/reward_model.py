@@ -43,14 +43,20 @@ def _sigmoid(x: float) -> float:
     return 0.5 * (1 + math.tanh(x / 2))
 
 
-def bradley_terry_figure(seen: Sequence[tuple[float, float]], temperature: float) -> Figure:
-    """Chance, loss and gradient over the difference; `seen` are (gold gap, share that chose it)."""
+def standard_error(share: float, count: int) -> float:
+    """Standard error of a share of `count` independent choices."""
+    return math.sqrt(share * (1 - share) / count)
+
+
+def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: float) -> Figure:
+    """Chance, loss and gradient over the difference; `seen`: (gold gap, share that chose it, pairs)."""
     figure, grid = new_figure(1, 3, 9.8, 2.8)
     x = [k / 20 for k in range(-100, 101)]
     chance, loss, gradient = grid[0]
     chance.plot(x, [_sigmoid(d) for d in x], color=REWARD, label="σ(difference)")
-    dots = [gap / temperature for gap, _ in seen], [share for _, share in seen]
-    chance.plot(*dots, "o", color=GOLD, markersize=5, label="what the labeller did")
+    dots = [gap / temperature for gap, _, _ in seen], [share for _, share, _ in seen]
+    errors = [2 * standard_error(share, pairs) for _, share, pairs in seen]
+    chance.errorbar(*dots, errors, fmt="o", color=GOLD, markersize=5, label="what the labeller did")
     chance.set_xlim(-5, 5)
     chance.legend(fontsize=7, loc="upper left")
     label_axes(
@@ -106,9 +112,10 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
     names = list(shares)
     colours = (ACCENT, REWARD, POLICY, VALUE)
     bars = axes.bar(names, list(shares.values()), color=colours[: len(names)], width=0.5)
-    axes.bar_label(bars, fmt="%.2f", fontsize=9, padding=1)
+    axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
     axes.set_xlim(-0.6, len(names) - 0.1)
     draw_limits(axes, 0.5, best)
+    axes.set_ylim(0, 1.04)  # bars begin at 0
     label_axes(axes, title, "", "share of pairs", grid="both")
     axes.tick_params(axis="x", labelsize=9)
     return figure

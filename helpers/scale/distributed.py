@@ -1,10 +1,8 @@
-"""The same loop in several processes: `python -m helpers distributed --processes 2`.
+"""The same loop in several processes; the command is `python -m helpers distributed --processes 2`.
 
 Every process has whole copies of the four models and a part of each batch; what is summed over all of
 them stands in `helpers.tools.parallel`, so the step is the one that a single process would make of the
-same rollout. On GPUs `torchrun --nproc-per-node 2 -m helpers distributed` and `accelerate launch
---num_processes 2 -m helpers distributed` start it as well. Left out: sharded models, several
-machines' failures.
+same rollout. Left out: sharded models, several machines' failures.
 """
 
 import os
@@ -12,23 +10,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from helpers.checkpoints import load_checkpoint
-from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
-from helpers.state import RLHFState, in_step, start_run
-from helpers.tools.command import exit_status
-from helpers.tools.files import require_free, write_json
-from helpers.tools.flags import FlagParser, only, setting
+from helpers.state import RLHFState, in_step
+from helpers.tools.files import write_json
 from helpers.tools.parallel import rank, world_size
-from helpers.tools.validate import require, require_count
+from helpers.tools.validate import require_count
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")  # what torchrun and accelerate launch put there
 
@@ -90,12 +83,12 @@ def show(state: RLHFState) -> None:
     print(line, flush=True)
 
 
-def train(config: RLHFConfig | None, folder: Path | None = None) -> None:
-    """The loop, on this process's part of every batch; without a config, the run in `folder` goes on.
+def train_together(begin: Callable[[], RLHFState], folder: Path | None = None) -> None:
+    """The loop, on this process's part of every batch; all processes begin the same run.
 
     Only the first process speaks.
     """
-    state = load_checkpoint(folder) if config is None else start_run(config)
+    state = begin()
     started, speaks = time.perf_counter(), rank() == 0
     if speaks:
         show(state)
@@ -108,47 +101,3 @@ def train(config: RLHFConfig | None, folder: Path | None = None) -> None:
             write_json(folder / "history.json", state.history)
         seconds = time.perf_counter() - started
         print(f"copies the same in all processes: {same}  ({seconds:.1f} s)", flush=True)
-
-
-@dataclass(kw_only=True)
-class DistributedOptions:
-    """What `distributed` asks beside the settings of the run."""
-
-    processes: int = setting(2, "how many on this machine, unless a launcher started them")
-    save: Path | None = setting(None, "folder for checkpoints and history")
-    resume: Path | None = setting(None, "go on with the run in this folder")
-
-
-DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
-
-
-def run(options: DistributedOptions, settings: dict) -> None:
-    """Join the launcher's group, or start the processes here."""
-    precision = {"mixed_precision": os.environ.get("ACCELERATE_MIXED_PRECISION", "no")}
-    config = RLHFConfig(**DEFAULTS | precision | settings)
-    given = (config, options.save) if options.resume is None else (None, options.resume)
-    if all(name in os.environ for name in LAUNCHED):
-        join_group(config.device)
-        return work_in_group(train, *given)
-    count = options.processes
-    require_count("processes", count, low=2)
-    divides = config.batch_size % count == 0
-    require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
-    if given[1] is not None:  # here, and not in a process that it would end
-        require_free(given[1])
-    return launch(train, count, *given, device=config.device)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m helpers distributed`; → its exit status."""
-
-    def parse_and_run() -> None:
-        what = "Train in several processes: on this machine, or in those a launcher started."
-        classes = (DistributedOptions, RLHFConfig)
-        parser = FlagParser(*classes, prog="python -m helpers distributed", description=what)
-        parser.set_defaults(**DEFAULTS)
-        given = parser.given(arguments)
-        options = only(DistributedOptions, given)
-        run(options, {name: value for name, value in given.items() if not hasattr(options, name)})
-
-    return exit_status(parse_and_run, "Stopped; the last checkpoint stays.")

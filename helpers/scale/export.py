@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from helpers.models import check_vocabulary, quiet_loading
+from helpers.models import check_vocabulary, quiet_loading, stop_tokens
 from helpers.scale.lora import ADAPTER
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
@@ -88,7 +88,7 @@ class _Export:
         check_vocabulary(model, tokenizer)
         base = _base_name(model)
         if adapter_only:
-            require(_has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
+            require(has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
             require(
                 base != "", "adapter_only", "a base model without a name", "a folder or hub name"
             )
@@ -117,13 +117,14 @@ def _base_name(model: nn.Module) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() and name else name
 
 
-def _has_adapter(model: nn.Module) -> bool:
+def has_adapter(model: nn.Module) -> bool:
+    """Whether a model has LoRA matrices."""
     return any(ADAPTER in name for name, _ in model.named_parameters())
 
 
 def merge_adapter(model: nn.Module) -> nn.Module:
     """The model with its LoRA matrices added into the weights, as a copy; without LoRA, itself."""
-    if not _has_adapter(model):
+    if not has_adapter(model):
         return model
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -144,8 +145,9 @@ def _generation(
 ) -> GenerationConfig:
     """How to sample: of a run, as it sampled. (transformers' own top_k is 50.)"""
     generation = copy.deepcopy(model.generation_config)
-    stops = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    generation.update(**stops)
+    stops = stop_tokens(model, tokenizer)
+    one = stops[0] if len(stops) == 1 else stops
+    generation.update(eos_token_id=one, pad_token_id=tokenizer.pad_token_id)
     if state is not None:
         config = state.config
         lengths = {"max_new_tokens": config.response_length, "temperature": config.temperature}

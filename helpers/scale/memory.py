@@ -151,6 +151,18 @@ def token_bytes(model: nn.Module) -> float:
     return model.token_bytes
 
 
+def activation_bytes(model: nn.Module, tokens: int, checkpointing: bool = False) -> int:
+    """Bytes that a forward of so many tokens keeps for the backward pass.
+
+    With gradient checkpointing: the input of each block, and what one block keeps while its turn comes.
+    """
+    whole = token_bytes(model) * tokens
+    if not checkpointing:
+        return round(whole)
+    blocks = model.config.num_hidden_layers
+    return round(FLOAT * model.config.hidden_size * blocks * tokens + whole / blocks)
+
+
 def cache_bytes(config: PreTrainedConfig, rows: int, length: int) -> int:
     """Bytes of the key–value cache for [rows, length] tokens, in float32."""
     heads = config.num_attention_heads
@@ -203,7 +215,8 @@ def estimate_memory(
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
         entries = _trained("actor", size + adapter, adapter) + _trained("critic", adapter, adapter)
-    kept, logits = round(token_bytes(actor.base_model) * part * length), FLOAT * vocabulary
+    kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
+    logits = FLOAT * vocabulary
     entries += [
         Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length), "rollout"),

@@ -62,6 +62,7 @@ TABLE = (  # ours, TRL's argument, what differs
     ("response_length", "response_length", "TRL's default is 53"),
     ("missing_eos_penalty", "missing_eos_penalty", "the same; needs stop_token"),
     ("(EOS always stops)", "stop_token", "TRL's default is None; 'eos' for ours"),
+    ("gradient_checkpointing", "gradient_checkpointing", "the same; TRL's default is True"),
     ("kl_target", "–", "no adaptive β"),
     ("iterations", "total_episodes", "iterations × batch_size"),
     ("normalize_scores", "–", "no normalisation of scores"),

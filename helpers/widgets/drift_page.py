@@ -1,12 +1,18 @@
 """The drift page: one HTML file with a sweep's records in it, drawn by its own script, without a kernel."""
 
+import base64
+import copy
 import json
 import math
+import warnings
+import zlib
+from html import escape
 from itertools import product
 from pathlib import Path
 from string import Template
 
 import torch
+from IPython.display import HTML
 
 from helpers.experiments.beta_sweep import Sweep, load_sweep
 from helpers.experiments.drift import Drift
@@ -24,6 +30,8 @@ SCRIPTS = (  # one scope
     "plane.js",
     "words.js",
     "ship.js",
+    "picture.js",
+    "tour.js",
     "policy.js",
     "try.js",
     "controls.js",
@@ -161,19 +169,67 @@ def part(name: str) -> str:
     return (PARTS / name).read_text("utf-8")
 
 
-def page(facts: dict) -> str:
-    """The whole page as HTML; it asks no network for anything."""
+def page(facts: dict, embedded: bool = False) -> str:
+    """The whole page as HTML; it asks no network for anything.
+
+    `embedded`: for a notebook's frame, without headline and link, the records compressed.
+    """
     colours = "".join(f"--{name}:{colour};" for name, colour in COLOURS.items())
     return Template(part("page.html")).substitute(
+        attributes=" data-embedded" if embedded else "",
         style=f":root{{{colours}}}\n{part('page.css')}",
         script="\n".join(part(name) for name in SCRIPTS),
-        data=script_json(facts),
+        datatype="text/plain" if embedded else "application/json",
+        data=packed(facts) if embedded else script_json(facts),
     )
+
+
+def packed(facts: dict) -> str:
+    """JSON, compressed (zlib) and in base64."""
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def fewer(facts: dict, seed: int = 0, samples: int = 2) -> dict:
+    """The same page's facts with one seed (by its place) and so many samples of each snapshot."""
+    runs = [[copy.deepcopy(row[seed])] for row in facts["runs"]]
+    for shot in (shot for (run,) in runs for shot in run["shots"]):
+        shot["samples"] = [rows[:samples] for rows in shot["samples"]]
+    kept = [
+        [prompt, *([beta, 0, n] for beta, _, n in two)]
+        for prompt, *two in facts["rounds"]
+        if all(at == seed and n < samples for _, at, n in two)
+    ]
+    return facts | {"runs": runs, "seeds": [facts["seeds"][seed]], "rounds": kept}
+
+
+def frame(html: str, height: int = 760) -> str:
+    """A page in a frame of its own, for a notebook's output: it needs no kernel.
+
+    The frame runs scripts and may save a file; it cannot reach the notebook around it.
+    """
+    return (
+        f'<iframe title="Move β: drift explorer" sandbox="allow-scripts allow-downloads"'
+        f' style="width:100%;height:{height}px;border:0" srcdoc="{escape(html)}"></iframe>'
+    )
+
+
+def read_facts(sweep: Sweep | None = None, policies: list[str] = ()) -> dict:
+    """`page_facts` of a sweep, by default the shipped one."""
+    sweep = sweep or load_sweep()
+    tokenizer = load_tokenizer(sweep.runs[0].config.actor)
+    vocabulary = plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
+    return page_facts(sweep, vocabulary, policies)
+
+
+def show_page(sweep: Sweep | None = None, samples: int = 2, height: int = 760) -> HTML:
+    """The page as a notebook's output: its first seed. It works without a kernel, in a saved notebook too."""
+    html = page(fewer(read_facts(sweep), samples=samples), embedded=True)
+    with warnings.catch_warnings():  # IPython would rather have its IFrame, which needs a file
+        warnings.simplefilter("ignore", UserWarning)
+        return HTML(frame(html, height))
 
 
 def export(path: Path, sweep: Sweep | None = None, policies: list[str] = ()) -> None:
     """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it."""
-    sweep = sweep or load_sweep()
-    tokenizer = load_tokenizer(sweep.runs[0].config.actor)
-    vocabulary = plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
-    write_text(path, page(page_facts(sweep, vocabulary, policies)))
+    write_text(path, page(read_facts(sweep, policies)))

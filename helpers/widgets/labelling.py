@@ -202,23 +202,24 @@ def page_html(question: dict | None, done: int, total: int) -> str:
 
 
 def fill_in(
-    labeller: Labeller, prefers_first: Callable[[str, str], bool], at_least: int = 12
+    labeller: Labeller, prefers_first: Callable[[str, str], bool | None], at_least: int = 12
 ) -> tuple[list[dict], str]:
     """Your choices, or, with fewer than `at_least`, a stand-in's for the questions you left open.
 
-    `prefers_first(first, second)` sees whole texts. Its choices are returned, never written to your
-    file. → rows, and one sentence that says who answered.
+    `prefers_first(first, second)` sees whole texts; None is a tie, which gives no row. Its choices are
+    returned, never written to your file. → rows, and one sentence that says who answered.
     """
     rows, answers = labeller.labels, labeller.answers
     if len(rows) >= at_least:
         return rows, f"All {len(rows)} answers are yours."
-    own = len(rows)
+    own, ties = len(rows), 0
     for number in answers.open_questions:
         prompt, first, second = (answers.questions[number][name] for name in ("prompt", "A", "B"))
         better = prefers_first(join(prompt, first), join(prompt, second))
+        if better is None:
+            ties += 1
+            continue
         chosen, rejected = (first, second) if better else (second, first)
         rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
-    return (
-        rows,
-        f"{own} answers are yours; the simulated labeller gave the other {len(rows) - own}.",
-    )
+    words = f"{own} answers are yours; the simulated labeller gave the other {len(rows) - own}"
+    return rows, f"{words}; ties: {ties}." if ties else f"{words}."

@@ -18,6 +18,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.state import start_run
 from helpers.steps import draw_prompts, estimate_advantages, iterate, write_responses
 from helpers.tools.files import ROOT, FileProblem
+from helpers.trace import Trace
 from helpers.whitening import masked_mean
 from helpers.world.small_models import make_encoder
 
@@ -353,3 +354,15 @@ def test_computing_by_length_changes_no_number(config, models, prompts):
     for size in (1, 3, 64):
         parts = responses.in_parts(lambda *tokens: forward_logprobs(models.actor, *tokens), size)
         torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [({}, "advantages, whitened"), ({"whiten_advantages": False}, "advantages  ")],
+)
+def test_the_trace_says_whether_advantages_are_whitened(config, models, prompts, changes, name):
+    config, lines = replace(config, **changes), []
+    state = start_run(config, models, prompts=prompts)
+    iterate(state, Trace(models, config, lines.append))
+    (line,) = [line for line in lines if line.strip().startswith("advantages")]
+    assert line.strip().startswith(name)

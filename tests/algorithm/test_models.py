@@ -2,6 +2,7 @@
 
 import io
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from helpers.config import RLHFConfig
 from helpers.data import load_pairs
 from helpers.experiments.reward_quality import EPOCHS
 from helpers.models import (
@@ -24,6 +26,7 @@ from helpers.models import (
     make_reference,
     quiet_loading,
     resolve_device,
+    stop_tokens,
 )
 from helpers.reward_model import (
     RewardModel,
@@ -36,6 +39,8 @@ from helpers.reward_model import (
 )
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import decode, encode_prompts, generate
+from helpers.state import start_run
+from helpers.steps import iterate
 from helpers.tools.files import FileProblem
 from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_tokenizer
@@ -202,3 +207,21 @@ def test_texts_survive_encoding_and_decoding(prompts):
     ids, mask = encode_prompts(tokenizer, prompts)
     nothing = torch.zeros(len(prompts), 0, dtype=torch.long)
     assert decode(tokenizer, ids, mask, nothing, nothing.bool()) == prompts
+
+
+def test_stop_tokens_are_the_tokenizer_s_and_the_generation_config_s():
+    models = tiny_models()
+    actor, eos = models.actor, models.tokenizer.eos_token_id
+    for known, stops in ((None, [eos]), (eos, [eos]), ([5, eos, 6], [eos, 5, 6]), (5, [eos, 5])):
+        actor.generation_config.eos_token_id = known
+        assert stop_tokens(actor, models.tokenizer) == models.stop_tokens == stops
+    assert stop_tokens(torch.nn.Linear(1, 1), models.tokenizer) == [eos]
+
+
+def test_a_turn_s_end_stops_a_response_and_counts_as_ended():
+    models = tiny_models()
+    models.actor.generation_config.eos_token_id = list(range(len(models.tokenizer)))  # any token
+    config = RLHFConfig(device="cpu", batch_size=4, response_length=6, missing_eos_penalty=9.0)
+    state = start_run(replace(config, normalize_scores=False), models, prompts=["the soup"])
+    record = iterate(state)
+    assert record["response_length"] == record["ended"] == 1.0

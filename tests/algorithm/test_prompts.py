@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from helpers.loop import train_rlhf_loop
 from helpers.models import load_tokenizer
-from helpers.prompts import Prompt, as_prompts, as_rows, chat_text, read_prompts
+from helpers.prompts import Prompt, as_pairs, as_prompts, as_rows, chat_text, read_prompts
+from helpers.reward_model import join
 from helpers.rewards import RewardSum, score_texts
 from helpers.sampling import SampledText, encode_prompts
 from helpers.state import start_run
@@ -149,3 +150,89 @@ def test_rewards_of_one_name_are_told_apart():
 def test_what_cannot_be_added_up_is_refused(rewards, weights, says):
     with pytest.raises(ValueError, match=says):
         RewardSum(rewards, weights)
+
+
+# --- preference rows ------------------------------------------------------------------------------
+
+GOOD, BAD = "warm and fresh", "cold"
+
+
+def said(role: str, text: str) -> dict:
+    return {"role": role, "content": text}
+
+
+def test_all_forms_of_a_preference_become_the_same_texts(chatty):
+    asked = [said("user", "how was the soup")]
+    with_prompt = {
+        "prompt": asked,
+        "chosen": [said("assistant", GOOD)],
+        "rejected": [said("assistant", BAD)],
+    }
+    without = {side: asked + with_prompt[side] for side in ("chosen", "rejected")}
+    as_text = {"prompt": chat_text(chatty, asked), "chosen": GOOD, "rejected": BAD}
+    assert as_pairs([with_prompt, without, as_text], chatty) == [as_text] * 3
+    (plain,) = as_pairs([with_prompt], chatty, plain=True)
+    assert plain["prompt"] == chatty.decode(
+        chatty(as_text["prompt"])["input_ids"], skip_special_tokens=True
+    )
+
+
+def test_texts_without_a_prompt_are_parted_where_they_differ():
+    row = {"chosen": f"the soup was {GOOD}", "rejected": f"the soup was {BAD}"}
+    assert as_pairs([row]) == [{"prompt": "the soup was", "chosen": GOOD, "rejected": BAD}]
+    half = {"chosen": "the soups were", "rejected": "the soup was"}  # no word is cut
+    assert as_pairs([half]) == [{"prompt": "the", "chosen": "soups were", "rejected": "soup was"}]
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
+)
+def test_nothing_of_two_texts_is_lost(one, other):
+    chosen, rejected = " ".join(one), " ".join(other)
+    row = {"chosen": chosen, "rejected": rejected}
+    begins_alike = one[0] == other[0]
+    is_part = one[: len(other)] == other or other[: len(one)] == one
+    if not begins_alike or is_part:
+        with pytest.raises(ValueError, match="pairs: got"):
+            as_pairs([row])
+        return
+    (pair,) = as_pairs([row])
+    assert [f"{pair['prompt']} {pair[side]}" for side in ("chosen", "rejected")] == [
+        chosen,
+        rejected,
+    ]
+    assert pair["chosen"].split()[0] != pair["rejected"].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"chosen": "a b", "rejected": "c d"}, "answers with nothing in common"),
+        (
+            {"prompt": "x", "chosen": [said("user", "y")], "rejected": [said("user", "z")]},
+            "assistant",
+        ),
+        ({"prompt": "x", "chosen": [], "rejected": []}, "one message of the assistant each"),
+        (
+            {
+                "prompt": "x",
+                "chosen": [said("assistant", "y")],
+                "rejected": [said("assistant", "z")],
+            },
+            "wants a tokenizer",
+        ),
+    ],
+)
+def test_what_is_no_pair_is_named(row, says):
+    with pytest.raises(ValueError, match=says):
+        as_pairs([row])
+
+
+def test_rows_of_texts_stay_as_they_are_and_others_are_left_to_the_check():
+    rows = [{"prompt": "a", "chosen": "b", "rejected": "c", "judge": "me"}, {"prompt": "a"}]
+    assert as_pairs(rows) == rows
+
+
+def test_a_space_is_not_added_after_a_chat_s_new_line():
+    assert join("assistant\n", "fine") == "assistant\nfine" and join("a", "b") == "a b"

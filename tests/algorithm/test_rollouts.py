@@ -219,6 +219,25 @@ def test_sampling_is_reproducible_under_a_generator():
     assert first[0].shape != other[0].shape or not torch.equal(first[0], other[0])
 
 
+def test_any_of_several_stop_tokens_ends_a_response():
+    policy, prompts, stops = tiny_policy(), PROMPTS * 8, [EOS, 3, 5]
+    tokens, mask, _ = generate(policy, *left_pad(prompts), 12, stops, PAD, generator=seeded(0))
+    for row, counted in zip(tokens.tolist(), mask.tolist(), strict=True):
+        written = [token for token, c in zip(row, counted, strict=True) if c]
+        assert not set(written[:-1]) & set(stops)
+        assert written[-1] in stops or len(written) == 12
+    assert torch.equal(mask, response_mask(tokens, stops) & mask)
+    assert {int(row[m][-1]) for row, m in zip(tokens, mask, strict=True)} >= set(stops)
+
+
+@pytest.mark.parametrize("none", [[], ()])
+def test_no_stop_token_is_named(none):
+    with pytest.raises(
+        ValueError, match="eos_token_id: got an empty list, wants an id, or several"
+    ):
+        generate(tiny_policy(), *left_pad(PROMPTS), 3, none, PAD)
+
+
 def test_a_generator_makes_the_global_seed_irrelevant():
     policy = tiny_policy()
     torch.manual_seed(1)

@@ -2,11 +2,13 @@
 
 from contextlib import contextmanager
 
+import matplotlib.pyplot as plt
 import pytest
 
 from helpers.experiments.beta_sweep import load_sweep
 from helpers.experiments.drift import run_curves
 from helpers.tools.files import ROOT
+from helpers.widgets.drift_page import COLOURS, show_page
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself
@@ -223,3 +225,67 @@ def test_the_button_copies_the_link(browser):
         page.wait_for_function("() => document.getElementById('copied').textContent !== ''")
         link = page.evaluate("() => navigator.clipboard.readText()")
         assert link == page.url and "iteration=0" in link
+
+
+def test_the_tour_is_offered_once_and_moves_nothing(browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(PAGE)
+    page.evaluate(WATCH_SHIFTS)
+    page.get_by_role("button", name="Show me").click()
+    for step in range(1, 5):
+        assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
+        assert page.locator(".toured").count() == 1
+        page.get_by_role("button", name="Next" if step < 4 else "Done").press("Enter")
+    assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
+    assert page.evaluate("() => document.activeElement.id") == "tour-again"
+    assert page.evaluate("() => window.shifts") == 0
+    page.reload()
+    page.evaluate(FRAMES)
+    assert page.locator("#tour").is_hidden()
+    page.get_by_role("button", name="Take the tour").click()
+    page.keyboard.press("Escape")
+    assert page.locator("#tour").is_hidden()
+    context.close()
+
+
+def test_a_link_s_reader_is_not_asked_about_a_tour(page):
+    assert page.locator("#tour").is_hidden()
+
+
+def test_the_picture_is_what_is_seen(page, tmp_path):
+    press(page, "#beta", "End")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the picture").click()
+    assert saved.value.suggested_filename == "drift-beta-1-update-0.png"
+    saved.value.save_as(tmp_path / "picture.png")
+    image = plt.imread(tmp_path / "picture.png")
+    assert image.shape[1] == 2400 and 1500 < image.shape[0] < 3000
+    colours = {tuple((255 * x).round().astype(int)[:3]) for x in image[::3, ::3].reshape(-1, 4)}
+    for name in ("proxy", "gold"):  # the two marks
+        code = COLOURS[name].lstrip("#")
+        assert tuple(int(code[at : at + 2], 16) for at in (0, 2, 4)) in colours
+
+
+def test_in_a_notebook_s_output_it_works_without_a_kernel(browser, sweep, tmp_path):
+    output = show_page(sweep).data
+    assert len(output.encode()) < 150_000
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{output}</body>", "utf-8")
+    page, said = browser.new_page(viewport={"width": 900, "height": 900}), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: said.append(request.url) if request.url[:4] == "http" else 0)
+    page.goto(file.as_uri())
+    inside = page.frame_locator("iframe")
+    inside.get_by_role("button", name="Pause").click()
+    inside.locator("#beta").press("End")
+    inside.locator("#iteration").press("End")
+    last = sweep.run(sweep.betas[-1], sweep.seeds[0])
+    page.wait_for_function("() => true")
+    for name, value in (("proxy", last.final["score"]), ("kl", last.final["kl"])):
+        shown = inside.locator(f"#{name}").inner_text()
+        assert float(shown.replace("−", "-")) == pytest.approx(value, abs=0.006)
+    assert inside.locator("#tour").is_hidden() and not inside.locator("header").is_visible()
+    assert said == []
+    page.close()

@@ -132,13 +132,13 @@ RIGHT = [
     ("gae", gae_backwards),
     ("discounted_returns", returns_by_matrix),
     ("masked_mean", lambda x, m: x[m].mean()),
-    ("masked_mean", lambda x, m: (x.double() * m).sum() / m.sum()),
-    ("masked_var", lambda x, m: x[m].var()),
-    ("masked_var", lambda x, m: float(x[m].double().var())),
+    ("masked_mean", lambda x, m: x.double().masked_fill(~m, 0).sum() / m.sum()),
+    ("masked_var", lambda x, m: x[m].var() if m.sum() > 1 else torch.zeros(())),
+    ("masked_var", lambda x, m: float(x[m].double().var(unbiased=False) * m.sum() / max(m.sum() - 1, 1))),
     ("whiten_advantages", whiten_in_two_steps),
     ("explained_variance", lambda v, r, m: 1 - (r - v)[m].var() / r[m].var()),
     ("ratio", lambda p, q, m: torch.exp((p - q) * m)),
-    ("ratio", lambda p, q, m: torch.where(m, p.exp() / q.exp(), 1.0)),
+    ("ratio", lambda p, q, m: torch.where(m, p - q, torch.zeros(())).exp()),
     ("policy_loss", policy_loss_by_cases),
     ("policy_loss", policy_loss_as_trl),
     ("value_loss", value_loss_as_trl),
@@ -152,9 +152,51 @@ RIGHT = [
         torch.stack([c, r], 1), torch.zeros(len(c), dtype=torch.long))),
     ("normalize_scores", lambda s, ref: (s - ref.mean()) / ref.var().sqrt()),
     ("pair_accuracy", accuracy_by_loop),
+    ("reinforce_loss", lambda z, w, a: torch.nn.functional.cross_entropy(
+        z.expand(len(w), -1), w, reduction="none").mul(a).mean()),
+    ("reinforce_loss", lambda z, w, a: -(torch.log_softmax(z, 0).gather(0, w) * a).sum() / len(w)),
+    ("reinforce_loss", lambda z, w, a: -sum(
+        (z - z.logsumexp(0))[i] * b for i, b in zip(w, a, strict=True)) / len(w)),
+    ("reinforce_loss", lambda z, w, a: -torch.distributions.Categorical(logits=z).log_prob(w).dot(a)
+     / len(a)),
+    ("reinforce_loss", lambda z, w, a: ((z.logsumexp(0) - z[w]) * a).mean()),
+    ("reinforce_loss", lambda z, w, a: -torch.einsum(
+        "nv,v,n->", torch.eye(len(z))[w], z.log_softmax(-1), a) / len(w)),
 ]
 
 WRONG = [
+    ("reinforce_loss", "minus sign missing", lambda z, w, a: (z.log_softmax(0)[w] * a).mean()),
+    ("reinforce_loss", "probabilities", lambda z, w, a: -(z.exp() / z.exp().sum())[w].mul(a).mean()),
+    ("reinforce_loss", "raw logits", lambda z, w, a: -(z.gather(0, w) * a).mean()),
+    ("reinforce_loss", "sum instead of mean", lambda z, w, a: -z.log_softmax(0)[w].dot(a)),
+    ("reinforce_loss", "not averaged", lambda z, w, a: -z.log_softmax(0)[w] * a),
+    ("reinforce_loss", "advantages left out", lambda z, w, a: -z.log_softmax(0)[w].mean()),
+    ("reinforce_loss", "means multiplied", lambda z, w, a: -(z.log_softmax(0)[w].mean() * a.mean())),
+    ("reinforce_loss", "weighed by π as well", lambda z, w, a: (
+        -(z.softmax(0) * z.log_softmax(0))[w] * a).mean()),
+    ("reinforce_loss", "advantages centred", lambda z, w, a: -(
+        z.log_softmax(0)[w] * (a - a.mean())).mean()),
+    ("reinforce_loss", "divided by the number of words there are", lambda z, w, a: -(
+        z.log_softmax(0)[w] * a).sum() / z.numel()),
+    ("policy_loss", "ratio always 1", lambda p, old, a, m, e: -torch.minimum(
+        (p - p.detach()).exp() * a, (p - p.detach()).exp().clamp(1 - e, 1 + e) * a)[m].mean()),
+    ("policy_loss", "ε written in", lambda p, old, a, m, e: -torch.minimum(
+        (p - old).exp() * a, (p - old).exp().clamp(0.8, 1.2) * a)[m].mean()),
+    ("value_loss", "ε written in", lambda v, old, r, m, e: 0.5 * torch.maximum(
+        (v - r) ** 2, (v.clamp(old - 0.2, old + 0.2) - r) ** 2)[m].mean()),
+    ("clip_fraction", "A = 0 counted", lambda rho, a, m, e: (
+        ((rho > 1 + e) & (a >= 0)) | ((rho < 1 - e) & (a <= 0)))[m].float().mean()),
+    ("clip_fraction", "ε written in", lambda rho, a, m, e: (
+        ((rho > 1.2) & (a > 0)) | ((rho < 0.8) & (a < 0)))[m].float().mean()),
+    ("masked_mean", "NaN in the padding", lambda x, m: (x * m).sum() / m.sum()),
+    ("masked_var", "NaN in the padding", lambda x, m: (
+        (x * m - (x * m).sum() / m.sum() * m).square().sum() / (m.sum() - 1).clamp(min=1))),
+    ("masked_var", "one token", lambda x, m: x[m].var()),
+    ("whiten_advantages", "NaN in the padding", lambda a, m: (
+        (a - a[m].mean()) / (a[m].var() + 1e-8).sqrt() * m)),
+    ("explained_variance", "NaN in the padding", lambda v, r, m: (
+        1 - ((((r - v) * m).square().sum() / m.sum()) - (((r - v) * m).sum() / m.sum()).square())
+        / r[m].var(unbiased=False))),
     ("gather_logprobs", "shifted by one",
      lambda x, k: -F.cross_entropy(x[:, :-1].transpose(1, 2), k[:, 1:], reduction="none")),
     ("gather_logprobs", "probabilities, not log-probs",
@@ -215,6 +257,7 @@ WRONG = [
      lambda v, r, m: 1 - r[m].var() / (r - v)[m].var()),
     ("explained_variance", "explained over padding", lambda v, r, m: 1 - (v - r).var() / r.var()),
     ("explained_variance", "1 − forgotten", lambda v, r, m: (v - r)[m].var() / r[m].var()),
+    ("ratio", "quotient of probabilities", lambda p, q, m: torch.where(m, p.exp() / q.exp(), 1.0)),
     ("ratio", "difference without exp", lambda p, q, m: (p - q) * m),
     ("ratio", "ratio reversed", lambda p, q, m: torch.exp((q - p) * m)),
     ("ratio", "masked positions are 0", lambda p, q, m: torch.exp(p - q) * m),

@@ -1380,7 +1380,7 @@ def ev_unbiased(values, returns, mask):
 @correct("ratio")
 def ratio_by_filling_in(logprobs, old_logprobs, mask):
     out = torch.ones_like(logprobs)
-    out[mask] = logprobs[mask].exp() / old_logprobs[mask].exp()
+    out[mask] = (logprobs[mask] - old_logprobs[mask]).exp()
     return out
 
 

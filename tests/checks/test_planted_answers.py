@@ -1,13 +1,24 @@
-"""Exercises of lessons 10 and 11: planted wrong answers are named, right ones pass however written."""
+"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 10, 11 and 13."""
 
 import direct_answers
+import gae_answers
 import group_answers
+import loop_answers
 import pytest
+import reward_answers
+import scaling_answers
 import torch
 
 from helpers import checks
 
-PLANTED = (group_answers, direct_answers)
+PLANTED = (
+    loop_answers,
+    gae_answers,
+    group_answers,
+    direct_answers,
+    reward_answers,
+    scaling_answers,
+)
 RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
 WRONG = [answer for module in PLANTED for answer in module.WRONG]
 
@@ -26,7 +37,8 @@ def one_thread():
 
 @pytest.mark.parametrize("module", PLANTED)
 def test_there_are_enough_of_both(module):
-    assert len(module.WRONG) >= 40 and len(module.RIGHT) >= 10
+    exercises = len({name for name, *_ in module.WRONG})
+    assert len(module.WRONG) >= 10 * exercises and len(module.RIGHT) >= 6
 
 
 @pytest.mark.parametrize(("name", "function"), RIGHT, ids=label)

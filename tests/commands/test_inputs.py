@@ -6,7 +6,10 @@ import json
 import pytest
 
 from helpers import __main__ as command
+from helpers.checkpoints import load_checkpoint
 from helpers.commands.inputs import INPUTS, load_function
+from helpers.scale.export import FACTS
+from helpers.scale.held_out import BEST, ROWS
 
 SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
 SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
@@ -59,6 +62,43 @@ def test_a_run_of_one_s_own_is_trained_and_goes_on_without_being_told_again(fold
     assert saved["reward"][0] == f"{folder / 'my_rewards.py'}:brevity"
 
 
+def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(folder, capsys):
+    rows = [{"prompt": f"{p} was"} for p in "it film room soup book hotel music view staff".split()]
+    rows += [{"prompt": f"the {row['prompt']}"} for row in rows[1:5]]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = ["--prompts", "rows.jsonl", "--eval-every", "1", "--save", "run"]
+    assert command.main(["train", *SMALL, *own]) == 0
+    printed = capsys.readouterr().out
+    saved = json.loads((folder / "run" / ROWS).read_text())
+    assert [row["iteration"] for row in saved["rows"]] == [0, 1, 2]
+    best = max(saved["rows"], key=lambda row: row["value"])
+    assert "not trained on" in printed and "kept in run/best" in printed
+    trained = json.loads((folder / "run" / BEST / FACTS).read_text())
+    assert trained["iterations"] == best["iteration"]
+    state = load_checkpoint(folder / "run")
+    assert len(state.prompts) == 12 and len(saved["prompts"]) == 1
+    assert not set(state.prompts) & set(saved["prompts"])
+    more = ["--resume", "run", "--iterations", "3", "--evaluation-samples", "8"]
+    assert command.main(["train", *more]) == 0
+    again = json.loads((folder / "run" / ROWS).read_text())
+    assert again["prompts"] == saved["prompts"] and again["rows"][:3] == saved["rows"]
+    assert again["rows"][-1]["iteration"] == 3
+
+
+def test_few_prompts_are_all_trained_on(folder):
+    assert command.main(["train", *SMALL, "--prompts", "rows.jsonl", "--save", "run"]) == 0
+    assert not (folder / "run" / ROWS).exists()
+
+
+def test_inputs_of_an_earlier_version_are_read(folder):
+    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
+    saved = json.loads((folder / "run" / INPUTS).read_text())
+    for name in ("eval_share", "eval_every"):
+        del saved[name]
+    (folder / "run" / INPUTS).write_text(json.dumps(saved))
+    assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
+
+
 def test_a_run_does_not_go_on_with_another_reward(folder, capsys):
     assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
     other = ["--reward", "my_rewards.py:brevity"]
@@ -84,6 +124,8 @@ def test_lora_trains_and_goes_on(folder, capsys):
         (["--reward-weights", "1"], "reward_weights: got 1 of them, wants 0"),
         (["--reward", "my_rewards.py:hits"], "prompts: got rows with columns []"),
         (["--prompts", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--eval-share", "1"], "eval_share: got 1.0"),
+        (["--eval-every", "0"], "eval_every: got 0"),
         (["--lora", "0"], "lora: got 0"),
         (["--lora-last", "2"], "lora_last: got 2, wants --lora too"),
     ],

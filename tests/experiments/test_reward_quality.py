@@ -5,7 +5,7 @@ import torch
 
 from helpers.data import load_rows
 from helpers.experiments import reward_quality as reward_sweep
-from helpers.reward_model import bradley_terry_loss, pair_texts
+from helpers.reward_model import bradley_terry_loss, held_out_accuracy, join, pair_texts
 from helpers.world.labelling import (
     best_accuracy,
     expected_accuracy,
@@ -65,3 +65,35 @@ def test_the_saved_sweep_is_whole_and_says_how_it_was_made():
     assert {"command", "versions", "threads", "test_pairs"} <= set(results)
     ceiling = {best["temperature"]: best["accuracy"] for best in results["best"]}
     assert all(run["accuracy"] <= ceiling[run["temperature"]] for run in results["runs"])
+
+
+class Memory:
+    """A model that knows the pairs it was fitted to, and is wrong about every other."""
+
+    def __init__(self, pairs: list[dict]):
+        self.liked = {join(pair["prompt"], pair["chosen"]) for pair in pairs}
+        self.known = self.liked | {join(pair["prompt"], pair["rejected"]) for pair in pairs}
+
+    def score_texts(self, texts: list[str]) -> torch.Tensor:
+        points = [(1.0 if text in self.liked else -1.0) for text in texts]
+        strangers = [len(text) / 100 for text in texts]  # for what it does not know
+        known = [text in self.known for text in texts]
+        return torch.tensor(
+            [p if k else s for p, s, k in zip(points, strangers, known, strict=True)]
+        )
+
+
+def test_held_out_accuracy_is_of_pairs_that_were_not_fitted():
+    pairs = [{"prompt": "a", "chosen": f"b{i:02}", "rejected": f"longer {i:02}"} for i in range(10)]
+    fitted = []
+
+    def fit(some: list[dict]) -> Memory:
+        fitted.append(some)
+        return Memory(some)
+
+    assert held_out_accuracy(fit, pairs, folds=3) == 0.0  # the longer one wins with a stranger
+    assert [len(some) for some in fitted] == [6, 7, 7]
+    swapped = [pair | {"chosen": pair["rejected"], "rejected": pair["chosen"]} for pair in pairs]
+    assert held_out_accuracy(Memory, swapped, folds=4) == 1.0
+    with pytest.raises(ValueError, match="pairs: got 3 of them, wants at least 4"):
+        held_out_accuracy(Memory, pairs[:3])

@@ -16,13 +16,14 @@ import torch
 from conftest import length_reward, tiny_models
 
 from helpers import ppo, steps, whitening
-from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
+from helpers.commands.distributed import main
 from helpers.config import RLHFConfig
 from helpers.kl import kl_estimate
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
 from helpers.sampling import Responses
-from helpers.scale.distributed import launch, main
+from helpers.scale.distributed import launch
 from helpers.state import in_step, start_run
 from helpers.steps import draw_prompts, iterate, write_responses
 from helpers.tools.files import ROOT, hold_folder
@@ -292,6 +293,27 @@ def test_bf16_starts_at_ratio_one_and_kl_zero_and_a_saved_run_goes_on(tmp_path):
     assert done.returncode == 0 and "iteration 1" in done.stdout, done.stderr[-2000:]
 
 
+REWARD = """
+def hits(completions, word):
+    return [float(w in c) for w, c in zip(word, completions)]
+"""
+
+
+def test_two_processes_train_with_a_reward_and_prompts_of_one_s_own_and_go_on(tmp_path):
+    (tmp_path / "mine.py").write_text(REWARD)
+    rows = [{"prompt": "the soup", "word": "the"}, {"prompt": "i read", "word": "was"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines)
+    own = ["--reward", tmp_path / "mine.py:hits", "--prompts", tmp_path / "rows.jsonl"]
+    small = ["--iterations", 1, "--batch-size", 4, "--response-length", 4]
+    done = run_command(*own, *small, "--normalizer-samples", 8, "--save", tmp_path / "run")
+    assert done.returncode == 0, done.stderr[-2000:]
+    saved = json.loads((newest_checkpoint(tmp_path / "run") / "state.json").read_text())
+    assert saved["prompts"] == rows
+    done = run_command("--resume", tmp_path / "run", "--iterations", 2)  # a run made longer
+    assert done.returncode == 0 and "iteration 2" in done.stdout, done.stderr[-2000:]
+
+
 def test_bf16_works_in_one_process_too():
     state = begin({"mixed_precision": "bf16", "iterations": 1})
     record = iterate(state)
@@ -308,7 +330,7 @@ def test_the_notebook_launcher_starts_two_processes(tmp_path):
     """From a script, as from a cell; a kernel of its own, since it forks."""
     flags = ["--iterations", "1", "--batch-size", "8", "--save", str(tmp_path)]
     script = (
-        "from accelerate import notebook_launcher; from helpers.scale.distributed import main; "
+        "from accelerate import notebook_launcher; from helpers.commands.distributed import main; "
     )
     script += f"notebook_launcher(main, ({flags!r},), num_processes=2)"
     command = [sys.executable, "-c", script]

@@ -50,6 +50,13 @@ def test_plain_transformers_loads_it_and_writes_the_same_tokens(tmp_path, state)
     assert (how.eos_token_id, how.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
 
 
+def test_a_chat_model_s_second_stop_token_is_kept(tmp_path, state):
+    eos, turn = state.models.tokenizer.eos_token_id, 7
+    state.models.actor.generation_config.eos_token_id = [eos, turn]
+    how = AutoModelForCausalLM.from_pretrained(save_policy(state, tmp_path / "p")).generation_config
+    assert how.eos_token_id == [eos, turn]
+
+
 def test_the_card_says_how_it_was_trained(tmp_path, state):
     folder = save_policy(state, tmp_path / "policy")
     card, facts = (folder / CARD).read_text(), read_json(folder / FACTS)

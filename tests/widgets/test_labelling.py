@@ -174,3 +174,9 @@ def test_it_shows_a_still_page_where_there_is_no_kernel(labeller, monkeypatch):
     monkeypatch.setattr("helpers.widgets.sliders.display", lambda data, raw: shown.append(data))
     labeller._ipython_display_()
     assert "the soup" in shown[0]["text/html"] and any("widget-view" in key for key in shown[0])
+
+
+def test_a_stand_in_s_tie_gives_no_row(labeller):
+    rows, who = fill_in(labeller, lambda first, second: None if "2" in first else True)
+    ties = sum("2" in question["A"] for question in labeller.answers.questions)
+    assert ties == 1 and len(rows) == 3 and "gave the other 3; ties: 1." in who

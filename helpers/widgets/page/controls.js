@@ -122,13 +122,15 @@ function play(from) {
 }
 
 // ---- the link ----
+const EMBEDDED = document.documentElement.hasAttribute("data-embedded"); // in a notebook: no address of its own
+
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
   return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed] })}`;
 }
 
 function keepLink() {
-  if (location.hash !== address()) history.replaceState(null, "", address());
+  if (!EMBEDDED && location.hash !== address()) history.replaceState(null, "", address());
 }
 
 /** The view that the address names; what it does not name, or names wrongly, stays. */
@@ -200,6 +202,7 @@ function listen() {
     byId(name).addEventListener("change", (event) => show({ [name]: Number(event.target.value) }));
   }
   byId("copy").addEventListener("click", copyLink);
+  byId("picture").addEventListener("click", savePicture);
   byId("ladder-box").addEventListener("toggle", () => {
     if (byId("ladder-box").open) keepLadder();
     show({});
@@ -229,6 +232,7 @@ function start() {
   if (DATA.rounds.length) ask(false);
   else byId("ship-box").hidden = true;
   listen();
+  layTour(!still && !EMBEDDED);
   if (!still) play(0);
 }
 

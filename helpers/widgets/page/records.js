@@ -1,7 +1,15 @@
 // The records of the sweep, and what of them is shown: {beta, seed, prompt, which, iteration}, all numbers of places.
-const DATA = JSON.parse(document.getElementById("records").textContent);
+const DATA = await readRecords(document.getElementById("records"));
 const LAST = Math.max(...DATA.runs.flat().map((run) => run.kl.length - 1));
 const byId = (id) => document.getElementById(id);
+
+/** The records as they stand in the page: JSON, or JSON compressed and in base64. */
+async function readRecords(holder) {
+  if (holder.type === "application/json") return JSON.parse(holder.textContent);
+  const bytes = Uint8Array.from(atob(holder.textContent), (letter) => letter.charCodeAt(0));
+  const whole = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(whole).json();
+}
 
 function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);

@@ -1,0 +1,257 @@
+"""`python -m benchmarks.methods`: PPO, RLOO, GRPO, REINFORCE, DPO, best of n on one yardstick, β 0.1, 0.3.
+
+Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world, by the number of responses the
+method has seen scored (a pair counts two): along training from its rollouts, at the end from fresh
+responses. Each method takes its best learning rate of GRID for each β by its end on TUNED_ON, and is
+then trained on SEEDS, which had no part in the choice. Everything else is the β sweep's.
+
+DPO stands on this scale only if its labels mean the same reward: its pairs are two reference responses,
+labelled with P(first preferred) = sigmoid(score difference). Online the policy writes the pairs itself.
+Best of n trains nothing: it draws n responses per answer, and n is chosen by J.
+
+One JSON file a run in `benchmarks/results/methods`; started again, the command goes on.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.common import RESULTS, emit, machine, show
+from benchmarks.learning import Yardstick
+from helpers.config import DirectConfig, RLHFConfig
+from helpers.direct import train_direct
+from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
+from helpers.experiments.measure import MEASURES, measure
+from helpers.experiments.runs import significant
+from helpers.loop import train_rlhf_loop
+from helpers.sampling import sample_batches
+from helpers.scale.memory import peak_bytes, reset_peak
+from helpers.state import RLHFState, start_run
+from helpers.theory.best_of_n import best_of_n
+from helpers.tools.command import exit_status
+from helpers.tools.files import read_json, write_json
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require_count
+
+BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
+GRID = (1e-4, 3e-4, 1e-3)
+BUDGETS = (10, 30, 50, 100)  # iterations, of 128 responses each
+FOLDER = RESULTS / "methods"
+EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
+KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
+NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a method differs from the sweep's PPO, and whether it learns from pairs."""
+
+    changes: dict = field(default_factory=dict)
+    pairs: bool = False
+
+
+def groups(method: str, **changes: object) -> Method:
+    """A method without a critic that compares four responses to a prompt."""
+    return Method({"method": method, "responses_per_prompt": 4} | changes)
+
+
+METHODS = {
+    "PPO": Method(),
+    "REINFORCE, whitened": Method({"method": "reinforce"}),
+    "RLOO": groups("rloo"),
+    "GRPO": groups("grpo", loss_aggregation="response"),
+    "GRPO, token mean, clip-higher (DAPO)": groups("grpo", cliprange_high=0.28),
+    "GRPO, no std, fixed length (Dr. GRPO)": groups(
+        "grpo", scale_by_std=False, loss_aggregation="fixed"
+    ),
+    "DPO": Method(pairs=True),
+    "online DPO": Method({"online": True}, pairs=True),
+}
+
+
+def make_config(name: str, beta: float, seed: int, rate: float, iterations: int):
+    """The config of one run: that of the sweep, changed by the method; pairs are half as many."""
+    (job,) = beta_study((beta,), (seed,), iterations)
+    method, rates = METHODS[name], {"learning_rate": rate}
+    if not method.pairs:
+        return replace(job.config, **rates, **method.changes)
+    size = job.config.batch_size // 2
+    shared = {"kl_coef": beta, "seed": seed, "iterations": iterations, "device": "cpu"}
+    return DirectConfig(batch_size=size, minibatch_size=size, **shared, **rates, **method.changes)
+
+
+def sampled_pairs(config: DirectConfig, state: RLHFState) -> list[dict]:
+    """As many pairs as the run will see: reference responses, each choice drawn by sigmoid(Δ score)."""
+    generator = torch.Generator().manual_seed(1_000 + config.seed)
+    count, models = config.iterations * config.batch_size, state.models
+    twice = [prompt for prompt in state.prompts for _ in range(2)]
+    what = (models.reference, models.tokenizer, twice, 2 * count, config, generator)
+    written = [text for responses in sample_batches(*what) for text in responses.texts]
+    gaps = state.score(written).view(count, 2)
+    first = torch.rand(count, generator=generator) < torch.sigmoid(gaps[:, 0] - gaps[:, 1])
+    rows = []
+    for (a, b), won in zip(zip(written[::2], written[1::2], strict=True), first, strict=True):
+        chosen, rejected = (a, b) if won else (b, a)
+        texts = {"chosen": completion(chosen), "rejected": completion(rejected)}
+        rows.append({"prompt": a.prompt} | texts)
+    return [row for row in rows if row["chosen"].strip() and row["rejected"].strip()]
+
+
+def completion(text: str) -> str:
+    """What was written after the prompt."""
+    return text.removeprefix(text.prompt)
+
+
+def records(config: RLHFConfig | DirectConfig, state: RLHFState):
+    """The run's records, one an iteration."""
+    if isinstance(config, RLHFConfig):
+        return train_rlhf_loop(state=state)
+    return train_direct(state=state, pairs=None if config.online else sampled_pairs(config, state))
+
+
+def path_of(name: str, config: RLHFConfig | DirectConfig) -> Path:
+    """The file of a run."""
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name.lower())
+    beta, rate = f"beta_{config.kl_coef:g}", f"lr_{config.learning_rate:g}"
+    return FOLDER / f"{plain}_{beta}_{rate}_seed_{config.seed}_{config.iterations}.json"
+
+
+def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATED) -> None:
+    """Make a run and save it."""
+    torch.set_num_threads(1)
+    reset_peak(torch.device("cpu"))
+    began = time.process_time()
+    state = start_run(config, measures=MEASURES)
+    state.measures = {}  # gold is measured at the end only
+    history = []
+    for record in records(config, state):
+        history.append({key: record[key] for key in KEPT})
+        advance(1)
+    spent = {"cpu_seconds": time.process_time() - began, "peak_mb": peak_bytes() / 2**20}
+    state.measures = MEASURES
+    final, _ = measure(state, state.models.actor, evaluated)
+    facts = {"method": name, "config": config.as_dict(), "final": final, "on": machine()}
+    write_json(path_of(name, config), significant(facts | spent | {"history": history}))
+
+
+def runs(name: str, beta: float, rate: float, seeds: tuple, iterations: int) -> list[dict]:
+    """Those of these runs that are there."""
+    paths = [path_of(name, make_config(name, beta, seed, rate, iterations)) for seed in seeds]
+    return [read_json(path) for path in paths if path.exists()]
+
+
+def best_rate(name: str, beta: float, iterations: int) -> float | None:
+    """The learning rate with the highest J at the end of the tuning seed; None before all are there."""
+    ends = {}
+    for rate in GRID:
+        for run in runs(name, beta, rate, (TUNED_ON,), iterations):
+            ends[rate] = run["final"]["value"]
+    return max(ends, key=ends.get) if len(ends) == len(GRID) else None
+
+
+def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Callable, tuple]]:
+    """Runs to make: those that choose the rates, or those of the chosen rates."""
+    wanted = []
+    for name in methods:
+        for beta in BETAS:
+            chosen = best_rate(name, beta, iterations)
+            rates, seeds = (GRID, (TUNED_ON,)) if tuning else ((chosen,), SEEDS)
+            wanted += [
+                (name, make_config(name, beta, seed, rate, iterations))
+                for seed in seeds
+                for rate in rates
+                if rate is not None
+            ]
+    return [(make, one) for one in wanted if not path_of(*one).exists()]
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict | None:
+    """Means over the seeds of one method at one β; None where it has no run."""
+    rate = best_rate(name, beta, iterations)
+    found = [] if rate is None else runs(name, beta, rate, SEEDS, iterations)
+    if not found:
+        return None
+    curves = [yardstick.along(run["history"]) for run in found]
+    ends = [yardstick.end(run) for run in found]
+    lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
+    errors = [yardstick.estimate(*last).stderr for last in lasts]
+    mean = {key: statistics.fmean(run["final"][key] for run in found) for key in ("gold", "kl")}
+    return mean | {
+        "method": name,
+        "beta": beta,
+        "rate": rate,
+        "seeds": len(found),
+        "along": {n: statistics.fmean(c[n] for c in curves) for n in BUDGETS if n in curves[0]},
+        "end": statistics.fmean(ends),
+        "stderr": statistics.fmean(errors) / len(errors) ** 0.5,
+        "spread": statistics.stdev(ends) if len(ends) > 1 else 0.0,
+        "cpu_seconds": statistics.fmean(run["cpu_seconds"] for run in found),
+        "peak_mb": statistics.fmean(run["peak_mb"] for run in found),
+    }
+
+
+def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
+    """Best of n at the n of the highest J, from the reference's recorded samples."""
+    scores, gold = (sweep.reference[name] for name in ("scores", "gold"))
+    tried = [best_of_n(scores, n, gold) for n in NS if 4 * n <= scores.shape[1]]
+    best = max(tried, key=lambda one: one.score - beta * one.kl)
+    end = yardstick.share(best.score - beta * best.kl)
+    return {
+        "method": f"best of {best.n}",
+        "beta": beta,
+        "end": end,
+        "gold": best.extra,
+        "kl": best.kl,
+    }
+
+
+def print_rows(beta: float, rows: list[dict]) -> None:
+    """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
+    print(f"\nβ = {beta:g}")
+    header = ["responses", "rate", *(f"{128 * n:,}" for n in BUDGETS), "last policy", "± s.e."]
+    lines = []
+    for one in rows:
+        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in BUDGETS]
+        cost = [f"{one[key]:.0f}" if key in one else "–" for key in ("cpu_seconds", "peak_mb")]
+        errors = [f"{one[key]:.3f}" if key in one else "–" for key in ("stderr", "spread")]
+        rate = f"{one['rate']:g}" if "rate" in one else "–"
+        measured = [f"{one['gold']:.2f}", f"{one['kl']:.2f}"]
+        lines.append([one["method"], rate, *along, f"{one['end']:.3f}", *errors, *measured, *cost])
+    show([*header, "± seeds", "gold", "KL", "CPU s", "MB"], lines)
+
+
+def run(arguments: list[str] | None) -> None:
+    """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
+    parser.add_argument("--iterations", type=int, default=100, help="of each run (100)")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
+    parser.add_argument("--table", action="store_true", help="only existing runs; make none")
+    options = parser.parse_args(arguments)
+    for count in ("iterations", "jobs"):
+        require_count(f"--{count}", getattr(options, count))
+    for tuning in () if options.table else (True, False):
+        tasks = missing(options.methods, options.iterations, tuning)
+        if tasks:
+            run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+    sweep, found = load_sweep(), []
+    for beta in BETAS:
+        yardstick = Yardstick(sweep, beta)
+        rows = [row(name, beta, yardstick, options.iterations) for name in options.methods]
+        rows = [one for one in rows if one] + [best_of_n_row(sweep, beta, yardstick)]
+        print_rows(beta, rows)
+        found += rows
+    emit("methods", {"results": found, "tuned_on": TUNED_ON, "grid": GRID})
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(lambda: run(None), "Stopped; start it again and it goes on."))

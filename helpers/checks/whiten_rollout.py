@@ -1,0 +1,222 @@
+"""The large exercise of notebook 03: from raw advantages to what actor and critic are given, with gauges.
+
+What the learner's function gives is looked at in the order in which it is computed, so that the first
+line that goes wrong is the one that is named.
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+from helpers.checks.exercise import Mistake, noise, prefix_mask
+from helpers.checks.report import NOT_ATTEMPTED, Report
+from helpers.checks.runner import MISSING, attempt, is_empty
+from helpers.checks.trainer_inputs import Seen, ask, expect, tensors
+from helpers.checks.your_trainer import TIME_LIMIT, Step, judge_step
+
+NAME = "whiten_rollout"
+GAUGES = ("mean", "standard deviation", "share pushed up", "explained variance")
+FLOOR = 0.05
+
+
+def counted(x: Tensor, mask: Tensor) -> Tensor:
+    """The entries that count, in one row."""
+    return x[mask]
+
+
+def spread(x: Tensor) -> Tensor:
+    """Unbiased variance; 0 for a single number."""
+    return (x - x.mean()).square().sum() / max(len(x) - 1, 1)
+
+
+def whitened_by_row(a: Tensor, mask: Tensor) -> Tensor:
+    """Each row by its own statistics."""
+    rows = [
+        torch.where(m, (x - x[m].mean()) / (spread(x[m]) + 1e-8).sqrt(), 0.0)
+        for x, m in zip(a, mask, strict=True)
+    ]
+    return torch.stack(rows)
+
+
+def rollout_with(
+    pick=counted, mean=torch.mean, var=spread, below=lambda a, m, s: a - m, reached=None,
+    target=lambda a, white, v: a + v, gauge=None, up=None, explained=None, white=None,
+) -> Callable:  # fmt: skip
+    """`whiten_rollout` with one thing changed. The names say what; without changes it is right."""
+
+    def wrong(advantages, values, mask, floor):
+        seen = pick(advantages, mask)
+        m, v = mean(seen), var(seen)
+        s = v.sqrt()
+        small = (reached or (lambda v, s, floor: s < floor))(v, s, floor)
+        scaled = below(advantages, m, s) if small else (advantages - m) / (v + 1e-8).sqrt()
+        scaled = scaled if white is None or small else white(advantages, mask)
+        whitened = torch.where(mask, scaled, 0.0)
+        returns = torch.where(mask, target(advantages, whitened, values), 0.0)
+        share = (up or (lambda w, a, k: (w[k] > 0).float().mean()))(whitened, advantages, mask)
+        ev = (
+            explained or (lambda a, v, r, k: 1 - spread((r - v)[k]) / spread(r[k]).clamp(min=1e-12))
+        )(advantages, values, returns, mask)
+        gauges = [m, s, share, ev] if gauge is None else gauge(m, s, v, share, ev)
+        return whitened, returns, torch.stack([torch.as_tensor(g) for g in gauges])
+
+    return wrong
+
+
+own = rollout_with()
+
+
+def whiten_rollout(advantages: Tensor, values: Tensor, mask: Tensor, floor: float) -> tuple:
+    """Whitened advantages, returns [B, T] and four gauges [4], as the exercise asks for them."""
+    return own(advantages, values, mask, floor)
+
+
+def batches() -> dict[str, SimpleNamespace]:
+    """Small batches by what is special about them."""
+    mask = prefix_mask(8, 5, 8, 2, 6)
+    a, v = noise(1, 4, 8) * 1.5 + 0.4, noise(2, 4, 8) + 0.8
+    garbage = torch.where(mask, a, 9.0), torch.where(mask, v, -7.0)
+    nan = torch.where(mask, a, float("nan")), torch.where(mask, v, float("nan"))
+    near = torch.where(mask, 0.3 + 1e-3 * a, 0.0), torch.where(mask, v, 0.0)
+    small = (
+        torch.where(mask, 0.1 * a, 9.0),
+        torch.where(mask, v, -7.0),
+    )  # above the floor, not its square
+    lone = prefix_mask(2, 1)
+    made = {
+        "": (*garbage, mask),
+        " where scores are nearly equal": (*near, mask),
+        " where scores hardly differ": (*small, mask),
+        " with NaN in the padding": (*nan, mask),
+        " of a single token": (torch.tensor([[0.7, 4.0]]), torch.tensor([[0.2, 3.0]]), lone),
+    }
+    return {name: SimpleNamespace(given=given, mask=given[2]) for name, given in made.items()}
+
+
+BATCHES = batches()
+
+
+def observe(function: Callable) -> Seen:
+    """What comes out for each batch, in the order of the computation."""
+    seen = {}
+    for what, batch in BATCHES.items():
+        answer = ask(function, *batch.given, FLOOR)
+        good = isinstance(answer, (tuple, list)) and len(answer) == 3
+        says = f"Return three tensors: whitened, returns, gauges. You return a {type(answer).__name__}."
+        expect(good, "wrong type", says)
+        shape = tuple(batch.mask.shape)
+        whitened, returns = tensors(answer[:2], ("whitened", "returns"), shape)
+        gauges = answer[2]
+        if isinstance(gauges, (tuple, list)) and len(gauges) == 4:
+            gauges = torch.stack([torch.as_tensor(x, dtype=torch.float32) for x in gauges])
+        (gauges,) = tensors(gauges, ("gauges",), (4,))
+        named = {name: x.reshape(1) for name, x in zip(GAUGES, gauges.detach(), strict=True)}
+        if what == " of a single token":
+            named = {}  # no spread to explain
+        first = {"returns": returns.detach()}
+        first |= {name: named[name] for name in GAUGES[:2] if name in named}
+        first["whitened advantages"] = whitened.detach()
+        first |= {name: named[name] for name in GAUGES[2:] if name in named}
+        seen |= {name + what: x for name, x in first.items()}
+    return seen
+
+
+def everything(x: Tensor, mask: Tensor) -> Tensor:
+    """All positions, padding too."""
+    return x.flatten()
+
+
+def with_zeros(x: Tensor, mask: Tensor) -> Tensor:
+    """All positions, padding as zeros."""
+    return torch.where(mask, x, 0.0).flatten()
+
+
+# fmt: off
+MISTAKES = [Mistake(*entry) for entry in [
+    ("returns from whitened advantages", "You added the values to the whitened advantages. The returns"
+     " are the critic's targets, in reward units: form them first.",
+     rollout_with(target=lambda a, w, v: w + v)),
+    ("values left out of the returns", "Your returns are the advantages alone; returns = advantages +"
+     " values.", rollout_with(target=lambda a, w, v: a)),
+    ("values subtracted", "Returns are advantages plus values; you subtracted.",
+     rollout_with(target=lambda a, w, v: a - v)),
+    ("statistics over padding", "Your mean and deviation are over all positions; only counted ones"
+     " count.", rollout_with(pick=everything)),
+    ("padding as zeros", "You set the padding to 0, but it still counts in mean and deviation.",
+     rollout_with(pick=with_zeros)),
+    ("biased variance", "You divided by n; the unbiased variance divides by n − 1.",
+     rollout_with(var=lambda x: (x - x.mean()).square().mean())),
+    ("mean not subtracted in the variance", "You averaged the squares; subtract the mean first.",
+     rollout_with(var=lambda x: x.square().sum() / max(len(x) - 1, 1))),
+    ("variance for the standard deviation", "The second gauge is the variance; take its root.",
+     rollout_with(gauge=lambda m, s, v, share, ev: [m, v, share, ev])),
+    ("divided by the variance", "You divided by the variance; divide by its square root.",
+     rollout_with(white=lambda a, k: (a - a[k].mean()) / (spread(a[k]) + 1e-8))),
+    ("mean kept", "You only divided; subtract the mean too.",
+     rollout_with(white=lambda a, k: a / (spread(a[k]) + 1e-8).sqrt())),
+    ("only centred", "You never divide by the standard deviation; that is for nearly equal scores only.",
+     rollout_with(reached=lambda v, s, floor: True)),
+    ("one whitening per sequence", "You whitened each row by itself, so that good and bad responses look"
+     " alike; take the statistics of the whole batch.", rollout_with(white=whitened_by_row)),
+    ("share over padding", "Your share counts padding too: divide by the counted tokens.",
+     rollout_with(up=lambda w, a, k: (w > 0).float().mean())),
+    ("share of the raw advantages", "You counted raw advantages above 0; count whitened ones, which are"
+     " what pushes.", rollout_with(up=lambda w, a, k: (a[k] > 0).float().mean())),
+    ("share pushed down", "You counted what is below 0; count what is above.",
+     rollout_with(up=lambda w, a, k: (w[k] < 0).float().mean())),
+    ("1 − forgotten", "That is the unexplained share; subtract it from 1.",
+     rollout_with(explained=lambda a, v, r, k: spread((r - v)[k]) / spread(r[k]).clamp(min=1e-12))),
+    ("fraction upside down", "Divide by the variance of the returns.",
+     rollout_with(explained=lambda a, v, r, k: 1 - spread(r[k]) / spread((r - v)[k]))),
+    ("squared error instead of variance", "You averaged squares; take the variance of returns − values.",
+     rollout_with(explained=lambda a, v, r, k: 1 - (r - v)[k].square().mean()
+                  / spread(r[k]).clamp(min=1e-12))),
+    ("divided by Var(values)", "Divide by the variance of the returns, not of the values.",
+     rollout_with(explained=lambda a, v, r, k: 1 - spread((r - v)[k]) / spread(v[k]).clamp(min=1e-12))),
+    ("explained over padding", "The two variances of the last gauge are over padding too.",
+     rollout_with(explained=lambda a, v, r, k: 1 - spread((r - torch.where(k, v, 0.0)).flatten())
+                  / spread(r.flatten()).clamp(min=1e-12))),
+    ("a number, not a share", "You counted the tokens pushed up; divide by how many count.",
+     rollout_with(up=lambda w, a, k: (w[k] > 0).float().sum())),
+    ("order of the gauges", "Share and explained variance are exchanged: [mean, std, share, explained].",
+     rollout_with(gauge=lambda m, s, v, share, ev: [m, s, ev, share])),
+    ("gauges of what is whitened", "Mean and deviation are those of the whitened advantages, 0 and 1;"
+     " give those of the raw ones.", rollout_with(gauge=lambda m, s, v, share, ev: [0 * m, s, share, ev])),
+    ("mask upside down", "Your statistics are those of the padding; True means that a position counts.",
+     rollout_with(pick=lambda x, mask: x[~mask])),
+    ("floor turned round", "You only centre above `floor`; it is below it that you should.",
+     rollout_with(reached=lambda v, s, floor: s > floor)),
+    ("floor ignored", "Where scores are nearly equal you blow their noise up to a deviation of 1: below"
+     " `floor` subtract the mean only.", rollout_with(reached=lambda v, s, floor: False)),
+    ("floor against the variance", "You compared the variance with `floor`; compare the standard"
+     " deviation.", rollout_with(reached=lambda v, s, floor: v < floor)),
+    ("below the floor all is 0", "Below `floor` you return zeros; subtract the mean only.",
+     rollout_with(below=lambda a, m, s: a * 0)),
+    ("below the floor nothing is done", "Below `floor` the advantages come back as they are; subtract"
+     " the mean.", rollout_with(below=lambda a, m, s: a)),
+    ("divided by the floor", "Below `floor` you divide by it; subtract the mean only.",
+     rollout_with(below=lambda a, m, s: (a - m) / FLOOR)),
+]]
+# fmt: on
+
+STEP = Step(
+    NAME,
+    "returns = A + V; then Â = (A − mean)/√(var + 1e-8) over counted tokens, or A − mean where the"
+    " deviation is below `floor`; 0 where masked (notebook 03)",
+    observe,
+    MISTAKES,
+    own=whiten_rollout,
+    mask=BATCHES[""].mask,
+    by_first=True,
+)
+
+
+def check_whiten_rollout(function: Callable, seconds: float = TIME_LIMIT) -> Report:
+    """Check your `whiten_rollout(advantages, values, mask, floor)`."""
+    stub = not callable(function) or is_empty(function)
+    if stub or attempt(function, (None,) * 4, seconds=1.0).state == MISSING:
+        says = f"Write {STEP.signature} and run the cell again. The notebook works without it, too."
+        return Report(NAME, NOT_ATTEMPTED, says)
+    return judge_step(STEP, function, seconds)

@@ -1,0 +1,85 @@
+"""`python -m helpers distributed`: the run of `train` in several processes.
+
+They are started on this machine, or by `torchrun --nproc-per-node 2 -m helpers distributed …` or
+`accelerate launch --num_processes 2 -m helpers distributed …`. Models, reward, prompts and LoRA are
+named as for `train`.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from helpers.checkpoints import require_unused, saved_config
+from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs
+from helpers.config import RLHFConfig
+from helpers.scale.distributed import LAUNCHED, join_group, launch, train_together, work_in_group
+from helpers.state import RLHFState
+from helpers.tools.command import exit_status
+from helpers.tools.files import require_free
+from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.validate import require, require_count
+
+DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
+
+
+@dataclass(kw_only=True)
+class DistributedOptions(Inputs):
+    """What `distributed` asks beside the settings of the run."""
+
+    processes: int = setting(2, "how many on this machine, unless a launcher started them")
+    save: Path | None = setting(None, "folder for checkpoints and history")
+    resume: Path | None = setting(None, "go on with the run in this folder")
+
+
+def begin(options: DistributedOptions, config: RLHFConfig) -> RLHFState:
+    """The run at its beginning, or where it stopped; each process calls this."""
+    if options.resume is None:
+        return options.begin(config)
+    return kept_inputs(options, options.resume).go_on(options.resume, config)
+
+
+def run(options: DistributedOptions, settings: dict) -> None:
+    """Join the launcher's group, or start the processes here."""
+    precision = {"mixed_precision": os.environ.get("ACCELERATE_MIXED_PRECISION", "no")}
+    config = RLHFConfig(**DEFAULTS | precision | settings)
+    if options.resume is not None:
+        config = replace(saved_config(options.resume), **settings)
+    work = train_together, partial(begin, options, config), options.resume or options.save
+    if all(name in os.environ for name in LAUNCHED):
+        if os.environ["RANK"] == "0":
+            prepare(options)
+        join_group(config.device)
+        return work_in_group(*work)
+    count = options.processes
+    require_count("processes", count, low=2)
+    divides = config.batch_size % count == 0
+    require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
+    prepare(options)
+    return launch(work[0], count, *work[1:], device=config.device)
+
+
+def prepare(options: DistributedOptions) -> None:
+    """What is done once: refuse a folder in use, keep the inputs for `--resume`."""
+    folder = options.resume or options.save
+    if folder is None:
+        return
+    require_free(folder)  # here, and not in a process that it would end
+    if options.resume is None:
+        require_unused(folder)
+        keep_inputs(options, folder)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m helpers distributed`; → its exit status."""
+
+    def parse_and_run() -> None:
+        what = "Train in several processes: on this machine, or in those a launcher started."
+        classes = (DistributedOptions, RLHFConfig)
+        parser = FlagParser(*classes, prog="python -m helpers distributed", description=what)
+        parser.set_defaults(**DEFAULTS)
+        given = parser.given(arguments)
+        options = only(DistributedOptions, given)
+        run(options, {name: value for name, value in given.items() if not hasattr(options, name)})
+
+    return exit_status(parse_and_run, "Stopped; the last checkpoint stays.")

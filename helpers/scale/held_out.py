@@ -1,0 +1,100 @@
+"""Held-out prompts: measured along a run, and the best policy on them kept."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from helpers.prompts import as_prompts, as_rows
+from helpers.scale.export import has_adapter, save_policy
+from helpers.state import RLHFState
+from helpers.steps import evaluate
+from helpers.tools.files import read_json, write_json
+from helpers.tools.parallel import rank
+from helpers.tools.validate import require, require_count, require_number
+
+BEST, ROWS = "best", "held_out.json"  # in a run's folder
+SHARE, LEAST = 0.1, 10  # of the prompts, held out by default; fewer prompts are all trained on
+
+
+def split_prompts(rows: list, share: float = SHARE, seed: int = 0) -> tuple[list, list]:
+    """Prompts to train on and prompts held out, drawn at random, both in their order; at least one each.
+
+    ValueError: a share outside (0, 1), fewer than two prompts.
+    """
+    require_number("share", share, 0.0, 1.0)
+    require(0.0 < share < 1.0, "share", share, "a number between 0 and 1")
+    require(len(rows) > 1, "prompts", len(rows), "at least two, to hold one out")
+    count = min(max(1, round(share * len(rows))), len(rows) - 1)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).tolist()
+    chosen = set(order[:count])
+    kept = [row for i, row in enumerate(rows) if i not in chosen]
+    return kept, [row for i, row in enumerate(rows) if i in chosen]
+
+
+class HeldOut:
+    """Prompts that a run is not trained on; measures its policy on them, and keeps the best in `folder`.
+
+    Best is the largest value, score − β·KL: what training maximises, on prompts it has not seen.
+    """
+
+    def __init__(
+        self, prompts: list, folder: str | Path, every: int | None = None, samples: int = 64
+    ):
+        """`every`: iterations between two measurements (None: those between checkpoints)."""
+        require(len(prompts) > 0, "prompts", "an empty list", "at least one held-out prompt")
+        require_count("samples", samples, low=2)
+        if every is not None:
+            require_count("every", every)
+        self.prompts, self.folder = prompts, Path(folder)
+        self.every, self.samples = every, samples
+        there = (self.folder / ROWS).exists()
+        self.rows: list[dict] = read_json(self.folder / ROWS, ("rows",))["rows"] if there else []
+
+    def watch(self, state: RLHFState, records: Iterable[dict]) -> Iterator[dict]:
+        """Pass a run's records through; measure before the first, at times, and after the last."""
+        every = self.every or state.config.checkpoint_every
+        self.rows = [row for row in self.rows if row["iteration"] <= state.iteration]
+        if not self.rows:
+            self.measure(state)
+        for record in records:
+            if state.iteration % every == 0 or state.iteration == state.config.iterations:
+                record = record | self.measure(state)
+            yield record
+
+    def measure(self, state: RLHFState) -> dict:
+        """Measure the policy now, and keep it if it is the best so far; → the row, for a record."""
+        asked = as_prompts(self.prompts, state.models.tokenizer)
+        found, _ = evaluate(state.models.actor, replace(state, prompts=asked), self.samples)
+        means = {name: float(x.mean()) for name, x in found.items()}
+        means["value"] = means["score"] - state.kl_coef * means["kl"]
+        better = not self.rows or means["value"] > self.best["value"]
+        self.rows.append({"iteration": state.iteration} | means)
+        if better:
+            save_policy(state, self.folder / BEST, adapter_only=small(state))
+        if rank() == 0:
+            write_json(self.folder / ROWS, {"prompts": as_rows(asked), "rows": self.rows})
+        return {f"held_out_{name}": x for name, x in means.items()}
+
+    @property
+    def best(self) -> dict:
+        """The row of the best policy so far: iteration, score, KL, value, on the held-out prompts."""
+        require(len(self.rows) > 0, "rows", "none yet", "a measurement")
+        return max(self.rows, key=lambda row: (row["value"], -row["iteration"]))
+
+    def report(self) -> str:
+        """One line about the best policy, and where it is."""
+        first, best = self.rows[0], self.best
+        gain = f"value {best['value']:.3f} (before training {first['value']:.3f})"
+        where = f"iteration {best['iteration']} is best: {gain}"
+        if best["iteration"] == first["iteration"]:
+            where = f"no policy is better than the one before training, value {best['value']:.3f}"
+        count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
+        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}"
+
+
+def small(state: RLHFState) -> bool:
+    """Whether to keep the adapter alone: there is one, and its base model has a name to load it by."""
+    actor = state.models.actor
+    return has_adapter(actor) and bool(getattr(actor, "name_or_path", ""))

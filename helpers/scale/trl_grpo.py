@@ -1,0 +1,130 @@
+"""Train the same models with TRL's GRPOTrainer, which its current releases have. Needs trl and datasets."""
+
+import contextlib
+import tempfile
+import warnings
+from importlib.util import find_spec
+
+from helpers.config import RLHFConfig
+from helpers.models import quiet_loading
+from helpers.reward_model import join
+from helpers.scale.trl import trl_version
+from helpers.state import Models, RLHFState, resolve_rates, start_run
+from helpers.tools.validate import require
+
+LOSS_TYPES = {"response": "grpo", "token": "dapo", "fixed": "dr_grpo"}  # by loss_aggregation
+TABLE = (  # ours, GRPOConfig's argument, what differs
+    ("responses_per_prompt", "num_generations", "TRL's default is 8"),
+    ("batch_size", "generation_batch_size", "responses a rollout"),
+    ("minibatch_size", "per_device_train_batch_size", "times accumulation and processes"),
+    ("num_ppo_epochs", "num_iterations", "TRL's default is 1; ours 4"),
+    ("loss_aggregation", "loss_type", "response: grpo, token: dapo, fixed: dr_grpo"),
+    ("scale_by_std", "scale_rewards", "'group' or 'none'; there is also 'batch'"),
+    ("cliprange, cliprange_high", "epsilon, epsilon_high", "the same"),
+    ("ratio_level", "importance_sampling_level", "the same"),
+    ("kl_coef with kl_placement 'loss', kl_loss 'k3'", "beta", "TRL's default is 0: no KL at all"),
+    ("kl_ratio", "use_bias_correction_kl", "the same; off by default in both"),
+    ("response_length", "max_completion_length", "TRL's default is 256"),
+    ("temperature", "temperature", "the same"),
+    ("learning_rate", "learning_rate", "TRL's default is 1e-6; both anneal to 0"),
+    ("normalize_scores", "–", "no normalisation of scores"),
+    ("gradient_checkpointing", "gradient_checkpointing", "TRL's default is True"),
+)
+
+
+def grpo_is_here() -> bool:
+    """Whether a trl with a GRPOTrainer, and datasets, are installed."""
+    return all(find_spec(name) is not None for name in ("trl", "datasets"))
+
+
+def grpo_table() -> str:
+    """TABLE as a Markdown table."""
+    rows = [("this course", "GRPOConfig", "what differs"), ("---",) * 3, *TABLE]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def grpo_settings(config: RLHFConfig, folder: str) -> dict:
+    """Our config as arguments of TRL's GRPOConfig. ValueError: a setting that it does not have."""
+    config = resolve_rates(config)
+    require(config.method == "grpo", "method", repr(config.method), "'grpo'")
+    in_loss = (config.kl_placement, config.kl_loss) == ("loss", "k3")
+    got = f"{config.kl_placement!r}, {config.kl_loss!r}"
+    fits = in_loss or config.kl_coef == 0.0
+    require(fits, "kl_placement, kl_loss", got, "'loss', 'k3', or kl_coef 0, for TRL")
+    size, part = config.batch_size, config.minibatch_size
+    require(size % part == 0, "minibatch_size", part, f"a divisor of batch_size {size}")
+    require(config.entropy_coef == 0.0, "entropy_coef", config.entropy_coef, "0 for TRL")
+    updates = config.num_ppo_epochs * (size // part)
+    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+    plain = {"bf16": False, "optim": "adamw_torch", "lr_scheduler_type": "linear"}
+    return quiet | plain | {
+        "output_dir": folder,
+        "seed": config.seed,
+        "max_steps": config.iterations * updates,
+        "logging_steps": updates,  # once an iteration
+        "per_device_train_batch_size": part,
+        "generation_batch_size": size,
+        "num_generations": config.responses_per_prompt,
+        "num_iterations": config.num_ppo_epochs,
+        "loss_type": LOSS_TYPES[config.loss_aggregation],
+        "scale_rewards": "group" if config.scale_by_std else "none",
+        "epsilon": config.cliprange,
+        "epsilon_high": config.cliprange_high or config.cliprange,
+        "importance_sampling_level": config.ratio_level,
+        "beta": config.kl_coef,
+        "use_bias_correction_kl": config.kl_ratio,
+        "max_completion_length": config.response_length,
+        "temperature": config.temperature,
+        "learning_rate": config.learning_rate,
+        "adam_epsilon": config.adam_eps,
+        "max_grad_norm": config.max_grad_norm,
+        "gradient_checkpointing": config.gradient_checkpointing,
+        "use_cpu": config.device == "cpu",
+    }  # fmt: skip
+
+
+def make_grpo_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
+    """TRL's GRPOTrainer on our actor and reward; the actor is trained in place."""
+    require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
+    from datasets import Dataset
+    from transformers.trainer_callback import PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    trainer = GRPOTrainer(
+        model=models.actor,
+        reward_funcs=reward_for_trl(start_run(config, models, prompts=prompts)),
+        args=GRPOConfig(**grpo_settings(config, folder)),
+        train_dataset=Dataset.from_dict({"prompt": list(prompts)}),
+        processing_class=models.tokenizer,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def reward_for_trl(state: RLHFState):
+    """Our normalised scores as a reward function of TRL's kind."""
+
+    def score(prompts: list[str], completions: list[str], **columns) -> list[float]:
+        texts = [
+            join(prompt, text.strip()) for prompt, text in zip(prompts, completions, strict=True)
+        ]
+        return state.score(texts).tolist()
+
+    return score
+
+
+def train_with_grpo(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
+    """Train with GRPOTrainer; returns one record per iteration, with our names of the metrics."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stack.enter_context(quiet_loading())
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # of transformers, about TRL's calls
+        trainer = make_grpo_trainer(config, models, prompts, folder)
+        trainer.train()
+    models.actor.eval()
+    names = {"score": "reward", "entropy": "entropy", "response_length": "completions/mean_length"}
+    log = [entry for entry in trainer.state.log_history if "reward" in entry]
+    return [
+        {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
+        for i, entry in enumerate(log, start=1)
+    ]

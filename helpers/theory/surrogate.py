@@ -1,0 +1,90 @@
+"""How wrong the gradient from old samples is, exactly, in a world that can be listed.
+
+PPO's ratio weighs the token that was drawn, not the words before it, which the old policy drew too:
+
+    surrogate:  Σ_t E_{s_t∼π_old} Σ_a π(a|s_t)·A_old(s_t, a)      (Schulman et al. 2015, eq. 3)
+    objective:  E_π[r]
+
+At π = π_old both have the same gradient. Further away they part: the surrogate is right to first order.
+Rewards in score units, distances in nats per token.
+"""
+
+import torch
+from torch import Tensor
+
+from helpers.theory.placement import Policy, SequenceWorld
+from helpers.tools.validate import require, require_positive
+
+
+def advantages(world: SequenceWorld, policy: Policy) -> list[Tensor]:
+    """Exact advantages Q − V of every token in every prefix under a policy: one [V^t, V] a position."""
+    value, found = world.rewards, []
+    for step in reversed(policy):
+        action_values = value.view_as(step)  # (V^t, V)
+        value = (step * action_values).sum(dim=-1)  # (V^t,)
+        found.insert(0, action_values - value.unsqueeze(1))
+    return found
+
+
+def prefix_probs(policy: Policy) -> list[Tensor]:
+    """Probability of every prefix under a policy: one [V^t] a position."""
+    probs, found = torch.ones(1, dtype=policy[0].dtype), []
+    for step in policy:
+        found.append(probs)
+        probs = (probs.unsqueeze(1) * step).flatten()
+    return found
+
+
+def exact_gradient(world: SequenceWorld, policy: Policy) -> Tensor:
+    """Gradient of E_π[r] by the next-token logits of every prefix, in one vector."""
+    logits = [step.log().requires_grad_() for step in policy]
+    probs = world.sequence_probs([each.softmax(dim=-1) for each in logits])
+    return _flat(torch.autograd.grad(probs @ world.rewards, logits))
+
+
+def surrogate_gradient(world: SequenceWorld, policy: Policy, old: Policy) -> Tensor:
+    """The gradient that the ratio gives on samples of an older policy, averaged over all of them."""
+    logits = [step.log().requires_grad_() for step in policy]
+    known = zip(logits, prefix_probs(old), advantages(world, old), strict=True)
+    gain = sum((p * (z.softmax(-1) * a).sum(-1)).sum() for z, p, a in known)
+    return _flat(torch.autograd.grad(gain, logits))
+
+
+def approx_kl(policy: Policy, old: Policy) -> float:
+    """½·mean(Δlogp²) over the tokens of the old policy's samples, nats per token."""
+    squares = [
+        p @ (before * (step.log() - before.log()).square()).sum(-1)
+        for step, before, p in zip(policy, old, prefix_probs(old), strict=True)
+    ]
+    return 0.5 * float(sum(squares)) / len(old)
+
+
+def moved(old: Policy, distance: float, seed: int = 0) -> Policy:
+    """The old policy after a step of its logits in a random direction, to an `approx_kl` of `distance`.
+
+    ValueError: a distance of 0 or less, or one that no step reaches.
+    """
+    require_positive("distance", distance)
+    generator = torch.Generator().manual_seed(seed)
+    noise = [torch.randn(step.shape, generator=generator, dtype=step.dtype) for step in old]
+    low, high = 0.0, 8.0
+    require(approx_kl(_step(old, noise, high), old) > distance, "distance", distance, "a small one")
+    for _ in range(40):
+        middle = (low + high) / 2
+        far = approx_kl(_step(old, noise, middle), old) > distance
+        low, high = (low, middle) if far else (middle, high)
+    return _step(old, noise, low)
+
+
+def gradient_error(world: SequenceWorld, policy: Policy, old: Policy) -> float:
+    """Length of the surrogate gradient's error, as a share of the exact gradient's length."""
+    exact = exact_gradient(world, policy)
+    return float((surrogate_gradient(world, policy, old) - exact).norm() / exact.norm())
+
+
+def _step(old: Policy, noise: list[Tensor], size: float) -> Policy:
+    return [(p.log() + size * n).softmax(dim=-1) for p, n in zip(old, noise, strict=True)]
+
+
+def _flat(gradients) -> Tensor:
+    return torch.cat([gradient.flatten() for gradient in gradients])

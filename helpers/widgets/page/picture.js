@@ -1,0 +1,79 @@
+// The view as a picture: headline, numbers, text and plane, drawn on a canvas and saved as a PNG.
+const PICTURE = { width: 1200, margin: 48, sharp: 2 };
+const COPIED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity", "font", "paint-order", "visibility"];
+
+/** The plane as an SVG text that needs no style sheet. */
+function planeAlone(width, height) {
+  const copy = plane.cloneNode(true), sources = plane.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((node, at) => {
+    const style = getComputedStyle(sources[at]);
+    for (const name of COPIED) node.style.setProperty(name, style.getPropertyValue(name));
+  });
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  copy.setAttribute("xmlns", plane.namespaceURI);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function loadPicture(svg) {
+  const picture = new Image();
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  return picture.decode().then(() => picture);
+}
+
+/** Words in lines no wider than this. */
+function linesOf(pen, text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+    if (pen.measureText(longer).width <= width) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+/** What the picture says, from top to bottom: [text, font, colour, height of a line]. */
+function pictureTexts(style) {
+  const now = valuesOf(runOf(view), view.iteration), colour = (name) => style.getPropertyValue(name).trim();
+  const sample = sampleOf(shotOf(runOf(view), view.iteration), view.prompt, view.which);
+  const title = `β = ${DATA.betas[view.beta]}, after ${view.iteration} PPO updates`;
+  const numbers = `proxy ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;
+  return [
+    [title, "700 40px system-ui, sans-serif", colour("--ink"), 52],
+    [numbers, "600 30px system-ui, sans-serif", colour("--ink"), 46],
+    [`“${plain(DATA.prompts[view.prompt], sample.tokens)}”`, "34px Georgia, serif", colour("--ink"), 46],
+    ["The reward model's score (proxy), its readers' (gold), and how far the policy is from where it began (KL)", "20px system-ui, sans-serif", colour("--soft"), 32],
+  ];
+}
+
+async function picture() {
+  const style = getComputedStyle(document.documentElement), { width, margin, sharp } = PICTURE, room = width - 2 * margin;
+  const high = Math.round((room * frame.height) / frame.width);
+  const drawn = await loadPicture(planeAlone(sharp * room, sharp * high));
+  const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
+  const blocks = pictureTexts(style).map(([text, font, colour, line]) => {
+    pen.font = font;
+    return { lines: linesOf(pen, text, room), font, colour, line };
+  });
+  const texts = blocks.reduce((sum, block) => sum + block.lines.length * block.line + 10, 0);
+  canvas.width = sharp * width;
+  canvas.height = sharp * (2 * margin + texts + high);
+  pen.scale(sharp, sharp);
+  pen.fillStyle = style.getPropertyValue("--card");
+  pen.fillRect(0, 0, width, 2 * margin + texts + high);
+  let y = margin;
+  for (const { lines, font, colour, line } of blocks) {
+    Object.assign(pen, { font, fillStyle: colour });
+    for (const text of lines) pen.fillText(text, margin, (y += line));
+    y += 10;
+  }
+  pen.drawImage(drawn, margin, y + 14, room, high);
+  return canvas;
+}
+
+async function savePicture() {
+  const canvas = await picture(), link = element("a");
+  link.download = `drift-beta-${DATA.betas[view.beta]}-update-${view.iteration}.png`;
+  link.href = canvas.toDataURL("image/png");
+  link.click();
+}

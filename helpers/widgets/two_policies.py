@@ -1,0 +1,67 @@
+"""Widget of notebook 00: the texts of several runs side by side, at the iteration of a slider."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import ipywidgets
+
+from helpers.experiments.runs import Run
+from helpers.tools.validate import require
+from helpers.widgets.markup import PAGE, Markup, guarded, table
+from helpers.widgets.sliders import WIDE, show_live
+
+
+class SideBySide:
+    """One response a prompt from each run, with its score, at an iteration that was recorded.
+
+    `runs` maps a name to a run; all were asked the same prompts with the same random numbers.
+    ValueError: no run, an iteration of which a run has no snapshot.
+    """
+
+    def __init__(self, runs: Mapping[str, Run], iterations: Sequence[int]):
+        require(len(runs) > 0, "runs", "none", "at least one")
+        for name, run in runs.items():
+            kept = [shot.iteration for shot in run.snapshots]
+            lacking = sorted(set(iterations) - set(kept))
+            require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
+        self.runs = runs
+        self.slider = ipywidgets.SelectionSlider(
+            options=[(str(number), number) for number in iterations],
+            description="iteration",
+            style=WIDE,
+        )
+        self.page = ipywidgets.HTML()
+        self.slider.observe(guarded(self.show, self._tell), names="value")
+        self.box = ipywidgets.VBox([self.slider, self.page])
+        self.show()
+
+    def _tell(self, words: str) -> None:
+        self.page.value = str(words)
+
+    def show(self) -> None:
+        """Draw the texts of the slider's iteration."""
+        drawn = json.dumps({"iteration": self.slider.label})
+        page = Markup('<div style="{}" role="status" data-drawn-for="{}">{}</div>')
+        self._tell(page.format(PAGE, drawn, self.table_at(self.slider.value)))
+
+    def table_at(self, iteration: int) -> Markup:
+        """Score and text of each run, one row a prompt."""
+        shots = {name: run.at(iteration) for name, run in self.runs.items()}
+        heads = [part for name in shots for part in (f"{name}: score", f"{name}: text")]
+        prompts = next(iter(shots.values())).samples
+        firsts = [[shot.samples[prompt][0] for shot in shots.values()] for prompt in prompts]
+        rows = [[x for sample in row for x in (sample.score, sample.text)] for row in firsts]
+        return table(rows, heads)
+
+    def still(self) -> Markup:
+        """The first and the last iteration, for a page without a kernel."""
+        page = Markup('<div style="{}">{}</div>')
+        parts = [
+            Markup("<b>iteration {}</b>{}").format(label, self.table_at(number))
+            for label, number in (self.slider.options[0], self.slider.options[-1])
+        ]
+        return page.format(PAGE, Markup("").join(parts))
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; first and last iteration where there is none."""
+        show_live(self.box, "the texts of two runs, and a slider", page=self.still())

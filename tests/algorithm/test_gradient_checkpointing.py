@@ -1,0 +1,92 @@
+"""Gradient checkpointing: the same gradients from fewer kept tensors."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import tiny_models
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from helpers.config import DirectConfig, RLHFConfig
+from helpers.direct import train_direct
+from helpers.models import fingerprint, gradient_checkpointing, make_critic, make_reference
+from helpers.state import start_run
+from helpers.steps import iterate
+from helpers.world.small_models import make_policy
+
+SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
+CONFIG = RLHFConfig(device="cpu", iterations=2, learning_rate=1e-2, **SMALL)
+
+
+def models_of(kind: str):
+    models = tiny_models()
+    if kind == "llama":
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+        torch.manual_seed(0)
+        config = LlamaConfig(vocab_size=len(models.tokenizer), **sizes, **heads)
+        actor = AutoModelForCausalLM.from_config(config).eval()
+        models = replace(
+            models, actor=actor, critic=make_critic(actor), reference=make_reference(actor)
+        )
+    return models
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_the_run_is_the_same_bit_for_bit(kind):
+    trained = []
+    for on in (False, True):
+        config = replace(CONFIG, gradient_checkpointing=on)
+        state = start_run(config, models_of(kind), prompts=["we saw this film", "the soup"])
+        records = [iterate(state) for _ in range(2)]
+        assert not state.models.actor.training and not state.models.critic.training
+        trained.append((fingerprint(state.models.actor), fingerprint(state.models.critic)))
+        assert records[1]["first_ratio_error"] < 1e-4
+    assert trained[0] == trained[1]
+
+
+def test_dpo_too():
+    trained = []
+    for on in (False, True):
+        config = DirectConfig(
+            device="cpu", online=True, iterations=2, gradient_checkpointing=on, **SMALL
+        )
+        state = start_run(config, tiny_models(), prompts=["the soup"])
+        list(train_direct(state=state))
+        trained.append(fingerprint(state.models.actor))
+    assert trained[0] == trained[1]
+
+
+def kept_bytes(model, ids, on: bool) -> int:
+    """Bytes that autograd holds between the forward and the backward pass."""
+    held: dict[int, int] = {}
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with gradient_checkpointing(model, on=on):
+            model(input_ids=ids, use_cache=False).logits.sum()
+    return sum(held.values())
+
+
+def test_fewer_tensors_are_kept():
+    model = make_policy(tiny_models().tokenizer, layers=6, width=64).eval()
+    ids = torch.randint(0, 50, (8, 24))
+    assert kept_bytes(model, ids, True) < 0.5 * kept_bytes(model, ids, False)
+    switched = [getattr(part, "gradient_checkpointing", False) for part in model.modules()]
+    assert not model.training and not any(switched)
+
+
+def test_a_model_that_cannot_is_named():
+    with pytest.raises(ValueError, match="gradient_checkpointing: got a Linear, wants a model"):
+        gradient_checkpointing(torch.nn.Linear(1, 1))
+
+
+def test_no_model_is_touched_where_it_is_off():
+    with gradient_checkpointing(torch.nn.Linear(1, 1), on=False):
+        pass

@@ -1,0 +1,100 @@
+"""The table of methods: its runs at their smallest, the choice of rates, and what a row says."""
+
+import json
+
+import pytest
+
+from benchmarks import methods
+from benchmarks.learning import Yardstick
+from helpers.config import DirectConfig, RLHFConfig
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.state import start_run
+from helpers.tools.files import write_json
+
+BETA = 0.3
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return load_sweep()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(methods, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def pretend(name: str, rate: float, seed: int, value: float, iterations: int = 100) -> None:
+    """A run's file, with this J at its end and all along."""
+    config = methods.make_config(name, BETA, seed, rate, iterations)
+    final = {"value": value, "value_stderr": 0.01, "gold": 1.0, "kl": 2.0}
+    history = [{"score": value, "kl": 0.0}] * iterations
+    facts = {"final": final, "history": history, "cpu_seconds": 10.0, "peak_mb": 100.0}
+    write_json(methods.path_of(name, config), facts)
+
+
+def test_every_method_sees_as_many_responses_and_differs_as_it_says():
+    for name, method in methods.METHODS.items():
+        config = methods.make_config(name, BETA, 3, 1e-4, 100)
+        seen = config.batch_size * (2 if method.pairs else 1)
+        assert (seen, config.kl_coef, config.seed, config.learning_rate) == (128, BETA, 3, 1e-4)
+        assert isinstance(config, DirectConfig if method.pairs else RLHFConfig)
+        for key, value in method.changes.items():
+            assert getattr(config, key) == value
+
+
+@pytest.mark.slow
+def test_runs_are_made_and_kept(folder):
+    for name in ("RLOO", "DPO", "online DPO"):
+        config = methods.make_config(name, BETA, 0, 3e-4, 1)
+        methods.make(name, config, evaluated=2)
+        saved = json.loads(methods.path_of(name, config).read_text())
+        assert len(saved["history"]) == 1 and saved["peak_mb"] > 100
+        assert {"value", "value_stderr", "gold", "kl"} <= saved["final"].keys()
+
+
+@pytest.mark.slow
+def test_pairs_are_labelled_by_the_sigmoid_of_the_score_difference(sweep):
+    config = methods.make_config("DPO", BETA, 0, 3e-4, 12)
+    state = start_run(config)
+    rows = methods.sampled_pairs(config, state)
+    assert 0.98 * 12 * 64 <= len(rows) <= 12 * 64
+    scores = [
+        state.score([row["prompt"] + row[side] for row in rows]) for side in ("chosen", "rejected")
+    ]
+    gaps = scores[0] - scores[1]
+    # the better one wins with probability E σ(|Δ|); one standard error is about 0.017
+    assert float((gaps > 0).float().mean()) == pytest.approx(
+        float(gaps.abs().sigmoid().mean()), abs=0.07
+    )
+
+
+def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
+    for rate, value in zip(methods.GRID, (0.2, 0.8, 0.5), strict=True):
+        pretend("PPO", rate, methods.TUNED_ON, value)
+    best = methods.GRID[1]
+    assert methods.best_rate("PPO", BETA, 100) == best
+    assert methods.best_rate("RLOO", BETA, 100) is None  # nothing is there yet
+    assert methods.TUNED_ON not in methods.SEEDS
+    for seed, value in zip(methods.SEEDS, (0.70, 0.72, 0.74), strict=True):
+        pretend("PPO", best, seed, value)
+    yardstick = Yardstick(sweep, BETA)
+    row = methods.row("PPO", BETA, yardstick, 100)
+    assert row["rate"] == best and row["seeds"] == 3
+    assert row["end"] == pytest.approx(yardstick.share(0.72))
+    assert row["spread"] == pytest.approx(yardstick.share(0.74) - yardstick.share(0.72))
+    one = yardstick.estimate(0.72, 0.01).stderr
+    assert row["stderr"] == pytest.approx(one / 3**0.5, rel=0.05)
+    assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in methods.BUDGETS}
+    assert methods.missing(["PPO"], 100, tuning=False) == []  # no rate is known at the other β
+    left = methods.missing(["PPO"], 100, tuning=True)
+    assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
+
+
+def test_best_of_n_is_the_n_of_the_highest_j(sweep, capsys):
+    yardstick = Yardstick(sweep, BETA)
+    row = methods.best_of_n_row(sweep, BETA, yardstick)
+    assert 0 < row["end"] < 1 and row["method"].startswith("best of ")
+    methods.print_rows(BETA, [row])
+    assert row["method"] in capsys.readouterr().out

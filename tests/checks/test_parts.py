@@ -1,0 +1,56 @@
+"""Large exercises whose results are looked at one after the other: the first wrong one is named."""
+
+import pytest
+from gae_answers import walk
+
+from helpers import checks
+from helpers.checks.compare import alike, right
+from helpers.checks.credit import RESULTS
+
+TABLE = [(i, m) for i, part in enumerate(RESULTS.values()) for m in part.mistakes]
+
+
+@pytest.mark.parametrize(("index", "mistake"), TABLE, ids=lambda x: getattr(x, "name", str(x)))
+def test_a_mistake_in_one_result_is_named_and_placed(index, mistake):
+    def answer(*given):
+        found = list(walk(*given))
+        found[index] = mistake.wrong(*given)
+        return found
+
+    report = checks.check_credit(answer)
+    assert (report.status, report.mistake) == ("mistake", mistake.name), report
+    assert f"gives the {list(RESULTS)[index]}" in report.message and "{" not in report.message
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_no_two_mistakes_coincide_and_none_is_right(name):
+    part = RESULTS[name]
+    made = [[m.wrong(*probe) for probe in part.probes] for m in part.mistakes]
+    expected = [part.reference(*probe) for probe in part.probes]
+    for i, mine in enumerate(made):
+        assert not all(map(right, mine, expected)), part.mistakes[i].name
+        for k in range(i):
+            assert not all(map(alike, mine, made[k])), (
+                part.mistakes[i].name,
+                part.mistakes[k].name,
+            )
+
+
+def test_a_later_mistake_does_not_hide_an_earlier_one():
+    def answer(*given):
+        deltas, advantages, returns, to_go = walk(*given, slip="plus")
+        return deltas, -advantages, returns, to_go
+
+    assert checks.check_credit(answer).mistake == "V with a plus"
+
+
+@pytest.mark.parametrize("stub", [None, ..., lambda *given: NotImplemented])
+def test_a_stub_is_not_attempted(stub):
+    assert checks.check_credit(stub).status == "not attempted"
+
+
+def test_the_learner_s_own_line_is_told():
+    def answer(rewards, values, gamma, lam, mask):
+        return rewards + nothing  # noqa: F821
+
+    assert "`return rewards + nothing" in checks.check_credit(answer).message

@@ -1,0 +1,69 @@
+"""The large exercise of lesson 04: wrong updates are caught and named, right ones pass however written."""
+
+import pytest
+import torch
+from ppo_update_answers import RIGHT, WRONG
+
+from helpers import ppo
+from helpers.checks import check_ppo_update_step, check_ratio
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from tests.notebooks.exercises import NOTEBOOKS, read, solutions
+
+(LESSON,) = (path for path in NOTEBOOKS if path.stem == "04_ppo_update")
+SOLUTIONS = solutions(read(LESSON))
+MINIBATCHES = "torch.randperm(len(rollout)).split(config.minibatch_size)"
+NAMED = 31  # of 34, when this was written
+
+
+def answer(text: str = "", instead: str = "", **names):
+    """The lesson's solution, with one piece of it replaced."""
+    names = {"torch": torch, "ppo": ppo} | names
+    for name in ("policy_loss", "value_loss"):
+        if name not in names:
+            exec(compile(SOLUTIONS[name], name, "exec"), names)
+    source = SOLUTIONS["ppo_update_step"]
+    assert text in source, text
+    source = source.replace(text, instead) if text else source
+    if instead == "            batch = rows\n":
+        source = source.replace(MINIBATCHES, "rollout.minibatches(config.minibatch_size)")
+    exec(compile(source, "answer", "exec"), names)
+    return names["ppo_update_step"]
+
+
+@pytest.mark.slow
+def test_wrong_updates_are_caught_and_nearly_all_named():
+    assert len(WRONG) >= 20
+    found = [check_ppo_update_step(answer(text, instead)) for *_, text, instead in WRONG]
+    pairs = list(zip(WRONG, found, strict=True))
+    assert [row[0] for row, report in pairs if report.status != MISTAKE] == []
+    named = [row[1] and row[1].lower() in (report.mistake or "").lower() for row, report in pairs]
+    missed = [
+        (row[:2], report.mistake) for (row, report), ok in zip(pairs, named, strict=True) if not ok
+    ]
+    assert sum(map(bool, named)) >= NAMED, missed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "text", "instead"), RIGHT, ids=[row[0] for row in RIGHT])
+def test_right_updates_of_another_build_pass(what, text, instead):
+    report = check_ppo_update_step(answer(text, instead))
+    assert report.status == CORRECT, report
+
+
+def test_a_stub_and_a_call_of_a_stub_are_told_so():
+    assert check_ppo_update_step(lambda *given: NotImplemented).status == NOT_ATTEMPTED
+    report = check_ppo_update_step(answer(policy_loss=lambda a, b, c, d, e: NotImplemented))
+    assert (report.status, report.mistake) == (MISTAKE, "policy_loss comes first")
+
+
+def test_an_error_is_told_with_the_learner_s_call():
+    report = check_ppo_update_step(lambda policy, critic: policy.trunk)
+    assert report.exercise == "ppo_update_step"
+    assert report.status == MISTAKE and "ppo_update_step(policy, value_network" in report.message
+
+
+def test_a_ratio_whose_gradient_is_nan_with_garbage_in_the_padding_is_told_so():
+    late = lambda p, old, mask: torch.where(mask, (p - old).exp(), 1.0)  # noqa: E731
+    assert check_ratio(late).mistake == "NaN gradient"
+    early = lambda p, old, mask: torch.where(mask, p - old, 0.0).exp()  # noqa: E731
+    assert check_ratio(early).status == CORRECT

@@ -1,0 +1,104 @@
+"""Held-out prompts: parted from the others, measured along a run, the best policy on them kept."""
+
+import pytest
+import torch
+from conftest import tiny_models
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM
+
+from helpers.config import RLHFConfig
+from helpers.loop import train_rlhf_loop
+from helpers.models import fingerprint
+from helpers.scale.held_out import BEST, HeldOut, split_prompts
+from helpers.state import start_run
+
+SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
+CONFIG = RLHFConfig(device="cpu", iterations=4, learning_rate=3e-2, kl_coef=0.2, **SMALL)
+PROMPTS, OTHERS = ["we saw this film", "the soup"], ["i read", "it was"]
+
+
+@given(st.integers(2, 60), st.floats(0.01, 0.99), st.integers(0, 5))
+def test_a_split_keeps_every_prompt_once_and_its_order(count, share, seed):
+    rows = [str(i) for i in range(count)]
+    kept, held = split_prompts(rows, share, seed)
+    assert sorted(kept + held) == sorted(rows) and kept and held
+    assert kept == sorted(kept, key=int) and held == sorted(held, key=int)
+    assert abs(len(held) - share * count) <= 1
+    assert (kept, held) == split_prompts(rows, share, seed)
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "says"),
+    [
+        (["a"], 0.1, "prompts: got 1, wants at least two"),
+        (["a", "b"], 0.0, "share: got 0.0"),
+        (["a", "b"], 1.0, "share: got 1.0"),
+    ],
+)
+def test_what_cannot_be_split_is_named(rows, share, says):
+    with pytest.raises(ValueError, match=says):
+        split_prompts(rows, share)
+
+
+def run(folder, every=1, **more):
+    state = start_run(CONFIG, tiny_models(**more), prompts=PROMPTS)
+    held_out = HeldOut(OTHERS, folder, every, samples=16)
+    seen = {0: fingerprint(state.models.actor)}
+    for record in held_out.watch(state, train_rlhf_loop(state=state)):
+        seen[record["iteration"]] = fingerprint(state.models.actor)
+    return state, held_out, seen
+
+
+def test_the_best_policy_is_the_one_that_was_best_when_it_was_measured(tmp_path):
+    state, held_out, seen = run(tmp_path)
+    assert [row["iteration"] for row in held_out.rows] == [0, 1, 2, 3, 4]
+    for row in held_out.rows:
+        assert row["value"] == pytest.approx(row["score"] - 0.2 * row["kl"])
+    best = max(held_out.rows, key=lambda row: row["value"])
+    assert held_out.best == best
+    kept = AutoModelForCausalLM.from_pretrained(tmp_path / BEST)
+    assert fingerprint(kept) == seen[best["iteration"]]
+    assert f"iteration {best['iteration']}" in held_out.report() or best["iteration"] == 0
+
+
+def test_a_policy_that_only_gets_worse_is_not_kept(tmp_path):
+    state = start_run(CONFIG, tiny_models(reward=lambda texts: [0.0] * len(texts)), prompts=PROMPTS)
+    held_out = HeldOut(OTHERS, tmp_path, 1, samples=16)
+    first = fingerprint(state.models.actor)
+    held_out.measure(state)  # KL 0: the value is 0, and every later one is below it
+    with torch.no_grad():
+        for weight in state.models.actor.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    state.iteration = 1
+    held_out.measure(state)
+    assert held_out.rows[1]["kl"] > 0 and held_out.best["iteration"] == 0
+    assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path / BEST)) == first
+    assert "no policy is better than the one before training" in held_out.report()
+
+
+def test_measuring_changes_nothing_of_the_training(tmp_path):
+    state, _, seen = run(tmp_path)
+    alone = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
+    for _ in train_rlhf_loop(state=alone):
+        assert fingerprint(alone.models.actor) == seen[alone.iteration]
+
+
+def test_a_record_carries_what_was_measured_and_the_last_is(tmp_path):
+    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
+    records = list(HeldOut(OTHERS, tmp_path, 3, 8).watch(state, train_rlhf_loop(state=state)))
+    assert ["held_out_value" in record for record in records] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (([],), "prompts: got an empty list"),
+        ((OTHERS, 0), "every: got 0"),
+        ((OTHERS, 1, 1), "samples: got 1"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path, arguments, says):
+    prompts, *others = arguments
+    with pytest.raises(ValueError, match=says):
+        HeldOut(prompts, tmp_path, *others)

@@ -1,0 +1,218 @@
+"""Losses without a critic and DPO beside TRL's current release: the same numbers on the same tensors."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers.config import RLHFConfig
+from helpers.direct import dpo_loss, ipo_loss
+from helpers.groups import group_advantages
+from helpers.ppo import minibatch_loss
+from helpers.rollouts import RolloutBatch, gather_logprobs
+from helpers.scale.trl_grpo import (
+    TABLE,
+    grpo_is_here,
+    grpo_settings,
+    grpo_table,
+    make_grpo_trainer,
+    train_with_grpo,
+)
+from helpers.state import load_models, start_run
+from helpers.steps import (
+    estimate_advantages,
+    reference_logprobs,
+    score_responses,
+    total_rewards,
+    write_responses,
+)
+
+PROMPTS = ["we saw this film", "the soup was very"]  # of one length: TRL gives no position ids
+GROUP = {"method": "grpo", "responses_per_prompt": 4, "batch_size": 8, "minibatch_size": 8}
+IN_LOSS = {"kl_placement": "loss", "kl_loss": "k3"}
+CONFIG = RLHFConfig(
+    device="cpu", response_length=6, kl_coef=0.2, normalize_scores=False, iterations=1,
+    loss_aggregation="response", learning_rate=1e-3, **GROUP, **IN_LOSS,
+)  # fmt: skip
+needs_trl = pytest.mark.skipif(
+    not grpo_is_here(), reason="trl, an optional extra, is not installed"
+)
+
+
+def test_our_config_is_said_in_trl_s_words():
+    config = replace(CONFIG, minibatch_size=4, num_ppo_epochs=2, iterations=3, cliprange_high=0.28)
+    said = grpo_settings(config, "out")
+    assert (said["num_generations"], said["generation_batch_size"]) == (4, 8)
+    assert (said["max_steps"], said["logging_steps"], said["num_iterations"]) == (12, 4, 2)
+    assert (said["loss_type"], said["beta"], said["epsilon_high"]) == ("grpo", 0.2, 0.28)
+    assert len(grpo_table().splitlines()) == len(TABLE) + 2
+    for names, _, _ in TABLE:
+        first = names.split(",")[0].split(" with ")[0]
+        assert hasattr(config, first), first
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"method": "rloo"}, "method: got 'rloo', wants 'grpo'"),
+        ({"kl_placement": "reward"}, "kl_placement, kl_loss: got 'reward', 'k3'"),
+        ({"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
+        ({"entropy_coef": 0.1}, "entropy_coef: got 0.1"),
+    ],
+)
+def test_what_trl_does_not_have_is_named(changes, says):
+    with pytest.raises(ValueError, match=says):
+        grpo_settings(replace(CONFIG, **changes), "out")
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """A rollout of tiny models, the policy some way from who wrote it and from the reference."""
+    models = tiny_models(reward=lambda texts: [float(text.count("e")) for text in texts])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for model in (models.reference, models.actor):
+            for weight in model.parameters():
+                weight += 0.03 * torch.randn(weight.shape, generator=generator)
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    prompts = [prompt for prompt in PROMPTS for _ in range(4)]
+    responses = write_responses(state, prompts)
+    scores = score_responses(state, responses)
+    ref_logprobs = reference_logprobs(state, responses)
+    rewards = total_rewards(state, responses, scores, ref_logprobs)
+    values, advantages, returns = estimate_advantages(state, responses, rewards)
+    per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
+    rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
+    with torch.no_grad():
+        for weight in models.actor.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=generator)
+    return models, rollout, scores
+
+
+def gradient(model, loss) -> torch.Tensor:
+    grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    return torch.cat([g.flatten() for g in grads if g is not None])
+
+
+VARIANTS = {
+    "grpo": {},
+    "no KL": {"kl_coef": 0.0},
+    "KL times the ratio": {"kl_ratio": True},
+    "token mean": {"loss_aggregation": "token"},
+    "fixed length": {"loss_aggregation": "fixed"},
+    "clip-higher": {"cliprange_high": 0.4, "cliprange": 0.01},
+    "sequence ratio": {"ratio_level": "sequence", "kl_coef": 0.0},
+}
+
+
+@pytest.fixture(scope="module")
+def trainer(scene, tmp_path_factory):
+    """TRL's trainer on a copy of the models; without a KL, for which it would load a reference by name."""
+    models = copy.deepcopy(scene[0])
+    config = replace(CONFIG, kl_coef=0.0)
+    made = make_grpo_trainer(config, models, PROMPTS, str(tmp_path_factory.mktemp("trl")))
+    return made, models.actor.eval()
+
+
+def take(trainer, config: RLHFConfig) -> None:
+    """Give the trainer the settings that its loss reads."""
+    said = grpo_settings(config, "")
+    trainer.beta, trainer.loss_type = said["beta"], said["loss_type"]
+    trainer.epsilon_low, trainer.epsilon_high = said["epsilon"], said["epsilon_high"]
+    trainer.importance_sampling_level = said["importance_sampling_level"]
+    trainer.args.use_bias_correction_kl = said["use_bias_correction_kl"]
+
+
+@needs_trl
+@pytest.mark.parametrize("name", VARIANTS)
+def test_loss_and_gradient_are_those_of_grpo_trainer(scene, trainer, name):
+    models, rollout, _ = scene
+    trl, actor = trainer
+    config = replace(CONFIG, **VARIANTS[name])
+    ours, _ = minibatch_loss(models.actor, None, rollout, config, models.reference)
+    take(trl, config)
+    mask = rollout.response_mask
+    advantages = rollout.advantages.sum(dim=1) / mask.sum(dim=1)  # equal along a response
+    inputs = {
+        "prompt_ids": rollout.query_tensors,
+        "prompt_mask": rollout.query_mask.long(),
+        "completion_ids": rollout.response_tensors,
+        "completion_mask": mask.long(),
+        "advantages": advantages,
+        "old_per_token_logps": rollout.logprobs,
+        "ref_per_token_logps": rollout.ref_logprobs,
+        "num_items_in_batch": mask.sum(),
+    }
+    loss = trl._compute_loss(actor, inputs)
+    assert float(loss.detach()) == pytest.approx(float(ours.detach()), abs=1e-5)
+    mine, other = gradient(models.actor, ours), gradient(actor, loss)
+    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
+    assert float(mine.norm()) > 1e-3
+
+
+@needs_trl
+@pytest.mark.parametrize("loss", ["sigmoid", "ipo"])
+def test_dpo_s_loss_and_gradient_are_those_of_dpo_trainer(scene, tmp_path, loss):
+    """On the tokens that TRL makes of the pairs. Its IPO divides log-ratios by the number of tokens."""
+    from datasets import Dataset
+    from trl import DPOConfig, DPOTrainer
+
+    models = copy.deepcopy(scene[0])
+    words = [" was lovely .", " was cold .", " was very warm .", " was dark ."]
+    rows = [
+        {"prompt": p, "chosen": words[i], "rejected": words[i + 1]} for i, p in enumerate(PROMPTS)
+    ]
+    quiet = {"report_to": "none", "bf16": False, "use_cpu": True, "gradient_checkpointing": False}
+    trainer = DPOTrainer(
+        model=models.actor,
+        ref_model=models.reference,
+        args=DPOConfig(output_dir=str(tmp_path), beta=0.3, loss_type=[loss], **quiet),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=models.tokenizer,
+    )
+    models.actor.eval()
+    batch = next(iter(trainer.get_train_dataloader()))
+    theirs = trainer._compute_loss(models.actor, batch, False)
+    tokens, counted = batch["input_ids"], batch["completion_mask"].bool()[:, 1:]
+
+    def logprobs(model):
+        logits = model(input_ids=tokens, attention_mask=batch["attention_mask"]).logits
+        each = torch.where(counted, gather_logprobs(logits[:, :-1], tokens[:, 1:]), 0.0).sum(dim=1)
+        return each / counted.sum(dim=1) if loss == "ipo" else each
+
+    with torch.no_grad():
+        reference = logprobs(models.reference)
+    parts = (*logprobs(models.actor).chunk(2), *reference.chunk(2))
+    ours, _ = (dpo_loss if loss == "sigmoid" else ipo_loss)(*parts, 0.3)
+    assert float(theirs.detach()) == pytest.approx(float(ours.detach()), abs=1e-5)
+    mine, other = gradient(models.actor, ours), gradient(models.actor, theirs)
+    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
+    assert float(mine.norm()) > 1e-3
+
+
+def test_group_advantages_are_trl_s_formula(scene):
+    """(r − mean)/(std + 1e-4) over a prompt's responses, as GRPOTrainer writes it."""
+    models, rollout, scores = scene
+    groups = scores.view(2, 4)
+    wanted = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
+    found = group_advantages(rollout.rewards, rollout.response_mask, CONFIG)
+    torch.testing.assert_close(found[:, 0], wanted.flatten(), atol=1e-4, rtol=1e-3)
+
+
+@needs_trl
+@pytest.mark.slow
+def test_grpo_trainer_learns_on_our_models_and_reward():
+    """Lesson 13's run: the score rises within eight rollouts."""
+    config = RLHFConfig(
+        device="cpu", method="grpo", responses_per_prompt=4, loss_aggregation="response",
+        kl_coef=0.0, iterations=8, num_ppo_epochs=1, minibatch_size=64, seed=0,
+    )  # fmt: skip
+    models = load_models(config)
+    state = start_run(config, models)
+    records = train_with_grpo(config, models, state.prompts)
+    assert len(records) == 8
+    first, last = (sum(r["score"] for r in part) / 3 for part in (records[:3], records[-3:]))
+    assert last > first + 0.15
+    assert not models.actor.training
