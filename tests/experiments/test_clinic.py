@@ -1,5 +1,6 @@
 """The clinic: each fault does what it says and nothing else; what is flagged; what was recorded."""
 
+import pickle
 from contextlib import nullcontext
 
 import pytest
@@ -9,9 +10,10 @@ from strategies import close
 
 from helpers import ppo, steps
 from helpers.config import RLHFConfig
-from helpers.experiments.clinic import clinic_study, load_clinic, rerun, separation
+from helpers.experiments.clinic import PLANTED, clinic_study, load_clinic, rerun, separation
 from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
 from helpers.experiments.faults import FAULTS, find_fault
+from helpers.experiments.two_faults import PAIRS, together
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.state import load_models, start_run
@@ -25,7 +27,7 @@ KINDS = sorted(FAULTS)
 def watched_iterations(name, prompts, count=2, models=None, length=6):
     """What the observer sees in `count` iterations with a fault planted; the state afterwards."""
     config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
-    config = FAULTS[name].config(config) if name in FAULTS else config
+    config = PLANTED[name].config(config) if name in PLANTED else config
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
     seen = []
 
@@ -34,8 +36,8 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
             seen.append({})
         seen[-1] |= tensors
 
-    if name in FAULTS:
-        with FAULTS[name].in_effect():
+    if name in PLANTED:
+        with PLANTED[name].in_effect():
             for _ in range(count):
                 iterate(state, observe)
     else:
@@ -44,9 +46,9 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
     return state, seen
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
-    fault = FAULTS[name]
+    fault = PLANTED[name]
     places = [(steps, fault.wrong), (ppo, fault.wrong_in_ppo)]
     before = [(m, n, getattr(m, n)) for m, new in places for n in new]
     with pytest.raises(InterruptedError), fault.in_effect():
@@ -54,10 +56,31 @@ def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
         raise InterruptedError
     assert all(getattr(m, n) is function for m, n, function in before)
     config = RLHFConfig()
-    assert bool(before) != (fault.config(config) != config)  # a wrong step, or a wrong setting
+    planted = bool(before), fault.config(config) != config  # a wrong step, or a wrong setting
+    assert any(planted) and (not all(planted) or len(fault.name.split("_and_")) == 2)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_a_pair_plants_both_faults_and_nothing_else(first, second):
+    pair, one, other = PAIRS[first, second], FAULTS[first], FAULTS[second]
+    assert pair.wrong == one.wrong | other.wrong and pair.settings == one.settings | other.settings
+    assert pair.wrong_in_ppo == one.wrong_in_ppo | other.wrong_in_ppo
+    assert one.title in pair.title and other.title in pair.title and len(pair.sign) > 60
+
+
+def test_two_faults_in_one_place_are_refused():
+    with pytest.raises(ValueError, match=r"faults: got two that replace \['update'\]"):
+        together("value_targets", "reference_moves", "")
+
+
+def test_a_reference_that_moves_hides_the_sign_of_the_penalty(prompts):
+    _, alone = watched_iterations("reference_moves", prompts, 3)
+    _, both = watched_iterations("reference_moves_and_kl_sign", prompts, 3)
+    for one, other in zip(alone, both, strict=True):
+        close(one["rewards"], other["rewards"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_faulty_run_still_runs(name, prompts):
     state, seen = watched_iterations(name, prompts, 1)
     assert len(state.history) == 1 and torch.isfinite(seen[0]["rollout"].advantages).all()
@@ -184,7 +207,10 @@ def test_the_study_plants_what_it_names():
     assert study["no_kl_seed_0"].config.kl_coef == 0.0
     assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
     assert study["healthy_0.3_seed_0"].within is nullcontext
-    assert {job.config.seed for job in study.values() if job.whole} == {0}
+    whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
+    assert whole == {"healthy_seed_3"}
+    assert study["dropout_on_mild_seed_3"].within == PLANTED["dropout_on_mild"].in_effect
+    assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 
 def test_the_shipped_clinic_is_whole():
