@@ -17,6 +17,7 @@ from helpers.checks.groups import (
     check_pass_at_k,
     check_rloo_advantages,
 )
+from helpers.checks.own_rule import check_my_rule
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
@@ -24,6 +25,7 @@ from helpers.checks.ppo import (
     check_ratio,
     check_value_loss,
 )
+from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
 from helpers.checks.reward_model import (
     check_bradley_terry_loss,
@@ -71,4 +73,11 @@ TRAINER = (  # of lesson 06: on recorded inputs of their own
     check_total_rewards, check_estimate_advantages, check_update, check_train, check_trainer,
 )  # fmt: skip
 
-__all__ = ["CHECKS", "EXERCISES", "Report", *(check.__name__ for check in (*CHECKS, *TRAINER))]
+CLINIC = (check_my_rule, check_steps_5_and_6)  # of lesson 09: on recorded runs, and on 06's inputs
+
+__all__ = [
+    "CHECKS",
+    "EXERCISES",
+    "Report",
+    *(check.__name__ for check in (*CHECKS, *TRAINER, *CLINIC)),
+]

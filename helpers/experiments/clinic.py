@@ -58,17 +58,18 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
     ]
 
 
-def rerun(name: str, iterations: int = ITERATIONS, seed: int = 0, shown=None) -> Run:
-    """Train one case again: a key of `PLANTED`, or "healthy". Calls `shown(run)` after each iteration.
+def rerun(case: str | Fault, iterations: int = ITERATIONS, seed: int = 0, shown=None) -> Run:
+    """Train one case: a fault, or a key of `PLANTED`, or "healthy". `shown(run)` after each iteration.
 
     ValueError: unknown name.
     """
-    require_choice("name", name, ("healthy", *PLANTED))
     healthy = healthy_config(seed, iterations=iterations)
-    fault = PLANTED.get(name, Fault("healthy", "", "", ""))
-    state = start_run(fault.config(healthy))
-    with fault.in_effect():
-        for run in record_run(state, Run(state.config, label=name), schedule=SCHEDULE):
+    if not isinstance(case, Fault):
+        require_choice("case", case, ("healthy", *PLANTED))
+        case = PLANTED.get(case, Fault("healthy", "", "", ""))
+    state = start_run(case.config(healthy))
+    with case.in_effect():
+        for run in record_run(state, Run(state.config, label=case.name), schedule=SCHEDULE):
             if shown is not None:
                 shown(run)
     return run

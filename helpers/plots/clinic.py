@@ -122,6 +122,27 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
     return small_multiples(METRICS, healthy, case, title=title)
 
 
+def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
+    """All twelve metrics of one run: ✓ and a green ground inside the healthy band, ✗ where it is `out`."""
+    words = f"{len(out)} of {len(METRICS)} curves out of the band" if out else "all curves green"
+    figure = small_multiples(METRICS, healthy, [run], title=f"Your run: {words}")
+    for axes, metric in zip(figure.axes, METRICS, strict=True):
+        wrong = metric.key in out
+        axes.set_facecolor("#FBE3D6" if wrong else "#DDF2E9")
+        axes.set_title(
+            f"{'✗' if wrong else '✓'} {axes.get_title()}", fontsize=axes.title.get_size()
+        )
+    return figure
+
+
+STRENGTH_KEYS = ("score", "kl", "entropy", "first_ratio_error", "approx_kl", "clip_fraction")
+
+
+def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
+    """Six metrics of a fault at one strength beside the healthy runs."""
+    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 3, title)
+
+
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
     """One panel a case: `cases` maps a title to (metric key, histories of that case)."""
     figure, grid = new_figure(1, len(cases), 10.0, 2.7)
