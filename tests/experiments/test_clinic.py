@@ -9,10 +9,14 @@ from conftest import length_reward, tiny_models
 from strategies import close
 
 from helpers import ppo, steps
+from helpers.checks.repair import as_found, right
 from helpers.config import RLHFConfig
 from helpers.experiments.clinic import PLANTED, clinic_study, load_clinic, rerun, separation
 from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
-from helpers.experiments.faults import FAULTS, find_fault
+from helpers.experiments.faults import FAULTS, Fault, find_fault
+from helpers.experiments.patients import REPAIRED_IN_CODE
+from helpers.experiments.telling import tell_apart
+from helpers.experiments.treatment import Credit, treat
 from helpers.experiments.two_faults import PAIRS, together
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
@@ -25,9 +29,13 @@ KINDS = sorted(FAULTS)
 
 
 def watched_iterations(name, prompts, count=2, models=None, length=6):
-    """What the observer sees in `count` iterations with a fault planted; the state afterwards."""
+    """What the observer sees in `count` iterations with a fault planted; the state afterwards.
+
+    `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
+    """
     config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
-    config = PLANTED[name].config(config) if name in PLANTED else config
+    fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy", "", "", ""))
+    config = fault.config(config)
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
     seen = []
 
@@ -36,11 +44,7 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
             seen.append({})
         seen[-1] |= tensors
 
-    if name in PLANTED:
-        with PLANTED[name].in_effect():
-            for _ in range(count):
-                iterate(state, observe)
-    else:
+    with fault.in_effect():
         for _ in range(count):
             iterate(state, observe)
     return state, seen
@@ -238,3 +242,47 @@ def test_no_healthy_run_is_flagged_and_most_faults_are(seeds):
 def test_a_case_runs_again_from_its_name():
     again = rerun("kl_sign", iterations=2)
     assert len(again.history) == 2 and again.label == "kl_sign"
+    with pytest.raises(ValueError, match="case: got 'typo', wants one of"):
+        rerun("typo")
+
+
+def from_one(function) -> Fault:
+    """Steps 5 and 6 from one function, as `treat` plants it."""
+    credit = Credit(function)
+    wrong = {name: getattr(credit, name) for name in ("total_rewards", "estimate_advantages")}
+    return Fault("treated", "", "", "", wrong)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(right, "healthy"), (as_found, PAIRS[REPAIRED_IN_CODE].name)]
+)
+def test_a_function_for_steps_5_and_6_trains_as_the_planted_faults_do(function, kind, prompts):
+    models = [load_models(RLHFConfig(device="cpu"), length_reward) for _ in range(2)]
+    _, mine = watched_iterations(from_one(function), prompts, 2, models[0], 14)
+    _, planted = watched_iterations(kind, prompts, 2, models[1], 14)
+    for one, other in zip(mine, planted, strict=True):
+        for name in ("rewards", "advantages", "returns"):
+            close(one[name], other[name], atol=1e-4)
+
+
+def test_a_function_that_gives_something_else_is_refused(prompts):
+    with pytest.raises(ValueError, match="function: got results None, wants rewards, advantages"):
+        watched_iterations(from_one(lambda *given: None), prompts, 1)
+
+
+@pytest.mark.slow
+def test_a_treatment_is_a_run_like_any_other():
+    run = treat(right, iterations=1)
+    assert len(run.history) == 1 and run.snapshots
+
+
+def test_what_tells_two_cases_apart():
+    clinic = load_clinic()
+    runs = {name: clinic.histories(name) for name in ("healthy", *FAULTS)}
+    assert tell_apart(runs["healthy"], runs["healthy"]) is None
+    pairs = [(one, other) for one in runs for other in runs if one < other]
+    told = [tell_apart(runs[one], runs[other]) for one, other in pairs]
+    assert len(pairs) - sum(telling is not None for telling in told) <= 3
+    telling = tell_apart(runs["stop_masked"], runs["healthy"])
+    assert "ended" in str(telling) and telling.here[1] < 0.1 < 0.9 < telling.there[0]
+    assert telling.steps >= 1 and telling.reading.words in str(telling)
