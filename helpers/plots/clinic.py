@@ -137,12 +137,12 @@ def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str])
     return figure
 
 
-STRENGTH_KEYS = ("score", "kl", "entropy", "first_ratio_error", "approx_kl", "clip_fraction")
+STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
 
 
 def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
-    """Six metrics of a fault at one strength beside the healthy runs."""
-    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 3, title)
+    """Four metrics of a fault at one strength beside the healthy runs."""
+    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 4, title)
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
