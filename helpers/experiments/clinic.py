@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.experiments.diagnose import STATISTICS, diagnose
+from helpers.experiments.diagnose import RULES, STATISTICS, diagnose
 from helpers.experiments.faults import FAULTS, Fault
 from helpers.experiments.runs import Run, record_run
 from helpers.experiments.strengths import VARIANTS
@@ -130,6 +130,19 @@ def print_clinic(clinic: Clinic, seeds: tuple) -> None:
     print(f"healthy runs: {len(wrong)}, flagged: {len(flagged)} {flagged or ''}")
 
 
+def print_ranges(clinic: Clinic, seeds: tuple = (0, 1, 2)) -> None:
+    """Print what each rule measures on the healthy runs of these seeds, beside its range in `RANGES`."""
+    well = clinic.healthy(seeds).values()
+    print(f"{'rule':34s}{'healthy, seeds ' + str(seeds):>30s}{'range':>22s}")
+    for rule in RULES:
+        values = [rule.measure(history) for history in well]
+        measured, limits = (
+            f"{min(values):.4g} … {max(values):.4g}",
+            f"{rule.low:g} … {rule.high:g}",
+        )
+        print(f"{rule.name:34s}{measured:>30}{limits:>22}")
+
+
 @dataclass(kw_only=True)
 class ClinicOptions(StudyOptions):
     """The clinic: runs with fifteen faults, some milder, grosser or in pairs, and healthy runs."""
@@ -144,4 +157,6 @@ def run(options: ClinicOptions) -> None:
     run_study(clinic_study(options.seeds, options.iterations), options)
     seeds = tuple(sorted(set(options.seeds)))
     if len(seeds) > 1:
-        print_clinic(load_clinic(options.results), seeds)
+        clinic = load_clinic(options.results)
+        print_clinic(clinic, seeds)
+        print_ranges(clinic, seeds[:3])  # the seeds that the ranges are chosen on

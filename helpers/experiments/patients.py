@@ -52,14 +52,13 @@ PATIENTS = (
     Patient(
         "healthy",
         (),
-        "The settings are those of the grey runs; only the seeds are others. So far apart may healthy "
-        "runs lie.",
+        "Same settings as the grey runs, other seeds: healthy runs can lie this far apart.",
         tuple(HEALTHY_PATIENT_SEED + k for k in range(3)),
     ),
     Patient(
         "healthy_0.2",
         (),
-        "β is 0.2 in place of 0.1: a dearer nat of KL, so less of it, and a little less score. No exact "
-        "sign is broken.",
+        "β is 0.2, not 0.1: a nat of KL costs more, so there is less of it, and a little less score. The "
+        "first ratio is 1, and KL starts at 0.",
     ),
 )

@@ -11,7 +11,14 @@ from strategies import close
 from helpers import ppo, steps
 from helpers.checks.repair import as_found, right
 from helpers.config import RLHFConfig
-from helpers.experiments.clinic import PLANTED, clinic_study, load_clinic, rerun, separation
+from helpers.experiments.clinic import (
+    PLANTED,
+    clinic_study,
+    load_clinic,
+    print_ranges,
+    rerun,
+    separation,
+)
 from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
 from helpers.experiments.faults import FAULTS, Fault, find_fault
 from helpers.experiments.patients import REPAIRED_IN_CODE
@@ -286,3 +293,11 @@ def test_what_tells_two_cases_apart():
     telling = tell_apart(runs["stop_masked"], runs["healthy"])
     assert "ended" in str(telling) and telling.here[1] < 0.1 < 0.9 < telling.there[0]
     assert telling.steps >= 1 and telling.reading.words in str(telling)
+
+
+def test_the_ranges_are_printed_beside_what_healthy_runs_measure(capsys):
+    print_ranges(load_clinic())
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(RULES) + 1
+    assert all(rule.name in line for rule, line in zip(RULES, said[1:], strict=True))
+    assert "-0.1 … inf" in said[2]
