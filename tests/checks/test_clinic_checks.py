@@ -5,7 +5,7 @@ import torch
 from clinic_answers import RIGHT_REPAIRS, RIGHT_RULES, WRONG_REPAIRS, WRONG_RULES, edited
 
 from helpers.checks import check_my_rule, check_steps_5_and_6, own_rule
-from helpers.checks.repair import RESULTS, as_found, expected, observe, right
+from helpers.checks.repair import RESULTS, as_found, expected, observe, right, trainable
 from helpers.checks.trainer_inputs import recorded
 
 
@@ -49,6 +49,13 @@ def test_the_first_result_that_goes_wrong_is_named():
 def test_what_was_found_is_not_attempted_yet():
     for answer in (as_found, None, NotImplemented):
         assert check_steps_5_and_6(answer).status == "not attempted"
+
+
+def test_only_a_function_that_runs_is_trained_with():
+    fails = [edits for name, edits in WRONG_REPAIRS if name in ("exception", "wrong type")]
+    assert len(fails) >= 3 and all(trainable(edited(*edits)) is as_found for edits in fails)
+    for function in (edited(), edited(("last] += scores", "last] = scores"))):
+        assert trainable(function) is function  # a wrong one may show its curves
 
 
 def test_the_parts_give_what_the_course_s_own_steps_give():
