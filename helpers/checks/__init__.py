@@ -19,6 +19,7 @@ from helpers.checks.groups import (
     check_rloo_advantages,
 )
 from helpers.checks.loop import check_objective
+from helpers.checks.own_rule import check_my_rule
 from helpers.checks.ppo import (
     check_clip_fraction,
     check_entropy,
@@ -28,6 +29,7 @@ from helpers.checks.ppo import (
     check_value_loss,
 )
 from helpers.checks.ppo_update import check_ppo_update_step
+from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
 from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import (
@@ -84,9 +86,11 @@ TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
+CLINIC = (check_my_rule, check_steps_5_and_6)  # of lesson 09: on recorded runs, and on 06's inputs
+
 __all__ = [
     "CHECKS",
     "EXERCISES",
     "Report",
-    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER)),
+    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER, *CLINIC)),
 ]

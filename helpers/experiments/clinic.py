@@ -1,4 +1,4 @@
-"""The clinic: runs with fifteen faults, three of them at three strengths, and healthy runs.
+"""The clinic: runs with fifteen faults, three at three strengths, four pairs, and healthy runs.
 
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
@@ -10,19 +10,22 @@ from typing import ClassVar
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.experiments.diagnose import STATISTICS, diagnose
-from helpers.experiments.faults import FAULTS, Fault, find_fault
+from helpers.experiments.diagnose import RULES, STATISTICS, diagnose
+from helpers.experiments.faults import FAULTS, Fault
 from helpers.experiments.runs import Run, record_run
 from helpers.experiments.strengths import VARIANTS
 from helpers.experiments.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.experiments.two_faults import BY_NAME
 from helpers.state import History, start_run
 from helpers.tools.flags import setting
+from helpers.tools.validate import require_choice
 
 FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
 OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
-PLANTED = FAULTS | VARIANTS
+HEALTHY_PATIENT_SEED = 3  # and this one's healthy run, which is a patient too
+PLANTED = FAULTS | VARIANTS | BY_NAME
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -33,7 +36,7 @@ def healthy_config(seed: int, kl_coef: float = BETA, iterations: int = ITERATION
 
 
 def clinic_configs(seed: int, iterations: int = ITERATIONS) -> dict[str, RLHFConfig]:
-    """Configs by kind: the healthy run, healthy runs at other β, every fault, three at other strengths."""
+    """Configs by kind: the healthy run, healthy runs at other β, and all that is planted."""
     healthy = healthy_config(seed, iterations=iterations)
     others = {f"healthy_{beta:g}": healthy_config(seed, beta, iterations) for beta in OTHER_BETAS}
     faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
@@ -47,7 +50,7 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
         Job(
             kind,
             config,
-            whole=seed == WHOLE_RUN_SEED,
+            whole=seed == WHOLE_RUN_SEED or (kind, seed) == ("healthy", HEALTHY_PATIENT_SEED),
             **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
         )
         for seed in sorted(set(seeds))
@@ -55,13 +58,18 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
     ]
 
 
-def rerun(name: str, iterations: int = ITERATIONS, seed: int = 0, shown=None) -> Run:
-    """Train one case again: a fault's name, or "healthy". Calls `shown(run)` after each iteration."""
+def rerun(case: str | Fault, iterations: int = ITERATIONS, seed: int = 0, shown=None) -> Run:
+    """Train one case: a fault, or a key of `PLANTED`, or "healthy". `shown(run)` after each iteration.
+
+    ValueError: unknown name.
+    """
     healthy = healthy_config(seed, iterations=iterations)
-    fault = Fault("healthy", "", "", "") if name == "healthy" else find_fault(name)
-    state = start_run(fault.config(healthy))
-    with fault.in_effect():
-        for run in record_run(state, Run(state.config, label=name), schedule=SCHEDULE):
+    if not isinstance(case, Fault):
+        require_choice("case", case, ("healthy", *PLANTED))
+        case = PLANTED.get(case, Fault("healthy", "", "", ""))
+    state = start_run(case.config(healthy))
+    with case.in_effect():
+        for run in record_run(state, Run(state.config, label=case.name), schedule=SCHEDULE):
             if shown is not None:
                 shown(run)
     return run
@@ -122,9 +130,22 @@ def print_clinic(clinic: Clinic, seeds: tuple) -> None:
     print(f"healthy runs: {len(wrong)}, flagged: {len(flagged)} {flagged or ''}")
 
 
+def print_ranges(clinic: Clinic, seeds: tuple = (0, 1, 2)) -> None:
+    """Print what each rule measures on the healthy runs of these seeds, beside its range in `RANGES`."""
+    well = clinic.healthy(seeds).values()
+    print(f"{'rule':34s}{'healthy, seeds ' + str(seeds):>30s}{'range':>22s}")
+    for rule in RULES:
+        values = [rule.measure(history) for history in well]
+        measured, limits = (
+            f"{min(values):.4g} … {max(values):.4g}",
+            f"{rule.low:g} … {rule.high:g}",
+        )
+        print(f"{rule.name:34s}{measured:>30}{limits:>22}")
+
+
 @dataclass(kw_only=True)
 class ClinicOptions(StudyOptions):
-    """The clinic: runs with fifteen faults, and healthy runs."""
+    """The clinic: runs with fifteen faults, some milder, grosser or in pairs, and healthy runs."""
 
     name: ClassVar[str] = "clinic"
     seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
@@ -136,4 +157,6 @@ def run(options: ClinicOptions) -> None:
     run_study(clinic_study(options.seeds, options.iterations), options)
     seeds = tuple(sorted(set(options.seeds)))
     if len(seeds) > 1:
-        print_clinic(load_clinic(options.results), seeds)
+        clinic = load_clinic(options.results)
+        print_clinic(clinic, seeds)
+        print_ranges(clinic, seeds[:3])  # the seeds that the ranges are chosen on

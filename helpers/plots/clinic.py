@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from helpers.experiments.diagnose import SILENT
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
 from helpers.state import History
@@ -74,6 +75,7 @@ def draw_metric(
     for k, values in enumerate(lines):
         how = {"linewidth": 0.9, "alpha": 0.55} if k else {"linewidth": 2.0}
         axes.plot(range(1, len(values) + 1), values, color=CASE, **how)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(alpha=0.2)
     label_axes(axes, metric.key, "", metric.unit)
     axes.tick_params(labelsize=7.5)
@@ -120,6 +122,27 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
     """All twelve metrics of one case beside the healthy runs; its first seed thick, its others thin."""
     title = f"{name}: orange, seed 0 thick, others thin · healthy runs: grey band, mean dashed"
     return small_multiples(METRICS, healthy, case, title=title)
+
+
+def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
+    """All twelve metrics of one run: ✓ and a green ground inside the healthy band, ✗ where it is `out`."""
+    judged = [metric.key for metric in METRICS if metric.key not in SILENT]
+    words = f"{len(out)} of {len(judged)} curves out of the band" if out else "all curves green"
+    figure = small_multiples(METRICS, healthy, [run], title=f"Your run: {words}")
+    for axes, metric in zip(figure.axes, METRICS, strict=True):
+        if metric.key in judged:
+            wrong = metric.key in out
+            axes.set_facecolor("#FBE3D6" if wrong else "#DDF2E9")
+            axes.set_title(f"{'✗' if wrong else '✓'} {metric.key}")
+    return figure
+
+
+STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
+
+
+def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
+    """Four metrics of a fault at one strength beside the healthy runs."""
+    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 4, title)
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:

@@ -1,35 +1,29 @@
-"""The clinic: broken runs without their names, a picker for your diagnosis, and a live rerun. No maths."""
+"""The clinic: runs without their names, your diagnosis, strengths, and a live run. No maths."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import ipywidgets
 from IPython.display import DisplayHandle
 
 from helpers.experiments.clinic import WHOLE_RUN_SEED, Clinic
+from helpers.experiments.diagnose import diagnose
 from helpers.experiments.faults import FAULTS, Fault
+from helpers.experiments.patients import FIRST_SEEDS, PATIENTS, Patient
 from helpers.experiments.runs import Run, Sample, Snapshot
+from helpers.experiments.strengths import MILD, STRENGTHS, VARIANTS, of_strength
+from helpers.experiments.telling import Telling, tell_apart
 from helpers.plots import training_curves
 from helpers.plots.base import Picture
-from helpers.plots.clinic import case_figure
+from helpers.plots.clinic import case_figure, strength_figure
+from helpers.state import History
 from helpers.tools.validate import require, require_choice
 from helpers.widgets.live import progress_html
 from helpers.widgets.markup import PAGE, Markup, guarded, table
-from helpers.widgets.sliders import WIDE, in_a_row, show_live, show_picture
+from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, show_picture
 
 STOP = "</s>"
-WHERE_TO_LOOK = {  # where a hint sends the eye
-    "score": "the score",
-    "kl": "the KL from the reference",
-    "entropy": "the entropy",
-    "response_length": "the response length",
-    "ended": "the share of responses that ended",
-    "value_loss": "the value loss",
-    "explained_variance": "the explained variance",
-    "approx_kl": "approx_kl, and what the clip fraction says beside it",
-    "clip_fraction": "the clip fraction",
-    "first_ratio_error": "first_ratio_error, and from which iteration on it is large",
-}
+HEALTHY = "healthy"  # what the reader says of a patient without a fault
 
 
 def box_html(words: str, colour: str = "#777777") -> Markup:
@@ -38,29 +32,37 @@ def box_html(words: str, colour: str = "#777777") -> Markup:
     return Markup('<div aria-live="polite" style="{}">{}</div>').format(style, words)
 
 
-def right_html(fault: Fault) -> Markup:
+def right_html(patient: Patient) -> Markup:
     """The diagnosis was right: which sign gave it away."""
     words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
-    return box_html(words.format(fault.title, fault.sign), "#009E73")
+    return box_html(words.format(patient.title, patient.sign), "#009E73")
 
 
-def wrong_html(chosen: Fault, fault: Fault) -> Markup:
-    """The diagnosis was wrong: what that fault would have shown, and where to look instead."""
-    where = f"Look again at {WHERE_TO_LOOK[fault.statistic]}."
-    if chosen.statistic == fault.statistic:
-        where = (
-            f"You may be looking at the right curve, {WHERE_TO_LOOK[fault.statistic]}, but this fault "
-            "is not the only one that moves it: how far, from when on, and what moves with it?"
-        )
-    words = Markup("<b>Not this one.</b> {} would have shown: {}<br>{}")
-    return box_html(words.format(chosen.title, chosen.sign, where), "#D55E00")
+def half_html(fault: Fault) -> Markup:
+    """One of two faults was found."""
+    words = Markup(
+        "<b>Right: it is there.</b> {}.<br>It is repaired, and the run is trained again: the picture "
+        "shows it as it is now. Is it healthy?"
+    )
+    return box_html(words.format(fault.title), "#0072B2")
 
 
-def answer_html(fault: Fault) -> Markup:
-    """The fault by name, its sign, and the call that trains it again."""
-    call = '<code>rerun("{}")</code> trains it again, here.'
-    words = Markup("<b>The answer.</b> {}.<br>The sign: {} " + call)
-    return box_html(words.format(fault.title, fault.sign, fault.name))
+def wrong_html(title: str, sign: str, telling: Telling | None) -> Markup:
+    """The diagnosis was wrong: what it would have shown, and the number that tells the two apart."""
+    number = "No curve tells the two apart on these seeds."
+    if telling is not None:
+        number = f"What tells the two apart is {telling}."
+    words = Markup("<b>Not this one.</b> {}. It would have shown: {}<br>{}")
+    return box_html(words.format(title, sign, number), "#D55E00")
+
+
+def answer_html(patient: Patient) -> Markup:
+    """What is wrong, its sign, and the call that trains it again."""
+    call = Markup("")
+    if patient.faults:
+        call = Markup(' <code>rerun("{}")</code> trains it again, here.').format(patient.kind)
+    words = Markup("<b>The answer.</b> {}.<br>The sign: {}{}")
+    return box_html(words.format(patient.title, patient.sign, call))
 
 
 def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
@@ -91,29 +93,36 @@ def case_samples_html(healthy: Snapshot, case: Snapshot, name: str) -> Markup:
     return page.format(PAGE, table(rows, heads, wide=True), note)
 
 
-SEEDS = (0, 1, 2)  # drawn; the samples are those of seed 0
-NOTHING = "choose a fault …"
+NOTHING = "choose a diagnosis …"
+WELL = "Nothing is wrong: healthy"
+WELL_SIGN = (
+    "Every curve in or near the grey band, the first ratio 1, KL from 0 upwards, the score rising."
+)
 
 
-def in_case_order(names: list[str]) -> list[str]:
+def in_case_order(patients: Iterable[Patient]) -> list[Patient]:
     """Shuffled, but the same for everybody: by a hash of the name."""
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    digest = lambda patient: hashlib.sha256(patient.kind.encode()).hexdigest()  # noqa: E731
+    return sorted(patients, key=digest)
 
 
 class ClinicExplorer:
-    """Pick a `case`, look at curves and samples, name the fault, press Diagnose.
+    """Pick a `case`, look at curves and samples, name a fault or say healthy, press Diagnose.
 
-    `case.value` is a number from 1; `guess.value` a fault's name; `diagnose()`, `show_answer()` and
-    `next_case()` do what the buttons do. `solved` and `shown` hold the cases named rightly, and those
-    whose answer was asked for first. Works with ipywidgets 7.7 and 8; a picture is drawn once a case.
+    `case.value` is a number from 1; `guess.value` a fault's name or "healthy"; `diagnose()`,
+    `show_answer()` and `next_case()` do what the buttons do. Of two faults, the one named first is
+    repaired, and the case goes on with the other. `solved` and `shown` hold the cases named rightly,
+    and those whose answer was asked for first. Works with ipywidgets 7.7 and 8; a picture is drawn
+    once a case.
     """
 
     def __init__(self, clinic: Clinic):
         self.clinic = clinic
-        kinds = {run.kind for run in clinic.runs if run.snapshots}
-        names = in_case_order([name for name in FAULTS if name in kinds])
-        require(len(names) > 0, "clinic", "no broken run", f"runs of seed {WHOLE_RUN_SEED}")
-        self.faults = {number: FAULTS[name] for number, name in enumerate(names, start=1)}
+        whole = {(run.kind, run.config.seed) for run in clinic.runs if run.snapshots}
+        there = in_case_order(p for p in PATIENTS if (p.kind, p.seeds[0]) in whole)
+        require(len(there) > 0, "clinic", "no patient", f"runs of seed {WHOLE_RUN_SEED}")
+        self.patients = dict(enumerate(there, start=1))
+        self.now = dict(self.patients)  # after a repair, what is left
         self.solved, self.shown, self.pictures = set(), set(), {}
         self._make_controls()
         self.image = ipywidgets.Image(format="png")
@@ -128,11 +137,11 @@ class ClinicExplorer:
     def _make_controls(self) -> None:
         healthy = self.clinic.run("healthy", WHOLE_RUN_SEED)
         stops = [shot.iteration for shot in healthy.snapshots]
-        cases = [(f"case {number}", number) for number in self.faults]
-        titles = sorted((fault.title, fault.name) for fault in self.faults.values())
+        cases = [(f"case {number}", number) for number in self.patients]
+        titles = sorted((fault.title, fault.name) for fault in FAULTS.values())
         self.case = ipywidgets.Dropdown(options=cases, description="patient", style=WIDE)
         self.guess = ipywidgets.Dropdown(
-            options=[(NOTHING, ""), *titles],
+            options=[(NOTHING, ""), (WELL, HEALTHY), *titles],
             description="diagnosis",
             style=WIDE,
             layout=ipywidgets.Layout(width="32em", max_width="100%"),
@@ -165,67 +174,86 @@ class ClinicExplorer:
         )
 
     @property
-    def fault(self) -> Fault:
-        """What this case has."""
-        return self.faults[self.case.value]
+    def patient(self) -> Patient:
+        """This case as it is now."""
+        return self.now[self.case.value]
 
     def show_case(self) -> None:
         """Curves, samples and what was already said about the case now picked."""
-        number = self.case.value
-        if number not in self.pictures:
+        number, kind = self.case.value, self.patient.kind
+        if (number, kind) not in self.pictures:
             show_picture(self.image, self._curves())
-            self.pictures[number] = self.image.value
-        self.image.value = self.pictures[number]
+            self.pictures[number, kind] = self.image.value
+        self.image.value = self.pictures[number, kind]
         self.guess.value, self.verdict.value = "", self._known(number)
         self.show_samples()
         self.show_progress()
 
     def _curves(self) -> Picture:
-        healthy = self.clinic.histories("healthy", SEEDS)
-        broken = self.clinic.histories(self.fault.name, SEEDS)
-        return case_figure(healthy, broken, f"Case {self.case.value}")
+        healthy = self.clinic.histories(HEALTHY, FIRST_SEEDS)
+        return case_figure(healthy, self._runs(self.patient), self._name())
+
+    def _runs(self, patient: Patient) -> list[History]:
+        return self.clinic.histories(patient.kind, patient.seeds)
+
+    def _name(self) -> str:
+        treated = self.patient != self.patients[self.case.value]
+        return f"Case {self.case.value}" + (", one fault repaired" if treated else "")
 
     def _known(self, number: int) -> str:
         if number in self.solved:
-            return right_html(self.faults[number])
-        return answer_html(self.faults[number]) if number in self.shown else ""
+            return right_html(self.patients[number])
+        return answer_html(self.patients[number]) if number in self.shown else ""
 
     def show_samples(self) -> None:
         """What the healthy policy and this one wrote at the chosen iteration."""
-        kinds = ("healthy", self.fault.name)
-        runs = (self.clinic.run(kind, WHOLE_RUN_SEED) for kind in kinds)
-        shots = [run.at(self.iteration.value) for run in runs]
-        self.samples.value = case_samples_html(*shots, f"case {self.case.value}")
+        who = ((HEALTHY, WHOLE_RUN_SEED), (self.patient.kind, self.patient.seeds[0]))
+        shots = [self.clinic.run(*one).at(self.iteration.value) for one in who]
+        self.samples.value = case_samples_html(*shots, self._name().lower())
 
     def show_progress(self) -> None:
         """How many cases are solved, and which."""
-        self.progress.value = progress_words(len(self.faults), self.solved, self.shown)
+        self.progress.value = progress_words(len(self.patients), self.solved, self.shown)
 
     def diagnose(self) -> None:
-        """Say whether the chosen fault is this case's, and what gave it away or would have."""
-        name, number = self.guess.value, self.case.value
+        """Say whether this is the case's fault, and what gave it away or would have."""
+        name, number, patient = self.guess.value, self.case.value, self.patient
         if not name:
-            self.verdict.value = box_html("Choose a fault first, then press Diagnose.")
+            self.verdict.value = box_html("Choose a diagnosis first, then press Diagnose.")
             return
-        require_choice("diagnosis", name, tuple(fault.name for fault in self.faults.values()))
-        if name != self.fault.name:
-            self.verdict.value = wrong_html(FAULTS[name], self.fault)
+        require_choice("diagnosis", name, (HEALTHY, *FAULTS))
+        if name in patient.faults and len(patient.faults) > 1:
+            self.now[number] = patient.without(name)
+            self.show_case()
+            self.verdict.value = half_html(FAULTS[name])
+            return
+        if patient.faults != (() if name == HEALTHY else (name,)):
+            self.verdict.value = self._refuse(name)
             return
         if number not in self.shown:
             self.solved.add(number)
-        self.verdict.value = right_html(self.fault)
+        self.verdict.value = right_html(self.patients[number])
         self.show_progress()
 
+    def _refuse(self, name: str) -> Markup:
+        """Why it is not this: the number that tells the chosen diagnosis from the case."""
+        title, sign = (
+            (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
+        )
+        there = self.clinic.histories(name, FIRST_SEEDS)
+        return wrong_html(title, sign, tell_apart(self._runs(self.patient), there))
+
     def show_answer(self) -> None:
-        """Name the fault. A case not solved before then counts as shown, not as solved."""
-        if self.case.value not in self.solved:
-            self.shown.add(self.case.value)
-        self.verdict.value = answer_html(self.fault)
+        """Name what is wrong. A case not solved before then counts as shown, not as solved."""
+        number = self.case.value
+        if number not in self.solved:
+            self.shown.add(number)
+        self.verdict.value = answer_html(self.patients[number])
         self.show_progress()
 
     def next_case(self) -> None:
         """Go to the next case neither solved nor shown, round the corner if need be."""
-        here, total = self.case.value, len(self.faults)
+        here, total = self.case.value, len(self.patients)
         following = [(here + step - 1) % total + 1 for step in range(1, total + 1)]
         closed = self.solved | self.shown
         self.case.value = next((n for n in following if n not in closed), following[0])
@@ -240,6 +268,23 @@ class ClinicExplorer:
 def explore_clinic(clinic: Clinic) -> ClinicExplorer:
     """The clinic as a page; the last expression of a cell shows it."""
     return ClinicExplorer(clinic)
+
+
+def explore_strengths(clinic: Clinic) -> Explorer:
+    """Three faults from healthy to gross: curves, and what `diagnose` says of each of three runs."""
+    names = [name for name in FAULTS if f"{name}_{MILD}" in VARIANTS]
+    strength = ipywidgets.SelectionSlider(
+        options=(HEALTHY, *STRENGTHS), value=MILD, description="strength", style=WIDE
+    )
+
+    def draw(fault: str, strength: str) -> Picture:
+        kind = HEALTHY if strength == HEALTHY else of_strength(fault, strength)
+        runs = clinic.histories(kind, FIRST_SEEDS)
+        flagged = sum(bool(diagnose(history)) for history in runs)
+        title = f"{fault}, {strength}: diagnose flags {flagged} of {len(runs)} runs"
+        return strength_figure(clinic.histories(HEALTHY, FIRST_SEEDS), runs, title)
+
+    return Explorer(draw, fault=picker("fault", names), strength=strength)
 
 
 def follow(total: int) -> Callable[[Run], None]:

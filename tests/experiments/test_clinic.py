@@ -1,5 +1,6 @@
 """The clinic: each fault does what it says and nothing else; what is flagged; what was recorded."""
 
+import pickle
 from contextlib import nullcontext
 
 import pytest
@@ -8,10 +9,22 @@ from conftest import length_reward, tiny_models
 from strategies import close
 
 from helpers import ppo, steps
+from helpers.checks.repair import as_found, right
 from helpers.config import RLHFConfig
-from helpers.experiments.clinic import clinic_study, load_clinic, rerun, separation
+from helpers.experiments.clinic import (
+    PLANTED,
+    clinic_study,
+    load_clinic,
+    print_ranges,
+    rerun,
+    separation,
+)
 from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
-from helpers.experiments.faults import FAULTS, find_fault
+from helpers.experiments.faults import FAULTS, Fault, find_fault
+from helpers.experiments.patients import REPAIRED_IN_CODE
+from helpers.experiments.telling import tell_apart
+from helpers.experiments.treatment import Credit, treat
+from helpers.experiments.two_faults import PAIRS, together
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.state import load_models, start_run
@@ -23,9 +36,13 @@ KINDS = sorted(FAULTS)
 
 
 def watched_iterations(name, prompts, count=2, models=None, length=6):
-    """What the observer sees in `count` iterations with a fault planted; the state afterwards."""
+    """What the observer sees in `count` iterations with a fault planted; the state afterwards.
+
+    `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
+    """
     config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
-    config = FAULTS[name].config(config) if name in FAULTS else config
+    fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy", "", "", ""))
+    config = fault.config(config)
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
     seen = []
 
@@ -34,19 +51,15 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
             seen.append({})
         seen[-1] |= tensors
 
-    if name in FAULTS:
-        with FAULTS[name].in_effect():
-            for _ in range(count):
-                iterate(state, observe)
-    else:
+    with fault.in_effect():
         for _ in range(count):
             iterate(state, observe)
     return state, seen
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
-    fault = FAULTS[name]
+    fault = PLANTED[name]
     places = [(steps, fault.wrong), (ppo, fault.wrong_in_ppo)]
     before = [(m, n, getattr(m, n)) for m, new in places for n in new]
     with pytest.raises(InterruptedError), fault.in_effect():
@@ -54,10 +67,31 @@ def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
         raise InterruptedError
     assert all(getattr(m, n) is function for m, n, function in before)
     config = RLHFConfig()
-    assert bool(before) != (fault.config(config) != config)  # a wrong step, or a wrong setting
+    planted = bool(before), fault.config(config) != config  # a wrong step, or a wrong setting
+    assert any(planted) and (not all(planted) or len(fault.name.split("_and_")) == 2)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_a_pair_plants_both_faults_and_nothing_else(first, second):
+    pair, one, other = PAIRS[first, second], FAULTS[first], FAULTS[second]
+    assert pair.wrong == one.wrong | other.wrong and pair.settings == one.settings | other.settings
+    assert pair.wrong_in_ppo == one.wrong_in_ppo | other.wrong_in_ppo
+    assert one.title in pair.title and other.title in pair.title and len(pair.sign) > 60
+
+
+def test_two_faults_in_one_place_are_refused():
+    with pytest.raises(ValueError, match=r"faults: got two that replace \['update'\]"):
+        together("value_targets", "reference_moves", "")
+
+
+def test_a_reference_that_moves_hides_the_sign_of_the_penalty(prompts):
+    _, alone = watched_iterations("reference_moves", prompts, 3)
+    _, both = watched_iterations("reference_moves_and_kl_sign", prompts, 3)
+    for one, other in zip(alone, both, strict=True):
+        close(one["rewards"], other["rewards"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_faulty_run_still_runs(name, prompts):
     state, seen = watched_iterations(name, prompts, 1)
     assert len(state.history) == 1 and torch.isfinite(seen[0]["rollout"].advantages).all()
@@ -184,7 +218,10 @@ def test_the_study_plants_what_it_names():
     assert study["no_kl_seed_0"].config.kl_coef == 0.0
     assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
     assert study["healthy_0.3_seed_0"].within is nullcontext
-    assert {job.config.seed for job in study.values() if job.whole} == {0}
+    whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
+    assert whole == {"healthy_seed_3"}
+    assert study["dropout_on_mild_seed_3"].within == PLANTED["dropout_on_mild"].in_effect
+    assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 
 def test_the_shipped_clinic_is_whole():
@@ -212,3 +249,55 @@ def test_no_healthy_run_is_flagged_and_most_faults_are(seeds):
 def test_a_case_runs_again_from_its_name():
     again = rerun("kl_sign", iterations=2)
     assert len(again.history) == 2 and again.label == "kl_sign"
+    with pytest.raises(ValueError, match="case: got 'typo', wants one of"):
+        rerun("typo")
+
+
+def from_one(function) -> Fault:
+    """Steps 5 and 6 from one function, as `treat` plants it."""
+    credit = Credit(function)
+    wrong = {name: getattr(credit, name) for name in ("total_rewards", "estimate_advantages")}
+    return Fault("treated", "", "", "", wrong)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(right, "healthy"), (as_found, PAIRS[REPAIRED_IN_CODE].name)]
+)
+def test_a_function_for_steps_5_and_6_trains_as_the_planted_faults_do(function, kind, prompts):
+    models = [load_models(RLHFConfig(device="cpu"), length_reward) for _ in range(2)]
+    _, mine = watched_iterations(from_one(function), prompts, 2, models[0], 14)
+    _, planted = watched_iterations(kind, prompts, 2, models[1], 14)
+    for one, other in zip(mine, planted, strict=True):
+        for name in ("rewards", "advantages", "returns"):
+            close(one[name], other[name], atol=1e-4)
+
+
+def test_a_function_that_gives_something_else_is_refused(prompts):
+    with pytest.raises(ValueError, match="function: got results None, wants rewards, advantages"):
+        watched_iterations(from_one(lambda *given: None), prompts, 1)
+
+
+@pytest.mark.slow
+def test_a_treatment_is_a_run_like_any_other():
+    run = treat(right, iterations=1)
+    assert len(run.history) == 1 and run.snapshots
+
+
+def test_what_tells_two_cases_apart():
+    clinic = load_clinic()
+    runs = {name: clinic.histories(name) for name in ("healthy", *FAULTS)}
+    assert tell_apart(runs["healthy"], runs["healthy"]) is None
+    pairs = [(one, other) for one in runs for other in runs if one < other]
+    told = [tell_apart(runs[one], runs[other]) for one, other in pairs]
+    assert len(pairs) - sum(telling is not None for telling in told) <= 3
+    telling = tell_apart(runs["stop_masked"], runs["healthy"])
+    assert "ended" in str(telling) and telling.here[1] < 0.1 < 0.9 < telling.there[0]
+    assert telling.steps >= 1 and telling.reading.words in str(telling)
+
+
+def test_the_ranges_are_printed_beside_what_healthy_runs_measure(capsys):
+    print_ranges(load_clinic())
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(RULES) + 1
+    assert all(rule.name in line for rule, line in zip(RULES, said[1:], strict=True))
+    assert "-0.1 … inf" in said[2]

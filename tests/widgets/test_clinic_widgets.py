@@ -10,29 +10,61 @@ from conftest import tiny_models
 from markupsafe import escape
 from matplotlib.figure import Figure
 
-from helpers.experiments.clinic import WHOLE_RUN_SEED, Clinic, load_clinic
-from helpers.experiments.diagnose import RULES, STATISTICS
+from helpers.experiments.clinic import WHOLE_RUN_SEED, Clinic, clinic_study, load_clinic
+from helpers.experiments.diagnose import RULES, out_of_band
 from helpers.experiments.faults import FAULTS
+from helpers.experiments.patients import PATIENTS, Patient
 from helpers.experiments.runs import Run, record_run
-from helpers.plots.clinic import METRICS, cost_figure, flags_figure, healthy_figure, signs_figure
+from helpers.experiments.strengths import VARIANTS
+from helpers.experiments.telling import tell_apart
+from helpers.plots.clinic import (
+    METRICS,
+    cost_figure,
+    flags_figure,
+    healthy_figure,
+    signs_figure,
+    verdict_figure,
+)
 from helpers.state import start_run
 from helpers.widgets import clinic as page
 from helpers.widgets.clinic import (
-    WHERE_TO_LOOK,
+    HEALTHY,
     ClinicExplorer,
     answer_html,
     case_samples_html,
     explore_clinic,
+    explore_strengths,
     follow,
+    half_html,
     in_case_order,
     right_html,
     wrong_html,
 )
 
 
+def with_mixtures(clinic: Clinic) -> Clinic:
+    """The shipped clinic, and stand-ins for kinds of runs that it lacks: other runs under their names."""
+    runs = list(clinic.runs)
+    for patient in PATIENTS:
+        like = patient.faults[0] if patient.faults else HEALTHY
+        for seed in patient.seeds:
+            here = [run for run in runs if (run.kind, run.config.seed) == (patient.kind, seed)]
+            if here and (here[0].snapshots or seed != patient.seeds[0]):
+                continue
+            runs = [run for run in runs if all(run is not one for one in here)]
+            runs.append(deepcopy(clinic.run(like, seed % 3)))
+            runs[-1].kind = patient.kind
+            runs[-1].config = replace(runs[-1].config, seed=seed)
+    for name in (name for name in VARIANTS if not any(run.kind == name for run in clinic.runs)):
+        for run in clinic.of_kind(name.rsplit("_", 1)[0], (0, 1, 2)):
+            runs.append(deepcopy(run))
+            runs[-1].kind = name
+    return Clinic(runs, clinic.facts)
+
+
 @pytest.fixture(scope="module")
 def clinic() -> Clinic:
-    return load_clinic()
+    return with_mixtures(load_clinic())
 
 
 @pytest.fixture(scope="module")
@@ -64,81 +96,129 @@ def choose(explorer: ClinicExplorer, name: str) -> str:
     return explorer.verdict.value
 
 
+def go_to(explorer: ClinicExplorer, kind: str) -> Patient:
+    """Pick the case whose runs are of this kind."""
+    number = next(k for k, patient in explorer.patients.items() if patient.kind == kind)
+    explorer.case.value = number
+    return explorer.patients[number]
+
+
 def other(explorer: ClinicExplorer) -> str:
     """A fault that this case does not have."""
-    return next(name for name in FAULTS if name != explorer.fault.name)
+    return next(name for name in FAULTS if name not in explorer.patient.faults)
 
 
-def test_every_fault_is_a_case_and_no_case_names_its_fault(explorer):
+def test_every_patient_is_a_case_and_no_case_names_its_fault(explorer):
     labels = [label for label, _ in explorer.case.options]
-    assert labels == [f"case {k}" for k in range(1, len(FAULTS) + 1)]
-    names = [fault.name for fault in explorer.faults.values()]
-    assert sorted(names) == sorted(FAULTS) and names != list(FAULTS)
-    assert names == in_case_order(list(reversed(FAULTS)))
-    for number, fault in explorer.faults.items():
+    assert labels == [f"case {k}" for k in range(1, len(PATIENTS) + 1)]
+    patients = list(explorer.patients.values())
+    assert set(patients) == set(PATIENTS) and patients != list(PATIENTS)
+    assert patients == in_case_order(reversed(PATIENTS))
+    for number, patient in explorer.patients.items():
         explorer.case.value = number
         seen = explorer.samples.value + explorer.verdict.value + explorer.progress.value
-        assert fault.name not in seen and escape(fault.title) not in seen
+        for name in patient.faults:
+            assert name not in seen and escape(FAULTS[name].title) not in seen
         assert bytes(explorer.image.value).startswith(b"\x89PNG")
 
 
+def test_the_patients_are_of_every_sort():
+    counts = [len(patient.faults) for patient in PATIENTS]
+    assert counts.count(0) >= 2 and counts.count(2) >= 3
+    assert {patient.faults[0] for patient in PATIENTS if len(patient.faults) == 1} == set(FAULTS)
+    assert len({patient.kind for patient in PATIENTS}) == len(PATIENTS)
+    kinds = {job.name for job in clinic_study(list(range(6)))}
+    for patient in PATIENTS:
+        assert {f"{patient.kind}_seed_{seed}" for seed in patient.seeds} <= kinds
+        assert len(patient.sign) > 30
+
+
 def test_a_right_diagnosis_names_the_sign_and_counts_once(explorer):
+    fault = go_to(explorer, "kl_sign")
     for _ in range(2):
-        said = choose(explorer, explorer.fault.name)
-        assert "Right." in said and escape(explorer.fault.sign) in said
-        assert f"1 of {len(FAULTS)} solved" in explorer.progress.value
-    assert explorer.solved == {1} and explorer.shown == set()
+        said = choose(explorer, "kl_sign")
+        assert "Right." in said and escape(fault.sign) in said
+        assert f"1 of {len(PATIENTS)} solved" in explorer.progress.value
+    assert explorer.solved == {explorer.case.value} and explorer.shown == set()
 
 
-def test_a_wrong_diagnosis_says_what_that_fault_would_have_shown(explorer):
-    name = other(explorer)
-    said = choose(explorer, name)
-    assert "Not this one." in said and escape(FAULTS[name].sign) in said
-    assert explorer.solved == set() and f"0 of {len(FAULTS)}" in explorer.progress.value
+def test_a_healthy_patient_is_called_healthy_and_nothing_else(explorer):
+    patient = go_to(explorer, "healthy_0.2")
+    assert "Not this one." in choose(explorer, "kl_sign")
+    said = choose(explorer, HEALTHY)
+    assert "Right." in said and escape(patient.sign) in said
+    assert explorer.solved == {explorer.case.value}
 
 
-def test_a_hint_can_point_at_every_statistic():
-    assert set(WHERE_TO_LOOK) == set(STATISTICS)
-    assert {fault.statistic for fault in FAULTS.values()} <= {metric.key for metric in METRICS}
+def test_an_ill_patient_is_not_called_healthy(explorer):
+    go_to(explorer, "padding_counted")
+    assert "Not this one." in choose(explorer, HEALTHY) and explorer.solved == set()
 
 
-def test_no_wrong_diagnosis_gives_the_answer_away():
-    for fault in FAULTS.values():
-        for chosen in FAULTS.values():
-            if chosen is not fault:
-                said = wrong_html(chosen, fault)
-                assert escape(fault.title) not in said and escape(fault.sign) not in said
-                assert WHERE_TO_LOOK[fault.statistic] in said
-                same = chosen.statistic == fault.statistic
-                assert same == ("may be looking at the right curve" in said)
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_faults_the_one_named_is_repaired_and_the_other_is_left(explorer, order):
+    patient = go_to(explorer, "raw_scores_and_beta_100x")
+    first, second = (patient.faults[k] for k in order)
+    before = bytes(explorer.image.value)
+    said = choose(explorer, first)
+    assert escape(FAULTS[first].title) in said and "trained again" in said
+    assert explorer.patient.faults == (second,) and bytes(explorer.image.value) != before
+    assert explorer.solved == set() and "Not this one." in choose(explorer, HEALTHY)
+    said = choose(explorer, second)
+    assert "Right." in said and escape(patient.sign) in said
+    assert explorer.solved == {explorer.case.value}
+
+
+def test_a_mild_case_is_known_by_its_fault(explorer):
+    go_to(explorer, "learning_rate_mild")
+    assert "Right." in choose(explorer, "learning_rate")
+
+
+def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, clinic):
+    patient = go_to(explorer, "no_kl")
+    said = choose(explorer, "kl_sign")
+    telling = tell_apart(clinic.histories("no_kl"), clinic.histories("kl_sign"))
+    assert "Not this one." in said and escape(FAULTS["kl_sign"].sign) in said
+    assert str(telling) in said and escape(patient.title) not in said
+    assert explorer.solved == set() and f"0 of {len(PATIENTS)}" in explorer.progress.value
+
+
+def test_no_wrong_diagnosis_gives_the_answer_away(explorer):
+    for number, patient in explorer.patients.items():
+        explorer.case.value = number
+        said = choose(explorer, other(explorer))
+        assert escape(patient.sign) not in said
+        assert all(escape(FAULTS[name].title) not in said for name in patient.faults)
 
 
 def test_nothing_chosen_is_no_diagnosis(explorer):
-    assert "Choose a fault first" in choose(explorer, "")
+    assert "Choose a diagnosis first" in choose(explorer, "")
     assert explorer.solved == set()
 
 
 def test_an_answer_shown_is_not_a_case_solved(explorer):
+    patient = go_to(explorer, "kl_sign")
+    number = explorer.case.value
     explorer.answer_button.click()
-    fault = explorer.fault
-    assert escape(fault.title) in explorer.verdict.value
-    assert f'rerun("{fault.name}")' in explorer.verdict.value
-    assert "Right." in choose(explorer, fault.name)
-    assert explorer.solved == set() and explorer.shown == {1}
-    assert "answer shown: 1" in explorer.progress.value
+    assert escape(patient.title) in explorer.verdict.value
+    assert f'rerun("{patient.kind}")' in explorer.verdict.value
+    assert "Right." in choose(explorer, "kl_sign")
+    assert explorer.solved == set() and explorer.shown == {number}
+    assert f"answer shown: {number}" in explorer.progress.value
     explorer.next_button.click()
-    assert explorer.case.value == 2 and explorer.verdict.value == ""
+    assert explorer.case.value == number % len(PATIENTS) + 1 and explorer.verdict.value == ""
     assert explorer.guess.value == ""
-    explorer.case.value = 1
+    explorer.case.value = number
     assert "The answer." in explorer.verdict.value  # still known
 
 
 def test_all_solved(explorer):
-    for _ in FAULTS:
-        choose(explorer, explorer.fault.name)
+    for _ in PATIENTS:
+        for name in explorer.patient.faults or (HEALTHY,):
+            choose(explorer, name)
         explorer.next_button.click()
-    assert explorer.solved == set(explorer.faults)
-    assert f"{len(FAULTS)} of {len(FAULTS)} solved" in explorer.progress.value
+    assert explorer.solved == set(explorer.patients)
+    assert f"{len(PATIENTS)} of {len(PATIENTS)} solved" in explorer.progress.value
     assert "Every patient has a diagnosis" in explorer.progress.value
     explorer.answer_button.click()
     assert explorer.shown == set() and "Right." not in explorer.verdict.value
@@ -147,16 +227,28 @@ def test_all_solved(explorer):
 def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer, clinic):
     stops = [value for _, value in explorer.iteration.options]
     healthy = clinic.run("healthy", WHOLE_RUN_SEED)
-    for number, fault in explorer.faults.items():
+    for number, patient in explorer.patients.items():
         explorer.case.value = number
         for stop in (stops[0], stops[-1]):
             explorer.iteration.value = stop
-            for run in (healthy, clinic.run(fault.name, WHOLE_RUN_SEED)):
+            for run in (healthy, clinic.run(patient.kind, patient.seeds[0])):
                 shot = run.at(stop)
                 assert shot.iteration == stop
                 for some in shot.samples.values():
                     assert escape(some[0].text) in explorer.samples.value
         assert explorer.verdict.value == ""
+
+
+def test_three_faults_have_a_slider_of_strengths(clinic):
+    explorer = explore_strengths(clinic)
+    fault, strength = explorer.controls["fault"], explorer.controls["strength"]
+    assert len(fault.options) == 3 and strength.options == ("healthy", "mild", "clear", "gross")
+    pictures = set()
+    for value in strength.options:
+        strength.value = value
+        assert f"strength {value}" in explorer.message.value
+        pictures.add(bytes(explorer.image.value))
+    assert len(pictures) == 4
 
 
 def test_pictures_differ_and_are_drawn_once(explorer, monkeypatch):
@@ -178,7 +270,7 @@ def test_it_keeps_no_figure(clinic):
     before = figures()
     for number in (2, 3):
         explorer.case.value = number
-    assert figures() == before and set(explorer.pictures) == {1, 2, 3}
+    assert figures() == before and {number for number, _ in explorer.pictures} == {1, 2, 3}
 
 
 def test_every_text_is_escaped(clinic):
@@ -189,9 +281,11 @@ def test_every_text_is_escaped(clinic):
         some[0].text = "<script>alert(1)</script> & so on"
     said = case_samples_html(shot, shot, "<b>case</b>")
     assert "<script>" not in said and "&lt;script&gt;" in said and "&lt;b&gt;case" in said
-    nasty = replace(FAULTS[name], name="<i>n", title="<i>t", sign="<i>s & s")
-    for said in (right_html(nasty), answer_html(nasty), wrong_html(nasty, FAULTS[name])):
-        assert "<i>" not in said and "&lt;i&gt;s &amp; s" in said
+    nasty = replace(FAULTS[name], name="<i>n", title="<i>t & s")
+    patient = Patient("<i>kind", (name,), "<i>t & s")
+    half, wrong = half_html(nasty), wrong_html("<i>t & s", "<i>sign", None)
+    for said in (right_html(patient), answer_html(patient), half, wrong):
+        assert "<i>" not in said and "&lt;i&gt;t &amp; s" in said
 
 
 def test_a_problem_is_told_on_the_page(explorer, monkeypatch):
@@ -207,7 +301,7 @@ def test_a_problem_is_told_on_the_page(explorer, monkeypatch):
 
 
 def test_a_clinic_without_patients_is_refused(clinic):
-    with pytest.raises(ValueError, match="no broken run"):
+    with pytest.raises(ValueError, match="no patient"):
         only_histories = [run for run in clinic.runs if not run.snapshots]
         ClinicExplorer(Clinic(only_histories, {}))
 
@@ -252,7 +346,13 @@ def test_the_other_figures_draw(clinic):
     }
     counts = {"a": {rule.name: k % 4 for k, rule in enumerate(RULES)}}
     counts["b"] = dict.fromkeys(counts["a"], 0)
+    names = [metric.key for metric in METRICS]
+    broken = clinic.run("kl_sign").history
+    out = out_of_band(broken, healthy, names)
+    assert "kl" in out and out_of_band(healthy[0], healthy, names) == []
     for figure in (
+        verdict_figure(healthy, broken, out),
+        verdict_figure(healthy, healthy[0], []),
         signs_figure(healthy, cases),
         flags_figure(counts, {"a": 3, "b": 12}),
         cost_figure({"a": [1.0, 2.0, 3.0]}, [2.0, 2.5]),
