@@ -156,8 +156,8 @@ TD = Exercise(
          td_by(lambda r, v, w, g: r + g * v - v)),
         ("previous value", "You used V at t − 1; the bootstrap uses V at t + 1.",
          td_by(lambda r, v, w, g: r + g * before(v) - v)),
-        ("both values one too early", "Your values are V at t and V at t − 1; δ_t is built from V at t + 1 and"
-         " V at t.", td_by(lambda r, v, w, g: r + g * v - before(v))),
+        ("both values one too early", "Your values are V at t and V at t − 1; δ_t is built from V at"
+         " t + 1 and V at t.", td_by(lambda r, v, w, g: r + g * v - before(v))),
         ("rolled the other way", "roll(1) brings V at t − 1 to t; the bootstrap uses V at t + 1, and 0 after"
          " the end.",
          lambda r, v, g, mask: zeroed(r + g * zeroed(v, mask).roll(1, 1) - v, mask)),

@@ -66,7 +66,9 @@ def cache_figure(again: Sequence, cached: Sequence) -> Figure:
     axes.plot(steps, cached, color=POLICY, lw=1.8, ls="--", label="with the cache")
     axes.set_ylim(0, None)
     axes.legend(loc="upper left")
-    label_axes(axes, "Time of each new token, the quickest of several tries", "new token", "milliseconds")
+    label_axes(
+        axes, "Time of each new token, the quickest of several tries", "new token", "milliseconds"
+    )
     return figure
 
 
