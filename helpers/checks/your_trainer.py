@@ -276,7 +276,7 @@ def _compared(step: Step, seen: Seen) -> Report | None:
     row = int((~torch.isclose(got, want, 1e-4, 1e-5)).reshape(len(got), -1).any(1).nonzero()[0])
     name, says = found or (
         "unrecognised",
-        f"{first.capitalize()}: not as it should be, first in row {row}.",
+        f"{first.capitalize()}: not as it should be{f', first in row {row}' * (len(got) > 1)}.",
     )
     says = says if found is None else f"{first.capitalize()}: {says}"
     return _report(step, name, says, got[row], want[row])
