@@ -67,11 +67,6 @@ WRONG = [
     ("the stop token left out", "stop token", "mask = batch.response_mask",
      "mask = batch.response_mask & (batch.response_mask.cumsum(1) < batch.response_mask.sum(1, True))"),
     ("returns rebuilt", "returns rebuilt", "batch.returns", "batch.advantages + batch.values"),
-    ("the padding's ratio overflows", "NaN gradient", ACTOR,
-     "gain = ((logprobs - batch.logprobs).exp() * batch.advantages)[mask]\n            "
-     "low, high = 1 - config.cliprange, 1 + config.cliprange\n            "
-     "held = ((logprobs - batch.logprobs).exp().clamp(low, high) * batch.advantages)[mask]\n            "
-     "actor = -torch.minimum(gain, held).mean()"),
     ("an entropy bonus", "", LOSS,
      "(actor + config.vf_coef * critic + 0.01 * logprobs[mask].mean()).backward()"),
     ("no gradient to the actor", "actor does not learn",

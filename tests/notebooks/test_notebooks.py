@@ -16,6 +16,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATHS = re.compile(r"/(?:root|work|tmp|home|Users)/[\w.]")
 
 
+GLOSSARY = ROOT / "notebooks/glossary.md"
+
+
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
 def notebook(request):
     return nbformat.read(request.param, as_version=4)
