@@ -135,8 +135,10 @@ def gather_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
 
 def is_stop(tokens: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
     """Whether each token ends a response: bool, of the same shape. A chat model may have several ids."""
-    ids = [eos_token_id] if isinstance(eos_token_id, int) else eos_token_id
-    require(len(ids) > 0, "eos_token_id", "an empty list", "an id, or several")
+    several = isinstance(eos_token_id, (list, tuple))
+    ids = eos_token_id if several else [eos_token_id]
+    known = len(ids) > 0 and all(isinstance(one, int) for one in ids)
+    require(known, "eos_token_id", repr(eos_token_id), "a whole number, or several")
     return reduce(torch.logical_or, (tokens == one for one in ids))
 
 
@@ -146,7 +148,7 @@ def response_mask(response_tensors: Tensor, eos_token_id: int | Sequence[int]) -
     The EOS is an action like any other token: if it were masked, the model would not learn to stop.
     """
     require_tensor("response_tensors", response_tensors, dims=2)
-    for one in [eos_token_id] if isinstance(eos_token_id, int) else eos_token_id:
+    for one in eos_token_id if isinstance(eos_token_id, (list, tuple)) else [eos_token_id]:
         require_count("eos_token_id", one, low=0)
     is_eos = is_stop(response_tensors, eos_token_id).long()
     return is_eos.cumsum(dim=1) - is_eos == 0  # no EOS strictly before

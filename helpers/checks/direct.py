@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from helpers import direct
-from helpers.checks.exercise import Exercise, floats, noise
+from helpers.checks.exercise import WHOLE_FIT, Exercise, floats, noise
 from helpers.checks.judge import checker
 from helpers.checks.raised import Expected, explained, import_optimizers
 from helpers.checks.runner import copy_of
@@ -354,6 +354,7 @@ TRAIN_DPO = Exercise(
         ("loss after the step", "Step 6: keep the loss that the step started from, not the one after"
          " it.", partial(train_dpo, keep="after")),
     ],
+    advice=WHOLE_FIT,
 )
 # fmt: on
 

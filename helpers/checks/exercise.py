@@ -7,6 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+WHOLE_FIT = (  # the advice of an exercise whose answer is a training run
+    "This is a whole fit, too long for paper: print what each part gives at the first step, and read it"
+    " against the words of the scaffold."
+)
+
 
 class Mistake(NamedTuple):
     """A well-known mistake: name, message, wrong function.
@@ -31,6 +36,7 @@ class Exercise:
     mistakes: list[Mistake]
     gradient: tuple[str, ...] = ()  # arguments whose gradient must equal the reference's
     group: str = ""  # an argument whose values are checked one after the other
+    advice: str = "Calculate this small case by hand."  # for a mistake without a name
     names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self):

@@ -156,6 +156,14 @@ TD = Exercise(
          td_by(lambda r, v, w, g: r + g * v - v)),
         ("previous value", "You used V at t − 1; the bootstrap uses V at t + 1.",
          td_by(lambda r, v, w, g: r + g * before(v) - v)),
+        ("both values one too early", "Your values are V at t and V at t − 1; δ_t is built from V at"
+         " t + 1 and V at t.", td_by(lambda r, v, w, g: r + g * v - before(v))),
+        ("rolled the other way", "roll(1) brings V at t − 1 to t; the bootstrap uses V at t + 1, and 0 after"
+         " the end.",
+         lambda r, v, g, mask: zeroed(r + g * zeroed(v, mask).roll(1, 1) - v, mask)),
+        ("the last column repeated", "In a row that fills every column you use its last value again; V is 0"
+         " after the end.",
+         td_by(lambda r, v, w, g: r + g * torch.cat([v[:, 1:], v[:, -1:]], 1) - v)),
         ("bootstraps from padding",
          "At the last counted token you add γ·V of padding; V is 0 there.",
          lambda r, v, g, mask: zeroed(r + g * after(v) - v, mask)),

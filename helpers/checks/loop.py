@@ -5,6 +5,7 @@ from torch import Tensor
 
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
+from helpers.checks.raised import Expected, explained
 
 
 def drift(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> Tensor:
@@ -76,6 +77,14 @@ OBJECTIVE = Exercise(
          priced(lambda d, mask, b: b * d.abs().sum(1))),
         ("squared differences", "You squared the differences; add them as they are.",
          priced(lambda d, mask, b: b * d.square().sum(1))),
+        ("k2, half of the squares", "Half of the squared difference estimates the KL, too, but the"
+         " objective pays the difference itself.", priced(lambda d, mask, b: b * d.square().sum(1) / 2)),
+        ("k3, never negative", "π_ref/π − 1 + (log π − log π_ref) estimates the KL, too, but the objective"
+         " pays the difference itself.", priced(lambda d, mask, b: b * ((-d).exp() - 1 + d).sum(1))),
+        ("weighted by the probability", "You weighted each difference by π. The tokens were drawn from π,"
+         " so the probability is in already: add up the differences.",
+         lambda s, p, ref, mask, b: (
+             s - b * torch.where(mask, p.exp() * (p - ref), 0.0).sum(1)).mean()),
         ("ratios instead of logarithms", "You took π/π_ref; its logarithm is the difference.",
          priced(lambda d, mask, b: b * (d.exp() * mask).sum(1))),
         ("last token only", "You priced the last token alone; every counted token pays.",
@@ -84,4 +93,10 @@ OBJECTIVE = Exercise(
 )
 # fmt: on
 
-check_objective = checker(OBJECTIVE)
+BY_POSITION = Expected(
+    "tensor b (3) at non-singleton dimension 0", "summed over responses",
+    "Your KL has one number a position, your scores have one a response: add up along a response, .sum(1).",
+)  # fmt: skip
+SWAPPED = BY_POSITION._replace(part="tensor b (2) at non-singleton dimension 0")
+
+check_objective = explained(checker(OBJECTIVE), (BY_POSITION, SWAPPED))

@@ -99,5 +99,5 @@ def _unrecognised(exercise, probe, answer, expected: Tensor) -> tuple[str, str]:
     index = first_difference(answer, expected)
     where = f"At {list(index)} you have" if index else "You have"
     values = show(answer[index]), show(expected[index])
-    says = f"{where} {values[0]}; it should be {values[1]}. Calculate this small case by hand."
+    says = f"{where} {values[0]}; it should be {values[1]}. {exercise.advice}"
     return "unrecognised", says

@@ -5,9 +5,12 @@ import math
 import torch
 
 from helpers import ppo
+from helpers.checks.compare import alike, as_tensor
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
-from helpers.checks.judge import checker
-from helpers.checks.raised import explained
+from helpers.checks.judge import TIME_LIMIT, backward, checker
+from helpers.checks.raised import Expected, explained
+from helpers.checks.report import compare, show
+from helpers.checks.runner import attempt, copy_of
 from helpers.whitening import masked_mean
 
 
@@ -59,7 +62,12 @@ def reductions(build, per_token):
 LOGPROBS = (floats([-1.0, -2.0, -0.4, -5.0]), floats([-1.5, -1.0, -0.5, -2.0]), prefix_mask(4, 3))
 BATCH = (-noise(1, 3, 5).abs(), -noise(2, 3, 5).abs(), prefix_mask(5, 2, 5, 4))
 UNLIKELY = (floats([-120.0, -110.0]), floats([-119.5, -111.0]), prefix_mask(2, 2))
-SPOILT = (floats([-1.0, 900.0]), floats([-1.2, -900.0]), prefix_mask(2, 1))  # exp overflows
+INF, NAN = float("inf"), float("nan")
+# what the padding may hold: a difference whose exp overflows, −inf − (−inf), NaN
+SPOILT = [
+    (floats([-1.0, *now]), floats([-1.2, *old]), prefix_mask(3, 1))
+    for now, old in (([900.0, -1.0], [-900.0, -1000.0]), ([-INF, NAN], [-INF, -1.0]))
+]
 
 
 def ratio(logprobs, old_logprobs, mask):
@@ -212,6 +220,17 @@ VALUE = Exercise(
          critic(lambda v, old, r, e: larger(v, torch.zeros_like(v), r, e))),
         ("clipped like a ratio", "1 ± ε is for the policy's ratio; here the range is V_old ± ε.",
          critic(lambda v, old, r, e: larger(v, torch.ones_like(v), r, e))),
+        ("clipped in proportion to the old value", "You clipped V to V_old·(1 ± ε); the range is"
+         " V_old ± ε.", critic(lambda v, old, r, e: torch.maximum((v - r).square(), (torch.clamp(
+             v, torch.minimum(old * (1 - e), old * (1 + e)), torch.maximum(old * (1 - e), old * (1 + e)))
+             - r).square()))),
+        ("larger of two means", "You took the larger of two means; take the larger square of each token,"
+         " then the mean.", lambda v, old, r, mask, e: 0.5 * torch.maximum(
+             masked_mean((v - r).square(), mask), masked_mean((near(v, old, e) - r).square(), mask))),
+        ("larger value", "You took the larger value, V or the clipped one; take the larger square.",
+         critic(lambda v, old, r, e: (torch.maximum(v, near(v, old, e)) - r).square())),
+        ("squares added", "You added the two squares; take the larger one.",
+         critic(lambda v, old, r, e: (v - r).square() + (near(v, old, e) - r).square())),
         ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange_value}.",
          critic(lambda v, old, r, e: larger(v, old, r, 0.2))),
         ("absolute error", "You took |V − R|; the loss squares it.",
@@ -229,23 +248,45 @@ VALUE = Exercise(
 # fmt: on
 
 
-def padding_reaches_gradient(function):
-    """A ratio that is right, but whose gradient is NaN where the padding holds garbage."""
-    logprobs = SPOILT[0].clone().requires_grad_()
-    function(logprobs, *SPOILT[1:]).sum().backward()
-    if bool(logprobs.grad.isfinite().all()):
+LET_IN = (
+    "With NaN or −inf in the padding your result is wrong: 0 · NaN is NaN, so a product with the mask"
+    " lets it in. Use torch.where(mask, x, 0.0), or x[mask]."
+)
+TOO_LATE = (
+    "The numbers are correct, but with garbage in the padding the gradient of logprobs is NaN:"
+    " replace what is masked (torch.where) before exp, not only after it."
+)
+
+
+def padding_kept_out(exercise, *cases):
+    """A second look (`then`): neither result nor gradient of `logprobs` may depend on the padding."""
+
+    def then(function):
+        for given in cases:
+            shown = [(label, show(x)) for label, x in exercise.named(given).items()]
+            expected = exercise.reference(*copy_of(given))
+            outcome = attempt(function, given, TIME_LIMIT)
+            answer = as_tensor(outcome.value, expected)
+            if answer is None or not alike(answer, expected):
+                return "NaN in the padding", LET_IN, (*shown, *compare(answer, expected))
+            slopes = attempt(backward(function, [0]), given, TIME_LIMIT).value
+            wanted = backward(exercise.reference, [0])(*copy_of(given))
+            if not slopes or slopes[0] is None or not alike(slopes[0], wanted[0]):
+                got = slopes[0] if slopes else None
+                return "NaN gradient", TOO_LATE, (*shown, *compare(got, wanted[0]))
         return None
-    says = (
-        "The numbers are correct, but with garbage in the padding the gradient of logprobs is NaN:"
-    )
-    return (
-        "NaN gradient",
-        f"{says} replace what is masked (torch.where) before exp, not only after it.",
-    )
+
+    return then
 
 
-check_ratio = explained(checker(RATIO), then=padding_reaches_gradient)
-check_policy_loss, check_value_loss = checker(POLICY), checker(VALUE)
+SPOILT_POLICY = [
+    (logprobs, old, floats([1.0, *padding]), mask, 0.2)
+    for (logprobs, old, mask), padding in zip(SPOILT, ([3.0, -3.0], [NAN, INF]), strict=True)
+]
+
+check_ratio = explained(checker(RATIO), then=padding_kept_out(RATIO, *SPOILT))
+check_policy_loss = explained(checker(POLICY), then=padding_kept_out(POLICY, *SPOILT_POLICY))
+check_value_loss = checker(VALUE)
 
 
 def plain_mean(x, mask):
@@ -299,6 +340,12 @@ ENTROPY = Exercise(
          entropy(lambda x: -(x.exp() * x).sum(-1))),
         ("logits for log-probs", "p is right, but log p is log_softmax(logits), not the logits.",
          entropy(lambda x: -(x.softmax(-1) * x).sum(-1))),
+        ("logits for p", "log p is right, but the weights are p = exp(log p), not the logits.",
+         entropy(lambda x: -(x * x.log_softmax(-1)).sum(-1))),
+        ("plain mean of −log p", "You averaged −log p over the vocabulary, each word alike; weigh each"
+         " by its p, and sum.", entropy(lambda x: -x.log_softmax(-1).mean(-1))),
+        ("softmax over the batch", "Your softmax is along dim=0; the vocabulary is dim=-1.",
+         entropy(lambda x: -(x.softmax(0) * x.log_softmax(0)).sum(-1))),
         ("sum of squares", "You computed Σ p²; the entropy is −Σ p·log p.",
          entropy(lambda x: x.softmax(-1).square().sum(-1))),
         ("0·log 0", "The p of an unlikely token rounds to 0, and 0·log 0 is NaN: use log_softmax.",
@@ -340,6 +387,9 @@ CLIP = Exercise(
          share(lambda r, a, e: r > 1 + e)),
         ("share that is not clipped", "You counted the tokens that keep their gradient.",
          share(lambda r, a, e: ~clipped(r, a, e))),
+        ("equal gains counted", "Where the clipped gain equals the plain one, nothing was clipped:"
+         " compare with <, not with <=.",
+         share(lambda r, a, e: r.clamp(1 - e, 1 + e) * a <= r * a)),
         ("compared with ε", "Compare ρ with 1 ± {cliprange}, not with ±{cliprange}.",
          share(lambda r, a, e: (r > e) & (a > 0) | (r < -e) & (a < 0))),
         ("A = 0 counted", "A token with A = 0 has no gradient that the clip could remove: A > 0 and"
@@ -361,7 +411,14 @@ CLIP = Exercise(
 )
 # fmt: on
 
-check_entropy, check_clip_fraction = checker(ENTROPY), checker(CLIP)
+WRONG_AXIS = (
+    "sum over the tokens",
+    "You summed over another axis than the vocabulary's, so that one number per token is not what is"
+    " left: the vocabulary is dim=-1.",
+)
+MISMATCH = ("shape of the mask", "must match the size")  # [B, V] where [B, T] is masked
+check_entropy = explained(checker(ENTROPY), tuple(Expected(part, *WRONG_AXIS) for part in MISMATCH))
+check_clip_fraction = checker(CLIP)
 
 
 def drawn_gain(value, reduce=torch.mean, sign=-1.0):
@@ -414,4 +471,10 @@ REINFORCE = Exercise(
     gradient=("logits",),
 )
 # fmt: on
-check_reinforce_loss = checker(REINFORCE)
+PICKED = Expected(
+    "out of bounds",
+    "advantages indexed by the words",
+    "You took advantages[words]. There is one advantage for each word drawn, in their order: index the"
+    " log-probs by the words, and the advantages not at all.",
+)
+check_reinforce_loss = explained(checker(REINFORCE), (PICKED,))

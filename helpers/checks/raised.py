@@ -11,6 +11,8 @@ from helpers.checks.exercise import Exercise
 from helpers.checks.report import CORRECT, MISTAKE, Report, compare, show
 from helpers.checks.runner import copy_of
 
+UNFINISHED = ("exception", "endless loop", "inputs changed")  # there are no numbers to look at
+
 
 class Expected(NamedTuple):
     """An error that many answers raise: a part of its message, the mistake's name, what to say."""
@@ -30,11 +32,13 @@ def explained(
     errors: tuple[Expected, ...] = (),
     then: Callable | None = None,
     first: Callable[[], None] = lambda: None,
+    cause: Callable | None = None,
 ) -> Callable[..., Report]:
     """The same check, where a known error has a name.
 
     `then` looks at a function that passed: function → (mistake, message[, case]), or None if all is well.
-    `first()` is called before the check, outside its time limit.
+    `first()` is called before the check, outside its time limit. `cause` looks at a function with wrong
+    numbers: (function, report) → (mistake, message), or None where the report has said it.
     """
 
     def fuller(function: Callable, *options, **named) -> Report:
@@ -44,6 +48,10 @@ def explained(
             for error in errors:
                 if error.part in report.message:
                     return replace(report, mistake=error.name, message=error.says)
+        if cause is not None and report.case and report.mistake not in UNFINISHED:
+            why = _found(cause, function, report)
+            if why is not None:
+                return replace(report, mistake=why[0], message=why[1])
         found = then(function) if then is not None and report.status == CORRECT else None
         if found is None:
             return report
@@ -54,6 +62,13 @@ def explained(
     fuller.__name__ = fuller.__qualname__ = check.__name__
     fuller.__doc__, fuller.exercise = check.__doc__, check.exercise
     return fuller
+
+
+def _found(cause: Callable, function: Callable, report: Report) -> tuple[str, str] | None:
+    try:
+        return cause(function, report)
+    except Exception:  # noqa: BLE001 (the second look at a strange answer must not break the notebook)
+        return None
 
 
 def also_on(exercise: Exercise, *cases: tuple) -> Callable:

@@ -1,5 +1,6 @@
 """The large exercise of notebook 05: scores read at [CLS], and the loop that fits them to preferences."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -7,9 +8,11 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.checks.exercise import Exercise, noise, prefix_mask
+from helpers.checks.exercise import WHOLE_FIT, Exercise, noise, prefix_mask
+from helpers.checks.fit_trace import watch, why_still
 from helpers.checks.judge import checker
 from helpers.checks.raised import Expected, explained, import_optimizers
+from helpers.checks.report import Report
 from helpers.checks.runner import copy_of
 from helpers.reward_model import bradley_terry_loss
 
@@ -254,6 +257,10 @@ FIT_PAIRS = Exercise(
          " learning_rate, and the last step is not 0.", wrong(factor=lambda i, n: 1 - (i + 1) / n)),
         ("rate rises", "Step 4: your learning rate rises; it should fall.",
          wrong(factor=lambda i, n: (i + 1) / n)),
+        ("rate rises from 0", "Step 4: that is learning_rate · i/steps, which rises from 0; the factor is"
+         " 1 − i/steps.", wrong(factor=lambda i, n: i / n)),
+        ("rate on a cosine", "Step 4: your rate falls along a cosine; let it fall on a straight line.",
+         wrong(factor=lambda i, n: (1 + math.cos(math.pi * i / n)) / 2)),
         ("rate reaches 0 at the last step", "Step 4: the last step moves nothing: divide by the number"
          " of steps, so that 0 is reached after it.", wrong(factor=lambda i, n: 1 - i / max(1, n - 1))),
         ("rate multiplied again and again", "Step 4: you multiply the last rate by the factor; multiply"
@@ -261,6 +268,7 @@ FIT_PAIRS = Exercise(
         ("loss after the step", "Step 5: keep the loss that the step started from.",
          wrong(keep="after")),
     ],
+    advice=WHOLE_FIT,
 )
 # fmt: on
 
@@ -297,9 +305,23 @@ def left_behind(function: Callable) -> tuple[str, str] | None:
     return None
 
 
+def cause(function: Callable, report: Report) -> tuple[str, str] | None:
+    """Why weights stayed as they were, and learning rates that numbers alone do not show."""
+    given = copy_of(MORE)
+    seen = watch(function, {"encoder": given[0], "head": given[1]}, given)
+    if report.mistake == "unrecognised" and seen.uneven:
+        return "rate of one group alone", (
+            "Step 4: your optimizer has several groups, and not all have the same rate. Set the falling"
+            " rate in every group of optimizer.param_groups, or make one group."
+        )
+    return why_still(seen, report.mistake)
+
+
 NO_GRADIENT = Expected(
     "does not require grad", "no gradient",
     "Step 4: the loss has no gradient. Are the scores made under no_grad, or detached?",
 )  # fmt: skip
 
-check_fit_pairs = explained(checker(FIT_PAIRS), (NO_GRADIENT,), left_behind, import_optimizers)
+check_fit_pairs = explained(
+    checker(FIT_PAIRS), (NO_GRADIENT,), left_behind, import_optimizers, cause
+)

@@ -1,13 +1,18 @@
 """Exercises of notebook 05: Bradley–Terry, its loss, normalised scores, accuracy on pairs."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch.nn.functional import logsigmoid
 
 from helpers import reward_model
+from helpers.checks.compare import alike, as_tensor
 from helpers.checks.exercise import Exercise, noise
 from helpers.checks.judge import checker
+from helpers.checks.raised import explained
+from helpers.checks.report import Report
+from helpers.checks.runner import copy_of
 
 t = torch.tensor
 FEW = (t([1.0, 0.0, 2.0]), t([0.0, 3.0, 1.5]))
@@ -46,6 +51,14 @@ PREFERENCE = Exercise(
         ("only one score", "You left out score_b.", lambda a, b: a.sigmoid()),
         ("hard decision", "You returned the winner (0 or 1); return a probability.",
          lambda a, b: (a > b).float()),
+        ("odds", "exp(difference) is the odds of a against b; the chance is odds/(1 + odds).",
+         lambda a, b: (a - b).exp()),
+        ("odds that overflow", "exp(score) is infinite for large scores, and a quotient of two is the odds;"
+         " the chance is odds/(1 + odds).", lambda a, b: a.exp() / b.exp()),
+        ("both chances", "You return the chance of a and that of b; return a's alone: [0].",
+         lambda a, b: torch.stack([a, b]).softmax(0)),
+        ("both chances, a column each", "You return the chance of a and that of b; return a's: [:, 0].",
+         lambda a, b: torch.stack([a, b], 1).softmax(1)),
         ("averaged", "You averaged over the pairs; return one probability per pair.",
          lambda a, b: probability(a, b).mean()),
     ],
@@ -85,6 +98,8 @@ LOSS = Exercise(
          lambda c, r: -logsigmoid(c - r).mean() / math.log(2)),
         ("log-sigmoids subtracted", "Subtract the scores first, then take log sigmoid once.",
          lambda c, r: -(logsigmoid(c) - logsigmoid(r)).mean()),
+        ("every chosen against every rejected", "[N, 1] less [N] is [N, N]: every chosen against every"
+         " rejected. Compare within pairs.", lambda c, r: -logsigmoid(c[:, None] - r).mean()),
         ("squared error", "You squared the difference; the labels give only an order, no target.",
          lambda c, r: (c - r).square().mean()),
     ],
@@ -177,5 +192,29 @@ ACCURACY = Exercise(
 )
 # fmt: on
 
-check_preference_probability, check_bradley_terry_loss = checker(PREFERENCE), checker(LOSS)
+
+def limited(exercise: Exercise) -> Callable:
+    """Cause of wrong numbers: a clamp or a small ε, which shows at scores far apart alone."""
+
+    def cause(function: Callable, report: Report) -> tuple[str, str] | None:
+        def fits(given: tuple) -> bool:
+            expected = exercise.reference(*copy_of(given))
+            return alike(as_tensor(function(*copy_of(given)), expected), expected)
+
+        near = [probe for probe in exercise.probes if probe is not FAR]
+        if report.mistake != "unrecognised":
+            return None
+        if not all(map(fits, near)):
+            return None
+        return "clamped, or a small ε added", (
+            "Right where the scores are near each other, wrong where they are far apart. A clamp, or a small"
+            " number that is added so that nothing overflows, changes the result there (and a clamp stops the"
+            " gradient). One function of torch needs neither."
+        )
+
+    return cause
+
+
+check_preference_probability = explained(checker(PREFERENCE), cause=limited(PREFERENCE))
+check_bradley_terry_loss = explained(checker(LOSS), cause=limited(LOSS))
 check_normalize_scores, check_pair_accuracy = checker(NORMALIZE), checker(ACCURACY)

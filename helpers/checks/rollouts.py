@@ -236,7 +236,7 @@ def with_ones_on_padding(check):
         if again.status != CORRECT:
             return report
         says = "You give padding position 1, as Hugging Face does: fine, since padding is masked. The course"
-        return replace(again, message=f"{again.message} {says} gives it 0.")
+        return replace(again, message=f"{again.message} {says} gives it 0 on the left.")
 
     kinder.__name__ = kinder.__qualname__ = check.__name__
     kinder.__doc__, kinder.exercise = check.__doc__, check.exercise

@@ -102,6 +102,10 @@ LOGPROB_MISTAKES = kept([
      " the position just before it.", logprobs_with(first=2)),
     ("no temperature", "The logits are not divided by the temperature, which sampling does.",
      no_temperature),
+    ("log-probs of the next token, and no temperature", "Two slips: your log-probs are those of the next"
+     " token (the response's T tokens are predicted by logits[:, -T-1:-1]), and the logits are not divided"
+     " by the temperature.",
+     lambda policy, ids, mask, length, T: logprobs_with(first=0)(policy, ids, mask, length, 1.0)),
     ("divided after the softmax", "You divided the log-probs by the temperature; divide the logits by"
      " it, before the softmax.",
      lambda policy, ids, mask, length, T: no_temperature(policy, ids, mask, length, T) / T),

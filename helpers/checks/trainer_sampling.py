@@ -119,6 +119,13 @@ def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -
     expect(not torch.equal(counted, late), "one position too many", says, *case)
     says = "True and False are exchanged in the response's mask."
     expect(not torch.equal(counted, ~right), "mask upside down", says, *case)
+    restarts = counted[row, 1:] & ~counted[row, :-1]
+    says = "Your mask turns True again after a False: a response that has stopped stays stopped."
+    expect(not bool(restarts.any()), "the mask starts again", says, *case)
+    says = "Your mask ends a response whose ids have no stop token. If it was drawn, keep it: it is an action"
+    says += " too, so it stands in ids and counts; padding begins after it."
+    dropped = not bool(is_stop[row].any())
+    expect(not dropped, "the stop token is left out", says, *case)
     says = "The response's mask should be True up to and including the first stop token."
     raise Wrong("the response's mask", says, *case)
 

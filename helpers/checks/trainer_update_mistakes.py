@@ -218,6 +218,9 @@ UPDATE_MISTAKES = kept([
      against(lambda rollout: rollout[4])),
     ("values against the old values", "The critic learns its old values; its target is the returns.",
      against(lambda rollout: rollout[3])),
+    ("returns rebuilt from whitened advantages", "You rebuilt the returns as advantages + values; but the"
+     " advantages are whitened by now. Take the rollout's returns.",
+     against(lambda rollout: rollout[4] + rollout[3])),
     ("no zero_grad", "There is no zero_grad: from the second step on, old gradients are still in it.",
      update_with(zero_grad=False)),
     ("gradients not clipped", "The gradient is not clipped to max_grad_norm before the step.",

@@ -42,7 +42,7 @@ def whitened_by_row(a: Tensor, mask: Tensor) -> Tensor:
 
 def rollout_with(
     pick=counted, mean=torch.mean, var=spread, below=lambda a, m, s: a - m, reached=None,
-    target=lambda a, white, v: a + v, gauge=None, up=None, explained=None, white=None,
+    target=lambda a, white, v, mask: a + v, gauge=None, up=None, explained=None, white=None,
 ) -> Callable:  # fmt: skip
     """`whiten_rollout` with one thing changed. The names say what; without changes it is right."""
 
@@ -54,7 +54,7 @@ def rollout_with(
         scaled = below(advantages, m, s) if small else (advantages - m) / (v + 1e-8).sqrt()
         scaled = scaled if white is None or small else white(advantages, mask)
         whitened = torch.where(mask, scaled, 0.0)
-        returns = torch.where(mask, target(advantages, whitened, values), 0.0)
+        returns = torch.where(mask, target(advantages, whitened, values, mask), 0.0)
         share = (up or (lambda w, a, k: (w[k] > 0).float().mean()))(whitened, advantages, mask)
         ev = (
             explained or (lambda a, v, r, k: 1 - spread((r - v)[k]) / spread(r[k]).clamp(min=1e-12))
@@ -63,6 +63,22 @@ def rollout_with(
         return whitened, returns, torch.stack([torch.as_tensor(g) for g in gauges])
 
     return wrong
+
+
+def scaled(x: Tensor, mask: Tensor) -> Tensor:
+    """x by the mean and deviation of what counts, 0 where masked."""
+    return torch.where(mask, (x - x[mask].mean()) / (spread(x[mask]) + 1e-8).sqrt(), 0.0)
+
+
+def exchanged(advantages, values, mask, floor):
+    """The first two results in each other's place."""
+    whitened, returns, gauges = own(advantages, values, mask, floor)
+    return returns, whitened, gauges
+
+
+def share_explained(values: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Explained variance against another target."""
+    return 1 - spread((target - values)[mask]) / spread(target[mask]).clamp(min=1e-12)
 
 
 own = rollout_with()
@@ -109,8 +125,8 @@ def observe(function: Callable) -> Seen:
         shape = tuple(batch.mask.shape)
         whitened, returns = tensors(answer[:2], ("whitened", "returns"), shape)
         gauges = answer[2]
-        if isinstance(gauges, (tuple, list)) and len(gauges) == 4:
-            gauges = torch.stack([torch.as_tensor(x, dtype=torch.float32) for x in gauges])
+        says = f"Your gauges are a {type(gauges).__name__}; return one tensor of four: torch.stack([…])."
+        expect(isinstance(gauges, Tensor), "wrong type", says)
         (gauges,) = tensors(gauges, ("gauges",), (4,))
         named = {name: x.reshape(1) for name, x in zip(GAUGES, gauges.detach(), strict=True)}
         if what == " of a single token":
@@ -137,11 +153,27 @@ def with_zeros(x: Tensor, mask: Tensor) -> Tensor:
 MISTAKES = [Mistake(*entry) for entry in [
     ("returns from whitened advantages", "You added the values to the whitened advantages. The returns"
      " are the critic's targets, in reward units: form them first.",
-     rollout_with(target=lambda a, w, v: w + v)),
+     rollout_with(target=lambda a, w, v, k: w + v)),
     ("values left out of the returns", "Your returns are the advantages alone; returns = advantages +"
-     " values.", rollout_with(target=lambda a, w, v: a)),
+     " values.", rollout_with(target=lambda a, w, v, k: a)),
     ("values subtracted", "Returns are advantages plus values; you subtracted.",
-     rollout_with(target=lambda a, w, v: a - v)),
+     rollout_with(target=lambda a, w, v, k: a - v)),
+    ("whitened and returns exchanged", "Your first two results are exchanged: return whitened, returns,"
+     " gauges.", exchanged),
+    ("returns whitened", "You whitened the returns. The critic learns in reward units: leave them as they"
+     " are.", rollout_with(target=lambda a, w, v, k: scaled(a + v, k))),
+    ("values whitened", "You whitened the values before adding them; returns = advantages + values, both as"
+     " they came.", rollout_with(target=lambda a, w, v, k: a + scaled(v, k))),
+    ("explained variance of the advantages", "The critic's target is the returns, not the advantages:"
+     " 1 − Var(returns − values)/Var(returns).",
+     rollout_with(explained=lambda a, v, r, k: share_explained(v, a, k))),
+    ("divided by Var(advantages)", "Divide by the variance of the returns, not of the advantages.",
+     rollout_with(explained=lambda a, v, r, k: 1 - spread((r - v)[k]) / spread(a[k]).clamp(min=1e-12))),
+    ("explained variance of whitened returns", "You whitened before you explained; take returns in reward"
+     " units.", rollout_with(explained=lambda a, v, r, k: share_explained(v, scaled(r, k), k))),
+    ("explained variance of whitened returns", "You formed the returns of the last gauge from whitened"
+     " advantages; take returns in reward units.",
+     rollout_with(explained=lambda a, v, r, k: share_explained(v, scaled(a, k) + v, k))),
     ("statistics over padding", "Your mean and deviation are over all positions; only counted ones"
      " count.", rollout_with(pick=everything)),
     ("padding as zeros", "You set the padding to 0, but it still counts in mean and deviation.",

@@ -186,6 +186,9 @@ EV = Exercise(
         ("squared error instead of variance", "You averaged (returns − values)²; use its variance,"
          " which ignores a constant offset.",
          lambda v, r, mask: 1 - masked_mean((r - v).square(), mask) / biased(r, mask)),
+        ("squared error over the unbiased variance", "You averaged (returns − values)²; use its variance,"
+         " which ignores a constant offset.",
+         lambda v, r, mask: 1 - masked_mean((r - v).square(), mask) / masked_var(r, mask)),
         ("second moments", "You averaged squares without subtracting the means.",
          ev_with(lambda x, mask: masked_mean(x.square(), mask))),
         ("divided by Var(values)", "Divide by Var(returns), not by Var(values).",

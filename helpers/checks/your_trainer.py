@@ -223,6 +223,12 @@ def _report(step: Step, name: str, says: str, yours=None, expected=None) -> Repo
     return Report(step.name, MISTAKE, says, name, step.look, case)
 
 
+NO_ROW = (
+    "The model was given a position or a token that is no row of its embedding. Is a position −1? On"
+    " left padding cumsum(mask) − 1 is −1; cumsum(mask) − mask is 0 there."
+)
+
+
 def _broken(step: Step, function: Callable, outcome, seconds: float) -> Report | None:
     """The report of a call that did not finish normally, or None."""
     if outcome.state == MISSING:
@@ -233,6 +239,8 @@ def _broken(step: Step, function: Callable, outcome, seconds: float) -> Report |
     error = outcome.error
     if outcome.state == RAISED and isinstance(error, Wrong):
         return _report(step, error.name, error.says, error.yours, error.expected)
+    if outcome.state == RAISED and "index out of range in self" in str(error):
+        return _report(step, "no row of the embedding", NO_ROW)
     if outcome.state == RAISED:
         line = line_of(error, function)
         says = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -268,7 +276,7 @@ def _compared(step: Step, seen: Seen) -> Report | None:
     row = int((~torch.isclose(got, want, 1e-4, 1e-5)).reshape(len(got), -1).any(1).nonzero()[0])
     name, says = found or (
         "unrecognised",
-        f"{first.capitalize()}: not as it should be, first in row {row}.",
+        f"{first.capitalize()}: not as it should be{f', first in row {row}' * (len(got) > 1)}.",
     )
     says = says if found is None else f"{first.capitalize()}: {says}"
     return _report(step, name, says, got[row], want[row])

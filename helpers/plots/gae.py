@@ -125,23 +125,32 @@ def backward_walk_figure(
 
 
 def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
-    """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t."""
-    figure, axes = one_panel(7.6, 2.6)
+    """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t.
+
+    The topmost branch is drawn thick, with its values beside it.
+    """
+    figure, axes = one_panel(7.6, 3.2)
     span = max(float(level.abs().max()) for level in levels)
     place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
     for t in range(1, len(levels)):
         for i, y in enumerate(place[t]):
             ends = (place[t - 1][i // 2], y)
             axes.plot((t - 1, t), ends, color="#CCCCCC", linewidth=0.7, zorder=1)
+    top = [row[-1] for row in place]
+    axes.plot(range(len(levels)), top, color="black", linewidth=1.8, zorder=1)
+    for t, level in enumerate(levels):
+        words_here = f"{float(level[-1]):+.2f}".replace("-", "−")
+        axes.annotate(words_here, (t, top[t] + 0.05), fontsize=9, ha="center")
     x = [t for t, level in enumerate(levels) for _ in level]
     y = [here for row in place for here in row]
     colours = [value for level in levels for value in level.tolist()]
     look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
-    sizes = [max(8, 34 - 4 * t) for t in x]
-    dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.4, zorder=2, **look)
+    sizes = [max(9, 44 - 7 * t) for t in x]
+    dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.3, zorder=2, **look)
     figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=8)
-    axes.annotate(words[1], (0.42, 0.70), fontsize=9, ha="right")
+    axes.annotate(words[1], (0.42, 0.68), fontsize=9, ha="right")
     axes.annotate(words[0], (0.42, 0.26), fontsize=9, ha="right")
+    axes.set_ylim(0, 1.12)
     axes.set_title(title)
     axes.set_xlabel("words written")
     axes.set_yticks([])

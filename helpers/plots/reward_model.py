@@ -64,7 +64,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     )
     loss.plot(x, [math.log1p(math.exp(-d)) for d in x], color=POLICY)
     loss.plot(0, LN2, "o", color="black", markersize=4)
-    loss.annotate("no idea: ln 2", (0, LN2), (0.6, 1.6), fontsize=8)
+    loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=8, textcoords="offset points")
     label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
     gradient.plot(x, [_sigmoid(d) - 1 for d in x], color=KL)
     words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
@@ -88,21 +88,22 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     for key, name, colour, style in curves:
         points = [r["step"] for r in measured], [r[key] for r in measured]
         accuracy.plot(*points, style, color=colour, label=name, markersize=4)
-    draw_limits(accuracy, chance, best)
+    draw_limits(accuracy, chance, best, under=True)
     accuracy.set_xlim(0, total)
     accuracy.legend(loc="upper left")
     label_axes(accuracy, "Accuracy", "gradient step", "share of pairs", grid="both")
     return figure
 
 
-def draw_limits(axes: Axes, chance: float, best: float) -> None:
-    """The two lines between which any honest accuracy lies; words at the right end."""
-    lines = ((chance, "chance", REFERENCE, "bottom"), (best, "best possible", GOLD, "top"))
-    for height, words, colour, side in lines:
+def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> None:
+    """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
+    lower, upper = ("bottom", 2), ("top", -4) if under else ("bottom", 2)
+    lines = ((chance, "chance", REFERENCE, lower), (best, "best possible", GOLD, upper))
+    for height, words, colour, (side, gap) in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         how = place | {"ha": "right", "va": side, "fontsize": 8}
-        axes.annotate(words, (1.0, height), (0, 1 if side == "bottom" else -1), **how)
+        axes.annotate(words, (1.0, height), (0, gap), **how)
     axes.set_ylim(0.4, 1.04)
 
 
@@ -118,6 +119,7 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
     axes.set_ylim(0, 1.04)  # bars begin at 0
     label_axes(axes, title, "", "share of pairs", grid="both")
     axes.tick_params(axis="x", labelsize=9)
+    axes.set_axisbelow(True)  # no gridline through a number
     return figure
 
 
@@ -203,14 +205,14 @@ def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> F
 def proxy_gold_figure(
     proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
 ) -> Figure:
-    """Every third text by what people and what the reward model think of it; `marked` ones ringed."""
+    """Every third text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
     axes.plot(gold[::3], proxy[::3], ".", color=POLICY, alpha=0.35, markersize=4)
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
     label_axes(
-        axes, "Two judges of the same texts", "gold score, points", "reward model, std", grid="both"
+        axes, "Two judges of the same texts", "gold score, std", "reward model, std", grid="both"
     )
     return figure
 

@@ -38,9 +38,9 @@ def temperature_figure(
     """
     figure, grid = new_figure(1, 2, 8.4, 2.7)
     axes = grid[0, 0]
-    axes.bar(range(len(words)), probs, color=POLICY, width=0.8, label=f"T = {temperature:.2f}")
+    axes.bar(range(len(words)), probs, color=POLICY, width=0.8, label=f"τ = {temperature:.2f}")
     axes.step(
-        range(len(words)), plain, where="mid", color="black", lw=1.2, label="T = 1", alpha=0.8
+        range(len(words)), plain, where="mid", color="black", lw=1.2, label="τ = 1", alpha=0.8
     )
     axes.set_xticks(range(len(words)), words, rotation=40, ha="right")
     axes.set_ylim(0, 1)
@@ -54,19 +54,21 @@ def temperature_figure(
     words = f"every word alike: {most:.2f}"
     axes.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=8, color="#555555")
     axes.set_ylim(0, most * 1.15)
-    label_axes(axes, f"Entropy: {here:.2f} nats", "temperature T", "nats", grid="both")
+    label_axes(axes, f"Entropy: {here:.2f} nats", "temperature τ", "nats", grid="both")
     return figure
 
 
 def cache_figure(again: Sequence, cached: Sequence) -> Figure:
-    """Milliseconds for each new token, computing everything again and with the cache."""
+    """Milliseconds for each new token (the quickest try), computing everything again and with the cache."""
     figure, axes = one_panel(8.0, 2.5)
     steps = range(1, len(again) + 1)
     axes.plot(steps, again, color=KL, lw=1.8, label="everything again")
     axes.plot(steps, cached, color=POLICY, lw=1.8, ls="--", label="with the cache")
     axes.set_ylim(0, None)
     axes.legend(loc="upper left")
-    label_axes(axes, "Time of each new token", "new token", "milliseconds")
+    label_axes(
+        axes, "Time of each new token, the quickest of several tries", "new token", "milliseconds"
+    )
     return figure
 
 

@@ -10,15 +10,15 @@ from helpers.plots.palette import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE
 
 
 def advantage_histograms(panels: dict) -> Figure:
-    """One histogram a panel, in one scale: title → numbers. A line at zero."""
+    """One histogram a panel, on one axis: title → numbers. Bins go from lowest to highest."""
     figure, grid = new_figure(1, len(panels), 9.6, 2.8)
     low = min(min(x) for x in panels.values())
     high = max(max(x) for x in panels.values())
-    bins = np.linspace(low, high, 40)
     for axes, (title, x), colour in zip(
         grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT), strict=False
     ):
-        axes.hist(x, bins=bins, color=colour)
+        axes.hist(x, bins=np.linspace(min(x), max(x), 40), color=colour)  # same bins, other unit
+        axes.set_xlim(low - 0.1, high + 0.1)
         axes.axvline(0, color="black", linewidth=0.8)
         spread = f"mean {round(np.mean(x), 2) + 0.0:.2f}, std {np.std(x, ddof=1):.2f}"
         label_axes(axes, f"{title}: {spread}", "advantage of a token", "tokens")

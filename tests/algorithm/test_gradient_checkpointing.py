@@ -4,12 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import length_reward, tiny_models
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
-from helpers.models import fingerprint, gradient_checkpointing, make_critic, make_reference
+from helpers.models import (
+    fingerprint,
+    gradient_checkpointing,
+    load_actor,
+    load_tokenizer,
+    make_critic,
+    make_reference,
+)
+from helpers.scale.lora import lora_models
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.world.small_models import make_policy
@@ -90,3 +98,16 @@ def test_a_model_that_cannot_is_named():
 def test_no_model_is_touched_where_it_is_off():
     with gradient_checkpointing(torch.nn.Linear(1, 1), on=False):
         pass
+
+
+def test_under_lora_too():
+    pytest.importorskip("peft")
+    trained = []
+    for on in (False, True):
+        actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
+        models = lora_models(actor, tokenizer, length_reward, rank=2)
+        config = replace(CONFIG, gradient_checkpointing=on)
+        state = start_run(config, models, prompts=["we saw this film", "the soup"])
+        iterate(state)
+        trained.append(fingerprint(state.models.actor))
+    assert trained[0] == trained[1] != fingerprint(load_actor("data/sft", "cpu"))

@@ -87,15 +87,25 @@ def whiten_in_two_steps(advantages, mask):
     return result
 
 def policy_loss_by_cases(logprobs, old_logprobs, advantages, mask, cliprange):
-    r = torch.exp(logprobs - old_logprobs)[mask]
+    r = torch.exp(logprobs[mask] - old_logprobs[mask])
     a = advantages[mask]
     gain = torch.where(a > 0, torch.clamp(r, max=1 + cliprange), torch.clamp(r, min=1 - cliprange))
     return (-a * gain).mean()
 
 def policy_loss_as_trl(logprobs, old_logprobs, advantages, mask, cliprange, pick=torch.max):
-    r = torch.exp(logprobs - old_logprobs)
+    r = torch.exp((logprobs - old_logprobs).masked_fill(~mask, 0.0))
     losses = pick(-advantages * r, -advantages * r.clamp(1 - cliprange, 1 + cliprange))
-    return (losses * mask).sum() / mask.sum()
+    return losses.masked_fill(~mask, 0.0).sum() / mask.sum()
+
+def policy_loss_masked_late(logprobs, old_logprobs, advantages, mask, cliprange):
+    r = (logprobs - old_logprobs).exp()
+    gain = torch.minimum(r * advantages, r.clamp(1 - cliprange, 1 + cliprange) * advantages)
+    return -gain[mask].mean()
+
+def policy_loss_by_products(logprobs, old_logprobs, advantages, mask, cliprange):
+    r = torch.where(mask, logprobs - old_logprobs, 0.0).exp()
+    gain = torch.minimum(r * advantages, r.clamp(1 - cliprange, 1 + cliprange) * advantages)
+    return -(gain * mask).sum() / mask.sum()
 
 def value_loss_as_trl(values, old_values, returns, mask, eps, pick=torch.max, half=0.5):
     clipped = torch.min(torch.max(values, old_values - eps), old_values + eps)
@@ -137,7 +147,7 @@ RIGHT = [
     ("masked_var", lambda x, m: float(x[m].double().var(unbiased=False) * m.sum() / max(m.sum() - 1, 1))),
     ("whiten_advantages", whiten_in_two_steps),
     ("explained_variance", lambda v, r, m: 1 - (r - v)[m].var() / r[m].var()),
-    ("ratio", lambda p, q, m: torch.exp((p - q) * m)),
+    ("ratio", lambda p, q, m: torch.exp((p - q).masked_fill(~m, 0.0))),
     ("ratio", lambda p, q, m: torch.where(m, p - q, torch.zeros(())).exp()),
     ("policy_loss", policy_loss_by_cases),
     ("policy_loss", policy_loss_as_trl),
@@ -257,6 +267,30 @@ WRONG = [
      lambda v, r, m: 1 - r[m].var() / (r - v)[m].var()),
     ("explained_variance", "explained over padding", lambda v, r, m: 1 - (v - r).var() / r.var()),
     ("explained_variance", "1 − forgotten", lambda v, r, m: (v - r)[m].var() / r[m].var()),
+    ("ratio", "NaN in the padding", lambda p, q, m: torch.exp((p - q) * m)),
+    ("ratio", "NaN in the padding", lambda p, q, m: torch.exp(p * m - q * m)),
+    ("ratio", "NaN gradient", lambda p, q, m: torch.where(m, (p - q).exp(), 1.0)),
+    ("ratio", "NaN gradient", lambda p, q, m: (p - q).exp().masked_fill(~m, 1.0)),
+    ("policy_loss", "NaN gradient", policy_loss_masked_late),
+    ("policy_loss", "NaN in the padding", policy_loss_by_products),
+    ("explained_variance", "squared error over the unbiased variance",
+     lambda v, r, m: 1 - F.mse_loss(v[m], r[m]) / r[m].var()),
+    ("explained_variance", "squared error instead of variance",
+     lambda v, r, m: 1 - F.mse_loss(v[m], r[m]) / r[m].var(unbiased=False)),
+    ("clip_fraction", "equal gains counted",
+     lambda r, a, m, e: (r.clamp(1 - e, 1 + e) * a <= r * a)[m].float().mean()),
+    ("value_loss", "clipped in proportion to the old value", lambda v, o, r, m, e: value_loss_as_trl(
+        v, o, r, m, e * o.abs())),
+    ("value_loss", "larger of two means", lambda v, o, r, m, e: torch.max(
+        F.mse_loss(v[m], r[m]), F.mse_loss(v.clamp(o - e, o + e)[m], r[m])) / 2),
+    ("value_loss", "larger value", lambda v, o, r, m, e: (
+        torch.max(v, v.clamp(o - e, o + e)) - r)[m].square().mean() / 2),
+    ("value_loss", "squares added", lambda v, o, r, m, e: (
+        (v - r) ** 2 + (v.clamp(o - e, o + e) - r) ** 2)[m].mean() / 2),
+    ("entropy", "logits for p", lambda x, m: -(x * x.log_softmax(-1)).sum(-1)[m].mean()),
+    ("entropy", "plain mean of −log p", lambda x, m: -x.log_softmax(-1)[m].mean()),
+    ("entropy", "softmax over the batch", lambda x, m: -(
+        x.softmax(0) * x.log_softmax(0)).sum(-1)[m].mean()),
     ("ratio", "quotient of probabilities", lambda p, q, m: torch.where(m, p.exp() / q.exp(), 1.0)),
     ("ratio", "difference without exp", lambda p, q, m: (p - q) * m),
     ("ratio", "ratio reversed", lambda p, q, m: torch.exp((q - p) * m)),

@@ -19,11 +19,14 @@ def walk(rewards, values, gamma, lam, mask, slip=""):
     if slip == "last repeated":
         last = torch.arange(T) == mask.sum(1, keepdim=True) - 1
         following = torch.where(last, v, following)
+    if slip == "last column repeated":
+        following = torch.cat([v[:, 1:], v[:, -1:]], dim=1)
     if slip == "previous":
         following = torch.cat([torch.zeros(B, 1), v[:, :-1]], dim=1)
     deltas = {
         "overwritten": r + gamma * v - v,
         "plus": r + gamma * following + v,
+        "one early": r + gamma * v - torch.cat([torch.zeros(B, 1), v[:, :-1]], dim=1),
         "sign": v - r - gamma * following,
         "no gamma": r + following - v,
         "gamma outside": gamma * (r + following) - v,
@@ -240,6 +243,15 @@ WRONG = [
     ("credit", "exception", lambda *given: walk(*given, "", 1)),
     ("td_errors", "masked before subtracting only",
      lambda r, v, g, m: r + g * F.pad((v * m)[:, 1:], (0, 1)) - v * m),
+    ("td_errors", "both values one too early",
+     lambda r, v, g, m: torch.where(m, r + g * v - F.pad(v[:, :-1], (1, 0)), 0.0)),
+    ("td_errors", "rolled the other way",
+     lambda r, v, g, m: torch.where(m, r + g * (v * m).roll(1, 1) - v, 0.0)),
+    ("td_errors", "the last column repeated",
+     lambda r, v, g, m: torch.where(
+         m, r + g * F.pad((v * m)[:, None], (0, 1), mode="replicate")[:, 0, 1:] - v, 0.0)),
+    ("credit", "the last column repeated", slipped("last column repeated")),
+    ("credit", "both values one too early", slipped("one early")),
     ("td_errors", "V with a plus", lambda r, v, g, m: walk(r, v, g, 1.0, m, "plus")[0]),
     ("td_errors", "values[t] twice", lambda r, v, g, m: walk(r, v, g, 1.0, m, "overwritten")[0]),
     ("td_errors", "sign flipped", lambda r, v, g, m: walk(r, v, g, 1.0, m, "sign")[0]),

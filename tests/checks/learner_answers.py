@@ -1393,10 +1393,10 @@ def policy_by_sign(logprobs, old_logprobs, advantages, mask, cliprange):
 
 @correct("policy_loss")
 def policy_max_of_losses(logprobs, old_logprobs, advantages, mask, cliprange):
-    ratio = torch.exp(logprobs - old_logprobs)
+    ratio = torch.exp(torch.where(mask, logprobs - old_logprobs, torch.zeros_like(logprobs)))
     pg1 = -advantages * ratio
     pg2 = -advantages * torch.clamp(ratio, 1.0 - cliprange, 1.0 + cliprange)
-    return (torch.max(pg1, pg2) * mask).sum() / mask.sum()
+    return torch.where(mask, torch.max(pg1, pg2), 0.0).sum() / mask.sum()
 
 
 @correct("value_loss")

@@ -60,6 +60,13 @@ wrong("score at every token", lambda s, p, q, m, beta: (
 wrong("reference left out", lambda s, p, q, m, beta: s.mean() - beta * p[m].sum() / len(s))
 wrong("absolute differences", lambda s, p, q, m, beta: (s - beta * kl(p, q, m).abs().sum(1)).mean())
 wrong("squared differences", lambda s, p, q, m, beta: (s - beta * (kl(p, q, m) ** 2).sum(1)).mean())
+wrong("k2, half of the squares", lambda s, p, q, m, beta: (s - beta * (kl(p, q, m) ** 2 / 2).sum(1)).mean())
+wrong("k3, never negative", lambda s, p, q, m, beta: (
+    s - beta * (torch.exp(q - p) - 1 - (q - p)).masked_fill(~m, 0).sum(1)).mean())
+wrong("weighted by the probability", lambda s, p, q, m, beta: (
+    s - beta * (p.exp() * (p - q)).masked_fill(~m, 0).sum(-1)).mean())
+wrong("summed over responses", lambda s, p, q, m, beta: (s - beta * kl(p, q, m).sum(0)).mean())
+wrong("summed over responses", lambda s, p, q, m, beta: (-beta * kl(p, q, m).sum(0) + s).mean())
 wrong("last token only", lambda s, p, q, m, beta: torch.stack(
     [a - beta * x[k][-1] for a, x, k in zip(s, p - q, m, strict=True)]).mean())
 wrong("exception", lambda s, p, q, m, beta: (s - beta * (p - q)[m]).mean())

@@ -1,10 +1,11 @@
-"""Answers to lesson 05's large exercise as learners write them: right ones of another build, and wrong ones.
+"""Answers to lesson 05's exercises as learners write them: right ones of another build, and wrong ones.
 
 RIGHT lists (exercise, function), WRONG lists (exercise, likely mistake, function). None is taken from the
 checks.
 """
 
 import copy
+import math
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +18,8 @@ def right(function):
     return function
 
 
-def wrong(name, function):
-    WRONG.append(("fit_pairs", name, function))
+def wrong(name, function, exercise="fit_pairs"):
+    WRONG.append((exercise, name, function))
     return function
 
 
@@ -209,6 +210,39 @@ def under_no_grad(*a):
         return loop()(*a)
 
 
+@torch.no_grad()
+def frozen(encoder, ids, mask):
+    return encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+
+
+def groups(first, second, every=False):
+    """Two groups of parameters; the falling rate goes to group 0, or to both."""
+
+    def fit_pairs(encoder, head, chosen, cm, rejected, rm, batches, lr):
+        models = {"encoder": encoder, "head": head}
+        opt = torch.optim.Adam(
+            [{"params": models[name].parameters()} for name in (first, second)], lr=lr
+        )
+        kept = []
+        for i, rows in enumerate(batches):
+            c, r = (
+                cls(encoder, head, chosen[rows], cm[rows]),
+                cls(encoder, head, rejected[rows], rm[rows]),
+            )
+            kept.append(F.softplus(r - c).mean())
+            opt.zero_grad()
+            kept[-1].backward()
+            for group in opt.param_groups if every else opt.param_groups[:1]:
+                group["lr"] = lr * (1 - i / len(batches))
+            opt.step()
+        return torch.stack(kept).detach()
+
+    return fit_pairs
+
+
+right(groups("encoder", "head", every=True))
+
+
 def last_token(hidden, mask):
     return torch.stack([row[int(m.sum()) - 1] for row, m in zip(hidden, mask, strict=True)])
 
@@ -265,10 +299,38 @@ wrong("rate constant", loop(rate=lambda opt, i, n: opt.param_groups[0]["lr"]))
 wrong("rate one step early", loop(rate=lambda opt, i, n: opt.defaults["lr"] * (n - i - 1) / n))
 wrong("rate multiplied again and again",
       loop(rate=lambda opt, i, n: opt.param_groups[0]["lr"] * (1 - i / n)))
+wrong("rate rises from 0", loop(rate=lambda opt, i, n: opt.defaults["lr"] * i / n))
+wrong("rate on a cosine", loop(
+    rate=lambda opt, i, n: opt.defaults["lr"] * math.cos(math.pi * i / n / 2) ** 2))
+wrong("rate of one group alone", groups("encoder", "head"))
+wrong("rate of one group alone", groups("head", "encoder"))
+wrong("no gradient to the encoder", loop(score=lambda e, h, ids, m: h(frozen(e, ids, m)[:, 0])[:, 0]))
+wrong("no gradient to the encoder", loop(
+    score=lambda e, h, ids, m: h(e(ids, m).last_hidden_state[:, 0].detach()).squeeze(-1)))
+wrong("no gradient to the head", loop(
+    score=lambda e, h, ids, m: e(ids, m).last_hidden_state[:, 0] @ h.weight[0].detach() + h.bias.data))
+wrong("no backward", loop(order="zs"))
+wrong("gradients cleared before the step", loop(order="bzs"))
+wrong("other weights in the optimizer", loop(
+    weights=lambda e, h: [*copy.deepcopy(e).parameters(), *copy.deepcopy(h).parameters()]))
 wrong("models not as they should be", a_copy)
 wrong("models not as they should be", no_last_step)
 wrong("losses keep their graph", with_graph)
 wrong("no gradient", under_no_grad)
 wrong("wrong shape", one_number)
 wrong("exception", loop(score=lambda e, h, ids, m: h(e(ids, m)[:, 0])))
+
+# the short ones: what overflows, and what is close to right
+preference, loss = "preference_probability", "bradley_terry_loss"
+small = "clamped, or a small ε added"
+wrong("odds that overflow", lambda a, b: torch.exp(a) / torch.exp(b), preference)
+wrong("odds", lambda a, b: torch.exp(a - b), preference)
+wrong(small, lambda a, b: 1 / (1 + torch.exp(b.clamp(-20, 20) - a.clamp(-20, 20))), preference)
+wrong(small, lambda a, b: a.clamp(max=80).exp() / (a.clamp(max=80).exp() + b.clamp(max=80).exp()), preference)
+wrong("both chances", lambda a, b: F.softmax(torch.stack((a, b)), dim=0), preference)
+wrong("both chances, a column each", lambda a, b: torch.softmax(torch.stack([a, b], -1), -1), preference)
+wrong(small, lambda c, r: -torch.log(torch.sigmoid(c - r) + 1e-8).mean(), loss)
+wrong(small, lambda c, r: -torch.sigmoid(c - r).clamp(min=1e-8).log().mean(), loss)
+wrong(small, lambda c, r: -F.logsigmoid((c - r).clamp(-30, 30)).mean(), loss)
+wrong("every chosen against every rejected", lambda c, r: F.softplus(r - c.unsqueeze(-1)).mean(), loss)
 # fmt: on

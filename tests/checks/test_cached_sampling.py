@@ -50,6 +50,11 @@ WRONG = [
      "gather(1, token if new is batch.input_ids else new)"),
     ("stop token masked", "stop token is masked", "torch.cat([mask, running], 1)",
      "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)"),
+    ("stop token left out", "stop token is left out",
+     "new = torch.where(running, token, tokenizer.pad_token_id)",
+     "running = running & (token != tokenizer.eos_token_id)\n"
+     "        new = torch.where(running, token, tokenizer.pad_token_id)"),
+    ("the mask starts again", "starts again", "running = running & (new", "running = (new"),
     ("padding counts", "counts on", "torch.cat([mask, running], 1)",
      "torch.cat([mask, torch.ones_like(running)], 1)"),
     ("goes on after the stop token", "counts on", "running & (new != tokenizer.eos_token_id)", "running"),

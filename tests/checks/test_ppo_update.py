@@ -5,14 +5,14 @@ import torch
 from ppo_update_answers import RIGHT, WRONG
 
 from helpers import ppo
-from helpers.checks import check_ppo_update_step, check_ratio
+from helpers.checks import check_entropy, check_ppo_update_step, check_ratio, check_reinforce_loss
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "04_ppo_update")
 SOLUTIONS = solutions(read(LESSON))
 MINIBATCHES = "torch.randperm(len(rollout)).split(config.minibatch_size)"
-NAMED = 31  # of 34, when this was written
+NAMED = 33  # of 36, when this was written
 
 
 def answer(text: str = "", instead: str = "", **names):
@@ -67,3 +67,18 @@ def test_a_ratio_whose_gradient_is_nan_with_garbage_in_the_padding_is_told_so():
     assert check_ratio(late).mistake == "NaN gradient"
     early = lambda p, old, mask: torch.where(mask, p - old, 0.0).exp()  # noqa: E731
     assert check_ratio(early).status == CORRECT
+
+
+def test_known_errors_of_python_have_names():
+    picked = lambda z, w, a: -(z.log_softmax(-1)[w] * a[w]).mean()  # noqa: E731
+    assert check_reinforce_loss(picked).mistake == "advantages indexed by the words"
+
+    def terms(logits):
+        return -(logits.softmax(-1) * logits.log_softmax(-1)).sum(1)
+
+    over_tokens = (
+        lambda logits, mask: terms(logits)[mask].mean(),
+        lambda logits, mask: torch.where(mask, terms(logits), 0.0).sum() / mask.sum(),
+    )
+    for function in over_tokens:
+        assert check_entropy(function).mistake == "sum over the tokens"

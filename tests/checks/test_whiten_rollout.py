@@ -61,12 +61,28 @@ WRONG = [
     ("squares", "squared error", "explained = 1 - var /", "explained = 1 - counted.square().mean() /"),
     ("order of the gauges", "order of the gauges", "[mean, std, pushed_up, explained]",
      "[mean, std, explained, pushed_up]"),
+    ("outputs exchanged", "whitened and returns exchanged", "return whitened, returns,",
+     "return returns, whitened,"),
+    ("returns whitened", "returns whitened", RETURNS, "counted = (advantages + values)[mask]\n"
+     "    returns = (advantages + values - counted.mean()) / (variance(counted) + 1e-8).sqrt()\n"
+     "    returns = torch.where(mask, returns, 0.0)"),
+    ("values whitened", "values whitened", RETURNS, "values = (values - values[mask].mean()) / ("
+     "variance(values[mask]) + 1e-8).sqrt()\n    " + RETURNS),
+    ("advantages as the target", "of the advantages", EXPLAINED,
+     "explained = 1 - variance(counted - values[mask]) / var.clamp(min=1e-12)"),
+    ("divided by the advantages' variance", "Var(advantages)", "variance(returns[mask])",
+     "variance(counted)"),
+    ("against whitened returns", "whitened returns", EXPLAINED,
+     "goal = (returns[mask] - returns[mask].mean()) / (variance(returns[mask]) + 1e-8).sqrt()\n"
+     "    explained = 1 - variance(goal - values[mask]) / variance(goal).clamp(min=1e-12)"),
+    ("a list of gauges", "wrong type", "torch.stack([mean, std, pushed_up, explained])",
+     "[mean.item(), std.item(), pushed_up.item(), explained.item()]"),
     ("two results", "wrong type", "return whitened, returns,", "return whitened,"),
 ]
 
 RIGHT = [
-    ("a list of numbers", "torch.stack([mean, std, pushed_up, explained])",
-     "[mean.item(), std.item(), pushed_up.item(), explained.item()]"),
+    ("from plain numbers", "torch.stack([mean, std, pushed_up, explained])",
+     "torch.tensor([mean.item(), std.item(), pushed_up.item(), explained.item()])"),
     ("double", COUNTED, "counted = advantages[mask].double()"),
     ("torch's variance", "mean, var = counted.mean(), variance(counted)",
      "mean = counted.mean()\n    var = counted.var() if len(counted) > 1 else counted.new_zeros(())"),
@@ -125,3 +141,12 @@ def test_inputs_changed_in_place_are_told():
         return own(advantages, values, mask, floor)
 
     assert check_whiten_rollout(spoils).mistake == "inputs changed"
+
+
+def test_a_wrong_gauge_is_shown_without_a_row():
+    def wrong(*given):
+        whitened, returns, gauges = own(*given)
+        return whitened, returns, gauges + torch.tensor([0.0, 0.123, 0.0, 0.0])
+
+    message = check_whiten_rollout(wrong).message
+    assert "Standard deviation" in message and "row" not in message, message

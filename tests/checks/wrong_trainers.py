@@ -71,8 +71,11 @@ WRONG = [
     # 4
     (F, "next token", "next token", "[:, -length - 1 : -1]", "[:, -length:]"),
     (F, "one too early", "too early", "[:, -length - 1 : -1]", "[:, -length - 2 : -2]"),
+    (F, "next token, no temperature", "next token, and no temperature",
+     "(logits[:, -length - 1 : -1] / temperature)", "logits[:, -length:]"),
     (F, "no temperature", "no temperature", " / temperature", ""),
     (F, "no positions", "position", ", position_ids=positions", ""),
+    (F, "position −1 on padding", "no row of the embedding", POSITIONS, "positions = mask.cumsum(1) - 1"),
     (F, "positions from 1", "from 1", POSITIONS, "positions = mask.cumsum(1)"),
     (F, "no mask", "padding is read", "attention_mask=mask, ", ""),
     (F, "probabilities", "probabilities", ".log_softmax(-1)", ".softmax(-1)"),

@@ -2,15 +2,16 @@
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import length_reward, tiny_models
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint
+from helpers.models import fingerprint, load_actor, load_tokenizer
 from helpers.scale.held_out import BEST, HeldOut, split_prompts
+from helpers.scale.lora import lora_models
 from helpers.state import start_run
 
 SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
@@ -102,3 +103,15 @@ def test_what_is_wrong_is_one_sentence(tmp_path, arguments, says):
     prompts, *others = arguments
     with pytest.raises(ValueError, match=says):
         HeldOut(prompts, tmp_path, *others)
+
+
+def test_of_a_lora_run_the_adapter_alone_is_kept(tmp_path):
+    pytest.importorskip("peft")
+    actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
+    models = lora_models(actor, tokenizer, length_reward, rank=2, last=1)
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    held_out = HeldOut(OTHERS, tmp_path, 1, samples=8)
+    held_out.measure(state)
+    assert (tmp_path / BEST / "adapter_config.json").exists()
+    sizes = [file.stat().st_size for file in (tmp_path / BEST).glob("*.safetensors")]
+    assert 0 < sum(sizes) < 100_000  # the whole model has 2.6 MB

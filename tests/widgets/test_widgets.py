@@ -185,7 +185,7 @@ WIDGETS = {
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
 }
 ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
-ELSEWHERE |= {"Prediction"}  # tests/widgets/test_predict.py
+ELSEWHERE |= {"Prediction", "SideBySide"}  # test_predict.py, test_two_policies.py
 ELSEWHERE |= {"DriftExplorer", "ClinicExplorer"}  # what explore_drift and explore_clinic make
 
 

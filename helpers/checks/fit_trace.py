@@ -1,0 +1,68 @@
+"""What a learner's fit did at its steps, seen by torch's own hooks: why weights stayed as they were."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+
+@dataclass
+class Fit:
+    """Seen during one fit: its calls of `step`, and which of the models they could move."""
+
+    steps: int = 0
+    owned: set[str] = field(
+        default_factory=set
+    )  # models with weights in an optimizer that made a step
+    reached: set[str] = field(default_factory=set)  # models that backward() gave a gradient
+    pulled: bool = False  # whether any step found a gradient other than 0
+    uneven: bool = False  # whether any step had groups with different learning rates
+
+
+def watch(function: Callable, models: dict[str, nn.Module], arguments: tuple) -> Fit:
+    """Call `function(*arguments)` and watch `models` (name → a model among the arguments)."""
+    seen, owners = Fit(), {}
+    for name, model in models.items():
+        for weight in model.parameters():
+            owners[id(weight)] = name
+            weight.register_hook(lambda _, name=name: seen.reached.add(name))
+
+    def before_step(optimizer: Optimizer, *_) -> None:
+        seen.steps += 1
+        seen.uneven |= len({group["lr"] for group in optimizer.param_groups}) > 1
+        for weight in (w for group in optimizer.param_groups for w in group["params"]):
+            seen.owned |= {owners[id(weight)]} if id(weight) in owners else set()
+            seen.pulled |= weight.grad is not None and bool((weight.grad != 0).any())
+
+    hook = register_optimizer_step_pre_hook(before_step)
+    try:
+        function(*arguments)
+    finally:
+        hook.remove()
+    return seen
+
+
+def why_still(seen: Fit, mistake: str) -> tuple[str, str] | None:
+    """Name and message behind "no step" or "… not trained", or None where that says it already."""
+    model = mistake.split()[0]
+    if mistake == f"{model} not trained" and model in seen.owned and model not in seen.reached:
+        return f"no gradient to the {model}", (
+            f"Step 4: your optimizer has the {model}'s parameters, but no gradient reaches them: no"
+            f" no_grad and no detach on the way from the loss to the {model}."
+        )
+    if mistake != "no step" or not seen.steps:
+        return None
+    if not seen.owned:
+        return "other weights in the optimizer", (
+            "Step 4: your optimizer steps, but it holds none of the weights you were given: hand it"
+            " those of encoder and head, not of copies."
+        )
+    if not seen.reached:
+        return "no backward", "Step 4: step() is called, but loss.backward() never is."
+    if not seen.pulled:
+        return "gradients cleared before the step", (
+            "Step 4: zero_grad() comes between backward() and step(), so that the step finds no"
+            " gradient. Clear first."
+        )
+    return None
