@@ -1,9 +1,13 @@
 """Large exercises whose results are looked at one after the other: the first wrong one is named."""
 
+from itertools import product
+
 import pytest
+import torch
 from gae_answers import walk
 
 from helpers import checks
+from helpers.checks import best_of
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
 
@@ -54,3 +58,32 @@ def test_the_learner_s_own_line_is_told():
         return rewards + nothing  # noqa: F821
 
     assert "`return rewards + nothing" in checks.check_credit(answer).message
+
+
+BEST = [(i, m) for i, part in enumerate(best_of.RESULTS.values()) for m in part.mistakes]
+
+
+@pytest.mark.parametrize(("index", "mistake"), BEST, ids=lambda x: getattr(x, "name", str(x)))
+def test_a_mistake_in_best_of_n_is_named_and_placed(index, mistake):
+    def answer(*given):
+        found = [part.reference(*given) for part in best_of.RESULTS.values()]
+        found[index] = mistake.wrong(*given)
+        return found
+
+    report = checks.check_keep_best(answer)
+    assert report.status == "mistake" and f"gives the {list(best_of.RESULTS)[index]}" in report.message
+    same = [m for _, m in BEST if m.name == report.mistake]
+    assert mistake.says.split("{")[0] in report.message or mistake in same, report
+
+
+def test_best_of_n_agrees_with_all_draws_one_by_one():
+    scores, gold, n = best_of.PROBES[2]
+    size = scores.shape[1]
+    kept = torch.zeros_like(scores)
+    for row in range(len(scores)):
+        for draw in product(range(size), repeat=n):
+            top = max(float(scores[row, i]) for i in draw)
+            best = [i for i in range(size) if float(scores[row, i]) == top]
+            for i in best:
+                kept[row, i] += 1 / len(best) / size**n
+    assert torch.allclose(kept, best_of.chances(scores, gold, n), atol=1e-6)

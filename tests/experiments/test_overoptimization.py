@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from helpers.config import RLHFConfig
 from helpers.experiments.measure import MEASURES
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
+from helpers.plots.overoptimization import bias_figure, goodhart_figure
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
     fit_gold_curve,
@@ -21,7 +22,6 @@ from helpers.theory.overoptimization import (
 from helpers.widgets.overoptimization import (
     Gallery,
     factor_explorer,
-    fit_explorer,
     judged_html,
     stop_explorer,
 )
@@ -203,16 +203,25 @@ def test_the_factor_slider_goes_through_the_values_of_the_factor_chosen():
     assert moved(explorer, "factor", "size")
 
 
-def test_the_fit_and_the_stop_sliders_draw():
-    d = torch.linspace(0.1, 4, 20)
-    fit = fit_gold_curve(d, FORMULA["rl"](d, 2.0, 0.7))
-    curves = [(d, fit(d)), (d, 0.5 * fit(d))]
-    explorer = fit_explorer([2, 4], (d, fit(d)), curves, (d, fit(d)), (d, fit(d)))
-    assert moved(explorer, "limit", 0)
+def test_the_stop_slider_draws():
     rows = [{"base": (0.0, k / 2, 2.0), "other": (1.0, 1.0, 1.5)} for k in range(3)]
     stopper = stop_explorer([1, 2, 4], [0.5, 1.0, 0.2], rows, start=1)
     assert moved(stopper, "limit", 2)
     assert isinstance(stopper.draw(limit=0), Figure)
+
+
+def test_proxy_and_gold_stand_in_one_panel():
+    best = {"d": [0.0, 1.0], "score": [0.0, 1.0], "gold": [0.0, 0.5]}
+    figure = goodhart_figure({"β = 0": make_band(8, 1.0), "β = 0.1": make_band(8, 0.5)}, best)
+    (axes,) = figure.axes
+    solid = [line.get_label() for line in axes.lines if line.get_linestyle() == "-"]
+    assert {"β = 0", "β = 0.1", "best of n"} <= set(solid)
+
+
+def test_a_bias_is_drawn_seed_by_seed():
+    record = {"score": 1.0, "gold": 0.5, "flattery": 0.1}
+    figure = bias_figure({"biased": [[record] * 4] * 3, "honest": [[record] * 4] * 3})
+    assert [len(axes.lines) for axes in figure.axes] == [6, 6, 6]
 
 
 @pytest.fixture(scope="module")
