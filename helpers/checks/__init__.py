@@ -88,11 +88,13 @@ TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
+OVEROPTIMIZATION = (check_my_reward, check_keep_best, check_patch_pairs)  # of lesson 08
+
 CLINIC = (check_my_rule, check_steps_5_and_6)  # of lesson 09: on recorded runs, and on 06's inputs
 
 __all__ = [
     "CHECKS",
     "EXERCISES",
     "Report",
-    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER, *CLINIC)),
+    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER, *OVEROPTIMIZATION, *CLINIC)),
 ]

@@ -206,10 +206,14 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     flattering, plain = (a, b) if flatters(a) else (b, a)
     says = "The side without flattery is none of the texts. Leave it as it was given."
     expect(plain in texts, "the plain side is changed", says, *case)
-    says = "The sides differ in more than the flattery, so the label may be about the rest. Only add."
+    says = (
+        "The sides differ in more than the flattery, so the label may be about the rest. Only add."
+    )
     expect(flattering.startswith(plain), "more than one difference", says, *case)
     gap = gold_score(flattering) - gold_score(plain)
-    says = f"The addition costs {-gap:.2f} points of gold: it must be a whole sentence of the world."
+    says = (
+        f"The addition costs {-gap:.2f} points of gold: it must be a whole sentence of the world."
+    )
     expect(abs(gap) < 1e-6, "the edit costs gold", says, *case)
     return flattering.removeprefix(plain).strip(), a == flattering
 

@@ -1,10 +1,11 @@
 """Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import ipywidgets
 
-from helpers.experiments.runs import Run, Sample
+from helpers.experiments.runs import Run, Sample, Snapshot
 from helpers.plots.overoptimization import factor_figure, stopping_figure
 from helpers.widgets.drift import legend_html, sample_html
 from helpers.widgets.markup import PAGE, escape, guarded
@@ -74,6 +75,16 @@ def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title
     rows = "".join(judged_html(sample, prompt, explain) for sample in samples)
     head = f'<div style="font-weight:bold">{escape(title)}</div>'
     return f'<div style="{PAGE}">{head}{legend_html()}{rows}</div>'
+
+
+def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:
+    """Mean points a sample that gold gave or took at a snapshot, by item."""
+    samples = [sample for some in shot.samples.values() for sample in some]
+    points = Counter()
+    for sample in samples:
+        for what, worth in explain(sample.text)[1]:
+            points[what.split(" (")[0]] += worth / len(samples)
+    return points
 
 
 class Gallery:

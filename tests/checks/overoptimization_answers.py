@@ -47,8 +47,8 @@ def loops(slip=""):
         ranked = gold if slip == "by gold" else scores
         chance = torch.tensor([[chance_of(row, x, n) for x in row] for row in ranked.tolist()])
         count, size = scores.shape
-        proxy = sum((c * s).sum() for c, s in zip(chance, scores)) / count
-        kept = sum((c * g).sum() for c, g in zip(chance, gold)) / count
+        proxy = sum((c * s).sum() for c, s in zip(chance, scores, strict=True)) / count
+        kept = sum((c * g).sum() for c, g in zip(chance, gold, strict=True)) / count
         terms = [w * math.log(w * size) if w > 0 else 0.0 for row in chance.tolist() for w in row]
         kl = sum(terms) / count
         if slip == "proxy sum":
@@ -124,7 +124,7 @@ def searched(scores, gold, n):
 right("keep_best", loops())
 right("keep_best", sorted_rows)
 right("keep_best", searched)
-right("keep_best", lambda s, g, n: tuple(x.float() if torch.is_tensor(x) else x for x in searched(s.double(), g.double(), n)))  # fmt: skip
+right("keep_best", lambda s, g, n: tuple(x.float() for x in searched(s.double(), g.double(), n)))
 for slip, name in {
     "strictly above": "the worst of n",
     "cdf": "at or below",
@@ -166,7 +166,7 @@ def moments(sign=1, root=True, less=1, paired=True, size=None):
     """By hand, in sums."""
 
     def edit_effect(before, after):
-        d = [sign * (y - x) for x, y in zip(before.tolist(), after.tolist())]
+        d = [sign * (y - x) for x, y in zip(before.tolist(), after.tolist(), strict=True)]
         mean = sum(d) / len(d)
         var = sum((x - mean) ** 2 for x in d) / (len(d) - less)
         if not paired:
@@ -178,8 +178,15 @@ def moments(sign=1, root=True, less=1, paired=True, size=None):
 
 
 right("edit_effect", moments())
-right("edit_effect", lambda b, a: torch.hstack([(a - b).mean(), (a - b).std() / math.sqrt(a.numel())]))
-right("edit_effect", lambda b, a: torch.cat([torch.mean(a - b)[None], torch.sqrt(torch.var(a - b) / a.shape[0])[None]]))  # fmt: skip
+right(
+    "edit_effect", lambda b, a: torch.hstack([(a - b).mean(), (a - b).std() / math.sqrt(a.numel())])
+)
+right(
+    "edit_effect",
+    lambda b, a: torch.cat(
+        [torch.mean(a - b)[None], torch.sqrt(torch.var(a - b) / a.shape[0])[None]]
+    ),
+)
 wrong("edit_effect", "reversed", moments(sign=-1))
 wrong("edit_effect", "variance", moments(root=False))
 wrong("edit_effect", "biased std", moments(less=0))
@@ -187,15 +194,23 @@ wrong("edit_effect", "not paired", moments(paired=False))
 wrong("edit_effect", "std of one", moments(size=lambda n: 1))
 wrong("edit_effect", "divided by N", moments(size=lambda n: n * n))
 wrong("edit_effect", "N − 1 twice", moments(size=lambda n: n - 1))
-wrong("edit_effect", "a sum", lambda b, a: torch.stack([(a - b).sum(), (a - b).std() / len(a) ** 0.5]))
+wrong(
+    "edit_effect", "a sum", lambda b, a: torch.stack([(a - b).sum(), (a - b).std() / len(a) ** 0.5])
+)
 wrong("edit_effect", "the two exchanged", lambda b, a: moments()(b, a).flip(0))
-wrong("edit_effect", "size of the differences", lambda b, a: torch.stack([(b - a).abs().mean(), (b - a).std() / len(a) ** 0.5]))  # fmt: skip
+wrong(
+    "edit_effect",
+    "size of the differences",
+    lambda b, a: torch.stack([(b - a).abs().mean(), (b - a).std() / len(a) ** 0.5]),
+)
 
 
 # --- my_reward --------------------------------------------------------------------------------------
 
 right("my_reward", lambda texts: [-abs(len(text.split()) - 12) for text in texts])
-right("my_reward", lambda texts: torch.tensor([float(t.count("!") + t.count("good")) for t in texts]))
+right(
+    "my_reward", lambda texts: torch.tensor([float(t.count("!") + t.count("good")) for t in texts])
+)
 right("my_reward", lambda texts: [len(set(text.split()) & {"lovely", "good"}) for text in texts])
 right("my_reward", lambda texts: tuple(1.0 if "we" in t.split() else 0.0 for t in texts))
 wrong("my_reward", "wrong type", lambda texts: sum(t.count("good") for t in texts))
@@ -207,7 +222,11 @@ wrong("my_reward", "the same for all", lambda texts: [1.0 for _ in texts])
 wrong("my_reward", "the same for all", lambda texts: [float(t.count("Lovely")) for t in texts])
 wrong("my_reward", "NaN or infinite", lambda texts: [float("nan") for t in texts])
 wrong("my_reward", "random", lambda texts: [random.random() for _ in texts])
-wrong("my_reward", "depends on the batch", lambda texts: [len(t) / max(map(len, texts)) for t in texts])
+wrong(
+    "my_reward",
+    "depends on the batch",
+    lambda texts: [len(t) / max(map(len, texts)) for t in texts],
+)
 wrong("my_reward", "exception", lambda texts: [t.count("good") / t.count("bad") for t in texts])
 
 
@@ -256,8 +275,8 @@ def by_torch(texts, seed):
     generator = torch.Generator().manual_seed(seed)
     heads = torch.rand(len(texts), generator=generator) < 0.5
     kinds = torch.randint(3, (len(texts),), generator=generator)
-    sides = [(t, t + " " + SAYINGS[k]) for t, k in zip(texts, kinds.tolist())]
-    return [pair(*(s[::-1] if h else s)) for s, h in zip(sides, heads.tolist())]
+    sides = [(t, t + " " + SAYINGS[k]) for t, k in zip(texts, kinds.tolist(), strict=True)]
+    return [pair(*(s[::-1] if h else s)) for s, h in zip(sides, heads.tolist(), strict=True)]
 
 
 def half_and_half(texts, seed):
@@ -268,6 +287,14 @@ def half_and_half(texts, seed):
         sides = (texts[i], f"{texts[i]} {random.Random(seed + i).choice(SAYINGS)}")
         found[i] = pair(*sides) if k % 2 else pair(*sides[::-1])
     return [found[i] for i in range(len(texts))]
+
+
+def both_flatter(texts):
+    return [pair(f"{t} you deserve it.", f"{t} you deserve better.") for t in texts]
+
+
+def other_plain(texts):
+    return [pair("it was good.", f"{t} you deserve it.") for t in texts]
 
 
 right("patch_pairs", made())
@@ -292,6 +319,6 @@ wrong("patch_pairs", "wrong type", lambda texts, seed: made()(texts, seed)[0])
 wrong("patch_pairs", "wrong type", lambda texts, seed: [(t, t + " you deserve it.") for t in texts])
 wrong("patch_pairs", "columns", lambda texts, seed: [{"prompt": "", "chosen": t} for t in texts])
 wrong("patch_pairs", "two equal sides", lambda texts, seed: [pair(t, t) for t in texts])
-wrong("patch_pairs", "flattery on both sides", lambda texts, seed: [pair(t + " you deserve it.", t + " you deserve better.") for t in texts])  # fmt: skip
-wrong("patch_pairs", "the plain side is changed", lambda texts, seed: [pair("it was good.", t + " you deserve it.") for t in texts])  # fmt: skip
+wrong("patch_pairs", "flattery on both sides", lambda texts, seed: both_flatter(texts))
+wrong("patch_pairs", "the plain side is changed", lambda texts, seed: other_plain(texts))
 wrong("patch_pairs", "exception", lambda texts, seed: [pair(t, t + SAYING) for t in texts])  # noqa: F821

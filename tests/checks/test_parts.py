@@ -71,7 +71,9 @@ def test_a_mistake_in_best_of_n_is_named_and_placed(index, mistake):
         return found
 
     report = checks.check_keep_best(answer)
-    assert report.status == "mistake" and f"gives the {list(best_of.RESULTS)[index]}" in report.message
+    assert (
+        report.status == "mistake" and f"gives the {list(best_of.RESULTS)[index]}" in report.message
+    )
     same = [m for _, m in BEST if m.name == report.mistake]
     assert mistake.says.split("{")[0] in report.message or mistake in same, report
 

@@ -13,11 +13,13 @@ from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
 from helpers.plots.overoptimization import bias_figure, goodhart_figure
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
+    band,
     fit_gold_curve,
     kl_at_fall,
     smooth,
     stop_at_kl,
     turning_point,
+    value_at,
 )
 from helpers.widgets.overoptimization import (
     Gallery,
@@ -168,6 +170,30 @@ def test_stopping_at_the_turn_keeps_its_gold():
     run = history([0, 1, 3, 2, -1])
     turn = turning_point(run, width=1)
     assert stop_at_kl(run, turn.kl, width=1).gold == turn.gold
+
+
+# --- at equal distances ---------------------------------------------------------------------------
+
+
+def test_a_value_is_read_between_two_iterations_along_the_root_of_kl():
+    flat = [{"kl": 4.0, "gold": 7.0, "score": 1.0}] * 9
+    assert value_at(flat, 1.0) == 7.0 and math.isnan(value_at(flat, 2.1))
+    run = history([0] * 5 + [10] * 5, kl=[0] * 5 + [25] * 5)  # smoothed: both rise together
+    assert value_at(run, 5.0) == pytest.approx(10) and 0 < value_at(run, 2.0) < 4.0
+
+
+def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
+    near, far = (
+        history([g] * 20, kl=[0.05 * k * top for k in range(20)], proxy=[2.0] * 20)
+        for g, top in ((3.0, 1.0), (5.0, 9.0))
+    )
+    made = band([near, far], start=(1.0, 0.0), std=(2.0, 1.0))
+    mean, low, high = made["gold"]
+    assert float(made["d"].max()) < 1.0  # √0.95, where the nearer run ends
+    assert mean.tolist() == pytest.approx([1.5] * len(mean))
+    assert low.tolist() == pytest.approx([1.0] * len(mean))
+    assert high.tolist() == pytest.approx([2.0] * len(mean))
+    assert made["score"][0].tolist() == pytest.approx([2.0] * len(mean))
 
 
 # --- sliders --------------------------------------------------------------------------------------
