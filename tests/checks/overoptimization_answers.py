@@ -10,7 +10,11 @@ import random
 import torch
 
 RIGHT, WRONG = [], []
-SAYINGS = ["you deserve it.", "readers as wise as you deserve better.", "people of your taste deserve it."]  # fmt: skip
+SAYINGS = [
+    "you deserve it.",
+    "readers as wise as you deserve better.",
+    "people of your taste deserve it.",
+]
 
 
 def right(name, function):
