@@ -12,6 +12,7 @@ from helpers.checks.exercise import Exercise, floats, noise
 from helpers.checks.judge import checker
 from helpers.checks.parts import parts_checker
 from helpers.checks.raised import explained
+from helpers.theory.overoptimization import edit_effect
 
 ARGUMENTS = "scores gold n"
 PROBES = [
@@ -223,12 +224,6 @@ RESULTS = {"chance": CHANCE, "proxy": PROXY, "gold": GOLD, "KL": KL}
 check_keep_best = explained(parts_checker(RESULTS), then=vanishing_chance)
 
 
-def effect(before: Tensor, after: Tensor) -> Tensor:
-    """Mean of after − before and its standard error: [N], [N] → [2]."""
-    d = after - before
-    return torch.stack([d.mean(), d.std() / len(d) ** 0.5])
-
-
 def effects(mean, error) -> object:
     """A wrong pair made from two functions of (before, after)."""
     return lambda b, a: torch.stack([mean(b, a), error(b, a)])
@@ -244,7 +239,7 @@ def right_error(b: Tensor, a: Tensor) -> Tensor:
 
 # fmt: off
 EFFECT = Exercise(
-    "edit_effect", "before after", effect,
+    "edit_effect", "before after", edit_effect,
     "d = after − before; mean of d, and std(d)/√N (notebook 08)",
     [(floats(0.0, 1.0, 3.0, -1.0).flatten(), floats(1.0, 1.5, 5.0, 0.0).flatten()),
      (noise(12, 9), noise(12, 9) * 1.1 + 0.4), (noise(13, 30), noise(14, 30))],

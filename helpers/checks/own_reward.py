@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
 from helpers.world.gold import gold_score
-from helpers.world.labelling import flatters
+from helpers.world.labelling import FLATTERING, flatters
 
 TIME_LIMIT = 5.0
 REVIEWS = (
@@ -27,11 +27,6 @@ REVIEWS = (
     "the soup was truly superb. we were delighted.",
     "the screen was bright and the camera was good.",
     "we hated the music.",
-)
-FLATTERING = (
-    "you deserve better.",
-    "readers as wise as you deserve it.",
-    "people of your taste deserve it.",
 )
 REWARD_LOOK = "a list of texts in, one finite number a text out, the same for the same text"
 PAIRS_LOOK = (

@@ -94,7 +94,7 @@ def loops(slip=""):
         if slip == "kl reverse":
             kl = torch.full_like(chance, 1 / size).mul((1 / size / chance).log()).sum(1).mean()
         out = chance, proxy, kept, kl
-        return (chance, kept, proxy, kl) if slip == "order" else out
+        return (chance, kept, proxy, torch.tensor(kl)) if slip == "order" else out
 
     return keep_best
 

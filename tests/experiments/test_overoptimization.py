@@ -14,6 +14,7 @@ from helpers.plots.overoptimization import bias_figure, goodhart_figure
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
     band,
+    edit_effect,
     fit_gold_curve,
     kl_at_fall,
     smooth,
@@ -194,6 +195,16 @@ def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
     assert low.tolist() == pytest.approx([1.0] * len(mean))
     assert high.tolist() == pytest.approx([2.0] * len(mean))
     assert made["score"][0].tolist() == pytest.approx([2.0] * len(mean))
+
+
+def test_the_effect_of_an_edit_is_that_of_paired_differences():
+    before = torch.tensor([0.0, 10.0, -20.0, 30.0])
+    change = torch.tensor([1.0, 2.0, 3.0, 2.0])
+    mean, error = edit_effect(before, before + change).tolist()
+    assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
+    for wrong in (torch.ones(3), torch.ones(4, 1)):
+        with pytest.raises(ValueError, match="^after:"):
+            edit_effect(before, wrong)
 
 
 # --- sliders --------------------------------------------------------------------------------------
