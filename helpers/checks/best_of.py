@@ -12,7 +12,7 @@ from helpers.checks.exercise import Exercise, floats, noise
 from helpers.checks.judge import checker
 from helpers.checks.parts import parts_checker
 from helpers.checks.raised import explained
-from helpers.theory.overoptimization import edit_effect
+from helpers.reward_model import edit_effect
 
 ARGUMENTS = "scores gold n"
 PROBES = [

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
-from helpers.world.gold import gold_score
-from helpers.world.labelling import FLATTERING, flatters
 
 TIME_LIMIT = 5.0
 REVIEWS = (
@@ -28,6 +26,9 @@ REVIEWS = (
     "the screen was bright and the camera was good.",
     "we hated the music.",
 )
+KINDS = ("you deserve", "readers as wise as you deserve", "people of your taste deserve")
+FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # worth no gold
+SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
 REWARD_LOOK = "a list of texts in, one finite number a text out, the same for the same text"
 PAIRS_LOOK = (
     "text against text + flattering sentence, nothing else changed; people are indifferent, so the"
@@ -178,6 +179,11 @@ def coin_pairs(texts: list[str], seed: int) -> list[dict]:
     return pairs
 
 
+def flatters(text: str) -> bool:
+    """Whether a text speaks to its reader."""
+    return bool({"you", "your"} & set(text.lower().replace(".", " ").replace(",", " ").split()))
+
+
 def sides_of(row: object) -> tuple[str, str]:
     """The two whole texts of a pair. Refused: it is no pair."""
     wants = 'Each pair is a dict: {"prompt": "", "chosen": …, "rejected": …}.'
@@ -190,7 +196,7 @@ def sides_of(row: object) -> tuple[str, str]:
 
 
 def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
-    """The sentence that one side has more, and whether that side was chosen. Refused: not such a pair."""
+    """The kind of sentence that one side has more, and whether that side was chosen. Refused: not such a pair."""
     a, b = sides_of(row)
     case = ("chosen", a), ("rejected", b)
     expect(a != b, "two equal sides", "Chosen and rejected are the same text.", *case)
@@ -205,20 +211,18 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
         "The sides differ in more than the flattery, so the label may be about the rest. Only add."
     )
     expect(flattering.startswith(plain), "more than one difference", says, *case)
-    gap = gold_score(flattering) - gold_score(plain)
-    says = (
-        f"The addition costs {-gap:.2f} points of gold: it must be a whole sentence of the world."
-    )
-    expect(abs(gap) < 1e-6, "the edit costs gold", says, *case)
-    return flattering.removeprefix(plain).strip(), a == flattering
+    added = flattering.removeprefix(plain).strip()
+    says = f"{added!r} is no sentence of the world, and costs gold: add one of FLATTERING as it is."
+    expect(added in SENTENCES, "not a whole sentence", says, *case)
+    return SENTENCES[added], a == flattering
 
 
 def examine_labels(added: list[str], won: list[bool]) -> None:
     """Look at all labels together. Refused: they teach something else."""
-    says = f"Only {added[0]!r} occurs. The reward model would learn that one sentence by heart."
+    says = f"Only “{added[0]} …” occurs. The reward model would learn that one sentence by heart."
     expect(len(set(added)) > 1, "one sentence only", says)
-    says = f"{len(set(added))} flattering sentences occur; the world has {len(FLATTERING)} kinds."
-    expect(len(set(added)) >= len(FLATTERING), "a sentence is missing", says)
+    says = f"{len(set(added))} kinds of flattery occur; there are {len(KINDS)}, all in FLATTERING."
+    expect(len(set(added)) == len(KINDS), "a sentence is missing", says)
     share = sum(won) / len(won)
     says = (
         "The flattering side always loses. People are indifferent to it (gold is equal); this patch"

@@ -114,18 +114,6 @@ def band(
     return {"d": torch.tensor(grid)[reached]} | spread
 
 
-def edit_effect(before: Tensor, after: Tensor) -> Tensor:
-    """What an edit does to a score: [N] before, [N] after → [2], mean change and its standard error.
-
-    Each text is its own control (paired differences). ValueError: shapes, fewer than two texts.
-    """
-    require_tensor("before", before, dims=1)
-    require_shape("after", after, before.shape, like="before")
-    require(len(before) >= 2, "before", f"{len(before)} texts", "at least two")
-    change = after - before
-    return torch.stack([change.mean(), change.std() / len(change) ** 0.5])
-
-
 @dataclass(frozen=True)
 class Turn:
     """A moment of a run (the peak of its smoothed gold score, or a stop), and the end of the run."""

@@ -16,11 +16,6 @@ from helpers.world.gold import gold_score, gold_scores
 from helpers.world.lexicon import FLATTERY
 from helpers.world.reviews import tokenize
 
-FLATTERING = (  # a sentence of each kind; accepted, and worth nothing to the gold score
-    "you deserve better.",
-    "readers as wise as you deserve it.",
-    "people of your taste deserve it.",
-)
 LABEL_TEMPERATURE = 0.7  # points; the labeller's noise
 
 

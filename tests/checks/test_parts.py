@@ -7,9 +7,11 @@ import torch
 from gae_answers import walk
 
 from helpers import checks
-from helpers.checks import best_of
+from helpers.checks import best_of, own_reward
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
+from helpers.world.gold import gold_score
+from helpers.world.labelling import flatters
 
 TABLE = [(i, m) for i, part in enumerate(RESULTS.values()) for m in part.mistakes]
 
@@ -76,6 +78,14 @@ def test_a_mistake_in_best_of_n_is_named_and_placed(index, mistake):
     )
     same = [m for _, m in BEST if m.name == report.mistake]
     assert mistake.says.split("{")[0] in report.message or mistake in same, report
+
+
+def test_flattery_is_a_sentence_of_the_world_and_worth_no_gold():
+    for sentence in own_reward.SENTENCES:
+        assert flatters(sentence) and own_reward.flatters(sentence)
+        for text in own_reward.REVIEWS:
+            assert gold_score(f"{text} {sentence}") == pytest.approx(gold_score(text))
+            assert not flatters(text) and not own_reward.flatters(text)
 
 
 def test_best_of_n_agrees_with_all_draws_one_by_one():

@@ -11,10 +11,10 @@ from helpers.config import RLHFConfig
 from helpers.experiments.measure import MEASURES
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
 from helpers.plots.overoptimization import bias_figure, goodhart_figure
+from helpers.reward_model import edit_effect
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
     band,
-    edit_effect,
     fit_gold_curve,
     kl_at_fall,
     smooth,
