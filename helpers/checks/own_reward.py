@@ -196,7 +196,7 @@ def sides_of(row: object) -> tuple[str, str]:
 
 
 def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
-    """The kind of sentence that one side has more, and whether that side was chosen. Refused: not such a pair."""
+    """The kind of flattery on one side, and whether that side was chosen. Refused: not such a pair."""
     a, b = sides_of(row)
     case = ("chosen", a), ("rejected", b)
     expect(a != b, "two equal sides", "Chosen and rejected are the same text.", *case)
