@@ -101,10 +101,6 @@ CHANCE = part(
         ("power of the difference", "You raised the difference to the power n. Raise (high/N) and"
          " (low/N), then subtract.",
          at_ranks(lambda low, high, total, n: ((high - low) / total) ** n)),
-        ("any instead of all", "1 − (1 − F)ⁿ is the chance that any of the n is at or below. For the"
-         " best to be there, all n must be.",
-         at_ranks(lambda low, high, total, n: (
-             (1 - low / total) ** n - (1 - high / total) ** n) / (high - low))),
         ("counts instead of shares", "Your counts are not divided by N.",
          at_ranks(lambda low, high, total, n: (high**n - low**n) / (high - low))),
         ("without replacement", "That is for n different samples. Here each draw is independent, as"
