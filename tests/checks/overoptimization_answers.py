@@ -125,6 +125,31 @@ def searched(scores, gold, n):
     return [chance, proxy, kept, (chance * log_ratio).sum(-1).mean()]
 
 
+def by_comparison(scores, gold, n):
+    """Every sample against every other of its row; all numbers in float64."""
+    s, g = scores.double(), gold.double()
+    fewer = (s.unsqueeze(1) < s.unsqueeze(2)).double().mean(-1)
+    same = (s.unsqueeze(1) == s.unsqueeze(2)).double()
+    chance = ((fewer + same.mean(-1)) ** n - fewer**n) / same.sum(-1)
+    kl = (-torch.special.entr(chance)).sum(-1) + chance.sum(-1) * math.log(s.shape[1])
+    return chance, (chance * s).sum(-1).mean(), (chance * g).sum(-1).mean(), kl.mean()
+
+
+def by_telescope(scores, gold, n):
+    """Differences of the distribution function at its distinct values, row by row."""
+    P, N = scores.shape
+    chance = torch.empty(P, N)
+    for p in range(P):
+        values, which, count = scores[p].unique(return_inverse=True, return_counts=True)
+        upto = (count.cumsum(0) / N) ** n
+        group = torch.diff(upto, prepend=torch.zeros(1))
+        chance[p] = (group / count)[which]
+    kl = (chance * (chance * N + 1e-38).log()).sum() / P
+    return chance, (chance * scores).sum() / P, (chance * gold).sum() / P, kl
+
+
+right("keep_best", by_comparison)
+right("keep_best", by_telescope)
 right("keep_best", loops())
 right("keep_best", sorted_rows)
 right("keep_best", searched)
@@ -301,6 +326,13 @@ def other_plain(texts):
     return [pair("it was good.", f"{t} you deserve it.") for t in texts]
 
 
+def other_columns_first(texts, seed):
+    kept = made()(texts, seed)
+    return tuple({"rejected": r["rejected"], "chosen": r["chosen"], "prompt": ""} for r in kept)
+
+
+right("patch_pairs", other_columns_first)
+right("patch_pairs", made(swap=lambda coin, i: coin.choice([True, False])))
 right("patch_pairs", made())
 right("patch_pairs", by_torch)
 right("patch_pairs", half_and_half)
