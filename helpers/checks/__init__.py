@@ -4,6 +4,7 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
+from helpers.checks.best_of import check_edit_effect, check_keep_best
 from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward, check_train_dpo
 from helpers.checks.gae import (
@@ -19,6 +20,7 @@ from helpers.checks.groups import (
     check_rloo_advantages,
 )
 from helpers.checks.loop import check_objective
+from helpers.checks.own_reward import check_my_reward, check_patch_pairs
 from helpers.checks.own_rule import check_my_rule
 from helpers.checks.ppo import (
     check_clip_fraction,
@@ -74,7 +76,7 @@ CHECKS = (
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
-    check_loss_shares, check_merge_moments,
+    check_loss_shares, check_merge_moments, check_edit_effect,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
@@ -86,11 +88,13 @@ TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_ppo_update_step, check_whiten_rollout,
 )  # fmt: skip
 
+OVEROPTIMIZATION = (check_my_reward, check_keep_best, check_patch_pairs)  # of lesson 08
+
 CLINIC = (check_my_rule, check_steps_5_and_6)  # of lesson 09: on recorded runs, and on 06's inputs
 
 __all__ = [
     "CHECKS",
     "EXERCISES",
     "Report",
-    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER, *CLINIC)),
+    *(check.__name__ for check in (*CHECKS, *LARGE, *TRAINER, *OVEROPTIMIZATION, *CLINIC)),
 ]

@@ -1,4 +1,4 @@
-"""Figures of notebook 08: gold against distance, fitted curves, what moves the peak, the ledger of a hack.
+"""Figures of notebook 08: proxy and gold over distance, a bias, what moves the peak, the ledger of a hack.
 
 A *band* is what three seeds of one kind of run measured, iteration by iteration: `d` [T], the mean
 √KL in √nats, and for each column (mean, lowest, highest), [T] each.
@@ -14,11 +14,10 @@ from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, V
 
 DISTANCE = "d = √KL, √nats"
 BLACK, QUIET = "#222222", "#BBBBBB"
-BLUES = ("#08306B", "#08519C", "#2171B5", "#4292C6", "#6BAED6", "#9ECAE1")  # dark: a small β
 LEDGER_STYLES = {  # of the things gold counts, in the ledger
-    "sentiment": (REWARD, "-"),
-    "aspects": (ACCENT, "-"),
-    "broken grammar": (KL, "--"),
+    "praise": (REWARD, "-"),
+    "blame": (ACCENT, "--"),
+    "broken": (KL, "--"),
     "repetition": (VALUE, "--"),
     "contradiction": (POLICY, "--"),
     "hype": (GOLD, "--"),
@@ -37,76 +36,51 @@ def draw_band(axes: Axes, band: dict, column: str, colour: str, label: str = "",
     )
 
 
-# --- 1: PPO beside best-of-n ----------------------------------------------------------------------
+# --- 1: proxy and gold in one panel -----------------------------------------------------------------
 
 
-def _frontier(axes: Axes, column: str, bands: dict, best: dict) -> None:
-    """PPO for every β, dark to light, and best-of-n."""
-    for (kl_coef, band), colour in zip(bands.items(), (KL, *BLUES), strict=False):
-        draw_band(axes, band, column, colour, f"PPO, β = {kl_coef:g}")
-    axes.plot(
-        best["d"], best[column], "s--", color=BLACK, markersize=4, label="best of n", zorder=5
-    )
-    axes.grid(True)
+def goodhart_figure(bands: dict, best: dict, low: float = -3.0, far: float = 6.0) -> Figure:
+    """Proxy (dashed) and gold (solid) over √KL in one panel, both as gains in reference std.
 
-
-def frontier_figure(bands: dict, best: dict, zoom: float = 3.0) -> Figure:
-    """Proxy above, gold below; all distances left, the first `zoom` √nats right.
-
-    `bands` β → band; `best` {"d", "score", "gold"} lists over n.
+    `bands` label → band, three at most; `best` {"d", "score", "gold"} lists over n. What falls below
+    `low` or lies beyond `far` leaves the picture.
     """
-    figure, grid = new_figure(2, 2, 9.6, 5.6)
-    titles = {"score": "Proxy", "gold": "Gold"}
-    units = {"score": "reference std", "gold": "points"}
-    for row, column in zip(grid, titles, strict=True):
-        for axes, where in zip(row, ("", f", near the reference (d < {zoom:g})"), strict=True):
-            _frontier(axes, column, bands, best)
-            label_axes(axes, titles[column] + where, DISTANCE, units[column])
-        row[1].set_xlim(-0.05, zoom)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    grid[0, 0].legend(handles, labels, loc="lower right", ncols=2)
-    return figure
-
-
-def bound_figure(ns: Sequence[int], bound: Sequence[float], measured: dict) -> Figure:
-    """KL of best-of-n over n: the formula, and what was measured for each kind of score."""
-    figure, axes = one_panel(6.4, 3.0)
-    axes.plot(ns, bound, color=REFERENCE, linewidth=5, alpha=0.45, label="log n − (n − 1)/n")
-    looks = zip(measured.items(), ((POLICY, "o-"), (KL, "s--")), strict=True)
-    for (name, numbers), (colour, style) in looks:
-        axes.plot(ns, numbers, style, color=colour, markersize=4, label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ns, ns)
-    axes.minorticks_off()
-    label_axes(axes, "KL of best-of-n from the reference", "n", "nats")
-    axes.legend()
-    return figure
-
-
-# --- 2: the curves of Gao et al. ------------------------------------------------------------------
-
-
-def _fit(
-    axes: Axes, points: tuple, drawn: tuple, title: str, where: str, limit: float | None = None
-) -> None:
-    """Points (d, gained), a curve (d, gained), and where the points that it was fitted to end."""
-    axes.plot(*points, ".", color=GOLD, markersize=4, label="measured")
-    axes.plot(*drawn, color=BLACK, linewidth=1.6, label="fitted")
-    if limit is not None:
-        axes.axvspan(0, limit, color=ACCENT, alpha=0.15, linewidth=0, label="fitted to these")
-    low, high = float(min(points[1])), float(max(points[1]))
-    axes.set_ylim(min(low, 0) - 0.4, high + 0.8)
+    figure, axes = one_panel(8.6, 4.4)
+    for (label, band), colour in zip(bands.items(), (KL, POLICY, ACCENT), strict=False):
+        draw_band(axes, band, "score", colour, linestyle="--", linewidth=1.3)
+        draw_band(axes, band, "gold", colour, label, linewidth=2.2)
+    axes.plot(best["d"], best["score"], "--", color=BLACK, linewidth=1.3)
+    axes.plot(best["d"], best["gold"], "s-", color=BLACK, markersize=4, label="best of n")
+    axes.plot([], [], "--", color=QUIET, label="dashed: proxy")
+    axes.plot([], [], "-", color=QUIET, linewidth=2.2, label="solid: gold")
     axes.axhline(0, color=REFERENCE, linewidth=0.8)
-    label_axes(axes, title, DISTANCE, "gold gained, points")
-    axes.legend(loc=where)
+    axes.set_xlim(-0.05, far)
+    axes.set_ylim(low, None)
+    label_axes(axes, "Proxy and gold over the distance", DISTANCE, "gain, reference std", "both")
+    axes.legend(loc="lower left")
+    return figure
 
 
-def fit_figure(rl: tuple, rl_drawn: tuple, limit: float, best: tuple, best_drawn: tuple) -> Figure:
-    """Both forms over their points; each argument a pair (d, gained) of equal length."""
-    figure, grid = new_figure(1, 2, 9.6, 3.2)
-    _fit(grid[0, 0], rl, rl_drawn, "PPO at β = 0: d·(α − β_fit·log d)", "upper right", limit)
-    grid[0, 0].set_xlim(0, float(max(rl[0])) * 1.03)
-    _fit(grid[0, 1], best, best_drawn, "Best of n: d·(α − β_fit·d)", "lower right")
+# --- 2: the labeller's bias -------------------------------------------------------------------------
+
+
+def bias_figure(runs: dict) -> Figure:
+    """Proxy, gold and flattery over the iterations; `runs` label → histories of its seeds."""
+    figure, grid = new_figure(1, 3, 9.6, 2.9)
+    panels = (
+        ("score", "Proxy", "its reference std"),
+        ("gold", "Gold", "points"),
+        ("flattery", "Responses that flatter", "share"),
+    )
+    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
+        for (label, histories), (colour, line) in zip(
+            runs.items(), ((KL, "-"), (POLICY, "--")), strict=True
+        ):
+            for k, history in enumerate(histories):
+                values = [record[column] for record in history]
+                axes.plot(values, line, color=colour, label=label if k == 0 else "", linewidth=1.4)
+        label_axes(axes, title, "iteration", unit, grid="both")
+    grid[0, 0].legend()
     return figure
 
 

@@ -1,28 +1,17 @@
-"""Sliders and pages of notebook 08: a fit, a factor, a limit, and the gallery of a reward hack."""
+"""Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import ipywidgets
 
-from helpers.experiments.runs import Run, Sample
-from helpers.plots.overoptimization import factor_figure, fit_figure, stopping_figure
+from helpers.experiments.runs import Run, Sample, Snapshot
+from helpers.plots.overoptimization import factor_figure, stopping_figure
 from helpers.widgets.drift import legend_html, sample_html
 from helpers.widgets.markup import PAGE, escape, guarded
 from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
-
-
-def fit_explorer(limits: Sequence[float], rl: tuple, curves: Sequence, best: tuple, best_drawn):
-    """A slider over how far out the points go that the RL form is fitted to.
-
-    `curves` holds one pair (d, gained) a limit; the other pairs are points and the other fit.
-    """
-
-    def draw(limit: int):
-        return fit_figure(rl, curves[limit], limits[limit], best, best_drawn)
-
-    return Explorer(draw, limit=stops("fitted up to d =", limits, start=len(limits) - 1))
 
 
 def factor_explorer(factors: dict, bands: dict) -> Explorer:
@@ -86,6 +75,16 @@ def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title
     rows = "".join(judged_html(sample, prompt, explain) for sample in samples)
     head = f'<div style="font-weight:bold">{escape(title)}</div>'
     return f'<div style="{PAGE}">{head}{legend_html()}{rows}</div>'
+
+
+def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:
+    """Mean points a sample that gold gave or took at a snapshot, by item."""
+    samples = [sample for some in shot.samples.values() for sample in some]
+    points = Counter()
+    for sample in samples:
+        for what, worth in explain(sample.text)[1]:
+            points[what.split(" (")[0]] += worth / len(samples)
+    return points
 
 
 class Gallery:

@@ -10,18 +10,21 @@ from matplotlib.figure import Figure
 from helpers.config import RLHFConfig
 from helpers.experiments.measure import MEASURES
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
+from helpers.plots.overoptimization import bias_figure, goodhart_figure
+from helpers.reward_model import edit_effect
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
+    band,
     fit_gold_curve,
     kl_at_fall,
     smooth,
     stop_at_kl,
     turning_point,
+    value_at,
 )
 from helpers.widgets.overoptimization import (
     Gallery,
     factor_explorer,
-    fit_explorer,
     judged_html,
     stop_explorer,
 )
@@ -170,6 +173,40 @@ def test_stopping_at_the_turn_keeps_its_gold():
     assert stop_at_kl(run, turn.kl, width=1).gold == turn.gold
 
 
+# --- at equal distances ---------------------------------------------------------------------------
+
+
+def test_a_value_is_read_between_two_iterations_along_the_root_of_kl():
+    flat = [{"kl": 4.0, "gold": 7.0, "score": 1.0}] * 9
+    assert value_at(flat, 1.0) == 7.0 and math.isnan(value_at(flat, 2.1))
+    run = history([0] * 5 + [10] * 5, kl=[0] * 5 + [25] * 5)  # smoothed: both rise together
+    assert value_at(run, 5.0) == pytest.approx(10) and 0 < value_at(run, 2.0) < 4.0
+
+
+def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
+    near, far = (
+        history([g] * 20, kl=[0.05 * k * top for k in range(20)], proxy=[2.0] * 20)
+        for g, top in ((3.0, 1.0), (5.0, 9.0))
+    )
+    made = band([near, far], start=(1.0, 0.0), std=(2.0, 1.0))
+    mean, low, high = made["gold"]
+    assert float(made["d"].max()) < 1.0  # √0.95, where the nearer run ends
+    assert mean.tolist() == pytest.approx([1.5] * len(mean))
+    assert low.tolist() == pytest.approx([1.0] * len(mean))
+    assert high.tolist() == pytest.approx([2.0] * len(mean))
+    assert made["score"][0].tolist() == pytest.approx([2.0] * len(mean))
+
+
+def test_the_effect_of_an_edit_is_that_of_paired_differences():
+    before = torch.tensor([0.0, 10.0, -20.0, 30.0])
+    change = torch.tensor([1.0, 2.0, 3.0, 2.0])
+    mean, error = edit_effect(before, before + change).tolist()
+    assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
+    for wrong in (torch.ones(3), torch.ones(4, 1)):
+        with pytest.raises(ValueError, match="^after:"):
+            edit_effect(before, wrong)
+
+
 # --- sliders --------------------------------------------------------------------------------------
 
 
@@ -203,16 +240,25 @@ def test_the_factor_slider_goes_through_the_values_of_the_factor_chosen():
     assert moved(explorer, "factor", "size")
 
 
-def test_the_fit_and_the_stop_sliders_draw():
-    d = torch.linspace(0.1, 4, 20)
-    fit = fit_gold_curve(d, FORMULA["rl"](d, 2.0, 0.7))
-    curves = [(d, fit(d)), (d, 0.5 * fit(d))]
-    explorer = fit_explorer([2, 4], (d, fit(d)), curves, (d, fit(d)), (d, fit(d)))
-    assert moved(explorer, "limit", 0)
+def test_the_stop_slider_draws():
     rows = [{"base": (0.0, k / 2, 2.0), "other": (1.0, 1.0, 1.5)} for k in range(3)]
     stopper = stop_explorer([1, 2, 4], [0.5, 1.0, 0.2], rows, start=1)
     assert moved(stopper, "limit", 2)
     assert isinstance(stopper.draw(limit=0), Figure)
+
+
+def test_proxy_and_gold_stand_in_one_panel():
+    best = {"d": [0.0, 1.0], "score": [0.0, 1.0], "gold": [0.0, 0.5]}
+    figure = goodhart_figure({"β = 0": make_band(8, 1.0), "β = 0.1": make_band(8, 0.5)}, best)
+    (axes,) = figure.axes
+    solid = [line.get_label() for line in axes.lines if line.get_linestyle() == "-"]
+    assert {"β = 0", "β = 0.1", "best of n"} <= set(solid)
+
+
+def test_a_bias_is_drawn_seed_by_seed():
+    record = {"score": 1.0, "gold": 0.5, "flattery": 0.1}
+    figure = bias_figure({"biased": [[record] * 4] * 3, "honest": [[record] * 4] * 3})
+    assert [len(axes.lines) for axes in figure.axes] == [6, 6, 6]
 
 
 @pytest.fixture(scope="module")

@@ -133,12 +133,6 @@ def pairs_of_answers():
     return direct_widgets.pairs_explorer("abcd", probs[0], probs[1], fits)
 
 
-def fits():
-    points = noise(9).abs(), noise(9)
-    curves = [(torch.linspace(0, 3, 5), noise(5))] * 2
-    return overoptimization_widgets.fit_explorer([1, 2], points, curves, points, curves[0])
-
-
 def factors():
     spread = noise(4), noise(4) - 1, noise(4) + 1
     band = {"d": torch.arange(4.0), "gold": spread, "score": spread}
@@ -178,7 +172,6 @@ WIDGETS = {
     "explore_drift": lambda: drift.explore_drift(load_sweep()),
     "pairs_explorer": pairs_of_answers,
     "price_explorer": lambda: direct_widgets.price_explorer(load_direct()),
-    "fit_explorer": fits,
     "factor_explorer": factors,
     "stop_explorer": stopping,
     "Gallery": gallery,
