@@ -1,11 +1,13 @@
 """Large exercises whose results are looked at one after the other: the first wrong one is named."""
 
 import pytest
+import torch
 from gae_answers import walk
 
 from helpers import checks
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
+from helpers.checks.optimum import RESULTS as OPTIMUM
 
 TABLE = [(i, m) for i, part in enumerate(RESULTS.values()) for m in part.mistakes]
 
@@ -22,10 +24,10 @@ def test_a_mistake_in_one_result_is_named_and_placed(index, mistake):
     assert f"gives the {list(RESULTS)[index]}" in report.message and "{" not in report.message
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_no_two_mistakes_coincide_and_none_is_right(name):
-    part = RESULTS[name]
-    made = [[m.wrong(*probe) for probe in part.probes] for m in part.mistakes]
+@pytest.mark.parametrize(("results", "name"), [(r, n) for r in (RESULTS, OPTIMUM) for n in r])
+def test_no_two_mistakes_coincide_and_none_is_right(results, name):
+    part = results[name]
+    made = [[torch.as_tensor(m.wrong(*p)) for p in part.probes] for m in part.mistakes]
     expected = [part.reference(*probe) for probe in part.probes]
     for i, mine in enumerate(made):
         assert not all(map(right, mine, expected)), part.mistakes[i].name
@@ -54,3 +56,33 @@ def test_the_learner_s_own_line_is_told():
         return rewards + nothing  # noqa: F821
 
     assert "`return rewards + nothing" in checks.check_credit(answer).message
+
+
+def test_what_is_written_is_looked_at_although_the_rest_is_missing():
+    given = OPTIMUM["J*"].probes[0]
+    right_policy = OPTIMUM["log-probs of π*"].reference
+
+    def begun(*given):
+        return right_policy(*given), NotImplemented, NotImplemented
+
+    def slipped(*given):
+        return -right_policy(*given), NotImplemented, NotImplemented
+
+    report = checks.check_optimum(begun)
+    assert report.status == "not attempted" and "Right so far: log-probs of π*" in report.message
+    assert "gives the J*" in report.message and len(begun(*given)) == 3
+    assert checks.check_optimum(slipped).status == "mistake"
+    assert checks.check_optimum(lambda *given: (NotImplemented,) * 3).status == "not attempted"
+
+
+def test_the_first_wrong_one_of_three_is_named():
+    def answer(*given):
+        return tuple(-part.reference(*given) for part in OPTIMUM.values())
+
+    def later(*given):
+        first, *others = (part.reference(*given) for part in OPTIMUM.values())
+        return first, *(-x for x in others)
+
+    assert "goes wrong gives the log-probs of π*" in checks.check_optimum(answer).message
+    said = checks.check_optimum(later).message
+    assert "Right so far: log-probs of π*." in said and "goes wrong gives the J*" in said

@@ -1,9 +1,10 @@
-"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 10, 11 and 13."""
+"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 07, 10, 11 and 13."""
 
 import direct_answers
 import gae_answers
 import group_answers
 import loop_answers
+import optimum_answers
 import pytest
 import reward_answers
 import scaling_answers
@@ -18,6 +19,7 @@ PLANTED = (
     direct_answers,
     reward_answers,
     scaling_answers,
+    optimum_answers,
 )
 RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
 WRONG = [answer for module in PLANTED for answer in module.WRONG]
