@@ -60,7 +60,7 @@ SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0]
 WIDE = noise(7, 4, 9).log_softmax(dim=1), noise(8, 4, 9) + torch.arange(4.0).unsqueeze(1)
 PROBES = [
     (*SMALL, 0.5, 2.2, 2.0, 64, 150.0),
-    (*WIDE, 0.3, 4.0, 2.0, 128, 1000.0),
+    (*WIDE, 0.3, 4.0, 2.0, 256, 1000.0),
     (*WIDE, 2.0, 1.0, 2.0, 64, 640.0),
 ]
 TINY = (*WIDE, 0.01, 1.0, 2.0, 64, 640.0)
@@ -287,7 +287,7 @@ AT_EQUAL_KL = Exercise(
          lambda a, p, b, q, x: between(p, q, share_of(a, b, x, float))),
         ("linear in KL²", "You square the KL; take its root.",
          lambda a, p, b, q, x: between(p, q, share_of(a, b, x, lambda k: k * k))),
-        ("root of the share", "You take the root of the share, or of the differences; take the roots of the three KLs.",
+        ("root of the share", "You take the root of a share or a difference; take those of the three KLs.",
          lambda a, p, b, q, x: between(p, q, share_of(a, b, x, float) ** 0.5)),
         ("from the far end", "Your share counts from the upper neighbour: at kl_low it must give score_low.",
          lambda a, p, b, q, x: between(q, p, share_of(a, b, x, math.sqrt))),
