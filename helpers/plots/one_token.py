@@ -1,4 +1,4 @@
-"""Figures of notebook 07, section 3: whole next-token distributions, and their distance to π*."""
+"""Figures of notebook 07: whole next-token distributions, and their distance to π*."""
 
 from collections.abc import Sequence
 
