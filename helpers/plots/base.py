@@ -63,7 +63,7 @@ class Picture(Figure):
         return packed(self.pixels(scale), compress_level=1)
 
     def still(self) -> bytes:
-        """A PNG for a saved notebook: 64 colours are enough for lines and letters, and a third of the bytes."""
+        """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes."""
         return packed(self.pixels().quantize(64))
 
     def _repr_png_(self) -> bytes:
