@@ -8,6 +8,7 @@ from helpers import checks
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
 from helpers.checks.optimum import RESULTS as OPTIMUM
+from helpers.theory.optimum import gaussian_optimum, gibbs_policy, gibbs_value
 
 TABLE = [(i, m) for i, part in enumerate(RESULTS.values()) for m in part.mistakes]
 
@@ -86,3 +87,16 @@ def test_the_first_wrong_one_of_three_is_named():
     assert "goes wrong gives the log-probs of π*" in checks.check_optimum(answer).message
     said = checks.check_optimum(later).message
     assert "Right so far: log-probs of π*." in said and "goes wrong gives the J*" in said
+
+
+def test_the_answers_wanted_are_the_helpers_own():
+    for ref_logprobs, scores, kl_coef, *rest in OPTIMUM["J*"].probes:
+        given = ref_logprobs, scores, kl_coef, *rest
+        exactly = ref_logprobs.double().exp(), scores.double(), kl_coef
+        star, value = (OPTIMUM[name].reference(*given) for name in ("log-probs of π*", "J*"))
+        assert torch.allclose(star.double().exp(), gibbs_policy(*exactly), atol=1e-6)
+        assert torch.allclose(value.double(), gibbs_value(*exactly).mean(), atol=1e-5)
+    mean = checks.EXERCISES["best_mean"]
+    for kl_coef, sigma in mean.probes:
+        wanted = gaussian_optimum(kl_coef, sigma=sigma)
+        assert abs(mean.reference(kl_coef, sigma).item() - wanted) < 1e-6
