@@ -20,6 +20,7 @@ from helpers.checks.groups import (
     check_rloo_advantages,
 )
 from helpers.checks.loop import check_objective
+from helpers.checks.optimum import check_best_mean, check_optimum, check_score_between
 from helpers.checks.own_reward import check_my_reward, check_patch_pairs
 from helpers.checks.own_rule import check_my_rule
 from helpers.checks.ppo import (
@@ -76,11 +77,11 @@ CHECKS = (
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
-    check_loss_shares, check_merge_moments, check_edit_effect,
+    check_loss_shares, check_merge_moments, check_edit_effect, check_best_mean, check_score_between,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-LARGE = (check_sample_with_cache, check_credit)  # of lessons 01 and 02
+LARGE = (check_sample_with_cache, check_credit, check_optimum)  # of lessons 01, 02 and 07
 
 TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import permutations
+from numbers import Real
 
 from torch import Tensor
 
@@ -74,11 +75,11 @@ def _form(parts: list[Exercise], names: list[str], function, seconds: float) -> 
         if isinstance(answer, (tuple, list)):
             got = f"{len(answer)} results."
         return _mistake(parts[0], "wrong type", f"{wants} You return {got}")
-    if any(not isinstance(x, Tensor) for x in answer):
+    if any(not isinstance(x, (Tensor, Real)) for x in answer):
         return None
     expected = [part.reference(*part.probes[-1]) for part in parts]
     for order in permutations(range(len(parts))):
-        moved = [as_tensor(answer[k], expected[0]) for k in order]
+        moved = [as_tensor(answer[k], wanted) for k, wanted in zip(order, expected, strict=True)]
         if order != tuple(range(len(parts))) and all(map(right, moved, expected)):
             says = f"Each of them is right, but they stand in another order. {wants}"
             return _mistake(parts[0], "the order of the results", says)

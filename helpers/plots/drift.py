@@ -17,6 +17,7 @@ from helpers.plots.panel import Panel
 
 WIDE, LOW, HIGH = 535, 310, 285  # pixels: two beside each other in JupyterLab on a 1280 px screen
 PADDING = 0.06
+DEEP = -15.0  # a score below which a linear axis would flatten all the others
 
 
 def limits(numbers: Sequence[float]) -> tuple[float, float]:
@@ -25,6 +26,15 @@ def limits(numbers: Sequence[float]) -> tuple[float, float]:
     low, high = min(finite), max(finite)
     air = PADDING * ((high - low) or 1.0)
     return low - air, high + air
+
+
+def bend(axes, low: float, high: float) -> None:
+    """A score axis that is linear near 0 and logarithmic far below, where a collapsed policy's gold is."""
+    axes.set_yscale("symlog", linthresh=2)
+    marks = [-500, -200, -100, -50, -20, -10, -5, -2, -1, 0, 1, 2, 5]
+    axes.yaxis.set_major_locator(FixedLocator([x for x in marks if low <= x <= high]))
+    axes.yaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 class Plane(Panel):
@@ -172,7 +182,10 @@ class Curves(Panel):
         longest = max(curves["iteration"][-1] for curves in everything)
         for place, axes in self.axes.items():
             names = [name for name, where in self.PLACES.items() if where == place]
-            axes.set_ylim(limits([x for c in everything for name in names for x in c[name]]))
+            low, high = limits([x for c in everything for name in names for x in c[name]])
+            if low < DEEP:
+                bend(axes, low, high)
+            axes.set_ylim(low, high)
             axes.set_xlim(-0.01 * longest, 1.02 * longest)
         self.stale()
 

@@ -1,4 +1,4 @@
-"""Figures of notebook 07, sections 1 and 2: ten answers, three estimates of the KL, one parameter."""
+"""Figures of notebook 07: ten answers, three estimates of the KL, one parameter."""
 
 from collections.abc import Sequence
 

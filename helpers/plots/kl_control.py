@@ -1,4 +1,4 @@
-"""Figures of notebook 07, section 5: a β that follows a target, and where the KL stands."""
+"""Figures of notebook 07: a β that follows a target, and where the KL stands."""
 
 from matplotlib.figure import Figure
 

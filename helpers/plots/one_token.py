@@ -1,4 +1,4 @@
-"""Figures of notebook 07, section 3: whole next-token distributions, and their distance to π*."""
+"""Figures of notebook 07: whole next-token distributions, and their distance to π*."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.plots.base import label_axes, log_ticks, new_figure, one_panel
-from helpers.plots.palette import KL, POLICY, REFERENCE
+from helpers.plots.palette import POLICY, REFERENCE
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
 BAR_STYLES = {
@@ -61,18 +61,6 @@ def draw_distances(
         axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=8, color=colour, **place)
     axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
     _frame_distance(axes)
-
-
-def distance_figure(x: Sequence[int], distance: Sequence[float], waits: int) -> Figure:
-    """One run's distance; shaded where only the critic learns."""
-    figure, axes = one_panel(7.6, 2.6)
-    axes.plot(x, distance, color=KL, linewidth=2)
-    axes.axvspan(0, waits, color=REFERENCE, alpha=0.15)
-    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-    axes.text(waits / 2, 0.04, "critic\nalone", fontsize=8, color="0.3", **place)
-    axes.set_xlim(0, x[-1])
-    _frame_distance(axes)
-    return figure
 
 
 def explorer_figure(

@@ -122,11 +122,11 @@ class DriftExplorer:
     `values` holds the numbers now shown (β, iteration, proxy, gold, kl, J, J_star, efficiency,
     entropy, length ...; None where nothing was measured), `view` all of them. `add_run` lets another
     run join. Pictures keep their figures and move their artists; a picture that did not change is not
-    sent. Works with ipywidgets 7.7 and 8; a saved notebook shows a still picture.
+    sent. Works with ipywidgets 7.7 and 8; a saved notebook shows a still picture, if `pictured`.
     """
 
-    def __init__(self, sweep: Sweep, vocabulary: list[str] | None = None):
-        self.drift, self.view, self.silent = Drift(sweep), None, False
+    def __init__(self, sweep: Sweep, vocabulary: list[str] | None = None, pictured: bool = True):
+        self.drift, self.view, self.silent, self.pictured = Drift(sweep), None, False, pictured
         if vocabulary is None:
             tokenizer = load_tokenizer(sweep.runs[0].config.actor)
             vocabulary = tokenizer.convert_ids_to_tokens(list(range(self.drift.vocabulary_size)))
@@ -265,9 +265,12 @@ class DriftExplorer:
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same picture, still, where there is none."""
         words = "the drift explorer: run this cell to move β"
-        show_live(self.box, words, png=self.still())
+        show_live(self.box, words, png=self.still() if self.pictured else None)
 
 
-def explore_drift(sweep: Sweep) -> DriftExplorer:
-    """The explorer of this sweep; the last expression of a cell shows it."""
-    return DriftExplorer(sweep)
+def explore_drift(sweep: Sweep, pictured: bool = True) -> DriftExplorer:
+    """The explorer of this sweep; the last expression of a cell shows it.
+
+    Without `pictured` a saved notebook keeps no picture of it (where the drift page stands above).
+    """
+    return DriftExplorer(sweep, pictured=pictured)

@@ -1,4 +1,4 @@
-"""Sliders of notebook 07, sections 1 and 2: ten answers, three estimates, the one-parameter policy."""
+"""Sliders of notebook 07: ten answers, three estimates, the one-parameter policy."""
 
 from collections.abc import Callable, Sequence
 

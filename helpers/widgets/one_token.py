@@ -1,4 +1,4 @@
-"""The slider of notebook 07, section 3: policy, reference and exact optimum at each β."""
+"""The slider of notebook 07: policy, reference and exact optimum at each β."""
 
 import ipywidgets
 from torch import Tensor

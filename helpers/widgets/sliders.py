@@ -100,7 +100,7 @@ class Explorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same picture, still, where there is none."""
-        png = None if self.figure is None else self.figure.png()
+        png = None if self.figure is None else self.figure.still()
         show_live(self.box, png=png, words="an explorer with sliders")
 
 

@@ -18,7 +18,7 @@ def sweep():
     return load_sweep()
 
 
-SECTIONS = ("# 07", "## 4 ·", "### Move β", "## 6 ·")
+SECTIONS = ("# 07", "## 1 ·", "### Move β", "## 8 ·")
 
 
 def under(headings: tuple[str, ...], cells: list) -> list:

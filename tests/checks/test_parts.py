@@ -10,6 +10,8 @@ from helpers import checks
 from helpers.checks import best_of, own_reward
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
+from helpers.checks.optimum import RESULTS as OPTIMUM
+from helpers.theory.optimum import gaussian_optimum, gibbs_policy, gibbs_value
 from helpers.world.gold import gold_score
 from helpers.world.labelling import flatters
 
@@ -28,10 +30,10 @@ def test_a_mistake_in_one_result_is_named_and_placed(index, mistake):
     assert f"gives the {list(RESULTS)[index]}" in report.message and "{" not in report.message
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_no_two_mistakes_coincide_and_none_is_right(name):
-    part = RESULTS[name]
-    made = [[m.wrong(*probe) for probe in part.probes] for m in part.mistakes]
+@pytest.mark.parametrize(("results", "name"), [(r, n) for r in (RESULTS, OPTIMUM) for n in r])
+def test_no_two_mistakes_coincide_and_none_is_right(results, name):
+    part = results[name]
+    made = [[torch.as_tensor(m.wrong(*p)) for p in part.probes] for m in part.mistakes]
     expected = [part.reference(*probe) for probe in part.probes]
     for i, mine in enumerate(made):
         assert not all(map(right, mine, expected)), part.mistakes[i].name
@@ -99,3 +101,46 @@ def test_best_of_n_agrees_with_all_draws_one_by_one():
             for i in best:
                 kept[row, i] += 1 / len(best) / size**n
     assert torch.allclose(kept, best_of.chances(scores, gold, n), atol=1e-6)
+
+
+def test_what_is_written_is_looked_at_although_the_rest_is_missing():
+    given = OPTIMUM["J*"].probes[0]
+    right_policy = OPTIMUM["log-probs of π*"].reference
+
+    def begun(*given):
+        return right_policy(*given), NotImplemented, NotImplemented
+
+    def slipped(*given):
+        return -right_policy(*given), NotImplemented, NotImplemented
+
+    report = checks.check_optimum(begun)
+    assert report.status == "not attempted" and "Right so far: log-probs of π*" in report.message
+    assert "gives the J*" in report.message and len(begun(*given)) == 3
+    assert checks.check_optimum(slipped).status == "mistake"
+    assert checks.check_optimum(lambda *given: (NotImplemented,) * 3).status == "not attempted"
+
+
+def test_the_first_wrong_one_of_three_is_named():
+    def answer(*given):
+        return tuple(-part.reference(*given) for part in OPTIMUM.values())
+
+    def later(*given):
+        first, *others = (part.reference(*given) for part in OPTIMUM.values())
+        return first, *(-x for x in others)
+
+    assert "goes wrong gives the log-probs of π*" in checks.check_optimum(answer).message
+    said = checks.check_optimum(later).message
+    assert "Right so far: log-probs of π*." in said and "goes wrong gives the J*" in said
+
+
+def test_the_answers_wanted_are_the_helpers_own():
+    for ref_logprobs, scores, kl_coef, *rest in OPTIMUM["J*"].probes:
+        given = ref_logprobs, scores, kl_coef, *rest
+        exactly = ref_logprobs.double().exp(), scores.double(), kl_coef
+        star, value = (OPTIMUM[name].reference(*given) for name in ("log-probs of π*", "J*"))
+        assert torch.allclose(star.double().exp(), gibbs_policy(*exactly), atol=1e-6)
+        assert torch.allclose(value.double(), gibbs_value(*exactly).mean(), atol=1e-5)
+    mean = checks.EXERCISES["best_mean"]
+    for kl_coef, sigma in mean.probes:
+        wanted = gaussian_optimum(kl_coef, sigma=sigma)
+        assert abs(mean.reference(kl_coef, sigma).item() - wanted) < 1e-6

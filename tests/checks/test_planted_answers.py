@@ -1,9 +1,10 @@
-"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 08, 10, 11 and 13."""
+"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 07, 08, 10, 11 and 13."""
 
 import direct_answers
 import gae_answers
 import group_answers
 import loop_answers
+import optimum_answers
 import overoptimization_answers
 import pytest
 import reward_answers
@@ -20,6 +21,7 @@ PLANTED = (
     reward_answers,
     scaling_answers,
     overoptimization_answers,
+    optimum_answers,
 )
 RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
 WRONG = [answer for module in PLANTED for answer in module.WRONG]

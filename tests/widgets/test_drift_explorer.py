@@ -1,5 +1,6 @@
 """The drift explorer: what it shows is the sweep's own, it keeps its figures, and it escapes all text."""
 
+import copy
 import gc
 import math
 from dataclasses import replace
@@ -14,6 +15,7 @@ from helpers.experiments.beta_sweep import Sweep
 from helpers.experiments.drift import Drift, first_token_optimum, run_curves
 from helpers.experiments.measure import MEASURES, measure, sample_reference
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, Sample, record_run
+from helpers.plots.drift import Curves
 from helpers.state import start_run
 from helpers.tools.files import ROOT
 from helpers.widgets.drift import DriftExplorer, chip, drift_samples_html, token_colour
@@ -282,3 +284,21 @@ def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
     nbclient.NotebookClient(book, timeout=300, resources=place).execute()
     (shown,) = book.cells[-1].outputs
     assert {"application/vnd.jupyter.widget-view+json", "image/png"} <= set(shown.data)
+
+
+def test_an_explorer_may_go_without_a_picture(sweep, monkeypatch):
+    shown = []
+    monkeypatch.setattr("helpers.widgets.sliders.display", lambda bundle, raw: shown.append(bundle))
+    DriftExplorer(sweep, pictured=False)._ipython_display_()
+    assert "image/png" not in shown[0] and any("widget-view" in key for key in shown[0])
+
+
+def test_the_gold_of_a_collapsed_policy_does_not_flatten_the_rest(sweep):
+    fallen = copy.deepcopy(sweep)
+    fallen.runs[0].history[-1]["gold"] = -70.0
+    assert Curves(Drift(sweep)).axes["A"].get_yscale() == "linear"
+    axes = Curves(Drift(fallen)).axes["A"]
+    low, knee, high = axes.transAxes.inverted().transform(
+        axes.transData.transform([(0, -70.0), (0, -2.0), (0, 2.0)])
+    )[:, 1]
+    assert 0 < low < knee < high and high - knee > 0.25  # a quarter of the height and more

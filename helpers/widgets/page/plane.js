@@ -15,9 +15,15 @@ function across(kl) {
   return EDGE.left + share * (frame.width - EDGE.left - EDGE.right);
 }
 
+const KNEE = -2;
+/** Linear above −2, logarithmic below: the gold of a collapsed policy would flatten all the rest. */
+function bent(score) {
+  return score >= KNEE ? score : KNEE - Math.log1p(KNEE - score);
+}
+
 function up(score) {
-  const margin = 0.05 * (highest - lowest);
-  const share = (score - lowest + margin) / (highest - lowest + 2 * margin);
+  const low = bent(lowest), high = bent(highest), margin = 0.05 * (high - low);
+  const share = (bent(score) - low + margin) / (high - low + 2 * margin);
   return frame.height - EDGE.bottom - share * (frame.height - EDGE.top - EDGE.bottom);
 }
 
@@ -47,8 +53,10 @@ function axes() {
   const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= highestKl * 1.05);
   const ticks = [];
   for (const kl of round) if (!ticks.length || across(kl) - across(ticks.at(-1)) > 32) ticks.push(kl);
-  const step = highest - lowest > 6 ? 2 : 1;
-  for (let score = Math.ceil(lowest / step) * step; score <= highest; score += step) {
+  const step = highest > 5 ? 2 : 1, from = Math.max(KNEE, Math.ceil(lowest / step) * step);
+  const scores = [-5, -10, -20, -50, -100, -200, -500].filter((score) => score >= lowest);
+  for (let score = from; score <= highest; score += step) scores.push(score);
+  for (const score of scores) {
     mark("line", "grid", { x1: EDGE.left, x2: EDGE.left + room, y1: up(score), y2: up(score) });
     mark("text", "", { x: EDGE.left - 8, y: up(score) + 4, "text-anchor": "end" }, written(score, 0));
   }
