@@ -35,7 +35,7 @@ class DistributedOptions(Inputs):
 def begin(options: DistributedOptions, config: RLHFConfig) -> RLHFState:
     """The run at its beginning, or where it stopped; each process calls this."""
     if options.resume is None:
-        return options.begin(config)
+        return replace(options, eval_share=0.0).begin(config)  # nothing is measured along the way
     return kept_inputs(options, options.resume).go_on(options.resume, config)
 
 

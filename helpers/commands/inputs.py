@@ -175,9 +175,8 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
         return inputs
     names = tuple(field.name for field in fields(Inputs))
     given, nothing = inputs.as_dict(), Inputs().as_dict()
-    saved = nothing | read_json(
-        folder / INPUTS, ("reward", "prompts")
-    )  # an earlier version has fewer
+    # an earlier version has fewer
+    saved = nothing | read_json(folder / INPUTS, ("reward", "prompts"))
     for name in names:
         same = given[name] in (nothing[name], saved[name])
         flag = f"--{name.replace('_', '-')}"

@@ -55,10 +55,12 @@ class Prediction:
         self.button.on_click(guarded(self.commit, self._tell))
         for control in self.controls:
             control.observe(self._ready, names="value")
+        row = in_a_row(*self.controls)
+        row.add_class("waits-for-button")  # what they say is taken when the button is pressed
         self.box = ipywidgets.VBox(
             [
                 ipywidgets.HTML(str(Markup('<p style="{}"><b>{}</b></p>').format(PAGE, question))),
-                in_a_row(*self.controls),
+                row,
                 self.button,
                 self.message,
             ]

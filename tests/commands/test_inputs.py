@@ -7,7 +7,9 @@ import pytest
 
 from helpers import __main__ as command
 from helpers.checkpoints import load_checkpoint
+from helpers.commands.distributed import DistributedOptions, begin
 from helpers.commands.inputs import INPUTS, load_function
+from helpers.config import RLHFConfig
 from helpers.scale.export import FACTS
 from helpers.scale.held_out import BEST, ROWS
 
@@ -83,6 +85,14 @@ def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(fol
     again = json.loads((folder / "run" / ROWS).read_text())
     assert again["prompts"] == saved["prompts"] and again["rows"][:3] == saved["rows"]
     assert again["rows"][-1]["iteration"] == 3
+
+
+def test_distributed_which_measures_nothing_trains_on_every_prompt(folder):
+    rows = "".join(json.dumps({"prompt": f"the {w} was"}) + "\n" for w in "abcdefghijkl")
+    (folder / "rows.jsonl").write_text(rows)
+    options = DistributedOptions(prompts=folder / "rows.jsonl")
+    config = RLHFConfig(device="cpu", normalize_scores=False)
+    assert len(begin(options, config).prompts) == 12
 
 
 def test_few_prompts_are_all_trained_on(folder):
