@@ -9,14 +9,18 @@ DPO stands on this scale only if its labels mean the same reward: its pairs are 
 labelled with P(first preferred) = sigmoid(score difference). Online the policy writes the pairs itself.
 Best of n trains nothing: it draws n responses per answer, and n is chosen by J.
 
+TRL's own trainers (GRPO, RLOO, DPO) are peers: the same models, scores, pairs, responses and rates, with
+position ids counted from the mask, which TRL leaves out. They are run where trl is installed.
+
 One JSON file a run in `benchmarks/results/methods`; started again, the command goes on.
 """
 
 import argparse
+import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,12 +36,13 @@ from helpers.experiments.runs import significant
 from helpers.loop import train_rlhf_loop
 from helpers.sampling import sample_batches
 from helpers.scale.memory import peak_bytes, reset_peak
+from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
 from helpers.theory.best_of_n import best_of_n
 from helpers.tools.command import exit_status
 from helpers.tools.files import read_json, write_json
 from helpers.tools.pool import advance, run_all
-from helpers.tools.validate import require_count
+from helpers.tools.validate import require, require_count
 
 BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
 GRID = (1e-4, 3e-4, 1e-3)
@@ -50,17 +55,19 @@ NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
 
 @dataclass(frozen=True)
 class Method:
-    """How a method differs from the sweep's PPO, and whether it learns from pairs."""
+    """How a method differs from the sweep's PPO, whether it learns from pairs, and who trains it."""
 
     changes: dict = field(default_factory=dict)
     pairs: bool = False
+    trl: bool = False  # trained by TRL's trainer
 
 
-def groups(method: str, **changes: object) -> Method:
+def groups(method: str, trl: bool = False, **changes: object) -> Method:
     """A method without a critic that compares four responses to a prompt."""
-    return Method({"method": method, "responses_per_prompt": 4} | changes)
+    return Method({"method": method, "responses_per_prompt": 4} | changes, trl=trl)
 
 
+IN_LOSS = {"kl_placement": "loss", "kl_loss": "k3"}  # where TRL's GRPO has its KL
 METHODS = {
     "PPO": Method(),
     "REINFORCE, whitened": Method({"method": "reinforce"}),
@@ -72,6 +79,9 @@ METHODS = {
     ),
     "DPO": Method(pairs=True),
     "online DPO": Method({"online": True}, pairs=True),
+    "TRL's RLOOTrainer": groups("rloo", trl=True),
+    "TRL's GRPOTrainer": groups("grpo", trl=True, loss_aggregation="response", **IN_LOSS),
+    "TRL's DPOTrainer": Method(pairs=True, trl=True),
 }
 
 
@@ -108,11 +118,64 @@ def completion(text: str) -> str:
     return text.removeprefix(text.prompt)
 
 
-def records(config: RLHFConfig | DirectConfig, state: RLHFState):
-    """The run's records, one an iteration."""
+def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
+    """Train the state's actor by our loops; what is kept of its records, one an iteration."""
     if isinstance(config, RLHFConfig):
-        return train_rlhf_loop(state=state)
-    return train_direct(state=state, pairs=None if config.online else sampled_pairs(config, state))
+        records = train_rlhf_loop(state=state)
+    else:
+        pairs = None if config.online else sampled_pairs(config, state)
+        records = train_direct(state=state, pairs=pairs)
+    history = []
+    for record in records:
+        history.append({key: record[key] for key in KEPT})
+        advance(1)
+    return history
+
+
+def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Clock") -> list[dict]:
+    """Train the state's actor by TRL's trainer; J at each budget, from fresh responses."""
+    from helpers.scale import trl_direct, trl_groups
+
+    seen = []
+
+    def after(iteration: int) -> None:
+        advance(1)
+        if iteration in BUDGETS:
+            with clock.stopped():
+                seen.append({"iteration": iteration, "value": measured_value(state)})
+
+    if isinstance(config, RLHFConfig):
+        trl_groups.train_with_groups(config, state.models, state.prompts, after)
+    else:
+        trl_direct.train_with_direct(config, state.models, sampled_pairs(config, state), after)
+    return seen
+
+
+def measured_value(state: RLHFState) -> float:
+    """J of the actor as it is, from ten fresh responses to each prompt; its mode is put back."""
+    training = state.models.actor.training
+    state.models.actor.eval()
+    value = measure(state, state.models.actor, 10)[0]["value"]
+    state.models.actor.train(training)
+    return value
+
+
+class Clock:
+    """CPU seconds since it was made, without what ran while it was stopped."""
+
+    def __init__(self) -> None:
+        self.began, self.left_out = time.process_time(), 0.0
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """What runs in here does not count."""
+        began = time.process_time()
+        yield
+        self.left_out += time.process_time() - began
+
+    def seconds(self) -> float:
+        """What has counted so far."""
+        return time.process_time() - self.began - self.left_out
 
 
 def path_of(name: str, config: RLHFConfig | DirectConfig) -> Path:
@@ -126,14 +189,12 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     """Make a run and save it."""
     torch.set_num_threads(1)
     reset_peak(torch.device("cpu"))
-    began = time.process_time()
+    clock = Clock()
     state = start_run(config, measures=MEASURES)
     state.measures = {}  # gold is measured at the end only
-    history = []
-    for record in records(config, state):
-        history.append({key: record[key] for key in KEPT})
-        advance(1)
-    spent = {"cpu_seconds": time.process_time() - began, "peak_mb": peak_bytes() / 2**20}
+    by_trl = METHODS[name].trl
+    history = train_by_trl(config, state, clock) if by_trl else train(config, state)
+    spent = {"cpu_seconds": clock.seconds(), "peak_mb": peak_bytes() / 2**20}
     state.measures = MEASURES
     final, _ = measure(state, state.models.actor, evaluated)
     facts = {"method": name, "config": config.as_dict(), "final": final, "on": machine()}
@@ -180,7 +241,7 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
     found = [] if rate is None else runs(name, beta, rate, SEEDS, iterations)
     if not found:
         return None
-    curves = [yardstick.along(run["history"]) for run in found]
+    curves = [along(yardstick, run["history"]) for run in found]
     ends = [yardstick.end(run) for run in found]
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
     errors = [yardstick.estimate(*last).stderr for last in lasts]
@@ -197,6 +258,13 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
         "cpu_seconds": statistics.fmean(run["cpu_seconds"] for run in found),
         "peak_mb": statistics.fmean(run["peak_mb"] for run in found),
     }
+
+
+def along(yardstick: Yardstick, history: list[dict]) -> dict[int, float]:
+    """Efficiency at each budget: from the rollouts, or from the values that were measured there."""
+    if history and "value" in history[0]:
+        return {row["iteration"]: yardstick.share(row["value"]) for row in history}
+    return yardstick.along(history)
 
 
 def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
@@ -233,12 +301,15 @@ def run(arguments: list[str] | None) -> None:
     """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
     parser.add_argument("--iterations", type=int, default=100, help="of each run (100)")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    here = [name for name, method in METHODS.items() if grpo_is_here() or not method.trl]
+    parser.add_argument("--methods", nargs="*", default=here, choices=list(METHODS))
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
     parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)
     for count in ("iterations", "jobs"):
         require_count(f"--{count}", getattr(options, count))
+    for name in () if options.table else options.methods:
+        require(name in here, "--methods", repr(name), "`pip install trl datasets` for this one")
     for tuning in () if options.table else (True, False):
         tasks = missing(options.methods, options.iterations, tuning)
         if tasks:
@@ -246,7 +317,8 @@ def run(arguments: list[str] | None) -> None:
     sweep, found = load_sweep(), []
     for beta in BETAS:
         yardstick = Yardstick(sweep, beta)
-        rows = [row(name, beta, yardstick, options.iterations) for name in options.methods]
+        named = list(METHODS) if options.table else options.methods
+        rows = [row(name, beta, yardstick, options.iterations) for name in named]
         rows = [one for one in rows if one] + [best_of_n_row(sweep, beta, yardstick)]
         print_rows(beta, rows)
         found += rows

@@ -8,6 +8,7 @@ from benchmarks import methods
 from benchmarks.learning import Yardstick
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.experiments.beta_sweep import load_sweep
+from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import start_run
 from helpers.tools.files import write_json
 
@@ -98,3 +99,37 @@ def test_best_of_n_is_the_n_of_the_highest_j(sweep, capsys):
     assert 0 < row["end"] < 1 and row["method"].startswith("best of ")
     methods.print_rows(BETA, [row])
     assert row["method"] in capsys.readouterr().out
+
+
+def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
+    yardstick = Yardstick(sweep, BETA)
+    measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.BUDGETS)]
+    found = methods.along(yardstick, measured)
+    assert found == {row["iteration"]: yardstick.share(row["value"]) for row in measured}
+
+
+def test_the_clock_leaves_out_what_ran_while_it_was_stopped(monkeypatch):
+    now = iter([0.0, 10.0, 14.0, 20.0])
+    monkeypatch.setattr(methods.time, "process_time", lambda: next(now))
+    clock = methods.Clock()
+    with clock.stopped():
+        pass
+    assert clock.seconds() == 16.0
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(methods, "grpo_is_here", lambda: False)
+    with pytest.raises(ValueError, match='--methods: got "TRL\'s DPOTrainer", wants `pip install'):
+        methods.run(["--methods", "TRL's DPOTrainer"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not grpo_is_here(), reason="trl, an optional extra, is not installed")
+@pytest.mark.parametrize("name", [name for name, method in methods.METHODS.items() if method.trl])
+def test_a_peer_s_run_is_made_and_kept(folder, monkeypatch, name):
+    monkeypatch.setattr(methods, "BUDGETS", (1,))
+    config = methods.make_config(name, BETA, 0, 3e-4, 1)
+    methods.make(name, config, evaluated=2)
+    saved = json.loads(methods.path_of(name, config).read_text())
+    assert [row["iteration"] for row in saved["history"]] == [1]
+    assert {"value", "value_stderr", "gold", "kl"} <= saved["final"].keys()

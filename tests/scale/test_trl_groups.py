@@ -7,18 +7,21 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from helpers.config import RLHFConfig
+from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
-from helpers.scale.trl_grpo import (
+from helpers.scale.trl_direct import direct_settings, train_with_direct
+from helpers.scale.trl_groups import (
     TABLE,
+    give_positions,
     grpo_is_here,
     grpo_settings,
     grpo_table,
-    make_grpo_trainer,
-    train_with_grpo,
+    make_group_trainer,
+    rloo_settings,
+    train_with_groups,
 )
 from helpers.state import load_models, start_run
 from helpers.steps import (
@@ -67,6 +70,39 @@ def test_what_trl_does_not_have_is_named(changes, says):
         grpo_settings(replace(CONFIG, **changes), "out")
 
 
+RLOO = replace(CONFIG, method="rloo", kl_placement="reward", loss_aggregation="fixed")
+
+
+def test_rloo_is_said_in_trl_s_words():
+    said = rloo_settings(replace(RLOO, minibatch_size=4), "out")
+    assert (said["beta"], said["num_generations"], said["num_iterations"]) == (0.2, 4, 4)
+    assert "loss_type" not in said
+    for changes, says in (
+        ({"method": "grpo"}, "method: got 'grpo', wants 'rloo'"),
+        ({"kl_placement": "loss"}, "kl_placement: got 'loss', wants 'reward'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            rloo_settings(replace(RLOO, **changes), "out")
+
+
+def test_positions_are_counted_from_the_mask_until_they_are_taken_back():
+    models = tiny_models()
+    model, tokenizer = models.actor.eval(), models.tokenizer
+    ids = tokenizer("we saw this film", return_tensors="pt")["input_ids"]
+    padded = torch.cat([torch.full((1, 3), tokenizer.pad_token_id), ids], dim=1)
+    mask = torch.tensor([[0] * 3 + [1] * ids.shape[1]])
+    with torch.no_grad():
+        wanted = model(input_ids=ids).logits
+        without = model(input_ids=padded, attention_mask=mask).logits[:, 3:]
+        take_back = give_positions(model)
+        counted = model(input_ids=padded, attention_mask=mask).logits[:, 3:]
+        take_back()
+        again = model(input_ids=padded, attention_mask=mask).logits[:, 3:]
+    torch.testing.assert_close(counted, wanted, atol=1e-5, rtol=1e-4)
+    assert float((without - wanted).abs().max()) > 1e-3
+    assert torch.equal(again, without)
+
+
 @pytest.fixture(scope="module")
 def scene():
     """A rollout of tiny models, the policy some way from who wrote it and from the reference."""
@@ -112,7 +148,7 @@ def trainer(scene, tmp_path_factory):
     """TRL's trainer on a copy of the models; without a KL, for which it would load a reference by name."""
     models = copy.deepcopy(scene[0])
     config = replace(CONFIG, kl_coef=0.0)
-    made = make_grpo_trainer(config, models, PROMPTS, str(tmp_path_factory.mktemp("trl")))
+    made = make_group_trainer(config, models, PROMPTS, str(tmp_path_factory.mktemp("trl")))
     return made, models.actor.eval()
 
 
@@ -148,6 +184,42 @@ def test_loss_and_gradient_are_those_of_grpo_trainer(scene, trainer, name):
     loss = trl._compute_loss(actor, inputs)
     assert float(loss.detach()) == pytest.approx(float(ours.detach()), abs=1e-5)
     mine, other = gradient(models.actor, ours), gradient(actor, loss)
+    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
+    assert float(mine.norm()) > 1e-3
+
+
+@needs_trl
+def test_rloo_trainer_s_gradient_is_ours_on_the_policy_that_wrote(scene, tmp_path):
+    """At ratio 1. Its loss sums log-probs over a response; ours, 'fixed', divides by the length."""
+    models, rollout, scores = scene
+    own = copy.deepcopy(models)
+    trainer = make_group_trainer(replace(RLOO, kl_coef=0.0), own, PROMPTS, str(tmp_path))
+    actor, mask = own.actor.eval(), rollout.response_mask
+    with torch.no_grad():
+        logits = models.actor(
+            input_ids=torch.cat([rollout.query_tensors, rollout.response_tensors], dim=1)
+        ).logits[:, rollout.query_tensors.shape[1] - 1 : -1]
+        logprobs = torch.where(mask, gather_logprobs(logits, rollout.response_tensors), 0.0)
+    kl = torch.where(mask, logprobs - rollout.ref_logprobs, 0.0).sum(dim=1)
+    rewards = (scores - RLOO.kl_coef * kl).view(2, 4)  # as RLOOTrainer writes it
+    leave_one_out = (rewards - (rewards.sum(1, keepdim=True) - rewards) / 3).flatten()
+    total = torch.zeros_like(logprobs)
+    total[:, 0] = scores - RLOO.kl_coef * kl
+    advantages = group_advantages(total, mask, RLOO)
+    torch.testing.assert_close(advantages[:, 0], leave_one_out, atol=1e-5, rtol=1e-4)
+
+    written = replace(rollout, logprobs=logprobs, advantages=advantages)
+    ours, _ = minibatch_loss(models.actor, None, written, RLOO, models.reference)
+    inputs = {
+        "prompt_ids": rollout.query_tensors,
+        "prompt_mask": rollout.query_mask.long(),
+        "completion_ids": rollout.response_tensors,
+        "completion_mask": mask.long(),
+        "advantages": leave_one_out,
+        "old_logps": logprobs.sum(dim=1),
+    }
+    theirs = trainer._compute_loss(actor, inputs)
+    mine, other = gradient(models.actor, ours * RLOO.response_length), gradient(actor, theirs)
     torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
     assert float(mine.norm()) > 1e-3
 
@@ -211,8 +283,46 @@ def test_grpo_trainer_learns_on_our_models_and_reward():
     )  # fmt: skip
     models = load_models(config)
     state = start_run(config, models)
-    records = train_with_grpo(config, models, state.prompts)
+    records = train_with_groups(config, models, state.prompts)
     assert len(records) == 8
     first, last = (sum(r["score"] for r in part) / 3 for part in (records[:3], records[-3:]))
     assert last > first + 0.15
     assert not models.actor.training
+
+
+@needs_trl
+@pytest.mark.slow
+def test_rloo_and_dpo_trainers_train_our_models_and_say_when_an_iteration_is_done():
+    said = []
+    config = RLHFConfig(
+        device="cpu", method="rloo", responses_per_prompt=4, iterations=2, num_ppo_epochs=1,
+        batch_size=16, minibatch_size=8, normalizer_samples=8,
+    )  # fmt: skip
+    models = load_models(config)
+    before = next(models.actor.parameters()).detach().clone()
+    records = train_with_groups(config, models, start_run(config, models).prompts, said.append)
+    assert (len(records), said) == (2, [1, 2])
+    assert not torch.equal(before, next(models.actor.parameters()))
+
+    said.clear()
+    direct = DirectConfig(device="cpu", iterations=2, batch_size=8, minibatch_size=4)
+    pair = {"prompt": "we saw this film", "chosen": " . it was lovely .", "rejected": " . it was ."}
+    models = load_models(direct)
+    records = train_with_direct(direct, models, [pair] * 16, said.append)
+    assert (len(records), said) == (2, [1, 2])
+    assert not torch.equal(before, next(models.actor.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"online": True}, "online: got True, wants False"),
+        ({"loss": "ipo"}, "loss: got 'ipo', wants 'dpo'"),
+        ({"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
+    ],
+)
+def test_what_dpo_trainer_does_not_have_is_named(changes, says):
+    config = DirectConfig(iterations=1, batch_size=8, minibatch_size=8)
+    assert direct_settings(config, "out")["max_steps"] == 1
+    with pytest.raises(ValueError, match=says):
+        direct_settings(replace(config, **changes), "out")

@@ -1,9 +1,12 @@
-"""Train the same models with TRL's GRPOTrainer, which its current releases have. Needs trl and datasets."""
+"""Train the same models with the GRPOTrainer or RLOOTrainer of current TRL. Needs trl and datasets."""
 
 import contextlib
 import tempfile
 import warnings
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+
+from torch import nn
 
 from helpers.config import RLHFConfig
 from helpers.models import quiet_loading
@@ -45,12 +48,35 @@ def grpo_table() -> str:
 
 def grpo_settings(config: RLHFConfig, folder: str) -> dict:
     """Our config as arguments of TRL's GRPOConfig. ValueError: a setting that it does not have."""
-    config = resolve_rates(config)
     require(config.method == "grpo", "method", repr(config.method), "'grpo'")
     in_loss = (config.kl_placement, config.kl_loss) == ("loss", "k3")
     got = f"{config.kl_placement!r}, {config.kl_loss!r}"
     fits = in_loss or config.kl_coef == 0.0
     require(fits, "kl_placement, kl_loss", got, "'loss', 'k3', or kl_coef 0, for TRL")
+    return shared_settings(config, folder) | {
+        "loss_type": LOSS_TYPES[config.loss_aggregation],
+        "scale_rewards": "group" if config.scale_by_std else "none",
+        "importance_sampling_level": config.ratio_level,
+        "use_bias_correction_kl": config.kl_ratio,
+    }
+
+
+def rloo_settings(config: RLHFConfig, folder: str) -> dict:
+    """Our config as arguments of TRL's RLOOConfig. ValueError: a setting that it does not have.
+
+    Its KL is in the reward. Its ratio is that of the whole response, the product over tokens, and its
+    loss their mean over responses: on the policy that wrote them, `response_length` times the gradient
+    of ours with loss_aggregation 'fixed'.
+    """
+    require(config.method == "rloo", "method", repr(config.method), "'rloo'")
+    fits = config.kl_placement == "reward" or config.kl_coef == 0.0
+    require(fits, "kl_placement", repr(config.kl_placement), "'reward', or kl_coef 0, for TRL")
+    return shared_settings(config, folder)
+
+
+def shared_settings(config: RLHFConfig, folder: str) -> dict:
+    """What both of TRL's trainers take. ValueError as in `grpo_settings`."""
+    config = resolve_rates(config)
     size, part = config.batch_size, config.minibatch_size
     require(size % part == 0, "minibatch_size", part, f"a divisor of batch_size {size}")
     require(config.entropy_coef == 0.0, "entropy_coef", config.entropy_coef, "0 for TRL")
@@ -66,13 +92,9 @@ def grpo_settings(config: RLHFConfig, folder: str) -> dict:
         "generation_batch_size": size,
         "num_generations": config.responses_per_prompt,
         "num_iterations": config.num_ppo_epochs,
-        "loss_type": LOSS_TYPES[config.loss_aggregation],
-        "scale_rewards": "group" if config.scale_by_std else "none",
         "epsilon": config.cliprange,
         "epsilon_high": config.cliprange_high or config.cliprange,
-        "importance_sampling_level": config.ratio_level,
         "beta": config.kl_coef,
-        "use_bias_correction_kl": config.kl_ratio,
         "max_completion_length": config.response_length,
         "temperature": config.temperature,
         "learning_rate": config.learning_rate,
@@ -83,17 +105,22 @@ def grpo_settings(config: RLHFConfig, folder: str) -> dict:
     }  # fmt: skip
 
 
-def make_grpo_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
-    """TRL's GRPOTrainer on our actor and reward; the actor is trained in place."""
+def make_group_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
+    """TRL's trainer for the config's method, on our actor and reward; the actor is trained in place."""
     require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
+    import trl
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
-    from trl import GRPOConfig, GRPOTrainer
 
-    trainer = GRPOTrainer(
+    name, settings = {
+        "grpo": ("GRPO", grpo_settings),
+        "rloo": ("RLOO", rloo_settings),
+    }.get(config.method, ("GRPO", grpo_settings))  # which refuses what is neither
+    arguments = settings(config, folder)
+    trainer = getattr(trl, f"{name}Trainer")(
         model=models.actor,
         reward_funcs=reward_for_trl(start_run(config, models, prompts=prompts)),
-        args=GRPOConfig(**grpo_settings(config, folder)),
+        args=getattr(trl, f"{name}Config")(**arguments),
         train_dataset=Dataset.from_dict({"prompt": list(prompts)}),
         processing_class=models.tokenizer,
     )
@@ -113,18 +140,65 @@ def reward_for_trl(state: RLHFState):
     return score
 
 
-def train_with_grpo(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
-    """Train with GRPOTrainer; returns one record per iteration, with our names of the metrics."""
+def give_positions(model: nn.Module) -> Callable[[], None]:
+    """Let a model that is called without position ids count them from its mask; returns the way back.
+
+    TRL gives none, so that behind left padding the log-probs of absolute positions are not those of
+    the text that was sampled. With this its trainers are judged by their algorithm.
+    """
+
+    def fill(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
+        mask, absent = kwargs.get("attention_mask"), kwargs.get("position_ids") is None
+        if absent and mask is not None and mask.dim() == 2 and not kwargs.get("past_key_values"):
+            kwargs["position_ids"] = (mask.long().cumsum(dim=1) - 1).clamp(min=0)
+        return args, kwargs
+
+    return model.register_forward_pre_hook(fill, with_kwargs=True).remove
+
+
+@contextlib.contextmanager
+def trl_at_work(models: Models) -> Iterator[str]:
+    """A folder for one training by TRL, without its notices; the actor comes out in eval mode."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stack.enter_context(quiet_loading())
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of transformers, about TRL's calls
-        trainer = make_grpo_trainer(config, models, prompts, folder)
-        trainer.train()
+        yield folder
     models.actor.eval()
+
+
+def train_with_groups(
+    config: RLHFConfig,
+    models: Models,
+    prompts: list[str],
+    after: Callable[[int], None] | None = None,
+) -> list[dict]:
+    """Train with TRL's GRPOTrainer or RLOOTrainer; one record per iteration, with our metrics' names.
+
+    `after(iteration)` is called when an iteration's updates are done.
+    """
+    with trl_at_work(models) as folder, contextlib.ExitStack() as stack:
+        trainer = make_group_trainer(config, models, prompts, folder)
+        for model in {models.actor, getattr(trainer, "ref_model", None)} - {None}:
+            stack.callback(give_positions(model))
+        if after is not None:
+            trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
+        trainer.train()
     names = {"score": "reward", "entropy": "entropy", "response_length": "completions/mean_length"}
     log = [entry for entry in trainer.state.log_history if "reward" in entry]
     return [
         {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
         for i, entry in enumerate(log, start=1)
     ]
+
+
+def each_iteration(after: Callable[[int], None], updates: int):
+    """A TrainerCallback: `after(i)` behind the last of the `updates` gradient steps of iteration i."""
+    from transformers import TrainerCallback
+
+    class AfterIteration(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs) -> None:
+            if state.global_step % updates == 0:
+                after(state.global_step // updates)
+
+    return AfterIteration()
