@@ -23,14 +23,9 @@ from helpers.checks.loop import check_objective
 from helpers.checks.optimum import check_best_mean, check_optimum, check_score_between
 from helpers.checks.own_reward import check_my_reward, check_patch_pairs
 from helpers.checks.own_rule import check_my_rule
-from helpers.checks.ppo import (
-    check_clip_fraction,
-    check_entropy,
-    check_policy_loss,
-    check_ratio,
-    check_reinforce_loss,
-    check_value_loss,
-)
+from helpers.checks.policy_gradient import check_reinforce_loss
+from helpers.checks.ppo import check_policy_loss, check_ratio, check_value_loss
+from helpers.checks.ppo_measures import check_clip_fraction, check_entropy
 from helpers.checks.ppo_update import check_ppo_update_step
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report

@@ -1,0 +1,260 @@
+"""Figures in the lessons' prose are those of their runs: shown by a cell near them, or computed here.
+
+A figure is a number with a decimal point, a per cent sign, or three digits. It is held if a cell at most
+NEAR cells away shows it, in its text output or its code (where an assertion may hold it), rounded as the
+prose rounds. All others are in CLAIMS, with what gives them.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import nbformat
+import pytest
+import safetensors
+
+from helpers.checks.trainer_inputs import recorded
+from helpers.config import RLHFConfig
+from helpers.data import DATA, load_pairs, load_rows
+from helpers.experiments import direct, kl_control, one_token, patching
+from helpers.tools.files import ROOT
+
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+NEAR = 8  # cells before and after
+
+NUMBER = r"[−-]?\d+(?:,\d{3})*(?:\.\d+)?"
+FIGURE = re.compile(rf"(?<![\w.,])({NUMBER})(\s?%)?(?!\w|[.,]\d)")
+IN_TEXT = re.compile(rf"(?<![\w.])({NUMBER})")
+IN_CODE = re.compile(r"(?<![\w.])\d+(?:_\d{3})*(?:\.\d+)?(?:e-?\d+)?")
+NAMES = r"\b(?:19|20)\d\d\b(?!,\d)|\b\d{4}\.\d{5}\b|up\s+to\s+(?:version\s+)?1\.12"
+LEFT_OUT = (  # solutions, code, formulas, links, tags, headings, names of versions and papers
+    r"(?s)<details>.*?</details>", r"(?s)```.*?```", r"`[^`]*`", r"(?s)\$\$.*?\$\$", r"\$[^$]*\$",
+    r"(?<=\])\([^)]*\)", r"<[^>]*>", r"(?m)^#.*$", NAMES,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in prose: where it stands, as it is written, and the words around it."""
+
+    lesson: str
+    cell: int
+    written: str
+    percent: bool
+    around: str
+
+    @property
+    def value(self) -> float:
+        return as_number(self.written)
+
+    @property
+    def unit(self) -> float:
+        """One of its last digit."""
+        return 10.0 ** -len(self.written.partition(".")[2])
+
+    def is_said_by(self, numbers: list[float], value: float | None = None) -> bool:
+        """Whether one of the numbers, rounded as the figure is, is the figure (signs are not read)."""
+        wanted = abs(self.value if value is None else value)
+        scaled = numbers + [100 * x for x in numbers] if self.percent else numbers
+        return any(abs(abs(x) - wanted) <= self.unit / 2 + 1e-9 for x in scaled)
+
+
+def as_number(written: str) -> float:
+    return float(written.replace("−", "-").replace(",", "").replace("_", ""))
+
+
+def is_figure(written: str, percent: bool) -> bool:
+    return "." in written or percent or sum(letter.isdigit() for letter in written) >= 3
+
+
+def prose(source: str) -> str:
+    """Markdown without what is no prose."""
+    for pattern in LEFT_OUT:
+        source = re.sub(pattern, "", source)
+    return source
+
+
+@cache
+def cells(lesson: str) -> list:
+    return nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells
+
+
+def figures(lesson: str) -> list[Figure]:
+    found = []
+    for index, cell in enumerate(cells(lesson)):
+        text = prose(cell.source) if cell.cell_type == "markdown" else ""
+        for match in FIGURE.finditer(text):
+            around = " ".join(text[max(0, match.start() - 60) : match.end() + 40].split())
+            if is_figure(match[1], bool(match[2])):
+                found.append(Figure(lesson, index, match[1], bool(match[2]), around))
+    return found
+
+
+@cache
+def shown(lesson: str, index: int) -> list[float]:
+    """Numbers in a code cell and in the text of its outputs."""
+    cell = cells(lesson)[index]
+    if cell.cell_type != "code":
+        return []
+    texts = []
+    for output in cell.outputs:
+        data = output.get("data", {})
+        html = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", data.get("text/html", ""))
+        texts += [output.get("text", ""), data.get("text/plain", ""), html]
+    numbers = IN_TEXT.findall(" ".join(texts)) + IN_CODE.findall(cell.source)
+    return [as_number(number) for number in numbers]
+
+
+def beside(figure: Figure) -> list[float]:
+    """Numbers in the cells near a figure."""
+    first, last = max(0, figure.cell - NEAR), figure.cell + NEAR + 1
+    near = range(first, min(last, len(cells(figure.lesson))))
+    return [number for index in near for number in shown(figure.lesson, index)]
+
+
+# --- figures that no cell near them shows: lesson, words around, what gives them --------------------
+
+
+def quoted(source: str) -> Callable[[Figure], bool]:
+    """A figure of somebody else's, with its source."""
+    return lambda figure: bool(source)
+
+
+def equals(compute: Callable[[], float]) -> Callable[[Figure], bool]:
+    """A figure that this computes."""
+    return lambda figure: figure.is_said_by([compute()])
+
+
+def shown_at(words: str) -> Callable[[Figure], bool]:
+    """A figure that the lesson shows further off, in an output with these words just before it."""
+
+    def holds(figure: Figure) -> bool:
+        texts = [
+            out.get("text", "") for cell in cells(figure.lesson) for out in cell.get("outputs", [])
+        ]
+        said = [
+            as_number(x) for x in re.findall(rf"{re.escape(words)}\D*({NUMBER})", " ".join(texts))
+        ]
+        return figure.is_said_by(said)
+
+    return holds
+
+
+def below(compute: Callable[[], float]) -> Callable[[Figure], bool]:
+    """A figure that this stays under, by less than a fifth of it."""
+    return lambda figure: 0.8 * figure.value <= compute() < figure.value
+
+
+def one_of(*numbers: float) -> Callable[[Figure], bool]:
+    """A figure of an example that is worked out here."""
+    return lambda figure: figure.is_said_by([float(number) for number in numbers])
+
+
+def worked_rewards() -> list[float]:
+    """Lesson 02's table: log-probs, differences, −β·difference, rewards."""
+    logprobs, ref_logprobs = [-1.0, -0.5, -2.0], [-1.5, -1.5, -0.5]
+    pairs = list(zip(logprobs, ref_logprobs, strict=True))
+    penalties = [-0.1 * (new - ref) for new, ref in pairs]
+    kept = [*logprobs, *ref_logprobs, *(new - ref for new, ref in pairs), *penalties]
+    return [*kept, penalties[-1] + 2]
+
+
+def lines_of_one_page() -> int:
+    return len((ROOT / "helpers/one_page.py").read_text("utf-8").splitlines())
+
+
+def parameters_of_the_encoder() -> int:
+    weights = safetensors.safe_open(DATA / "reward/model.safetensors", "pt")
+    return sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())
+
+
+CONFIG = RLHFConfig()
+GIVEN = quoted("an exercise's own example")
+CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
+    ("00", "has read 20,000 comparisons"): equals(
+        lambda: len(load_pairs("data/pairs_train.jsonl"))
+    ),
+    ("00", "by γλ ="): equals(lambda: CONFIG.gamma * CONFIG.lam),
+    ("00", "λ = 0.95 how far"): equals(lambda: CONFIG.lam),
+    ("00", "in under 150 lines"): below(lines_of_one_page),
+    ("02", "log π"): one_of(*worked_rewards()),
+    ("02", "β · difference"): one_of(*worked_rewards()),
+    ("02", "difference, in nats"): one_of(*worked_rewards()),
+    ("02", "**reward**"): one_of(*worked_rewards()),
+    ("03", "with λ = 0.95 a constant"): equals(lambda: CONFIG.lam),
+    ("03", "finds all 128 responses"): shown_at("response_tensors"),
+    ("03", "black line (all 128)"): shown_at("response_tensors"),
+    ("04", "a difference of two about 0.09"): equals(lambda: (2 / 256) ** 0.5),
+    ("04", "at each of 400 gradient steps"): GIVEN,
+    ("05", "A score of 100 must not overflow"): GIVEN,
+    ("05", "a difference of −120"): GIVEN,
+    ("05", "a real encoder of 460,000"): lambda figure: Figure.is_said_by(
+        replace(figure, written="46"), [parameters_of_the_encoder() / 10_000]
+    ),
+    ("05", '"69 % of people'): equals(lambda: 100 / (1 + math.exp(-0.8))),
+    ("05", "same 500 pairs, A and B"): GIVEN,
+    ("05", "standard error of 1.6 %"): equals(lambda: 100 * (0.25 / 1000) ** 0.5),
+    ("07", "256 samples each"): equals(lambda: 256),
+    ("07", "128 prompts,"): equals(lambda: len(load_rows("prompts.jsonl", ("prompt",)))),
+    ("07", "512 responses an iteration"): equals(lambda: one_token.SETTINGS["batch_size"]),
+    ("07", "a horizon of 10,000"): quoted("Ziegler et al. 2019, section 2.2"),
+    ("07", "and take 150"): equals(lambda: kl_control.HORIZON),
+    ("07", "at most 0.7 nats apart"): equals(lambda: kl_control.WIDEST_GAP),
+    ("08", "12,000 choices"): equals(lambda: 12_000),
+    ("08", "12,000 pairs"): equals(lambda: 12_000),
+    ("08", "labelled the first 12,000"): equals(lambda: 12_000),
+    ("08", "1,000 honest pairs"): equals(lambda: patching.PAIRS),
+    ("08", "and 500 more"): equals(lambda: patching.ADDED),
+    ("09", "with γ = 0.97"): equals(lambda: recorded().config.gamma),
+    ("10", "2, 0.05 and"): quoted("RLOOConfig of TRL 1.16"),
+    ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
+    ("11", "with 300 other pairs"): equals(lambda: direct.FEW),
+    ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
+    ("11", "offline had 300 pairs"): equals(lambda: direct.FEW),
+    ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
+    ("13", "OpenRLHF reports 80 %"): quoted("OpenRLHF's README"),
+}
+
+
+def claim(figure: Figure) -> Callable[[Figure], bool] | None:
+    for (lesson, words), holds in CLAIMS.items():
+        meant = figure.written in words or not re.search(r"\d", words)
+        if meant and figure.lesson.startswith(lesson) and words in figure.around:
+            return holds
+    return None
+
+
+# --- tests ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_every_figure_in_the_prose_is_held(lesson):
+    lost = []
+    for figure in figures(lesson):
+        holds = claim(figure)
+        held = figure.is_said_by(beside(figure)) if holds is None else holds(figure)
+        if not held:
+            lost.append(f"cell {figure.cell}, {figure.written}: … {figure.around} …")
+    assert not lost, "\n".join(lost)
+
+
+@pytest.mark.parametrize(("lesson", "words"), CLAIMS, ids=[" ".join(key) for key in CLAIMS])
+def test_every_claim_is_still_made(lesson, words):
+    stem = next(stem for stem in LESSONS if stem.startswith(lesson))
+    assert any(words in figure.around for figure in figures(stem))
+
+
+def test_most_figures_that_change_a_little_are_noticed():
+    """Each figure moved by one to three of its last digit; a few meet another number by chance."""
+    noticed = []
+    for lesson in LESSONS:
+        for figure in figures(lesson):
+            if claim(figure) is None:
+                numbers = beside(figure)
+                for step in (-3, -2, -1, 1, 2, 3):
+                    changed = figure.value + step * figure.unit
+                    noticed.append(not figure.is_said_by(numbers, changed))
+    assert sum(noticed) / len(noticed) > 0.6
+    print(f"{len(noticed) // 6} figures beside their runs, {len(CLAIMS)} computed or quoted")
