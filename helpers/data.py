@@ -103,15 +103,20 @@ COLUMNS = ("prompt", "chosen", "rejected")
 
 
 def check_pairs(rows: list[dict], where: str) -> list[dict]:
-    """Keep only the three columns of each row. FileProblem: no rows, or a row without three texts."""
+    """Keep only the three columns of each row. FileProblem: no rows, or a row without three texts.
+
+    A response may be empty (the policy stopped at once), but not both of a pair.
+    """
     if not rows:
         raise FileProblem(f"{where} has no pairs, wants at least one row with {list(COLUMNS)}.")
     for number, row in enumerate(rows, start=1):
         for name in COLUMNS:
-            if not isinstance(row.get(name), str) or (name != "prompt" and not row[name].strip()):
+            if not isinstance(row.get(name), str):
                 raise FileProblem(
                     f"{where}, row {number}: {name!r} is {str(row.get(name))[:40]!r}, wants a text."
                 )
+        if not row["chosen"].strip() and not row["rejected"].strip():
+            raise FileProblem(f"{where}, row {number}: both responses are empty, wants a text.")
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 

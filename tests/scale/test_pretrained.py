@@ -182,11 +182,24 @@ def test_pairs_come_from_a_local_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row", [{"prompt": "a", "chosen": "b"}, PAIR | {"chosen": ["b"]}, PAIR | {"rejected": " "}]
+    "row",
+    [
+        {"prompt": "a", "chosen": "b"},
+        PAIR | {"chosen": ["b"]},
+        PAIR | {"rejected": None},
+        PAIR | {"chosen": "", "rejected": " "},
+    ],
 )
 def test_a_row_that_is_no_pair_is_named(row):
     with pytest.raises(FileProblem, match="mine.jsonl, row 2"):
         check_pairs([PAIR, row], "mine.jsonl")
+
+
+def test_one_response_of_a_pair_may_be_empty():
+    """The policy stopped at once; the shipped pairs have such a row."""
+    assert check_pairs([PAIR | {"chosen": ""}], "mine.jsonl")[0]["chosen"] == ""
+    for name in ("train", "test"):
+        assert len(load_pairs(f"data/pairs_{name}.jsonl")) >= 2000
 
 
 def test_no_pairs_are_refused():
