@@ -34,13 +34,15 @@ from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
 from helpers.experiments.measure import MEASURES, measure
 from helpers.experiments.runs import significant
 from helpers.loop import train_rlhf_loop
+from helpers.plots.base import Picture, label_axes, new_figure
+from helpers.plots.palette import GOLD, POLICY, REFERENCE, REWARD
 from helpers.sampling import sample_batches
 from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
 from helpers.theory.best_of_n import best_of_n
 from helpers.tools.command import exit_status
-from helpers.tools.files import read_json, write_json
+from helpers.tools.files import ROOT, read_json, write_json
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
@@ -50,6 +52,7 @@ BUDGETS = (10, 30, 50, 100)  # iterations, of 128 responses each
 FOLDER = RESULTS / "methods"
 EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
+PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
 
 
@@ -297,6 +300,41 @@ def print_rows(beta: float, rows: list[dict]) -> None:
     show([*header, "± seeds", "gold", "KL", "CPU s", "MB"], lines)
 
 
+def colour_of(name: str) -> str:
+    """TRL grey, pairs orange, best of n black, groups green, ours with a critic or without both blue."""
+    families = (
+        ("TRL", REFERENCE),
+        ("DPO", GOLD),
+        ("best of", "black"),
+        ("RLOO", REWARD),
+        ("GRPO", REWARD),
+    )
+    found = [colour for word, colour in families if word in name]
+    return found[0] if found else POLICY
+
+
+def picture(tables: dict[float, list[dict]]) -> Picture:
+    """One panel a β, the best method on top: pale, efficiency on the way; dark, the last policy ± seeds."""
+    figure, grid = new_figure(1, len(tables), 10.0, 0.8 + 0.32 * max(map(len, tables.values())))
+    for axes, (beta, rows) in zip(grid[0], tables.items(), strict=True):
+        rows = sorted(rows, key=lambda one: one["end"])
+        for y, one in enumerate(rows):
+            colour, along = colour_of(one["method"]), one.get("along", {})
+            for place, n in enumerate(sorted(along)[:-1], start=1):
+                axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
+            spread = one.get("spread", 0.0)
+            axes.errorbar(
+                one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3
+            )
+        names = [
+            f"{one['method']}, rate {one['rate']:g}" if "rate" in one else one["method"]
+            for one in rows
+        ]
+        axes.set_yticks(range(len(rows)), names)
+        label_axes(axes, f"β = {beta:g}", "efficiency (J − J_ref)/(J* − J_ref)", grid="x")
+    return figure
+
+
 def run(arguments: list[str] | None) -> None:
     """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
@@ -304,6 +342,7 @@ def run(arguments: list[str] | None) -> None:
     here = [name for name, method in METHODS.items() if grpo_is_here() or not method.trl]
     parser.add_argument("--methods", nargs="*", default=here, choices=list(METHODS))
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
+    parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
     parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)
     for count in ("iterations", "jobs"):
@@ -314,15 +353,19 @@ def run(arguments: list[str] | None) -> None:
         tasks = missing(options.methods, options.iterations, tuning)
         if tasks:
             run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
-    sweep, found = load_sweep(), []
+    sweep, found = load_sweep(), {}
     for beta in BETAS:
         yardstick = Yardstick(sweep, beta)
         named = list(METHODS) if options.table else options.methods
         rows = [row(name, beta, yardstick, options.iterations) for name in named]
         rows = [one for one in rows if one] + [best_of_n_row(sweep, beta, yardstick)]
         print_rows(beta, rows)
-        found += rows
-    emit("methods", {"results": found, "tuned_on": TUNED_ON, "grid": GRID})
+        found[beta] = rows
+    if options.picture is not None:
+        picture(found).savefig(options.picture, dpi=110)
+        print(f"wrote {options.picture}")
+    results = [row for rows in found.values() for row in rows]
+    emit("methods", {"results": results, "tuned_on": TUNED_ON, "grid": GRID})
 
 
 if __name__ == "__main__":
