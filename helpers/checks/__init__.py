@@ -1,4 +1,4 @@
-"""Exercise checks: each reports "not attempted yet", "correct", or the name of the likely mistake.
+"""Exercise checks: each reports "not attempted yet", "correct", or "not right yet" with the mistake's name.
 
 In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, endless loops and strange
 results of the learner's function are all reported; none of them stops the notebook.

@@ -1,4 +1,4 @@
-"""Check a learner's function: run it, compare the results, report the likely mistake."""
+"""Check a learner's function: run it, compare the results, name the mistake."""
 
 import time
 from collections.abc import Callable
