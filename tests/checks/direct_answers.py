@@ -349,6 +349,8 @@ train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log
 train("caller's policy trained", in_place)
 train("losses keep their graph", with_graph)
 train("reference with a gradient", ref_with_gradient)
+train("the first loss", trainer(loss_of=lambda m: F.softplus(-m).pow(1.3).mean()))
+train("the loss of step 2", trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
 train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)
