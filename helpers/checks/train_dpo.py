@@ -1,6 +1,7 @@
 """The large exercise of notebook 11: a whole DPO training, from tokens to losses."""
 
 import copy
+import math
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -251,21 +252,25 @@ def left_behind(function) -> tuple[str, str] | None:
 
 
 def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | None:
-    """For losses without a known mistake: whether the first is right, and so all that makes it."""
+    """For losses without a known mistake: the first that is wrong, and which part of it.
+
+    Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
+    """
     if report.mistake != "unrecognised":
         return None
-    given = copy_of(TRAIN_DPO.probes[0])
-    mine, right = function(*given), train_dpo(*copy_of(TRAIN_DPO.probes[0]))
-    wrong = (~torch.isclose(mine.detach().double(), right.double(), 1e-4, 1e-5)).nonzero()
-    if not len(wrong) or int(wrong[0]) == 0:
-        says = (
-            "The loss before any step is wrong already: look at steps 1 to 4, not at the optimizer."
-        )
-        return "the first loss", f"{says} {report.message}" if len(wrong) else report.message
-    says = (
-        "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
-    )
-    return f"the loss of step {int(wrong[0]) + 1}", f"{says} {report.message}"
+    policy, reference, *rest = TRAIN_DPO.probes[0]
+    mine = function(*copy_of(TRAIN_DPO.probes[0])).detach().double()
+    right = train_dpo(*copy_of(TRAIN_DPO.probes[0])).double()
+    if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
+        says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
+        return "the losses after the first", f"{says} {report.message}"
+    still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
+    if abs(still - math.log(2)) > 1e-4:
+        says = "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
+        return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
+    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
+    says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
+    return "the log-probs, or β", f"{says} {report.message}"
 
 
 REF_GRADIENT = Expected(
