@@ -237,6 +237,9 @@ ADVANTAGES = part(
         ("advantages of the scores", "These are advantages of the scores; the KL belongs in: take"
          " those of the rewards.", lambda s, *rest: credit(s, rest[-1])),
         ("the rewards again", "These are the rewards; compare each with its group.", rewards_of),
+        ("whitened over the batch", "You whitened the advantages as well. The loop does that later, if at"
+         " all; leave them as they are.", lambda *given: (
+             lambda a: (a - a.mean()) / (a.std() + 1e-8))(advantages_of(*given))),
     ],
     group="config.method",
 )
@@ -260,6 +263,8 @@ GAINS = part(
          " above.", gains_with(lambda r, a, low, high: smaller_gain(r, a, high, low))),
         ("limits without 1", "The ratio is near 1: clip it to 1 − cliprange … 1 + cliprange_high.",
          gains_with(lambda r, a, low, high: torch.minimum(r * a, r.clamp(-low, high) * a))),
+        ("0.2 written in", "Your limits do not change with config.cliprange and config.cliprange_high.",
+         gains_with(lambda r, a, low, high: smaller_gain(r, a, 0.2, 0.2))),
         ("smaller ratio", "You took the smaller ratio, then multiplied; take the smaller product.",
          gains_with(lambda r, a, low, high: torch.minimum(r, r.clamp(1 - low, 1 + high)) * a)),
         ("gain clipped", "You clipped ρA; clip ρ, then multiply by A.", gains_with(

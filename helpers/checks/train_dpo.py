@@ -266,7 +266,9 @@ def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | No
         return "the losses after the first", f"{says} {report.message}"
     still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
     if abs(still - math.log(2)) > 1e-4:
-        says = "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
+        says = (
+            "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
+        )
         return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
     says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
     says += " before any step. Look at the log-probs, steps 1 and 2, then at β."

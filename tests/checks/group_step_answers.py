@@ -214,6 +214,7 @@ WRONG = [
           gain=lambda r, a, low, high: torch.max(r * a, r.clamp(1 - low, 1 + high) * a)),
     slips("clip without min", gain=lambda r, a, low, high: r.clamp(1 - low, 1 + high) * a),
     slips("no clip", gain=lambda r, a, low, high: a * r),
+    slips("0.2 written in", gain=lambda r, a, low, high: smaller(r, a, 0.2, 0.2)),
     slips("one limit for both sides", gain=lambda r, a, low, high: smaller(r, a, low, low)),
     slips("higher on both sides", gain=lambda r, a, low, high: smaller(r, a, high, high)),
     slips("limits exchanged", gain=lambda r, a, low, high: smaller(r, a, high, low)),
