@@ -1,4 +1,4 @@
-"""Exercise checks: each reports "not attempted yet", "correct", or the name of the likely mistake.
+"""Exercise checks: each reports "not attempted yet", "correct", or "not right yet" with the mistake's name.
 
 In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, endless loops and strange
 results of the learner's function are all reported; none of them stops the notebook.
@@ -6,23 +6,20 @@ results of the learner's function are all reported; none of them stops the noteb
 
 from helpers.checks.best_of import check_edit_effect, check_keep_best
 from helpers.checks.credit import check_credit
-from helpers.checks.direct import check_dpo_loss, check_implicit_reward, check_train_dpo
+from helpers.checks.direct import check_dpo_loss, check_implicit_reward
 from helpers.checks.gae import (
     check_discounted_returns,
     check_gae,
     check_shape_rewards,
     check_td_errors,
 )
-from helpers.checks.groups import (
-    check_grpo_advantages,
-    check_grpo_loss,
-    check_pass_at_k,
-    check_rloo_advantages,
-)
+from helpers.checks.group_step import check_group_step
+from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.loop import check_objective
 from helpers.checks.optimum import check_best_mean, check_optimum, check_score_between
 from helpers.checks.own_reward import check_my_reward, check_patch_pairs
 from helpers.checks.own_rule import check_my_rule
+from helpers.checks.pass_at_k import check_pass_at_k
 from helpers.checks.policy_gradient import check_reinforce_loss
 from helpers.checks.ppo import check_policy_loss, check_ratio, check_value_loss
 from helpers.checks.ppo_measures import check_clip_fraction, check_entropy
@@ -43,6 +40,7 @@ from helpers.checks.rollouts import (
     check_response_mask,
 )
 from helpers.checks.scaling_out import check_loss_shares, check_merge_moments
+from helpers.checks.train_dpo import check_train_dpo
 from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (
     check_explained_variance,
@@ -70,13 +68,15 @@ CHECKS = (
     check_reinforce_loss, check_ratio, check_policy_loss, check_value_loss, check_entropy,
     check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
-    check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
-    check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_pass_at_k,
+     check_implicit_reward, check_dpo_loss, check_train_dpo,
     check_loss_shares, check_merge_moments, check_edit_effect, check_best_mean, check_score_between,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-LARGE = (check_sample_with_cache, check_credit, check_optimum)  # of lessons 01, 02 and 07
+LARGE = (  # of lessons 01, 02, 07 and 10
+    check_sample_with_cache, check_credit, check_optimum, check_group_step,
+)  # fmt: skip
 
 TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,

@@ -35,7 +35,7 @@ class Exercise:
     probes: list[tuple]  # positional arguments, smallest first: the first failing one is shown
     mistakes: list[Mistake]
     gradient: tuple[str, ...] = ()  # arguments whose gradient must equal the reference's
-    group: str = ""  # an argument whose values are checked one after the other
+    group: str = ""  # an argument, or a field of one, whose values are checked one after the other
     advice: str = "Calculate this small case by hand."  # for a mistake without a name
     names: tuple[str, ...] = field(init=False)
 
@@ -51,6 +51,12 @@ class Exercise:
     def named(self, probe: tuple) -> dict:
         """Arguments of a probe by name."""
         return dict(zip(self.names, probe, strict=True))
+
+    def key(self, probe: tuple) -> object:
+        """The value of `group` in a probe; None without a group."""
+        name, _, field = self.group.partition(".")
+        value = self.named(probe).get(name)
+        return getattr(value, field) if field else value
 
     def counted(self, probe: tuple, expected: Tensor) -> Tensor | None:
         """The probe's mask if the result has the mask's shape, else None."""

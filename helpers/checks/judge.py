@@ -1,4 +1,4 @@
-"""Check a learner's function: run it, compare the results, report the likely mistake."""
+"""Check a learner's function: run it, compare the results, name the mistake."""
 
 import time
 from collections.abc import Callable
@@ -56,8 +56,7 @@ def _correct(exercise: Exercise) -> Report:
 def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
     """The report of a stub; of an answer that does only the first test cases: unfinished."""
     if probe is not exercise.probes[0]:
-        named = exercise.named(probe)
-        here = f" for {exercise.group}={named[exercise.group]!r}" if exercise.group else ""
+        here = f" for {exercise.group}={exercise.key(probe)!r}" if exercise.group else ""
         return _mistake(
             exercise, "unfinished", f"A good start, but something is still missing{here}."
         )
@@ -114,7 +113,7 @@ def _compared(exercise: Exercise, answers: list) -> Report | None:
     if any(tensor is None for tensor in tensors):
         first = next(i for i, tensor in enumerate(tensors) if tensor is None)
         return _wrong_type(exercise, exercise.probes[first], answers[first], expected[first])
-    keys = [exercise.named(probe).get(exercise.group) for probe in exercise.probes]
+    keys = [exercise.key(probe) for probe in exercise.probes]
     same = [i for i, key in enumerate(keys) if key == keys[first]]
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)

@@ -3,18 +3,14 @@
 The three results of `optimum` are looked at one after the other: the first wrong one is named.
 """
 
-import functools
 import math
-from collections.abc import Callable
 
 import torch
 
 from helpers.checks.exercise import Exercise, floats, noise
-from helpers.checks.judge import TIME_LIMIT, checker
-from helpers.checks.parts import parts_checker
+from helpers.checks.judge import checker
+from helpers.checks.parts import begun_too, parts_checker
 from helpers.checks.raised import explained
-from helpers.checks.report import MISTAKE, NOT_ATTEMPTED, Report
-from helpers.checks.runner import attempt
 from helpers.kl import AdaptiveKLController
 
 # --- one parameter --------------------------------------------------------------------------------
@@ -221,47 +217,7 @@ def at_a_tiny_beta(function) -> tuple[str, str] | None:
     return None
 
 
-def first_results(function: Callable, count: int) -> Callable:
-    """The same function, with only its first `count` results."""
-
-    @functools.wraps(function)
-    def shorter(*given):
-        return function(*given)[:count]
-
-    return shorter
-
-
-def written(function: Callable, seconds: float) -> int:
-    """How many of the three results stand before the first that is NotImplemented."""
-    answer = attempt(function, PROBES[0], seconds).value
-    if not isinstance(answer, tuple) or len(answer) != len(RESULTS):
-        return len(RESULTS)  # the check says what is wrong with it
-    return next((i for i, x in enumerate(answer) if x is NotImplemented), len(RESULTS))
-
-
-check_whole = explained(parts_checker(RESULTS), then=at_a_tiny_beta)
-
-
-def check_optimum(function: Callable, seconds: float = TIME_LIMIT) -> Report:
-    """Check your `optimum(ref_logprobs, scores, kl_coef, kl, target, n, horizon)`.
-
-    What is written already is looked at, although something after it is missing.
-    """
-    names = list(RESULTS)
-    count = written(function, seconds) if callable(function) else len(names)
-    if count == len(names):
-        return check_whole(function, seconds)
-    if count > 0:
-        begun = {name: RESULTS[name] for name in names[:count]}
-        report = parts_checker(begun)(first_results(function, count), seconds)
-        if report.status == MISTAKE:
-            return report
-    so_far = f"Right so far: {', '.join(names[:count])}. " if count else ""
-    says = f"{so_far}Now write what gives the {names[count]}. The notebook works without it, too."
-    return Report("optimum", NOT_ATTEMPTED, says, look=RESULTS[names[count]].look)
-
-
-check_optimum.exercise = BEST
+check_optimum = begun_too(RESULTS, explained(parts_checker(RESULTS), then=at_a_tiny_beta))
 
 # --- equal KL -------------------------------------------------------------------------------------
 

@@ -55,6 +55,53 @@ def parts_checker(results: Mapping[str, Exercise]) -> Callable[..., Report]:
     return check
 
 
+def begun_too(
+    results: Mapping[str, Exercise], whole: Callable[..., Report]
+) -> Callable[..., Report]:
+    """The check `whole`, and also of answers whose last results are still NotImplemented.
+
+    What is written already is looked at, although something after it is missing.
+    """
+    names, first = list(results), next(iter(results.values()))
+
+    def check(function: Callable, seconds: float = TIME_LIMIT) -> Report:
+        count = _written(first, len(names), function, seconds)
+        if count == len(names):
+            return whole(function, seconds)
+        if count > 0:
+            begun = {name: results[name] for name in names[:count]}
+            report = parts_checker(begun)(_first_results(function, count), seconds)
+            if report.status == MISTAKE:
+                return report
+        so_far = f"Right so far: {', '.join(names[:count])}. " if count else ""
+        says = (
+            f"{so_far}Now write what gives the {names[count]}. The notebook works without it, too."
+        )
+        return Report(first.name, NOT_ATTEMPTED, says, look=results[names[count]].look)
+
+    check.__name__, check.__qualname__ = whole.__name__, whole.__qualname__
+    check.__doc__, check.exercise = whole.__doc__, first
+    return check
+
+
+def _written(first: Exercise, count: int, function: Callable, seconds: float) -> int:
+    """How many of the results stand before the first that is NotImplemented."""
+    answer = attempt(function, first.probes[0], seconds).value if callable(function) else None
+    if not isinstance(answer, tuple) or len(answer) != count:
+        return count  # `whole` says what is wrong with it
+    return next((i for i, x in enumerate(answer) if x is NotImplemented), count)
+
+
+def _first_results(function: Callable, count: int) -> Callable:
+    """The same function, with only its first `count` results."""
+
+    @functools.wraps(function)
+    def shorter(*given):
+        return function(*given)[:count]
+
+    return shorter
+
+
 def _placed(report: Report, names: list[str], index: int) -> Report:
     """The same report, with the words that say how far the computation is right."""
     if report.mistake in ("exception", "endless loop", "inputs changed", "not a function"):

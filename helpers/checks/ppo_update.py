@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.report import MISTAKE, NOT_ATTEMPTED, Report
-from helpers.checks.runner import MISSING, attempt, is_empty
+from helpers.checks.runner import MISSING, attempt, is_stub
 from helpers.checks.trainer_steps import ValueModel, split
 from helpers.checks.your_trainer import STEPS, TIME_LIMIT, judge_step
 from helpers.rollouts import RolloutBatch
@@ -67,10 +67,7 @@ def unwritten(function: Callable) -> str:
 
 def check_ppo_update_step(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your `ppo_update_step(policy, value_network, rollout, optimizer, config)`."""
-    stub = not callable(function) or is_empty(function)
-    stub = (
-        stub or attempt(function, (None,) * 5, seconds=1.0).state == MISSING
-    )  # nothing to load yet
+    stub = not callable(function) or is_stub(function)
     report = judge_step(STEP, NotImplemented if stub else as_update(function), seconds)
     report = replace(report, exercise=NAME)
     if report.status == NOT_ATTEMPTED:

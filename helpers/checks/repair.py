@@ -13,8 +13,8 @@ from torch import Tensor
 
 from helpers.checks.compare import alike
 from helpers.checks.exercise import Mistake
-from helpers.checks.report import CERTAIN, CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
-from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
+from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
 from helpers.checks.trainer_mistakes import MISTAKES, biased, gae, read_values, rewards_with
 from helpers.one_page import whiten
@@ -28,6 +28,10 @@ LOOK = {
     "returns": "returns = A + V with A as it was before whitening",
 }
 TIME_LIMIT = 10.0
+UNUSABLE = {  # mistakes with which a function gives no numbers to train on
+    "exception", "endless loop", "inputs changed", "not a function", "wrong type", "wrong shape",
+    "wrong dtype", "wrong device", "NaN or infinite", "detached", "wrong gradient",
+}  # fmt: skip
 
 
 def last_column(counted: Tensor) -> Tensor:
@@ -168,7 +172,7 @@ def wrong_returns(got: Tensor, advantages: Tensor) -> tuple[str, str] | None:
 
 def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your repaired `steps_5_and_6` on recorded inputs."""
-    if function is None or function is Ellipsis or function is NotImplemented:
+    if is_stub(function):
         return _not_attempted()
     if not callable(function):
         got = f"{type(function).__name__} {function!r:.60}"
@@ -190,7 +194,7 @@ def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Repo
 
 def trainable(function: Callable) -> Callable:
     """The function, or the patient's as it was found if this one fails or gives no three tensors."""
-    return as_found if check_steps_5_and_6(function).mistake in CERTAIN else function
+    return as_found if check_steps_5_and_6(function).mistake in UNUSABLE else function
 
 
 def _raised(error: BaseException, function: Callable) -> Report:

@@ -9,10 +9,6 @@ from torch import Tensor
 NOT_ATTEMPTED, CORRECT, MISTAKE = "not attempted", "correct", "mistake"
 SIGNS = {NOT_ATTEMPTED: "○", CORRECT: "✓", MISTAKE: "✗"}
 EDGES = {NOT_ATTEMPTED: "#888888", CORRECT: "#009E73", MISTAKE: "#D55E00"}
-CERTAIN = {  # observed, not guessed: these need no "likely"
-    "exception", "endless loop", "inputs changed", "not a function", "wrong type", "wrong shape",
-    "wrong dtype", "wrong device", "NaN or infinite", "detached", "wrong gradient",
-}  # fmt: skip
 LONGEST = 600  # maximum characters of one value
 
 
@@ -32,9 +28,8 @@ class Report:
         """One line: the sign, the exercise, the verdict."""
         verdict = {NOT_ATTEMPTED: "not attempted yet", CORRECT: "correct"}.get(self.status)
         if verdict is None:
-            guess = "" if self.mistake in CERTAIN else "likely mistake: "
             known = self.mistake not in (None, "unrecognised")
-            verdict = f"{guess}{self.mistake}" if known else "not right yet"
+            verdict = "not right yet" + (f" ({self.mistake})" if known else "")
         return f"{SIGNS[self.status]} {self.exercise}: {verdict}"
 
     def __str__(self) -> str:

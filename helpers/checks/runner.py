@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import dis
 import linecache
 import signal
 import threading
@@ -140,6 +141,22 @@ def is_empty(function: Callable) -> bool:
     code = _code(function)
     arguments = code.co_varnames if code else ()
     return code is not None and not code.co_names and len(arguments) == code.co_argcount
+
+
+def does_nothing(function: Callable) -> bool:
+    """Whether the body uses no argument and no name but NotImplemented, as the body of a stub."""
+    code = _code(function)
+    if code is None or not set(code.co_names) <= {"NotImplemented", "NotImplementedError"}:
+        return False
+    return not any(one.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for one in dis.Bytecode(code))
+
+
+def is_stub(function: Callable) -> bool:
+    """Whether a function is not written yet: seen without inputs, so that none has to be made for it."""
+    if not callable(function) or not does_nothing(function):
+        return function is None or function is Ellipsis or function is NotImplemented
+    nothing = (None,) * _code(function).co_argcount
+    return attempt(function, nothing, seconds=1.0).state == MISSING
 
 
 def line_of(error: BaseException, function: Callable) -> str:

@@ -19,7 +19,7 @@ from helpers.checks.cached_sampling import observe_cached
 from helpers.checks.compare import alike, symptom
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
-from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
+from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
 from helpers.checks.trainer_loop import observe_train
 from helpers.checks.trainer_mistakes import MISTAKES, advantages_with, biased
@@ -192,8 +192,8 @@ def judge(name: str, function: Callable, seconds: float = TIME_LIMIT) -> Report:
 
 def judge_step(step: Step, function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """The report on one function, whatever else it calls."""
-    if function is None or function is Ellipsis or function is NotImplemented:
-        return _not_attempted(step)
+    if is_stub(function):
+        return _not_attempted(step)  # before anything is loaded
     if not callable(function):
         says = f"Pass the function itself, not the {type(function).__name__} {function!r:.60}."
         return _report(step, "not a function", says)
@@ -250,7 +250,7 @@ def _broken(step: Step, function: Callable, outcome, seconds: float) -> Report |
 
 
 def _compared(step: Step, seen: Seen) -> Report | None:
-    """None if all is as it should be, else the report of the likely mistake."""
+    """None if all is as it should be, else the report of the mistake."""
     expected = reference(step)
     differ = [x for x in expected if not agrees(step.name, x, seen[x], expected[x])]
     if not differ or any(_equals(step, seen, step.observe(other)) for other in step.also):

@@ -58,7 +58,7 @@ def direct_configs(betas: Iterable[float], seed: int, iterations: int) -> dict[s
 
 def few_pairs(seed: int) -> list[dict]:
     """The pairs of an offline run: other ones on each seed."""
-    return load_pairs(DirectConfig().pairs)[FEW * seed : FEW * (seed + 1)]
+    return load_pairs(DirectConfig().pairs, FEW * (seed + 1))[FEW * seed :]
 
 
 def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, list[str]]:

@@ -1,6 +1,6 @@
 """Answers as learners write them: right ones of another build, and wrong ones, none from the checks.
 
-RIGHT and WRONG list (exercise, function) and (exercise, likely mistake, function).
+RIGHT and WRONG list (exercise, function) and (exercise, mistake, function).
 """
 
 import math

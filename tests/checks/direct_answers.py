@@ -1,6 +1,6 @@
 """Answers to lesson 11's exercises as learners write them: right ones of another build, and wrong ones.
 
-RIGHT lists (exercise, function), WRONG lists (exercise, likely mistake, function). None is taken from the
+RIGHT lists (exercise, function), WRONG lists (exercise, mistake, function). None is taken from the
 checks.
 """
 
@@ -349,6 +349,13 @@ train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log
 train("caller's policy trained", in_place)
 train("losses keep their graph", with_graph)
 train("reference with a gradient", ref_with_gradient)
+train("the loss of margins of 0", trainer(loss_of=lambda m: F.softplus(-m).pow(1.3).mean()))
+train("the loss of margins of 0", trainer(margin_of=lambda p, ref: 2 * p - ref))
+train("the log-probs, or β", trainer(scored(normalise=lambda x: (x / 2).log_softmax(-1))))
+train("the log-probs, or β", lambda p, r, t, m, beta, lr, n: trainer()(p, r, t, m, beta**2, lr, n))
+train("the losses after the first",
+      trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
+train("the losses after the first", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
 train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)

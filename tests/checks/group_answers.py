@@ -33,69 +33,6 @@ def grpo_by_loop(rewards, k, mean=True, eps=1e-4, ddof=1, root=True):
     return torch.tensor(out)
 
 
-def loss_by_loop(p, old, a, mask, how, low, high, length, weigh=None, swap=False, sign=-1.0):
-    """One token at a time; `weigh(row, rows, tokens, width, length)` replaces the weight of a token."""
-    total, rows, tokens = 0.0, len(p), int(mask.sum())
-    for b in range(rows):
-        n = int(mask[b].sum())
-        for t in range(n):
-            rho = torch.exp(p[b, t] - old[b, t])
-            bounded = torch.clamp(rho, 1 - low, 1 + high)
-            gain = (torch.max if swap else torch.min)(rho * a[b], bounded * a[b])
-            weights = {
-                "token": 1 / tokens,
-                "response": 1 / (n * rows),
-                "fixed": 1 / (rows * length),
-            }
-            if weigh is not None and how in weigh:
-                weights[how] = weigh[how](n, rows, tokens, p.shape[1], length)
-            total = total + sign * gain * weights[how]
-    return total
-
-
-def loss_of_rows(p, old, a, mask, how, low, high, length):
-    """Row by row, with boolean indexing."""
-    sums, counts = [], []
-    for row in range(len(p)):
-        rho = (p[row][mask[row]] - old[row][mask[row]]).exp()
-        gain = torch.where(a[row] > 0, rho.clamp(max=1 + high), rho.clamp(min=1 - low)) * a[row]
-        sums.append(gain.sum())
-        counts.append(len(gain))
-    sums, counts = torch.stack(sums), torch.tensor(counts)
-    if how == "response":
-        return -(sums / counts).mean()
-    return -sums.sum() / (counts.sum() if how == "token" else len(p) * length)
-
-
-def loss_as_trl(p, old, a, mask, how, low, high, length, m=None):
-    """As TRL writes it: two losses, the larger one; a mask of floats; clean padding first."""
-    p, old = p.masked_fill(~mask, 0.0), old.masked_fill(~mask, 0.0)
-    coef_1 = torch.exp(p - old)
-    coef_2 = torch.clamp(coef_1, 1 - low, 1 + high)
-    per_token = torch.max(-coef_1 * a[:, None], -coef_2 * a[:, None])
-    m = mask.float()
-    if how == "response":
-        return ((per_token * m).sum(-1) / m.sum(-1).clamp(min=1.0)).mean()
-    if how == "token":
-        return (per_token * m).sum() / m.sum().clamp(min=1.0)
-    return (per_token * m).sum() / (per_token.size(0) * length)
-
-
-def padding_summed(p, old, a, mask, how, low, high, length):
-    """Hint 1's first half alone: a harmless ratio in the padding, and its gain in the sum."""
-    ratio = (p - old).masked_fill(~mask, 0.0).exp()
-    column = a.reshape(-1, 1)
-    sums = torch.minimum(ratio * column, ratio.clamp(1 - low, 1 + high) * column).sum(-1)
-    counts = mask.sum(-1)
-    if how == "response":
-        return -(sums / counts).mean()
-    return -sums.sum() / (counts.sum() if how == "token" else len(p) * length)
-
-
-def changed(**weigh):
-    return lambda *x: loss_by_loop(*x, weigh=weigh)
-
-
 def pass_by_choices(correct, k):
     rows = []
     for row in correct.tolist():
@@ -141,11 +78,6 @@ RIGHT = [
     ("grpo_advantages", lambda r, k: (
         (r - r.view(-1, k).mean(1).repeat_interleave(k))
         / (r.view(-1, k).std(1).repeat_interleave(k) + 1e-4))),
-    ("grpo_loss", loss_by_loop),
-    ("grpo_loss", loss_of_rows),
-    ("grpo_loss", loss_as_trl),
-    ("grpo_loss", lambda p, old, a, m, *rest: loss_of_rows(
-        p.masked_fill(~m, 0), old.masked_fill(~m, 0), a, m, *rest)),
     ("pass_at_k", pass_by_choices),
     ("pass_at_k", pass_by_comb),
     ("pass_at_k", pass_by_product),
@@ -180,66 +112,6 @@ WRONG = [
         r.var().sqrt() + 1e-4)),
     ("grpo_advantages", "std of the batch", lambda r, k: by_loop(r, k, own=True) / (
         r.std() + 1e-4)),
-    # grpo_loss
-    ("grpo_loss", "minus sign missing", lambda *x: loss_by_loop(*x, sign=1.0)),
-    ("grpo_loss", "max instead of min", lambda *x: loss_by_loop(*x, swap=True)),
-    ("grpo_loss", "response: length with padding", changed(
-        response=lambda n, rows, tokens, width, length: 1 / (rows * width))),
-    ("grpo_loss", "response: rows not averaged", changed(
-        response=lambda n, rows, tokens, width, length: 1 / n)),
-    ("grpo_loss", "response: rows not divided", changed(
-        response=lambda n, rows, tokens, width, length: 1 / rows)),
-    ("grpo_loss", "fixed: divided by the width", changed(
-        fixed=lambda n, rows, tokens, width, length: 1 / (rows * width))),
-    ("grpo_loss", "fixed: number of responses missing", changed(
-        fixed=lambda n, rows, tokens, width, length: 1 / length)),
-    ("grpo_loss", "fixed: length missing", changed(
-        fixed=lambda n, rows, tokens, width, length: 1 / rows)),
-    ("grpo_loss", "fixed: counted tokens", changed(
-        fixed=lambda n, rows, tokens, width, length: 1 / tokens)),
-    ("grpo_loss", "fixed: rows divided twice", changed(
-        fixed=lambda n, rows, tokens, width, length: 1 / (n * rows * length))),
-    ("grpo_loss", "token: padding in the divisor", changed(
-        token=lambda n, rows, tokens, width, length: 1 / (rows * width))),
-    ("grpo_loss", "token: mean of means", changed(
-        token=lambda n, rows, tokens, width, length: 1 / (rows * n))),
-    ("grpo_loss", "token: not divided", changed(
-        token=lambda n, rows, tokens, width, length: 1.0)),
-    ("grpo_loss", "token: divided by the responses", changed(
-        token=lambda n, rows, tokens, width, length: 1 / rows)),
-    ("grpo_loss", "response: all tokens together", changed(
-        token=lambda n, rows, tokens, width, length: 1 / (rows * n),
-        response=lambda n, rows, tokens, width, length: 1 / tokens)),
-    ("grpo_loss", "response: all tokens together", lambda p, old, a, m, how, *rest: loss_of_rows(
-        p, old, a, m, "token", *rest)),
-    ("grpo_loss", "fixed: mean of means", lambda p, old, a, m, how, *rest: loss_of_rows(
-        p, old, a, m, "response", *rest)),
-    ("grpo_loss", "one limit for both sides", lambda p, old, a, m, how, low, high, n: loss_of_rows(
-        p, old, a, m, how, low, low, n)),
-    ("grpo_loss", "higher on both sides", lambda p, old, a, m, how, low, high, n: loss_of_rows(
-        p, old, a, m, how, high, high, n)),
-    ("grpo_loss", "limits exchanged", lambda p, old, a, m, how, low, high, n: loss_of_rows(
-        p, old, a, m, how, high, low, n)),
-    ("grpo_loss", "no clip", lambda p, old, a, m, how, low, high, n: loss_of_rows(
-        p, old, a, m, how, 1e9, 1e9, n)),
-    ("grpo_loss", "ratio reversed", lambda p, old, *rest: loss_as_trl(old, p, *rest)),
-    ("grpo_loss", "detached", lambda p, *rest: loss_as_trl(p.detach(), *rest)),
-    ("grpo_loss", "0 times NaN", lambda p, old, a, m, how, low, high, n: {
-        "token": (x := torch.max(-(r := (p - old).exp()) * a[:, None],
-                                 -r.clamp(1 - low, 1 + high) * a[:, None]) * m).sum() / m.sum(),
-        "response": (x.sum(1) / m.sum(1)).mean(), "fixed": x.sum() / (len(p) * n)}[how]),
-    ("grpo_loss", "NaN gradient", lambda p, old, a, m, how, low, high, n: {
-        "token": -(x := torch.min((r := (p - old).exp()) * a[:, None],
-                                  r.clamp(1 - low, 1 + high) * a[:, None]))[m].mean(),
-        "response": -torch.stack([x[b][m[b]].mean() for b in range(len(p))]).mean(),
-        "fixed": -x[m].sum() / (len(p) * n)}[how]),
-    ("grpo_loss", "gain in the padding not masked", padding_summed),
-    ("grpo_loss", "fixed: divided by the longest response", lambda p, old, a, m, how, *rest: loss_of_rows(
-        p, old, a, m, how, *rest[:2], int(m.sum(1).max()) if how == "fixed" else rest[2])),
-    ("grpo_loss", "advantages not a column", lambda p, old, a, m, *rest: loss_as_trl(
-        p, old, a, m, *rest) + 0 * (a * p).sum()),
-    ("grpo_loss", "unfinished", lambda p, old, a, m, how, *rest: (
-        loss_of_rows(p, old, a, m, how, *rest) if how == "response" else NotImplemented)),
     # pass_at_k
     ("pass_at_k", "plug-in", lambda c, k: 1 - (~c).float().mean(1).pow(k)),
     ("pass_at_k", "1 − forgotten", lambda c, k: 1 - pass_by_comb(c, k)),

@@ -1,6 +1,6 @@
 """Answers to the exercises of lesson 08 as learners write them: right ones of another build, and wrong ones.
 
-RIGHT lists (exercise, function), WRONG lists (exercise, likely mistake, function). None is taken from the
+RIGHT lists (exercise, function), WRONG lists (exercise, mistake, function). None is taken from the
 checks.
 """
 

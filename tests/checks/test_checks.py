@@ -98,6 +98,14 @@ def test_message_counts_and_the_case_is_the_smallest():
     assert "expected  1.25" in str(report) and repr(report) == str(report)
 
 
+def test_a_title_says_the_verdict_first_and_then_the_mistake():
+    assert of("masked_mean", lambda x, mask: x.mean()).title.startswith(
+        "✗ masked_mean: not right yet ("
+    )
+    assert of("masked_mean", lambda x, mask: x[0, 0].sin()).title == "✗ masked_mean: not right yet"
+    assert of("masked_mean", mean).title == "✓ masked_mean: correct"
+
+
 # --- not attempted --------------------------------------------------------------------------------
 
 

@@ -10,7 +10,13 @@ from helpers import checks
 from helpers.checks import best_of, own_reward
 from helpers.checks.compare import alike, right
 from helpers.checks.credit import RESULTS
+from helpers.checks.group_step import RESULTS as GROUP_STEP
+from helpers.checks.group_step import Settings
 from helpers.checks.optimum import RESULTS as OPTIMUM
+from helpers.config import RLHFConfig
+from helpers.groups import group_advantages, loss_mean
+from helpers.kl import shape_rewards
+from helpers.ppo import policy_loss
 from helpers.theory.optimum import gaussian_optimum, gibbs_policy, gibbs_value
 from helpers.world.gold import gold_score
 from helpers.world.labelling import flatters
@@ -30,7 +36,9 @@ def test_a_mistake_in_one_result_is_named_and_placed(index, mistake):
     assert f"gives the {list(RESULTS)[index]}" in report.message and "{" not in report.message
 
 
-@pytest.mark.parametrize(("results", "name"), [(r, n) for r in (RESULTS, OPTIMUM) for n in r])
+@pytest.mark.parametrize(
+    ("results", "name"), [(r, n) for r in (RESULTS, OPTIMUM, GROUP_STEP) for n in r]
+)
 def test_no_two_mistakes_coincide_and_none_is_right(results, name):
     part = results[name]
     made = [[torch.as_tensor(m.wrong(*p)) for p in part.probes] for m in part.mistakes]
@@ -80,6 +88,37 @@ def test_a_mistake_in_best_of_n_is_named_and_placed(index, mistake):
     )
     same = [m for _, m in BEST if m.name == report.mistake]
     assert mistake.says.split("{")[0] in report.message or mistake in same, report
+
+
+STEP = [(i, m) for i, part in enumerate(GROUP_STEP.values()) for m in part.mistakes]
+
+
+@pytest.mark.parametrize(("index", "mistake"), STEP, ids=lambda x: getattr(x, "name", str(x)))
+def test_a_mistake_in_a_group_step_is_named_and_placed(index, mistake):
+    def answer(*given):
+        found = [part.reference(*given) for part in GROUP_STEP.values()]
+        found[index] = mistake.wrong(*given)
+        return tuple(found)
+
+    report = checks.check_group_step(answer)
+    assert (report.status, report.mistake) == ("mistake", mistake.name), report
+    assert f"gives the {list(GROUP_STEP)[index]}" in report.message and "{" not in report.message
+
+
+def test_the_group_step_wanted_is_the_loop_s_own():
+    """Rewards, advantages and loss as `steps` and `ppo` make them, by the config of a run."""
+    for *tensors, settings in GROUP_STEP["loss"].probes[:-1]:
+        scores, logprobs, old, ref, mask = tensors
+        config = RLHFConfig(batch_size=len(scores), **settings._asdict())
+        per_token = shape_rewards(scores, old, ref, mask, config.kl_coef)
+        advantages = group_advantages(per_token, mask, config)
+        limits = config.cliprange, config.cliprange_high
+        loss, _ = policy_loss(logprobs, old, advantages, mask, *limits, mean=loss_mean(config))
+        wanted = per_token.sum(1), advantages[:, 0], None, loss
+        for part, right_one in zip(GROUP_STEP.values(), wanted, strict=True):
+            got = part.reference(*tensors, settings)
+            assert right_one is None or torch.allclose(got, right_one, atol=1e-4), part.look
+        assert set(Settings._fields) <= set(vars(config))
 
 
 def test_flattery_is_a_sentence_of_the_world_and_worth_no_gold():

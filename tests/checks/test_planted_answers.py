@@ -3,6 +3,7 @@
 import direct_answers
 import gae_answers
 import group_answers
+import group_step_answers
 import loop_answers
 import optimum_answers
 import overoptimization_answers
@@ -17,6 +18,7 @@ PLANTED = (
     loop_answers,
     gae_answers,
     group_answers,
+    group_step_answers,
     direct_answers,
     reward_answers,
     scaling_answers,

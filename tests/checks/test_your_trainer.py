@@ -3,6 +3,7 @@
 Only tensors are compared here. The curves of whole runs are tested in tests/experiments.
 """
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 from wrong_trainers import RIGHT, WRONG
 
 from helpers import checks
+from helpers.checks import trainer_inputs, your_trainer
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from helpers.checks.runner import is_stub
 from helpers.checks.trainer_steps import COURSE, NAMES
 from helpers.checks.your_trainer import STEPS, check_trainer, judge, right_ones
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions, stub_source
@@ -110,6 +113,47 @@ def test_stubs_are_not_attempted_and_the_course_s_own_stand_in():
     report = check_trainer(stubs.values())
     assert report.status == NOT_ATTEMPTED and report.missing == list(NAMES)
     assert "not attempted yet" in str(report).lower() and right_ones(stubs) == {}
+
+
+STUBS = {
+    "returns NotImplemented": "return NotImplemented",
+    "raises": 'raise NotImplementedError("later")',
+    "a comment": "return ...  # here",
+    "empty": "pass",
+}
+
+
+@pytest.mark.parametrize("body", STUBS.values(), ids=STUBS)
+def test_a_stub_is_named_before_anything_is_loaded(monkeypatch, body):
+    def loaded(*given):
+        raise AssertionError("models were loaded for a stub")
+
+    monkeypatch.setattr(your_trainer, "reference", loaded)
+    monkeypatch.setattr(trainer_inputs, "trainer_parts", loaded)
+    names = {}
+    for name in NAMES:
+        arguments = ", ".join(inspect.signature(COURSE[name]).parameters)
+        exec(f'def {name}({arguments}):\n    """To do."""\n    {body}', names)
+        assert judge(name, names[name]).status == NOT_ATTEMPTED
+    assert check_trainer([names[name] for name in NAMES]).missing == list(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("function", "stub"),
+    [
+        (lambda x: NotImplemented, True),
+        (lambda *x: NotImplemented, True),
+        (lambda x: 5, False),
+        (lambda x: x if x else NotImplemented, False),
+        (lambda x: print(), False),
+        (print, False),
+        (3, False),
+        (None, True),
+        (Ellipsis, True),
+    ],
+)
+def test_what_a_stub_is(function, stub):
+    assert is_stub(function) == stub
 
 
 @pytest.mark.parametrize("name", NAMES)
