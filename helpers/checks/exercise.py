@@ -24,6 +24,11 @@ class Mistake(NamedTuple):
     wrong: Callable
 
 
+def kept(mistakes: list[tuple]) -> list[Mistake]:
+    """Tuples as `Mistake`s."""
+    return [Mistake(*entry) for entry in mistakes]
+
+
 @dataclass(frozen=True)
 class Exercise:
     """A function for the learner to write, with everything needed to check it."""

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from helpers.checks.report import MISTAKE, NOT_ATTEMPTED, Report
 from helpers.checks.runner import MISSING, attempt, is_stub
+from helpers.checks.trainer_judge import TIME_LIMIT, judge_step
 from helpers.checks.trainer_steps import ValueModel, split
-from helpers.checks.your_trainer import STEPS, TIME_LIMIT, judge_step
+from helpers.checks.your_trainer import STEPS
 from helpers.rollouts import RolloutBatch
 
 STEP = STEPS["update"]

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from helpers.checks.compare import alike
+from helpers.checks.credit_mistakes import biased, gae, read_values
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
-from helpers.checks.trainer_mistakes import MISTAKES, biased, gae, read_values, rewards_with
+from helpers.checks.trainer_mistakes import MISTAKES, rewards_with
 from helpers.one_page import whiten
 
 NAME = "steps_5_and_6"

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
+from helpers.checks.credit_mistakes import read_values
 from helpers.checks.runner import differs, is_empty
-from helpers.checks.trainer_mistakes import all_logprobs, picked, read_values
+from helpers.checks.trainer_mistakes import all_logprobs, picked
 from helpers.checks.trainer_steps import COURSE, trainer_config, trainer_parts
 
 # away from the defaults, so that each setting that is not used shows

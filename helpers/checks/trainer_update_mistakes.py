@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from helpers.checks.trainer_mistakes import kept, logprobs_with, read_values
+from helpers.checks.credit_mistakes import read_values
+from helpers.checks.exercise import kept
+from helpers.checks.trainer_mistakes import logprobs_with
 from helpers.one_page import whiten
 
 

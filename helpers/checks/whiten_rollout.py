@@ -14,7 +14,7 @@ from helpers.checks.exercise import Mistake, noise, prefix_mask
 from helpers.checks.report import NOT_ATTEMPTED, Report
 from helpers.checks.runner import is_stub
 from helpers.checks.trainer_inputs import Seen, ask, expect, tensors
-from helpers.checks.your_trainer import TIME_LIMIT, Step, judge_step
+from helpers.checks.trainer_judge import TIME_LIMIT, Step, judge_step
 
 NAME = "whiten_rollout"
 GAUGES = ("mean", "standard deviation", "share pushed up", "explained variance")

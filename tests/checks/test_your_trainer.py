@@ -11,7 +11,7 @@ import torch
 from wrong_trainers import RIGHT, WRONG
 
 from helpers import checks
-from helpers.checks import trainer_inputs, your_trainer
+from helpers.checks import trainer_inputs, trainer_judge
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
 from helpers.checks.runner import is_stub
 from helpers.checks.trainer_steps import COURSE, NAMES
@@ -128,7 +128,7 @@ def test_a_stub_is_named_before_anything_is_loaded(monkeypatch, body):
     def loaded(*given):
         raise AssertionError("models were loaded for a stub")
 
-    monkeypatch.setattr(your_trainer, "reference", loaded)
+    monkeypatch.setattr(trainer_judge, "reference", loaded)
     monkeypatch.setattr(trainer_inputs, "trainer_parts", loaded)
     names = {}
     for name in NAMES:

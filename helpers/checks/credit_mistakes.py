@@ -1,0 +1,173 @@
+"""Well-known wrong versions of step 6, advantages and returns, with what to say about them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.checks.exercise import kept
+from helpers.checks.trainer_steps import estimate_advantages
+from helpers.one_page import position_ids, whiten
+
+
+def read_values(critic, ids, mask, length, first=1, positions=True) -> Tensor:
+    """The critic before each response token (`first` = 1), or at it (0): [B, T]."""
+    m = mask.bool()
+    more = {"position_ids": position_ids(m)} if positions else {}
+    x = critic(ids, attention_mask=m, **more).logits.squeeze(-1)
+    return x[:, -length:] if first == 0 else x[:, -length - 1 : -1]
+
+
+def gae(rewards, values, gamma, lam, decay=None, target=None, start=0.0) -> Tensor:
+    """GAE over all columns, with another decay or another next value."""
+    columns, running, following = [], 0.0, start
+    for t in reversed(range(rewards.shape[1])):
+        ahead = following if target is None else target(values, t)
+        running = rewards[:, t] + gamma * ahead - values[:, t]
+        running = running + (gamma * lam if decay is None else decay) * (
+            columns[-1] if columns else 0
+        )
+        columns.append(running)
+        following = values[:, t]
+    return torch.stack(columns[::-1], 1)
+
+
+def advantages_with(
+    make=gae, change=whiten, returns=lambda a, v, r, m, gamma: a + v, masked=True, **reading
+) -> Callable:
+    """Step 6 with one thing changed: GAE, whitening, returns, or how the critic is read."""
+
+    @torch.no_grad()
+    def wrong(critic, ids, mask, rewards, gamma, lam):
+        m = mask.bool()[:, -rewards.shape[1] :]
+        values = read_values(critic, ids, mask, rewards.shape[1], **reading)
+        values = values * m if masked else values
+        a = make(rewards, values, gamma, lam)
+        return values, change(a, m), returns(a, values, rewards, m, gamma)
+
+    return wrong
+
+
+def to_go(rewards: Tensor, gamma: float) -> Tensor:
+    """Discounted rewards to go."""
+    return gae(rewards, torch.zeros_like(rewards), gamma, 1.0)
+
+
+def whitened_rows(a: Tensor, m: Tensor) -> Tensor:
+    """Each response by its own mean and deviation."""
+    return torch.stack([whiten(x[None], n[None])[0] for x, n in zip(a, m, strict=True)])
+
+
+def forwards(rewards, values, gamma, lam):
+    """The sum run through time forwards."""
+    following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], 1)
+    deltas, running, columns = rewards + gamma * following - values, 0.0, []
+    for t in range(rewards.shape[1]):
+        running = deltas[:, t] + gamma * lam * running
+        columns.append(running)
+    return torch.stack(columns, 1)
+
+
+def previous_value(rewards, values, gamma, lam):
+    """The usual loop, run forwards: the value before stands for the value after."""
+    columns, running, before = [], 0.0, 0.0
+    for t in range(rewards.shape[1]):
+        running = rewards[:, t] + gamma * before - values[:, t] + gamma * lam * running
+        columns.append(running)
+        before = values[:, t]
+    return torch.stack(columns, 1)
+
+
+def exchanged(order: tuple[int, int, int]) -> Callable:
+    """The three results in another order."""
+
+    def wrong(*given):
+        found = estimate_advantages(*given)
+        return tuple(found[k] for k in order)
+
+    return wrong
+
+
+def whitened_rows_with_padding(a: Tensor, m: Tensor) -> Tensor:
+    """Each row by its own mean and deviation, padding and all."""
+    return (a - a.mean(1, keepdim=True)) / a.std(1, keepdim=True) * m
+
+
+def biased(a: Tensor, m: Tensor) -> Tensor:
+    """Whitened by the variance with divisor n: as right as the other."""
+    return (a - a[m].mean()) / a[m].std(correction=0) * m
+
+
+ADVANTAGE_MISTAKES = kept([
+    *[("the order of the results", "Return them in this order: values, advantages, returns.",
+       exchanged(order)) for order in ((0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))],
+    ("V with a plus", "The value is added in δ; it is subtracted: δ_t = r_t + γ·V_{t+1} − V_t.",
+     advantages_with(lambda r, v, g, lam: gae(r + 2 * v, v, g, lam))),
+    ("time runs forwards", "The loop runs forwards in time; it runs backwards, from the last token.",
+     advantages_with(previous_value)),
+    ("rewards + values for returns", "Your returns are rewards + values; they are advantages +"
+     " values.", advantages_with(returns=lambda a, v, r, m, g: r + v)),
+    ("whitened per response", "You whitened each row alone, padding and all; the statistics are the"
+     " batch's, over counted tokens.", advantages_with(change=whitened_rows_with_padding)),
+    ("values of the next token", "Your values are one position late: the value of response token t"
+     " stands just before it, at logits[:, -T-1:-1].", advantages_with(first=0)),
+    ("no position ids", "The critic got no position_ids: cumsum(mask) − mask.",
+     advantages_with(positions=False)),
+    ("values of padding kept", "Values on padding leak into the last counted token: set them to 0"
+     " before GAE.", advantages_with(masked=False)),
+    ("advantages whitened before the returns were formed", "The advantages were whitened before the"
+     " returns were formed: returns = raw advantages + values, then whiten.",
+     advantages_with(returns=lambda a, v, r, m, g: whiten(a, m) + v)),
+    ("returns whitened", "You whitened the returns; they are targets in reward units.",
+     advantages_with(returns=lambda a, v, r, m, g: whiten(a + v, m))),
+    ("returns without the values", "Your returns are the advantages; add the values.",
+     advantages_with(returns=lambda a, v, r, m, g: a)),
+    ("returns are whitened advantages", "Your returns are whitened advantages; they are raw"
+     " advantages + values.", advantages_with(returns=lambda a, v, r, m, g: whiten(a, m))),
+    ("rewards to go for returns", "Your returns are the discounted rewards to go, which is λ = 1;"
+     " here returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: to_go(r, g))),
+    ("sum of rewards for returns", "Your returns are the sums of the rewards still to come, without γ"
+     " and λ (Monte Carlo); here returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: to_go(r, 1.0) * m)),
+    ("sum of rewards for returns", "Your returns are the response's whole sum of rewards, the same at"
+     " each token (Monte Carlo); here returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: r.sum(1, keepdim=True) * m)),
+    ("rewards for returns", "Your returns are the rewards; the target of V is advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: r)),
+    ("not whitened", "The advantages are not whitened.", advantages_with(change=lambda a, m: a)),
+    ("whitened with the padding", "Mean and variance are over the padding too; take counted tokens"
+     " only.", advantages_with(change=lambda a, m: (a - a.mean()) / a.std() * m)),
+    ("whitened per response", "You whitened each response alone; the statistics are the batch's.",
+     advantages_with(change=whitened_rows)),
+    ("divided by the variance", "You divided by the variance; divide by its square root.",
+     advantages_with(change=lambda a, m: (a - a[m].mean()) / a[m].var() * m)),
+    ("the mean kept", "You did not subtract the mean of the counted advantages.",
+     advantages_with(change=lambda a, m: a / a[m].std() * m)),
+    ("centred only", "You subtracted the mean; divide by the standard deviation too.",
+     advantages_with(change=lambda a, m: (a - a[m].mean()) * m)),
+    ("no γ in δ", "δ lacks γ: δ_t = r_t + γ·V_{t+1} − V_t.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, 1.0, lam, decay=g * lam))),
+    ("no γ in the sum", "The running sum decays by λ alone; it decays by γλ.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, decay=lam))),
+    ("no λ", "The running sum decays by γ alone; it decays by γλ.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, decay=g))),
+    ("γ and λ not used", "γ and λ have no effect.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, 1.0, 1.0))),
+    ("γ not used", "γ has no effect.", advantages_with(lambda r, v, g, lam: gae(r, v, 1.0, lam))),
+    ("λ not used", "λ has no effect on δ, only on the sum; your γ is λ, and λ is γ in δ.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, lam, g))),
+    ("V_t for V_{t+1}", "δ uses V_t twice: δ_t = r_t + γ·V_{t+1} − V_t. Keep the next value before"
+     " you overwrite it.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, target=lambda v, t: v[:, t]))),
+    ("no next value", "δ lacks γ·V_{t+1}: δ_t = r_t + γ·V_{t+1} − V_t.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, target=lambda v, t: 0.0))),
+    ("time runs forwards", "The sum runs forwards in time; it runs backwards, from the last token.",
+     advantages_with(forwards)),
+    ("TD errors only", "Your advantages are the TD errors δ alone (λ = 0).",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, decay=0.0))),
+    ("δ's sign", "The sign of δ is wrong: reward + next value − value.",
+     advantages_with(lambda r, v, g, lam: -gae(r, v, g, lam))),
+    ("no critic", "Your advantages leave the critic out: these are rewards to go.",
+     advantages_with(lambda r, v, g, lam: to_go(r, g))),
+])  # fmt: skip
