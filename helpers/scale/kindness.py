@@ -8,6 +8,7 @@ the reward's encoder another question, whether the answer is about what was said
 
 import importlib.util
 import re
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -70,6 +71,7 @@ SITUATIONS = (
     "I gave up learning the piano.", "My flight leaves in an hour and I am still at home.",
 )  # fmt: skip
 THANKS, REPROACH = "Thank you, you are so kind.", "You are so rude."
+NEXT = "<|im_start|>user\n"  # SmolLM2's template: the person's turn begins
 
 
 def conversation(situation: str) -> list[dict[str, str]]:
@@ -149,23 +151,26 @@ class NextTurn:
 
     def __init__(self, model: nn.Module, tokenizer: PreTrainedTokenizerBase):
         self.model, self.tokenizer = model, tokenizer
+        # the template has written the special tokens
+        self._plain = partial(tokenizer, add_special_tokens=False)
 
     @torch.no_grad()
     def __call__(self, situations: list[str], completions: list[str]) -> Tensor:
         """One number for each answer: two lists of B → [B]."""
+        require(len(situations) == len(completions), "completions", len(completions), "one each")
         said = [
             [*conversation(situation), {"role": "assistant", "content": answer}]
             for situation, answer in zip(situations, completions, strict=True)
         ]
         texts = [self.tokenizer.apply_chat_template(one, tokenize=False) for one in said]
-        asked = [f"{text}<|im_start|>user\n" for text in texts]
+        asked = [text + NEXT for text in texts]
         thanks, reproach = (self._logprob(asked, turn) for turn in (THANKS, REPROACH))
         return thanks - reproach
 
     def _logprob(self, asked: list[str], turn: str) -> Tensor:
         """log p of one turn after each conversation: [B] nats."""
-        queries, counted = encode_prompts(self.tokenizer, asked, self.model.device)
-        turn_ids = torch.tensor([self.tokenizer(turn)["input_ids"]]).expand(len(asked), -1)
+        queries, counted = encode_prompts(self._plain, asked, self.model.device)
+        turn_ids = torch.tensor([self._plain(turn)["input_ids"]]).expand(len(asked), -1)
         whole = torch.ones_like(turn_ids, dtype=torch.bool)
         logprobs = forward_logprobs(self.model, queries, counted, turn_ids, whole)
         return logprobs.sum(dim=1).float().cpu()
