@@ -24,14 +24,15 @@ class SideBySide:
         runs: Mapping[str, Run],
         iterations: Sequence[int],
         cell: Callable[[Sample], object] = attrgetter("text"),
+        asked: str = "",
     ):
-        """`cell`: a sample as it stands in the table."""
+        """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts."""
         require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))
             require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
-        self.runs, self.cell = runs, cell
+        self.runs, self.cell, self.asked = runs, cell, asked
         self.slider = ipywidgets.SelectionSlider(
             options=[(str(number), number) for number in iterations],
             description="iteration",
@@ -58,6 +59,9 @@ class SideBySide:
         prompts = next(iter(shots.values())).samples
         firsts = [[shot.samples[prompt][0] for shot in shots.values()] for prompt in prompts]
         rows = [[x for sample in row for x in (sample.score, self.cell(sample))] for row in firsts]
+        if self.asked:
+            heads = [self.asked, *heads]
+            rows = [[prompt, *row] for prompt, row in zip(prompts, rows, strict=True)]
         return table(rows, heads)
 
     def still(self) -> Markup:

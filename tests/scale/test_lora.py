@@ -170,6 +170,20 @@ def test_a_run_on_a_half_base_moves_the_adapter_alone():
     assert {p.dtype for p in trainable(models.actor)} == {torch.float32}
 
 
+def test_logits_on_a_half_base_are_float32_and_so_nearer_to_the_right_ones():
+    exact, half = with_base(torch.float32), with_base(torch.bfloat16)
+    head = half.actor.get_output_embeddings()
+    assert head.weight.dtype == torch.bfloat16
+    hidden = 20 * torch.randn(64, head.weight.shape[1], generator=torch.Generator().manual_seed(0))
+    hidden = hidden.bfloat16()
+    right = hidden.double() @ head.weight.double().T
+    rounded = torch.nn.functional.linear(hidden, head.weight)
+    assert head(hidden).dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    error, coarse = ((x.double() - right).abs().max() for x in (head(hidden), rounded))
+    assert error < 1e-2 * coarse
+    assert half.actor.state_dict().keys() == exact.actor.state_dict().keys()
+
+
 def test_merging_into_a_half_base_is_done_in_float32():
     models = with_base(torch.bfloat16)
     written = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
