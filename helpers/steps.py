@@ -66,6 +66,21 @@ def stopped(state: RLHFState, responses: Responses) -> Tensor:
 
 
 @torch.no_grad()
+def full_logprobs(policy, state: RLHFState, responses: Responses) -> Tensor:
+    """Log-probs of responses under the policy that wrote them, comparable with the reference's: [B, T].
+
+    Those of sampling, but in half precision those of a full forward: cached decoding differs there.
+    """
+    if not in_half_precision(state):
+        return responses.logprobs
+    config = state.config
+    with autocast(state.models.device, config.mixed_precision):
+        return responses.in_parts(
+            lambda *tokens: forward_logprobs(policy, *tokens, config.temperature)
+        )
+
+
+@torch.no_grad()
 def reference_logprobs(state: RLHFState, responses: Responses) -> Tensor:
     """Step 4: log-probs of the same tokens under the frozen reference: [B, T] nats."""
     reference, temperature = state.models.reference, state.config.temperature
@@ -203,7 +218,8 @@ def evaluate(
     what = (policy, models.tokenizer, state.prompts, count, config, generator)
     for responses in sample_batches(*what, progress=progress):
         ref_logprobs = reference_logprobs(state, responses)
-        kl.append(kl_estimate(responses.logprobs, ref_logprobs).sum(dim=1).cpu())
+        logprobs = full_logprobs(policy, state, responses)
+        kl.append(kl_estimate(logprobs, ref_logprobs).sum(dim=1).cpu())
         texts += responses.texts
     raw = score_texts(models.reward, texts)
     found = {"score": state.normalize(raw), "kl": torch.cat(kl)}

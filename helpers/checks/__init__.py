@@ -24,6 +24,7 @@ from helpers.checks.policy_gradient import check_reinforce_loss
 from helpers.checks.ppo import check_policy_loss, check_ratio, check_value_loss
 from helpers.checks.ppo_measures import check_clip_fraction, check_entropy
 from helpers.checks.ppo_update import check_ppo_update_step
+from helpers.checks.real_models import check_chat_rollout, check_held_bytes, check_lora_forward
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
 from helpers.checks.reward_fit import check_fit_pairs
@@ -69,13 +70,13 @@ CHECKS = (
     check_clip_fraction,
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_pass_at_k,
-     check_implicit_reward, check_dpo_loss, check_train_dpo,
+    check_implicit_reward, check_dpo_loss, check_train_dpo, check_held_bytes, check_lora_forward,
     check_loss_shares, check_merge_moments, check_edit_effect, check_best_mean, check_score_between,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 
-LARGE = (  # of lessons 01, 02, 07 and 10
-    check_sample_with_cache, check_credit, check_optimum, check_group_step,
+LARGE = (  # of lessons 01, 02, 07, 10 and 12
+    check_sample_with_cache, check_credit, check_optimum, check_group_step, check_chat_rollout,
 )  # fmt: skip
 
 TRAINER = (  # of lessons 03, 04 and 06: on recorded inputs of their own

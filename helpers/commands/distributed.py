@@ -14,6 +14,7 @@ from helpers.checkpoints import require_unused, saved_config
 from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs
 from helpers.config import RLHFConfig
 from helpers.scale.distributed import LAUNCHED, join_group, launch, train_together, work_in_group
+from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState
 from helpers.tools.command import exit_status
 from helpers.tools.files import require_free
@@ -32,11 +33,20 @@ class DistributedOptions(Inputs):
     resume: Path | None = setting(None, "go on with the run in this folder")
 
 
-def begin(options: DistributedOptions, config: RLHFConfig) -> RLHFState:
-    """The run at its beginning, or where it stopped; each process calls this."""
+def begin(options: DistributedOptions, config: RLHFConfig) -> tuple[RLHFState, HeldOut | None]:
+    """The run at its beginning, or where it stopped, and its held-out prompts; each process calls this.
+
+    Without a folder nothing is measured along the way, and so no prompt is held out.
+    """
+    folder = options.resume or options.save
+    if folder is None:
+        return replace(options, eval_share=0.0).begin(config), None
+    inputs = kept_inputs(options, folder)
+    # before the models, where the processes wait for each other: the first one writes rows after that
+    held_out = inputs.held_out(folder, config.seed)
     if options.resume is None:
-        return replace(options, eval_share=0.0).begin(config)  # nothing is measured along the way
-    return kept_inputs(options, options.resume).go_on(options.resume, config)
+        return inputs.begin(config), held_out
+    return inputs.go_on(folder, config), held_out
 
 
 def run(options: DistributedOptions, settings: dict) -> None:

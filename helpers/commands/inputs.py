@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import torch
+
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.models import load_actor, load_tokenizer, resolve_device
@@ -50,6 +52,9 @@ class Inputs:
     )
     lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
     lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
+    lora_bf16: bool = setting(
+        False, "with --lora: frozen weights in bfloat16, half the memory", OWN
+    )
 
     def __post_init__(self):
         for weight in self.reward_weights:
@@ -63,6 +68,8 @@ class Inputs:
                 require_count(name, getattr(self, name))
         alone = self.lora_last is not None and self.lora is None
         require(not alone, "lora_last", self.lora_last, "--lora too")
+        halved = self.lora_bf16 and self.lora is None
+        require(not halved, "lora_bf16", "True", "--lora too: what is trained stays float32")
 
     def as_dict(self) -> dict:
         """As plain values; paths in full, since a run may be resumed from another folder."""
@@ -84,7 +91,8 @@ class Inputs:
         place = resolve_device(config.device)
         actor, tokenizer = load_actor(config.actor, place.type), load_tokenizer(config.actor)
         reward = reward or load_reward_model(config.reward_model, place.type)
-        how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed}
+        base = torch.bfloat16 if self.lora_bf16 else torch.float32
+        how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed, "base": base}
         return make_models(actor, tokenizer, reward, "lora", frozen_dtype(place), **how)
 
     def begin(self, config: RLHFConfig, **more) -> RLHFState:

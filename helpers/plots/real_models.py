@@ -77,3 +77,26 @@ def methods_figure(runs: dict[str, list[dict]]) -> Figure:
         label_axes(axes, title, "iteration", unit, grid="both")
     grid[0, 0].legend()
     return figure
+
+
+WATCHED = (  # of a held-out measurement: title, unit
+    ("reward", "Reward: what is trained on", "cosine"),
+    ("next_turn", "Judge: what would be said next?", "nats"),
+    ("on_topic", "Judge: is it about what was said?", "cosine"),
+    ("distinct", "Different word pairs", "share"),
+    ("kl", "KL from the reference", "nats per response"),
+    ("ended", "Responses that ended", "share"),
+)
+
+
+def held_out_figure(rows: dict[float, list[dict]]) -> Figure:
+    """Measurements on held-out situations along runs at several β: β → rows."""
+    figure, grid = new_figure(2, 3, 9.2, 4.4)
+    styles = [(POLICY, "-", "o"), (KL, "--", "s"), (REWARD, ":", "^"), (GOLD, "-.", "v")]
+    for axes, (key, title, unit) in zip(grid.flat, WATCHED, strict=True):
+        for (beta, measured), (colour, line, marker) in zip(rows.items(), styles, strict=False):
+            x, y = ([row[name] for row in measured] for name in ("iteration", key))
+            axes.plot(x, y, line, marker=marker, markersize=4, color=colour, label=f"β = {beta:g}")
+        label_axes(axes, title, "iteration", unit, grid="both")
+    grid[0, 0].legend()
+    return figure

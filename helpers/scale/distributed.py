@@ -18,6 +18,7 @@ import torch.multiprocessing
 
 from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
+from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState, in_step
 from helpers.tools.files import write_json
 from helpers.tools.parallel import rank, world_size
@@ -83,18 +84,23 @@ def show(state: RLHFState) -> None:
     print(line, flush=True)
 
 
-def train_together(begin: Callable[[], RLHFState], folder: Path | None = None) -> None:
+def train_together(
+    begin: Callable[[], tuple[RLHFState, HeldOut | None]], folder: Path | None = None
+) -> None:
     """The loop, on this process's part of every batch; all processes begin the same run.
 
-    Only the first process speaks.
+    Held-out prompts are measured by each process in the same way; only the first one writes and speaks.
     """
-    state = begin()
+    state, held_out = begin()
     started, speaks = time.perf_counter(), rank() == 0
     if speaks:
         show(state)
-    for _ in train_rlhf_loop(state=state, save_dir=folder):
+    records = train_rlhf_loop(state=state, save_dir=folder)
+    for _ in records if held_out is None else held_out.watch(state, records):
         if speaks:
             show(state)
+    if speaks and held_out is not None:
+        print(held_out.report(), flush=True)
     same = in_step(state.models)
     if speaks:
         if folder is not None:

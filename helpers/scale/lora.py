@@ -15,9 +15,10 @@ from transformers.pytorch_utils import Conv1D
 from helpers.models import freeze, make_critic
 from helpers.state import Models, Reward
 from helpers.tools.optimizers import BLOCK
-from helpers.tools.validate import require_count
+from helpers.tools.validate import require, require_count
 
 ADAPTER = "lora_"  # in the names of peft's matrices
+BASES = (torch.float32, torch.bfloat16)  # of frozen weights; float16 would need loss scaling
 
 
 def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
@@ -31,13 +32,21 @@ def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
     return [name for name, block in found if block >= first]
 
 
-def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int = 0) -> nn.Module:
+def add_lora(
+    actor: nn.Module,
+    rank: int = 8,
+    last: int | None = None,
+    seed: int = 0,
+    base: torch.dtype = torch.float32,
+) -> nn.Module:
     """Add a LoRA adapter to a causal language model, in place, and freeze its weights; returns the model.
 
     The adapter starts at 0, so the policy equals the reference at first. `last` adapts only the last
-    blocks, and gradients stop there. ValueError: rank or last < 1, no peft.
+    blocks, and gradients stop there. `base` is the type of the frozen weights; the adapter is float32
+    always, and so are its gradients and Adam. ValueError: rank or last < 1, another type, no peft.
     """
     require_count("rank", rank)
+    require(base in BASES, "base", base, "torch.float32 or torch.bfloat16")
     if last is not None:
         require_count("last", last)
     torch.manual_seed(seed)
@@ -54,6 +63,8 @@ def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int
             task_type="CAUSAL_LM",  # AutoPeftModelForCausalLM asks
         )
         actor.add_adapter(settings)
+        if base != torch.float32:
+            convert_base(actor, base)
     except ImportError as problem:
         reason = " ".join(str(problem).split())[:120]
         raise ValueError(
@@ -61,6 +72,28 @@ def add_lora(actor: nn.Module, rank: int = 8, last: int | None = None, seed: int
             f"Colab, `pip uninstall -y torchao` first). {reason}"
         ) from None
     return actor.eval()
+
+
+class Float32Head(nn.Linear):
+    """A head whose logits are computed in float32 from weights in half precision.
+
+    bfloat16 logits near 20 are 0.125 apart: as noise on log-probs that is most of PPO's clip (MiniMax-M1,
+    2025, arXiv 2506.13585, computes its head in float32 for this reason).
+    """
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.float()
+        return nn.functional.linear(hidden.float(), self.weight.float(), bias)
+
+
+def convert_base(actor: nn.Module, base: torch.dtype) -> None:
+    """Convert all weights but the adapter's to this type, in place; logits stay float32."""
+    for name, parameter in actor.named_parameters():
+        if ADAPTER not in name:
+            parameter.data = parameter.data.to(base)
+    head = actor.get_output_embeddings()
+    if type(head) is nn.Linear:
+        head.__class__ = Float32Head  # the same weight, under the same name
 
 
 @contextmanager
@@ -113,11 +146,12 @@ def lora_models(
     rank: int = 8,
     last: int | None = None,
     seed: int = 0,
+    base: torch.dtype = torch.float32,
 ) -> Models:
     """The four models, with actor, critic and reference on one set of weights (two adapters, none).
 
     Changes `actor` in place. `reward` is frozen if it is a model. ValueError as in `add_lora`.
     """
-    adapted = add_lora(actor, rank, last, seed)
+    adapted = add_lora(actor, rank, last, seed, base)
     reward = freeze(reward) if isinstance(reward, nn.Module) else reward
     return Models(adapted, make_critic(adapted), reward, AdapterOff(adapted), tokenizer)

@@ -163,12 +163,14 @@ def activation_bytes(model: nn.Module, tokens: int, checkpointing: bool = False)
     return round(FLOAT * model.config.hidden_size * blocks * tokens + whole / blocks)
 
 
-def cache_bytes(config: PreTrainedConfig, rows: int, length: int) -> int:
-    """Bytes of the key–value cache for [rows, length] tokens, in float32."""
+def cache_bytes(
+    config: PreTrainedConfig, rows: int, length: int, dtype: torch.dtype = torch.float32
+) -> int:
+    """Bytes of the key–value cache for [rows, length] tokens."""
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     groups = getattr(config, "num_key_value_heads", None) or heads
-    return 2 * config.num_hidden_layers * groups * width * rows * length * FLOAT
+    return 2 * config.num_hidden_layers * groups * width * rows * length * dtype.itemsize
 
 
 def adapter_parameters(actor: nn.Module, rank: int, last: int | None = None) -> int:
@@ -178,10 +180,11 @@ def adapter_parameters(actor: nn.Module, rank: int, last: int | None = None) -> 
     return rank * sum(sum(shape) for shape in shapes)
 
 
-def _trained(role: str, weights: int, trained: int) -> list[Entry]:
-    """Entries of a model: float32 weights, and gradients and Adam's moments of `trained` of them."""
+def _trained(role: str, trained: int, frozen_bytes: int = 0) -> list[Entry]:
+    """Entries of a model: `trained` float32 weights with gradients and Adam's moments; frozen ones."""
+    weights = Entry(role, "weights", FLOAT * trained + frozen_bytes)
     gradients = Entry(role, "gradients", FLOAT * trained)
-    return [Entry(role, "weights", FLOAT * weights), gradients, Entry(role, "Adam", 8 * trained)]
+    return [weights, gradients, Entry(role, "Adam", 8 * trained)]
 
 
 def estimate_memory(
@@ -192,11 +195,13 @@ def estimate_memory(
     method: str = "full",
     rank: int = 8,
     frozen: torch.dtype = torch.float32,
+    base: torch.dtype = torch.float32,
 ) -> MemoryEstimate:
     """Estimate the memory of a run from the models' shapes, without loading weights.
 
     `method` is "full" (actor and critic trained in full, the reference a copy of type `frozen`) or
-    "lora" (one set of float32 weights, two adapters, no copy).
+    "lora" (one set of weights of type `base`, two adapters, no copy; its activations count as
+    float32, since an adapter computes in it).
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
     in the update (logits, softmax, and a gradient of each). ValueError: method, a reward that is a
     function; FileProblem: unknown model.
@@ -211,15 +216,15 @@ def estimate_memory(
     rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
     vocabulary = actor.get_input_embeddings().num_embeddings
     if method == "full":
-        entries = _trained("actor", size, size) + _trained("critic", size, size)
+        entries = _trained("actor", size) + _trained("critic", size)
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
-        entries = _trained("actor", size + adapter, adapter) + _trained("critic", adapter, adapter)
+        entries = _trained("actor", adapter, base.itemsize * size) + _trained("critic", adapter)
     kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
     logits = FLOAT * vocabulary
     entries += [
         Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
-        Entry("actor", "KV cache", cache_bytes(actor.config, rows, length), "rollout"),
+        Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
         Entry("actor", "logits", 3 * logits * rows, "rollout"),
         Entry("actor", "activations", kept, "update"),
         Entry("critic", "activations", kept, "update"),

@@ -10,7 +10,7 @@ from helpers.experiments.drift import Drift, DriftView
 from helpers.experiments.runs import Run, Sample
 from helpers.models import load_tokenizer
 from helpers.plots.drift import Curves, NextToken, Plane, still_picture
-from helpers.widgets.markup import PAGE, escape, guarded
+from helpers.widgets.markup import PAGE, Markup, escape, guarded
 from helpers.widgets.sliders import WIDE, in_a_row, show_live
 
 MORE, LESS = (0, 114, 178), (230, 120, 0)  # blue: the policy says it more often; orange: less
@@ -49,6 +49,14 @@ def sample_html(sample: Sample, prompt: str) -> str:
         f'<div style="margin:0 0 7px"><div style="font-size:12px;color:#444">{head}</div>'
         f'<div style="font-size:14px;line-height:1.65"><span style="color:#666">'
         f"{escape(prompt)}</span>{words}</div></div>"
+    )
+
+
+def shaded(sample: Sample) -> Markup:
+    """A response of a subword tokenizer, whose tokens bring their own blanks, on its colours."""
+    rows = zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
+    return Markup('<span style="line-height:1.7;white-space:pre-wrap">{}</span>').format(
+        Markup("".join(chip(*row) for row in rows))
     )
 
 

@@ -1,11 +1,12 @@
 """Widget of notebook 00: the texts of several runs side by side, at the iteration of a slider."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 import ipywidgets
 
-from helpers.experiments.runs import Run
+from helpers.experiments.runs import Run, Sample
 from helpers.tools.validate import require
 from helpers.widgets.markup import PAGE, Markup, guarded, table
 from helpers.widgets.sliders import WIDE, show_live
@@ -18,13 +19,20 @@ class SideBySide:
     ValueError: no run, an iteration of which a run has no snapshot.
     """
 
-    def __init__(self, runs: Mapping[str, Run], iterations: Sequence[int]):
+    def __init__(
+        self,
+        runs: Mapping[str, Run],
+        iterations: Sequence[int],
+        cell: Callable[[Sample], object] = attrgetter("text"),
+        asked: str = "",
+    ):
+        """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts."""
         require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))
             require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
-        self.runs = runs
+        self.runs, self.cell, self.asked = runs, cell, asked
         self.slider = ipywidgets.SelectionSlider(
             options=[(str(number), number) for number in iterations],
             description="iteration",
@@ -50,7 +58,10 @@ class SideBySide:
         heads = [part for name in shots for part in (f"{name}: score", f"{name}: text")]
         prompts = next(iter(shots.values())).samples
         firsts = [[shot.samples[prompt][0] for shot in shots.values()] for prompt in prompts]
-        rows = [[x for sample in row for x in (sample.score, sample.text)] for row in firsts]
+        rows = [[x for sample in row for x in (sample.score, self.cell(sample))] for row in firsts]
+        if self.asked:
+            heads = [self.asked, *heads]
+            rows = [[prompt, *row] for prompt, row in zip(prompts, rows, strict=True)]
         return table(rows, heads)
 
     def still(self) -> Markup:

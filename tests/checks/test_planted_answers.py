@@ -1,5 +1,6 @@
-"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 07, 08, 10, 11 and 13."""
+"""Planted wrong answers are named, right ones pass however written: 00, 02, 05, 07, 08 and 10–13."""
 
+import chat_answers
 import direct_answers
 import gae_answers
 import group_answers
@@ -22,6 +23,7 @@ PLANTED = (
     direct_answers,
     reward_answers,
     scaling_answers,
+    chat_answers,
     overoptimization_answers,
     optimum_answers,
 )

@@ -87,12 +87,42 @@ def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(fol
     assert again["rows"][-1]["iteration"] == 3
 
 
-def test_distributed_which_measures_nothing_trains_on_every_prompt(folder):
-    rows = "".join(json.dumps({"prompt": f"the {w} was"}) + "\n" for w in "abcdefghijkl")
-    (folder / "rows.jsonl").write_text(rows)
+TWELVE = "".join(json.dumps({"prompt": f"the {w} was"}) + "\n" for w in "abcdefghijkl")
+
+
+def test_distributed_without_a_folder_trains_on_every_prompt(folder):
+    (folder / "rows.jsonl").write_text(TWELVE)
     options = DistributedOptions(prompts=folder / "rows.jsonl")
-    config = RLHFConfig(device="cpu", normalize_scores=False)
-    assert len(begin(options, config).prompts) == 12
+    state, held_out = begin(options, RLHFConfig(device="cpu", normalize_scores=False))
+    assert len(state.prompts) == 12 and held_out is None
+
+
+def test_distributed_holds_prompts_out_and_keeps_the_best(folder, capfd):
+    """Two processes; the rows of both are those of the first, and what is resumed is measured on."""
+    (folder / "rows.jsonl").write_text(TWELVE)
+    given = [
+        "--iterations",
+        "2",
+        "--batch-size",
+        "4",
+        "--response-length",
+        "4",
+        "--eval-every",
+        "1",
+    ]
+    given += ["--no-normalize-scores", "--prompts", "rows.jsonl", "--eval-share", "0.25"]
+    assert command.main(["distributed", *given, "--save", "run"]) == 0
+    printed = capfd.readouterr().out
+    assert "On 3 prompts not trained on" in printed and "same in all processes: True" in printed
+    found = json.loads((folder / "run" / ROWS).read_text())
+    assert [row["iteration"] for row in found["rows"]] == [0, 1, 2] and len(found["prompts"]) == 3
+    assert found["rows"][0]["kl"] == pytest.approx(0.0, abs=1e-4)
+    best = max(found["rows"], key=lambda row: (row["value"], -row["iteration"]))
+    trained = json.loads((folder / "run" / BEST / FACTS).read_text())
+    assert trained["iterations"] == best["iteration"]
+    assert command.main(["distributed", "--resume", "run", "--iterations", "3"]) == 0
+    again = json.loads((folder / "run" / ROWS).read_text())
+    assert again["rows"][:3] == found["rows"] and again["rows"][-1]["iteration"] == 3
 
 
 def test_few_prompts_are_all_trained_on(folder):
@@ -138,6 +168,7 @@ def test_lora_trains_and_goes_on(folder, capsys):
         (["--eval-every", "0"], "eval_every: got 0"),
         (["--lora", "0"], "lora: got 0"),
         (["--lora-last", "2"], "lora_last: got 2, wants --lora too"),
+        (["--lora-bf16"], "lora_bf16: got True, wants --lora too"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(folder, capsys, flags, says):

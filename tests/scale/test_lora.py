@@ -10,10 +10,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from helpers.checkpoints import load_checkpoint, save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, make_critic, make_reference, trainable
-from helpers.rollouts import forward_logprobs
+from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
+from helpers.scale.export import merge_adapter
 from helpers.scale.lora import add_lora, linear_layers, lora_models
-from helpers.scale.memory import adapter_parameters
+from helpers.scale.memory import adapter_parameters, estimate_memory
 from helpers.state import start_run
 from helpers.steps import iterate
 
@@ -48,7 +49,7 @@ def test_without_peft_one_sentence_says_what_to_do(monkeypatch):
     assert "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 0}, {"last": 0}])
+@pytest.mark.parametrize("wrong", [{"rank": 0}, {"last": 0}, {"base": torch.float16}])
 def test_nonsense_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         add_lora(tiny_models().actor, **wrong)
@@ -115,3 +116,90 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
     again = iterate(load_checkpoint(tmp_path, models=fresh))
     del went_on["seconds"], again["seconds"]
     assert again == went_on
+
+
+# --- frozen weights in bfloat16 -------------------------------------------------------------------
+
+
+def with_base(base, seed=0):
+    """Models of one set of weights, frozen ones of this type, whose adapter is not at 0."""
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    plain = tiny_models()
+    torch.manual_seed(seed)
+    models = lora_models(
+        make_reference(plain.actor), plain.tokenizer, length_reward, rank=2, base=base
+    )
+    for name, parameter in models.actor.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(len(name)))
+    return models
+
+
+def adapter_gradients(models, responses):
+    """Gradients of the responses' log-probs and values, as one vector each."""
+    found = []
+    for model, forward in ((models.actor, forward_logprobs), (models.critic, forward_values)):
+        if forward is forward_values:
+            torch.nn.init.ones_(model.value_head.weight)
+        forward(model, *responses.tokens()).sum().backward()
+        found.append(torch.cat([p.grad.flatten() for p in trainable(model)]))
+    return found
+
+
+def test_adapters_on_a_half_base_get_the_same_gradients_up_to_its_rounding():
+    """bfloat16 rounds to 1/256; through a few layers gradients agree to a few times that."""
+    exact, half = with_base(torch.float32), with_base(torch.bfloat16)
+    types = {"lora_" in n: p.dtype for n, p in half.actor.named_parameters()}
+    assert types == {True: torch.float32, False: torch.bfloat16}
+    written = sample_responses(exact.actor, exact.tokenizer, PROMPTS, CONFIG)
+    pairs = zip(adapter_gradients(exact, written), adapter_gradients(half, written), strict=True)
+    for right, rounded in pairs:
+        assert rounded.dtype == torch.float32 and right.norm() > 0
+        error = float((rounded - right).norm() / right.norm())
+        assert 0 < error < 0.05, error
+        assert torch.cosine_similarity(right, rounded, dim=0) > 0.998
+
+
+def test_a_run_on_a_half_base_moves_the_adapter_alone():
+    models = with_base(torch.bfloat16)
+    reference = fingerprint(models.reference)
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    record = iterate(state)
+    assert record["first_ratio_error"] <= 1e-4  # old log-probs are those of a full forward
+    assert record["logprob_gap"] >= 0 and fingerprint(models.reference) == reference
+    assert {p.dtype for p in trainable(models.actor)} == {torch.float32}
+
+
+def test_logits_on_a_half_base_are_float32_and_so_nearer_to_the_right_ones():
+    exact, half = with_base(torch.float32), with_base(torch.bfloat16)
+    head = half.actor.get_output_embeddings()
+    assert head.weight.dtype == torch.bfloat16
+    hidden = 20 * torch.randn(64, head.weight.shape[1], generator=torch.Generator().manual_seed(0))
+    hidden = hidden.bfloat16()
+    right = hidden.double() @ head.weight.double().T
+    rounded = torch.nn.functional.linear(hidden, head.weight)
+    assert head(hidden).dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    error, coarse = ((x.double() - right).abs().max() for x in (head(hidden), rounded))
+    assert error < 1e-2 * coarse
+    assert half.actor.state_dict().keys() == exact.actor.state_dict().keys()
+
+
+def test_merging_into_a_half_base_is_done_in_float32():
+    models = with_base(torch.bfloat16)
+    written = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
+    merged = merge_adapter(models.actor)
+    assert {p.dtype for p in merged.parameters()} == {torch.float32}
+    with torch.no_grad():
+        gap = forward_logprobs(merged, *written.tokens())
+        gap -= forward_logprobs(models.actor, *written.tokens())
+    assert gap.abs().max() < 0.1
+
+
+def test_a_half_base_takes_half_the_memory_of_the_weights():
+    shape = ("HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased", CONFIG, 8, "lora")
+    whole, half = estimate_memory(*shape), estimate_memory(*shape, base=torch.bfloat16)
+    size = 2 * 134_515_008  # bytes saved: two of four for each frozen weight
+    assert whole.total(kind="weights") - half.total(kind="weights") == size
+    assert half.total(kind="KV cache") * 2 == whole.total(kind="KV cache")
+    for kind in ("gradients", "Adam", "activations"):
+        assert half.total(kind=kind) == whole.total(kind=kind)

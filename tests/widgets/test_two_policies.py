@@ -6,6 +6,7 @@ import pytest
 
 from helpers.config import RLHFConfig
 from helpers.experiments.runs import Run, Sample, Snapshot
+from helpers.widgets.drift import chip, shaded
 from helpers.widgets.two_policies import SideBySide
 
 
@@ -40,3 +41,22 @@ def test_an_iteration_that_was_not_recorded_is_named():
         SideBySide({"A": run("one", (0, 3)), "B": run("two")}, (0, 3))
     with pytest.raises(ValueError, match="runs"):
         SideBySide({}, (0,))
+
+
+def test_the_prompts_may_stand_in_a_column_and_a_text_may_be_shaded():
+    """Tokens of a subword tokenizer bring their blanks; colours and dots are the drift's, all is escaped."""
+    sample = Sample([" I", "'m", " <b>"], [-0.1, -1.0, -2.0], [-3.1, -1.0, -0.5], "I'm <b>", 0.25)
+    shots = [Snapshot(0, {"my <cat>": [sample]}, {})]
+    made = SideBySide({"A": Run(RLHFConfig(), snapshots=shots)}, (0,), shaded, asked="said")
+    html = made.page.value
+    assert (
+        "my &lt;cat&gt;" in html
+        and "&lt;b&gt;</span>" in html
+        and "<b>" not in html.split("</thead>")[-1]
+    )
+    assert html.index("said") < html.index("A: score") and "+0.25" in html
+    first, same, less = (
+        chip(*row) for row in zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
+    )
+    assert first in html and "+3.00 nats" in first and "dotted" not in first
+    assert "rgb(255,255,255)" in same and "dotted" in less
