@@ -70,7 +70,7 @@ class StudyOptions(Options):
     threads: int = setting(1, "threads of each run")
     resume: bool = setting(False, "go on with what is there")
     work: Path | None = setting(
-        None, "folder of checkpoints; without it my_course/NAME_checkpoints"
+        None, "folder of checkpoints; without it my_course/…_checkpoints, named as --out is"
     )
 
     def __post_init__(self):
@@ -79,8 +79,8 @@ class StudyOptions(Options):
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints, and of runs that are saved as history only."""
-        return self.work or work_folder() / f"{self.name}_checkpoints"
+        """The folder of checkpoints, and of runs that are saved as history only: one for each `out`."""
+        return self.work or work_folder() / f"{self.results.name}_checkpoints"
 
 
 def recorded_command(options: Options) -> str:

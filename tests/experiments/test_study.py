@@ -185,6 +185,14 @@ def test_every_option_of_every_study_has_its_help(name):
     assert "--out" in words
 
 
+def test_two_recordings_of_one_study_keep_their_checkpoints_apart(tmp_path):
+    options, _ = STUDIES["reward_hacking"]
+    studies = [options(out=tmp_path / name) for name in ("plain", "with_a_price")]
+    usual = options()
+    assert len({one.checkpoints for one in (*studies, usual)}) == 3
+    assert usual.checkpoints.name == "reward_hacking_checkpoints"
+
+
 def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
     typed = "--betas 0.1 1 --work /somewhere --resume --out data/beta_sweep --jobs 1"
     kept = "python -m helpers sweep --out data/beta_sweep --jobs 1 --betas 0.1 1"
