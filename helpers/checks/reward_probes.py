@@ -75,14 +75,16 @@ def name_delta(credit: Credit, rewards: Tensor, values: Tensor, counted: Tensor)
     got = torch.where(counted, credit(gamma, 0.0)[1], 0.0)
     want = torch.where(counted, gae(rewards, values, gamma, 0.0) + values, 0.0)
     if alike(got, want):
-        says = "With λ = 0 your returns are right, so δ is right, and so is A + V. It is the sum that is wrong:"
+        says = (
+            "With λ = 0 your returns are right, so δ is right, and so is A + V. The sum is wrong:"
+        )
         raise Wrong(
             "the sum of δ", f"{says} A_t = δ_t + γ·λ·A_{{t+1}}, from the last token backwards."
         )
     close = torch.isclose(got.double(), want.double(), 1e-4, 1e-5)
     row = int((~close).any(1).nonzero()[0])
-    says = "With λ = 0, where the advantage is δ alone and the return r + γ·V', your returns are wrong already"
-    says += f", first in row {row}. Look at δ_t = r_t + γ·V_{{t+1}} − V_t, at what follows the last token (0),"
+    says = "With λ = 0, where A is δ alone and the return r + γ·V', your returns are wrong already"
+    says += f", first in row {row}. Look at δ_t = r_t + γ·V_{{t+1}} − V_t, at what follows the last one (0),"
     raise Wrong("δ or the return", f"{says} and at A + V.", show(got[row]), show(want[row]))
 
 
@@ -105,7 +107,7 @@ def name_whitening(got: Tensor, raw: Tensor, counted: Tensor) -> None:
     kept = raw[counted]
     if line is not None and abs(line[0]) > 1e-6:
         mean, std = -line[1] / line[0], 1 / line[0]
-        says = f"Your advantages are (A − {mean:.4g}) / {std:.4g}. Over the {len(kept)} counted tokens the mean"
+        says = f"Your advantages are (A − {mean:.4g}) / {std:.4g}. Over the {len(kept)} counted ones the mean"
         says += f" is {float(kept.mean()):.4g} and the standard deviation {float(kept.std()):.4g}."
         off_mean = abs(mean - float(kept.mean())) > 1e-3 * float(kept.std())
         off_std = abs(std / float(kept.std()) - 1) > 1e-3

@@ -124,7 +124,8 @@ def collected(rounds, spy: Spy) -> list:
     says = "The pair of an iteration comes out before its update is made; who stops there misses an update."
     early = one is not None and drawn == 1 and trained == 0
     rest = list(rounds)
-    late = len(spy.of("update")) > 0  # with no update at all, that is what is said
+    # where an update is missing, that is what is said
+    late = len(spy.of("update")) == len(spy.of("write_responses"))
     expect(not (early and late), "yielded before the update", f"{says} Yield at the end.")
     return [] if one is None else [one, *rest]
 
@@ -211,7 +212,7 @@ def name_given(name: str, argument: str, got: object, parts, config, says: str) 
     if argument in ("gamma", "lam") and got in (config.gamma, config.lam):
         return Wrong("γ and λ exchanged", f"{says} The order is gamma, lam.")
     if isinstance(got, (int, float)) and hasattr(config, argument):
-        says = f"{name} is given {got:g} for `{argument}`; config.{argument} is {getattr(config, argument):g}."
+        says = f"{name} is given {got:g} for `{argument}`; the config says {getattr(config, argument):g}."
         return Wrong(f"another {argument}", f"{says} Is a number written in?")
     if argument == "counted":
         return Wrong("the response's mask", f"{says} It is the mask of the last T columns.")

@@ -43,8 +43,8 @@ def compared_texts(function: Callable, ids: Tensor, mask: Tensor) -> None:
     off = [k for k, pair in enumerate(zip(asked, rows, strict=True)) if not same_text(*pair)]
     if sorted(map(squeezed, asked)) == sorted(map(squeezed, rows)):
         expect(not off, "another order of rows", "Your texts are right, in another order of rows.")
-    says = f"The text of row {off[0] if off else 0} that you give `reward` is not the whole row. Decode ids as"
-    says += " they are: prompt and response, up to the end."
+    says = f"The text of row {off[0] if off else 0} that you give `reward` is not the whole row. Decode ids"
+    says += " as they are: prompt and response, up to the end."
     if off:
         raise Wrong("other texts", says, asked[off[0]], rows[off[0]])
     check_untouched(answer, numbered(rows))

@@ -73,7 +73,7 @@ def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) 
     says = f"ids have shape {tuple(ids.shape)}: the {P} prompt tokens, then 1 to {limit} more."
     alone = ids.dim() == 2 and ids.shape[1] in (limit, limit + 1) and ids.shape == logprobs.shape
     if alone:
-        says = f"ids have shape {tuple(ids.shape)}, as the logprobs: these are the responses alone. Return the"
+        says = f"ids have shape {tuple(ids.shape)}, as the logprobs: these are the responses alone. Give the"
         raise Wrong("wrong shape", f"{says} {P} tokens of the prompts, too, in front.")
     name = "too long" if T > limit else "wrong shape"
     expect(ids.dim() == 2 and 1 <= T <= limit, name, says)
@@ -229,10 +229,11 @@ def then_sampling(function: Callable) -> Seen:
     r = recorded()
     prompts, found = r.parts.prompts[:8], []
     config = trainer_config(temperature=1.2, response_length=5)
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        found.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)[0])
-    says = "Two calls write the same responses, whatever the state of the random generator. Set no seed inside"
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            found.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)[0])
+    says = "Two calls write the same responses, whatever the state of the random generator. Set no seed in"
     expect(not same_tensor(*found), "a seed inside", f"{says} the function.")
     cold = trainer_config(temperature=0.02, response_length=2)
     says = "At temperature 0.02, where logits / temperature are large, your sampling fails: exp of them is"
@@ -262,11 +263,18 @@ def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Ten
             torch.where(counted, made, expected), got, rtol=0, atol=1e-3
         ):
             raise Wrong(mistake.name, mistake.says)
+    for other in (0.5, 0.6, 0.7, 0.9, 1.2, 1.5, 2.0):
+        made = picked(all_logprobs(actor, ids, mask, other)[:, -T - 1 : -1], ids[:, -T:])
+        says = (
+            f"Your log-probs are those at temperature {other}; config.temperature is {temperature}."
+        )
+        near = torch.allclose(torch.where(counted, made, expected), got, rtol=0, atol=1e-3)
+        expect(not near, "temperature written in", f"{says} Is a number written in?")
     name_shape_of_slip(got, expected, ids[:, -T:], counted)
     first = (got[:, 0] - expected[:, 0]).abs().max() < 1e-3
     if first and T > 1:
-        says = "The first token's log-probs are right, the later ones are not. Is each forward given the whole"
-        says += " text so far, with its mask and positions? (With a cache: the new token's own position.)"
+        says = "The first token's log-probs are right, the later ones are not. Is each forward given all"
+        says += " of the text so far, with its mask and positions? (With a cache: the new token's position.)"
         raise Wrong("log-probs wrong after the first token", says)
     row, t = ((got - expected).abs() > 1e-3).nonzero()[0].tolist()
     says = f"Your log-probs are not those of the tokens drawn: at [{row}, {t}] you have"

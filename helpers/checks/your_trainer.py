@@ -127,7 +127,7 @@ def check_values(values: torch.Tensor, right: torch.Tensor) -> None:
     if bool(close.all()):
         return
     row = int((~close).any(1).nonzero()[0])
-    says = f"Your values are wrong, first in row {row}, though the critic is given what it should be. They are"
+    says = f"Your values are wrong, first in row {row}, though the critic is given what it should. They are"
     says += " its logits of the same row, [:, -T-1:-1], times counted."
     raise Wrong("values", says, values[row], right[row])
 
