@@ -59,6 +59,11 @@ def strided(function):
     return wrong
 
 
+def not_put_back(function):
+    """Groups of every (B / K)-th response, whose advantages then stand in another order."""
+    return lambda rewards, k: function(rewards.view(k, -1).T.flatten(), k)
+
+
 def every_kth(function):
     """The same function with groups of every K-th response: rewards[0::K], rewards[1::K], …"""
 
@@ -99,6 +104,8 @@ ORDER = (
      " the order of the rewards.", of_sorted),
     ("groups taken across", "The K responses to a prompt are next to each other:"
      " use view(-1, group_size).", strided),
+    ("groups taken across", "The K responses to a prompt are next to each other:"
+     " use view(-1, group_size).", not_put_back),
     ("groups taken across", "The K responses to a prompt are next to each other, not K apart:"
      " use view(-1, group_size).", every_kth),
     ("whitened over the batch", "You whitened the advantages over the batch as well; leave them as they are.",
@@ -167,6 +174,8 @@ RLOO = Exercise(
          lambda r, k: (centred(r, k) * (k - 1) / k).flatten()),
         ("K times the centred reward", "K·(r − mean) is r·(K − 1) minus the others' sum: divide it by K − 1.",
          lambda r, k: (centred(r, k) * k).flatten()),
+        ("divided by the prompts", "You divided by the number of prompts less 1; the others of a group are"
+         " K − 1.", lambda r, k: (grouped(r, k) - others(r, k) / (len(r) // k - 1)).flatten()),
         ("the whole divided", "You divide the whole difference by K − 1; divide the others' sum alone. Mind"
          " the brackets.", lambda r, k: ((grouped(r, k) - others(r, k)) / (k - 1)).flatten()),
         ("median of the others", "You subtracted a median; take the mean of the others.",

@@ -31,6 +31,7 @@ from helpers.checks.trainer_sampling import (
 from helpers.checks.trainer_steps import NAMES, write_responses
 from helpers.checks.trainer_update import observe_minibatches, observe_update
 from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
+from helpers.checks.update_probes import cause_update, then_update
 
 
 def observe_scores(function: Callable) -> Seen:
@@ -164,7 +165,8 @@ STEPS = {
              " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
              (advantages_with(change=biased),), by_first=True, cause=cause_advantages),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
-             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES, more=observe_minibatches),
+             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES,
+             more=observe_minibatches, then=then_update, cause=cause_update),
         Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
              " all tokens, the position of the new one (notebook 01)", observe_cached,
              own=write_responses),
