@@ -31,6 +31,7 @@ from helpers.checks.groups import GRPO, RLOO
 from helpers.checks.parts import begun_too, parts_checker
 from helpers.checks.raised import Expected, explained
 
+WHITENED = "whitened over the batch"  # in either method
 NAME, ARGUMENTS = "group_step", "scores logprobs old_logprobs ref_logprobs mask config"
 
 
@@ -129,12 +130,12 @@ ADVANTAGES = part(
     "rloo: r − mean of the other K − 1; grpo: (r − mean)/(std + 1e-4); within a group (notebook 10)",
     advantages_of,
     [
-        *(in_groups("rloo", mistake) for mistake in RLOO.mistakes),
-        *(in_groups("grpo", mistake) for mistake in GRPO.mistakes),
+        *(in_groups("rloo", mistake) for mistake in RLOO.mistakes if mistake.name != WHITENED),
+        *(in_groups("grpo", mistake) for mistake in GRPO.mistakes if mistake.name != WHITENED),
         ("advantages of the scores", "These are advantages of the scores; the KL belongs in: take"
          " those of the rewards.", lambda s, *rest: credit(s, rest[-1])),
         ("the rewards again", "These are the rewards; compare each with its group.", rewards_of),
-        ("whitened over the batch", "You whitened the advantages as well. The loop does that later, if at"
+        (WHITENED, "You whitened the advantages as well. The loop does that later, if at"
          " all; leave them as they are.", lambda *given: (
              lambda a: (a - a.mean()) / (a.std() + 1e-8))(advantages_of(*given))),
     ],
@@ -266,10 +267,6 @@ LOSS = part(
         ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
          lambda s, p, old, ref, m, c: loss_of(s, p, old, ref, m, c)
          + c.kl_coef * kept(old - ref, m).sum(1).mean()),
-        ("a sum", "You summed the gains; the loss is a mean, as config.loss_aggregation says.",
-         lambda *given: -gains_of(*given).sum()),
-        ("a mean over all positions", "You averaged over padding too; only counted tokens are in the mean.",
-         lambda *given: -gains_of(*given).mean()),
         ("minus sign missing", "The loss is minus the mean gain: the optimizer minimises it.",
          lambda *given: -loss_of(*given)),
     ],

@@ -49,16 +49,6 @@ def std(rewards, k, unbiased=True):
     return grouped(rewards, k).std(1, keepdim=True, unbiased=unbiased)
 
 
-def strided(function):
-    """The same function with groups of every (B / K)-th response: view(K, B / K), taken along dim=0."""
-
-    def wrong(rewards, k):
-        count = len(rewards) // k
-        return function(rewards.view(k, count).T.flatten(), k).view(count, k).T.flatten()
-
-    return wrong
-
-
 def not_put_back(function):
     """Groups of every (B / K)-th response, whose advantages then stand in another order."""
     return lambda rewards, k: function(rewards.view(k, -1).T.flatten(), k)
@@ -71,7 +61,7 @@ def every_kth(function):
         made = torch.zeros_like(rewards)
         for first in range(k):
             group = rewards[first::k]
-            made[first::k] = function(group, len(group))
+            made[first::k] = function(group, len(group)) if len(group) > 1 else 0 * group
         return made
 
     return wrong
@@ -102,8 +92,6 @@ ORDER = (
      " row, as they came (reshape(-1), no transpose).", down_the_columns),
     ("the groups were sorted", "You sorted the groups, so each response has another one's advantage; keep"
      " the order of the rewards.", of_sorted),
-    ("groups taken across", "The K responses to a prompt are next to each other:"
-     " use view(-1, group_size).", strided),
     ("groups taken across", "The K responses to a prompt are next to each other:"
      " use view(-1, group_size).", not_put_back),
     ("groups taken across", "The K responses to a prompt are next to each other, not K apart:"
@@ -243,8 +231,6 @@ GRPO = Exercise(
         ("mean absolute deviation", "You divided by the mean of |r − mean|; divide by the standard"
          " deviation.", lambda r, k: (centred(r, k) / (
              centred(r, k).abs().mean(1, keepdim=True) + 1e-4)).flatten()),
-        ("epsilon as a floor", "The std is floored at ε (max); add ε to it.",
-         lambda r, k: (centred(r, k) / std(r, k).clamp(min=1e-4)).flatten()),
     ],
 )
 # fmt: on
