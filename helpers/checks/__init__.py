@@ -4,9 +4,10 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
-from helpers.checks.best_of import check_edit_effect, check_keep_best
+from helpers.checks.best_of import check_keep_best
 from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward
+from helpers.checks.edit_effect import check_edit_effect
 from helpers.checks.gae import (
     check_discounted_returns,
     check_gae,

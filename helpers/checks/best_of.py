@@ -1,4 +1,4 @@
-"""Exercises of notebook 08 in numbers: best of n with its KL (large), the effect of an edit (short).
+"""The large exercise of notebook 08: best of n, and its KL.
 
 The four results of `keep_best` are looked at in the order in which they are computed.
 """
@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from helpers.checks.exercise import Exercise, floats, noise
-from helpers.checks.judge import checker
 from helpers.checks.parts import parts_checker
 from helpers.checks.raised import explained
-from helpers.reward_model import edit_effect
 
 ARGUMENTS = "scores gold n"
 PROBES = [
@@ -48,6 +46,14 @@ def subsets(scores: Tensor, gold: Tensor, n: int) -> Tensor:
     return torch.tensor(share)[by_position(scores) - 1]
 
 
+def combined(scores: Tensor, gold: Tensor, n: int) -> Tensor:
+    """C(high, n) − C(low, n) of the C(N, n) draws without replacement, shared among ties."""
+    low, high = ranks(scores)
+    total = scores.shape[1]
+    ways = torch.tensor([math.comb(k, n) for k in range(total + 1)]).float()
+    return (ways[high] - ways[low]) / ways[total] / (high - low)
+
+
 def mean_kept(values: Tensor, scores: Tensor, n: int) -> Tensor:
     """Mean over prompts of what best of n keeps."""
     return (chances(scores, scores, n) * values).sum(dim=1).mean()
@@ -57,6 +63,11 @@ def kl(scores: Tensor, gold: Tensor, n: int) -> Tensor:
     """KL(best of n‖reference), the reference drawing each of the N with 1/N; mean over prompts."""
     chance = chances(scores, gold, n)
     return torch.xlogy(chance, chance * scores.shape[1]).sum(dim=1).mean()
+
+
+def floored(chance: Tensor, total: int, floor: float) -> Tensor:
+    """The KL with chances of at least `floor` in the logarithm."""
+    return (chance * (chance.clamp(min=floor) * total).log()).sum(1).mean()
 
 
 def part(look: str, reference, mistakes: list) -> Exercise:
@@ -82,6 +93,50 @@ CHANCE = part(
          " equally likely to be kept: count those below, and those below or equal.",
          lambda s, g, n: (by_position(s) / s.shape[1]) ** n
          - ((by_position(s) - 1) / s.shape[1]) ** n),
+        ("one less at or below", "`low` is taken as high − 1. It counts the samples that are smaller: with"
+         " equal scores that is fewer.", at_ranks(
+             lambda low, high, total, n: ((high / total) ** n - ((high - 1) / total) ** n)
+             / (high - low))),
+        ("one less at or below", "`low` is taken as high − 1. It counts the samples that are smaller: with"
+         " equal scores that is fewer.", at_ranks(
+             lambda low, high, total, n: (high / total) ** n - ((high - 1) / total) ** n)),
+        ("one more than below", "`high` is taken as low + 1. It counts the samples that are smaller or equal:"
+         " with equal scores that is more.", at_ranks(
+             lambda low, high, total, n: ((low + 1) / total) ** n - (low / total) ** n)),
+        ("one more than below", "`high` is taken as low + 1. It counts the samples that are smaller or equal:"
+         " with equal scores that is more.", at_ranks(
+             lambda low, high, total, n: (((low + 1) / total) ** n - (low / total) ** n)
+             / (high - low))),
+        ("N of all prompts", "Your N is the number of all samples; it is that of one row, scores.shape[1].",
+         lambda s, g, n: (lambda low, high, total: (
+             (high / total) ** n - (low / total) ** n) / (high - low))(*ranks(s), s.numel())),
+        ("N is the number of prompts", "Your N is the number of rows; it is that of the samples in a row,"
+         " scores.shape[1].",
+         lambda s, g, n: (lambda low, high, total: (
+             (high / total) ** n - (low / total) ** n) / (high - low))(*ranks(s), len(s))),
+        ("the first prompt for all", "Every row gets the chances of the first one; rank each row by itself.",
+         lambda s, g, n: chances(s[:1], g, n).expand_as(s)),
+        ("in the order of the ranks", "Your chances stand in the order of the sorted scores; they belong in"
+         " that of the samples.", lambda s, g, n: chances(s, g, n).sort(1).values),
+        ("in the order of the ranks", "Your chances stand in the order of the sorted scores, the best first;"
+         " they belong in that of the samples.",
+         lambda s, g, n: chances(s, g, n).sort(1, descending=True).values),
+        ("drawn at all", "That is the chance to be among the n, 1 − (1 − 1/N)ⁿ. The best of them is kept: the"
+         " others must be at or below.",
+         lambda s, g, n: torch.full_like(s, 1 - (1 - 1 / s.shape[1]) ** n)),
+        ("whole numbers", "Your shares are whole numbers: high // N is 0 for all but the best. Divide with"
+         " /.", at_ranks(lambda low, high, total, n: (
+             (high // total) ** n - (low // total) ** n) / (high - low))),
+        ("the n best alike", "You keep the n best of all N alike. One of n drawn ones is kept.",
+         lambda s, g, n: (by_position(s) > s.shape[1] - n).float() / n),
+        ("the n best alike", "You keep the n best of all N alike. One of n drawn ones is kept.",
+         lambda s, g, n: (by_position(s) > s.shape[1] - n).float()),
+        ("rounded scores", "Scores that differ a little count as equal: compare them as they are.",
+         lambda s, g, n: chances((s * 10).round() / 10, g, n)),
+        ("rounded scores", "Scores that differ a little count as equal: compare them as they are.",
+         lambda s, g, n: chances(s.round(), g, n)),
+        ("without replacement", "That is for n different samples. Here each draw is independent, as responses"
+         " of a policy are: the same one may come twice.", combined),
         ("at or below", "(high/N)ⁿ is the chance that the best is at or below this sample. Subtract"
          " the chance that it is below.",
          at_ranks(lambda low, high, total, n: (high / total) ** n)),
@@ -139,6 +194,8 @@ PROXY = part(
          weighted(lambda w, s, g: (w * s).mean())),
         ("summed over prompts", "You added the prompts up. Average them.",
          weighted(lambda w, s, g: (w * s).sum())),
+        ("the wrong axis", "You summed over the prompts and averaged over the samples: sum over the samples,"
+         " dim=1, then average.", weighted(lambda w, s, g: (w * s).sum(0).mean())),
         ("one a prompt", "You return a number for each prompt. Return their mean.",
          weighted(lambda w, s, g: (w * s).sum(1))),
         ("gold instead", "That is the gold kept. The proxy comes first.",
@@ -157,6 +214,10 @@ GOLD = part(
          weighted(lambda w, s, g: g.amax(1).mean())),
         ("gold of the top", "That is the gold of the one with the highest score of all N.",
          weighted(lambda w, s, g: g.gather(1, s.argmax(1, keepdim=True)).mean())),
+        ("a gain over the reference", "You subtracted the mean of all samples; return the level itself.",
+         weighted(lambda w, s, g: (w * g).sum(1).mean() - g.mean())),
+        ("the wrong axis", "You summed over the prompts and averaged over the samples: sum over the samples,"
+         " dim=1, then average.", weighted(lambda w, s, g: (w * g).sum(0).mean())),
         ("gold in another order", "You sorted the chances and not the gold: both must be in the order"
          " of the samples.",
          weighted(lambda w, s, g: (w.sort(1).values * g).sum(1).mean())),
@@ -189,6 +250,14 @@ KL = part(
          weighted(lambda w, s, g: (w * s.shape[1]).log().mean())),
         ("sign flipped", "A KL is never negative: log(chance · N), not log(1/(chance · N)).",
          weighted(lambda w, s, g: -torch.xlogy(w, w * s.shape[1]).sum(1).mean())),
+        ("divided by N in the logarithm", "You divide by N where you should multiply: chance / (1/N) is"
+         " chance · N.", weighted(lambda w, s, g: torch.xlogy(w, w / s.shape[1]).sum(1).mean())),
+        ("a floor in the logarithm", "Small chances are raised to a floor before the logarithm; take"
+         " xlogy(chance, chance · N), which is 0 where the chance is.",
+         weighted(lambda w, s, g: floored(w, s.shape[1], 0.01))),
+        ("a floor in the logarithm", "A number is added to the chances before the logarithm; take"
+         " xlogy(chance, chance · N), which is 0 where the chance is.",
+         weighted(lambda w, s, g: (w * ((w + 0.01) * s.shape[1]).log()).sum(1).mean())),
         ("bits", "Your result is in bits; use nats (natural logarithm).",
          lambda s, g, n: kl(s, g, n) / math.log(2)),
         ("divided by N", "The chances sum to 1 already: sum over samples, average over prompts only.",
@@ -200,6 +269,20 @@ KL = part(
     ],
 )
 # fmt: on
+
+
+def more_draws(function) -> tuple[str, str] | None:
+    """What a right answer does with more draws than samples: the best need not be among them."""
+    given = noise(10, 1, 4), noise(11, 1, 4), 6
+    with torch.no_grad():
+        found = torch.as_tensor(function(*given)[0]).double()
+    if torch.allclose(found, chances(*given).double(), 1e-3):
+        return None
+    return (
+        "as if every sample were drawn",
+        "All is right, but not for more draws than samples (N = 4, n = 6): draws are put back, so the best"
+        " may still be missing. The same formula holds for every n.",
+    )
 
 
 def vanishing_chance(function) -> tuple[str, str] | None:
@@ -217,63 +300,6 @@ def vanishing_chance(function) -> tuple[str, str] | None:
 
 
 RESULTS = {"chance": CHANCE, "proxy": PROXY, "gold": GOLD, "KL": KL}
-check_keep_best = explained(parts_checker(RESULTS), then=vanishing_chance)
-
-
-def effects(mean, error) -> object:
-    """A wrong pair made from two functions of (before, after)."""
-    return lambda b, a: torch.stack([mean(b, a), error(b, a)])
-
-
-def right_mean(b: Tensor, a: Tensor) -> Tensor:
-    return (a - b).mean()
-
-
-def right_error(b: Tensor, a: Tensor) -> Tensor:
-    return (a - b).std() / len(a) ** 0.5
-
-
-# fmt: off
-EFFECT = Exercise(
-    "edit_effect", "before after", edit_effect,
-    "d = after − before; mean of d, and std(d)/√N (notebook 08)",
-    [(floats(0.0, 1.0, 3.0, -1.0).flatten(), floats(1.0, 1.5, 5.0, 0.0).flatten()),
-     (noise(12, 9), noise(12, 9) * 1.1 + 0.4), (noise(13, 30), noise(14, 30))],
-    [
-        ("reversed", "You have before − after: a raised score must come out positive.",
-         effects(lambda b, a: (b - a).mean(), right_error)),
-        ("std of one", "That is the spread of one difference. The mean of N of them is surer: divide"
-         " by √N.", effects(right_mean, lambda b, a: (a - b).std())),
-        ("divided by N", "Divide the standard deviation by √N, not by N.",
-         effects(right_mean, lambda b, a: (a - b).std() / len(a))),
-        ("variance", "That is a variance divided by N. Take the root.",
-         effects(right_mean, lambda b, a: (a - b).var() / len(a))),
-        ("not paired", "You added the variances of both sides. Each text is its own control: take the"
-         " spread of the differences.",
-         effects(right_mean, lambda b, a: ((a.var() + b.var()) / len(a)) ** 0.5)),
-        ("spread of after", "You took the spread of `after`. Take that of the differences.",
-         effects(right_mean, lambda b, a: a.std() / len(a) ** 0.5)),
-        ("spread of before", "You took the spread of `before`. Take that of the differences.",
-         effects(right_mean, lambda b, a: b.std() / len(a) ** 0.5)),
-        ("biased std", "You divided by N inside the standard deviation; the unbiased one has N − 1.",
-         effects(right_mean, lambda b, a: (a - b).std(unbiased=False) / len(a) ** 0.5)),
-        ("N − 1 twice", "std has N − 1 in it already: divide it by √N.",
-         effects(right_mean, lambda b, a: (a - b).std() / (len(a) - 1) ** 0.5)),
-        ("size of the differences", "You took absolute values: falls would count as rises.",
-         effects(lambda b, a: (a - b).abs().mean(), right_error)),
-        ("a median", "That is a median; take the mean.",
-         effects(lambda b, a: (a - b).median(), right_error)),
-        ("a sum", "You added the differences up; take their mean.",
-         effects(lambda b, a: (a - b).sum(), right_error)),
-        ("after alone", "That is the mean of `after`; subtract `before`.",
-         effects(lambda b, a: a.mean(), right_error)),
-        ("the two exchanged", "First the mean, then its standard error.",
-         effects(right_error, right_mean)),
-        ("twice the error", "That is two standard errors; return one.",
-         effects(right_mean, lambda b, a: 2 * right_error(b, a))),
-        ("a t value", "That is mean/error; return the error itself.",
-         effects(right_mean, lambda b, a: right_mean(b, a) / right_error(b, a))),
-    ],
+check_keep_best = explained(
+    parts_checker(RESULTS), then=lambda f: more_draws(f) or vanishing_chance(f)
 )
-# fmt: on
-check_edit_effect = checker(EFFECT)

@@ -5,47 +5,14 @@ when the log-probs are wrong, they show which of a call's inputs was wrong first
 show whether the cache has saved anything.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
 
+from helpers.checks.model_calls import Call, recorded_calls
 from helpers.checks.trainer_inputs import Seen, Wrong, expect
 from helpers.checks.trainer_sampling import observe_sampling
 from helpers.rollouts import position_ids
-
-
-@dataclass
-class Call:
-    """One call of the actor: the tokens it was given, and what the cache held before."""
-
-    ids: Tensor  # (B, n)
-    mask: Tensor | None
-    positions: Tensor | None
-    past: int  # cached positions
-    cached: bool  # whether a cache was passed
-
-
-@contextmanager
-def recorded_calls(actor: nn.Module) -> Iterator[list[Call]]:
-    """The calls of the actor while it holds."""
-    calls: list[Call] = []
-
-    def note(module, given, named):
-        ids = named.get("input_ids", given[0] if given else None)
-        cache = named.get("past_key_values")
-        past = 0 if cache is None else int(cache.get_seq_length())
-        mask, positions = named.get("attention_mask"), named.get("position_ids")
-        if ids is not None:
-            calls.append(Call(ids, mask, positions, past, cache is not None))
-
-    hook = actor.register_forward_pre_hook(note, with_kwargs=True)
-    try:
-        yield calls
-    finally:
-        hook.remove()
 
 
 def observe_cached(function: Callable) -> Seen:

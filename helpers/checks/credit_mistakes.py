@@ -48,6 +48,70 @@ def advantages_with(
     return wrong
 
 
+def changed_gae(delta=lambda d, g, lam: d, ahead=None, fold=lambda x: x, last=True) -> Callable:
+    """GAE with one thing changed in the loop.
+
+    `delta(δ, γ, λ)` is what the sum takes up, `ahead(r, v, t, running)` the next value, `fold` is applied
+    to the running sum, and without `last` the last column is never visited.
+    """
+
+    def make(rewards, values, gamma, lam):
+        T, running = rewards.shape[1], torch.zeros(len(rewards))
+        made = torch.zeros_like(rewards)
+        for t in reversed(range(T if last else T - 1)):
+            following = values[:, t + 1] if t + 1 < T else 0.0
+            following = following if ahead is None else ahead(rewards, values, t, running)
+            one = rewards[:, t] + gamma * following - values[:, t]
+            running = fold(delta(one, gamma, lam) + gamma * lam * running)
+            made[:, t] = running
+        return made
+
+    return make
+
+
+def next_reward(rewards, values, t, running):
+    """The next reward, where the next value belongs."""
+    return rewards[:, t + 1] if t + 1 < rewards.shape[1] else 0.0
+
+
+def faded(share: Callable) -> Callable:
+    """Right advantages times share(γ, λ)^t."""
+
+    def make(rewards, values, gamma, lam):
+        return gae(rewards, values, gamma, lam) * share(gamma, lam) ** torch.arange(
+            rewards.shape[1]
+        )
+
+    return make
+
+
+def discounted(rewards, values, gamma):
+    """Rewards and values, each times γ^t: their plain δ is γ^t·δ_t."""
+    share = gamma ** torch.arange(rewards.shape[1])
+    return rewards * share, values * share
+
+
+def row_means(a: Tensor, m: Tensor) -> Tensor:
+    """The mean of the rows' means."""
+    return ((a * m).sum(1) / m.sum(1)).mean()
+
+
+def columns_whitened(a: Tensor, m: Tensor) -> Tensor:
+    """Each column by its own mean and deviation, padding and all."""
+    return (a - a.mean(0)) / (a.std(0) + 1e-8) * m
+
+
+def padding_in_the_mean(a: Tensor, m: Tensor) -> Tensor:
+    """The sum divided by all positions."""
+    return (a - (a * m).sum() / m.numel()) / a[m].std() * m
+
+
+def squares_of_padding(a: Tensor, m: Tensor) -> Tensor:
+    """Padding counts in the squares, with the right mean."""
+    d = a * m - a[m].mean()
+    return d / (d.square().sum() / (m.sum() - 1)).sqrt() * m
+
+
 def to_go(rewards: Tensor, gamma: float) -> Tensor:
     """Discounted rewards to go."""
     return gae(rewards, torch.zeros_like(rewards), gamma, 1.0)
@@ -96,6 +160,13 @@ def whitened_rows_with_padding(a: Tensor, m: Tensor) -> Tensor:
 def biased(a: Tensor, m: Tensor) -> Tensor:
     """Whitened by the variance with divisor n: as right as the other."""
     return (a - a[m].mean()) / a[m].std(correction=0) * m
+
+
+def of_returns(critic, ids, mask, rewards, gamma, lam):
+    """A + V whitened, where A alone is to be."""
+    values, _, returns = estimate_advantages(critic, ids, mask, rewards, gamma, lam)
+    m = mask.bool()[:, -rewards.shape[1] :]
+    return values, whiten(returns, m), returns
 
 
 ADVANTAGE_MISTAKES = kept([
@@ -168,6 +239,66 @@ ADVANTAGE_MISTAKES = kept([
      advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, decay=0.0))),
     ("δ's sign", "The sign of δ is wrong: reward + next value − value.",
      advantages_with(lambda r, v, g, lam: -gae(r, v, g, lam))),
+    ("no γλ in the sum", "The running sum is not decayed; it decays by γλ.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, decay=1.0))),
+    ("the last value once more", "After the last column you take the critic's last value for the next one;"
+     " nothing follows, so it is 0.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g, lam, start=v[:, -1]))),
+    ("the running advantage for V_{t+1}", "δ takes the next advantage where γ·V_{t+1} belongs; they are"
+     " two numbers.", advantages_with(changed_gae(ahead=lambda r, v, t, running: running))),
+    ("the next reward for V_{t+1}", "δ takes the next reward where γ·V_{t+1} belongs.",
+     advantages_with(changed_gae(ahead=next_reward))),
+    ("γλ on δ", "γλ multiplies δ too; it multiplies the running sum alone.",
+     advantages_with(changed_gae(lambda d, g, lam: g * lam * d))),
+    ("γλ on δ", "γλ multiplies δ, and not the running sum; it is the other way round.",
+     advantages_with(lambda r, v, g, lam: gae(g * lam * r, g * lam * v, g, lam, decay=1.0))),
+    ("γλ on the next value", "γλ stands before V_{t+1}, and the sum is not decayed: γ stands there, and γλ"
+     " before the running sum.", advantages_with(lambda r, v, g, lam: gae(r, v, g * lam, lam, decay=1.0))),
+    ("γλ on the next value", "γλ stands before V_{t+1}; only γ stands there.",
+     advantages_with(lambda r, v, g, lam: gae(r, v, g * lam, lam, decay=g * lam))),
+    ("1 − λ on δ", "δ is multiplied by 1 − λ, as in a moving average; the sum takes up the whole δ.",
+     advantages_with(changed_gae(lambda d, g, lam: (1 - lam) * d))),
+    ("1 − λ on δ", "δ is multiplied by 1 − γλ, as in a moving average; the sum takes up the whole δ.",
+     advantages_with(changed_gae(lambda d, g, lam: (1 - g * lam) * d))),
+    ("discounted from the start", "You discount by the place in the response too (γ^t); each A_t counts"
+     " from its own t.", advantages_with(faded(lambda g, lam: g))),
+    ("discounted from the start", "You discount by the place in the response too, (γλ)^t; each A_t counts"
+     " from its own t.", advantages_with(faded(lambda g, lam: g * lam))),
+    ("discounted from the start", "You discount δ by its place in the response too; each A_t counts from"
+     " its own t.", advantages_with(lambda r, v, g, lam: gae(*discounted(r, v, g), 1.0, lam, decay=g * lam))),
+    ("averaged over the batch", "The running sum is averaged over the batch; each row has its own.",
+     advantages_with(changed_gae(fold=lambda x: x.mean().expand_as(x)))),
+    ("the last column is not visited", "The loop never visits the last column: range(T), turned round.",
+     advantages_with(changed_gae(last=False))),
+    ("no reward in δ", "δ lacks the reward: δ_t = r_t + γ·V_{t+1} − V_t.",
+     advantages_with(lambda r, v, g, lam: gae(0 * r, v, g, lam))),
+    ("one-step targets", "Your returns are r + γ·V_{t+1}, which is λ = 0; here returns = advantages +"
+     " values.",
+     advantages_with(returns=lambda a, v, r, m, g: gae(r, v, g, 0.0) + v)),
+    ("A − V", "You subtracted the values; returns = advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: a - v)),
+    ("V − A", "The sign of the advantages is wrong in your returns: advantages + values.",
+     advantages_with(returns=lambda a, v, r, m, g: v - a)),
+    ("the values for returns", "Your returns are the values; add the advantages.",
+     advantages_with(returns=lambda a, v, r, m, g: v)),
+    ("the next value in the returns", "Your returns are A + V_{t+1}; add the value of the same token.",
+     advantages_with(returns=lambda a, v, r, m, g: a + torch.cat([v[:, 1:], 0 * v[:, :1]], 1))),
+    ("whitened per column", "You whitened each column alone; the statistics are the batch's.",
+     advantages_with(change=columns_whitened)),
+    ("padding in the mean", "The sum is divided by all positions; divide by the counted ones.",
+     advantages_with(change=padding_in_the_mean)),
+    ("padding in the squares", "Padding counts in your variance, with (0 − mean)² each; take counted"
+     " tokens only.", advantages_with(change=squares_of_padding)),
+    ("the mean kept in the deviation", "Your deviation is the root of the mean square: subtract the mean"
+     " first.", advantages_with(change=lambda a, m: (a - a[m].mean()) / a[m].square().mean().sqrt() * m)),
+    ("the mean kept", "You divided by the root of the mean square; subtract the mean of the counted"
+     " advantages first.", advantages_with(change=lambda a, m: a / a[m].square().mean().sqrt() * m)),
+    ("the mean added again", "You added the mean again after whitening, as for rewards; advantages are"
+     " left with mean 0.", advantages_with(change=lambda a, m: (whiten(a, m) + a[m].mean()) * m)),
+    ("a mean of means", "The mean is that of the responses' means; each counted token weighs the same.",
+     advantages_with(change=lambda a, m: (a - row_means(a, m)) / a[m].std() * m)),
+    ("the returns whitened for advantages", "The advantages that you whiten have the values in them"
+     " already: they are the returns. Did += change them?", of_returns),
     ("no critic", "Your advantages leave the critic out: these are rewards to go.",
      advantages_with(lambda r, v, g, lam: to_go(r, g))),
 ])  # fmt: skip

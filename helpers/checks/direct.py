@@ -29,6 +29,20 @@ IMPLICIT_REWARD = Exercise(
          lambda p, ref, b: b * p - ref),
         ("β on the reference alone", "β multiplies the whole difference: mind the brackets.",
          lambda p, ref, b: p - b * ref),
+        ("difference of probabilities", "You subtracted probabilities; subtract their logarithms.",
+         lambda p, ref, b: b * (p.exp() - ref.exp())),
+        ("sigmoid taken", "The log-sigmoid comes in the loss, of the difference of two rewards.",
+         lambda p, ref, b: logsigmoid(b * (p - ref))),
+        ("sigmoid taken", "The log-sigmoid comes in the loss, of the difference of two rewards, times β.",
+         lambda p, ref, b: b * logsigmoid(p - ref)),
+        ("β written in", "Your β is 0.5, whatever kl_coef says.", lambda p, ref, b: 0.5 * (p - ref)),
+        ("β written in", "Your β is 0.1, whatever kl_coef says.", lambda p, ref, b: 0.1 * (p - ref)),
+        ("standardised", "Do not normalise over the batch: a reward belongs to its response alone.",
+         lambda p, ref, b: (lambda x: (x - x.mean()) / (x.std() + 1e-8))(b * (p - ref))),
+        ("one reference for all", "You subtract one response's reference from all; each has its own.",
+         lambda p, ref, b: b * (p - ref[0])),
+        ("one reference for all", "You subtract the reference's mean over the batch; each has its own.",
+         lambda p, ref, b: b * (p - ref.mean())),
         ("log-probs added", "Subtract the reference's log-probs: log (π/π_ref) is a difference.",
          lambda p, ref, b: b * (p + ref)),
         ("ratio without the logarithm", "You have β·π/π_ref; the reward is β·log (π/π_ref).",
@@ -124,6 +138,32 @@ DPO_LOSS = Exercise(
          from_margin(lambda m: -logsigmoid(m.mean()))),
         ("ratios without the logarithm", "You compared π/π_ref; compare their logarithms.",
          from_gains(lambda c, r, rc, rr: (c - rc).exp() - (r - rr).exp())),
+        ("β on a part of the margin", "β multiplies the policy's log-probs only; it multiplies the whole"
+         " margin, the reference's too.", lambda c, r, rc, rr, b: -logsigmoid(
+             b * (c - r) - (rc - rr)).mean()),
+        ("β on a part of the margin", "β multiplies the chosen side only; it multiplies the whole margin.",
+         lambda c, r, rc, rr, b: -logsigmoid(b * (c - rc) - (r - rr)).mean()),
+        ("β on a part of the margin", "β multiplies the rejected side only; it multiplies the whole margin.",
+         lambda c, r, rc, rr, b: -logsigmoid((c - rc) - b * (r - rr)).mean()),
+        ("β on a part of the margin", "β multiplies the reference's log-probs only; it multiplies the whole"
+         " margin.", lambda c, r, rc, rr, b: -logsigmoid((c - r) - b * (rc - rr)).mean()),
+        ("a sign in the margin", "ref_rejected has the wrong sign: (chosen − ref_chosen) − (rejected −"
+         " ref_rejected). Mind the brackets.",
+         from_gains(lambda c, r, rc, rr: c - rc - r - rr)),
+        ("a sign in the margin", "ref_chosen has the wrong sign: (chosen − ref_chosen) − (rejected −"
+         " ref_rejected).", from_gains(lambda c, r, rc, rr: c + rc - r + rr)),
+        ("smoothed labels", "You smoothed the labels (a share of the loss of −margin); here the label is"
+         " taken as it is.", from_margin(lambda m: -(
+             0.9 * logsigmoid(m) + 0.1 * logsigmoid(-m)).mean())),
+        ("all pairs with all", "You compared each chosen response with every rejected one; pair b has one of"
+         " each.", lambda c, r, rc, rr, b: -logsigmoid(
+             b * ((c - rc)[:, None] - (r - rr)[None, :])).mean()),
+        ("quotient of log-probs", "You divided log-probs; the log of a ratio is their difference.",
+         from_gains(lambda c, r, rc, rr: c / rc - r / rr)),
+        ("quotient of log-probs", "You divided log-probs; the log of a ratio is their difference.",
+         from_gains(lambda c, r, rc, rr: c / r - rc / rr)),
+        ("one reference for all", "You subtract the references' means over the batch; each pair has its own.",
+         from_gains(lambda c, r, rc, rr: c - r - (rc - rr).mean())),
         ("one reward in the sigmoid each", "You took log σ of each reward; take it of their"
          " difference.", lambda c, r, rc, rr, b: -(
              logsigmoid(b * (c - rc)) - logsigmoid(b * (r - rr))).mean()),

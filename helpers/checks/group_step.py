@@ -3,151 +3,36 @@
 Its four results are looked at in the order in which they are computed: rewards, advantages, gains, loss.
 """
 
-from typing import NamedTuple
-
 import torch
-from torch import Tensor
 
 from helpers import groups
-from helpers.checks.exercise import Exercise, Mistake, floats, noise, prefix_mask
+from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
+from helpers.checks.group_slips import (
+    Settings,
+    advantages_of,
+    along_the_tokens,
+    averaged,
+    credit,
+    gains_by,
+    gains_of,
+    gains_with,
+    in_groups,
+    kept,
+    loss_of,
+    padding_in_gains,
+    paid,
+    rewards_of,
+    smaller_gain,
+    times_mask,
+    without_easy,
+    without_last,
+)
 from helpers.checks.groups import GRPO, RLOO
 from helpers.checks.parts import begun_too, parts_checker
 from helpers.checks.raised import Expected, explained
-from helpers.groups import grpo_advantages, rloo_advantages
 
+WHITENED = "whitened over the batch"  # in either method
 NAME, ARGUMENTS = "group_step", "scores logprobs old_logprobs ref_logprobs mask config"
-
-
-class Settings(NamedTuple):
-    """The fields of an `RLHFConfig` that a group step reads."""
-
-    method: str
-    responses_per_prompt: int
-    kl_coef: float
-    loss_aggregation: str
-    cliprange: float
-    cliprange_high: float
-    response_length: int
-
-
-# --- the right step, line by line -----------------------------------------------------------------
-
-
-def kept(x: Tensor, mask: Tensor) -> Tensor:
-    """0 where masked."""
-    return torch.where(mask, x, 0.0)
-
-
-def rewards_of(scores, logprobs, old_logprobs, ref_logprobs, mask, config) -> Tensor:
-    """Score minus β times the response's KL, which is counted with the log-probs of the rollout: [B]."""
-    return scores - config.kl_coef * kept(old_logprobs - ref_logprobs, mask).sum(dim=1)
-
-
-def credit(rewards: Tensor, config) -> Tensor:
-    """RLOO's or GRPO's advantages: [B] → [B]."""
-    method = rloo_advantages if config.method == "rloo" else grpo_advantages
-    return method(rewards, config.responses_per_prompt)
-
-
-def advantages_of(*given) -> Tensor:
-    """Advantages within each group: [B]."""
-    return credit(rewards_of(*given), given[-1])
-
-
-def smaller_gain(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    """min(ρA, clip(ρ)·A)."""
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
-
-
-def gains_of(*given) -> Tensor:
-    """The clipped gain of each counted token, 0 in the padding: [B, T]."""
-    return gains_with(smaller_gain)(*given)
-
-
-def loss_of(*given) -> Tensor:
-    """Minus the mean gain, as `loss_aggregation` says."""
-    return -mean_gain(gains_of(*given), given[-2], given[-1])
-
-
-def mean_gain(gains: Tensor, mask: Tensor, config, **wrong) -> Tensor:
-    """The mean that `loss_aggregation` names; `wrong` replaces one of the three."""
-    how, length = config.loss_aggregation, config.response_length
-    right = {
-        "token": lambda: gains.sum() / mask.sum(),
-        "response": lambda: (gains.sum(dim=1) / mask.sum(dim=1)).mean(),
-        "fixed": lambda: gains.sum() / (len(gains) * length),
-    }
-    return wrong[how](gains, mask, length) if how in wrong else right[how]()
-
-
-# --- the same with one slip -----------------------------------------------------------------------
-
-
-def paid(kl):
-    """Rewards with another penalty kl(old, ref, mask): [B]."""
-    return lambda s, p, old, ref, m, c: s - c.kl_coef * kl(old, ref, m)
-
-
-def in_groups(method: str, mistake: Mistake) -> Mistake:
-    """A mistake in the advantages of one method; those of the other method stay right."""
-
-    def wrong(*given):
-        rewards, config = rewards_of(*given), given[-1]
-        if config.method != method:
-            return credit(rewards, config)
-        return mistake.wrong(rewards, config.responses_per_prompt)
-
-    return Mistake(f"{method}: {mistake.name}", f"For '{method}': {mistake.says}", wrong)
-
-
-def gains_with(gain, advantages=advantages_of):
-    """Gains by another gain(ρ, A, low, high), or with other advantages: [B, T]."""
-
-    def step(s, p, old, ref, m, c):
-        ratio = kept(p - old, m).exp()
-        column = advantages(s, p, old, ref, m, c).unsqueeze(1).expand_as(p)
-        return kept(gain(ratio, column, c.cliprange, c.cliprange_high), m)
-
-    return step
-
-
-def gains_by(log_ratio):
-    """Gains by another log-ratio(logprobs, old_logprobs, ref_logprobs, mask): [B, T]."""
-
-    def step(s, p, old, ref, m, c):
-        column = advantages_of(s, p, old, ref, m, c).unsqueeze(1)
-        ratio = log_ratio(p, old, ref, m).exp()
-        return kept(smaller_gain(ratio, column, c.cliprange, c.cliprange_high), m)
-
-    return step
-
-
-def padding_in_gains(s, p, old, ref, m, c):
-    """The ratio is 1 in the padding, so the gain there is A."""
-    column = advantages_of(s, p, old, ref, m, c).unsqueeze(1)
-    return smaller_gain(kept(p - old, m).exp(), column, c.cliprange, c.cliprange_high)
-
-
-def times_mask(s, p, old, ref, m, c):
-    """Right until padding gives NaN, which 0 does not remove."""
-    column = advantages_of(s, p, old, ref, m, c).unsqueeze(1)
-    return smaller_gain((p - old).exp(), column, c.cliprange, c.cliprange_high) * m
-
-
-def along_the_tokens(s, p, old, ref, m, c):
-    """The advantages run along the tokens: response b's stands at token b of every response."""
-    a, width = advantages_of(s, p, old, ref, m, c), p.shape[1]
-    along = torch.cat([a, a.new_zeros(width)])[:width].expand_as(p)
-    return kept(smaller_gain(kept(p - old, m).exp(), along, c.cliprange, c.cliprange_high), m)
-
-
-def averaged(**wrong_means):
-    """The loss with one of the three means replaced."""
-
-    def step(*given):
-        return -mean_gain(gains_of(*given), given[-2], given[-1], **wrong_means)
-
-    return step
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -195,6 +80,19 @@ REWARDS = part(
     "reward = score − β·Σ(log π_old − log π_ref) over the counted tokens (notebook 10)",
     rewards_of,
     [
+        ("the last token left out", "The last counted token of each response is missing in your KL; it is"
+         " drawn like the others.", paid(lambda old, ref, m: kept(old - ref, without_last(m)).sum(1))),
+        ("the first token left out", "The first token of each response is missing in your KL; it is drawn"
+         " like the others.", paid(lambda old, ref, m: kept(old - ref, m)[:, 1:].sum(1))),
+        ("padding counted", "Your KL counts the padding too (its finite numbers are left): sum"
+         " where the mask is True.",
+         paid(lambda old, ref, m: (old - ref).nan_to_num(0, 0, 0).sum(1))),
+        ("difference of probabilities", "You subtracted probabilities; the KL is counted with log-probs.",
+         paid(lambda old, ref, m: kept(old.exp() - ref.exp(), m).sum(1))),
+        ("k3 for k1", "That is k3; here it is k1, the sum of the log-ratios.", paid(
+            lambda old, ref, m: kept((ref - old).exp() - 1 - (ref - old), m).sum(1))),
+        ("falls are not charged", "You clipped negative differences to 0; only their whole sum estimates a"
+         " KL.", paid(lambda old, ref, m: kept((old - ref).clamp(min=0), m).sum(1))),
         ("the KL is paid", "Your rewards grow with the KL: it is a price. Subtract β times"
          " Σ(old_logprobs − ref_logprobs).", paid(lambda old, ref, m: -kept(old - ref, m).sum(1))),
         ("β missing", "You subtract the KL itself; multiply it by config.kl_coef first.",
@@ -232,12 +130,12 @@ ADVANTAGES = part(
     "rloo: r − mean of the other K − 1; grpo: (r − mean)/(std + 1e-4); within a group (notebook 10)",
     advantages_of,
     [
-        *(in_groups("rloo", mistake) for mistake in RLOO.mistakes),
-        *(in_groups("grpo", mistake) for mistake in GRPO.mistakes),
+        *(in_groups("rloo", mistake) for mistake in RLOO.mistakes if mistake.name != WHITENED),
+        *(in_groups("grpo", mistake) for mistake in GRPO.mistakes if mistake.name != WHITENED),
         ("advantages of the scores", "These are advantages of the scores; the KL belongs in: take"
          " those of the rewards.", lambda s, *rest: credit(s, rest[-1])),
         ("the rewards again", "These are the rewards; compare each with its group.", rewards_of),
-        ("whitened over the batch", "You whitened the advantages as well. The loop does that later, if at"
+        (WHITENED, "You whitened the advantages as well. The loop does that later, if at"
          " all; leave them as they are.", lambda *given: (
              lambda a: (a - a.mean()) / (a.std() + 1e-8))(advantages_of(*given))),
     ],
@@ -259,6 +157,26 @@ GAINS = part(
          gains_with(lambda r, a, low, high: smaller_gain(r, a, low, low))),
         ("higher on both sides", "You clipped at 1 − cliprange_high; below 1 the limit is"
          " 1 − cliprange.", gains_with(lambda r, a, low, high: smaller_gain(r, a, high, high))),
+        ("no lower limit", "You clipped above only; below 1 the limit is 1 − cliprange.", gains_with(
+            lambda r, a, low, high: torch.minimum(r * a, r.clamp(max=1 + high) * a))),
+        ("no upper limit", "You clipped below only; above 1 the limit is 1 + cliprange_high.", gains_with(
+            lambda r, a, low, high: torch.minimum(r * a, r.clamp(min=1 - low) * a))),
+        ("the log-ratio clipped", "You clipped the log-ratio; clip the ratio itself, after exp.", gains_with(
+            lambda r, a, low, high: torch.minimum(r * a, r.log().clamp(-low, high).exp() * a))),
+        ("the log-ratio clipped", "You clipped the log-ratio to 1 − ε … 1 + ε; clip the ratio, after exp.",
+         gains_with(lambda r, a, low, high: torch.minimum(
+             r * a, r.log().clamp(1 - low, 1 + high).exp() * a))),
+        ("0.2 written in", "Your limits are 0.8 and 1.28, whatever config.cliprange and cliprange_high say.",
+         gains_with(lambda r, a, low, high: smaller_gain(r, a, 0.2, 0.28))),
+        ("first order of exp", "You took 1 + log-ratio for the ratio; take exp.", gains_with(
+            lambda r, a, low, high: smaller_gain(1 + r.log(), a, low, high))),
+        ("the first advantage for all", "Every response gets the first one's advantage; each has its own.",
+         gains_with(smaller_gain, lambda *given: advantages_of(*given)[:1].expand(len(given[0])))),
+        ("advantages on the last token only", "Only the last counted token gets the advantage; every token of"
+         " the response does.", lambda *given: kept(
+             gains_of(*given), given[-2] & ~without_last(given[-2]))),
+        ("advantages shared out", "You divided the advantage by the response's length; every token has the"
+         " whole of it.", gains_with(smaller_gain, lambda *given: advantages_of(*given) / given[-2].sum(1))),
         ("limits exchanged", "You exchanged the limits: 1 − cliprange below, 1 + cliprange_high"
          " above.", gains_with(lambda r, a, low, high: smaller_gain(r, a, high, low))),
         ("limits without 1", "The ratio is near 1: clip it to 1 − cliprange … 1 + cliprange_high.",
@@ -335,6 +253,20 @@ LOSS = part(
         ("token: divided by the responses", "For 'token' you divided by the number of responses;"
          " divide by the {counted} counted tokens.",
          averaged(token=lambda x, m, n: x.sum() / len(x))),
+        ("easy prompts left out", "Responses with advantage 0 are left out of your mean. Their gain is 0, and"
+         " they count in it, unless a setting says otherwise.", without_easy),
+        ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
+         lambda s, p, old, ref, m, c: loss_of(s, p, old, ref, m, c)
+         + c.kl_coef * kept(p - ref, m).sum() / m.sum()),
+        ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
+         lambda s, p, old, ref, m, c: loss_of(s, p, old, ref, m, c)
+         + c.kl_coef * kept(old - ref, m).sum() / m.sum()),
+        ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
+         lambda s, p, old, ref, m, c: loss_of(s, p, old, ref, m, c)
+         + c.kl_coef * kept(p - ref, m).sum(1).mean()),
+        ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
+         lambda s, p, old, ref, m, c: loss_of(s, p, old, ref, m, c)
+         + c.kl_coef * kept(old - ref, m).sum(1).mean()),
         ("minus sign missing", "The loss is minus the mean gain: the optimizer minimises it.",
          lambda *given: -loss_of(*given)),
     ],

@@ -15,6 +15,7 @@ from helpers.checks.compare import alike
 from helpers.checks.credit_mistakes import biased, gae, read_values
 from helpers.checks.exercise import Mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
+from helpers.checks.reward_probes import name_credit, name_rewards
 from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
 from helpers.checks.trainer_mistakes import MISTAKES, rewards_with
@@ -171,6 +172,39 @@ def wrong_returns(got: Tensor, advantages: Tensor) -> tuple[str, str] | None:
     return None
 
 
+def cause(name: str, function: Callable) -> tuple[str, str] | None:
+    """Name and message of the part that is wrong, from other inputs; None if that fails."""
+    *_, values, counted, _, gamma, lam = inputs().given
+
+    def rewards(scores, logprobs, ref_logprobs, counted, kl_coef):
+        return function(scores, logprobs, ref_logprobs, values, counted, kl_coef, gamma, lam)[0]
+
+    def credit(g, x):
+        return function(*inputs().given[:-2], g, x)[1:]
+
+    try:
+        with torch.no_grad():
+            if name == "rewards":
+                name_rewards(rewards)
+            name_credit(credit, expected()["rewards"], values, counted)
+    except Wrong as found:
+        return found.name, found.says
+    except Exception:  # noqa: BLE001 (its numbers have been judged already)
+        return None
+    return None
+
+
+def same_at_any_scale(function: Callable) -> None:
+    """Wrong: right results that are not right for small scores."""
+    scores, logprobs, ref_logprobs, values, counted, kl_coef, *rest = inputs().given
+    small = 0.1 * scores, logprobs, ref_logprobs, 0.1 * values, counted, 0.1 * kl_coef, *rest
+    says = "All is right, until all rewards and values are 10 times smaller: whitened advantages stay the"
+    says += " same then. Divide by the standard deviation, whatever its size."
+    got, want = function(*small)[1], expected()["advantages"]
+    off = (torch.where(counted, got - want, 0.0)).abs().max()
+    expect(bool(off < 0.1), "the deviation is bounded", says)  # the divisor n is as right as n − 1
+
+
 def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your repaired `steps_5_and_6` on recorded inputs."""
     if is_stub(function):
@@ -188,7 +222,11 @@ def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Repo
     if outcome.state == RAISED:
         return _raised(outcome.error, function)
     try:
-        return _compared(outcome.value)
+        report = _compared(outcome.value, function)
+        if report.status == CORRECT:
+            with torch.no_grad():
+                same_at_any_scale(function)
+        return report
     except Wrong as wrong:
         return _mistake(wrong.name, wrong.says)
 
@@ -207,7 +245,7 @@ def _raised(error: BaseException, function: Callable) -> Report:
     return _mistake("exception", says)
 
 
-def _compared(seen: Seen) -> Report:
+def _compared(seen: Seen, function: Callable) -> Report:
     """The verdict on three tensors; what stands before the first wrong one is right."""
     found, patient = expected(), observe(as_found)
     if all(alike(seen[name], patient[name]) for name in RESULTS):
@@ -217,13 +255,16 @@ def _compared(seen: Seen) -> Report:
         says = f"Your {name}: NaN or infinite. Which line can cause that?"
         expect(not bool(bad.any()), "NaN or infinite", says)
     if not alike(seen["rewards"], found["rewards"]):
-        return _first("rewards", seen, wrong_rewards(seen["rewards"]))
+        found = wrong_rewards(seen["rewards"]) or cause("rewards", function)
+        return _first("rewards", seen, found)
     _, _, _, values, counted, _, gamma, lam = inputs().given
     other = biased(gae(found["rewards"], values, gamma, lam), counted)
     if not alike(seen["advantages"], found["advantages"]) and not alike(seen["advantages"], other):
-        return _first("advantages", seen, wrong_advantages(seen["advantages"]))
+        known = wrong_advantages(seen["advantages"]) or cause("advantages", function)
+        return _first("advantages", seen, known)
     if not alike(seen["returns"], found["returns"]):
-        return _first("returns", seen, wrong_returns(seen["returns"], seen["advantages"]))
+        known = wrong_returns(seen["returns"], seen["advantages"]) or cause("returns", function)
+        return _first("returns", seen, known)
     return Report(NAME, CORRECT, "Rewards, advantages and returns are right. Now train with it.")
 
 

@@ -19,8 +19,8 @@ from helpers.checks.trainer_steps import COURSE, trainer_config, trainer_parts
 
 # away from the defaults, so that each setting that is not used shows
 SETTINGS = {
-    "gamma": 0.97, "lam": 0.8, "temperature": 0.7, "response_length": 18, "kl_coef": 0.3,
-    "cliprange_value": 0.3, "minibatch_size": 6, "max_grad_norm": 1e6,
+    "gamma": 0.97, "lam": 0.8, "temperature": 0.8, "response_length": 18, "kl_coef": 0.3,
+    "cliprange": 0.15, "cliprange_value": 0.3, "vf_coef": 0.3, "minibatch_size": 6, "max_grad_norm": 1e6,
 }  # fmt: skip
 Seen = dict[str, Tensor]  # what a function gave, by name, in the order in which it is looked at
 
@@ -143,6 +143,9 @@ def tensors(answer: object, names: tuple[str, ...], shape: tuple) -> list[Tensor
     for name, x in zip(names, found, strict=True):
         says = f"Your {name} have shape {tuple(x.shape)}; it should be {tuple(shape)}."
         expect(x.shape == torch.Size(shape), "wrong shape", says + shape_hint(x, shape))
+        says = f"Your {name} are {x.dtype}, which keeps two or three digits; the loop computes in float32."
+        rough = x.dtype in (torch.float16, torch.bfloat16)
+        expect(not rough, "half precision", says)
     return list(found)
 
 

@@ -34,6 +34,10 @@ class Step:
     also: tuple[Callable, ...] = ()  # other right ones, whose numbers differ
     own: Callable | None = None  # the right function, where it is none of the trainer's
     more: Callable[[Callable], Seen] | None = None  # looked at when the first look finds nothing
+    then: Callable[[Callable], Seen] | None = None  # a further look at what is right so far
+    cause: Callable[[Callable], object] | None = (
+        None  # raises Wrong with the cause of wrong numbers
+    )
     mask: Tensor | None = None  # of what it gives, where that is not the recorded rollout's
     by_first: bool = False  # a mistake is known by the first result that differs, whatever follows
 
@@ -85,6 +89,10 @@ def judge_step(step: Step, function: Callable, seconds: float = TIME_LIMIT) -> R
     report = _looked_at(step, step.observe, function, seconds)
     if step.more is not None and (report is None or report.mistake == "unrecognised"):
         report = _looked_at(step, step.more, function, seconds) or report
+    if step.then is not None and report is None:
+        report = _looked_at(step, step.then, function, seconds)
+    if step.cause is not None and report is not None and report.mistake in VAGUE:
+        report = _caused(step, function, seconds) or report
     right = "As the course's own on the recorded inputs."
     return report or Report(step.name, CORRECT, right, look=step.look)
 
@@ -94,6 +102,20 @@ def _looked_at(step: Step, observe: Callable, function: Callable, seconds: float
     outcome = attempt(observe, (function,), seconds)
     report = _broken(step, function, outcome, seconds)
     return _compared(step, outcome.value) if report is None and outcome.value else report
+
+
+VAGUE = {  # where something is wrong, and not yet what
+    "unrecognised", "constant factor", "constant offset", "last counted position", "NaN or infinite",
+    "wrong dtype", "log-probs of the tokens", "log-probs wrong after the first token",
+}  # fmt: skip
+
+
+def _caused(step: Step, function: Callable, seconds: float) -> Report | None:
+    """The report of the cause of wrong numbers; None if it is not found."""
+    error = attempt(step.cause, (function,), seconds).error
+    if not isinstance(error, Wrong):
+        return None
+    return mistaken(step, error.name, error.says, error.yours, error.expected)
 
 
 def _not_attempted(step: Step) -> Report:
@@ -158,7 +180,10 @@ def _compared(step: Step, seen: Seen) -> Report | None:
     found = None
     if got.dim() == 2:
         found = symptom([(got, want)], [recorded().counted if step.mask is None else step.mask])
-    row = int((~torch.isclose(got, want, 1e-4, 1e-5)).reshape(len(got), -1).any(1).nonzero()[0])
+    elif got.dim() == 1:
+        found = symptom([(got, want)], [None])
+    close = torch.isclose(got.double(), want.double(), 1e-4, 1e-5)
+    row = int((~close).reshape(len(got), -1).any(1).nonzero()[0])
     name, says = found or (
         "unrecognised",
         f"{first.capitalize()}: not as it should be{f', first in row {row}' * (len(got) > 1)}.",

@@ -102,8 +102,9 @@ def observe_train(function: Callable) -> Seen:
         expect(not numbers, "returned, not yielded", says)
         says = "Make it a generator: `yield` mean score and mean KL at the end of each iteration."
         expect(rounds is not None and hasattr(rounds, "__iter__"), "nothing is yielded", says)
-        rounds = list(rounds)
+        rounds = collected(rounds, spy)
     check_calls(spy, parts, config, len(rounds))
+    check_batches(spy)
     for i in range(config.iterations):
         check_iteration(spy, i, parts, config)
     check_rates(spy, config)
@@ -111,6 +112,29 @@ def observe_train(function: Callable) -> Seen:
     expect(ok, "wrong type", "Yield two numbers: mean score, mean KL.", rounds[:1])
     check_yields(spy, rounds, config)
     return {}
+
+
+def collected(rounds, spy: Spy) -> list:
+    """All that is yielded. Wrong: the first pair comes out before the first update is made."""
+    if isinstance(rounds, (list, tuple)):
+        return list(rounds)
+    rounds = iter(rounds)
+    one = next(rounds, None)
+    drawn, trained = len(spy.of("write_responses")), len(spy.of("update"))
+    says = "The pair of an iteration comes out before its update is made; who stops there misses an update."
+    early = one is not None and drawn == 1 and trained == 0
+    rest = list(rounds)
+    # where an update is missing, that is what is said
+    late = len(spy.of("update")) == len(spy.of("write_responses"))
+    expect(not (early and late), "yielded before the update", f"{says} Yield at the end.")
+    return [] if one is None else [one, *rest]
+
+
+def check_batches(spy: Spy) -> None:
+    """Wrong: the same prompts in every iteration, though they are drawn anew."""
+    drawn = [tuple(batch) for _, batch in spy.of("draw_prompts")]
+    says = "draw_prompts gives the same prompts in every iteration: is a seed set inside the loop?"
+    expect(len(set(drawn)) > 1, "the same prompts in each iteration", says)
 
 
 def check_calls(spy: Spy, parts, config, rounds: int) -> None:
@@ -160,9 +184,8 @@ def check_iteration(spy: Spy, i: int, parts, config) -> None:
     for name, given, right in wants:
         for argument, value in right.items():
             if not same(given[argument], value, counted):
-                raise name_given(
-                    name, argument, given[argument], parts, says.format(name, argument)
-                )
+                told = says.format(name, argument)
+                raise name_given(name, argument, given[argument], parts, config, told)
     says = "The reference's log-probs carry a gradient, though nobody trains the reference: ask it"
     says += " under torch.no_grad()."
     expect(not reward["ref_logprobs"].requires_grad, "gradient of the reference kept", says)
@@ -179,15 +202,18 @@ def same(one: object, other: object, counted: Tensor) -> bool:
     return one is other or (not callable(one) and not isinstance(one, Tensor) and one == other)
 
 
-def name_given(name: str, argument: str, got: object, parts, says: str) -> Wrong:
+def name_given(name: str, argument: str, got: object, parts, config, says: str) -> Wrong:
     """A wrong argument of a step, with its likely reason."""
     if name == "forward_logprobs" and argument == "policy" and got is parts.actor:
         says = "The log-probs of step 4 are the actor's own, so the KL is always 0: ask parts.reference."
         return Wrong("the actor for the reference", says)
     if name == "total_rewards" and argument in ("logprobs", "ref_logprobs"):
         return Wrong("log-probs exchanged", f"{says} Are logprobs and ref_logprobs exchanged?")
-    if argument in ("gamma", "lam"):
+    if argument in ("gamma", "lam") and got in (config.gamma, config.lam):
         return Wrong("γ and λ exchanged", f"{says} The order is gamma, lam.")
+    if isinstance(got, (int, float)) and hasattr(config, argument):
+        says = f"{name} is given {got:g} for `{argument}`; the config says {getattr(config, argument):g}."
+        return Wrong(f"another {argument}", f"{says} Is a number written in?")
     if argument == "counted":
         return Wrong("the response's mask", f"{says} It is the mask of the last T columns.")
     return Wrong(f"another {argument}", says)
@@ -219,6 +245,9 @@ def check_optimizer(optimizer, first, parts, config) -> None:
     frozen = {id(p) for p in parts.reference.parameters()}
     says = "The optimizer holds the reference's parameters; the reference is frozen."
     expect(not frozen & held, "the reference is trained", says)
+    says = f"Your optimizer is {type(optimizer).__name__}; it is to be torch.optim.Adam, with eps="
+    adam = "Adam" in type(optimizer).__name__
+    expect(adam, "not Adam", f"{says}config.adam_eps.")
     says = f"Adam's eps is {optimizer.defaults.get('eps')}; config.adam_eps is {config.adam_eps}."
     expect(optimizer.defaults.get("eps") == config.adam_eps, "Adam's ε", says)
     says = "Your optimizer pulls all weights towards 0 (weight decay), as AdamW does unless told"

@@ -4,6 +4,7 @@ A check runs them on its recorded inputs, and compares what they give with what 
 gave. Signatures are those of `trainer_steps`.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -60,22 +61,50 @@ def logprobs_with(change=lambda x: x, first=1, **how) -> Callable:
     return wrong
 
 
-def raw_logits(policy, ids, mask, length, temperature):
-    """The logit of each token, without a softmax."""
-    output = policy(ids, attention_mask=mask.bool(), position_ids=position_ids(mask.bool()))
-    return picked(output.logits[:, -length - 1 : -1] / temperature, ids[:, -length:])
-
-
 def likeliest(policy, ids, mask, length, temperature):
     """The log-prob of the likeliest token, whichever was drawn."""
     return all_logprobs(policy, ids, mask, temperature)[:, -length - 1 : -1].amax(-1)
 
 
-def over_time(policy, ids, mask, length, temperature):
-    """The softmax along the positions."""
+def at(change: Callable) -> Callable:
+    """At another temperature."""
+
+    def wrong(policy, ids, mask, length, temperature):
+        return logprobs_with()(policy, ids, mask, length, change(temperature))
+
+    return wrong
+
+
+def scaled_logits(policy, ids, mask, length, temperature) -> Tensor:
+    """The right logits, divided by the temperature: [B, T, V]."""
     output = policy(ids, attention_mask=mask.bool(), position_ids=position_ids(mask.bool()))
-    x = output.logits[:, -length - 1 : -1] / temperature
-    return picked(x.log_softmax(1), ids[:, -length:])
+    return output.logits[:, -length - 1 : -1] / temperature
+
+
+def raw_logits(policy, ids, mask, length, temperature):
+    """The logit of each token, without a softmax."""
+    return picked(scaled_logits(policy, ids, mask, length, temperature), ids[:, -length:])
+
+
+def over(dim: int) -> Callable:
+    """The softmax along another axis."""
+
+    def wrong(policy, ids, mask, length, temperature):
+        x = scaled_logits(policy, ids, mask, length, temperature)
+        return picked(x.log_softmax(dim), ids[:, -length:])
+
+    return wrong
+
+
+def over_the_largest(policy, ids, mask, length, temperature):
+    """Each logit minus the largest one."""
+    x = scaled_logits(policy, ids, mask, length, temperature)
+    return picked(x - x.amax(-1, keepdim=True), ids[:, -length:])
+
+
+def unscaled_logits(policy, ids, mask, length, temperature):
+    """The logit of each token, without a softmax and without the temperature."""
+    return raw_logits(policy, ids, mask, length, 1.0)
 
 
 def no_temperature(policy, ids, mask, length, temperature):
@@ -114,6 +143,15 @@ LOGPROB_MISTAKES = kept([
      logprobs_with(positions="from one")),
     ("padding is read", "You gave no attention_mask: the model reads the padding.",
      logprobs_with(attend=False)),
+    ("in bits", "Your log-probs are in bits; nats are asked for: the natural logarithm.",
+     logprobs_with(lambda x: x / math.log(2))),
+    ("the temperature twice", "The logits are divided by the temperature twice.", at(lambda T: T * T)),
+    ("divided by 1 + temperature", "Divide by the temperature itself, not by 1 + temperature.",
+     at(lambda T: 1 + T)),
+    ("softmax over the batch", "Your softmax is along dim=0, the batch; the vocabulary is dim=-1.",
+     over(0)),
+    ("the largest logit for the normaliser", "You subtracted the largest logit; subtract logsumexp of all.",
+     over_the_largest),
     ("padding is read", "You gave neither attention_mask nor position_ids: the model reads the"
      " padding.", logprobs_with(attend=False, positions="columns")),
     ("probabilities", "You have probabilities; PPO needs their logarithms.",
@@ -121,8 +159,10 @@ LOGPROB_MISTAKES = kept([
     ("negative log-probs", "You have −log p, the cross-entropy; return log p, never above 0.",
      logprobs_with(torch.neg)),
     ("softmax over time", "Your softmax is along dim=1, the positions; the vocabulary is dim=-1.",
-     over_time),
+     over(1)),
     ("no softmax", "You gathered logits; apply log_softmax over the vocabulary first.", raw_logits),
+    ("no softmax", "You gathered logits; divide them by the temperature, and apply log_softmax over the"
+     " vocabulary first.", unscaled_logits),
     ("the likeliest token", "You took the likeliest token's log-prob; take the one that was drawn.",
      likeliest),
 ])  # fmt: skip
@@ -166,6 +206,59 @@ def unmasked(scores, logprobs, ref_logprobs, counted, kl_coef):
 def of_probabilities(scores, logprobs, ref_logprobs, counted, kl_coef):
     """A difference of probabilities."""
     return rewards_with()(scores, logprobs.exp(), ref_logprobs.exp(), counted, kl_coef)
+
+
+def spread(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """The score in equal shares on all counted tokens."""
+    x = -kl_coef * torch.where(counted.bool(), logprobs - ref_logprobs, 0.0)
+    return x + (scores / counted.sum(1)).unsqueeze(1) * counted.bool()
+
+
+def other_place(shares: Callable) -> Callable:
+    """Scores on other tokens, padding too: `shares(scores, counted)` is [B, T]."""
+
+    def wrong(scores, logprobs, ref_logprobs, counted, kl_coef):
+        x = total_rewards(0 * scores, logprobs, ref_logprobs, counted, kl_coef)
+        return x + shares(scores, counted)
+
+    return wrong
+
+
+def weighted_penalty(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """Each difference times the token's probability."""
+    d = torch.where(counted.bool(), logprobs.exp() * (logprobs - ref_logprobs), 0.0)
+    return total_rewards(scores, d, 0 * d, counted, kl_coef)
+
+
+def other_scores(change: Callable) -> Callable:
+    """Rewards of changed scores: `change(scores, counted)`."""
+    return lambda s, p, ref, m, b: total_rewards(change(s, m), p, ref, m, b)
+
+
+def whole_columns(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """x[:, last] += scores: each row gets scores at every row's last token."""
+    x = total_rewards(0 * scores, logprobs, ref_logprobs, counted, kl_coef)
+    x[:, last_of(counted)] += scores
+    return x
+
+
+def on_pads_and_cleared(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """The score in the last column, then padding set to 0."""
+    x = total_rewards(0 * scores, logprobs, ref_logprobs, counted, kl_coef)
+    x[:, -1] += scores
+    return torch.where(counted.bool(), x, 0.0)
+
+
+def without_brackets(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """−β·log π − log π_ref, or + log π_ref, without brackets."""
+    x = torch.where(counted.bool(), -kl_coef * logprobs + ref_logprobs, 0.0)
+    return x + total_rewards(scores, logprobs, logprobs, counted, kl_coef)
+
+
+def charged_twice(scores, logprobs, ref_logprobs, counted, kl_coef):
+    """Token by token, and once more with the score."""
+    kl = torch.where(counted.bool(), logprobs - ref_logprobs, 0.0).sum(1)
+    return total_rewards(scores - kl_coef * kl, logprobs, ref_logprobs, counted, kl_coef)
 
 
 def at_the_end(d: Tensor, m: Tensor, beta: float) -> Tensor:
@@ -212,6 +305,35 @@ REWARD_MISTAKES = kept([
      lambda s, *rest: total_rewards(rest[-1] * s, *rest)),
     ("no score", "There is no score in your rewards.",
      lambda s, *rest: total_rewards(0 * s, *rest)),
+    ("the score spread out", "You share the score out over the counted tokens; the last one gets all of"
+     " it.", spread),
+    ("the score on every token", "Every token gets the score; only the last counted one does.",
+     other_place(lambda s, m: s.unsqueeze(1).expand_as(m))),
+    ("the mean score for all", "Every response gets the batch's mean score; each has its own.",
+     other_scores(lambda s, m: s.mean().expand_as(s))),
+    ("whitened scores", "You normalised the scores over the batch; take them as they are.",
+     other_scores(lambda s, m: (s - s.mean()) / s.std())),
+    ("centred scores", "You subtracted the batch's mean score; take the scores as they are.",
+     other_scores(lambda s, m: s - s.mean())),
+    ("the score per token", "You divided the score by the response's length; take it as it is.",
+     other_scores(lambda s, m: s / m.sum(1))),
+    ("the sign of the score", "The score has the wrong sign: it is added.",
+     other_scores(lambda s, m: -s)),
+    ("scores of full rows only", "Only responses that fill all columns get their score; each row's place is"
+     " its own last counted token.", on_pads_and_cleared),
+    ("no score for full rows", "Responses that fill all columns get no score: their last counted token is"
+     " the last column.", other_scores(lambda s, m: s * (m.sum(1) < m.shape[1]))),
+    ("scores of all rows", "x[:, last] picks whole columns, so each row gets scores at every row's last"
+     " token. Pick one place a row: x[range(B), last].", whole_columns),
+    ("falls are not charged", "You clipped negative differences to 0; they count as they are, only then is"
+     " the mean right.", rewards_with(lambda d, m, beta: -beta * d.clamp(min=0))),
+    ("weighted by the probability", "You weighted each difference by its token's probability. The tokens"
+     " are samples already: each counts once.", weighted_penalty),
+    ("no brackets", "β multiplies the whole difference: mind the brackets.", without_brackets),
+    ("KL per token", "You divided the penalty by the response's length; each token pays its own"
+     " difference.", rewards_with(lambda d, m, beta: -beta * d / m.sum(1, keepdim=True))),
+    ("KL charged twice", "The KL is charged token by token, and once more in one sum with the score.",
+     charged_twice),
 ])  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from helpers.checks.model_calls import calls_made, check_call
 from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded
 from helpers.checks.trainer_mistakes import MISTAKES, all_logprobs, picked
 from helpers.checks.trainer_steps import trainer_config
@@ -29,16 +30,25 @@ def observe_prompts(function: Callable) -> Seen:
         expect(len(set(draw)) == size, "drawn with replacement", says, sorted(draw)[:4])
     says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
     expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
+    says = "The prompts of each batch are neighbours in the list: only where it begins is drawn. Draw each by"
+    says += " itself: torch.randperm."
+    expect(not all(neighbours(prompts, draw) for draw in draws), "neighbours only", says)
     return {}
+
+
+def neighbours(prompts: list[str], draw: list[str]) -> bool:
+    """Whether the drawn prompts stand side by side, the last one beside the first."""
+    places = {prompts.index(text) for text in draw}
+    return sum((place + 1) % len(prompts) not in places for place in places) == 1
 
 
 # --- 2: responses ---------------------------------------------------------------------------------
 
 
 def observe_sampling(function: Callable) -> Seen:
-    """64 responses at temperature 0.7: form, masks, log-probs of what was drawn, likelihood."""
+    """64 responses, not at temperature 1: form, masks, log-probs of what was drawn, likelihood."""
     r = recorded()
-    config = trainer_config(temperature=0.7, response_length=14)
+    config = trainer_config(temperature=r.config.temperature, response_length=14)
     prompts, tokenizer = r.parts.prompts[:64], r.parts.tokenizer
     answer = ask(function, r.parts.actor, tokenizer, prompts, config)
     says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
@@ -61,8 +71,10 @@ def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) 
     """Shapes that fit each other."""
     T = ids.shape[1] - P if ids.dim() == 2 else 0
     says = f"ids have shape {tuple(ids.shape)}: the {P} prompt tokens, then 1 to {limit} more."
-    if ids.dim() == 2 and ids.shape[1] == limit + 1 < P:
-        says += " Are they the responses alone?"
+    alone = ids.dim() == 2 and ids.shape[1] in (limit, limit + 1) and ids.shape == logprobs.shape
+    if alone:
+        says = f"ids have shape {tuple(ids.shape)}, as the logprobs: these are the responses alone. Give the"
+        raise Wrong("wrong shape", f"{says} {P} tokens of the prompts, too, in front.")
     name = "too long" if T > limit else "wrong shape"
     expect(ids.dim() == 2 and 1 <= T <= limit, name, says)
     expect(ids.dtype == torch.long, "wrong dtype", f"ids are {ids.dtype}; token ids are int64.")
@@ -152,6 +164,10 @@ def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature:
     drawn = every[:, -T - 1 : -1]
     expected = picked(drawn, tokens)
     likely = drawn.amax(-1)
+    says = "All responses are the same, though their prompts are not: each row draws its own token, from its"
+    says += " own distribution."
+    same = (tokens == tokens[:1]) | ~(counted & counted[:1])
+    expect(not bool(same.all()), "one draw for all rows", says)
     greedy = bool((expected == likely)[counted].all())
     says = "Each token is the likeliest one. Draw it: torch.multinomial(probabilities, 1)."
     expect(not greedy, "the likeliest token, not a sample", says)
@@ -170,6 +186,73 @@ def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature:
     expect(abs(float(z)) < 6, "drawn from another distribution", says)
 
 
+def name_shape_of_slip(got: Tensor, expected: Tensor, tokens: Tensor, counted: Tensor) -> None:
+    """Raise `Wrong` where log-probs are wrong at the stop tokens only, or moved by one column."""
+    off = (got - expected).abs() > 1e-3
+    after = torch.cat([counted[:, 1:], torch.zeros_like(counted[:, :1])], 1)
+    last = counted & ~after
+    says = "The log-prob of the stop token is 0 in yours, all others are right: it was drawn, so its own"
+    says += " belongs there. Update `running` after you have stored it."
+    cleared = bool((off <= last).all() and (got[off] == 0).all())
+    expect(not cleared, "the stop token's log-prob is cleared", says)
+    both = counted[:, 1:] & counted[:, :-1]
+    late = (got[:, 1:] - expected[:, :-1])[both].abs().max() < 1e-3
+    says = "Your log-probs are right, but one column too late: store each with its own token."
+    expect(not bool(late), "shifted in time", says)
+    early = (got[:, :-1] - expected[:, 1:])[both].abs().max() < 1e-3
+    says = "Your log-probs are right, but one column too early: store each with its own token."
+    expect(not bool(early), "shifted in time", says)
+
+
+def cause_sampling(function: Callable) -> None:
+    """Wrong: a forward that is given other texts than those written so far, their mask or positions."""
+    r = recorded()
+    config = trainer_config(temperature=r.config.temperature, response_length=8)
+    prompts, made = r.parts.prompts[:16], []
+    calls = calls_made(
+        r.parts.actor,
+        lambda: made.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)),
+    )
+    if not made or any(call.cached for call in calls):
+        return
+    ids, mask, _ = made[0]
+    P = r.parts.tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1]
+    for k, call in enumerate(calls[: ids.shape[1] - P]):
+        says = f"Forward number {k + 1} is given {call.ids.shape[-1]} columns; prompt and {k} new tokens are"
+        says += f" {P + k}. Without a cache the actor has to read the whole text so far each time."
+        expect(call.ids.shape[-1] == P + k, "not the whole text", says)
+        check_call(call, mask[:, : P + k], "the actor")
+
+
+def then_sampling(function: Callable) -> Seen:
+    """Two calls with other seeds; then very large logits."""
+    r = recorded()
+    prompts, found = r.parts.prompts[:8], []
+    config = trainer_config(temperature=1.2, response_length=5)
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            found.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)[0])
+    says = "Two calls write the same responses, whatever the state of the random generator. Set no seed in"
+    expect(not same_tensor(*found), "a seed inside", f"{says} the function.")
+    cold = trainer_config(temperature=0.02, response_length=2)
+    says = "At temperature 0.02, where logits / temperature are large, your sampling fails: exp of them is"
+    says += (
+        " infinite. Take log_softmax or softmax of torch, which subtract the largest logit first."
+    )
+    try:
+        logprobs = function(r.parts.actor, r.parts.tokenizer, list(prompts), cold)[2]
+    except (RuntimeError, ValueError) as error:
+        raise Wrong("overflow", says) from error
+    expect(bool(logprobs.isfinite().all()), "overflow", says)
+    return {}
+
+
+def same_tensor(one: Tensor, other: Tensor) -> bool:
+    """Equal in shape and numbers."""
+    return one.shape == other.shape and bool(torch.equal(one, other))
+
+
 def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Tensor) -> None:
     """Raise `Wrong` with the likely reason for log-probs that are not those of the tokens drawn."""
     T = expected.shape[1]
@@ -180,12 +263,18 @@ def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Ten
             torch.where(counted, made, expected), got, rtol=0, atol=1e-3
         ):
             raise Wrong(mistake.name, mistake.says)
+    for other in (0.5, 0.6, 0.7, 0.9, 1.2, 1.5, 2.0):
+        made = picked(all_logprobs(actor, ids, mask, other)[:, -T - 1 : -1], ids[:, -T:])
+        says = (
+            f"Your log-probs are those at temperature {other}; config.temperature is {temperature}."
+        )
+        near = torch.allclose(torch.where(counted, made, expected), got, rtol=0, atol=1e-3)
+        expect(not near, "temperature written in", f"{says} Is a number written in?")
+    name_shape_of_slip(got, expected, ids[:, -T:], counted)
     first = (got[:, 0] - expected[:, 0]).abs().max() < 1e-3
     if first and T > 1:
-        says = (
-            "The first token's log-probs are right, the later ones are not: with a cache, each new"
-        )
-        says += " token needs the whole mask and its own position."
+        says = "The first token's log-probs are right, the later ones are not. Is each forward given all"
+        says += " of the text so far, with its mask and positions? (With a cache: the new token's position.)"
         raise Wrong("log-probs wrong after the first token", says)
     row, t = ((got - expected).abs() > 1e-3).nonzero()[0].tolist()
     says = f"Your log-probs are not those of the tokens drawn: at [{row}, {t}] you have"

@@ -16,7 +16,14 @@ class Recorder(torch.optim.SGD):
     def __init__(self, actor: nn.Module, critic: nn.Module, lr: float):
         self.sizes = [sum(p.numel() for p in m.parameters()) for m in (actor, critic)]
         self.seen: list[tuple[Tensor, Tensor]] = []
-        super().__init__([*actor.parameters(), *critic.parameters()], lr=lr)
+        every = [*actor.parameters(), *critic.parameters()]
+        self.before = [p.detach().clone() for p in every]
+        super().__init__(every, lr=lr)
+
+    def moved(self) -> bool:
+        """Whether the models have changed, by whatever means."""
+        now = [p for group in self.param_groups for p in group["params"]]
+        return any(not torch.equal(a, b) for a, b in zip(self.before, now, strict=True))
 
     def step(self, closure=None):
         """Keep the gradients of actor and critic, then step."""
@@ -53,6 +60,9 @@ def observe_update(function: Callable) -> Seen:
     r = recorded()
     recorder, _ = run_update(function, r, r.config)
     steps = len(recorder.seen)
+    says = "There was no step of the optimizer that update is given. Make no other one: Adam's averages, and"
+    says += " the learning rate that train sets, are in the one of the loop."
+    expect(steps > 0 or not recorder.moved(), "another optimizer", says)
     says = "There was no optimizer.step(): nothing is trained."
     expect(steps > 0, "no optimizer.step", says)
     epochs = r.config.num_ppo_epochs

@@ -34,6 +34,19 @@ def near(v: Tensor, old: Tensor, eps: float) -> Tensor:
     return torch.clamp(v, old - eps, old + eps)
 
 
+def around(limits: Callable) -> Callable:
+    """The critic's error with values clipped to other limits(old, ε)."""
+
+    def error(v: Tensor, old: Tensor, r: Tensor, config) -> Tensor:
+        low, high = limits(old, config.cliprange_value)
+        clipped = torch.minimum(
+            torch.maximum(v, torch.minimum(low, high)), torch.maximum(low, high)
+        )
+        return torch.maximum((v - r).square(), (clipped - r).square())
+
+    return error
+
+
 def without_last(m: Tensor, tokens: Tensor) -> Tensor:
     """The mask without the last counted token of each row."""
     return m & (m.long().cumsum(1) < m.long().sum(1, keepdim=True))
@@ -64,7 +77,7 @@ def update_with(
     gain=smaller_gain, error=larger_error, mean=counted_mean, value_mean=None, old=None,
     masked=lambda m, tokens: m, first=1, value_first=1, temperature=None, sign=-1.0, weight=None,
     zero_grad=True, step=True, clip=nn.utils.clip_grad_norm_, clipped=("actor", "critic"),
-    epochs=None, learns=("actor", "critic"), ratio_masked=True, change=lambda a, m: a,
+    share=None, epochs=None, learns=("actor", "critic"), ratio_masked=True, change=lambda a, m: a,
 ) -> Callable:  # fmt: skip
     """Step 7 with one thing changed. The names say what; without changes it is right."""
 
@@ -86,6 +99,7 @@ def update_with(
                 v = read_values(critic, ids[rows], mask[rows], T, value_first)
                 errors = error(v, values, returns, config)
                 loss = sign * mean(gain(rho, advantages, config.cliprange), m[rows])
+                loss = loss if share is None else share(config) * loss
                 if "critic" in learns:
                     part = (value_mean or mean)(errors, m[rows])
                     loss = loss + (weight or (lambda c: c.vf_coef / 2))(config) * part
@@ -146,6 +160,18 @@ UPDATE_MISTAKES = kept([
      update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(-e, e) * a))),
     ("clipped above only", "You clipped the ratio only at 1 + ε; clip it at 1 − ε too.",
      update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(max=1 + e) * a))),
+    ("clipped below only", "You clipped the ratio only at 1 − ε; clip it at 1 + ε too.",
+     update_with(lambda r, a, e: torch.minimum(r * a, r.clamp(min=1 - e) * a))),
+    ("the log-ratio clipped", "You clipped the log-ratio to ±ε; clip the ratio itself to 1 ± ε.",
+     update_with(lambda r, a, e: torch.minimum(r * a, r.log().clamp(-e, e).exp() * a))),
+    ("first order of exp", "You took 1 + log-ratio for the ratio; take exp.",
+     update_with(lambda r, a, e: smaller_gain(1 + r.log(), a, e))),
+    ("one ratio for a response", "You used one ratio for a whole response, of its summed log-probs; each"
+     " token has its own.", update_with(lambda r, a, e: smaller_gain(
+         r.log().sum(1, keepdim=True).exp().expand_as(r), a, e))),
+    ("one ratio for a response", "You used one ratio for a whole response, of its mean log-ratio; each token"
+     " has its own.", update_with(lambda r, a, e: smaller_gain(
+         r.log().mean(1, keepdim=True).exp().expand_as(r), a, e))),
     ("the smaller ratio", "You took the smaller ratio and then multiplied; take the smaller product.",
      update_with(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
     ("the loss is turned round", "The sign of the policy's loss is wrong: the optimizer goes"
@@ -207,6 +233,17 @@ UPDATE_MISTAKES = kept([
          (v - r).square(), (near(v, old, c.cliprange) - r).square()))),
     ("values one token late", "The critic is read one position late, at logits[:, -T:]; take"
      " logits[:, -T-1:-1].", update_with(value_first=0)),
+    ("values clipped around 0", "You clipped the values to ±ε_v; they stay within ε_v of the old values.",
+     update_with(error=around(lambda old, eps: (0 * old - eps, 0 * old + eps)))),
+    ("values clipped as a ratio", "You clipped the values to old · (1 ± ε_v); add and subtract ε_v.",
+     update_with(error=around(lambda old, eps: (old * (1 - eps), old * (1 + eps))))),
+    ("absolute errors", "You took the absolute errors of the critic; take their squares.",
+     update_with(error=lambda v, old, r, c: torch.maximum(
+         (v - r).abs(), (near(v, old, c.cliprange_value) - r).abs()))),
+    ("vf_coef on the policy's loss", "vf_coef stands before the policy's loss; it weighs the critic's.",
+     update_with(weight=lambda c: 0.5, share=lambda c: c.vf_coef)),
+    ("vf_coef on both losses", "vf_coef stands before the policy's loss too; it weighs the critic's alone.",
+     update_with(share=lambda c: c.vf_coef)),
     ("½ missing", "The critic's loss lacks the half.", update_with(weight=lambda c: c.vf_coef)),
     ("vf_coef missing", "The critic's loss is not multiplied by vf_coef.",
      update_with(weight=lambda c: 0.5)),

@@ -13,16 +13,25 @@ from html import escape
 import torch
 
 from helpers.checks.cached_sampling import observe_cached
-from helpers.checks.credit_mistakes import advantages_with, biased
+from helpers.checks.credit_mistakes import advantages_with, biased, read_values
+from helpers.checks.model_calls import calls_made, check_call
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
-from helpers.checks.trainer_inputs import Seen, ask, expect, no_graph, recorded, tensors
+from helpers.checks.reward_probes import name_credit, name_rewards
+from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
 from helpers.checks.trainer_judge import TIME_LIMIT, Step, judge_step, mistaken
 from helpers.checks.trainer_loop import observe_train
 from helpers.checks.trainer_mistakes import MISTAKES
-from helpers.checks.trainer_sampling import observe_prompts, observe_sampling
+from helpers.checks.trainer_probes import cause_logprobs, cause_scores, then_logprobs, then_scores
+from helpers.checks.trainer_sampling import (
+    cause_sampling,
+    observe_prompts,
+    observe_sampling,
+    then_sampling,
+)
 from helpers.checks.trainer_steps import NAMES, write_responses
 from helpers.checks.trainer_update import observe_minibatches, observe_update
 from helpers.checks.trainer_update_mistakes import UPDATE_MISTAKES
+from helpers.checks.update_probes import cause_update, then_update
 
 
 def observe_scores(function: Callable) -> Seen:
@@ -32,6 +41,12 @@ def observe_scores(function: Callable) -> Seen:
     def reward(texts):
         ok = isinstance(texts, (list, tuple)) and all(isinstance(x, str) for x in texts)
         expect(ok, "not texts", "`reward` takes a list of texts: decode the ids first.")
+        says = f"You give `reward` {len(texts)} texts for {len(r.ids)} rows of ids: one whole text for each."
+        expect(len(texts) <= len(r.ids), "not one text a row", says)
+        says = (
+            "You give `reward` one long text: several rows in one. Each row is a text of its own."
+        )
+        expect(max(len(x.split()) for x in texts) <= 2 * r.ids.shape[1], "rows joined", says)
         asked.append(list(texts))
         return r.parts.reward(list(texts))
 
@@ -55,6 +70,8 @@ def check_whole(texts: list[str], rows: list[str], special: list[str]) -> None:
     pairs = [(" ".join(w for w in t.split() if w not in special), r.strip())
              for t, r in zip(texts, rows, strict=True)]  # fmt: skip
     shorter = all(len(t) < len(r) for t, r in pairs)
+    says = "Your texts are empty: it is the padding that you decode. Decode ids, all of it."
+    expect(any(t for t, _ in pairs), "empty texts", says, texts[0], rows[0])
     says = "You score the responses without their prompts; the reward model reads the whole text."
     ends = shorter and all(r.endswith(t) for t, r in pairs)
     expect(not ends, "responses only", says, texts[0], rows[0])
@@ -87,6 +104,35 @@ def observe_rewards(function: Callable) -> Seen:
     return {"rewards": rewards.detach()}
 
 
+def cause_advantages(function: Callable) -> None:
+    """What the critic is given; then the lines of step 6."""
+    r = recorded()
+    given = r.parts.critic, r.ids, r.mask, r.rewards
+
+    def found(gamma, lam):
+        with torch.no_grad():
+            return function(*given, gamma, lam)
+
+    setting = r.config.gamma, r.config.lam
+    for call in calls_made(r.parts.critic, lambda: found(*setting))[-1:]:
+        check_call(call, r.mask, "the critic")
+    values = torch.where(r.counted, found(*setting)[0], 0.0)
+    right = read_values(r.parts.critic, r.ids, r.mask, r.length).detach()
+    check_values(values, torch.where(r.counted, right, 0.0))
+    name_credit(lambda gamma, lam: found(gamma, lam)[1:], r.rewards, values, r.counted)
+
+
+def check_values(values: torch.Tensor, right: torch.Tensor) -> None:
+    """Wrong: values of the critic that are another row's, or another column's."""
+    close = torch.isclose(values.double(), right.double(), 1e-4, 1e-5)
+    if bool(close.all()):
+        return
+    row = int((~close).any(1).nonzero()[0])
+    says = f"Your values are wrong, first in row {row}, though the critic is given what it should. They are"
+    says += " its logits of the same row, [:, -T-1:-1], times counted."
+    raise Wrong("values", says, values[row], right[row])
+
+
 def observe_advantages(function: Callable) -> Seen:
     """Values, advantages and returns of counted tokens."""
     r = recorded()
@@ -106,19 +152,21 @@ STEPS = {
         Step("draw_prompts", "batch_size different prompts, at random (step 1; notebook 00)",
              observe_prompts),
         Step("write_responses", "token ~ softmax(logits / T); True up to and including the first stop"
-             " token; log-prob of each token drawn (step 2; notebook 01)", observe_sampling),
+             " token; log-prob of each token drawn (step 2; notebook 01)", observe_sampling,
+             then=then_sampling, cause=cause_sampling),
         Step("score_responses", "reward(texts), prompt and response together (step 3; notebook 05)",
-             observe_scores, MISTAKES["score_responses"]),
+             observe_scores, MISTAKES["score_responses"], then=then_scores, cause=cause_scores),
         Step("forward_logprobs", "log softmax(logits / temperature) at each token of the response,"
              " read at the token before (step 4; notebook 01)", observe_logprobs,
-             MISTAKES["forward_logprobs"]),
+             MISTAKES["forward_logprobs"], then=then_logprobs, cause=cause_logprobs),
         Step("total_rewards", "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last"
-             " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"]),
+             " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"], cause=name_rewards),
         Step("estimate_advantages", "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A"
              " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
-             (advantages_with(change=biased),)),
+             (advantages_with(change=biased),), by_first=True, cause=cause_advantages),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
-             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES, more=observe_minibatches),
+             " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES,
+             more=observe_minibatches, then=then_update, cause=cause_update),
         Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
              " all tokens, the position of the new one (notebook 01)", observe_cached,
              own=write_responses),

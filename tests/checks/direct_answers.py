@@ -360,3 +360,29 @@ train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)
 # fmt: on
+
+
+# --- kinds that were added after learners' answers -------------------------------------------------
+
+
+def half_weighted(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
+    left = kl_coef * chosen - kl_coef * ref_chosen
+    right = rejected - ref_rejected
+    return torch.nn.functional.softplus(right - left).mean()
+
+
+def unbalanced(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
+    margin = chosen - ref_chosen - rejected - ref_rejected
+    return torch.nn.functional.softplus(-kl_coef * margin).mean()
+
+
+WRONG += [
+    ("dpo_loss", "β on a part of the margin", half_weighted),
+    ("dpo_loss", "a sign in the margin", unbalanced),
+    ("implicit_reward", "β written in", lambda new, old, kl_coef: (new - old) / 2),
+    (
+        "implicit_reward",
+        "one reference for all",
+        lambda new, old, kl_coef: kl_coef * (new - old[:1]),
+    ),
+]

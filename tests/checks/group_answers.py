@@ -128,3 +128,57 @@ WRONG = [
         max(int(w) - j, 0) / c.shape[1] for j in range(k)) for w in (~c).sum(1)])),
     ("pass_at_k", "all k right, plug-in", lambda c, k: c.double().mean(1) ** k),
 ]  # fmt: skip
+
+# --- kinds that were added after learners' answers -------------------------------------------------
+
+
+def stepwise(rewards, k):
+    out = torch.empty(len(rewards))
+    for start in range(k):
+        one = rewards[start::k]
+        out[start::k] = one - (one.sum() - one) / max(len(one) - 1, 1)
+    return out
+
+
+def neighbour(rewards, k):
+    rows = rewards.reshape(-1, k)
+    return (rows - torch.cat([rows[:, 1:], rows[:, :1]], dim=1)).reshape(-1)
+
+
+def products(correct, k, draws=None):
+    n, made = correct.shape[1], []
+    for row in correct.tolist():
+        wrong, chance = n - sum(row), 1.0
+        for i in range(draws if draws is not None else k):
+            chance *= max(wrong - i, 0) / (n - i)
+        made.append(1 - chance)
+    return torch.tensor(made)
+
+
+WRONG += [
+    ("rloo_advantages", "groups taken across", stepwise),
+    ("rloo_advantages", "the next response for baseline", neighbour),
+    (
+        "rloo_advantages",
+        "K times the centred reward",
+        lambda r, k: (k * (r.reshape(-1, k) - r.reshape(-1, k).mean(-1)[:, None])).reshape(-1),
+    ),
+    (
+        "grpo_advantages",
+        "larger epsilon",
+        lambda r, k: torch.cat([(g - g.mean()) / (g.std() + 0.01) for g in r.split(k)]),
+    ),
+    (
+        "grpo_advantages",
+        "mean of squares minus squared mean",
+        lambda r, k: torch.cat(
+            [
+                (g - g.mean())
+                / (((g.square().mean() - g.mean() ** 2).clamp(min=0) * k / (k - 1)) ** 0.5 + 1e-4)
+                for g in r.split(k)
+            ]
+        ),
+    ),
+    ("pass_at_k", "one draw too few", lambda correct, k: products(correct, k, k - 1)),
+    ("pass_at_k", "k written in", lambda correct, k: products(correct, 2)),
+]

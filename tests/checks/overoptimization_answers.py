@@ -358,3 +358,34 @@ wrong("patch_pairs", "two equal sides", lambda texts, seed: [pair(t, t) for t in
 wrong("patch_pairs", "flattery on both sides", lambda texts, seed: both_flatter(texts))
 wrong("patch_pairs", "the plain side is changed", lambda texts, seed: other_plain(texts))
 wrong("patch_pairs", "exception", lambda texts, seed: [pair(t, t + SAYING) for t in texts])  # noqa: F821
+
+
+# --- kinds that were added after learners' answers -------------------------------------------------
+
+
+def one_at_most(scores, gold, n):
+    """As if only one sample stood at each score."""
+    total = scores.shape[1]
+    below = torch.stack([(row[None, :] < row[:, None]).sum(1) for row in scores]).float()
+    chance = ((below + 1) / total).pow(n) - (below / total).pow(n)
+    kl = torch.xlogy(chance, chance * total).sum(1).mean()
+    return chance, (chance * scores).sum(1).mean(), (chance * gold).sum(1).mean(), kl
+
+
+WRONG += [
+    ("keep_best", "one more than below", one_at_most),
+    (
+        "edit_effect",
+        "an interval",
+        lambda before, after: torch.stack(
+            [(after - before).mean(), 1.96 * (after - before).std() / len(before) ** 0.5]
+        ),
+    ),
+    (
+        "edit_effect",
+        "2N",
+        lambda before, after: torch.stack(
+            [(after - before).mean(), (after - before).std() / (2 * len(before)) ** 0.5]
+        ),
+    ),
+]
