@@ -32,7 +32,8 @@ SLIPS = [Slip(*entry) for entry in [
     ("σ multiplies", KL + "you multiply by σ².", {"anchor": lambda b, s: b * s**2}),
     ("σ multiplies", KL + "you multiply by σ.", {"anchor": lambda b, s: b * s}),
     ("σ doubled, not squared", KL + "you take 2σ (σ*2) for σ² (σ**2).", {"anchor": lambda b, s: b / (2 * s)}),
-    ("half the KL's slope", "The derivative of m²/(2σ²) is m/σ²: yours is half of it.",
+    ("half the KL's slope", "The derivative of m²/(2σ²) is m/σ²: yours is half of it (or the reward's slope"
+     " is doubled).",
      {"anchor": lambda b, s: b / (2 * s**2)}),
     ("the KL's slope times four", "The derivative of m²/(2σ²) is m/σ²: a half has become a 2, so yours is"
      " four"
@@ -42,16 +43,13 @@ SLIPS = [Slip(*entry) for entry in [
     ("2σ squared whole", "(2σ)² is 4σ²: only σ is squared.", {"anchor": lambda b, s: b / (2 * s) ** 2}),
     ("σ to the fourth", "You squared σ² again.", {"anchor": lambda b, s: b / s**4}),
     ("the root of σ", "You took the root of σ; σ is squared.", {"anchor": lambda b, s: b / s**0.5}),
-    ("β squared", "β stands in J once; you squared it.", {"anchor": lambda b, s: b**2 / s**2}),
-    ("β and σ squared", "Only σ is squared; β/σ² is not (β/σ)².", {"anchor": lambda b, s: (b / s) ** 2}),
+    ("β squared", "β stands in J once; you squared it, perhaps in (β/σ)².", {"anchor": lambda b, s: b**2 /
+     s**2}),
     ("the root of β", "You took the root of β.", {"anchor": lambda b, s: b**0.5 / s**2}),
     ("β left out", "β is missing: at β = 0 the mean is 1.", {"anchor": lambda b, s: 1 / s**2}),
-    ("β and σ² exchanged", "You divide σ² by β; the slope of the KL is β·m/σ².",
-     {"anchor": lambda b, s: s**2 / b}),
     ("the KL pulls outwards", "Your KL pushes m away from 0: a sign.", {"sign": -1.0}),
     ("1 in the numerator", "The numerator is the reward's slope at 0, which is 2; yours is 1.", {"top": 1.0}),
     ("4 in the numerator", "The numerator is the reward's slope at 0, which is 2; yours is 4.", {"top": 4.0}),
-    ("4 for 2", "The slope of (m − 1)² is 2(m − 1); you have a 4.", {"pull": 4.0}),
     ("1 in the denominator", "The denominator is 2 + β/σ²; you have 1 for the 2.", {"pull": 1.0, "top": 2.0}),
     ("upside down", "You divided the wrong way round: m = 2/(2 + β/σ²).",
      {"solve": lambda top, pull, a: (pull + a) / top}),
@@ -61,8 +59,6 @@ SLIPS = [Slip(*entry) for entry in [
      {"solve": lambda top, pull, a: pull - a}),
     ("slopes added", "That is the denominator alone; m is 2 divided by it.",
      {"solve": lambda top, pull, a: pull + a}),
-    ("slopes divided", "That is one slope by the other: the 2·m of the reward is lost when solving for m.",
-     {"solve": lambda top, pull, a: top / a}),
     ("the KL's slope by the reward's", "You divided the slopes; set their sum to 0 and solve for m.",
      {"solve": lambda top, pull, a: a / top}),
     ("the share given up", "This is 1 − m, the share of the way that is given up.",
@@ -76,7 +72,6 @@ SLIPS = [Slip(*entry) for entry in [
     ("a root too many", "You took the root of the right fraction: the slope of (m − 1)² is 2(m − 1), without"
      " a square.", {"solve": lambda top, pull, a: abs(top / (pull + a)) ** 0.5}),
     ("squared", "You squared the right mean.", {"solve": lambda top, pull, a: (top / (pull + a)) ** 2}),
-    ("halved", "That is half of the right mean.", {"solve": lambda top, pull, a: top / (pull + a) / 2}),
     ("never below 0", "You cut the mean off at 0; the fraction never is negative.",
      {"solve": lambda top, pull, a: max(0.0, 1 - a / pull)}),
 ]]

@@ -58,6 +58,8 @@ SLIPS = [Slip(*entry) for entry in [
     ("the share squared", "You square the share; leave it as it is.", {"bend": lambda s: s * s}),
     ("the share bent to an S", "You bend the share to an S; leave it as it is.",
      {"bend": lambda s: s * s * (3 - 2 * s)}),
+    ("the share bent to an S", "You bend the share to an S; leave it as it is.",
+     {"bend": lambda s: (1 - math.cos(math.pi * s)) / 2}),
     ("the share halved", "You halve the share.", {"bend": lambda s: s / 2}),
     ("the share rounded", "You round the share to 0 or 1.", {"bend": round}),
     ("the share upside down", "You divide the wrong way round: it is (√kl − √kl_low)/(√kl_high − √kl_low).",
@@ -94,14 +96,10 @@ SLIPS = [Slip(*entry) for entry in [
      {"join": lambda s, rise, start: s}),
     ("the share added", "You add the share itself; multiply it by score_high − score_low.",
      {"join": lambda s, rise, start: start + s}),
-    ("the share multiplied on", "You multiply score_low by the share's growth; add share·(score_high −"
-     " score_low).", {"join": lambda s, rise, start: start * (1 + s)}),
     ("score_low times the share", "You multiply score_low by the share; it is added whole.",
      {"join": lambda s, rise, start: start * s + rise}),
     ("brackets", "You multiply the sum by the share: only the rise is multiplied by it.",
      {"join": lambda s, rise, start: (start + rise) * s}),
-    ("divided by the share", "You divide the rise by the share; multiply.",
-     {"join": lambda s, rise, start: start + rise / s}),
 ]]
 PROBES = [
     (1.0, 0.8, 1.69, 1.1, 1.44), (2.0, 1.4, 2.6, 1.5, 2.5), (0.25, 0.1, 0.49, 0.6, 0.36),
@@ -133,9 +131,6 @@ AT_EQUAL_KL = Exercise(
         ("through the origin", "Your curve goes from 0 through one neighbour; it goes from the lower"
          " neighbour"
          " to the upper one.", lambda a, p, b, q, x: q * x / b),
-        ("through the origin", "Your curve goes from 0 through one neighbour; it goes from the lower"
-         " neighbour"
-         " to the upper one.", lambda a, p, b, q, x: p * (x / a) ** 0.5),
         ("not divided by the distance", "You multiply by √kl − √kl_low, and do not divide by √kl_high −"
          " √kl_low.", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),
         ("one share for both scores", "Both scores get the same share; score_low gets what is left, 1 −"

@@ -84,7 +84,7 @@ SLIPS = [Slip(*entry) for entry in [
     ("squares about zero", "`squares` are about each process's own mean, not about 0: what is missing"
      " is n·(m − mean)², not n·m².", {"about": lambda n, m, s: 0.0}),
     ("nothing between the processes", "The means of the processes differ, and that is variance too:"
-     " add Σ n·(m − mean)².", {"between": lambda n, m, c: 0.0}),
+     " add Σ n·(m − mean)². (Without the square they cancel.)", {"between": lambda n, m, c: 0.0}),
     ("between the processes unweighted", "Each (m − mean)² stands for n tokens: multiply it by the count.",
      {"between": lambda n, m, c: ((m - c) ** 2).sum()}),
     ("between the processes averaged", "Each (m − mean)² stands for n tokens: multiply it by the count; you"
@@ -101,12 +101,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"between": lambda n, m, c: ((n * m - c) ** 2).sum()}),
     ("weighed by n − 1 between", "You weighed (m − mean)² by n − 1; weigh it by n.",
      {"between": lambda n, m, c: ((n - 1) * (m - c) ** 2).sum()}),
-    ("not squared between", "Square m − mean; without the square they cancel.",
-     {"between": lambda n, m, c: (n * (m - c)).sum()}),
     ("sizes, not squares", "You took |m − mean|; square it.", {"between": lambda n, m, c: (n * (m -
      c).abs()).sum()}),
-    ("square of the sum", "You squared the sum; sum the squares.",
-     {"between": lambda n, m, c: (n * (m - c)).sum() ** 2}),
     ("between subtracted", "What lies between the processes is added; you subtract it.",
      {"between": lambda n, m, c: -(n * (m - c) ** 2).sum()}),
     ("between twice", "You added what lies between the processes twice.",
@@ -250,6 +246,8 @@ MERGE = Exercise(
          " what differs between the processes in the variance.",
          merge_moments(plain, between=lambda n, m, c: 0.0)),
         *alone(merge_moments, SLIPS),
+        *((slip.name, slip.says, merge_moments(**slip.change, about=weighted))
+          for slip in SLIPS if "mean" in slip.change),
         *((name, says, lambda n, m, s, var=var, mean=mean: torch.stack([mean(n, m, s), torch.as_tensor(
             var(n, m, s))])) for name, says, var in VARIANCES for mean in (weighted, plain)),
         *((name, says, lambda n, m, s, cut=cut: merge_moments()(cut(n), cut(m), cut(s)))

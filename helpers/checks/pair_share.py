@@ -63,8 +63,6 @@ ACCURACY = Exercise(
          lambda c, r: ((c > r).sum() - (c < r).sum()).float()),
         ("means compared", "You compared the two means; compare pair by pair, and average.",
          lambda c, r: (c.mean() > r.mean()).float()),
-        ("medians compared", "You compared the two medians; compare pair by pair, and average.",
-         lambda c, r: (c.median() > r.median()).float()),
         ("all or nothing", "You return whether all (or any) pairs are right; return their share.",
          lambda c, r: (c > r).all().float()),
         ("all or nothing", "You return whether all (or any) pairs are right; return their share.",

@@ -104,8 +104,6 @@ SLIPS = [Slip(*entry) for entry in [
     ("smallest instead of mean", "You took the smallest; take the mean.", {"reduce": torch.min}),
     ("only the first word", "You took only the first word drawn; average over all.",
      {"reduce": lambda x: x[0]}),
-    ("only the last word", "You took only the last word drawn; average over all.",
-     {"reduce": lambda x: x[-1]}),
     ("squared", "You squared the gains; average them as they are.",
      {"reduce": lambda x: x.square().mean()}),
     ("the first rows for the words", "You took the first log-probs of the table; take those of the words"
@@ -139,11 +137,6 @@ REINFORCE = Exercise(
         ("divided by the number of different words", "You divided by how many different words were drawn;"
          " divide by the number of draws.",
          lambda z, w, a: drawn_gain(reduce=torch.sum)(z, w, a) / len(w.unique())),
-        ("every word with every advantage", "You multiplied every log π(w) by every advantage; each word"
-         " drawn has its own.", lambda z, w, a: -(log_softmax(z)[w][:, None] * a).mean()),
-        ("all log-probs with all advantages", "You multiplied log π of every word of the vocabulary by"
-         " every advantage; take those of the words drawn.",
-         lambda z, w, a: -(log_softmax(z)[:, None] * a).mean()),
         ("draws of one word averaged first", "You averaged each word's draws first, then the words; every"
          " draw should weigh the same.", mean_per_word),
         ("each word counted once", "A word that was drawn twice counts twice, each time with its own"

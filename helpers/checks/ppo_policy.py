@@ -78,14 +78,11 @@ SLIPS = [Slip(*entry) for entry in [
     ("gains added", "You added the two gains; take the smaller one.", {"choose": lambda x, y, a: x + y}),
     ("gains averaged", "You averaged the two gains; take the smaller one.",
      {"choose": lambda x, y, a: (x + y) / 2}),
-    ("smaller in size", "You compared the gains without their signs; take the smaller number.",
+    ("smaller ratio", "You took the smaller ratio (or the gain of the smaller size); take the smaller"
+     " product. They differ for a negative advantage.",
      {"choose": lambda x, y, a: torch.where(x.abs() < y.abs(), x, y)}),
     ("larger in size", "You compared the gains without their signs; take the smaller number.",
      {"choose": lambda x, y, a: torch.where(x.abs() > y.abs(), x, y)}),
-    ("max for negative advantages", "For A < 0 you took the larger gain; it is the smaller one for both"
-     " signs.", {"choose": lambda x, y, a: torch.where(a > 0, smaller(x, y, a), torch.maximum(x, y))}),
-    ("max for positive advantages", "For A > 0 you took the larger gain; it is the smaller one for both"
-     " signs.", {"choose": lambda x, y, a: torch.where(a < 0, smaller(x, y, a), torch.maximum(x, y))}),
     ("0 where clipped", "A clipped token still has its clipped gain; you set it to 0.",
      {"choose": lambda x, y, a: torch.where(y < x, 0.0, x)}),
     ("0 outside the band", "A token outside 1 ± ε still has a gain; you set it to 0.",
@@ -100,11 +97,6 @@ SLIPS = [Slip(*entry) for entry in [
      {"clip": lambda r, e: r.clamp(min=1 - e)}),
     ("clipped between 1 − ε and 1", "The upper limit is 1 + ε.", {"clip": lambda r, e: r.clamp(1 - e, 1)}),
     ("clipped between 1 and 1 + ε", "The lower limit is 1 − ε.", {"clip": lambda r, e: r.clamp(1, 1 + e)}),
-    ("clipped between 0 and ε", "Clip ρ to 1 ± {cliprange}.", {"clip": lambda r, e: r.clamp(0, e)}),
-    ("clipped between 0 and 1 + ε", "The lower limit is 1 − ε, not 0.",
-     {"clip": lambda r, e: r.clamp(0, 1 + e)}),
-    ("clipped between ε and 1 + ε", "The lower limit is 1 − ε, not ε.",
-     {"clip": lambda r, e: r.clamp(e, 1 + e)}),
     ("lower limit 1/(1 + ε)", "The lower limit is 1 − ε, not 1/(1 + ε).",
      {"clip": lambda r, e: r.clamp(1 / (1 + e), 1 + e)}),
     ("clipped to 1 ± 2ε", "You clip twice as far out as ε says.", {"clip": lambda r, e: both_ends(r, 2 * e)}),
@@ -184,10 +176,6 @@ POLICY = Exercise(
            lambda p, o, a, m, e, choose=choose: -masked_mean(choose(
                quotient(p, o, m) * a, (quotient(p, o, m) * a).clamp(1 - e, 1 + e), a), m))
           for choose in (smaller, lambda x, y, a: y)),
-        ("smaller ratio", "You took the smaller ratio, then multiplied; take the smaller product."
-         " They differ for a negative advantage.",
-         lambda p, o, a, m, e: -masked_mean(torch.minimum(
-             quotient(p, o, m), both_ends(quotient(p, o, m), e)) * a, m)),
         ("log-probs instead of the ratio", "−A·log π is REINFORCE; PPO uses the ratio.",
          lambda p, old, a, mask, e: -masked_mean(p * a, mask)),
         ("smaller of two means", "You took the smaller of two means; take the smaller gain of each token,"

@@ -78,9 +78,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"choose": lambda x, y, e: x * y}),
     *(("squared error clipped", "You clipped the squared error; clip V to V_old ± ε, before the square.",
        {"choose": choose}) for choose in (
-        lambda x, y, e: x.clamp(max=e), lambda x, y, e: x.clamp(max=e * e), lambda x, y, e: x.clamp(-e, e),
-        lambda x, y, e: x.clamp(1 - e, 1 + e), lambda x, y, e: torch.maximum(x, x.clamp(max=e)),
-        lambda x, y, e: torch.maximum(x, x.clamp(1 - e, 1 + e)))),
+        lambda x, y, e: x.clamp(max=e), lambda x, y, e: x.clamp(-e, e),
+        lambda x, y, e: x.clamp(1 - e, 1 + e), lambda x, y, e: torch.maximum(x, x.clamp(1 - e, 1 + e)))),
     ("0 where clipped", "A token whose value is clipped still has its error; you set it to 0.",
      {"choose": lambda x, y, e: torch.where(x == y, x, 0.0)}),
     ("clipped around the returns", "You clipped the error V − R; clip V around V_old.",
@@ -97,8 +96,6 @@ SLIPS = [Slip(*entry) for entry in [
      {"clip": lambda v, o, r, e: torch.minimum(v, o + e)}),
     ("clipped below only", "You clipped only at V_old − ε; clip at V_old + ε too.",
      {"clip": lambda v, o, r, e: torch.maximum(v, o - e)}),
-    ("limits exchanged", "The limits are exchanged: V_old − ε is the lower one.",
-     {"clip": lambda v, o, r, e: torch.clamp(v, o + e, o - e)}),
     ("old value for the clipped one", "You compared with V_old itself; the second value is V, clipped to"
      " V_old ± ε.", {"clip": lambda v, o, r, e: o}),
     ("always the full step", "You took V_old ± ε whether V is there or not; a clip keeps V where it is"
@@ -134,8 +131,6 @@ SLIPS = [Slip(*entry) for entry in [
     ("third power", "You took the third power of the error; the loss squares it.",
      {"error": lambda x: x.abs() ** 3}),
     ("fourth power", "You squared the error twice.", {"error": lambda x: x**4}),
-    ("values and old values swapped", "You clipped V_old around V; clip V around V_old.",
-     {"value": lambda v, o: o, "clip": lambda v, o, r, e: v}),
     ("old values instead of values", "You used V_old − R; use V − R, because V is trained.",
      {"value": lambda v, o: o}),
     ("old values as the target", "You used V − V_old; the target is the return R.",
@@ -179,9 +174,6 @@ VALUE = Exercise(
            lambda v, old, r, mask, e, pick=pick: 0.5 * masked_mean(
                (pick(v, near(v, old, r, e)) - r).square(), mask))
           for pick in (torch.maximum, torch.minimum)),
-        ("larger signed error", "You took the larger of V − R and the clipped one, then squared; square"
-         " both first.", lambda v, old, r, mask, e: 0.5 * masked_mean(
-             torch.maximum(v - r, near(v, old, r, e) - r).square(), mask)),
         ("square of the mean", "You averaged the errors and squared the mean; square each first.",
          lambda v, old, r, mask, e: 0.5 * masked_mean(v - r, mask).square()),
         ("root of the mean", "You took the root of the mean square; leave it as it is.",

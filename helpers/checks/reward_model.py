@@ -21,7 +21,7 @@ from helpers.checks.where import case_by_case, without_effect
 
 t = torch.tensor
 FEW = (t([1.0, 0.0, 2.0]), t([0.0, 3.0, 1.5]))
-MANY = (noise(1, 6), noise(2, 6))
+MANY = (noise(1, 9), noise(2, 9))
 FAR = (t([100.0, -60.0, 70.0]), t([99.0, 60.0, -50.0]))
 
 
@@ -83,8 +83,6 @@ PREFERENCE = Exercise(
          lambda a, b: 0.5 + (a - b).atan() / math.pi),
         ("tanh", "tanh lies between −1 and 1; a probability is the sigmoid of the difference.",
          lambda a, b: (a - b).tanh()),
-        ("tanh", "(1 + tanh(d))/2 is the sigmoid of 2d; take that of d.",
-         lambda a, b: (1 + (a - b).tanh()) / 2),
         ("a straight line", "You clamped a line between 0 and 1; take the sigmoid of the difference.",
          lambda a, b: (0.5 + (a - b) / 2).clamp(0, 1)),
         ("a straight line", "You clamped the difference between 0 and 1; take its sigmoid.",

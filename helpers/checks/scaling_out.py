@@ -88,8 +88,6 @@ SLIPS = [Slip(*entry) for entry in [
      " processes, {counted}.", {"below": lambda x, m: own(m).roll(-1)}),
     ("the count of the others", "You divided by the other processes' tokens; divide by all {counted}.",
      {"below": lambda x, m: m.sum() - own(m)}),
-    ("the longest response", "You divided by the longest response's length; divide by all {counted} tokens.",
-     {"below": lambda x, m: m.sum(-1).max()}),
     ("counts added up so far", "You divided by the tokens of the processes so far; divide by all {counted}.",
      {"below": lambda x, m: own(m).cumsum(0)}),
     ("share of the summed loss", "You divided by the sum of all losses, so that the shares add up to 1;"
@@ -97,8 +95,6 @@ SLIPS = [Slip(*entry) for entry in [
     ("divided by the sizes of the losses", "You divided by the losses' sizes; divide by the {counted}"
      " tokens.",
      {"below": lambda x, m: sums(x.abs(), m).sum()}),
-    ("tokens whose loss is 0 left out", "A token whose loss is 0 counts too: divide by mask.sum().",
-     {"below": lambda x, m: (m & (x != 0)).sum()}),
     ("divided by the number of processes", "You divided once more by the number of processes."
      " Gradients are added, not averaged.", {"times": lambda m: 1 / len(m)}),
     ("multiplied by the number of processes", "You multiplied by the number of processes. That is"

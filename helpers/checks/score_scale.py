@@ -27,9 +27,11 @@ NORMALIZE = Exercise(
         ("own statistics", "You used mean and std of `scores`, which hides any progress; use those"
          " of the reference.",
          lambda s, ref: normalize(s, s)),
-        ("own mean", "You used the mean of `scores`; use the reference's.",
+        ("own mean", "You used the mean of `scores` (or centred the result once more); use the"
+         " reference's.",
          lambda s, ref: (s - s.mean()) / ref.std()),
-        ("own std", "You used the std of `scores`; use the reference's.",
+        ("own std", "You used the std of `scores` (or divided the result by its own); use the"
+         " reference's.",
          lambda s, ref: (s - ref.mean()) / s.std()),
         ("variance instead of std", "You divided by the variance; divide by its square root.",
          lambda s, ref: (s - ref.mean()) / ref.var()),
@@ -51,11 +53,6 @@ NORMALIZE = Exercise(
          lambda s, ref: normalize(ref, ref)),
         ("statistics of both", "You used the statistics of both; use only the reference's.",
          lambda s, ref: normalize(s, torch.cat([s, ref]))),
-        ("own mean subtracted again", "You centred the result once more on its own mean, which hides any"
-         " progress; the reference's mean is enough.",
-         lambda s, ref: normalize(s, ref) - normalize(s, ref).mean()),
-        ("divided by its own std again", "You divided the result by its own std once more.",
-         lambda s, ref: normalize(s, ref) / normalize(s, ref).std()),
         ("biased variance", "You divided by the biased variance; divide by the unbiased std.",
          lambda s, ref: (s - ref.mean()) / ref.var(unbiased=False)),
         *(("other spread", f"You divided by {words}; divide by the reference's std.",
@@ -100,8 +97,6 @@ NORMALIZE = Exercise(
          lambda s, ref: normalize(s, ref).tanh()),
         ("squashed", "You squashed the result by a tanh or sigmoid; return it as it is.",
          lambda s, ref: normalize(s, ref).sigmoid()),
-        ("biased variance, 1 added", "You divided by the std plus 1.",
-         lambda s, ref: (s - ref.mean()) / (ref.std() + 1)),
         ("mean added at the end", "You added the reference's mean again; leave the result centred.",
          lambda s, ref: normalize(s, ref) + ref.mean()),
         ("minimum and maximum", "You used minimum and maximum of the reference; use mean and std.",
