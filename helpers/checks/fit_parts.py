@@ -36,7 +36,7 @@ def steps_differ(seen: Fit, wants: int) -> Found:
     if seen.steps in (0, wants):
         return None
     return "another number of steps", (
-        f"Step 4: you make {seen.steps} optimizer steps; {wants} batches are {wants} steps, one for each."
+        f"Step 4: your optimizer steps {seen.steps} times; {wants} batches are {wants} steps, one for each."
     )
 
 
@@ -76,7 +76,7 @@ def first_part_wrong(function: Callable, given: tuple) -> Found:
         if ids.shape != want.shape or not torch.equal(ids, want):
             return "other texts", (
                 f"Step 2: {side} of the first step are not those of rows {rows.tolist()}: look at how you"
-                " pick them."
+                " pick them, or cut them."
             )
         if mask is None or mask.shape != want_mask.shape or not torch.equal(mask.bool(), want_mask):
             return "another mask", (

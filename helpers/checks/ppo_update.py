@@ -18,6 +18,7 @@ from helpers.checks.update_looks import (
     MORE_MISTAKES,
     attention,
     each_minibatch,
+    extra_term,
     no_step,
     other_settings,
 )
@@ -76,7 +77,8 @@ def unwritten(function: Callable) -> str:
 def looked_further(function: Callable, report: Report) -> Report:
     """The report, after a further look at what passed, was not recognised, or made no step."""
     looks = {
-        CORRECT: (other_settings, each_minibatch), "unrecognised": (attention,), "no optimizer.step":
+        CORRECT: (other_settings, each_minibatch), "unrecognised": (attention, extra_term), "no"
+         " optimizer.step":
          (no_step,)
     }  # fmt: skip
     for look in looks.get(report.mistake or report.status, ()):

@@ -267,6 +267,8 @@ def limited(exercise: Exercise) -> Callable:
             return None
         if not all(map(fits, near)):
             return None
+        if report.mistake == "NaN or infinite":
+            return LARGE_SCORES[:2]
         return "clamped, or a small ε added", (
             "Right where the scores are near each other, wrong where they are far apart. A clamp, or a small"
             " number that is added so that nothing overflows, changes the result there (and a clamp stops the"

@@ -8,6 +8,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from helpers.checks.exercise import kept
 from helpers.checks.trainer_inputs import recorded
+from helpers.checks.trainer_mistakes import logprobs_with
 from helpers.checks.trainer_steps import COURSE
 from helpers.checks.trainer_update import Recorder, rows_seen, run_update
 from helpers.checks.trainer_update_mistakes import smaller_gain, update_with
@@ -125,17 +126,52 @@ def attention(function: Callable) -> Found:
         run_update(function, r, settings(), lr=0.0)
     finally:
         hook.remove()
-    wants = int(r.mask[:6].sum())
-    if len(sums) != 1 or sums[0] == wants:
-        return None
-    if sums[0] is None or sums[0] > wants:
+    if len(sums) == 1 and (sums[0] is None or sums[0] > int(r.mask[:6].sum())):
         return "padding attended to", (
             "Your models read the padding: hand them query_mask and response_mask, which are 0 there."
         )
-    return (
-        "tokens not attended to",
-        "Your models do not read some tokens: look at the masks they get.",
-    )
+    return None
+
+
+def extra_term(function: Callable) -> Found:
+    """Whether the actor's gradient is the right one and that of a well-known further term."""
+    r, config = recorded(), settings()
+    size = sum(p.numel() for p in r.shallow.actor.parameters())
+    got, want = (first_gradient(f, config) for f in (function, COURSE["update"]))
+    if got is None or apart(got[size:], want[size:]):
+        return None
+    over = got[:size] - want[:size]
+    ids, mask, old = r.ids, r.mask, r.old["logprobs"]
+    counted = mask.bool()[:, -old.shape[1] :]
+    for words, term in TERMS.items():
+        actor = copy.deepcopy(r.shallow.actor)
+        with torch.enable_grad():
+            new = logprobs_with(first=1)(actor, ids, mask, old.shape[1], config.temperature)
+            slopes = torch.autograd.grad(
+                term((new - old)[counted], new[counted]),
+                list(actor.parameters()),
+                allow_unused=True,
+            )
+        flat = [torch.zeros_like(p) if g is None else g
+                for g, p in zip(slopes, actor.parameters(), strict=True)]  # fmt: skip
+        slope = torch.cat([g.flatten() for g in flat])
+        factor = float(over @ slope / (slope @ slope))
+        if not apart(factor * slope, over):
+            return f"{words} in the loss", (
+                f"The policy's loss holds {factor:.3g} times {words} more than it should: leave that out (the"
+                " KL's price is in the rewards already, and there is no bonus)."
+            )
+    return None
+
+
+TERMS = {
+    "the mean log-prob of the tokens (an entropy bonus, or a KL)": lambda change, new: new.mean(),
+    "the mean squared log-ratio (a KL)": lambda change, new: change.square().mean(),
+    "ρ − 1 − log ρ (a KL)": lambda change, new: (change.exp() - 1 - change).mean(),
+    "1/ρ − 1 + log ρ (a KL)": lambda change, new: ((-change).exp() - 1 + change).mean(),
+    "log-prob times probability (an entropy)": lambda change, new: (new.exp() * new).mean(),
+    "the mean ratio": lambda change, new: change.exp().mean(),
+}
 
 
 class Clears:
@@ -194,6 +230,24 @@ MORE_MISTAKES = kept([
     ("loss divided by the minibatch size", "You divide the loss by minibatch_size; it is a mean over tokens"
      " already.", scaled(lambda c: 1 / c.minibatch_size, lambda c: c.vf_coef / c.minibatch_size)),
     ("loss halved", "You halve the whole loss.", scaled(lambda c: 0.5, lambda c: c.vf_coef / 2)),
+    ("no zero_grad, and gradients not clipped", "There is no zero_grad, and the gradient is not clipped.",
+     update_with(zero_grad=False, clip=lambda p, size: None)),
+    ("values not clipped, and ½ missing", "The critic's loss lacks its clip and its half.",
+     update_with(error=lambda v, old, r, c: (v - r).square(), weight=lambda c: c.vf_coef)),
+    ("values not clipped, and vf_coef missing", "The critic's loss lacks its clip and vf_coef.",
+     update_with(error=lambda v, old, r, c: (v - r).square(), weight=lambda c: 0.5)),
+    ("neither policy nor values clipped", "Neither the ratio nor the value is clipped.",
+     update_with(gain=lambda r, a, e: r * a, error=lambda v, old, r, c: (v - r).square())),
+    ("no temperature, and no clip of the gradient", "config.temperature and the clip to max_grad_norm are"
+     " missing.", update_with(temperature=1.0, clip=lambda p, size: None)),
+    ("old log-probs recomputed, and no clip", "Old log-probs are the rollout's; yours are the new ones;"
+     " and the"
+     " gradient is not clipped.",
+     update_with(old=lambda new, old: new.detach(), clip=lambda p, size: None)),
+    ("no zero_grad, and vf_coef missing", "There is no zero_grad, and no vf_coef.",
+     update_with(zero_grad=False, weight=lambda c: 0.5)),
+    ("vf_coef missing, and gradients not clipped", "There is no vf_coef, and the gradient is not clipped.",
+     update_with(weight=lambda c: 0.5, clip=lambda p, size: None)),
     ("only the policy's gradients cleared", "The critic's gradients of the step before are never cleared.",
      clearing(0)),
     ("only the critic's gradients cleared", "The policy's gradients of the step before are never cleared.",
