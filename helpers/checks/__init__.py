@@ -4,10 +4,12 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
+from helpers.checks.best_mean import check_best_mean
 from helpers.checks.best_of import check_keep_best
 from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward
 from helpers.checks.edit_effect import check_edit_effect
+from helpers.checks.equal_kl import check_score_between
 from helpers.checks.gae import (
     check_discounted_returns,
     check_gae,
@@ -17,31 +19,32 @@ from helpers.checks.gae import (
 from helpers.checks.group_step import check_group_step
 from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.loop import check_objective
-from helpers.checks.optimum import check_best_mean, check_optimum, check_score_between
+from helpers.checks.moments import check_merge_moments
+from helpers.checks.optimum import check_optimum
 from helpers.checks.own_reward import check_my_reward, check_patch_pairs
 from helpers.checks.own_rule import check_my_rule
+from helpers.checks.pair_share import check_pair_accuracy
 from helpers.checks.pass_at_k import check_pass_at_k
 from helpers.checks.policy_gradient import check_reinforce_loss
-from helpers.checks.ppo import check_policy_loss, check_ratio, check_value_loss
-from helpers.checks.ppo_measures import check_clip_fraction, check_entropy
+from helpers.checks.ppo import check_ratio
+from helpers.checks.ppo_clipped import check_clip_fraction
+from helpers.checks.ppo_measures import check_entropy
+from helpers.checks.ppo_policy import check_policy_loss
 from helpers.checks.ppo_update import check_ppo_update_step
+from helpers.checks.ppo_value import check_value_loss
 from helpers.checks.real_models import check_chat_rollout, check_held_bytes, check_lora_forward
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
 from helpers.checks.reward_fit import check_fit_pairs
-from helpers.checks.reward_model import (
-    check_bradley_terry_loss,
-    check_normalize_scores,
-    check_pair_accuracy,
-    check_preference_probability,
-)
+from helpers.checks.reward_model import check_bradley_terry_loss, check_preference_probability
 from helpers.checks.rollouts import (
     check_gather_logprobs,
     check_kl_estimate,
     check_position_ids,
     check_response_mask,
 )
-from helpers.checks.scaling_out import check_loss_shares, check_merge_moments
+from helpers.checks.scaling_out import check_loss_shares
+from helpers.checks.score_scale import check_normalize_scores
 from helpers.checks.train_dpo import check_train_dpo
 from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (

@@ -18,6 +18,8 @@ class Fit:
     reached: set[str] = field(default_factory=set)  # models that backward() gave a gradient
     pulled: bool = False  # whether any step found a gradient other than 0
     uneven: bool = False  # whether any step had groups with different learning rates
+    rates: list[float] = field(default_factory=list)  # the learning rate of each step
+    pulls: list[float] = field(default_factory=list)  # the length of each step's gradient
 
 
 def watch(function: Callable, models: dict[str, nn.Module], arguments: tuple) -> Fit:
@@ -30,6 +32,10 @@ def watch(function: Callable, models: dict[str, nn.Module], arguments: tuple) ->
 
     def before_step(optimizer: Optimizer, *_) -> None:
         seen.steps += 1
+        seen.rates.append(optimizer.param_groups[0]["lr"])
+        weights = [w for group in optimizer.param_groups for w in group["params"]]
+        squares = [float(w.grad.square().sum()) for w in weights if w.grad is not None]
+        seen.pulls.append(sum(squares) ** 0.5)
         seen.uneven |= len({group["lr"] for group in optimizer.param_groups}) > 1
         for weight in (w for group in optimizer.param_groups for w in group["params"]):
             seen.owned |= {owners[id(weight)]} if id(weight) in owners else set()

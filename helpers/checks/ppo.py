@@ -1,16 +1,17 @@
-"""Exercises of notebook 04: the ratio and PPO's two clipped losses."""
+"""Exercise of notebook 04: the ratio; and what its padding may hold."""
 
 import torch
 
-from helpers import ppo
-from helpers.checks.averages import reductions
+from helpers.checks.altered import other_inputs
 from helpers.checks.compare import alike, as_tensor
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import TIME_LIMIT, backward, checker
-from helpers.checks.raised import explained
+from helpers.checks.raised import also_on, explained
 from helpers.checks.report import compare, show
 from helpers.checks.runner import attempt, copy_of
-from helpers.whitening import masked_mean
+from helpers.checks.second_look import one_of
+from helpers.checks.transformed import result_changed
+from helpers.checks.where import case_by_case, without_effect
 
 
 def log_ratio(logprobs, old_logprobs, mask):
@@ -64,147 +65,60 @@ RATIO = Exercise(
         ("one ratio per sequence", "You multiplied the tokens' ratios; PPO has one ratio per token.",
          lambda p, old, mask: torch.where(
              mask, log_ratio(p, old, mask).sum(1, True).exp(), 1.0)),
-        ("clipped already", "You clipped the ratio; that is done later, in the loss.",
-         lambda p, old, mask: ratio(p, old, mask).clamp(0.8, 1.2)),
+        *(("clipped already", "You clipped the ratio; that is done later, in the loss.",
+           lambda p, old, mask, low=low, high=high: ratio(p, old, mask).clamp(low, high))
+          for low, high in ((0.8, 1.2), (0.9, 1.1), (0.7, 1.3), (0.5, 1.5), (0.0, 2.0), (0.0, 1.2), (0.8,
+           9e9))),
+        ("1 + log-ratio", "1 + log ρ is near ρ only where ρ is near 1; take exp of the difference.",
+         lambda p, old, mask: 1 + log_ratio(p, old, mask)),
+        ("absolute difference", "You took the difference without its sign, so that no ratio is below 1.",
+         lambda p, old, mask: log_ratio(p, old, mask).abs().exp()),
+        ("new probability alone", "That is π; divide it by π_old: subtract the old log-probs.",
+         lambda p, old, mask: torch.where(mask, p.exp(), 1.0)),
+        ("old probability alone", "That is π_old; the ratio is π/π_old.",
+         lambda p, old, mask: torch.where(mask, old.exp(), 1.0)),
+        ("difference of probabilities", "You subtracted probabilities; divide them: exp of the difference.",
+         lambda p, old, mask: torch.where(mask, p.exp() - old.exp(), 1.0)),
+        ("1 added", "You added 1 to the ratio.",
+         lambda p, old, mask: torch.where(mask, 1 + ratio(p, old, mask), 1.0)),
+        ("power of 2", "You have 2 to the difference; log-probs are natural: take exp.",
+         lambda p, old, mask: 2 ** log_ratio(p, old, mask)),
+        ("power of 10", "You have 10 to the difference; log-probs are natural: take exp.",
+         lambda p, old, mask: 10 ** log_ratio(p, old, mask)),
+        ("ratio squared", "You have ρ², as if the difference were doubled.",
+         lambda p, old, mask: (2 * log_ratio(p, old, mask)).exp()),
+        ("ratio's root", "You have √ρ, as if the difference were halved.",
+         lambda p, old, mask: (log_ratio(p, old, mask) / 2).exp()),
+        ("sigmoid for exp", "You took the sigmoid of the difference; take exp.",
+         lambda p, old, mask: torch.where(mask, log_ratio(p, old, mask).sigmoid(), 1.0)),
+        ("softmax for exp", "You took a softmax, so that the ratios of a row add up to 1; take exp.",
+         lambda p, old, mask: torch.where(mask, (p - old).softmax(-1), 1.0)),
+        ("one ratio per sequence", "You averaged the log-ratios of a response; PPO has one ratio per token.",
+         lambda p, old, mask: torch.where(mask, (
+             log_ratio(p, old, mask).sum(1, True) / mask.sum(1, True)).exp(), 1.0)),
+        ("ratios multiplied so far", "You multiplied the ratios up to each token; PPO has one ratio per"
+         " token.",
+         lambda p, old, mask: torch.where(mask, log_ratio(p, old, mask).cumsum(1).exp(), 1.0)),
+        ("ratio of the next token", "Your ratio is that of another column: one log-prob belongs to the next"
+         " token.", lambda p, old, mask: torch.where(mask, (p.roll(-1, 1) - old).exp(), 1.0)),
+        ("divided by the mean ratio", "You divided the ratios by their mean; take them as they are.",
+         lambda p, old, mask: torch.where(
+             mask, ratio(p, old, mask) / ratio(p, old, mask)[mask].mean(), 1.0)),
+        ("divided by the mean ratio", "You divided the ratios by their mean; take them as they are.",
+         lambda p, old, mask: ratio(p, old, mask) / ratio(p, old, mask)[mask].mean()),
+        ("masked log-probs are 0", "You set masked log-probs to 0 in one of the two only; mask the"
+         " difference, so that exp gives 1.",
+         lambda p, old, mask: (torch.where(mask, p, 0.0) - old).exp()),
+        ("masked log-probs are 0", "You set masked log-probs to 0 in one of the two only; mask the"
+         " difference, so that exp gives 1.",
+         lambda p, old, mask: (p - torch.where(mask, old, 0.0)).exp()),
+        ("only counted ratios", "You return the counted ratios in one row; keep the shape [B, T], with 1"
+         " where masked.", lambda p, old, mask: (p - old).exp()[mask]),
+        ("the mean ratio", "You averaged the ratios; return one per token.",
+         lambda p, old, mask: (p - old).exp()[mask].mean()),
     ],
     gradient=("logprobs",),
 )
-
-
-def policy(gain, reduce=masked_mean, sign=-1.0):
-    """Policy loss with another gain(ρ, A, ε) per token, or another mean."""
-
-    def wrong(logprobs, old_logprobs, advantages, mask, cliprange):
-        rho = (logprobs - old_logprobs).exp()
-        return sign * reduce(gain(rho, advantages, cliprange), mask)
-
-    return wrong
-
-
-def surrogate(rho, a, eps):
-    """The correct gain."""
-    return torch.minimum(rho * a, rho.clamp(1 - eps, 1 + eps) * a)
-
-
-POLICY = Exercise(
-    "policy_loss", "logprobs old_logprobs advantages mask cliprange",
-    lambda *arguments: ppo.policy_loss(*arguments)[0],
-    "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens"
-    " (Schulman et al. 2017, eq. 7; notebook 04)",
-    [
-        (LOGPROBS[0], LOGPROBS[1], floats([2.0, -1.0, 3.0, 4.0]), LOGPROBS[2], 0.2),
-        (BATCH[0], BATCH[1], noise(3, 3, 5), BATCH[2], 0.3),
-    ],
-    [
-        ("max instead of min", "You took the larger gain; take the smaller one, or the clip has no"
-         " effect.",
-         policy(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))),
-        ("minus sign missing", "The loss is minus the gain: the optimizer minimises it.",
-         policy(surrogate, sign=1.0)),
-        ("clip without min", "You used only the clipped ratio; take the smaller of the two gains.",
-         policy(lambda r, a, e: r.clamp(1 - e, 1 + e) * a)),
-        ("no clip",
-         "You used ρA without the clip; ε = {cliprange} has no effect.",
-         policy(lambda r, a, e: r * a)),
-        ("advantage clipped", "PPO clips the ratio, not the advantage.",
-         policy(lambda r, a, e: torch.minimum(r * a, r * a.clamp(-e, e)))),
-        ("product clipped", "You clipped ρA; clip ρ, then multiply by A.",
-         policy(lambda r, a, e: torch.minimum(r * a, (r * a).clamp(1 - e, 1 + e)))),
-        ("smaller ratio", "You took the smaller ratio, then multiplied; take the smaller product."
-         " They differ for a negative advantage.",
-         policy(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
-        ("clipped to ±ε", "You clipped ρ to ±{cliprange}; clip it to 1 ± {cliprange}.",
-         policy(lambda r, a, e: torch.minimum(r * a, r.clamp(-e, e) * a))),
-        ("clipped above only", "You clipped only at 1 + ε; clip at 1 − ε too.",
-         policy(lambda r, a, e: torch.minimum(r * a, r.clamp(max=1 + e) * a))),
-        ("log-ratio clipped", "You clipped log ρ to ±ε before the exp; clip ρ to 1 ± ε.",
-         policy(lambda r, a, e: torch.minimum(r * a, r.log().clamp(-e, e).exp() * a))),
-        ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
-         policy(lambda r, a, e: surrogate(1 / r, a, e))),
-        ("difference without exp", "log π − log π_old is the ratio's logarithm; take exp.",
-         policy(lambda r, a, e: surrogate(r.log(), a, e))),
-        ("log-probs instead of the ratio", "−A·log π is REINFORCE; PPO uses the ratio.",
-         lambda p, old, a, mask, e: -masked_mean(p * a, mask)),
-        ("ratio always 1", "Your ratio is 1 everywhere: compare with the rollout's old log-probs, not"
-         " with the new ones.", policy(lambda r, a, e: a)),
-        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange}.",
-         policy(lambda r, a, e: surrogate(r, a, 0.2))),
-        ("absolute advantage", "Keep the sign of the advantage: bad tokens must become less likely.",
-         policy(lambda r, a, e: surrogate(r, a.abs(), e))),
-        *reductions(lambda reduce: policy(surrogate, reduce), "a loss"),
-    ],
-    gradient=("logprobs",),
-)
-
-
-def critic(square, reduce=masked_mean, factor=0.5):
-    """Value loss with another square(V, V_old, R, ε) per token, or another mean."""
-    return lambda v, old, r, mask, eps: factor * reduce(square(v, old, r, eps), mask)
-
-
-def near(v, old, eps):
-    """V, clipped to V_old ± ε."""
-    return torch.clamp(v, old - eps, old + eps)
-
-
-def larger(v, old, r, eps):
-    """The correct square."""
-    return torch.maximum((v - r).square(), (near(v, old, eps) - r).square())
-
-
-VALUE = Exercise(
-    "value_loss", "values old_values returns mask cliprange_value",
-    lambda *arguments: ppo.value_loss(*arguments)[0],
-    "½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens"
-    " (Huang et al. 2024; notebook 04)",
-    [
-        (floats([1.0, 0.0, 2.0, 5.0]), floats([0.4, 0.7, 2.1, 1.0]), floats([1.6, -2.0, 2.5, -3.0]),
-         prefix_mask(4, 3), 0.2),
-        (noise(4, 3, 5), noise(5, 3, 5), noise(6, 3, 5), BATCH[2], 0.3),
-    ],
-    [
-        ("min instead of max", "You took the smaller square; take the larger one, so that a large"
-         " step of V brings no gain.", critic(lambda v, old, r, e: torch.minimum(
-             (v - r).square(), (near(v, old, e) - r).square()))),
-        ("half missing", "Multiply the mean of the squares by ½.", critic(larger, factor=1.0)),
-        ("no clip",
-         "Your result is (V − R)²: ε = {cliprange_value} has no effect. (A clip around R instead"
-         " of V_old has no effect either.)",
-         critic(lambda v, old, r, e: (v - r).square())),
-        ("clip without max", "You used only the clipped value; take the larger of the two squares.",
-         critic(lambda v, old, r, e: (near(v, old, e) - r).square())),
-        ("clipped around the returns", "You clipped the error V − R; clip V around V_old.",
-         critic(lambda v, old, r, e: (v - r).clamp(-e, e).square())),
-        ("clipped to ±ε", "You clipped V to ±{cliprange_value}; clip it to V_old ± ε.",
-         critic(lambda v, old, r, e: larger(v, torch.zeros_like(v), r, e))),
-        ("clipped like a ratio", "1 ± ε is for the policy's ratio; here the range is V_old ± ε.",
-         critic(lambda v, old, r, e: larger(v, torch.ones_like(v), r, e))),
-        ("clipped in proportion to the old value", "You clipped V to V_old·(1 ± ε); the range is"
-         " V_old ± ε.", critic(lambda v, old, r, e: torch.maximum((v - r).square(), (torch.clamp(
-             v, torch.minimum(old * (1 - e), old * (1 + e)), torch.maximum(old * (1 - e), old * (1 + e)))
-             - r).square()))),
-        ("larger of two means", "You took the larger of two means; take the larger square of each token,"
-         " then the mean.", lambda v, old, r, mask, e: 0.5 * torch.maximum(
-             masked_mean((v - r).square(), mask), masked_mean((near(v, old, e) - r).square(), mask))),
-        ("larger value", "You took the larger value, V or the clipped one; take the larger square.",
-         critic(lambda v, old, r, e: (torch.maximum(v, near(v, old, e)) - r).square())),
-        ("squares added", "You added the two squares; take the larger one.",
-         critic(lambda v, old, r, e: (v - r).square() + (near(v, old, e) - r).square())),
-        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange_value}.",
-         critic(lambda v, old, r, e: larger(v, old, r, 0.2))),
-        ("absolute error", "You took |V − R|; the loss squares it.",
-         critic(lambda v, old, r, e: larger(v, old, r, e).sqrt())),
-        ("values and old values swapped", "You clipped V_old around V; clip V around V_old.",
-         critic(lambda v, old, r, e: larger(old, v, r, e))),
-        ("old values instead of values", "You used V_old − R; use V − R, because V is trained.",
-         critic(lambda v, old, r, e: (old - r).square())),
-        ("old values as the target", "You used V − V_old; the target is the return R.",
-         critic(lambda v, old, r, e: (v - old).square())),
-        *reductions(lambda reduce: critic(larger, reduce), "a loss"),
-    ],
-    gradient=("values",),
-)
-# fmt: on
 
 
 LET_IN = (
@@ -238,11 +152,38 @@ def padding_kept_out(exercise, *cases):
     return then
 
 
-SPOILT_POLICY = [
-    (logprobs, old, floats([1.0, *padding]), mask, 0.2)
-    for (logprobs, old, mask), padding in zip(SPOILT, ([3.0, -3.0], [NAN, INF]), strict=True)
-]
+def one_token(words: str, new: float, old: float) -> tuple:
+    """A case of one token, for `case_by_case`."""
+    return words, (floats([new]), floats([old]), prefix_mask(1, 1))
 
-check_ratio = explained(checker(RATIO), then=padding_kept_out(RATIO, *SPOILT))
-check_policy_loss = explained(checker(POLICY), then=padding_kept_out(POLICY, *SPOILT_POLICY))
-check_value_loss = checker(VALUE)
+
+FAR_APART = (
+    "clamped log-ratio",
+    "Right for likely changes, wrong where the ratio is large: a clamp stops the ratio there, and its"
+    " gradient. Clipping is done later, in the loss.",
+    (floats([-1.0, -1.0]), floats([-31.0, -1.5]), prefix_mask(2, 2)),
+)
+
+
+def passed(function):
+    """Both second looks at a ratio that passed."""
+    return padding_kept_out(RATIO, *SPOILT)(function) or also_on(RATIO, FAR_APART)(function)
+
+
+check_ratio = explained(
+    checker(RATIO),
+    then=passed,
+    cause=one_of(
+        RATIO,
+        other_inputs(),
+        result_changed,
+        without_effect,
+        case_by_case(
+            one_token("the token became likelier (ρ > 1)", -1.0, -1.5),
+            one_token("the token became less likely (ρ < 1)", -1.5, -1.0),
+            one_token("nothing changed (ρ = 1)", -1.0, -1.0),
+            one_token("ρ is large", -1.0, -9.0),
+            one_token("ρ is near 0", -9.0, -1.0),
+        ),
+    ),
+)

@@ -1,37 +1,24 @@
-"""Exercises of notebook 04 that watch an update: entropy, clip fraction."""
+"""Exercise of notebook 04: the entropy, which tells how sure a policy is of its next words."""
 
 import math
 
-import torch
+import torch.nn.functional as F
 
 from helpers import ppo
-from helpers.checks.averages import plain_mean, reductions
+from helpers.checks.altered import other_inputs
+from helpers.checks.averages import other_reductions, plain_mean, reductions
 from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
 from helpers.checks.ppo import BATCH
 from helpers.checks.raised import Expected, explained
-from helpers.whitening import masked_mean
+from helpers.checks.second_look import one_of
+from helpers.checks.transformed import result_changed
+from helpers.checks.where import case_by_case, token_by_token, without_effect
 
 
 def entropy(measure=ppo.entropy_from_logits, reduce=plain_mean):
     """Mean of a measure of each token's distribution: [B, T, V], [B, T] → scalar."""
     return lambda logits, mask: reduce(measure(logits), mask)
-
-
-def clipped(rho, advantages, eps):
-    """True where the clip removes the gradient: the ratio is too far in the advantage's direction."""
-    return (rho > 1 + eps) & (advantages > 0) | (rho < 1 - eps) & (advantages < 0)
-
-
-def clip_reference(rho, advantages, mask, cliprange):
-    """Clip fraction as `policy_loss` reports it."""
-    zeros = torch.zeros_like(rho)
-    return ppo.policy_loss(rho.log(), zeros, advantages, mask, cliprange)[1]["clip_fraction"]
-
-
-def share(test=clipped, reduce=masked_mean):
-    """Mean of another test(ρ, A, ε), or another mean of the correct test."""
-    return lambda rho, a, mask, eps: reduce(test(rho, a, eps).float(), mask)
 
 
 # fmt: off
@@ -49,6 +36,8 @@ ENTROPY = Exercise(
          lambda logits, mask: -entropy()(logits, mask)),
         ("base 2", "Your result is in bits; use nats (natural logarithm).",
          lambda logits, mask: entropy()(logits, mask) / math.log(2)),
+        ("base 10", "Your logarithm is to base 10; use nats (natural logarithm).",
+         lambda logits, mask: entropy()(logits, mask) / math.log(10)),
         ("of the likeliest token", "You took −log p of the most likely token; average it over all.",
          entropy(lambda x: -x.log_softmax(-1).amax(-1))),
         ("not weighted by p", "You summed −log p; multiply each term by its p.",
@@ -75,59 +64,60 @@ ENTROPY = Exercise(
          entropy(lambda x: ppo.entropy_from_logits(x) / math.log(x.shape[-1]))),
         ("softmax over time", "Your softmax is along dim=1; the vocabulary is dim=-1.",
          entropy(lambda x: -(x.softmax(1) * x.log_softmax(1)).sum(-1))),
+        ("softmax twice", "You took the softmax of probabilities (or log-probs of them): the logits"
+         " go through one softmax.", entropy(lambda x: ppo.entropy_from_logits(x.softmax(-1)))),
+        ("softmax twice", "You took the log-softmax of p for log p; log p is log_softmax(logits).",
+         entropy(lambda x: -(x.softmax(-1) * x.softmax(-1).log_softmax(-1)).sum(-1))),
+        ("one sigmoid per word", "Each word got a probability of its own (sigmoid); they are one softmax.",
+         entropy(lambda x: -(x.sigmoid() * F.logsigmoid(x)).sum(-1))),
+        ("one sigmoid per word", "Each word got a probability of its own (sigmoid); they are one softmax.",
+         entropy(lambda x: -(x.sigmoid() * F.logsigmoid(x) + (-x).sigmoid() * F.logsigmoid(-x)).sum(-1))),
+        ("yes or no for each word", "You added the entropies of yes or no for each word, −p·log p −"
+         " (1 − p)·log(1 − p); the entropy is −Σ p·log p.",
+         entropy(lambda x: -(x.softmax(-1) * x.log_softmax(-1) + (1 - x.softmax(-1))
+                             * (1 - x.softmax(-1)).clamp(min=1e-12).log()).sum(-1))),
+        ("distance from the uniform", "That is log V − H, the KL from uniform; return H.",
+         entropy(lambda x: math.log(x.shape[-1]) - ppo.entropy_from_logits(x))),
+        ("1 − Σ p²", "That is the Gini impurity; the entropy is −Σ p·log p.",
+         entropy(lambda x: 1 - x.softmax(-1).square().sum(-1))),
+        ("collision entropy", "That is −log Σ p²; the entropy is −Σ p·log p.",
+         entropy(lambda x: -x.softmax(-1).square().sum(-1).log())),
+        ("largest term alone", "You took the largest −p·log p; add them all up.",
+         entropy(lambda x: -(x.softmax(-1) * x.log_softmax(-1)).amin(-1))),
+        ("term of the likeliest word alone", "You took the likeliest word's −p·log p; add them all up.",
+         entropy(lambda x: -(x.softmax(-1).amax(-1) * x.log_softmax(-1).amax(-1)))),
+        ("the likeliest word's probability", "You averaged the largest p; the entropy is −Σ p·log p.",
+         entropy(lambda x: x.softmax(-1).amax(-1))),
+        ("log Σ exp", "That is the normaliser log Σ exp(logits); the entropy is −Σ p·log p.",
+         entropy(lambda x: x.logsumexp(-1))),
+        ("variance", "That is a variance over the vocabulary; the entropy is −Σ p·log p.",
+         entropy(lambda x: x.softmax(-1).var(-1))),
+        ("p alone summed", "You left out log p.", entropy(lambda x: x.softmax(-1).sum(-1))),
+        ("squared p as weights", "You multiplied by p twice.",
+         entropy(lambda x: -(x.softmax(-1).square() * x.log_softmax(-1)).sum(-1))),
+        ("square of log p", "You squared log p.",
+         entropy(lambda x: (x.softmax(-1) * x.log_softmax(-1).square()).sum(-1))),
+        ("the first word left out", "You left out the first word of the vocabulary.",
+         entropy(lambda x: -(x.softmax(-1) * x.log_softmax(-1))[..., 1:].sum(-1))),
+        ("the last word left out", "You left out the last word of the vocabulary.",
+         entropy(lambda x: -(x.softmax(-1) * x.log_softmax(-1))[..., :-1].sum(-1))),
+        ("entropy of the mean distribution", "You averaged the distributions first; take each token's"
+         " entropy, then the mean.", lambda x, m: -(x[m].softmax(-1).mean(0)
+                                                    * x[m].softmax(-1).mean(0).log()).sum()),
+        ("entropy of the mean logits", "You averaged the logits first; take each token's entropy, then"
+         " the mean.", lambda x, m: ppo.entropy_from_logits(x[m].mean(0))),
+        ("one softmax over everything", "Your softmax is over all tokens together; each token has its own,"
+         " over dim=-1.", lambda x, m: ppo.entropy_from_logits(x[m].flatten())),
+        ("sum over the tokens", "You summed over the tokens (dim=1), not over the vocabulary (dim=-1).",
+         lambda x, m: -(x.softmax(-1) * x.log_softmax(-1)).sum(1).mean()),
+        ("sum over the tokens", "You summed over the tokens (dim=1), not over the vocabulary (dim=-1).",
+         lambda x, m: (x.softmax(-1) * x.log_softmax(-1)).sum(1).mean()),
         *reductions(lambda reduce: entropy(reduce=reduce), "an entropy"),
+        *other_reductions(lambda reduce: entropy(reduce=reduce)),
     ],
     gradient=("logits",),
 )
 
-CLIP = Exercise(
-    "clip_fraction", "ratio advantages mask cliprange", clip_reference,
-    "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted"
-    " tokens (notebook 04)",
-    [
-        (floats([1.5, 0.5, 1.4, 0.6, 1.1, 1.7, 1.6, 0.5, 0.5]),
-         floats([1.0, 2.0, 3.0, -1.0, 2.0, 0.0, 0.0, 0.0, 1.0]), prefix_mask(9, 8), 0.2),
-        (floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.25, 0.9, 1.6, 1.8]),
-         floats([2.0, -1.0, -1.0, 3.0, -2.0], [1.0, 1.0, -1.0, -0.5, -1.0]),
-         prefix_mask(5, 3, 4), 0.3),
-        ((0.5 * noise(8, 4, 7)).exp(), noise(9, 4, 7), prefix_mask(7, 7, 3, 6, 2), 0.2),
-    ],
-    [
-        ("sign of the advantage ignored", "You counted every ρ outside 1 ± ε. Where the advantage"
-         " pulls ρ back inside, the min keeps the gradient.",
-         share(lambda r, a, e: (r - 1).abs() > e)),
-        ("sign of the advantage swapped", "You exchanged the two cases: A > 0 is clipped above"
-         " 1 + ε, A < 0 below 1 − ε.", share(lambda r, a, e: clipped(r, -a, e))),
-        ("above only", "You left out A < 0, which is clipped below 1 − ε.",
-         share(lambda r, a, e: (r > 1 + e) & (a > 0))),
-        ("below only", "You left out A > 0, which is clipped above 1 + ε.",
-         share(lambda r, a, e: (r < 1 - e) & (a < 0))),
-        ("above whatever the advantage", "You counted only ρ > 1 + ε, for any advantage.",
-         share(lambda r, a, e: r > 1 + e)),
-        ("share that is not clipped", "You counted the tokens that keep their gradient.",
-         share(lambda r, a, e: ~clipped(r, a, e))),
-        ("equal gains counted", "Where the clipped gain equals the plain one, nothing was clipped:"
-         " compare with <, not with <=.",
-         share(lambda r, a, e: r.clamp(1 - e, 1 + e) * a <= r * a)),
-        ("compared with ε", "Compare ρ with 1 ± {cliprange}, not with ±{cliprange}.",
-         share(lambda r, a, e: (r > e) & (a > 0) | (r < -e) & (a < 0))),
-        ("A = 0 counted", "A token with A = 0 has no gradient that the clip could remove: A > 0 and"
-         " A < 0 are meant strictly.",
-         share(lambda r, a, e: (r > 1 + e) & (a >= 0) | (r < 1 - e) & (a <= 0))),
-        ("A = 0 counted as bad", "A token with A = 0 has no gradient that the clip could remove: A < 0"
-         " is meant strictly.", share(lambda r, a, e: (r > 1 + e) & (a > 0) | (r < 1 - e) & (a <= 0))),
-        ("A = 0 counted as good", "A token with A = 0 has no gradient that the clip could remove: A > 0"
-         " is meant strictly.", share(lambda r, a, e: (r > 1 + e) & (a >= 0) | (r < 1 - e) & (a < 0))),
-        ("ε written in", "You wrote 0.2 for ε; use the argument, here {cliprange}.",
-         share(lambda r, a, e: clipped(r, a, 0.2))),
-        ("advantage left in", "You averaged the advantages of the clipped tokens; count them.",
-         lambda r, a, mask, e: masked_mean(clipped(r, a, e) * a, mask)),
-        ("only of the clipped side", "You divided by the number of tokens with A > 0; divide by all"
-         " {counted} counted tokens.",
-         lambda r, a, mask, e: masked_mean(clipped(r, a, e).float(), mask & (a > 0))),
-        *reductions(lambda reduce: share(reduce=reduce), "a yes or no"),
-    ],
-)
 # fmt: on
 
 WRONG_AXIS = (
@@ -136,5 +126,30 @@ WRONG_AXIS = (
     " left: the vocabulary is dim=-1.",
 )
 MISMATCH = ("shape of the mask", "must match the size")  # [B, V] where [B, T] is masked
-check_entropy = explained(checker(ENTROPY), tuple(Expected(part, *WRONG_AXIS) for part in MISMATCH))
-check_clip_fraction = checker(CLIP)
+
+
+def one_token(words: str, *logits: float) -> tuple:
+    """A case of one token, for `case_by_case`."""
+    return words, (floats([list(logits)]), prefix_mask(1, 1))
+
+
+check_entropy = explained(
+    checker(ENTROPY),
+    tuple(Expected(part, *WRONG_AXIS) for part in MISMATCH),
+    cause=one_of(
+        ENTROPY,
+        other_inputs(
+            cut=("logits",), also={"logits": {"divided by 2": lambda x: x / 2}}
+        ),
+        result_changed,
+        token_by_token("logits"),
+        without_effect,
+        case_by_case(
+            one_token("all words are alike", 0.0, 0.0, 0.0),
+            one_token("one word is likelier", 0.0, 1.0, 0.0),
+            one_token("one word is certain", 0.0, 200.0, 0.0),
+            one_token("there are two words", 0.0, 1.0),
+            ("there are two tokens", (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]]), prefix_mask(2, 2))),
+        ),
+    ),
+)  # fmt: skip

@@ -10,14 +10,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from helpers.checks.report import MISTAKE, NOT_ATTEMPTED, Report
+from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
 from helpers.checks.runner import MISSING, attempt, is_stub
 from helpers.checks.trainer_judge import TIME_LIMIT, judge_step
 from helpers.checks.trainer_steps import ValueModel, split
+from helpers.checks.update_looks import (
+    MORE_MISTAKES,
+    attention,
+    each_minibatch,
+    extra_term,
+    no_step,
+    other_settings,
+)
 from helpers.checks.your_trainer import STEPS
 from helpers.rollouts import RolloutBatch
 
-STEP = STEPS["update"]
+STEP = replace(STEPS["update"], mistakes=[*STEPS["update"].mistakes, *MORE_MISTAKES])
 NAME = "ppo_update_step"
 SIGNATURE = f"{NAME}(policy, value_network, rollout, optimizer, config)"
 LOSSES = ("policy_loss", "value_loss")  # which it may call
@@ -66,10 +74,27 @@ def unwritten(function: Callable) -> str:
     return ""
 
 
+def looked_further(function: Callable, report: Report) -> Report:
+    """The report, after a further look at what passed, was not recognised, or made no step."""
+    looks = {
+        CORRECT: (other_settings, each_minibatch), "unrecognised": (attention, extra_term), "no"
+         " optimizer.step":
+         (no_step,)
+    }  # fmt: skip
+    for look in looks.get(report.mistake or report.status, ()):
+        outcome = attempt(look, (function,), TIME_LIMIT)
+        if outcome.value:
+            name, says = outcome.value
+            return replace(report, status=MISTAKE, mistake=name, message=says)
+    return report
+
+
 def check_ppo_update_step(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your `ppo_update_step(policy, value_network, rollout, optimizer, config)`."""
     stub = not callable(function) or is_stub(function)
     report = judge_step(STEP, NotImplemented if stub else as_update(function), seconds)
+    if not stub:
+        report = looked_further(as_update(function), report)
     report = replace(report, exercise=NAME)
     if report.status == NOT_ATTEMPTED:
         says = f"Write {SIGNATURE} and run the cell again. The notebook works without it, too."

@@ -8,12 +8,16 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
+from helpers.checks import fit_parts
 from helpers.checks.exercise import WHOLE_FIT, Exercise, noise, prefix_mask
+from helpers.checks.fit_parts import more_mistakes, rates_differ, steps_differ
 from helpers.checks.fit_trace import watch, why_still
 from helpers.checks.judge import checker
 from helpers.checks.raised import Expected, explained, import_optimizers
 from helpers.checks.report import Report
 from helpers.checks.runner import copy_of
+from helpers.checks.second_look import one_of
+from helpers.checks.transformed import result_changed
 from helpers.reward_model import bradley_terry_loss
 
 
@@ -30,7 +34,7 @@ class TinyEncoder(nn.Module):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         weight = mask.to(own.dtype).unsqueeze(-1)
         mean = (own * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
-        place = torch.linspace(-0.5, 0.5, own.shape[1])[:, None]  # so that positions differ
+        place = 0.2 * torch.arange(own.shape[1])[:, None] - 0.5  # so that positions differ
         return SimpleNamespace(last_hidden_state=torch.tanh(own + mean + place))
 
     def __repr__(self) -> str:
@@ -151,9 +155,11 @@ ONE_BATCH = (
 )  # fmt: skip
 MORE = (
     *table(3, 12, 4),
-    *texts(3, 12, (5, 3, 6, 2, 4, 6), 6),
+    *texts(
+        3, 12, (5, 3, 4, 2, 4, 5), 6
+    ),  # in some batches the longest rejected text is the longer one
     *texts(4, 12, (2, 6, 4, 3, 6, 5), 6),
-    torch.tensor([[4, 0, 2], [1, 5, 3], [0, 3, 5], [2, 1, 4]]),
+    torch.tensor([[4, 0, 2], [1, 5, 3], [0, 3, 5], [2, 1, 4], [3, 5, 0]]),
     0.05,
 )
 
@@ -267,6 +273,7 @@ FIT_PAIRS = Exercise(
          " the first, learning_rate.", wrong(factor=lambda i, n: _product(i, n))),
         ("loss after the step", "Step 5: keep the loss that the step started from.",
          wrong(keep="after")),
+        *more_mistakes(fit_pairs, scores_of),
     ],
     advice=WHOLE_FIT,
 )
@@ -286,6 +293,9 @@ def left_behind(function: Callable) -> tuple[str, str] | None:
     ours, theirs = copy_of(MORE), copy_of(MORE)
     losses = function(*theirs)
     fit_pairs(*ours)
+    late = rates_differ(watch(function, {}, copy_of(MORE)), MORE)
+    if late:
+        return late
     if losses.requires_grad:
         return "losses keep their graph", (
             "Step 5: the losses are right, but each still holds its graph, and with it the memory of"
@@ -314,7 +324,18 @@ def cause(function: Callable, report: Report) -> tuple[str, str] | None:
             "Step 4: your optimizer has several groups, and not all have the same rate. Set the falling"
             " rate in every group of optimizer.param_groups, or make one group."
         )
-    return why_still(seen, report.mistake)
+    found = why_still(seen, report.mistake)
+    if found or report.mistake not in ("unrecognised", "no step"):
+        return found
+    if report.mistake == "no step":
+        return steps_differ(seen, len(MORE[6]))
+    return (
+        one_of(FIT_PAIRS, result_changed)(function, report)
+        or steps_differ(seen, len(MORE[6]))
+        or rates_differ(seen, MORE)
+        or fit_parts.first_part_wrong(function, copy_of(MORE))
+        or fit_parts.pulls_differ(seen, watch(fit_pairs, {}, copy_of(MORE)))
+    )
 
 
 NO_GRADIENT = Expected(

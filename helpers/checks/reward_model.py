@@ -1,4 +1,4 @@
-"""Exercises of notebook 05: Bradley–Terry, its loss, normalised scores, accuracy on pairs."""
+"""Exercises of notebook 05: the Bradley–Terry probability and its loss."""
 
 import math
 from collections.abc import Callable
@@ -7,17 +7,22 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from helpers import reward_model
+from helpers.checks.altered import other_inputs
 from helpers.checks.compare import alike, as_tensor
 from helpers.checks.exercise import Exercise, noise
+from helpers.checks.extra_term import with_a_term
 from helpers.checks.judge import checker
-from helpers.checks.raised import explained
+from helpers.checks.raised import also_on, explained
 from helpers.checks.report import Report
 from helpers.checks.runner import copy_of
+from helpers.checks.second_look import one_of
+from helpers.checks.transformed import result_changed
+from helpers.checks.where import case_by_case, without_effect
 
 t = torch.tensor
 FEW = (t([1.0, 0.0, 2.0]), t([0.0, 3.0, 1.5]))
-MANY = (noise(1, 6), noise(2, 6))
-FAR = (t([100.0, -60.0]), t([99.0, 60.0]))
+MANY = (noise(1, 9), noise(2, 9))
+FAR = (t([100.0, -60.0, 70.0]), t([99.0, 60.0, -50.0]))
 
 
 def probability(score_a, score_b):
@@ -59,6 +64,55 @@ PREFERENCE = Exercise(
          lambda a, b: torch.stack([a, b]).softmax(0)),
         ("both chances, a column each", "You return the chance of a and that of b; return a's: [:, 0].",
          lambda a, b: torch.stack([a, b], 1).softmax(1)),
+        ("the chance of the better one", "You took the size of the difference: that is the chance of the"
+         " better of the two, whichever it is. Keep its sign: a − b.",
+         lambda a, b: torch.sigmoid((a - b).abs())),
+        ("Elo's scale", "That is Elo's scale (powers of 10, 400 points); here it is sigmoid(a − b).",
+         lambda a, b: 1 / (1 + 10 ** ((b - a) / 400))),
+        ("powers of 10", "You took powers of 10; the sigmoid has powers of e.",
+         lambda a, b: 1 / (1 + 10 ** (b - a))),
+        ("powers of 2", "You took powers of 2; the sigmoid has powers of e.",
+         lambda a, b: 1 / (1 + 2 ** (b - a))),
+        ("normal distribution", "That is the normal distribution function (Thurstone's model);"
+         " Bradley–Terry has"
+         " the sigmoid.", lambda a, b: torch.special.ndtr(a - b)),
+        ("normal distribution", "That is the normal distribution function (Thurstone's model);"
+         " Bradley–Terry has"
+         " the sigmoid.", lambda a, b: torch.special.ndtr((a - b) / 2**0.5)),
+        ("arctangent", "You bent the difference by an arctangent; take its sigmoid.",
+         lambda a, b: 0.5 + (a - b).atan() / math.pi),
+        ("tanh", "tanh lies between −1 and 1; a probability is the sigmoid of the difference.",
+         lambda a, b: (a - b).tanh()),
+        ("a straight line", "You clamped a line between 0 and 1; take the sigmoid of the difference.",
+         lambda a, b: (0.5 + (a - b) / 2).clamp(0, 1)),
+        ("a straight line", "You clamped the difference between 0 and 1; take its sigmoid.",
+         lambda a, b: (a - b).clamp(0, 1)),
+        ("a straight line", "You clamped a line between 0 and 1; take the sigmoid of the difference.",
+         lambda a, b: (0.5 + (a - b) / 4).clamp(0, 1)),
+        ("half a difference", "You halved the difference, or doubled it; take the sigmoid of a − b.",
+         lambda a, b: torch.sigmoid((a - b) / 2)),
+        ("half a difference", "You halved the difference, or doubled it; take the sigmoid of a − b.",
+         lambda a, b: torch.sigmoid(2 * (a - b))),
+        ("sigmoid of the product", "You multiplied the scores; subtract them.",
+         lambda a, b: torch.sigmoid(a * b)),
+        ("share of the sigmoids", "You took each score's sigmoid, then a share; subtract the scores, then one"
+         " sigmoid.", lambda a, b: a.sigmoid() / (a.sigmoid() + b.sigmoid())),
+        ("sigmoids multiplied", "Subtract the scores first, then take one sigmoid.",
+         lambda a, b: a.sigmoid() * (1 - b.sigmoid())),
+        ("only one score", "You left out score_a.", lambda a, b: b.sigmoid()),
+        ("only one score", "You left out score_a.", lambda a, b: (-b).sigmoid()),
+        ("hard decision", "You returned the winner (0 or 1); return a probability.",
+         lambda a, b: (a >= b).float()),
+        ("hard decision", "You returned the winner (0, ½ or 1); return a probability.",
+         lambda a, b: ((a - b).sign() + 1) / 2),
+        ("hard decision", "You rounded the probability; return it as it is.",
+         lambda a, b: probability(a, b).round()),
+        ("every a against every b", "[N, 1] less [N] is [N, N]: every a against every b. Compare within"
+         " pairs.",
+         lambda a, b: probability(a[:, None], b)),
+        ("compared with the mean", "You compared each score with a mean over the pairs; compare a with"
+         " its b.",
+         lambda a, b: torch.sigmoid(a - b - (a - b).mean())),
         ("averaged", "You averaged over the pairs; return one probability per pair.",
          lambda a, b: probability(a, b).mean()),
     ],
@@ -102,93 +156,100 @@ LOSS = Exercise(
          " rejected. Compare within pairs.", lambda c, r: -logsigmoid(c[:, None] - r).mean()),
         ("squared error", "You squared the difference; the labels give only an order, no target.",
          lambda c, r: (c - r).square().mean()),
+        ("squared error", "You squared the difference's distance from 1; the labels give only an order, no"
+         " target.", lambda c, r: (c - r - 1).square().mean()),
+        ("squared error", "You squared the difference's distance from 1; the labels give only an order, no"
+         " target.", lambda c, r: (1 - (c - r)).square().mean() / 2),
+        ("squared error of the probability", "You squared 1 − P (a Brier score); the loss is −log P.",
+         lambda c, r: probability(r, c).square().mean()),
+        ("margin of 0", "You took max(0, rejected − chosen), a hinge; the loss is −log sigmoid.",
+         lambda c, r: (r - c).relu().mean()),
+        ("squared hinge", "That is a squared hinge loss, not Bradley–Terry.",
+         lambda c, r: (1 - (c - r)).relu().square().mean()),
+        ("exponential loss", "That is exp(−difference), without the log(1 + …).",
+         lambda c, r: (r - c).exp().mean()),
+        ("a margin", "You subtracted a margin of 1 from the difference; Bradley–Terry has none.",
+         lambda c, r: -logsigmoid(c - r - 1).mean()),
+        ("rejected ignored", "The rejected score is left out; take sigmoid of chosen − rejected.",
+         lambda c, r: -logsigmoid(c).mean()),
+        ("chosen ignored", "The chosen score is left out; take sigmoid of chosen − rejected.",
+         lambda c, r: -logsigmoid(-r).mean()),
+        ("chosen ignored", "The chosen score is left out; take sigmoid of chosen − rejected.",
+         lambda c, r: -logsigmoid(r).mean()),
+        ("each score on its own", "You took log sigmoid of each score (right or wrong, one text at a"
+         " time); only"
+         " the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean()),
+        ("each score on its own", "You took log sigmoid of each score (right or wrong, one text at a"
+         " time); only"
+         " the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean() / 2),
+        ("sum of scores", "You added the scores; only their difference matters.",
+         lambda c, r: -logsigmoid(c + r).mean()),
+        ("absolute difference", "You took the size of the difference: a wrongly ranked pair would cost"
+         " nothing. Keep its sign.", lambda c, r: -logsigmoid((c - r).abs()).mean()),
+        ("softmax over the batch", "Your softmax is over the pairs; it is over the two texts of a pair.",
+         lambda c, r: -(c - r).log_softmax(0).mean()),
+        ("softmax over the batch", "Your softmax is over the pairs; it is over the two texts of a pair.",
+         lambda c, r: -c.log_softmax(0).mean()),
+        ("softmax over the batch", "Your softmax is over all texts; it is over the two texts of a pair.",
+         lambda c, r: -torch.cat([c, r]).log_softmax(0)[: len(c)].mean()),
+        ("softmax over the batch", "Your softmax is over all texts; it is over the two texts of a pair.",
+         lambda c, r: -torch.cat([c, r]).log_softmax(0)[: len(c)].sum()),
+        ("each chosen against all rejected", "You set each chosen score against all rejected ones;"
+         " against that"
+         " of its own pair.", lambda c, r: -(c - torch.cat(
+             [c[:, None], r.expand(len(c), len(r))], 1).logsumexp(1)).mean()),
+        ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
+         " counts.",
+         lambda c, r: -logsigmoid(c - r)[c < r].mean()),
+        ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
+         " counts.",
+         lambda c, r: (-logsigmoid(c - r) * (c < r)).mean()),
+        ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
+         " counts.",
+         lambda c, r: -logsigmoid((c - r).clamp(max=0)).mean()),
+        ("only the pairs ranked right", "You counted only the pairs that are ranked right; every pair"
+         " counts.",
+         lambda c, r: -logsigmoid(c - r)[c > r].mean()),
+        ("only the pairs ranked right", "You counted only the pairs that are ranked right; every pair"
+         " counts.",
+         lambda c, r: -logsigmoid((c - r).clamp(min=0)).mean()),
+        ("median of the pairs", "You took the median over the pairs; take the mean.",
+         lambda c, r: -logsigmoid(c - r).median()),
+        ("largest of the pairs", "You took the largest loss; take the mean.",
+         lambda c, r: -logsigmoid(c - r).min()),
+        ("smallest of the pairs", "You took the smallest loss; take the mean.",
+         lambda c, r: -logsigmoid(c - r).max()),
+        ("one pair alone", "You took one pair's loss; take the mean.", lambda c, r: -logsigmoid(c - r)[0]),
+        ("one pair alone", "You took one pair's loss; take the mean.", lambda c, r: -logsigmoid(c - r)[-1]),
+        ("divided by n − 1", "You divided by n − 1; a mean divides by n.",
+         lambda c, r: -logsigmoid(c - r).sum() / (len(c) - 1)),
+        ("divided by the number of texts", "You divided by 2n, the number of texts; divide by that of pairs.",
+         lambda c, r: -logsigmoid(c - r).mean() / 2),
+        ("half a difference", "You halved the difference, or doubled it; take it as it is.",
+         lambda c, r: -logsigmoid((c - r) / 2).mean()),
+        ("half a difference", "You halved the difference, or doubled it; take it as it is.",
+         lambda c, r: -logsigmoid(2 * (c - r)).mean()),
+        ("weighed by the probability", "You multiplied −log P by P (an entropy); average −log P as it is.",
+         lambda c, r: -(probability(c, r) * logsigmoid(c - r)).mean()),
+        ("weighed by 1 − P", "You weighed the pairs by 1 − P (a focal loss); average −log P as it is.",
+         lambda c, r: -(probability(r, c) * logsigmoid(c - r)).mean()),
+        ("weighed by (1 − P)²", "You weighed the pairs by 1 − P (a focal loss); average −log P as it is.",
+         lambda c, r: -(probability(r, c).square() * logsigmoid(c - r)).mean()),
+        ("entropy of the pair", "That is the entropy of P; the loss is −log P of the chosen one.",
+         lambda c, r: -(probability(c, r) * logsigmoid(c - r) + probability(r, c) * logsigmoid(r -
+          c)).mean()),
+        ("both orders added", "You added the loss of rejected over chosen, too.",
+         lambda c, r: -(logsigmoid(c - r) + logsigmoid(r - c)).mean()),
+        ("log of 1 + P", "log(1 + …) belongs around exp(−difference), not around the probability.",
+         lambda c, r: (1 + probability(r, c)).log().mean()),
+        ("log of a sigmoid of a sigmoid", "You took the sigmoid twice.",
+         lambda c, r: -logsigmoid(probability(c, r)).mean()),
+        ("log of a sigmoid of a sigmoid", "Subtract the scores themselves, not their sigmoids.",
+         lambda c, r: -logsigmoid(c.sigmoid() - r.sigmoid()).mean()),
+        ("variance of the losses", "You took a variance; take the mean.",
+         lambda c, r: logsigmoid(c - r).var()),
     ],
     gradient=("chosen", "rejected"),
-)
-
-
-def normalize(scores, reference_scores):
-    """(scores − mean)/std, with mean and std of the reference scores."""
-    return (scores - reference_scores.mean()) / reference_scores.std()
-
-
-NORMALIZE = Exercise(
-    "normalize_scores", "scores reference_scores", normalize,
-    "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
-    [(t([1.0, 4.0]), t([2.0, 3.0, 7.0])), (noise(3, 5) + 1, 2 * noise(4, 8) - 1)],
-    [
-        ("own statistics", "You used mean and std of `scores`, which hides any progress; use those"
-         " of the reference.",
-         lambda s, ref: normalize(s, s)),
-        ("own mean", "You used the mean of `scores`; use the reference's.",
-         lambda s, ref: (s - s.mean()) / ref.std()),
-        ("own std", "You used the std of `scores`; use the reference's.",
-         lambda s, ref: (s - ref.mean()) / s.std()),
-        ("variance instead of std", "You divided by the variance; divide by its square root.",
-         lambda s, ref: (s - ref.mean()) / ref.var()),
-        ("mean not subtracted", "You only divided; subtract the reference's mean first.",
-         lambda s, ref: s / ref.std()),
-        ("std missing", "You only subtracted the mean; divide by the std as well.",
-         lambda s, ref: s - ref.mean()),
-        ("mean subtracted last", "Divide the difference: (scores − mean)/std needs the brackets.",
-         lambda s, ref: s - ref.mean() / ref.std()),
-        ("mean subtracted after dividing", "Subtract the mean first, then divide by the std.",
-         lambda s, ref: s / ref.std() - ref.mean()),
-        ("mean added", "You added the mean; subtract it.",
-         lambda s, ref: (s + ref.mean()) / ref.std()),
-        ("biased std", "You divided by n inside the std; the unbiased std divides by n − 1.",
-         lambda s, ref: (s - ref.mean()) / ref.std(unbiased=False)),
-        ("multiplied by std", "You multiplied by the std; divide by it.",
-         lambda s, ref: (s - ref.mean()) * ref.std()),
-        ("reference normalised", "You normalised the reference scores; normalise `scores`.",
-         lambda s, ref: normalize(ref, ref)),
-        ("statistics of both", "You used the statistics of both; use only the reference's.",
-         lambda s, ref: normalize(s, torch.cat([s, ref]))),
-        ("minimum and maximum", "You used minimum and maximum of the reference; use mean and std.",
-         lambda s, ref: (s - ref.min()) / (ref.max() - ref.min())),
-    ],
-)
-
-
-def accuracy(chosen, rejected):
-    """`reward_model.pair_accuracy` of given scores."""
-    scored = iter([chosen, rejected])
-    pairs = [{"prompt": "", "chosen": "", "rejected": ""}] * len(chosen)
-    return t(reward_model.pair_accuracy(lambda texts: next(scored), pairs))
-
-
-ACCURACY = Exercise(
-    "pair_accuracy", "chosen rejected", accuracy,
-    "share of pairs with chosen > rejected, a tie counts half (notebook 05)",
-    [
-        (t([1.0, 0.0, 2.0, -1.0, 3.0]), t([0.0, 3.0, 2.0, -2.0, 1.0])),
-        (t([0.5, 0.5, -1.0, 2.0, 0.0, 1.0, -3.0]), t([0.5, 0.5, -2.0, 3.0, 4.0, 0.0, -1.0])),
-    ],
-    [
-        ("tie counts fully", "With >= a tie counts as 1; it should count 1/2.",
-         lambda c, r: (c >= r).float().mean()),
-        ("tie counts nothing", "With > a tie counts as 0; it should count 1/2.",
-         lambda c, r: (c > r).float().mean()),
-        ("tie left out", "You left out the ties; each should count 1/2.",
-         lambda c, r: (c > r)[c != r].float().mean()),
-        ("reversed", "You counted the pairs in which rejected is higher.",
-         lambda c, r: 1 - accuracy(c, r)),
-        ("all against all", "You compared every chosen with every rejected; compare within pairs.",
-         lambda c, r: (((c[:, None] > r).float() + (c[:, None] >= r).float()) / 2).mean()),
-        ("count instead of share", "You counted; divide by the number of pairs.",
-         lambda c, r: accuracy(c, r) * len(c)),
-        ("percent", "Return a share between 0 and 1, not percent.", lambda c, r: 100 * accuracy(c, r)),
-        ("mean probability", "You averaged probabilities; count the pairs with chosen > rejected.",
-         lambda c, r: probability(c, r).mean()),
-        ("above zero", "You tested chosen > 0; compare chosen with rejected.",
-         lambda c, r: (c > 0).float().mean()),
-        ("mean difference", "You averaged the differences; count the positive ones.",
-         lambda c, r: (c - r).mean()),
-        ("mean sign", "You averaged signs, from −1 to 1; the share is (1 + that)/2.",
-         lambda c, r: (c - r).sign().mean()),
-        ("not averaged", "You return a result for each pair; return their mean.",
-         lambda c, r: ((c - r).sign() + 1) / 2),
-    ],
 )
 # fmt: on
 
@@ -202,10 +263,12 @@ def limited(exercise: Exercise) -> Callable:
             return alike(as_tensor(function(*copy_of(given)), expected), expected)
 
         near = [probe for probe in exercise.probes if probe is not FAR]
-        if report.mistake != "unrecognised":
+        if report.mistake not in ("unrecognised", "NaN or infinite"):
             return None
         if not all(map(fits, near)):
             return None
+        if report.mistake == "NaN or infinite":
+            return LARGE_SCORES[:2]
         return "clamped, or a small ε added", (
             "Right where the scores are near each other, wrong where they are far apart. A clamp, or a small"
             " number that is added so that nothing overflows, changes the result there (and a clamp stops the"
@@ -215,6 +278,63 @@ def limited(exercise: Exercise) -> Callable:
     return cause
 
 
-check_preference_probability = explained(checker(PREFERENCE), cause=limited(PREFERENCE))
-check_bradley_terry_loss = explained(checker(LOSS), cause=limited(LOSS))
-check_normalize_scores, check_pair_accuracy = checker(NORMALIZE), checker(ACCURACY)
+def first_of(*causes: Callable) -> Callable:
+    """The first of these causes that finds something."""
+
+    def cause(function: Callable, report: Report) -> tuple[str, str] | None:
+        return next((found for look in causes if (found := look(function, report))), None)
+
+    return cause
+
+
+def one_pair(words: str, first: float, second: float) -> tuple:
+    """A case of one pair, for `case_by_case`."""
+    return words, (t([first]), t([second]))
+
+
+ONE_BY_ONE = case_by_case(
+    one_pair("the first score is higher", 1.5, 0.2),
+    one_pair("the second score is higher", 0.2, 1.5),
+    one_pair("the scores are equal", 0.7, 0.7),
+    one_pair("both are negative", -1.5, -0.2),
+    one_pair("the scores are far apart", 90.0, -30.0),
+    one_pair("the second is far higher", -30.0, 90.0),
+    ("there are two pairs", (t([1.0, -0.5]), t([0.3, 0.8]))),
+)
+PENALTIES = {
+    "the loss of the other order, less the loss (smoothed labels)": lambda c, r: (c - r).mean(),
+    "the mean square of the scores": lambda c, r: (c.square() + r.square()).mean(),
+    "the squared sum of the pair's scores": lambda c, r: (c + r).square().mean(),
+    "the squared difference": lambda c, r: (c - r).square().mean(),
+    "the chosen scores' squares": lambda c, r: c.square().mean(),
+    "the rejected scores' squares": lambda c, r: r.square().mean(),
+    "the squared mean of the scores": lambda c, r: torch.cat([c, r]).mean().square(),
+    "the scores' mean size": lambda c, r: (c.abs() + r.abs()).mean(),
+    "the sum of all squares": lambda c, r: (c.square() + r.square()).sum(),
+}
+LARGE_SCORES = (
+    "overflow for large scores",
+    "Right for small scores; for scores like 300 exp or a product leaves what a float32 holds. One"
+    " function of"
+    " torch takes the difference as it is.",
+    (t([300.0, -250.0, 0.0]), t([0.0, 100.0, 0.0])),
+)
+check_preference_probability = explained(
+    checker(PREFERENCE),
+    then=also_on(PREFERENCE, LARGE_SCORES),
+    cause=first_of(
+        limited(PREFERENCE),
+        one_of(PREFERENCE, other_inputs(), result_changed, without_effect, ONE_BY_ONE),
+    ),
+)
+check_bradley_terry_loss = explained(
+    checker(LOSS),
+    then=also_on(LOSS, LARGE_SCORES),
+    cause=first_of(
+        limited(LOSS),
+        one_of(
+            LOSS,
+            with_a_term(PENALTIES), other_inputs(), result_changed, without_effect, ONE_BY_ONE,
+        ),
+    ),
+)  # fmt: skip

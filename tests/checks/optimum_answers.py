@@ -199,8 +199,11 @@ BETWEEN_WRONG = [
     ),
     ("the share alone", lambda a, p, b, q, x: (x**0.5 - a**0.5) / (b**0.5 - a**0.5)),
     ("exception", lambda a, p, b, q, x: p + nothing),  # noqa: F821
-    ("unrecognised", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),
-    ("unrecognised", lambda a, p, b, q, x: p + (q - p) * (math.log1p(x) / math.log1p(b))),
+    ("not divided by the distance", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),
+    (
+        "linear in log KL, and kl_low not subtracted",
+        lambda a, p, b, q, x: p + (q - p) * (math.log1p(x) / math.log1p(b)),
+    ),
 ]
 
 WRONG = [

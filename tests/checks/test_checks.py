@@ -80,14 +80,13 @@ def test_no_two_mistakes_coincide_and_none_is_right(name):
     for i, (mine, made) in enumerate(seen):
         assert not all(map(right, made, expected)), mine
         for other, theirs in seen[:i]:
-            assert not all(map(alike, made, theirs)), (mine, other)
+            assert mine == other or not all(map(alike, made, theirs)), (mine, other)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_names_are_unique_and_arguments_are_the_reference_s(name):
+def test_every_kind_says_something_and_arguments_are_the_reference_s(name):
     exercise = EXERCISES[name]
-    names = [mistake.name for mistake in exercise.mistakes]
-    assert len(set(names)) == len(names)
+    assert all(mistake.name and len(mistake.says) > 20 for mistake in exercise.mistakes)
     assert all(len(probe) == len(exercise.names) for probe in exercise.probes)
 
 

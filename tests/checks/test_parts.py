@@ -46,10 +46,8 @@ def test_no_two_mistakes_coincide_and_none_is_right(results, name):
     for i, mine in enumerate(made):
         assert not all(map(right, mine, expected)), part.mistakes[i].name
         for k in range(i):
-            assert not all(map(alike, mine, made[k])), (
-                part.mistakes[i].name,
-                part.mistakes[k].name,
-            )
+            names = part.mistakes[i].name, part.mistakes[k].name
+            assert names[0] == names[1] or not all(map(alike, mine, made[k])), names
 
 
 def test_a_later_mistake_does_not_hide_an_earlier_one():
