@@ -7,12 +7,8 @@ results of the learner's function are all reported; none of them stops the noteb
 from helpers.checks.best_of import check_edit_effect, check_keep_best
 from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward
-from helpers.checks.gae import (
-    check_discounted_returns,
-    check_gae,
-    check_shape_rewards,
-    check_td_errors,
-)
+from helpers.checks.explained_variance import check_explained_variance
+from helpers.checks.gae import check_discounted_returns, check_gae
 from helpers.checks.group_step import check_group_step
 from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.loop import check_objective
@@ -26,6 +22,7 @@ from helpers.checks.ppo_measures import check_clip_fraction, check_entropy
 from helpers.checks.ppo_update import check_ppo_update_step
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
+from helpers.checks.response_mask import check_response_mask
 from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import (
     check_bradley_terry_loss,
@@ -37,13 +34,13 @@ from helpers.checks.rollouts import (
     check_gather_logprobs,
     check_kl_estimate,
     check_position_ids,
-    check_response_mask,
 )
 from helpers.checks.scaling_out import check_loss_shares, check_merge_moments
+from helpers.checks.shaping import check_shape_rewards
+from helpers.checks.td_errors import check_td_errors
 from helpers.checks.train_dpo import check_train_dpo
 from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (
-    check_explained_variance,
     check_masked_mean,
     check_masked_var,
     check_whiten_advantages,
