@@ -70,12 +70,20 @@ def _last_only(answer: Tensor, expected: Tensor, mask: Tensor | None) -> bool:
     return alike(torch.where(mask & ~after, expected, answer), expected)
 
 
+def turned(pairs: list) -> tuple[str, str] | None:
+    """Name and explanation if all numbers have the wrong sign."""
+    if any(kind(a) == "bool" for a, _ in pairs):
+        return None
+    flipped = _everywhere(pairs, lambda a, e: alike(-a, e))
+    return ("sign flipped", "Every number has the wrong sign.") if flipped else None
+
+
 def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
     """Name and explanation of a pattern in wrong answers of the right shape, or None."""
     if any(kind(expected) == "bool" for _, expected in pairs):
         return _of_masks(pairs)
-    if _everywhere(pairs, lambda a, e: alike(-a, e)):
-        return "sign flipped", "Every number has the wrong sign."
+    if turned(pairs):
+        return turned(pairs)
     triples = [(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
     if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
         return "masked positions", "All counted positions are correct; the masked ones are not."

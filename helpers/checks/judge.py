@@ -1,6 +1,7 @@
 """Check a learner's function: run it, compare the results, name the mistake."""
 
 import time
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -137,7 +138,9 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
 def _studied(exercise: Exercise, function: Callable, probes: list) -> tuple[str, str] | None:
     """Name and message from what the answer depends on, or None."""
     try:
-        return limited(lambda: depends_otherwise(exercise, function, probes), STUDY_LIMIT)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return limited(lambda: depends_otherwise(exercise, function, probes), STUDY_LIMIT)
     except (Exception, TimeLimit):  # noqa: BLE001 (a further look must not break the notebook)
         return None
 

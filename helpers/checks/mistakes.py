@@ -1,9 +1,11 @@
 """Name the mistake behind wrong numbers: a well-known one, a wrong shape or type, a pattern."""
 
+import warnings
+
 import torch
 from torch import Tensor
 
-from helpers.checks.compare import alike, first_difference, kind, symptom
+from helpers.checks.compare import alike, first_difference, kind, symptom, turned
 from helpers.checks.report import show
 from helpers.checks.runner import copy_of
 from helpers.checks.slips import slips
@@ -21,6 +23,7 @@ def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
     pairs = list(zip(answers, expected, strict=True))
     found = _known(exercise, exercise.mistakes, probes, answers, masks, facts)
     found = found or next((x for x in (_form_problem(*pair) for pair in pairs) if x), None)
+    found = found or turned(pairs)
     found = found or _known(exercise, slips(exercise), probes, answers, masks, facts, general=True)
     found = found or next((x for x in (_infinite(*pair) for pair in pairs) if x), None)
     found = found or symptom(pairs, masks)
@@ -30,7 +33,9 @@ def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
 def _attempts(mistake, probes) -> list[Tensor] | None:
     """Results of this mistake on the probes, or None if it raises on one of them."""
     try:
-        return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what is made wrong on purpose
+            return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
 

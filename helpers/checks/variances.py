@@ -57,11 +57,13 @@ DIVISORS = (  # of the sum of squares
 )  # fmt: skip
 
 
+def variance(mean, divisor):
+    """The squares of the distances from `mean`, summed over counted tokens, over a divisor."""
+    return lambda x, mask: zeroed(x - mean(x, mask), mask).square().sum() / divisor(mask)
+
+
 def variances():
     """Every pair of a mean and a divisor, the right pair left out: name, what to say, (x, mask) → number."""
-
-    def variance(mean, divisor):
-        return lambda x, mask: zeroed(x - mean(x, mask), mask).square().sum() / divisor(mask)
 
     return [
         (a or b, " ".join(filter(None, (says, more))), variance(mean, divisor))

@@ -7,7 +7,7 @@ from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judge import checker
 from helpers.checks.raised import also_on, explained
 from helpers.checks.shaping import zeroed
-from helpers.checks.variances import MEANS, per_row, variances
+from helpers.checks.variances import DIVISORS, MEANS, per_row, variance, variances
 from helpers.whitening import masked_mean, masked_var
 
 ONES = prefix_mask(3, 3, 1)
@@ -20,15 +20,25 @@ LONE = (floats([3.0, 7.0]), prefix_mask(2, 1))
 WITH_ZERO = (floats([0.0, 0.0, 3.0, 8.0]), prefix_mask(4, 3))
 
 
+MEAN_NAMES = {name for name, *_ in MEANS}
+
+
 def whitening_grid():
     """Whitening by a wrong mean, by a wrong variance, or by both."""
 
     def one(mean, var):
         return lambda a, mask: whitened(a, mask, mean(a, mask), var(a, mask))
 
-    own = [(name, says, one(masked_mean, var)) for name, says, var in variances()]
-    means = [(name, says, one(mean, masked_var)) for name, says, mean in MEANS if name]
-    return [*own, *means]
+    wrong = [entry for entry in MEANS if entry[0]]
+    both = [
+        (name, f"{says} So is that in your variance.", one(mean, variance(mean, divisor)))
+        for name, says, mean in wrong
+        for _, _, divisor in DIVISORS[:4]
+    ]
+    means = [(name, says, one(mean, masked_var)) for name, says, mean in wrong]
+    own = [(f"{name} in the variance" if name in MEAN_NAMES else name, f"In the variance: {says}",
+            one(masked_mean, var)) for name, says, var in variances()]  # fmt: skip
+    return [*both, *means, *own]
 
 
 # fmt: off
@@ -82,6 +92,9 @@ MEAN = Exercise(
         ("mean of the columns' means", "You averaged each column first, so tokens of a column that few rows"
          " have weigh more. All {counted} counted tokens should weigh the same.",
          lambda x, mask: per_row(torch.mean)(*(y.T[mask.any(0)] for y in (x, mask)))),
+        ("mean of the columns' means", "You averaged each column first, so tokens of a column that few rows"
+         " have weigh more. All {counted} counted tokens should weigh the same.",
+         lambda x, mask: (zeroed(x, mask).sum(0) / mask.sum(0).clamp(min=1)).mean()),
         ("sum of the rows' means", "You averaged each row and added the means; take one mean over the batch.",
          lambda x, mask: (zeroed(x, mask).sum(1) / mask.sum(1)).sum()),
         ("divided by the number of columns", "You divided by the number of columns; divide by {counted}"
@@ -132,6 +145,8 @@ VAR = Exercise(
         ("square of the sum", "You summed first and squared then: Σ (x − mean)² squares each distance, and"
          " the sum of distances is 0.",
          lambda x, mask: zeroed(x - masked_mean(x, mask), mask).sum().square() / (mask.sum() - 1)),
+        ("square of the sum", "You summed the sizes |x − mean| first and squared then; square each distance.",
+         lambda x, mask: (x - masked_mean(x, mask))[mask].abs().sum().square() / (mask.sum() - 1)),
         ("mean of squares minus mean", "You subtracted the mean from the mean of squares; subtract mean².",
          lambda x, mask: masked_mean(x.square(), mask) - masked_mean(x, mask)),
         ("second moment", "You never subtracted the mean.",
@@ -262,7 +277,7 @@ FAR_OFF = (
     "digits lost",
     "Right on paper, but the mean of squares minus the square of the mean are two large numbers,"
     " nearly equal: float32 has no digits left. Subtract the mean first, then square.",
-    (floats([9000.0, 9000.5, 9002.0, 0.0]), prefix_mask(4, 3)),
+    (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
 )
 check_masked_var = explained(
     checker(VAR),
