@@ -84,7 +84,11 @@ def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
         return _of_masks(pairs)
     if turned(pairs):
         return turned(pairs)
-    triples = [(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
+    fitting = [
+        m if m is not None and m.shape == e.shape else None
+        for (_, e), m in zip(pairs, masks, strict=True)
+    ]
+    triples = [(*pair, mask) for pair, mask in zip(pairs, fitting, strict=True)]
     if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
         return "masked positions", "All counted positions are correct; the masked ones are not."
     if all(_last_only(*triple) for triple in triples):

@@ -5,6 +5,7 @@ line that goes wrong is the one that is named.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
@@ -97,9 +98,44 @@ STEP = Step(
 )
 
 
+SPECIAL = {  # right elsewhere, wrong for such a batch: name, what to say
+    " around 1000": (
+        "digits lost",
+        "Right on paper, but the mean of squares minus the square of the mean are two large numbers, nearly"
+        " equal where advantages lie around 1000: float32 has few digits left. Subtract the mean first.",
+    ),
+    " where the deviation is the floor": (
+        "at the floor",
+        "A deviation equal to `floor` is not below it: divide there too.",
+    ),
+    " of a single token": (
+        "one token",
+        "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp).",
+    ),
+    " with NaN in the padding": (
+        "NaN from the padding",
+        "All is right but where padding holds NaN: 0 · NaN is NaN. Choose with torch.where(mask, x, 0.0).",
+    ),
+    " where all scores are equal and the floor is 0": (
+        "no epsilon",
+        "Where all advantages are equal and `floor` is 0 you divide 0 by 0: add 1e-8 to the variance.",
+    ),
+}
+
+
+def by_case(report: Report) -> Report:
+    """The same report, where the batch that shows the mistake says what it is."""
+    if report.mistake in ("unrecognised", "NaN or infinite", "constant factor", "nearly right"):
+        for case, (name, says) in SPECIAL.items():
+            if f"{case}:" in report.message:
+                says = f"{report.message.partition(':')[0]}: {says}"
+                return replace(report, mistake=name, message=says)
+    return report
+
+
 def check_whiten_rollout(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your `whiten_rollout(advantages, values, mask, floor)`."""
     if not callable(function) or is_stub(function):
         says = f"Write {STEP.signature} and run the cell again. The notebook works without it, too."
         return Report(NAME, NOT_ATTEMPTED, says)
-    return judge_step(STEP, function, seconds)
+    return by_case(judge_step(STEP, function, seconds))
