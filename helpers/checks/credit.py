@@ -120,26 +120,6 @@ ADVANTAGES = part(
          lambda r, v, g, lam, m: whiten_advantages(recursion(td(r, v, g, m), g * lam), m)),
         ("centred already", "You subtracted the mean advantage; take them raw.",
          lambda r, v, g, lam, m: (lambda a: zeroed(a - a[m].mean(), m))(advantages(r, v, g, lam, m))),
-        ("own reward left out", "G_t begins with r_t; yours begins with the next reward, discounted.",
-         lambda r, v, g, lam, m: g * after(to_go(r, g, m))),
-        ("divided by the tokens left", "You divided the sum by the number of tokens left; it is a sum.",
-         lambda r, v, g, lam, m: zeroed(to_go(r, g, m) / left(m), m)),
-        ("last column never added", "Your walk starts one column too early: rows without padding miss"
-         " their last reward.",
-         lambda r, v, g, lam, m: recursion(no_last_column(zeroed(r, m)), g)),
-        ("decay on the new term", "You multiply r_t by γ and add the sum as it is; γ belongs to the sum from"
-         " the next token.", lambda r, v, g, lam, m: g * to_go(r, 1.0, m)),
-        ("rows run on", "Your running sum goes on from one row into the next: start each at 0.",
-         lambda r, v, g, lam, m: rows_run_on(zeroed(r, m), g)),
-        ("V as the last reward", "You bootstrap from V at the end; rewards to go have no critic in them.",
-         lambda r, v, g, lam, m: to_go(r + zeroed(v, m & ~after(m)), g, m)),
-        ("γ squared", "One step ahead has one factor γ; you have γ².",
-         lambda r, v, g, lam, m: to_go(r, g * g, m)),
-        ("of the TD errors", "You summed TD errors; rewards to go sum rewards.",
-         lambda r, v, g, lam, m: recursion(td(r, v, g, m), g)),
-        ("the last token's reward for all", "You gave every token the last reward; G_t sums all that is to"
-         " come, discounted.",
-         lambda r, v, g, lam, m: zeroed(zeroed(r, m & ~after(m)).sum(1, True).expand_as(r), m)),
         ("one sum for all", "You gave every token of a row the first one's advantage; A_t starts at t.",
          lambda r, v, g, lam, m: zeroed(advantages(r, v, g, lam, m)[:, :1].expand_as(r), m)),
         ("one step ahead only", "You add only the next δ; the sum runs to the end of the response.",
@@ -208,6 +188,26 @@ TO_GO = part(
         ("list not reversed", "You walked backwards and kept the columns in that order: turn the"
          " list round before you stack it.",
          lambda r, v, g, lam, m: zeroed(to_go(r, g, m).flip(1), m)),
+        ("own reward left out", "G_t begins with r_t; yours begins with the next reward, discounted.",
+         lambda r, v, g, lam, m: g * after(to_go(r, g, m))),
+        ("divided by the tokens left", "You divided the sum by the number of tokens left; it is a sum.",
+         lambda r, v, g, lam, m: zeroed(to_go(r, g, m) / left(m), m)),
+        ("last column never added", "Your walk starts one column too early: rows without padding miss"
+         " their last reward.",
+         lambda r, v, g, lam, m: recursion(no_last_column(zeroed(r, m)), g)),
+        ("decay on the new term", "You multiply r_t by γ and add the sum as it is; γ belongs to the sum from"
+         " the next token.", lambda r, v, g, lam, m: g * to_go(r, 1.0, m)),
+        ("rows run on", "Your running sum goes on from one row into the next: start each at 0.",
+         lambda r, v, g, lam, m: rows_run_on(zeroed(r, m), g)),
+        ("V as the last reward", "You bootstrap from V at the end; rewards to go have no critic in them.",
+         lambda r, v, g, lam, m: to_go(r + zeroed(v, m & ~after(m)), g, m)),
+        ("γ squared", "One step ahead has one factor γ; you have γ².",
+         lambda r, v, g, lam, m: to_go(r, g * g, m)),
+        ("of the TD errors", "You summed TD errors; rewards to go sum rewards.",
+         lambda r, v, g, lam, m: recursion(td(r, v, g, m), g)),
+        ("the last token's reward for all", "You gave every token the last reward; G_t sums all that is to"
+         " come, discounted.",
+         lambda r, v, g, lam, m: zeroed(zeroed(r, m & ~after(m)).sum(1, True).expand_as(r), m)),
         ("one sum for all", "You gave every token the whole sum; G_t starts at t, and discounts.",
          lambda r, v, g, lam, m: zeroed(zeroed(r, m).sum(1, True).expand_as(r), m)),
         ("V subtracted", "These are G − V, which is also what a sum of δ gives: rewards to go have"

@@ -82,7 +82,7 @@ WRONG = [
     ("position_ids", "one shift for all rows", lambda m: (
         (torch.arange(m.shape[1]) - min(int((~row).sum()) for row in m)).clamp(min=0).repeat(len(m), 1))),
     ("position_ids", "counted from the right", lambda m: m.flip(1).cumsum(1).flip(1)),
-    ("position_ids", "first row for all", lambda m: (m.cumsum(1) - m.long())[:1].repeat(len(m), 1)),
+    ("position_ids", "one shift for all rows", lambda m: (m.cumsum(1) - m.long())[:1].repeat(len(m), 1)),
     ("response_mask", "True from the EOS on", lambda x, e: (
         torch.arange(x.shape[1]) >= first_end(x, e))),
     ("response_mask", "only the EOS counts", lambda x, e: torch.arange(x.shape[1]) == first_end(x, e)),
@@ -113,7 +113,7 @@ WRONG = [
     ("td_errors", "down the batch", lambda r, v, g, m: kept(
         r + g * torch.cat([kept(v, m), torch.zeros(1, r.shape[1])])[1:] - v, m)),
     ("credit", "own reward left out", credit(to_go=lambda r, g: g * ahead(summed_back(r, g)))),
-    ("credit", "last column left out", credit(
+    ("credit", "last column never added", credit(
         change=lambda a, m: a, to_go=lambda r, g: torch.cat(
             [summed_back(r[:, :-1], g), 0 * r[:, -1:]], 1))),
     ("credit", "γ or λ of 0", lambda r, v, g, lam, m: (lambda d, w: (

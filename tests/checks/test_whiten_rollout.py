@@ -35,7 +35,7 @@ WRONG = [
      "counted = torch.where(mask, advantages, 0.0).flatten()"),
     ("mask upside down", "upside down", COUNTED, "counted = advantages[~mask]"),
     ("biased", "biased", UNBIASED, "len(x)"),
-    ("0/0 for one token", "NaN", UNBIASED, "(len(x) - 1)"),
+    ("0/0 for one token", "one token", UNBIASED, "(len(x) - 1)"),
     ("mean squares", "not subtracted in the variance", "(x - x.mean()).square()", "x.square()"),
     ("divided by the variance", "by the variance", "(var + 1e-8).sqrt()", "(var + 1e-8)"),
     ("mean kept", "mean kept", "centred / (var", "advantages / (var"),
