@@ -91,13 +91,6 @@ EV = Exercise(
          lambda v, r, mask: biased(r, mask) - biased(r - v, mask)),
         ("divided by both variances", "You divided by Var(returns) + Var(values); divide by Var(returns).",
          lambda v, r, mask: 1 - biased(r - v, mask) / (biased(r, mask) + biased(v, mask))),
-        ("squared error over the mean square", "You divided the mean squared error by the mean square; both"
-         " need their means subtracted.",
-         lambda v, r, mask: 1 - masked_mean((r - v).square(), mask) / masked_mean(r.square(), mask)),
-        ("squared error instead of variance", "You averaged (returns − values)²; use its variance,"
-         " which ignores a constant offset.",
-         lambda v, r, mask: 1 - zeroed(r - v, mask).square().sum()
-         / zeroed(r - masked_mean(r, mask), mask).square().sum()),
         ("sum instead of difference",
          "You used returns + values; the error is returns − values.",
          lambda v, r, mask: 1 - biased(r + v, mask) / biased(r, mask)),

@@ -107,8 +107,6 @@ OBJECTIVE = Exercise(
          lambda s, p, ref, mask, b: (b * s - drift(p, ref, mask).sum(1)).mean()),
         ("scores summed, KL averaged", "You summed the scores over the responses; average them, as the KL.",
          lambda s, p, ref, mask, b: s.sum() - b * drift(p, ref, mask).sum(1).mean()),
-        ("scores centred", "You subtracted the mean score first, so that the scores cancel in the mean.",
-         lambda s, p, ref, mask, b: (s - s.mean() - b * drift(p, ref, mask).sum(1)).mean()),
         ("one response's KL for all", "You charge the first response's KL to all; each pays its own.",
          priced(lambda d, mask, b: b * d.sum(1)[0])),
         ("one response's KL for all", "You charge the last response's KL to all; each pays its own.",
@@ -119,8 +117,6 @@ OBJECTIVE = Exercise(
          lambda s, p, ref, mask, b: (s - b * drift(p, ref, mask).sum(1)).median()),
         ("score times KL", "You multiplied the score by the KL; subtract β·KL.",
          lambda s, p, ref, mask, b: (s * b * drift(p, ref, mask).sum(1)).mean()),
-        ("score multiplied by length", "You added the score once a token; it comes once a response.",
-         lambda s, p, ref, mask, b: (s * mask.sum(1) - b * drift(p, ref, mask).sum(1)).mean()),
         ("score divided by length", "You divided the score by the response's length; take it whole.",
          lambda s, p, ref, mask, b: (s / mask.sum(1) - b * drift(p, ref, mask).sum(1)).mean()),
         ("divided by the length", "You divided a response's score and KL by its length; only the mean over"

@@ -214,8 +214,6 @@ KL = Exercise(
          only("k3", lambda p, q: (p - q).exp() - 1 + (p - q))),
         ("k3 with reversed logarithm", "The last term is +d; with −d the result can be negative.",
          only("k3", lambda p, q: (q - p).exp() - 1 - (p - q))),
-        ("k3 with both signs turned", "That is exp(d) − 1 − d; k3 is exp(−d) − 1 + d.",
-         only("k3", lambda p, q: (p - q).exp() - 1 - (p - q))),
         ("k3 with 1 added", "Subtract the 1: exp(−d) − 1 + d is 0 where both models agree.",
          only("k3", lambda p, q: (q - p).exp() + 1 + (p - q))),
         ("1 minus the ratio", "The ratio comes in with a plus, the 1 with a minus: exp(−d) − 1 + d.",

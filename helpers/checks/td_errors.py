@@ -102,6 +102,8 @@ TD = Exercise(
         ("signs of the values exchanged", "You have r + V_t − γ·V_(t+1): the next value is added, the own"
          " one subtracted.",
          td_by(lambda r, v, w, g: r + v - g * w)),
+        ("the two values exchanged", "γ multiplies V at t + 1, and V_t is subtracted; yours are exchanged.",
+         td_by(lambda r, v, w, g: r + g * v - w)),
         ("next value subtracted", "You subtracted both values; γ·V at t + 1 is added.",
          td_by(lambda r, v, w, g: r - g * w - v)),
         ("reward left out", "You left out the reward r_t.", td_by(lambda r, v, w, g: g * w - v)),

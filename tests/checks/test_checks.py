@@ -84,10 +84,9 @@ def test_no_two_mistakes_coincide_and_none_is_right(name):
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_names_are_unique_and_arguments_are_the_reference_s(name):
+def test_arguments_are_the_reference_s(name):
+    """A kind of mistake may have several forms, so names may repeat."""
     exercise = EXERCISES[name]
-    names = [mistake.name for mistake in exercise.mistakes]
-    assert len(set(names)) == len(names)
     assert all(len(probe) == len(exercise.names) for probe in exercise.probes)
 
 
