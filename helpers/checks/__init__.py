@@ -10,12 +10,8 @@ from helpers.checks.credit import check_credit
 from helpers.checks.direct import check_dpo_loss, check_implicit_reward
 from helpers.checks.edit_effect import check_edit_effect
 from helpers.checks.equal_kl import check_score_between
-from helpers.checks.gae import (
-    check_discounted_returns,
-    check_gae,
-    check_shape_rewards,
-    check_td_errors,
-)
+from helpers.checks.explained_variance import check_explained_variance
+from helpers.checks.gae import check_discounted_returns, check_gae
 from helpers.checks.group_step import check_group_step
 from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.loop import check_objective
@@ -35,20 +31,21 @@ from helpers.checks.ppo_value import check_value_loss
 from helpers.checks.real_models import check_chat_rollout, check_held_bytes, check_lora_forward
 from helpers.checks.repair import check_steps_5_and_6
 from helpers.checks.report import Report
+from helpers.checks.response_mask import check_response_mask
 from helpers.checks.reward_fit import check_fit_pairs
 from helpers.checks.reward_model import check_bradley_terry_loss, check_preference_probability
 from helpers.checks.rollouts import (
     check_gather_logprobs,
     check_kl_estimate,
     check_position_ids,
-    check_response_mask,
 )
 from helpers.checks.scaling_out import check_loss_shares
 from helpers.checks.score_scale import check_normalize_scores
+from helpers.checks.shaping import check_shape_rewards
+from helpers.checks.td_errors import check_td_errors
 from helpers.checks.train_dpo import check_train_dpo
 from helpers.checks.whiten_rollout import check_whiten_rollout
 from helpers.checks.whitening import (
-    check_explained_variance,
     check_masked_mean,
     check_masked_var,
     check_whiten_advantages,

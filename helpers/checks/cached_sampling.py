@@ -10,8 +10,9 @@ from collections.abc import Callable
 import torch
 
 from helpers.checks.model_calls import Call, recorded_calls
-from helpers.checks.trainer_inputs import Seen, Wrong, expect
+from helpers.checks.trainer_inputs import Seen, Wrong, ask, expect, recorded
 from helpers.checks.trainer_sampling import observe_sampling
+from helpers.checks.trainer_steps import trainer_config
 from helpers.rollouts import position_ids
 
 
@@ -40,7 +41,28 @@ def observe_cached(function: Callable) -> Seen:
     says = f"All is right, but the actor computes {computed} positions where {once} are enough: once the"
     says += " cache holds the earlier tokens, give it the new ones only."
     expect(computed <= once, "more than the new token", says)
+    same_prompt(function)
     return {}
+
+
+COPIES = 8
+
+
+def same_prompt(function: Callable) -> None:
+    """Copies of one prompt, twice: rows and calls draw for themselves."""
+    r = recorded()
+    config = trainer_config(temperature=1.0, response_length=16)
+    prompts, drawn = [r.parts.prompts[0]] * COPIES, []
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            ids, _, logprobs = ask(function, r.parts.actor, r.parts.tokenizer, prompts, config)
+            drawn.append(ids[:, -logprobs.shape[1] :])
+    first, second = drawn
+    says = f"{COPIES} copies of a prompt all get the same response: draw for each row by itself."
+    expect(bool((first != first[:1]).any()), "one draw for all rows", says, *first[:2].tolist())
+    says = "Two calls draw the same, whatever torch's random state: do not seed, in the loop or before."
+    expect(first.shape != second.shape or not torch.equal(first, second), "seeded", says)
 
 
 NO_CACHE = (

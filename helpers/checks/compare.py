@@ -70,19 +70,57 @@ def _last_only(answer: Tensor, expected: Tensor, mask: Tensor | None) -> bool:
     return alike(torch.where(mask & ~after, expected, answer), expected)
 
 
+def turned(pairs: list) -> tuple[str, str] | None:
+    """Name and explanation if all numbers have the wrong sign."""
+    if any(kind(a) == "bool" for a, _ in pairs):
+        return None
+    flipped = _everywhere(pairs, lambda a, e: alike(-a, e))
+    return ("sign flipped", "Every number has the wrong sign.") if flipped else None
+
+
 def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
     """Name and explanation of a pattern in wrong answers of the right shape, or None."""
     if any(kind(expected) == "bool" for _, expected in pairs):
-        flipped = _everywhere(pairs, lambda a, e: alike(~a.bool(), e))
-        return ("upside down", "True and False are exchanged everywhere.") if flipped else None
-    if _everywhere(pairs, lambda a, e: alike(-a, e)):
-        return "sign flipped", "Every number has the wrong sign."
-    triples = [(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
+        return _of_masks(pairs)
+    if turned(pairs):
+        return turned(pairs)
+    fitting = [
+        m if m is not None and m.shape == e.shape else None
+        for (_, e), m in zip(pairs, masks, strict=True)
+    ]
+    triples = [(*pair, mask) for pair, mask in zip(pairs, fitting, strict=True)]
     if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
         return "masked positions", "All counted positions are correct; the masked ones are not."
     if all(_last_only(*triple) for triple in triples):
         return "last counted position", "Only the last counted position of a row is wrong."
-    return _moved(pairs) or _scaled(pairs)
+    return _moved(pairs) or _scaled(pairs) or _near(pairs)
+
+
+def _of_masks(pairs: list) -> tuple[str, str] | None:
+    if _everywhere(pairs, lambda a, e: alike(~a.bool(), e)):
+        return "upside down", "True and False are exchanged everywhere."
+    for name, wrong, says in (
+        ("too much is True", lambda a, e: a & ~e, "should be True is, but more is"),
+        ("too little is True", lambda a, e: e & ~a, "should be False is, but more is"),
+    ):
+        more = [wrong(a.bool(), e) for a, e in pairs]
+        alone = all(
+            bool(((a.bool() ^ e) == x).all()) for (a, e), x in zip(pairs, more, strict=True)
+        )
+        if alone:
+            where = next(x for x in more if bool(x.any())).nonzero()[0].tolist()
+            return name, f"All that {says}: first at {where}."
+    return None
+
+
+def _near(pairs: list) -> tuple[str, str] | None:
+    """Numbers that are wrong by less than 1 % everywhere."""
+    if _everywhere(pairs, lambda a, e: torch.allclose(a.double(), e.double(), 1e-2, 1e-6)):
+        says = (
+            "Your numbers are within 1 % of the right ones, but not right: a constant that is too"
+        )
+        return "nearly right", f"{says} large (an epsilon), or too few digits (bfloat16)?"
+    return None
 
 
 def _moved(pairs: list) -> tuple[str, str] | None:

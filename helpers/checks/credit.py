@@ -5,23 +5,16 @@ Its four results are looked at in the order in which they are computed.
 
 import torch
 
-from helpers.checks.exercise import Exercise, Mistake
-from helpers.checks.gae import (
-    EPISODE,
-    EPISODES,
-    GAE,
-    MASKS,
-    RETURNS,
-    TD,
-    after,
-    recursion,
-    td,
-    to_go,
-    zeroed,
-)
+from helpers.checks.compare import alike
+from helpers.checks.exercise import Exercise, Mistake, noise, prefix_mask
+from helpers.checks.gae import GAE, RETURNS, recursion
 from helpers.checks.parts import parts_checker
 from helpers.checks.raised import explained
+from helpers.checks.runner import copy_of
+from helpers.checks.shaping import after, zeroed
+from helpers.checks.td_errors import EPISODE, EPISODES, MASKS, TD, td, to_go
 from helpers.gae import compute_gae
+from helpers.whitening import whiten_advantages
 
 ARGUMENTS = "rewards values gamma lam mask"
 PROBES = [(*EPISODE, 0.5, 0.8, MASKS[0]), (*EPISODES, 0.9, 0.7, MASKS[1])]
@@ -36,6 +29,26 @@ def across_rows(x, decay, mask):
     """The backward sum with one running number that is never reset between the rows."""
     flat = recursion(x[mask].unsqueeze(0), decay).squeeze(0)
     return torch.zeros_like(x).masked_scatter(mask, flat)
+
+
+def rows_run_on(x, decay):
+    """The backward sum over each row, begun with what the row before left."""
+    running, columns = 0.0, torch.zeros_like(x)
+    for b in range(len(x)):
+        for t in reversed(range(x.shape[1])):
+            running = x[b, t] + decay * running
+            columns[b, t] = running
+    return torch.where(x.abs() > 0, columns, 0.0)
+
+
+def no_last_column(x):
+    """0 in the last column."""
+    return torch.cat([x[:, :-1], torch.zeros_like(x[:, -1:])], 1)
+
+
+def left(mask):
+    """How many counted tokens a row still has, from each on; at least 1."""
+    return mask.long().flip(1).cumsum(1).flip(1).clamp(min=1)
 
 
 def part(look: str, reference, mistakes: list) -> Exercise:
@@ -86,6 +99,27 @@ ADVANTAGES = part(
         ("the sum has no power", "Each step ahead has one more factor: γλ, (γλ)², (γλ)³, …",
          lambda r, v, g, lam, m: (lambda d: zeroed(
              d + g * lam * after(recursion(d, 1.0)), m))(td(r, v, g, m))),
+        ("decay on the new term", "You multiply δ_t by γλ and add the sum as it is; γλ belongs to the sum"
+         " from the next token.",
+         lambda r, v, g, lam, m: g * lam * recursion(td(r, v, g, m), 1.0)),
+        ("mixed by γλ", "You take a mean of δ_t and the running sum, (1 − γλ)·δ + γλ·A; GAE adds"
+         " δ_t whole.",
+         lambda r, v, g, lam, m: (1 - g * lam) * recursion(td(r, v, g, m), g * lam)),
+        ("last column never added", "Your walk starts one column too early: rows without padding miss"
+         " their last token.",
+         lambda r, v, g, lam, m: recursion(no_last_column(td(r, v, g, m)), g * lam)),
+        ("own δ left out", "A_t begins with δ_t; yours begins with the next one.",
+         lambda r, v, g, lam, m: after(recursion(td(r, v, g, m), g * lam))),
+        ("own δ left out", "A_t begins with δ_t; yours begins with γλ times the next one.",
+         lambda r, v, g, lam, m: g * lam * after(recursion(td(r, v, g, m), g * lam))),
+        ("divided by the tokens left", "You divided the sum by the number of tokens left; it is a sum.",
+         lambda r, v, g, lam, m: zeroed(recursion(td(r, v, g, m), g * lam) / left(m), m)),
+        ("rows run on", "Your running sum goes on from one row into the next: start each at 0.",
+         lambda r, v, g, lam, m: rows_run_on(td(r, v, g, m), g * lam)),
+        ("centred already", "You subtracted the mean advantage; take them raw.",
+         lambda r, v, g, lam, m: (lambda a: zeroed(a - a[m].mean(), m))(advantages(r, v, g, lam, m))),
+        ("one sum for all", "You gave every token of a row the first one's advantage; A_t starts at t.",
+         lambda r, v, g, lam, m: zeroed(advantages(r, v, g, lam, m)[:, :1].expand_as(r), m)),
         ("one step ahead only", "You add only the next δ; the sum runs to the end of the response.",
          lambda r, v, g, lam, m: (lambda d: zeroed(d + g * lam * after(d), m))(td(r, v, g, m))),
         ("γλ twice", "γλ multiplies the next advantage only; you multiply the whole sum again.",
@@ -102,6 +136,16 @@ TARGETS = part(
     [
         ("V of padding added", "You added V on padding too; masked positions are 0.",
          lambda r, v, g, lam, m: advantages(r, v, g, lam, m) + v),
+        ("returns from whitened advantages", "You added V to whitened advantages; the target is in reward"
+         " units.",
+         lambda r, v, g, lam, m: zeroed(whiten_advantages(advantages(r, v, g, lam, m), m) + v, m)),
+        ("returns whitened", "You whitened the returns; the critic learns in reward units.",
+         lambda r, v, g, lam, m: whiten_advantages(compute_gae(r, v, g, lam, m)[1], m)),
+        ("γ on the next value", "You added γ·V at t + 1; add V_t.",
+         lambda r, v, g, lam, m: zeroed(advantages(r, v, g, lam, m) + g * after(zeroed(v, m)), m)),
+        ("A · V", "You multiplied; add.", lambda r, v, g, lam, m: zeroed(advantages(r, v, g, lam, m) * v, m)),
+        ("sum of rewards", "These are sums of rewards without γ; the return is A + V.",
+         lambda r, v, g, lam, m: to_go(r, 1.0, m)),
         ("rewards + values", "You added the rewards to the values; add the advantages.",
          lambda r, v, g, lam, m: zeroed(r + v, m)),
         ("δ + V", "You added δ; add the whole advantage.",
@@ -140,6 +184,24 @@ TO_GO = part(
         ("list not reversed", "You walked backwards and kept the columns in that order: turn the"
          " list round before you stack it.",
          lambda r, v, g, lam, m: zeroed(to_go(r, g, m).flip(1), m)),
+        ("own reward left out", "G_t begins with r_t; yours begins with the next reward, discounted.",
+         lambda r, v, g, lam, m: g * after(to_go(r, g, m))),
+        ("divided by the tokens left", "You divided the sum by the number of tokens left; it is a sum.",
+         lambda r, v, g, lam, m: zeroed(to_go(r, g, m) / left(m), m)),
+        ("last column never added", "Your walk starts one column too early: rows without padding miss"
+         " their last reward.",
+         lambda r, v, g, lam, m: recursion(no_last_column(zeroed(r, m)), g)),
+        ("decay on the new term", "You multiply r_t by γ and add the sum as it is; γ belongs to the sum from"
+         " the next token.", lambda r, v, g, lam, m: g * to_go(r, 1.0, m)),
+        ("rows run on", "Your running sum goes on from one row into the next: start each at 0.",
+         lambda r, v, g, lam, m: rows_run_on(zeroed(r, m), g)),
+        ("V as the last reward", "You bootstrap from V at the end; rewards to go have no critic in them.",
+         lambda r, v, g, lam, m: to_go(r + zeroed(v, m & ~after(m)), g, m)),
+        ("γ squared", "One step ahead has one factor γ; you have γ².",
+         lambda r, v, g, lam, m: to_go(r, g * g, m)),
+        ("the last token's reward for all", "You gave every token the last reward; G_t sums all that is to"
+         " come, discounted.",
+         lambda r, v, g, lam, m: zeroed(zeroed(r, m & ~after(m)).sum(1, True).expand_as(r), m)),
         ("one sum for all", "You gave every token the whole sum; G_t starts at t, and discounts.",
          lambda r, v, g, lam, m: zeroed(zeroed(r, m).sum(1, True).expand_as(r), m)),
         ("V subtracted", "These are G − V, which is also what a sum of δ gives: rewards to go have"
@@ -168,10 +230,34 @@ def nan_in_padding(function) -> tuple[str, str] | None:
     )
 
 
+def at_the_edges(function) -> tuple[str, str] | None:
+    """Where γ or λ is 0, in a long row, and where there is a single token."""
+    rewards, values, gamma, lam, mask = PROBES[1]
+    long = noise(5, 1, 200), noise(6, 1, 200), 0.5, 0.2, prefix_mask(200, 199)
+    lone = rewards[:, :1], values[:, :1], gamma, lam, mask[:, :1]
+    for name, says, given in (
+        ("γ or λ of 0", "All is right but where λ is 0: do not divide by a power of γλ.",
+         (rewards, values, gamma, 0.0, mask)),
+        ("γ or λ of 0", "All is right but where γ is 0: do not divide by a power of γ.",
+         (rewards, values, 0.0, lam, mask)),
+        ("a single token", "All is right but where rows have a single column.", lone),
+        ("long rows", "All is right in short rows, but not in one of 200 tokens: powers of γ and γλ get too"
+         " small to divide by.", long),
+    ):  # fmt: skip
+        with torch.no_grad():
+            answers = function(*copy_of(given))
+        wanted = [exercise.reference(*given) for exercise in RESULTS.values()]
+        if not all(map(alike, answers, wanted)):
+            return name, says
+    return None
+
+
 RESULTS = {
     "TD errors δ": DELTAS,
     "advantages": ADVANTAGES,
     "returns": TARGETS,
     "rewards to go": TO_GO,
 }
-check_credit = explained(parts_checker(RESULTS), then=nan_in_padding)
+check_credit = explained(
+    parts_checker(RESULTS), then=lambda f: nan_in_padding(f) or at_the_edges(f)
+)

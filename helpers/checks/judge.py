@@ -1,18 +1,30 @@
 """Check a learner's function: run it, compare the results, name the mistake."""
 
 import time
+import warnings
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from helpers.checks.compare import alike, as_tensor, right
+from helpers.checks.dependence import depends_otherwise
 from helpers.checks.exercise import Exercise
 from helpers.checks.mistakes import form, name_mistake
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, compare, show
-from helpers.checks.runner import MISSING, RAISED, TIMED_OUT, attempt, copy_of, line_of
+from helpers.checks.runner import (
+    MISSING,
+    RAISED,
+    TIMED_OUT,
+    TimeLimit,
+    attempt,
+    copy_of,
+    limited,
+    line_of,
+)
 
 TIME_LIMIT = 5.0  # seconds, for all calls of a check together
+STUDY_LIMIT = 2.0  # seconds, for a look at what a wrong answer depends on
 
 
 def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -> Report:
@@ -30,7 +42,7 @@ def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -
             return report
         answers.append(outcome.value)
     try:
-        report = _compared(exercise, answers)
+        report = _compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = _mistake(exercise, "unrecognised", f"Your result cannot be compared: {error}")
     return report or _gradients(exercise, function, seconds) or _correct(exercise)
@@ -100,7 +112,7 @@ def _exception(exercise, function, probe, error: BaseException) -> Report:
     return _mistake(exercise, "exception", says, probe)
 
 
-def _compared(exercise: Exercise, answers: list) -> Report | None:
+def _compared(exercise: Exercise, function: Callable, answers: list) -> Report | None:
     """None if every answer is correct, else the report of the first group that is not."""
     expected = [exercise.reference(*copy_of(probe)) for probe in exercise.probes]
     tensors = [as_tensor(a, e) for a, e in zip(answers, expected, strict=True)]
@@ -118,7 +130,19 @@ def _compared(exercise: Exercise, answers: list) -> Report | None:
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
     name, says = name_mistake(exercise, probes, tensors, expected, first)
+    if name == "unrecognised":
+        name, says = _studied(exercise, function, probes) or (name, says)
     return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
+
+
+def _studied(exercise: Exercise, function: Callable, probes: list) -> tuple[str, str] | None:
+    """Name and message from what the answer depends on, or None."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return limited(lambda: depends_otherwise(exercise, function, probes), STUDY_LIMIT)
+    except (Exception, TimeLimit):  # noqa: BLE001 (a further look must not break the notebook)
+        return None
 
 
 def _wrong_type(exercise, probe, answer, expected: Tensor) -> Report:

@@ -1,5 +1,7 @@
 """Exercise of notebook 00: the objective, one number for a batch of responses."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -89,6 +91,40 @@ OBJECTIVE = Exercise(
          priced(lambda d, mask, b: b * (d.exp() * mask).sum(1))),
         ("last token only", "You priced the last token alone; every counted token pays.",
          priced(lambda d, mask, b: b * d[torch.arange(len(d)), mask.sum(1) - 1])),
+        ("difference of probabilities", "You took π − π_ref; the KL is the difference of their logarithms.",
+         lambda s, p, ref, mask, b: (s - b * torch.where(mask, p.exp() - ref.exp(), 0.0).sum(1)).mean()),
+        ("tokens clamped at 0", "You cut each token's difference off at 0; a token may be less likely than"
+         " under the reference, and that counts too.", priced(lambda d, mask, b: b * d.clamp(min=0).sum(1))),
+        ("KL clamped at 0", "You cut a response's KL off at 0. Its sample may be negative: keep it.",
+         priced(lambda d, mask, b: b * d.sum(1).clamp(min=0))),
+        ("absolute KL", "You took the absolute value of a response's KL; keep its sign.",
+         priced(lambda d, mask, b: b * d.sum(1).abs())),
+        ("squared KL", "You squared a response's KL; take it as it is.",
+         priced(lambda d, mask, b: b * d.sum(1).square())),
+        ("KL in bits", "Your KL is in bits (log2); take nats, the natural logarithm.",
+         priced(lambda d, mask, b: b * d.sum(1) / math.log(2))),
+        ("β on the score", "β multiplies the KL; you multiplied the score by it.",
+         lambda s, p, ref, mask, b: (b * s - drift(p, ref, mask).sum(1)).mean()),
+        ("scores summed, KL averaged", "You summed the scores over the responses; average them, as the KL.",
+         lambda s, p, ref, mask, b: s.sum() - b * drift(p, ref, mask).sum(1).mean()),
+        ("one response's KL for all", "You charge the first response's KL to all; each pays its own.",
+         priced(lambda d, mask, b: b * d.sum(1)[0])),
+        ("one response's KL for all", "You charge the last response's KL to all; each pays its own.",
+         priced(lambda d, mask, b: b * d.sum(1)[-1])),
+        ("largest KL for all", "You charge the largest KL of a token; a response's KL is the sum.",
+         priced(lambda d, mask, b: b * d.amax(1))),
+        ("median of the responses", "You took the median over responses; take the mean.",
+         lambda s, p, ref, mask, b: (s - b * drift(p, ref, mask).sum(1)).median()),
+        ("score times KL", "You multiplied the score by the KL; subtract β·KL.",
+         lambda s, p, ref, mask, b: (s * b * drift(p, ref, mask).sum(1)).mean()),
+        ("score divided by length", "You divided the score by the response's length; take it whole.",
+         lambda s, p, ref, mask, b: (s / mask.sum(1) - b * drift(p, ref, mask).sum(1)).mean()),
+        ("divided by the length", "You divided a response's score and KL by its length; only the mean over"
+         " responses divides.",
+         lambda s, p, ref, mask, b: ((s - b * drift(p, ref, mask).sum(1)) / mask.sum(1)).mean()),
+        ("divided by the tokens of the batch", "You divided by the number of tokens; divide by the number"
+         " of responses.",
+         lambda s, p, ref, mask, b: (s - b * drift(p, ref, mask).sum(1)).sum() / mask.sum()),
     ],
 )
 # fmt: on

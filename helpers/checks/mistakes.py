@@ -1,11 +1,14 @@
 """Name the mistake behind wrong numbers: a well-known one, a wrong shape or type, a pattern."""
 
+import warnings
+
 import torch
 from torch import Tensor
 
-from helpers.checks.compare import alike, first_difference, kind, symptom
+from helpers.checks.compare import alike, first_difference, kind, symptom, turned
 from helpers.checks.report import show
 from helpers.checks.runner import copy_of
+from helpers.checks.slips import slips
 
 
 def form(x: Tensor) -> str:
@@ -17,29 +20,45 @@ def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
     """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown."""
     facts = exercise.facts(probes[first])
     masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
-    known = _known(exercise, probes, answers, masks, facts)
-    found = known or _form_problem(answers[first], expected[first])
-    if found:
-        return found
-    if all(
-        a.shape == e.shape and not a.is_complex() for a, e in zip(answers, expected, strict=True)
-    ):
-        found = symptom(list(zip(answers, expected, strict=True)), masks)
+    pairs = list(zip(answers, expected, strict=True))
+    found = _known(exercise, exercise.mistakes, probes, answers, masks, facts)
+    found = found or next((x for x in (_form_problem(*pair) for pair in pairs) if x), None)
+    found = found or turned(pairs)
+    found = found or _known(exercise, slips(exercise), probes, answers, masks, facts, general=True)
+    found = found or next((x for x in (_infinite(*pair) for pair in pairs) if x), None)
+    found = found or symptom(pairs, masks)
     return found or _unrecognised(exercise, probes[first], answers[first], expected[first])
 
 
 def _attempts(mistake, probes) -> list[Tensor] | None:
     """Results of this mistake on the probes, or None if it raises on one of them."""
     try:
-        return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what is made wrong on purpose
+            return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
 
 
-def _known(exercise, probes, answers, masks, facts) -> tuple[str, str] | None:
-    """The well-known mistake with these results, alone or with a flipped sign or wrong padding."""
-    results = [(m, _attempts(m, probes)) for m in exercise.mistakes]
+def _telling(made: list[Tensor], expected: list[Tensor]) -> bool:
+    """Whether results say something: not NaN in each test case, not 0 everywhere, not the right ones."""
+    if all(map(alike, made, expected)):
+        return False
+    finite = [x for x in made if bool(x.double().isfinite().all())]
+    return any(bool((x != 0).any()) for x in finite)
+
+
+def _known(
+    exercise, mistakes, probes, answers, masks, facts, general=False
+) -> tuple[str, str] | None:
+    """The mistake with these results, alone or with a flipped sign or wrong padding.
+
+    `general` ones are made for any exercise, so they must say something to be believed.
+    """
+    results = [(m, _attempts(m, probes)) for m in mistakes]
     results = [(m, made) for m, made in results if made is not None]
+    reference = [exercise.reference(*copy_of(probe)) for probe in probes]
+    results = [(m, made) for m, made in results if not general or _telling(made, reference)]
     for mistake, made in results:
         if all(map(alike, answers, made)):
             return mistake.name, mistake.says.format_map(facts)
@@ -49,7 +68,6 @@ def _known(exercise, probes, answers, masks, facts) -> tuple[str, str] | None:
             return f"{mistake.name}, and sign flipped", says
     if any(mask is None or a.shape != mask.shape for a, mask in zip(answers, masks, strict=True)):
         return None
-    reference = [exercise.reference(*copy_of(probe)) for probe in probes]
     for mistake, made in results:
         same = _alike_where_counted(answers, made, masks)
         if same and not _alike_where_counted(reference, made, masks):
@@ -64,7 +82,7 @@ def _alike_where_counted(answers, others, masks) -> bool:
 
 
 def _form_problem(answer: Tensor, expected: Tensor) -> tuple[str, str] | None:
-    """Name and message of a wrong device, shape, dtype, or NaN; None if there is none."""
+    """Name and message of a wrong device, shape or dtype; None if there is none."""
     if answer.device != expected.device:
         says = f"Your result is on {answer.device}, the inputs are on {expected.device}."
         return "wrong device", says
@@ -74,6 +92,11 @@ def _form_problem(answer: Tensor, expected: Tensor) -> tuple[str, str] | None:
         fits = " The numbers are correct." if alike(answer, expected) else ""
         says = f"Your result is {kind(answer)}; it should be {kind(expected)}.{fits}"
         return "wrong dtype", says
+    return None
+
+
+def _infinite(answer: Tensor, expected: Tensor) -> tuple[str, str] | None:
+    """Name and message of NaN or infinity where there should be a number; None if there is none."""
     bad = ~answer.isfinite() & expected.isfinite()
     if bool(bad.any()):
         index = bad.nonzero()[0].tolist()

@@ -1,4 +1,4 @@
-"""Exercises of notebook 01: log-probs of sampled tokens, masks, position ids, KL estimates."""
+"""Exercises of notebook 01: log-probs of sampled tokens, position ids, KL estimates."""
 
 import functools
 import math
@@ -9,6 +9,7 @@ import torch
 from helpers import kl, rollouts
 from helpers.checks.exercise import Exercise, floats, noise
 from helpers.checks.judge import checker
+from helpers.checks.raised import also_on, explained
 from helpers.checks.report import CORRECT, MISTAKE, Report
 
 
@@ -67,55 +68,9 @@ GATHER = Exercise(
 )
 
 
-def up_to(index, tokens):
-    """True up to and including an index per row."""
-    return torch.arange(tokens.shape[1])[None, :] <= index[:, None]
-
-
-def ends(tokens, eos):
-    """Number of EOS up to and including each position."""
-    return (tokens == eos).long().cumsum(1)
-
-
-MASK = Exercise(
-    "response_mask", "response_tensors eos_token_id", rollouts.response_mask,
-    "True up to and including the first EOS; all True without one (notebook 01)",
-    [
-        (torch.tensor([[5, 1, 0, 0], [4, 6, 3, 7]]), 1),
-        (torch.tensor([[5, 2, 0, 2, 0], [2, 5, 0, 0, 5], [0, 4, 3, 4, 2]]), 2),
-    ],
-    [
-        ("EOS excluded", "You left out the EOS. It is an action too: if it is masked, the model"
-         " never learns to stop.", lambda x, eos: ends(x, eos) == 0),
-        ("everything after EOS counts",
-         "Your mask stays True after the first EOS, up to the next one.",
-         lambda x, eos: ends(x, eos) <= 1),
-        ("everything counts", "All positions are True; those after the first EOS should be False.",
-         lambda x, eos: torch.ones_like(x, dtype=torch.bool)),
-        ("only the EOS left out", "You mask only the EOS; keep it, and mask what follows it.",
-         lambda x, eos: x != eos),
-        ("only the EOS counts", "Only the EOS is True; all positions before it should be True too.",
-         lambda x, eos: x == eos),
-        ("up to the last EOS", "If a row has several EOS, it ends at the first one.",
-         lambda x, eos: (x == eos).flip(1).cumsum(1).flip(1).bool()
-         | ~(x == eos).any(1, True)),
-        ("one too many", "You count one position after the EOS.",
-         lambda x, eos: up_to(rollouts.response_mask(x, eos).sum(1), x)),
-        ("row without EOS: argmax is 0", "For a row without EOS, argmax is 0, so you count only its"
-         " first token; all of them count.",
-         lambda x, eos: up_to((x == eos).int().argmax(1), x)),
-        ("row without EOS left out", "In a row without EOS (cut at the length limit) all positions"
-         " count.",
-         lambda x, eos: rollouts.response_mask(x, eos) & (x == eos).any(1, True)),
-        ("zeros taken for padding", "You treat token 0 as padding. Padding is what follows the first"
-         " EOS, whatever its id.", lambda x, eos: x != 0),
-        ("mask upside down", "True and False are exchanged; True means that a position counts.",
-         lambda x, eos: ~rollouts.response_mask(x, eos)),
-    ],
-)
-
 LEFT = torch.tensor([[False, False, True, True], [True, True, True, True]])
 LEFTS = torch.arange(5)[None, :] >= torch.tensor([[3], [0], [1]])
+SHIFTED = torch.arange(6)[None, :] >= torch.tensor([[3], [2], [4]])  # padding in every row
 
 
 def whole(mask):
@@ -123,10 +78,15 @@ def whole(mask):
     return mask.long().cumsum(1)
 
 
+def columns_from(start, mask):
+    """Column numbers from `start` on, 0 before it, the same in every row."""
+    return (torch.arange(mask.shape[1]) - start).clamp(0).expand(mask.shape)
+
+
 POSITIONS = Exercise(
     "position_ids", "mask", rollouts.position_ids,
     "cumsum(mask) − mask along the row: padding takes no position (notebook 01)",
-    [(LEFT,), (LEFTS,)],
+    [(LEFT,), (LEFTS,), (SHIFTED,)],
     [
         ("padding counted", "You numbered the columns; the first token after padding has position 0"
          " too.",
@@ -146,6 +106,32 @@ POSITIONS = Exercise(
          lambda mask: (torch.arange(mask.shape[1]) - (~mask[0]).sum()).clamp(0).expand(mask.shape)),
         ("mask counted upside down", "You counted the padding; True means that a position counts.",
          lambda mask: whole(~mask) - (~mask).long()),
+        ("one shift for all rows", "You shift all rows by the shortest padding; each row has its own.",
+         lambda mask: columns_from((~mask).sum(1).amin(), mask)),
+        ("one shift for all rows", "You shift all rows by the longest padding; each row has its own.",
+         lambda mask: columns_from((~mask).sum(1).amax(), mask)),
+        ("one shift for all rows", "You shift all rows by the padding of the last row.",
+         lambda mask: columns_from((~mask[-1]).sum(), mask)),
+        ("negative on padding", "Before the first token your positions are negative, and no embedding has"
+         " such an index.", lambda mask: torch.arange(mask.shape[1]) - (~mask).sum(1, True)),
+        ("counted from the right", "You count backwards; the first counted token has position 0.",
+         lambda mask: whole(mask.flip(1)).flip(1)),
+        ("counted from the right", "You count backwards; the first counted token has position 0.",
+         lambda mask: (whole(mask.flip(1)).flip(1) - mask.long()) * mask),
+        ("rolled round", "roll brings the row's last count round to column 0; a row starts at 0.",
+         lambda mask: whole(mask).roll(1, 1)),
+        ("one too late", "At each token you have the count of the token after it.",
+         lambda mask: whole(mask).roll(-1, 1)),
+        ("one too late", "At each token you have the count of the token after it.",
+         lambda mask: torch.cat([whole(mask)[:, 1:], whole(mask)[:, -1:]], 1)),
+        ("starts at 2", "Your first token has position 2; it has 0.",
+         lambda mask: whole(mask) + mask.long()),
+        ("first two tokens at 0", "Your count starts one token late: the second token has position 1.",
+         lambda mask: (whole(mask) - 2).clamp(min=0)),
+        ("length in every place", "You give the number of counted tokens in every place; count up to each.",
+         lambda mask: mask.sum(1, True).expand(mask.shape)),
+        ("number of pads in every place", "You give the number of pads in every place; count the tokens"
+         " before each.", lambda mask: (~mask).sum(1, True).expand(mask.shape)),
         ("mask returned", "You returned the mask as numbers; use cumsum along the row.",
          lambda mask: mask.long()),
     ],
@@ -185,12 +171,38 @@ KL = Exercise(
          " the mean over samples already contains it.", only("k1", lambda p, q: p.exp() * (p - q))),
         ("averaged", "You averaged; return one number per token.",
          only("k1", lambda p, q: (p - q).mean())),
+        ("k3 for k1", "You ignore `estimator`: this is k3, and k1 is d.",
+         only("k1", lambda p, q: kl.kl_estimate(p, q, "k3"))),
+        ("k2 for k1", "You ignore `estimator`: this is k2, and k1 is d.",
+         only("k1", lambda p, q: kl.kl_estimate(p, q, "k2"))),
+        ("logarithm taken again", "The arguments are logarithms already: subtract them.",
+         only("k1", lambda p, q: (p / q).log())),
+        ("quotient of log-probs", "You divided the log-probs; subtract them.",
+         only("k1", lambda p, q: p / q)),
+        ("relative difference", "You divided the difference by a log-prob; k1 is the difference itself.",
+         only("k1", lambda p, q: (p - q) / q)),
+        ("squared difference", "You squared d; k1 is d itself.",
+         only("k1", lambda p, q: (p - q).square())),
+        ("weighted by the reference", "Leave out the factor π_ref: the tokens are sampled from π.",
+         only("k1", lambda p, q: q.exp() * (p - q))),
         ("sum of log-probs", "You added the log-probs; subtract them.",
          only("k1", lambda p, q: p + q)),
         ("k2 without the half",
          "You have d²; k2 is d²/2.", only("k2", lambda p, q: (p - q).square())),
         ("k2 without the square", "You halved d; square it first.",
          only("k2", lambda p, q: (p - q) / 2)),
+        ("k2 halved before the square", "You halved d and then squared: that is d²/4; k2 is d²/2.",
+         only("k2", lambda p, q: ((p - q) / 2).square())),
+        ("square of the sum", "You squared log π + log π_ref; k2 squares the difference.",
+         only("k2", lambda p, q: (p + q).square() / 2)),
+        ("difference of the squares", "You squared first and subtracted then; square the difference.",
+         only("k2", lambda p, q: (p.square() - q.square()) / 2)),
+        ("ratio squared", "You squared the ratio of probabilities; k2 squares its logarithm.",
+         only("k2", lambda p, q: (p - q).exp().square() / 2)),
+        ("absolute value for k2", "You took |d|; k2 is d²/2.",
+         only("k2", lambda p, q: (p - q).abs())),
+        ("absolute value for k2", "You took |d|/2; k2 is d²/2.",
+         only("k2", lambda p, q: (p - q).abs() / 2)),
         ("k1 for k2", "You ignore `estimator`: this is k1.", only("k2", lambda p, q: p - q)),
         ("k3 for k2", "That is k3; k2 is d²/2.",
          only("k2", lambda p, q: kl.kl_estimate(p, q, "k3"))),
@@ -202,6 +214,12 @@ KL = Exercise(
          only("k3", lambda p, q: (p - q).exp() - 1 + (p - q))),
         ("k3 with reversed logarithm", "The last term is +d; with −d the result can be negative.",
          only("k3", lambda p, q: (q - p).exp() - 1 - (p - q))),
+        ("k3 with 1 added", "Subtract the 1: exp(−d) − 1 + d is 0 where both models agree.",
+         only("k3", lambda p, q: (q - p).exp() + 1 + (p - q))),
+        ("1 minus the ratio", "The ratio comes in with a plus, the 1 with a minus: exp(−d) − 1 + d.",
+         only("k3", lambda p, q: 1 - (q - p).exp() + (p - q))),
+        ("k3 to first order only", "You left out exp: k3 is exp(−d) − 1 + d.",
+         only("k3", lambda p, q: (q - p) - 1 + (p - q))),
         ("k3 without the 1", "Subtract 1: k3 is 0 where both models agree.",
          only("k3", lambda p, q: (q - p).exp() + (p - q))),
         ("k3 without the logarithm", "You have only π_ref/π − 1; add d.",
@@ -215,8 +233,15 @@ KL = Exercise(
 )
 # fmt: on
 
-check_gather_logprobs, check_response_mask = checker(GATHER), checker(MASK)
-check_kl_estimate = checker(KL)
+check_gather_logprobs = checker(GATHER)
+CUT_OFF = "Right for small differences, not for large ones: nothing is clamped or clipped here."
+FAR = (floats([-22.0, -0.5]), floats([-1.0, -21.0]))
+check_kl_estimate = explained(
+    checker(KL),
+    then=also_on(
+        KL, *[("large differences cut off", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")]
+    ),
+)
 
 
 def with_ones_on_padding(check):

@@ -39,6 +39,7 @@ def all_logprobs(policy, ids, mask, temperature, positions="right", attend=True)
     m = mask.bool()
     made = {"right": position_ids(m), "columns": None, "from one": m.cumsum(1)}
     made["minus one"] = (m.cumsum(1) - 1).clamp(min=0)
+    made["first row"] = position_ids(m[:1]).expand(m.shape)
     more = {} if made[positions] is None else {"position_ids": made[positions]}
     if attend:
         more["attention_mask"] = m
@@ -118,6 +119,43 @@ def of_previous(policy, ids, mask, length, temperature):
     return picked(x, ids[:, -length - 1 : -1])
 
 
+def before(x: Tensor, length: int) -> Tensor:
+    """The positions just before the last `length`."""
+    return x[:, -length - 1 : -1]
+
+
+def without_prompt(policy, ids, mask, length, temperature):
+    """The response alone is read; its first token by nothing before it."""
+    x = all_logprobs(policy, ids[:, -length:], mask[:, -length:], temperature)
+    first = torch.zeros_like(x[:, :1, 0])
+    return torch.cat([first, picked(x[:, :-1], ids[:, -length + 1 :])], 1)
+
+
+def half_scaled(policy, ids, mask, length, temperature):
+    """The logit is divided by the temperature, what is in the logsumexp is not."""
+    m = mask.bool()
+    z = before(policy(ids, attention_mask=m, position_ids=position_ids(m)).logits, length)
+    return picked(z, ids[:, -length:]) / temperature - z.logsumexp(-1)
+
+
+def over_batch(policy, ids, mask, length, temperature):
+    """The softmax along the batch."""
+    m = mask.bool()
+    z = before(policy(ids, attention_mask=m, position_ids=position_ids(m)).logits, length)
+    return picked((z / temperature).log_softmax(0), ids[:, -length:])
+
+
+def logsoftmax_again(policy, ids, mask, length, temperature):
+    """The log-softmax of probabilities."""
+    x = before(all_logprobs(policy, ids, mask, temperature), length)
+    return picked(x.exp().log_softmax(-1), ids[:, -length:])
+
+
+def rounded_up(least: float) -> Callable:
+    """The logarithm of a probability plus a small number."""
+    return logprobs_with(lambda x: (x.exp() + least).log())
+
+
 LOGPROB_MISTAKES = kept([
     ("log-probs of the next token", "Your log-probs are those of the next token: logits[:, t] predict"
      " token t + 1, so the response's T tokens are predicted by logits[:, -T-1:-1].",
@@ -154,6 +192,38 @@ LOGPROB_MISTAKES = kept([
      over_the_largest),
     ("padding is read", "You gave neither attention_mask nor position_ids: the model reads the"
      " padding.", logprobs_with(attend=False, positions="columns")),
+    ("position ids of the first row", "You give every row the position ids of the first; each row has its"
+     " own padding.", logprobs_with(positions="first row")),
+    ("no prompt", "The model reads the response without its prompt: give it ids, and take the last T"
+         " log-probs.",
+     without_prompt),
+    ("normalised without the temperature", "You divided the logits by the temperature, but not those in the"
+     " logsumexp: divide first, then log_softmax.", half_scaled),
+    ("temperature twice", "You divided by the temperature twice.",
+     lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, T * T)),
+    ("root of the temperature", "You divided by the root of the temperature.",
+     lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, T**0.5)),
+    ("times the probability", "You multiplied log p by p, as in an entropy; return log p.",
+     logprobs_with(lambda x: x * x.exp())),
+    ("in bits", "Your log-probs are in bits (log2); use nats, the natural logarithm.",
+     logprobs_with(lambda x: x / math.log(2))),
+    ("added up along the response", "You added the log-probs up along the response (cumsum); return one for"
+     " each token.", logprobs_with(lambda x: x.cumsum(1))),
+    ("mean in every place", "You give the mean log-prob in every place; return one for each token.",
+     logprobs_with(lambda x: x.mean(1, keepdim=True).expand_as(x))),
+    ("tokens in reverse order", "Your tokens stand in reverse order.", logprobs_with(lambda x: x.flip(1))),
+    ("softmax over the batch", "Your softmax is along dim=0, the batch; the vocabulary is dim=-1.",
+     over_batch),
+    ("log-softmax twice", "You took the softmax twice: log_softmax takes logits.",
+     lambda policy, ids, mask, length, T: logsoftmax_again(policy, ids, mask, length, T)),
+    ("a small number in the logarithm", "You added a small number before the logarithm: very unlikely tokens"
+     " come out too likely. Use log_softmax.", rounded_up(1e-6)),
+    ("a small number in the logarithm", "You added a small number before the logarithm: very unlikely tokens"
+     " come out too likely. Use log_softmax.", rounded_up(1e-8)),
+    ("a small number in the logarithm", "You added a small number before the logarithm: very unlikely tokens"
+     " come out too likely. Use log_softmax.", rounded_up(1e-10)),
+    ("log of a vanished probability", "The probability of an unlikely token rounds to 0, and its logarithm is"
+     " −inf. Use log_softmax.", rounded_up(0.0)),
     ("probabilities", "You have probabilities; PPO needs their logarithms.",
      logprobs_with(torch.exp)),
     ("negative log-probs", "You have −log p, the cross-entropy; return log p, never above 0.",

@@ -88,11 +88,26 @@ def observe_logprobs(function: Callable) -> Seen:
         answer = ask(function, policy, r.ids, r.mask, r.length, r.config.temperature)
         (logprobs,) = tensors(answer, ("log-probs [B, T]",), tuple(r.counted.shape))
         seen = {"log-probs": torch.where(r.counted, logprobs, 0.0).detach()}
+        with torch.no_grad():
+            seen |= other_logprobs(function, r)
         says = (
             "No gradient reaches the policy, so the update could not train it. Do not use no_grad,"
         )
         says += " .detach() or .item() here; the loop turns gradients off where none is wanted."
         expect(logprobs.requires_grad, "no gradient", says)
+    return seen
+
+
+def other_logprobs(function: Callable, r) -> Seen:
+    """Log-probs of unlikely tokens, as a low temperature makes them, and of a single row."""
+    seen = {}
+    for what, rows, temperature in (
+        ("log-probs at temperature 0.1, where most tokens are very unlikely", 6, 0.1),
+        ("log-probs of a batch of one row", 1, r.config.temperature),
+    ):
+        given = r.parts.actor, r.ids[:rows], r.mask[:rows], r.length, temperature
+        (found,) = tensors(ask(function, *given), (what,), tuple(r.counted[:rows].shape))
+        seen[what] = torch.where(r.counted[:rows], found, 0.0).detach()
     return seen
 
 
@@ -158,7 +173,7 @@ STEPS = {
              observe_scores, MISTAKES["score_responses"], then=then_scores, cause=cause_scores),
         Step("forward_logprobs", "log softmax(logits / temperature) at each token of the response,"
              " read at the token before (step 4; notebook 01)", observe_logprobs,
-             MISTAKES["forward_logprobs"], then=then_logprobs, cause=cause_logprobs),
+             MISTAKES["forward_logprobs"], by_first=True, then=then_logprobs, cause=cause_logprobs),
         Step("total_rewards", "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last"
              " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"], cause=name_rewards),
         Step("estimate_advantages", "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A"

@@ -83,7 +83,8 @@ def td_with_slices(rewards, values, gamma, mask):
 def whiten_in_two_steps(advantages, mask):
     kept = advantages[mask]
     result = torch.zeros_like(advantages)
-    result[mask] = (kept - kept.mean()) / (kept.std() + 1e-8)
+    deviation = kept.std() if len(kept) > 1 else 0.0
+    result[mask] = (kept - kept.mean()) / (deviation + 1e-8)
     return result
 
 def policy_loss_by_cases(logprobs, old_logprobs, advantages, mask, cliprange):

@@ -1366,7 +1366,7 @@ def var_by_moments(x, mask):
 def whiten_by_filling_in(advantages, mask):
     kept = advantages[mask]
     out = torch.zeros_like(advantages)
-    var, mean = torch.var_mean(kept)
+    var, mean = torch.var_mean(kept) if len(kept) > 1 else (torch.zeros(()), kept.mean())
     out[mask] = (kept - mean) / torch.sqrt(var + 1e-8)
     return out
 

@@ -85,6 +85,7 @@ def test_no_two_mistakes_coincide_and_none_is_right(name):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_every_kind_says_something_and_arguments_are_the_reference_s(name):
+    """A kind of mistake may have several forms, so names may repeat."""
     exercise = EXERCISES[name]
     assert all(mistake.name and len(mistake.says) > 20 for mistake in exercise.mistakes)
     assert all(len(probe) == len(exercise.names) for probe in exercise.probes)

@@ -9,7 +9,7 @@ import torch
 
 from helpers.checks import check_whiten_rollout
 from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
-from helpers.checks.whiten_rollout import MISTAKES, own
+from helpers.checks.whiten_mistakes import MISTAKES, own
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "03_whitening")
@@ -35,7 +35,7 @@ WRONG = [
      "counted = torch.where(mask, advantages, 0.0).flatten()"),
     ("mask upside down", "upside down", COUNTED, "counted = advantages[~mask]"),
     ("biased", "biased", UNBIASED, "len(x)"),
-    ("0/0 for one token", "NaN", UNBIASED, "(len(x) - 1)"),
+    ("0/0 for one token", "one token", UNBIASED, "(len(x) - 1)"),
     ("mean squares", "not subtracted in the variance", "(x - x.mean()).square()", "x.square()"),
     ("divided by the variance", "by the variance", "(var + 1e-8).sqrt()", "(var + 1e-8)"),
     ("mean kept", "mean kept", "centred / (var", "advantages / (var"),
