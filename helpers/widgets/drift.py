@@ -7,7 +7,7 @@ from IPython.display import display
 from traitlets import Any, HasTraits, List, validate
 
 from helpers.experiments.beta_sweep import Sweep
-from helpers.experiments.drift import Drift, DriftView
+from helpers.experiments.drift import Drift, DriftView, run_curves
 from helpers.experiments.runs import Run
 from helpers.plots.drift import drift_figure
 from helpers.tools.validate import require
@@ -69,6 +69,7 @@ class DriftExplorer:
         self.iteration.value = self.iteration.options[-1]
         self.seed = Control("seed", sweep.shown_seeds)
         self.prompt = Control("prompt", self.drift.prompts)
+        self.ends: dict[str, int] = {}  # last iteration of each run that joined
         self.moved, self.hearing = False, False
         for name in NAMES:
             getattr(self, name).observe(self._tell, names="value")
@@ -98,14 +99,13 @@ class DriftExplorer:
         it. Give a run that has grown once more to follow it: where its end was looked at, its new end
         is. Another run of the same label is "yours 2". ValueError: a run with no iteration yet.
         """
-        known, last = len(self.drift.added), self.iteration.options[-1]
         stop = self.drift.add(run, label, own_reward)
-        joins = len(self.drift.added) > known
-        follows = self.beta.value == stop.key and self.iteration.value == last
+        before, self.ends[stop.key] = self.ends.get(stop.key), run_curves(run)["iteration"][-1]
+        shown = self.beta.value, self.iteration.value
         self.hearing = True  # one message for all that changes
         self.beta.options, self.iteration.options = self._stops(), self._iterations()
-        if joins or follows:
-            self.beta.value, self.iteration.value = stop.key, self.iteration.options[-1]
+        if before is None or shown == (stop.key, before):
+            self.beta.value, self.iteration.value = stop.key, self.ends[stop.key]
         self.hearing = False
         if self.live is not None:
             self.live.joined = self.records.joined()

@@ -175,7 +175,7 @@ function options(id, labels) {
 }
 
 /** Room for the longest sentence and the longest text, and a plane of the right size. */
-let laidOut = 0, rulerWidth = 0;
+let laidOut = -1, rulerWidth = 0; // a frame may be without width at first
 function layOut() {
   if (document.body.clientWidth === laidOut) return;
   laidOut = document.body.clientWidth;
