@@ -36,7 +36,9 @@ def drift_figure(drift: Drift, view: DriftView) -> Picture:
         x, y = view.curves["kl"][shown], view.curves[name][shown]
         scores += [score for score in y if score == score]  # NaN: not measured
         axes.plot(x, y, line, color=colour, linewidth=2)
-        axes.plot(x[-1:], y[-1:], mark, color=colour, markersize=9, mec="black", label=name, zorder=5)
+        axes.plot(
+            x[-1:], y[-1:], mark, color=colour, markersize=9, mec="black", label=name, zorder=5
+        )
     axes.plot(0, floor, "s", color=REFERENCE, markersize=9, label="the reference")
     if view.optimum is not None:
         axes.plot(

@@ -114,6 +114,7 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
         for run in sweep.runs
         if run.snapshots
         for number, sample in enumerate(run.snapshots[-1].samples[prompt])
+        if sample.gold is not None
     ]
     found = []
     for (one, a), (other, b) in product(texts, texts):
@@ -177,7 +178,9 @@ class PageRecords:
 
     def _joined(self, stop: SliderStop) -> dict:
         beta, drift = stop.kl_coef, self.drift
-        best = None if stop.own_reward else optimum_facts(drift, drift.optimum(beta), beta, self.rows)
+        best = (
+            None if stop.own_reward else optimum_facts(drift, drift.optimum(beta), beta, self.rows)
+        )
         return {
             "key": stop.key,
             "label": stop.label,

@@ -41,7 +41,9 @@ def tokens(selector: str) -> str:
     light = "".join(f"--{name}:{colour};" for name, (colour, _) in COLOURS.items())
     both = "".join(f"--{name}:light-dark({a},{b});" for name, (a, b) in COLOURS.items())
     sizes = "".join(f"--{name}:{value};" for name, value in SIZES.items())
-    known = f"@supports (color:light-dark(#000,#fff)){{{selector}{{color-scheme:light dark;{both}}}}}"
+    known = (
+        f"@supports (color:light-dark(#000,#fff)){{{selector}{{color-scheme:light dark;{both}}}}}"
+    )
     return f"{selector}{{{light}{sizes}}}\n{known}"
 
 

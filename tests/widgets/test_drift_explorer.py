@@ -1,4 +1,4 @@
-"""The drift explorer in Python: its numbers are the sweep's own, runs join it, and the wire goes both ways."""
+"""The drift explorer in Python: its numbers are the sweep's, runs join it, the wire goes both ways."""
 
 import copy
 import math
@@ -197,7 +197,9 @@ def test_a_prompt_the_run_was_not_asked(explorer):
     explorer.prompt.value = WATCHED_PROMPTS[1]
     assert explorer.view.samples == []
     (told,) = explorer.records.joined()["runs"]
-    assert told["run"]["shots"][0]["samples"][1] == [] and told["run"]["shots"][0]["next"][1] is None
+    assert (
+        told["run"]["shots"][0]["samples"][1] == [] and told["run"]["shots"][0]["next"][1] is None
+    )
 
 
 def test_curves_end_with_the_last_measurement(sweep):

@@ -14,7 +14,6 @@ import torch
 from conftest import length_reward
 
 from helpers import widgets
-from helpers.experiments.beta_sweep import load_sweep
 from helpers.experiments.clinic import load_clinic
 from helpers.experiments.direct import load_direct
 from helpers.experiments.one_token import OneTokenRun, settings

@@ -43,20 +43,20 @@ function atTheEnd(view, now, yardstick) {
   return view.beta > yardstick.best ? `Safe, and timid: drifting costs so much that ${best}.` : `Further away, not better: ${best}.`;
 }
 
-/** The reader's own run: from where to where; other runs may be scored by another reward. */
+/** From where to where: of the reader's own run, and where gold was not measured. */
 function storyOfOwn(joined, run, now) {
   const rise = (name) => `${written(run[name][0])} to ${written(now[name])}`;
   const gold = run.gold[0] === null || now.gold === null ? "" : `, gold from ${rise("gold")}`;
-  const reward = joined.ownReward ? "its own reward" : "the proxy score";
+  const reward = joined?.ownReward ? "its own reward" : "the proxy score";
   const nats = writtenKl(Math.max(now.kl, 0));
-  return `Your run after ${now.iteration} updates: ${reward} went from ${rise("proxy")}${gold}, ${nats} nats away.`;
+  return `${joined ? "Your run after" : "After"} ${now.iteration} updates: ${reward} went from ${rise("proxy")}${gold}, ${nats} nats away.`;
 }
 
 function story(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), yardstick = yardsticks[view.seed];
   if (now.iteration === 0) return "Nothing has moved yet: every run begins as the reference.";
   const joined = joinedAt(view.beta);
-  if (joined) return storyOfOwn(joined, run, now);
+  if (joined || now.gold === null) return storyOfOwn(joined, run, now);
   const peak = peakUntil(run.gold, now.iteration);
   const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
   const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
