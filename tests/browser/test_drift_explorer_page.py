@@ -116,8 +116,8 @@ def look_at_page(notebook):
 
 
 def press(notebook, name: str) -> None:
-    """Press a button below the page."""
-    notebook.page.get_by_role("button", name=name).click()
+    """Press a button below the page; a mouse would scroll the page away first."""
+    notebook.page.get_by_role("button", name=name).dispatch_event("click")
 
 
 def wait_for_text(notebook, selector: str, condition, what: str) -> None:
