@@ -71,6 +71,7 @@ from helpers.widgets.trainer import LiveTrainer
 
 small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
 trainer = LiveTrainer({"length": lambda texts: [float(len(t.split())) for t in texts]}, **small)
+trainer.iterations.value = 100
 trainer.on_run = lambda run: explorer.add_run(run, "live", own_reward=True)
 trainer
 """
@@ -219,7 +220,7 @@ def test_the_live_trainer_s_run_joins_while_it_trains(live):
     assert trainer.get_by_role("button", name="Stop").is_enabled(), "it is still training"
     before = frame.locator("#iteration-now").inner_text()
     wait_for_text(live, "#iteration-now", lambda text: text != before, "its growth")
-    trainer.get_by_role("button", name="Stop").click()
+    press(live, "Stop")
     live.wait_until(lambda: "stopped" in trainer.inner_text(), 60, "the stop")
     assert live.kernel_errors == []
 
