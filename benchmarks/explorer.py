@@ -74,16 +74,14 @@ def measure(moves: int, long: int, lab: bool) -> dict:
     """Measure latency over `moves` moves, then the heap over `long` more."""
     from playwright.sync_api import sync_playwright
 
-    flags = [*FLAGS, "--enable-precise-memory-info", "--js-flags=--expose-gc"]
+    flags = [*FLAGS, "--enable-precise-memory-info"]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         with (in_lab if lab else bare)(chromium) as frame:
             frame.evaluate(MOVE, 20)  # warm up
             taken = sorted(frame.evaluate(MOVE, moves))
-            frame.evaluate("() => gc()")
             before = frame.evaluate(HEAP)
             frame.evaluate(MOVE, long)
-            frame.evaluate("() => gc()")
             found = {
                 "memory_after_MiB": frame.evaluate(HEAP),
                 "first_paint_ms": frame.evaluate(OPENED),
