@@ -51,7 +51,7 @@ def bare(chromium):
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "drift.html")
         page = chromium.new_page(viewport={"width": 1280, "height": 900})
-        page.goto((Path(folder) / "drift.html").as_uri() + "#iteration=0")
+        page.goto((Path(folder) / "drift.html").as_uri() + "#iteration=0", timeout=120_000)
         page.wait_for_timeout(500)
         yield page.main_frame
 
