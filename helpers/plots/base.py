@@ -18,14 +18,14 @@ rcParams.update(
     {
         "axes.titlesize": 10,
         "axes.titlelocation": "left",
-        "axes.labelsize": 8,
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
+        "axes.labelsize": 9,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "grid.alpha": 0.25,
-        "legend.fontsize": 8,
-        "legend.title_fontsize": 8,
+        "legend.fontsize": 9,
+        "legend.title_fontsize": 9,
         "legend.frameon": False,
     }
 )
@@ -40,6 +40,8 @@ PANELS = (
     ("explained_variance", "Critic: explained variance", "share", VALUE),
 )
 
+
+PADDING = 0.1  # inches around a figure, which on a dark page is a white card
 
 # a live trainer draws in a thread of its own while a slider draws in the kernel's: one at a time
 DRAWING = threading.RLock()
@@ -80,6 +82,7 @@ def packed(picture: Image.Image, **how) -> bytes:
 def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: float = 3.0):
     """A figure outside pyplot's list, so that none leaks: (Figure, array of Axes)."""
     figure = Picture(figsize=(width, height), layout="constrained", dpi=Picture.DPI)
+    figure.get_layout_engine().set(w_pad=PADDING, h_pad=PADDING)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 

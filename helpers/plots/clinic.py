@@ -78,7 +78,7 @@ def draw_metric(
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.grid(alpha=0.2)
     label_axes(axes, metric.key, "", metric.unit)
-    axes.tick_params(labelsize=7.5)
+    axes.tick_params(labelsize=9)
 
 
 def small_multiples(
@@ -94,17 +94,17 @@ def small_multiples(
     figure.set_layout_engine(None)
     height = 1.72 * rows + 0.6
     figure.subplots_adjust(
-        left=0.065,
+        left=0.085,
         right=0.99,
         top=1 - (0.62 if title else 0.3) / height,
         bottom=0.42 / height,
         hspace=0.34,
-        wspace=0.16 + 0.06 * columns,
+        wspace=0.2 + 0.08 * columns,
     )
     for axes, metric in zip(grid.flat, metrics, strict=False):
         draw_metric(axes, metric, healthy, case)
     for axes in grid[-1]:
-        axes.set_xlabel("iteration", fontsize=7.5)
+        axes.set_xlabel("iteration", fontsize=9)
     for axes in grid[:-1].flat:
         axes.tick_params(labelbottom=False)
     for axes in grid.flat[len(metrics) :]:
@@ -165,9 +165,9 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
                 axes.add_patch(_cell(x, y, share))
                 ink = "white" if share > 0.5 else "black"
                 words = f"{found[rule]}"
-                axes.text(x, y, words, ha="center", va="center", fontsize=8, color=ink)
+                axes.text(x, y, words, ha="center", va="center", fontsize=9, color=ink)
         if not any(found.values()):
-            axes.text(-0.35, y, "no flag", fontsize=7.5, va="center", color="#555555")
+            axes.text(-0.35, y, "no flag", fontsize=9, va="center", color="#555555")
     axes.set_xlim(-0.5, len(rules) - 0.5)
     axes.set_ylim(len(counts) - 0.5, -0.5)
     axes.set_xticks(range(len(rules)), rules, rotation=35, ha="right")

@@ -57,7 +57,7 @@ def price_figure(
                 axes.plot(x, means, color=REFERENCE, linewidth=1.2, alpha=0.6)
                 place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
                 axes.annotate(
-                    f"{beta:g}", (x[-1], means[-1]), (3, 0), fontsize=8, color="0.4", **place
+                    f"{beta:g}", (x[-1], means[-1]), (3, 0), fontsize=9, color="0.4", **place
                 )
         seeds_and_mean(axes, x, curves[chosen][key], colour, f"β = {chosen:g}")
         axes.legend(loc="best")

@@ -147,7 +147,7 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
     look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
     sizes = [max(9, 44 - 7 * t) for t in x]
     dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.3, zorder=2, **look)
-    figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=8)
+    figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=9)
     axes.annotate(words[1], (0.42, 0.68), fontsize=9, ha="right")
     axes.annotate(words[0], (0.42, 0.26), fontsize=9, ha="right")
     axes.set_ylim(0, 1.12)

@@ -27,7 +27,7 @@ def value_figure(values: dict[str, Sequence[float]], best: float, reference: flo
     for y, words in ((best, "J*, the best possible"), (reference, "the reference")):
         whole.axhline(y, color=REFERENCE, linestyle="--", linewidth=1.2)
         whole.annotate(words, (len(values) - 0.42, y), (0, 3), textcoords="offset points",
-                       fontsize=8, ha="right", color="0.3")  # fmt: skip
+                       fontsize=9, ha="right", color="0.3")  # fmt: skip
     whole.set_ylim(top=best + 0.12 * (best - reference))
     label_axes(whole, "Score minus β·KL of the last policies", "", "J, reference std", grid="y")
     label_axes(near, "The same, from near", "", "", grid="y")

@@ -163,7 +163,7 @@ def _densities(axes: Axes, mean: float, optimum: float) -> None:
     twin.set_ylim(-8, 4)
     twin.set_yticks([-8, -4, 0])
     twin.spines[["top"]].set_visible(False)
-    twin.tick_params(labelsize=8, colors=REWARD)
+    twin.tick_params(labelsize=9, colors=REWARD)
     axes.legend(loc="upper left", ncols=2)
     label_axes(axes, "What the policy says (reward: green)", "y", "density")
 

@@ -50,7 +50,7 @@ def placement_figure(curves: dict[str, list[tuple]]) -> Figure:
         if name == "reward":
             for x, y, beta in zip(kl, proxy, betas, strict=True):
                 grid[0, 0].annotate(
-                    f"β = {beta:g}", (x, y), (6, -12), textcoords="offset points", fontsize=8
+                    f"β = {beta:g}", (x, y), (6, -12), textcoords="offset points", fontsize=9
                 )
     titles = ("Proxy score", "reference std"), ("Gold score", "points")
     for axes, (title, unit) in zip(grid[0], titles, strict=True):

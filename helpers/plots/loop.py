@@ -39,7 +39,7 @@ def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str)
     dark = colour in (GOLD,)
     ink = "black" if dark else "white"
     axes.text(x, y + 0.03, name, ha="center", va="center", fontsize=11, weight="bold", color=ink)
-    axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=8, color=ink)
+    axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=9, color=ink)
     return box
 
 

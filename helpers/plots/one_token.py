@@ -58,7 +58,7 @@ def draw_distances(
         axes.plot(x, y, **how)
         place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
         colour = POLICY if mine else "0.4"
-        axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=8, color=colour, **place)
+        axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=9, color=colour, **place)
     axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
     _frame_distance(axes)
 

@@ -36,14 +36,14 @@ def memory_figure(ledgers: dict, limit: float | None = 15.0) -> Figure:
         }  # the limit's line stays behind
         axes.annotate(
             f"{left:.2g} GiB", (left, row), (6, 0), textcoords="offset points", va="center",
-            fontsize=8, bbox=ground,
+            fontsize=9, bbox=ground,
         )  # fmt: skip
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     if limit is not None:
         axes.axvline(limit, color="black", linestyle=":", linewidth=1.2)
-        axes.text(limit, -0.62, f"{limit:g} GiB ", ha="right", va="center", fontsize=8)
+        axes.text(limit, -0.62, f"{limit:g} GiB ", ha="right", va="center", fontsize=9)
     label_axes(axes, "", "GiB at the worst moment")
     axes.tick_params(axis="y", labelsize=9)
     figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))

@@ -58,13 +58,13 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     errors = [2 * standard_error(share, pairs) for _, share, pairs in seen]
     chance.errorbar(*dots, errors, fmt="o", color=GOLD, markersize=5, label="what the labeller did")
     chance.set_xlim(-5, 5)
-    chance.legend(fontsize=7, loc="upper left")
+    chance.legend(fontsize=9, loc="upper left")
     label_axes(
         chance, "Chance that A is preferred", "score of A − score of B", "probability", grid="both"
     )
     loss.plot(x, [math.log1p(math.exp(-d)) for d in x], color=POLICY)
     loss.plot(0, LN2, "o", color="black", markersize=4)
-    loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=8, textcoords="offset points")
+    loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=9, textcoords="offset points")
     label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
     gradient.plot(x, [_sigmoid(d) - 1 for d in x], color=KL)
     words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
@@ -78,7 +78,7 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     loss, accuracy = grid[0]
     loss.plot([r["step"] for r in history], [r["loss"] for r in history], color=POLICY)
     loss.axhline(LN2, color=REFERENCE, linestyle="--", linewidth=1)
-    loss.text(total, LN2, "ln 2 ", fontsize=8, color=REFERENCE, ha="right", va="bottom")
+    loss.text(total, LN2, "ln 2 ", fontsize=9, color=REFERENCE, ha="right", va="bottom")
     loss.set(xlim=(0, total), ylim=(0, None))
     label_axes(
         loss, "Bradley–Terry loss of the batch", "gradient step", "nats per pair", grid="both"
@@ -102,7 +102,7 @@ def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> 
     for height, words, colour, (side, gap) in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        how = place | {"ha": "right", "va": side, "fontsize": 8}
+        how = place | {"ha": "right", "va": side, "fontsize": 9}
         axes.annotate(words, (1.0, height), (0, gap), **how)
     axes.set_ylim(0.4, 1.04)
 
@@ -175,7 +175,7 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
         axes.axhline(best["accuracy"], color=colour, alpha=alpha, linestyle="--", linewidth=1.2)
         place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         words = f"temperature {heat:g}: best possible"
-        axes.annotate(words, (0.01, best["accuracy"]), (0, 2), fontsize=8, **place)
+        axes.annotate(words, (0.01, best["accuracy"]), (0, 2), fontsize=9, **place)
         if heat == temperature:
             own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
             at = [run["accuracy"] for run in own]

@@ -52,7 +52,7 @@ def temperature_figure(
     axes.plot([temperature], [here], "o", color=GOLD, mec="black", ms=8)
     axes.axhline(most, color=REFERENCE, ls="--", lw=1)
     words = f"every word alike: {most:.2f}"
-    axes.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=8, color="#555555")
+    axes.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=9, color="#555555")
     axes.set_ylim(0, most * 1.15)
     label_axes(axes, f"Entropy: {here:.2f} nats", "temperature τ", "nats", grid="both")
     return figure
@@ -89,7 +89,7 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
 def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: str = "") -> Figure:
     """A batch as coloured cells: `tokens` and `kinds` (0 to 3) by row, with small `numbers`."""
     rows, columns = len(tokens), len(tokens[0])
-    figure, axes = one_panel(0.6 * columns, 0.6 * rows + 0.75)
+    figure, axes = one_panel(0.68 * columns, 0.6 * rows + 0.75)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.axis("off")
     for r in range(rows):
@@ -97,10 +97,10 @@ def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: 
             fill, ink = PAINT[kinds[r][c]]
             axes.add_patch(Rectangle((c + 0.03, r + 0.06), 0.94, 0.88, color=fill))
             word = tokens[r][c] if len(tokens[r][c]) < 8 else tokens[r][c][:6] + "…"
-            axes.text(c + 0.5, r + 0.42, word, ha="center", va="center", fontsize=8, color=ink)
+            axes.text(c + 0.5, r + 0.42, word, ha="center", va="center", fontsize=9, color=ink)
             if numbers is not None:
                 axes.text(c + 0.5, r + 0.77, str(numbers[r][c]), ha="center", va="center",
-                          fontsize=7, color=ink)  # fmt: skip
+                          fontsize=9, color=ink)  # fmt: skip
         patches = [Patch(color=fill, label=kind) for kind, (fill, ink) in TOKEN_KINDS.items()]
     axes.legend(handles=patches, ncol=4, loc="upper left",
                 bbox_to_anchor=(0, -0.01))  # fmt: skip

@@ -36,7 +36,7 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
         bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
         axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
     axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
-    axes.text(-0.45, limit * 1.12, f"max_grad_norm = {limit:g}", fontsize=8, color=KL)
+    axes.text(-0.45, limit * 1.12, f"max_grad_norm = {limit:g}", fontsize=9, color=KL)
     axes.set_yscale("log")
     axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])

@@ -19,23 +19,22 @@ from helpers.plots.clinic import case_figure, strength_figure
 from helpers.state import History
 from helpers.tools.validate import require, require_choice
 from helpers.widgets.live import progress_html
-from helpers.widgets.markup import PAGE, Markup, guarded, table
+from helpers.widgets.markup import Markup, card, guarded, table
 from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, show_picture
 
 STOP = "</s>"
 HEALTHY = "healthy"  # what the reader says of a patient without a fault
 
 
-def box_html(words: str, colour: str = "#777777") -> Markup:
-    """A verdict on a ground of its own, so that it can be read in a dark theme too."""
-    style = f"{PAGE};border-left:5px solid {colour};padding:4px 10px;max-width:60em"
-    return Markup('<div aria-live="polite" style="{}">{}</div>').format(style, words)
+def box_html(words: str, kind: str = "") -> Markup:
+    """A verdict: `kind` is "right", "half", "wrong" or nothing."""
+    return card(words, f"verdict {kind}", aria_live="polite")
 
 
 def right_html(patient: Patient) -> Markup:
     """The diagnosis was right: which sign gave it away."""
     words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
-    return box_html(words.format(patient.title, patient.sign), "#009E73")
+    return box_html(words.format(patient.title, patient.sign), "right")
 
 
 def half_html(fault: Fault) -> Markup:
@@ -44,7 +43,7 @@ def half_html(fault: Fault) -> Markup:
         "<b>Right: it is there.</b> {}.<br>It is repaired, and the run is trained again: the picture "
         "shows it as it is now. Is it healthy?"
     )
-    return box_html(words.format(fault.title), "#0072B2")
+    return box_html(words.format(fault.title), "half")
 
 
 def wrong_html(title: str, sign: str, telling: Telling | None) -> Markup:
@@ -53,7 +52,7 @@ def wrong_html(title: str, sign: str, telling: Telling | None) -> Markup:
     if telling is not None:
         number = f"What tells the two apart is {telling}."
     words = Markup("<b>Not this one.</b> {}. It would have shown: {}<br>{}")
-    return box_html(words.format(title, sign, number), "#D55E00")
+    return box_html(words.format(title, sign, number), "wrong")
 
 
 def answer_html(patient: Patient) -> Markup:
@@ -89,8 +88,7 @@ def case_samples_html(healthy: Snapshot, case: Snapshot, name: str) -> Markup:
         rows.append([cell for s in pair for cell in (s.score, text_and_stop(s))])
     heads = ("", f"healthy, after {healthy.iteration}", "", f"{name}, after {case.iteration}")
     note = "Signed: the reward model's own score. ■: the policy stopped."
-    page = Markup('<div style="{};font-size:13px">{}<div>{}</div></div>')
-    return page.format(PAGE, table(rows, heads, wide=True), note)
+    return card(table(rows, heads, wide=True) + Markup("<div>{}</div>").format(note))
 
 
 NOTHING = "choose a diagnosis …"

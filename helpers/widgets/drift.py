@@ -1,284 +1,169 @@
-"""The drift explorer: move β and watch a policy leave its reference. Controls and pictures, no maths."""
+"""The drift explorer: the drift page in a notebook's output, with its controls and numbers in Python."""
 
-import io
-from collections.abc import Sequence
+import importlib.util
+from itertools import count
 
-import ipywidgets
+from IPython.display import display
+from traitlets import Any, HasTraits, List, validate
 
 from helpers.experiments.beta_sweep import Sweep
-from helpers.experiments.drift import Drift, DriftView
-from helpers.experiments.runs import Run, Sample
-from helpers.models import load_tokenizer
-from helpers.plots.drift import Curves, NextToken, Plane, still_picture
-from helpers.widgets.markup import PAGE, Markup, escape, guarded
-from helpers.widgets.sliders import WIDE, in_a_row, show_live
+from helpers.experiments.drift import Drift, DriftView, run_curves
+from helpers.experiments.runs import Run
+from helpers.plots.drift import drift_figure
+from helpers.tools.validate import require
+from helpers.widgets.drift_page import (
+    HEIGHT,
+    PageRecords,
+    fewer,
+    frame,
+    page,
+    plain_html,
+    read_vocabulary,
+)
+from helpers.widgets.sliders import WIDGET_VIEW
 
-MORE, LESS = (0, 114, 178), (230, 120, 0)  # blue: the policy says it more often; orange: less
-FULL, STRONGEST = 3.0, 0.62  # nats at which a colour is full; share of it in the white
-CLOSE_UP = set(".,!?;:")  # no blank before these
-
-
-def token_colour(drift: float) -> tuple[int, int, int]:
-    """White at 0, blue above, orange below, full at ±3 nats; black letters stay readable on all."""
-    share = STRONGEST * min(abs(drift) / FULL, 1.0)
-    target = MORE if drift > 0 else LESS
-    return tuple(round(255 + share * (part - 255)) for part in target)
-
-
-def chip(token: str, logprob: float, ref_logprob: float) -> str:
-    """One token on its colour; the numbers on hover. Dotted below where the policy says it less."""
-    drift = logprob - ref_logprob
-    red, green, blue = token_colour(drift)
-    edge = "dotted #333" if drift < -0.1 else "solid transparent"
-    title = f"{drift:+.2f} nats: log π {logprob:.2f}, log π_ref {ref_logprob:.2f}"
-    return (
-        f'<span title="{title}" style="background:rgb({red},{green},{blue});color:#111;padding:0 2px;'
-        f'border-radius:3px;border-bottom:2px {edge}">{escape(token)}</span>'
-    )
+NAMES = ("beta", "seed", "prompt", "iteration")  # of the controls, as the page calls them
+KEYS = count(1)
 
 
-def sample_html(sample: Sample, prompt: str) -> str:
-    """One response: what it scored, how far it drifted in all, its tokens."""
-    gold = "" if sample.gold is None else f" · gold <b>{sample.gold:+.2f}</b>"
-    head = f"proxy <b>{sample.score:+.2f}</b>{gold} · Σ {sum(sample.drift):+.1f} nats"
-    rows = zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
-    words = ""
-    for token, logprob, ref_logprob in rows:
-        words += ("" if token in CLOSE_UP else " ") + chip(token, logprob, ref_logprob)
-    return (
-        f'<div style="margin:0 0 7px"><div style="font-size:12px;color:#444">{head}</div>'
-        f'<div style="font-size:14px;line-height:1.65"><span style="color:#666">'
-        f"{escape(prompt)}</span>{words}</div></div>"
-    )
+class Control(HasTraits):
+    """What a control of the page stands at: `value`, one of its `options`; observed as a widget is."""
 
+    options = List()
+    value = Any()
 
-def shaded(sample: Sample) -> Markup:
-    """A response of a subword tokenizer, whose tokens bring their own blanks, on its colours."""
-    rows = zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
-    return Markup('<span style="line-height:1.7;white-space:pre-wrap">{}</span>').format(
-        Markup("".join(chip(*row) for row in rows))
-    )
+    def __init__(self, name: str, options: list):
+        self.name = name
+        super().__init__(options=options, value=options[0])
 
+    @validate("value")
+    def _there(self, proposal: dict):
+        value, options = proposal["value"], self.options
+        wants = f"one of {options}" if len(options) < 30 else f"{options[0]} to {options[-1]}"
+        require(value in options, self.name, repr(value), wants)
+        return options[options.index(value)]
 
-def legend_html() -> str:
-    """The colour scale, with numbers."""
-    steps = (-3, -1.5, 0, 1.5, 3)
-    chips = "".join(
-        f'<span style="background:rgb{token_colour(step)};color:#111;padding:0 7px">{step:+g}</span>'
-        for step in steps
-    )
-    return (
-        '<div style="font-size:12px;color:#444;margin-bottom:6px">log π − log π<sub>ref</sub> of each '
-        f"token, nats: less often {chips} more often than the reference</div>"
-    )
-
-
-def drift_samples_html(view: DriftView, prompt: str) -> str:
-    """The samples kept for this prompt at this iteration; every text is escaped."""
-    when = f"after {view.snapshot} iterations"
-    rows = "".join(sample_html(sample, prompt) for sample in view.samples)
-    rows = rows or "<div>This run kept no samples of this prompt.</div>"
-    return (
-        f'<div style="{PAGE};padding:2px 8px;height:100%">'
-        f'<div style="font-size:12px;font-weight:bold">Samples {escape(when)}</div>'
-        f"{legend_html()}{rows}</div>"
-    )
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A number, or a dash where nothing was measured."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def status_html(view: DriftView) -> str:
-    """The numbers of this view in one line, and what has to be said about it."""
-    now = view.values
-    parts = [
-        f"<b>{escape(view.stop.label) if view.stop.run else f'β = {view.stop.label}'}</b>",
-        "" if now["seed"] is None else f"seed {now['seed']}",
-        f"after {now['iteration']} iterations",
-        f"proxy {number(now['proxy'], 3)}",
-        f"gold {number(now['gold'], 3)}",
-        f"KL {number(now['kl'], 3)} nats",
-        f"J {number(now['J'], 3)}",
-        f"J* {number(now['J_star'], 3)}",
-        f"efficiency {number(now['efficiency'], 3)}",
-        f"entropy {number(now['entropy'])}",
-        f"length {number(now['length'], 1)}",
-    ]
-    line = " · ".join(part for part in parts if part)
-    notes = " ".join(escape(note) for note in view.footnotes) or "&nbsp;"
-    return (
-        '<div aria-live="polite" style="line-height:1.35"><div class="drift-values">'
-        f'{line}</div><div style="font-size:12px;opacity:0.8;min-height:2.7em">{notes}</div></div>'
-    )
-
-
-def still_words(samples: Sequence[Sample], prompt: str) -> list[list[tuple[str, tuple]]]:
-    """The same samples for a still picture: (text, background) pairs, a list a sample."""
-    rows = []
-    for sample in samples:
-        words = [(prompt, (255, 255, 255))]
-        words += [(t, token_colour(d)) for t, d in zip(sample.tokens, sample.drift, strict=True)]
-        rows.append(words)
-    return rows
+    @property
+    def place(self) -> int:
+        """Which of the options it is, counted from 0."""
+        return self.options.index(self.value)
 
 
 class DriftExplorer:
-    """Controls `beta`, `iteration` (with `play`), `prompt` and `seed` over three pictures and samples.
+    """The drift page with controls `beta`, `iteration`, `prompt` and `seed`, each with a `value`.
 
-    `values` holds the numbers now shown (β, iteration, proxy, gold, kl, J, J_star, efficiency,
-    entropy, length ...; None where nothing was measured), `view` all of them. `add_run` lets another
-    run join. Pictures keep their figures and move their artists; a picture that did not change is not
-    sent. Works with ipywidgets 7.7 and 8; a saved notebook shows a still picture, if `pictured`.
+    The page is drawn in the browser and moves without a kernel. Where its wire to Python loads
+    (anywidget), a move there is a move here, and the other way round. `values` holds the numbers now
+    shown (β, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length ...; None where
+    nothing was measured), `view` all of them. `add_run` lets another run join. If not `pictured`, a
+    saved notebook keeps no page. Works with ipywidgets 7.7 and 8.
     """
 
     def __init__(self, sweep: Sweep, vocabulary: list[str] | None = None, pictured: bool = True):
-        self.drift, self.view, self.silent, self.pictured = Drift(sweep), None, False, pictured
-        if vocabulary is None:
-            tokenizer = load_tokenizer(sweep.runs[0].config.actor)
-            vocabulary = tokenizer.convert_ids_to_tokens(list(range(self.drift.vocabulary_size)))
-        self._make_controls()
-        self.panels = {
-            "plane": Plane(self.drift),
-            "curves": Curves(self.drift),
-            "next": NextToken(self.drift, vocabulary),
-        }
-        self.panels["next"].show_prompt(self.prompt.value)
-        self.images = {name: self._image(panel) for name, panel in self.panels.items()}
-        self.status, self.samples, self.message = (ipywidgets.HTML() for _ in range(3))
-        self.samples.layout = ipywidgets.Layout(width="535px", overflow="auto")
-        self.box = self._lay_out()
-        self.box.add_class("drift-explorer")
-        for control in (self.beta, self.iteration, self.seed, self.prompt):
-            control.observe(self.redraw, names="value")
-        self.redraw()
+        self.drift, self.pictured, self.live = Drift(sweep), pictured, None
+        words = read_vocabulary(sweep) if vocabulary is None else vocabulary
+        self.records = PageRecords(self.drift, words)
+        self.facts = self.records.facts()
+        self.beta = Control("beta", self._stops())
+        self.iteration = Control("iteration", self._iterations())
+        self.iteration.value = self.iteration.options[-1]
+        self.seed = Control("seed", sweep.shown_seeds)
+        self.prompt = Control("prompt", self.drift.prompts)
+        self.ends: dict[str, int] = {}  # last iteration of each run that joined
+        self.moved, self.hearing = False, False
+        for name in NAMES:
+            getattr(self, name).observe(self._tell, names="value")
 
-    def _make_controls(self) -> None:
-        drift = self.drift
-        trained = [beta for beta in drift.sweep.betas if beta > 0]
-        self.beta = ipywidgets.SelectionSlider(
-            options=self._options(),
-            value=trained[len(trained) // 2] if trained else 0.0,
-            description="β",
-            style=WIDE,
-            layout=ipywidgets.Layout(width="330px"),
-        )
-        last = max(curves["iteration"][-1] for curves in drift.all_curves())
-        self.iteration = ipywidgets.IntSlider(
-            value=last,
-            min=0,
-            max=last,
-            description="iteration",
-            style=WIDE,
-            layout=ipywidgets.Layout(width="260px"),
-        )
-        self.play = ipywidgets.Play(value=last, min=0, max=last, interval=250)
-        ipywidgets.jslink((self.play, "value"), (self.iteration, "value"))
-        self.seed = ipywidgets.Dropdown(
-            options=drift.sweep.shown_seeds,
-            description="seed",
-            style=WIDE,
-            layout=ipywidgets.Layout(width="95px"),
-        )
-        self.prompt = ipywidgets.Dropdown(
-            options=drift.prompts,
-            description="prompt",
-            style=WIDE,
-            layout=ipywidgets.Layout(width="235px"),
-        )
+    def _stops(self) -> list:
+        return [stop.key for stop in self.drift.stops]
 
-    def _options(self) -> list[tuple]:
-        return [(stop.label, stop.key) for stop in self.drift.stops]
+    def _iterations(self) -> list[int]:
+        longest = max(curves["iteration"][-1] for curves in self.drift.all_curves())
+        return list(range(longest + 1))
 
-    @staticmethod
-    def _image(panel) -> ipywidgets.Image:
-        width, height = panel.canvas.get_width_height()
-        fixed = ipywidgets.Layout(width=f"{width}px", height=f"{height}px", flex="0 0 auto")
-        return ipywidgets.Image(format="png", layout=fixed)
-
-    def _lay_out(self) -> ipywidgets.VBox:
-        controls = in_a_row(self.beta, self.iteration, self.play, self.seed, self.prompt)
-        upper = in_a_row(self.images["plane"], self.images["curves"])
-        lower = in_a_row(self.images["next"], self.samples)
-        return ipywidgets.VBox([controls, self.message, self.status, upper, lower])
+    @property
+    def view(self) -> DriftView:
+        """All that belongs to what the controls stand at."""
+        stop = self.drift.stops[self.beta.place]
+        return self.drift.view(stop, self.iteration.value, self.seed.value, self.prompt.value)
 
     @property
     def values(self) -> dict:
         """The numbers now on the page."""
-        return dict(self.view.values)
-
-    def look(self) -> DriftView:
-        """What the controls ask for."""
-        stop = next(stop for stop in self.drift.stops if stop.key == self.beta.value)
-        where = self.iteration.value, self.seed.value, self.prompt.value
-        return self.drift.view(stop, *where)
-
-    def redraw(self, change: dict | None = None) -> None:
-        """Show what the controls ask for. A problem is told on the page."""
-        if self.silent:
-            return
-        guarded(lambda: self._redraw(change), self._say)()
-
-    def _redraw(self, change: dict | None) -> None:
-        if change is not None and change["owner"] is self.prompt:
-            self.panels["next"].show_prompt(self.prompt.value)
-        self._show(self.look())
-        self._say("")
-
-    def _show(self, view: DriftView) -> None:
-        """All parts, in the order the eye goes; ipywidgets sends only those that changed."""
-        self.view = view
-        self.status.value = status_html(view)
-        self.seed.disabled = view.values["seed"] is None  # the reader's own run has one seed
-        for control in (self.beta, self.seed, self.prompt):  # one option is no choice
-            control.layout.display = "none" if len(control.options) == 1 else None
-        for name, panel in self.panels.items():
-            panel.update(view)
-            self.images[name].value = panel.png()
-        self.samples.value = drift_samples_html(view, self.prompt.value)
-
-    def _say(self, words: str) -> None:
-        self.message.value = words
+        return self.view.values
 
     def add_run(self, run: Run, label: str = "yours", own_reward: bool = False) -> None:
-        """Let a run join: it stands at the right end of the β slider, and the explorer goes there.
+        """Let a run join: it stands at the right end of the ruler of β, and the explorer goes there.
 
         With `own_reward` its scores come from another reward than the sweep's: no J* is drawn beside
-        it. Give a run that has grown once more to follow it; another run of the same label is
-        "yours 2". ValueError: a run with no iteration yet.
+        it. Give a run that has grown once more to follow it: where its end was looked at, its new end
+        is. Another run of the same label is "yours 2". ValueError: a run with no iteration yet.
         """
         stop = self.drift.add(run, label, own_reward)
-        for name in ("plane", "curves"):
-            self.panels[name].refresh()
-        self.panels["next"].show_prompt(self.prompt.value)
-        self.silent = True
-        self.beta.options = self._options()
-        self.beta.value = stop.key
-        longest = max(curves["iteration"][-1] for curves in self.drift.all_curves())
-        self.iteration.max = self.play.max = longest
-        self.iteration.value = longest
-        self.silent = False
-        self.redraw()
+        before, self.ends[stop.key] = self.ends.get(stop.key), run_curves(run)["iteration"][-1]
+        shown = self.beta.value, self.iteration.value
+        self.hearing = True  # one message for all that changes
+        self.beta.options, self.iteration.options = self._stops(), self._iterations()
+        if before is None or shown == (stop.key, before):
+            self.beta.value, self.iteration.value = stop.key, self.ends[stop.key]
+        self.hearing = False
+        if self.live is not None:
+            self.live.joined = self.records.joined()
+        self._tell()
 
-    def still(self) -> bytes:
-        """All of it as one PNG, for a page without a kernel."""
-        words = still_words(self.view.samples, self.prompt.value)
-        pictures = [panel.draw() for panel in self.panels.values()]
-        packed = io.BytesIO()
-        title = f"β = {self.view.stop.label}, after {self.view.iteration} iterations"
-        still_picture(pictures, words, title).save(packed, format="png", optimize=True)
-        return packed.getvalue()
+    def _places(self) -> dict[str, int]:
+        return {name: getattr(self, name).place for name in NAMES}
+
+    def _tell(self, change: dict | None = None) -> None:
+        """Tell the page where Python's controls stand."""
+        if self.hearing:
+            return
+        self.moved = True
+        if self.live is not None:
+            self.live.view = self._places()
+
+    def _hear(self, change: dict) -> None:
+        """Follow the page. What it cannot have shown is not followed."""
+        self.hearing = True
+        for name, place in change["new"].items():
+            control = getattr(self, name) if name in NAMES else None
+            if control is not None and place in range(len(control.options)):
+                control.value = control.options[place]
+        self.hearing = False
+
+    def _wire(self, key: str):
+        """The live page, made at the first display; None where anywidget is not installed."""
+        if self.live is None and importlib.util.find_spec("anywidget") is not None:
+            from helpers.widgets.live_page import LivePage
+
+            where = {"view": self._places()} if self.moved else {}
+            html = page(self.facts, embedded=True)
+            self.live = LivePage(html=html, height=HEIGHT, joined=self.records.joined(), **where)
+            self.live.observe(self._hear, names="view")
+        if self.live is not None:
+            self.live.plain = key
+        return self.live
+
+    def plain(self, key: str = "") -> str:
+        """The page as it works without a kernel: the sweep's first seed, two samples of each snapshot."""
+        still = drift_figure(self.drift, self.view).still()
+        return frame(page(fewer(self.facts), embedded=True), HEIGHT, still, key)
 
     def _ipython_display_(self) -> None:
-        """The live widget where there is a kernel; the same picture, still, where there is none."""
-        words = "the drift explorer: run this cell to move β"
-        show_live(self.box, words, png=self.still() if self.pictured else None)
+        """The page as plain HTML first; the live one takes its place where its wire loads."""
+        key = f"drift-{id(self):x}-{next(KEYS)}"
+        live = self._wire(key)
+        if self.pictured or live is None:
+            display(plain_html(self.plain(key)))
+        if live is not None:
+            view = {"version_major": 2, "version_minor": 0, "model_id": live.model_id}
+            words = "the drift explorer: run this cell to move β from Python too"
+            display({WIDGET_VIEW: view, "text/plain": words}, raw=True)
 
 
 def explore_drift(sweep: Sweep, pictured: bool = True) -> DriftExplorer:
     """The explorer of this sweep; the last expression of a cell shows it.
 
-    Without `pictured` a saved notebook keeps no picture of it (where the drift page stands above).
+    Without `pictured` a saved notebook keeps no page of it (where one stands above).
     """
     return DriftExplorer(sweep, pictured=pictured)

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 import zlib
+from collections.abc import Sequence
 from html import escape
 from itertools import product
 from pathlib import Path
@@ -15,16 +16,16 @@ import torch
 from IPython.display import HTML
 
 from helpers.experiments.beta_sweep import Sweep, load_sweep
-from helpers.experiments.drift import Drift
+from helpers.experiments.drift import Drift, SliderStop, run_curves
 from helpers.experiments.runs import Run, Sample, Snapshot, significant
 from helpers.models import load_tokenizer
-from helpers.plots import palette
 from helpers.sampling import plain_tokens
 from helpers.theory.optimum import Optimum
 from helpers.tools.files import write_text
+from helpers.widgets.style import part, tokens
 
-PARTS = Path(__file__).parent / "page"
 SCRIPTS = (  # one scope
+    "python.js",
     "records.js",
     "story.js",
     "plane.js",
@@ -36,13 +37,14 @@ SCRIPTS = (  # one scope
     "try.js",
     "controls.js",
 )
-COLOURS = {
-    "policy": palette.POLICY,
-    "reference": palette.REFERENCE,
-    "proxy": palette.REWARD,
-    "gold": palette.GOLD,
-    "best": palette.KL,
-}
+HEIGHT = 760  # pixels of a frame in a notebook
+STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
+# in the notebook around the frame: tell its theme, put away the still picture
+ON_LOAD = (
+    "const light = document.body.dataset.jpThemeLight;"
+    "if (light) this.contentWindow.postMessage({theme: light === 'true' ? 'light' : 'dark'}, '*');"
+    "if (this.nextElementSibling?.tagName === 'IMG') this.nextElementSibling.style.display = 'none'"
+)
 NEXT_WORDS = 8  # of the most likely ones; all others are one more row
 LEAST_DISAGREEMENT = 0.1  # of proxy and of gold, for a pair of texts to be asked about
 
@@ -61,24 +63,31 @@ def sample_facts(sample: Sample, words: dict[str, int]) -> list:
 def snapshot_facts(
     shot: Snapshot, prompts: list[str], rows: list[list[int]], words: dict[str, int]
 ) -> dict:
-    """A snapshot: samples and next-word probabilities, by prompt. In float64: any machine rounds alike."""
-    probs = [shot.next_logprobs[prompt].double().exp() for prompt in prompts]
+    """A snapshot: samples and next-word probabilities, by prompt; none of a prompt that was not asked.
+
+    In float64: any machine rounds alike.
+    """
+    asked = [shot.next_logprobs.get(prompt) for prompt in prompts]
+    probs = [None if logprobs is None else logprobs.double().exp() for logprobs in asked]
+    kept = [shot.samples.get(prompt, []) for prompt in prompts]
     return {
         "iteration": shot.iteration,
-        "samples": [[sample_facts(s, words) for s in shot.samples[prompt]] for prompt in prompts],
-        "next": [per_mille(p, tokens) for p, tokens in zip(probs, rows, strict=True)],
+        "samples": [[sample_facts(sample, words) for sample in samples] for samples in kept],
+        "next": [
+            None if p is None else per_mille(p, tokens)
+            for p, tokens in zip(probs, rows, strict=True)
+        ],
     }
 
 
-def run_facts(drift: Drift, run: Run, rows: list[list[int]], words: dict[str, int]) -> dict:
+def run_facts(run: Run, prompts: list[str], rows: list[list[int]], words: dict[str, int]) -> dict:
     """A run: proxy, gold and KL of the policy after 0, 1, … updates, and its snapshots."""
-    curves = drift.curves_of(run.config.kl_coef, run.config.seed)
+    curves = run_curves(run)
     measured = {
         name: [None if math.isnan(x) else x for x in curves[name]]
         for name in ("proxy", "gold", "kl")
     }
-    shots = [snapshot_facts(shot, drift.prompts, rows, words) for shot in run.snapshots]
-    return measured | {"shots": shots}
+    return measured | {"shots": [snapshot_facts(s, prompts, rows, words) for s in run.snapshots]}
 
 
 def optimum_facts(drift: Drift, best: Optimum | None, beta: float, rows: list) -> dict | None:
@@ -105,6 +114,7 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
         for run in sweep.runs
         if run.snapshots
         for number, sample in enumerate(run.snapshots[-1].samples[prompt])
+        if sample.gold is not None
     ]
     found = []
     for (one, a), (other, b) in product(texts, texts):
@@ -130,32 +140,58 @@ def rounds(drift: Drift) -> list[list]:
     return asked
 
 
-def page_facts(sweep: Sweep, vocabulary: list[str], policies: list[str] = ()) -> dict:
-    """All that the page shows, as plain values; nothing is smoothed or selected.
+class PageRecords:
+    """What the page is told: a sweep's records first (`facts`), then the runs that join (`joined`).
 
-    `policies` are the names of those that lie beside the page (`page_policies.py`).
+    Plain values; nothing is smoothed or selected. `words` numbers the tokens in the order met.
     """
-    drift, words = Drift(sweep), {}
-    rows = [drift.likely_tokens(prompt, NEXT_WORDS) for prompt in drift.prompts]
-    runs = [
-        [run_facts(drift, sweep.run(beta, seed), rows, words) for seed in sweep.shown_seeds]
-        for beta in sweep.betas
-    ]
-    best = [optimum_facts(drift, drift.optimum(b), b, rows) for b in sweep.betas]
-    return {
-        "betas": sweep.betas,
-        "seeds": sweep.shown_seeds,
-        "prompts": drift.prompts,
-        "words": list(words),
-        "runs": runs,
-        "start": significant(sweep.reference_value.mean),
-        "optima": best,
-        "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
-        "nextWords": [[vocabulary[token] for token in tokens] for tokens in rows],
-        "rounds": rounds(drift),
-        "policies": list(policies),
-        "command": sweep.facts.get("command", ""),
-    }
+
+    def __init__(self, drift: Drift, vocabulary: list[str]):
+        self.drift, self.words = drift, {}
+        self.rows = [drift.likely_tokens(prompt, NEXT_WORDS) for prompt in drift.prompts]
+        self.next_words = [[vocabulary[token] for token in tokens] for tokens in self.rows]
+
+    def facts(self, policies: Sequence[str] = ()) -> dict:
+        """All that the page shows; `policies` lie beside it, by name (`page_policies.py`)."""
+        drift, sweep = self.drift, self.drift.sweep
+        runs = [[self._run(sweep.run(b, seed)) for seed in sweep.shown_seeds] for b in sweep.betas]
+        best = [optimum_facts(drift, drift.optimum(b), b, self.rows) for b in sweep.betas]
+        return {
+            "betas": sweep.betas,
+            "seeds": sweep.shown_seeds,
+            "prompts": drift.prompts,
+            "words": list(self.words),
+            "runs": runs,
+            "start": significant(sweep.reference_value.mean),
+            "optima": best,
+            "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
+            "nextWords": self.next_words,
+            "rounds": rounds(drift),
+            "policies": list(policies),
+            "command": sweep.facts.get("command", ""),
+        }
+
+    def joined(self) -> dict:
+        """The runs that have joined, as far as they have come, and the words now known."""
+        runs = [self._joined(stop) for stop in self.drift.added]
+        return {"words": list(self.words), "runs": runs}
+
+    def _joined(self, stop: SliderStop) -> dict:
+        beta, drift = stop.kl_coef, self.drift
+        best = (
+            None if stop.own_reward else optimum_facts(drift, drift.optimum(beta), beta, self.rows)
+        )
+        return {
+            "key": stop.key,
+            "label": stop.label,
+            "beta": beta,
+            "ownReward": stop.own_reward,
+            "optimum": best,
+            "run": significant(self._run(stop.run)),
+        }
+
+    def _run(self, run: Run) -> dict:
+        return run_facts(run, self.drift.prompts, self.rows, self.words)
 
 
 def script_json(facts: dict) -> str:
@@ -164,29 +200,22 @@ def script_json(facts: dict) -> str:
     return text.replace("<", "\\u003c")
 
 
-def part(name: str) -> str:
-    """A file of the page."""
-    return (PARTS / name).read_text("utf-8")
-
-
 def page(facts: dict, embedded: bool = False) -> str:
     """The whole page as HTML; it asks no network for anything.
 
-    `embedded`: for a notebook's frame, without headline and link, the records compressed.
+    `embedded`: for a notebook's frame, without headline and link, and packed.
     """
-    colours = "".join(f"--{name}:{colour};" for name, colour in COLOURS.items())
-    return Template(part("page.html")).substitute(
+    html = Template(part("page.html")).substitute(
         attributes=" data-embedded" if embedded else "",
-        style=f":root{{{colours}}}\n{part('page.css')}",
+        style=f"{tokens(':root')}\n{part('page.css')}",
         script="\n".join(part(name) for name in SCRIPTS),
-        datatype="text/plain" if embedded else "application/json",
-        data=packed(facts) if embedded else script_json(facts),
+        data=script_json(facts),
     )
+    return Template(part("shell.html")).substitute(packed=packed(html)) if embedded else html
 
 
-def packed(facts: dict) -> str:
-    """JSON, compressed (zlib) and in base64."""
-    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def packed(text: str) -> str:
+    """A text, compressed (zlib) and in base64."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -203,33 +232,49 @@ def fewer(facts: dict, seed: int = 0, samples: int = 2) -> dict:
     return facts | {"runs": runs, "seeds": [facts["seeds"][seed]], "rounds": kept}
 
 
-def frame(html: str, height: int = 760) -> str:
+def frame(html: str, height: int = HEIGHT, still: bytes = b"", key: str = "") -> str:
     """A page in a frame of its own, for a notebook's output: it needs no kernel.
 
-    The frame runs scripts and may save a file; it cannot reach the notebook around it.
+    The frame runs scripts and may save a file; it cannot reach the notebook around it, which tells it
+    its theme. Where no frame may stand, the `still` (a PNG) is seen. `key` is the frame's id.
     """
-    return (
-        f'<iframe title="Move β: drift explorer" sandbox="allow-scripts allow-downloads"'
-        f' style="width:100%;height:{height}px;border:0" srcdoc="{escape(html)}"></iframe>'
+    name = f' id="{key}"' if key else ""
+    page = (
+        f'<iframe{name} title="Move β: drift explorer" sandbox="allow-scripts allow-downloads"'
+        f' style="width:100%;height:{height}px;border:0" onload="{escape(ON_LOAD)}"'
+        f' srcdoc="{escape(html)}"></iframe>'
     )
+    if not still:
+        return page
+    picture = base64.b64encode(still).decode()
+    return f'{page}<img alt="{STILL_WORDS}" src="data:image/png;base64,{picture}">'
 
 
-def read_facts(sweep: Sweep | None = None, policies: list[str] = ()) -> dict:
-    """`page_facts` of a sweep, by default the shipped one."""
-    sweep = sweep or load_sweep()
+def plain_html(markup: str) -> HTML:
+    """Markup as a cell's output; IPython would rather have its IFrame, which needs a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return HTML(markup)
+
+
+def read_vocabulary(sweep: Sweep) -> list[str]:
+    """The token of each entry of a next-token distribution, as text."""
     tokenizer = load_tokenizer(sweep.runs[0].config.actor)
-    vocabulary = plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
-    return page_facts(sweep, vocabulary, policies)
+    return plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
 
 
-def show_page(sweep: Sweep | None = None, samples: int = 2, height: int = 760) -> HTML:
+def read_facts(sweep: Sweep | None = None, policies: Sequence[str] = ()) -> dict:
+    """All that the page shows of a sweep, by default the shipped one."""
+    sweep = sweep or load_sweep()
+    return PageRecords(Drift(sweep), read_vocabulary(sweep)).facts(policies)
+
+
+def show_page(sweep: Sweep | None = None, samples: int = 2, height: int = HEIGHT) -> HTML:
     """The page as a notebook's output: its first seed. It works without a kernel, in a saved notebook too."""
     html = page(fewer(read_facts(sweep), samples=samples), embedded=True)
-    with warnings.catch_warnings():  # IPython would rather have its IFrame, which needs a file
-        warnings.simplefilter("ignore", UserWarning)
-        return HTML(frame(html, height))
+    return plain_html(frame(html, height))
 
 
-def export(path: Path, sweep: Sweep | None = None, policies: list[str] = ()) -> None:
+def export(path: Path, sweep: Sweep | None = None, policies: Sequence[str] = ()) -> None:
     """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it."""
     write_text(path, page(read_facts(sweep, policies)))

@@ -14,7 +14,7 @@ from helpers.data import work_folder
 from helpers.reward_model import join
 from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.validate import require, require_choice, require_count
-from helpers.widgets.markup import escape, guarded
+from helpers.widgets.markup import Markup, card, escape, guarded
 from helpers.widgets.sliders import in_a_row, show_live
 
 LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
@@ -186,19 +186,20 @@ class Labeller:
 def page_html(question: dict | None, done: int, total: int) -> str:
     """Progress, prompt and the two responses; every text is escaped, whoever wrote it."""
     bar = f'<progress value="{done}" max="{total}" aria-label="answered">{done}</progress>'
-    head = f"<div>{bar} {done} of {total} answered</div>"
+    head = Markup(f"<div>{bar} {done} of {total} answered</div>")
     if question is None:
-        return head + "<p><b>Thank you. All questions are answered.</b></p>"
+        return head + Markup("<p><b>Thank you. All questions are answered.</b></p>")
+    asks = Markup("<div>Which review would you rather read?</div>")
+    cards = Markup("").join(response_card(question, side) for side in ("A", "B"))
+    return head + asks + Markup('<div class="pair">{}</div>').format(cards)
+
+
+def response_card(question: dict, side: str) -> Markup:
+    """One of the two responses after its prompt."""
     prompt = question["prompt"]
-    cards = "".join(
-        f'<div role="group" aria-label="response {side}" style="flex:1 1 18em;border:1px solid'
-        f' #888;border-radius:6px;padding:0.4em 0.8em;line-height:1.5"><b>{side}</b><br>'
-        f'<span style="opacity:0.65">{escape(prompt)}</span>'
-        f"{escape(join(prompt, question[side])[len(prompt) :])}</div>"
-        for side in ("A", "B")
-    )
-    asks = "<div>Which review would you rather read?</div>"
-    return head + asks + f'<div style="display:flex;flex-wrap:wrap;gap:0.8em">{cards}</div>'
+    words = Markup('<b>{}</b><div class="text"><span class="given">{}</span>{}</div>')
+    text = words.format(side, prompt, join(prompt, question[side])[len(prompt) :])
+    return card(text, role="group", aria_label=f"response {side}")
 
 
 def fill_in(

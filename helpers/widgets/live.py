@@ -5,19 +5,17 @@ from collections.abc import Iterable, Iterator
 from IPython.display import HTML, DisplayHandle, display
 
 from helpers.plots import training_curves
-from helpers.widgets.markup import escape, show_table
+from helpers.widgets.markup import Markup, show_table, styled
 
 
 def progress_html(done: int, total: int, words: str) -> HTML:
     """A bar and a line of words (escaped unless Markup). It shows in a saved notebook too."""
     share = 100 * done / max(total, 1)
-    return HTML(
-        '<div style="font-family:monospace">'
-        '<div style="display:inline-block;width:16em;height:0.8em;background:#ddd" role="progressbar"'
-        f' aria-valuenow="{done}" aria-valuemax="{total}">'
-        f'<div style="width:{share:.0f}%;height:100%;background:#0072B2"></div></div>'
-        f" {done}/{total} &nbsp; {escape(words)}</div>"
+    bar = Markup(
+        '<div><div class="progress" role="progressbar" aria-label="iterations done" aria-valuenow="{}"'
+        ' aria-valuemax="{}"><i style="width:{:.0f}%"></i></div> {}/{} &nbsp; {}</div>'
     )
+    return HTML(str(styled(bar.format(done, total, share, done, total, words))))
 
 
 def watch(records: Iterable[dict], total: int, every: int = 1) -> Iterator[dict]:

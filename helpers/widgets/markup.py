@@ -5,8 +5,24 @@ from collections.abc import Callable, Iterable, Sequence
 from IPython.display import HTML
 from markupsafe import Markup, escape  # comes with Jupyter
 
-PAGE = "background:#fff;color:#111;line-height:1.4"  # a ground of its own: readable in a dark theme
+from helpers.widgets.style import widget_style
+
 CELL = Markup('<{0} style="text-align:{2};vertical-align:top;padding:2px 6px">{1}</{0}>')
+
+
+def card(body: object, kind: str = "", **attributes: str) -> Markup:
+    """A card of the shared style sheet (`page/widgets.css`): it can be read in a dark theme too.
+
+    `kind` more of its classes; attributes as in HTML, with _ for -.
+    """
+    named = {name.replace("_", "-"): value for name, value in attributes.items()}
+    more = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in named.items())
+    return Markup('<div class="{}"{}>{}</div>').format(f"card {kind}".strip(), more, body)
+
+
+def styled(body: object) -> Markup:
+    """Markup with its style sheet, for an output that stands alone."""
+    return Markup('{}<div class="course">{}</div>').format(widget_style(), body)
 
 
 def table(rows: Iterable[Sequence], heads: Sequence[str] = (), wide: bool = False) -> Markup:
@@ -32,7 +48,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence]) -> HTML:
 def problem_html(problem: Exception) -> Markup:
     """An exception in a callback, as a sentence on the page."""
     words = f"{type(problem).__name__}: {problem}"
-    return Markup('<div role="alert" style="color:#B34700"><b>{}</b></div>').format(words)
+    return Markup('<div role="alert" class="is-wrong"><b>{}</b></div>').format(words)
 
 
 def guarded(action: Callable[[], None], tell: Callable[[Markup], None]) -> Callable:
@@ -47,4 +63,13 @@ def guarded(action: Callable[[], None], tell: Callable[[Markup], None]) -> Calla
     return act
 
 
-__all__ = ["PAGE", "Markup", "escape", "guarded", "problem_html", "show_table", "table"]
+__all__ = [
+    "Markup",
+    "card",
+    "escape",
+    "guarded",
+    "problem_html",
+    "show_table",
+    "styled",
+    "table",
+]

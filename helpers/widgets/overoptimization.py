@@ -1,14 +1,14 @@
 """Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import ipywidgets
 
 from helpers.experiments.runs import Run, Sample, Snapshot
 from helpers.plots.overoptimization import factor_figure, stopping_figure
-from helpers.widgets.drift import legend_html, sample_html
-from helpers.widgets.markup import PAGE, escape, guarded
+from helpers.widgets.coloured_words import legend_html, sample_html
+from helpers.widgets.markup import Markup, card, guarded, styled
 from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
@@ -55,26 +55,29 @@ def stop_explorer(limits: Sequence[float], kept: Sequence[float], rows: Sequence
 # --- the gallery ----------------------------------------------------------------------------------
 
 
-def points_html(parts: Sequence[tuple[str, float]]) -> str:
+def points_html(parts: Sequence[tuple[str, float]]) -> Markup:
     """What the gold score gave and took; escaped. A long item wraps, so a narrow page cuts none off."""
+    item = Markup('<span class="is-{}">{:+.2f} {}</span>')
     items = (
-        f'<span style="color:{"#B34700" if points < 0 else "#00664A"}">'
-        f"{points:+.2f} {escape(what)}</span>"
-        for what, points in parts
+        item.format("wrong" if points < 0 else "right", points, what) for what, points in parts
     )
-    return f'<div style="font-size:12px;margin:-5px 0 10px 14px">gold: {" &nbsp;·&nbsp; ".join(items)}</div>'
+    return Markup('<div class="fine">gold: {}</div>').format(Markup(" &nbsp;·&nbsp; ").join(items))
 
 
-def judged_html(sample: Sample, prompt: str, explain: Explain) -> str:
+def judged_html(sample: Sample, prompt: str, explain: Explain) -> Markup:
     """One sample, its tokens coloured by drift, with what gold counted for and against it."""
     return sample_html(sample, prompt) + points_html(explain(sample.text)[1])
 
 
-def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title: str) -> str:
+def judged_rows(title: str, asked: Iterable[tuple[Sample, str]], explain: Explain) -> Markup:
+    """A title and the judged samples, each with its prompt, below it."""
+    rows = Markup("").join(judged_html(sample, prompt, explain) for sample, prompt in asked)
+    return Markup("<p><b>{}</b></p>{}").format(title, rows)
+
+
+def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title: str) -> Markup:
     """Several samples of one prompt under a title; every text is escaped."""
-    rows = "".join(judged_html(sample, prompt, explain) for sample in samples)
-    head = f'<div style="font-weight:bold">{escape(title)}</div>'
-    return f'<div style="{PAGE}">{head}{legend_html()}{rows}</div>'
+    return card(legend_html() + judged_rows(title, ((s, prompt) for s in samples), explain))
 
 
 def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:
@@ -118,11 +121,11 @@ class Gallery:
         show_live(self.box, "samples along a run", page=self.page.value)
 
 
-def rounds_html(runs: dict[str, Run], prompts: Sequence[str], explain: Explain) -> str:
+def rounds_html(runs: dict[str, Run], prompts: Sequence[str], explain: Explain) -> Markup:
     """The first sample of each prompt from the last snapshot of each run (title → run)."""
-    sections = ""
+    sections = legend_html()
     for title, run in runs.items():
         samples = run.snapshots[-1].samples
-        rows = "".join(judged_html(samples[prompt][0], prompt, explain) for prompt in prompts)
-        sections += f'<div style="font-weight:bold;margin-top:6px">{escape(title)}</div>{rows}'
-    return f'<div style="{PAGE}">{legend_html()}{sections}</div>'
+        asked = ((samples[prompt][0], prompt) for prompt in prompts)
+        sections += judged_rows(title, asked, explain)
+    return styled(card(sections))

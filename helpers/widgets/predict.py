@@ -14,7 +14,7 @@ import ipywidgets
 from helpers.plots.base import label_axes, one_panel
 from helpers.plots.palette import ACCENT, POLICY
 from helpers.tools.validate import require, require_number, require_positive
-from helpers.widgets.markup import PAGE, Markup, guarded
+from helpers.widgets.markup import Markup, card, guarded
 from helpers.widgets.sliders import WIDE, exact_value, in_a_row, show_live, show_picture
 
 RIGHT = ""  # the remark of the right choice: `predict_choice` shows the explanation alone
@@ -59,7 +59,7 @@ class Prediction:
         row.add_class("waits-for-button")  # what they say is taken when the button is pressed
         self.box = ipywidgets.VBox(
             [
-                ipywidgets.HTML(str(Markup('<p style="{}"><b>{}</b></p>').format(PAGE, question))),
+                ipywidgets.HTML(str(card(Markup("<b>{}</b>").format(question)))),
                 row,
                 self.button,
                 self.message,
@@ -84,17 +84,17 @@ class Prediction:
         self.message.value = str(words)
 
     def _revealed(self, verdict: Verdict) -> Markup:
-        word, colour = ("Right.", "#006D4E") if verdict.right else ("Not quite.", "#B34700")
-        page = Markup('<div role="status" style="{}"><b style="color:{}">{}</b> {} {}</div>')
-        return page.format(PAGE, colour, word, verdict.remark, self.explanation)
+        word, kind = ("Right.", "right") if verdict.right else ("Not quite.", "wrong")
+        said = Markup('<b class="is-{}">{}</b> {} {}')
+        words = said.format(kind, word, verdict.remark, self.explanation)
+        return card(words, f"verdict {kind}", role="status")
 
     def folded(self) -> Markup:
         """The question, and its answer folded, for a page without a kernel."""
         page = Markup(
-            '<div style="{}"><p><b>{}</b></p><details><summary>Answer (decide first)</summary>'
-            "<p>{} {}</p></details></div>"
+            "<p><b>{}</b></p><details><summary>Answer (decide first)</summary><p>{} {}</p></details>"
         )
-        return page.format(PAGE, self.question, self.answer, self.explanation)
+        return card(page.format(self.question, self.answer, self.explanation))
 
     def _ipython_display_(self) -> None:
         show_live(self.box, f"{self.question} (run this cell to answer)", page=self.folded())

@@ -9,7 +9,8 @@ import ipywidgets
 from IPython.display import display
 
 from helpers.plots.base import Picture
-from helpers.widgets.markup import Markup, guarded
+from helpers.widgets.markup import Markup, guarded, styled
+from helpers.widgets.style import widget_style
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDE = {"description_width": "initial"}  # as much room as the words need
@@ -32,14 +33,16 @@ def show_live(
     """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
     running): a picture, a page of HTML, or plain words.
     """
-    if all(getattr(child, "value", "") != KEEP_KEYS for child in box.children):
-        box.children += (ipywidgets.HTML(KEEP_KEYS),)
+    extra = KEEP_KEYS + widget_style()
+    if all(getattr(child, "value", "") != extra for child in box.children):
+        box.children += (ipywidgets.HTML(extra),)
+        box.add_class("course")
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     bundle = {WIDGET_VIEW: view, "text/plain": words}
     if png is not None:
         bundle["image/png"] = base64.b64encode(png).decode()
     if page is not None:
-        bundle["text/html"] = str(page)
+        bundle["text/html"] = str(styled(Markup(page)))
     display(bundle, raw=True)
 
 

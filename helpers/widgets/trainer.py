@@ -27,8 +27,9 @@ class LiveTrainer:
     """Controls, a progress bar, live curves and samples; training runs in a thread beside the page.
 
     `rewards` maps a name to a function (list of texts → scores), or to None for the shipped reward
-    model. Each run, stopped or whole, is appended to `runs` and handed to `on_run`. Works with
-    ipywidgets 7.7 and 8; errors are shown on the page.
+    model. Each run, stopped or whole, is appended to `runs` at its end; `on_run` is handed the run as
+    it grows (the same object, every half second at most) and at its end. Works with ipywidgets 7.7
+    and 8; errors are shown on the page, and one in `on_run` does not end the training.
     """
 
     def __init__(
@@ -131,16 +132,24 @@ class LiveTrainer:
             if run.history:
                 self._show(run, total, last=True)
                 self.runs.append(run)
-                if self.on_run is not None:
-                    self.on_run(run)
+                words = self._hand_over(run) or words
         except Exception as problem:  # noqa: BLE001
             words = problem_html(problem)
         self._say(len(run.history), total, words)
         self._ended.set()
         self._set_running(False)
 
+    def _hand_over(self, run: Run) -> Markup | None:
+        """Give the run to `on_run`; → the problem that it had with it, in words."""
+        try:
+            if self.on_run is not None:
+                self.on_run(run)
+        except Exception as problem:  # noqa: BLE001 (a listener's, not the training's)
+            return problem_html(problem)
+        return None
+
     def _show(self, run: Run, total: int, last: bool = False) -> None:
-        """Bar, curves and the newest samples; the curves not more often than every half second."""
+        """Bar, curves and the newest samples; all but the bar not more often than every half second."""
         record = run.history[-1]
         words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}"
         self._say(len(run.history), total, f"{words}   {record['seconds']:.1f} s an iteration")
@@ -148,6 +157,8 @@ class LiveTrainer:
             show_picture(self.curves, training_curves(run.history, total))
             self.curves.layout.display = ""
             self.samples.value = newest_samples_html(run)
+            if not last:
+                self._hand_over(run)
             self._drawn = time.monotonic()
 
     def _ipython_display_(self) -> None:

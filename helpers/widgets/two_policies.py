@@ -8,7 +8,7 @@ import ipywidgets
 
 from helpers.experiments.runs import Run, Sample
 from helpers.tools.validate import require
-from helpers.widgets.markup import PAGE, Markup, guarded, table
+from helpers.widgets.markup import Markup, card, guarded, table
 from helpers.widgets.sliders import WIDE, show_live
 
 
@@ -49,8 +49,7 @@ class SideBySide:
     def show(self) -> None:
         """Draw the texts of the slider's iteration."""
         drawn = json.dumps({"iteration": self.slider.label})
-        page = Markup('<div style="{}" role="status" data-drawn-for="{}">{}</div>')
-        self._tell(page.format(PAGE, drawn, self.table_at(self.slider.value)))
+        self._tell(card(self.table_at(self.slider.value), role="status", data_drawn_for=drawn))
 
     def table_at(self, iteration: int) -> Markup:
         """Score and text of each run, one row a prompt."""
@@ -66,12 +65,11 @@ class SideBySide:
 
     def still(self) -> Markup:
         """The first and the last iteration, for a page without a kernel."""
-        page = Markup('<div style="{}">{}</div>')
         parts = [
             Markup("<b>iteration {}</b>{}").format(label, self.table_at(number))
             for label, number in (self.slider.options[0], self.slider.options[-1])
         ]
-        return page.format(PAGE, Markup("").join(parts))
+        return card(Markup("").join(parts))
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; first and last iteration where there is none."""

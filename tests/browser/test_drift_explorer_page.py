@@ -1,7 +1,9 @@
-"""The drift explorer and the live trainer, by keyboard and mouse, after Run All."""
+"""The drift explorer in JupyterLab: its page moves with and without its wire to Python, and runs join it."""
 
-import re
-import time
+import importlib.util
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import nbformat
 import pytest
@@ -10,7 +12,69 @@ from helpers.experiments.beta_sweep import load_sweep
 
 from .notebook_page import NotebookPage
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(600)
+HAS_WIRE = importlib.util.find_spec("anywidget") is not None
+needs_wire = pytest.mark.skipif(not HAS_WIRE, reason="no anywidget here: the page stays plain HTML")
+
+EXPLORER = """
+import sys
+sys.path.insert(0, "..")
+from helpers.experiments.beta_sweep import load_sweep
+from helpers.widgets.drift import explore_drift
+
+sweep = load_sweep()
+explorer = explore_drift(sweep)
+explorer
+"""
+FOLLOW = """
+import json
+import ipywidgets
+
+said = ipywidgets.HTML()
+said.add_class("said")
+
+def follow(change=None):
+    now = explorer.values
+    said.value = json.dumps({name: now[name] for name in ("beta", "iteration", "proxy", "kl")})
+
+for control in (explorer.beta, explorer.iteration):
+    control.observe(follow, names="value")
+follow()
+said
+"""
+MOVES = """
+import copy
+
+grown = copy.deepcopy(sweep.run(sweep.betas[-1], 0))
+history = [row | {"score": 40 * row["score"]} for row in grown.history]
+grown.final = {}
+
+def grow(count):
+    grown.history = history[:count]
+    explorer.add_run(grown, own_reward=True)
+
+actions = {
+    "largest": lambda: setattr(explorer.beta, "value", sweep.betas[-1]),
+    "join": lambda: grow(5),
+    "grow": lambda: grow(50),
+}
+
+def button(name):
+    made = ipywidgets.Button(description=name)
+    made.on_click(lambda _: actions[name]())
+    return made
+
+ipywidgets.HBox([button(name) for name in actions])
+"""
+TRAINER = """
+from helpers.widgets.trainer import LiveTrainer
+
+small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
+trainer = LiveTrainer({"length": lambda texts: [float(len(t.split())) for t in texts]}, **small)
+trainer.iterations.value = 100
+trainer.on_run = lambda run: explorer.add_run(run, "live", own_reward=True)
+trainer
+"""
 
 
 @pytest.fixture(scope="module")
@@ -18,129 +82,158 @@ def sweep():
     return load_sweep()
 
 
-SECTIONS = ("# 07", "## 1 ·", "### Move β", "## 8 ·")
-
-
-def under(headings: tuple[str, ...], cells: list) -> list:
-    """The cells that stand under these headings, each up to the next heading."""
-    found, inside = [], False
-    for cell in cells:
-        if cell.cell_type == "markdown" and cell.source.startswith("#"):
-            inside = cell.source.startswith(headings)
-        found += [cell] if inside else []
-    return found
+@contextmanager
+def opened(browser, course, lab, name: str, cells: list[str], blocked: str = "") -> Iterator:
+    """A notebook of these cells, run; addresses that match `blocked` do not load."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(book, course / "notebooks" / name)
+    page = browser.new_page(viewport={"width": 1280, "height": 1600})
+    if blocked:
+        page.route(blocked, lambda route: route.abort())
+    notebook = NotebookPage(page, lab, f"notebooks/{name}")
+    notebook.run_all(seconds=300)
+    yield notebook
+    notebook.close()
 
 
 @pytest.fixture(scope="module")
-def notebook(browser, course, lab):
-    """Lesson 07's set-up, its explorer and its trainer; the nightly runs all of it in a browser."""
-    shipped = nbformat.read(course / "notebooks/07_kl_beta_sweeps.ipynb", as_version=4)
-    shipped.cells = under(SECTIONS, shipped.cells)
-    nbformat.write(shipped, course / "notebooks/explorer.ipynb")
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    opened = NotebookPage(page, lab, "notebooks/explorer.ipynb")
-    opened.run_all(seconds=600)
-    yield opened
-    opened.close()
+def live(browser, course, lab):
+    """The explorer with its wire, what Python follows, buttons that move it from Python, a trainer."""
+    cells = [EXPLORER, FOLLOW, MOVES, TRAINER]
+    with opened(browser, course, lab, "live.ipynb", cells) as notebook:
+        notebook.wait_until(
+            lambda: notebook.page.locator("iframe[id]").is_hidden(), 60, "the live page"
+        )
+        yield notebook
 
 
-def shown(notebook) -> dict:
-    """The numbers in the explorer's line of values, by name."""
-    line = notebook.widget("drift-explorer").locator(".drift-values").inner_text()
-    numbers = {"label": line.split("·")[0].strip()}
-    for name in ("proxy", "gold", "KL", "J", "entropy", "length"):
-        found = re.search(rf"· {name} (−?-?[\d.]+)", line)
-        numbers[name] = float(found.group(1)) if found else None
-    numbers["seed"] = int(re.search(r"seed (\d+)", line).group(1)) if "seed" in line else None
-    return numbers
+def look_at_page(notebook):
+    """The one page that is shown, in view: out of sight a frame draws nothing."""
+    frames = notebook.page.locator("iframe[title*='drift explorer']:visible")
+    frames.first.scroll_into_view_if_needed()
+    assert frames.count() == 1
+    return frames.content_frame
 
 
-def handle(notebook, number: int = 0):
-    """The handle of a slider of the explorer: 0 is β, 1 the iteration."""
-    return notebook.widget("drift-explorer").get_by_role("slider").nth(number)
+def press(notebook, name: str) -> None:
+    """Press a button below the page; a mouse would scroll the page away first."""
+    notebook.page.get_by_role("button", name=name).dispatch_event("click")
 
 
-def trained_beta(label: str) -> float | None:
-    """β of a label like "β = 0.1"; None for the reader's own run."""
-    found = re.fullmatch(r"β = ([\d.]+)", label)
-    return float(found.group(1)) if found else None
+def wait_for_text(notebook, selector: str, condition, what: str) -> None:
+    """Look at the page until a text in it is as wanted."""
+    text = lambda: look_at_page(notebook).locator(selector).inner_text()  # noqa: E731
+    notebook.wait_until(lambda: condition(text()), 120, what)
 
 
-def test_every_cell_runs_without_a_word_of_complaint(notebook):
-    assert notebook.errors() == []
+def inside(notebook):
+    """The page that is seen, as a frame; it no longer plays."""
+    frame = look_at_page(notebook)
+    if frame.locator("#play").get_attribute("aria-label") == "Pause":
+        frame.locator("#play").click()
+    return frame
 
 
-def test_the_reader_s_run_is_in_the_second_explorer_and_not_in_the_first(notebook):
-    lines = notebook.page.locator(".drift-explorer .drift-values").all_inner_texts()
-    assert ["yours" in line for line in lines] == [False, True]
+def python_says(notebook) -> dict:
+    return json.loads(notebook.page.locator(".said").inner_text())
 
 
-def test_the_slider_moves_by_keyboard_and_shows_the_sweep_s_own_numbers(notebook, sweep):
-    handle(notebook).focus()
-    notebook.page.keyboard.press("End")
-    right_end = max(sweep.betas)
-    notebook.wait_until(lambda: trained_beta(shown(notebook)["label"]) == right_end, 5, "β = 1")
-    seen = {right_end}
-    for _ in range(40):
-        before, picture = shown(notebook), notebook.picture(notebook.widget("drift-explorer"))
-        notebook.page.keyboard.press("ArrowLeft")
-        time.sleep(0.5)
-        now = shown(notebook)
-        if now == before:
-            break  # the left end
-        assert notebook.picture(notebook.widget("drift-explorer")) != picture
-        beta = trained_beta(now["label"])
-        if beta is None:
-            continue
-        seen.add(beta)
-        last = sweep.run(beta, now["seed"])
-        assert now["proxy"] == pytest.approx(last.final["score"], abs=6e-4)
-        assert now["KL"] == pytest.approx(last.final["kl"], abs=6e-4)
-        assert now["gold"] == pytest.approx(last.final["gold"], abs=6e-4)
-    assert seen >= set(sweep.betas)
+def number(frame, name: str) -> float:
+    return float(frame.locator(f"#{name}").inner_text().replace("−", "-"))
 
 
-def test_the_slider_moves_by_mouse(notebook):
-    before, picture = shown(notebook), notebook.picture(notebook.widget("drift-explorer"))
-    box = handle(notebook).bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    notebook.page.mouse.move(x, y)
-    notebook.page.mouse.down()
-    notebook.page.mouse.move(x + 90, y, steps=5)
-    notebook.page.mouse.up()
-    notebook.wait_until(lambda: shown(notebook) != before, 5, "other numbers")
-    assert notebook.picture(notebook.widget("drift-explorer")) != picture
+def test_without_the_wire_the_page_moves_by_itself(browser, course, lab, sweep):
+    """As where a notebook's front end cannot load anywidget's module."""
+    with opened(browser, course, lab, "plain.ipynb", [EXPLORER], "**/*anywidget*/**") as notebook:
+        frame = inside(notebook)
+        frame.locator("#beta").press("End")
+        frame.locator("#iteration").press("End")
+        last = sweep.run(sweep.betas[-1], sweep.seeds[0]).final
+        notebook.wait_until(
+            lambda: number(frame, "kl") == pytest.approx(last["kl"], abs=6e-3), 5, "the last KL"
+        )
+        assert number(frame, "proxy") == pytest.approx(last["score"], abs=6e-3)
+        notebook.problems.clear()  # JupyterLab says that a module did not load
 
 
-def test_the_iteration_slider_goes_back_to_the_beginning(notebook):
-    handle(notebook).focus()
-    notebook.page.keyboard.press("Home")
-    notebook.wait_until(lambda: trained_beta(shown(notebook)["label"]) == 0.0, 5, "β = 0")
-    handle(notebook, 1).focus()
-    notebook.page.keyboard.press("Home")
-    notebook.wait_until(
-        lambda: abs(shown(notebook)["KL"] or 0.0) < 0.01, 5, "a KL of 0 before training"
-    )
+@needs_wire
+def test_the_live_page_takes_the_plain_one_s_place_and_opens_playing(live):
+    assert live.errors() == []
+    frame = look_at_page(live)
+    live.wait_until(lambda: int(frame.locator("#iteration").input_value()) > 3, 20, "a few updates")
+    assert frame.locator("#seed option").count() == 3  # the plain one has the first seed only
 
 
-def test_train_grows_a_curve_and_stop_keeps_what_there_is(notebook):
-    trainer = notebook.widget("live-trainer")
-    done = trainer.get_by_role("progressbar").first
-    trainer.get_by_role("button", name="Train").click()
-    count = lambda: int(done.get_attribute("aria-valuenow") or 0)  # noqa: E731
-    notebook.wait_until(lambda: 2 <= count() <= 7, 120, "two iterations")
-    picture = notebook.picture(trainer)
-    notebook.wait_until(lambda: notebook.picture(trainer) != picture, 60, "a grown curve")
-    pressed = time.monotonic()
-    trainer.get_by_role("button", name="Stop").click()
-    notebook.wait_until(lambda: "stopped" in trainer.inner_text(), 30, "the stop")
-    assert time.monotonic() - pressed < 30
-    kept = count()
-    assert kept >= 2
-    time.sleep(2)
-    assert count() == kept
-    assert trainer.get_by_role("button", name="Train").is_enabled()
+@needs_wire
+def test_a_key_on_the_page_is_heard_in_python(live, sweep):
+    frame = inside(live)
+    frame.locator("#beta").press("Home")
+    frame.locator("#iteration").press("End")
+    for _ in sweep.betas[1:]:
+        frame.locator("#beta").press("ArrowRight")
+    last = sweep.run(sweep.betas[-1], 0)
+    wanted = {"beta": sweep.betas[-1], "iteration": len(last.history)}
+    wanted |= {"proxy": last.final["score"], "kl": last.final["kl"]}
+    live.wait_until(lambda: python_says(live) == wanted, 20, "Python's values")
+    assert number(frame, "kl") == pytest.approx(last.final["kl"], abs=6e-3)
 
 
-def test_the_console_is_quiet(notebook):
-    assert notebook.problems == []
+@needs_wire
+def test_a_move_in_python_is_seen_on_the_page(live, sweep):
+    frame = inside(live)
+    frame.locator("#beta").press("Home")
+    live.wait_until(lambda: python_says(live)["beta"] == sweep.betas[0], 20, "the left end")
+    press(live, "largest")
+    words = f"β = {sweep.betas[-1]:g}"
+    wait_for_text(live, "#beta-now", lambda text: text == words, words)
+
+
+PLACES = "all => all.map(one => one.getAttribute('cy'))"
+
+
+@needs_wire
+def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
+    frame, largest = inside(live), sweep.betas[-1]
+    stops = frame.locator("#stops span").count()
+    press(live, "join")
+    wait_for_text(live, "#beta-now", lambda text: text == f"yours: β = {largest:g}", "the run")
+    assert frame.locator("#stops span").count() == stops + 1
+    assert frame.locator("#iteration-now").inner_text().startswith("4 of")
+    before = frame.locator("#plane circle.end").evaluate_all(PLACES)
+    press(live, "grow")
+    wait_for_text(live, "#iteration-now", lambda text: text.startswith("49 of"), "its growth")
+    assert frame.locator("#plane circle.end").evaluate_all(PLACES) != before
+    assert frame.locator("#seed").is_disabled()
+    frame.locator("#iteration").press("End")
+    dot = frame.locator("#plane circle.dot").bounding_box()
+    plane = frame.locator("#plane").bounding_box()
+    assert plane["y"] <= dot["y"] <= plane["y"] + plane["height"]
+
+
+@needs_wire
+def test_the_live_trainer_s_run_joins_while_it_trains(live):
+    frame = inside(live)
+    trainer = live.widget("live-trainer")
+    press(live, "Train")
+    wait_for_text(live, "#beta-now", lambda text: text.startswith("live"), "the run")
+    assert trainer.get_by_role("button", name="Stop").is_enabled(), "it is still training"
+    before = frame.locator("#iteration-now").inner_text()
+    wait_for_text(live, "#iteration-now", lambda text: text != before, "its growth")
+    press(live, "Stop")
+    live.wait_until(lambda: "stopped" in trainer.inner_text(), 60, "the stop")
+    assert live.kernel_errors == []
+
+
+@needs_wire
+def test_the_page_follows_the_notebook_s_theme(live):
+    frame = inside(live)
+    scheme = lambda: frame.locator("html").evaluate("one => getComputedStyle(one).colorScheme")  # noqa: E731
+    for light, wanted in (("false", "dark"), ("true", "light")):
+        live.page.evaluate("light => document.body.dataset.jpThemeLight = light", light)
+        live.wait_until(lambda wanted=wanted: scheme() == wanted, 5, wanted)
+
+
+@needs_wire
+def test_the_console_is_quiet(live):
+    assert live.problems == []

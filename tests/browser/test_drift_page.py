@@ -8,7 +8,8 @@ import pytest
 from helpers.experiments.beta_sweep import load_sweep
 from helpers.experiments.drift import run_curves
 from helpers.tools.files import ROOT
-from helpers.widgets.drift_page import COLOURS, show_page
+from helpers.widgets.drift_page import show_page
+from helpers.widgets.style import COLOURS
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself
@@ -263,7 +264,7 @@ def test_the_picture_is_what_is_seen(page, tmp_path):
     assert image.shape[1] == 2400 and 1500 < image.shape[0] < 3000
     colours = {tuple((255 * x).round().astype(int)[:3]) for x in image[::3, ::3].reshape(-1, 4)}
     for name in ("proxy", "gold"):  # the two marks
-        code = COLOURS[name].lstrip("#")
+        code = COLOURS[name][0].lstrip("#")
         assert tuple(int(code[at : at + 2], 16) for at in (0, 2, 4)) in colours
 
 

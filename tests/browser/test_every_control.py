@@ -11,7 +11,9 @@ from .notebook_page import NotebookPage
 
 NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("*.ipynb"))
 NOTEBOOKS += [path.relative_to(ROOT) for path in (ROOT / "helpers/widgets").glob("*.ipynb")]
-HAS_CONTROLS = re.compile(r"_explorer\(|explore_\w+\(|\bExplorer\(|Labeller\(|LiveTrainer\(")
+HAS_CONTROLS = re.compile(
+    r"_explorer\(|explore_(?!drift)\w+\(|\bExplorer\(|Labeller\(|LiveTrainer\("
+)
 
 
 @pytest.mark.nightly

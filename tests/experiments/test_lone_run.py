@@ -40,9 +40,12 @@ def test_the_explorer_shows_it(lone):
     assert len(words) == Drift(sweep).vocabulary_size
     explorer = DriftExplorer(sweep, words)
     explorer.iteration.value = 1
-    assert not explorer.message.value and explorer.values["iteration"] == 1
+    assert explorer.values["iteration"] == 1
     assert explorer.values["kl"] == pytest.approx(run.history[1]["kl"])
     assert explorer.values["gold"] is None  # not measured, so not shown
+    (page,) = explorer.facts["runs"][0]
+    assert page["gold"] == [None] * 3 and explorer.facts["rounds"] == []
+    assert explorer.plain().startswith("<iframe")
 
 
 def test_an_empty_run_and_other_prompts_are_refused(lone):

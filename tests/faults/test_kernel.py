@@ -199,7 +199,6 @@ seen = []
 for k in range(3):
     for explorer, beta in zip(explorers, (0.0, 0.3)):
         explorer.beta.value, explorer.iteration.value = beta, 20 * (k + 1)
-        assert explorer.message.value == "", explorer.message.value
         seen.append(explorer.view.iteration)
 assert seen == [20, 20, 40, 40, 60, 60] and explorers[0].values != explorers[1].values
 assert trainer.running, trainer.bar.value

@@ -14,7 +14,7 @@ from helpers.experiments.runs import Run, Sample, Snapshot
 from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import load_reward_model
 from helpers.tools.files import ROOT, FileProblem
-from helpers.widgets.drift import sample_html
+from helpers.widgets.coloured_words import sample_html
 from helpers.widgets.labelling import page_html
 from helpers.widgets.live import progress_html
 from helpers.widgets.markup import problem_html

@@ -1,24 +1,24 @@
-"""The drift explorer: what it shows is the sweep's own, it keeps its figures, and it escapes all text."""
+"""The drift explorer in Python: its numbers are the sweep's, runs join it, the wire goes both ways."""
 
 import copy
-import gc
 import math
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import tiny_models
-from matplotlib.figure import Figure
 
 from helpers.config import RLHFConfig
 from helpers.experiments.beta_sweep import Sweep
 from helpers.experiments.drift import Drift, first_token_optimum, run_curves
 from helpers.experiments.measure import MEASURES, measure, sample_reference
-from helpers.experiments.runs import WATCHED_PROMPTS, Run, Sample, record_run
-from helpers.plots.drift import Curves
+from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
+from helpers.plots.drift import drift_figure
 from helpers.state import start_run
 from helpers.tools.files import ROOT
-from helpers.widgets.drift import DriftExplorer, chip, drift_samples_html, token_colour
+from helpers.widgets import drift as drift_module
+from helpers.widgets.drift import DriftExplorer, explore_drift
+from helpers.widgets.sliders import WIDGET_VIEW
 
 BETAS, SEEDS, ITERATIONS = (0.0, 0.1, 1.0), (0, 1), 3
 
@@ -59,13 +59,9 @@ def test_at_the_end_it_shows_the_sweep_s_last_measurement(explorer, sweep):
             explorer.beta.value, explorer.seed.value = beta, seed
             final, now = sweep.run(beta, seed).final, explorer.values
             assert (now["beta"], now["seed"], now["iteration"]) == (beta, seed, ITERATIONS)
-            assert (now["proxy"], now["gold"], now["kl"]) == (
-                final["score"],
-                final["gold"],
-                final["kl"],
-            )
+            shown = (now["proxy"], now["gold"], now["kl"])
+            assert shown == (final["score"], final["gold"], final["kl"])
             assert now["J"] == pytest.approx(final["value"], abs=1e-5)
-            assert f"proxy {final['score']:.3f}" in explorer.status.value
 
 
 def test_before_the_end_it_shows_the_rollout_the_policy_then_wrote(explorer, sweep):
@@ -83,12 +79,10 @@ def test_the_exact_answer_is_the_sweep_s(explorer, sweep):
     explorer.beta.value = 1.0
     best = sweep.optimum(1.0)
     assert explorer.values["J_star"] == best.value
-    run = sweep.run(1.0, 0)
-    assert explorer.values["efficiency"] == pytest.approx(
-        sweep.efficiency(run, best).mean, abs=1e-4
-    )
+    efficiency = sweep.efficiency(sweep.run(1.0, 0), best).mean
+    assert explorer.values["efficiency"] == pytest.approx(efficiency, abs=1e-4)
     explorer.beta.value = 0.0
-    assert explorer.values["J_star"] is None and "no optimum" in explorer.status.value
+    assert explorer.values["J_star"] is None and "no optimum" in explorer.view.footnotes[0]
 
 
 def test_the_optimum_s_next_token_is_the_reference_s_at_a_huge_beta(sweep):
@@ -105,117 +99,42 @@ def test_few_effective_samples_hide_the_optimum_and_say_so(explorer, sweep):
     assert first_token_optimum(sweep, WATCHED_PROMPTS[0], 0.0, size) == (None, None)
     explorer.beta.value = 0.1
     hidden = explorer.view.best is None
-    assert hidden == ("would count effectively" in explorer.status.value)
+    assert hidden == ("would count effectively" in explorer.view.footnotes[-1])
 
 
-def test_every_stop_is_a_trained_policy(explorer):
-    assert [label for label, _ in explorer.beta.options] == ["0", "0.1", "1"]
+def test_every_stop_is_a_trained_policy_and_no_other_is_taken(explorer):
+    assert explorer.beta.options == list(BETAS)
+    assert explorer.iteration.options == list(range(ITERATIONS + 1))
+    for name, wrong in (("beta", 0.32), ("iteration", 99), ("seed", 7), ("prompt", "the")):
+        control = getattr(explorer, name)
+        stood = control.value
+        with pytest.raises(ValueError, match=f"{name}: got {wrong!r}, wants one of"):
+            control.value = wrong
+        assert control.value == stood
 
 
 def test_a_run_kept_as_its_history_alone_is_no_choice_of_the_seed(sweep):
     histories = [replace(run, snapshots=[]) if run.config.seed else run for run in sweep.runs]
     explorer = DriftExplorer(replace(sweep, runs=histories))
-    assert list(explorer.seed.options) == [0]
-    assert len(explorer.drift.finals()) == len(sweep.runs)  # but its end is on the plane
+    assert explorer.seed.options == [0]
     assert explorer.drift.likely_tokens(WATCHED_PROMPTS[0])
 
 
-def test_every_control_changes_picture_and_words(explorer):
-    explorer.beta.value = 0.1
-
-    def seen():
-        return [explorer.status.value + explorer.samples.value] + [
-            image.value for image in explorer.images.values()
-        ]
-
-    moves = (("beta", 1.0), ("iteration", 1), ("seed", 1), ("prompt", WATCHED_PROMPTS[3]))
-    changed = {"beta": (1, 1, 1), "iteration": (1, 1, 1), "seed": (1, 1, 1), "prompt": (0, 0, 1)}
-    for name, value in moves:
-        before = seen()
-        getattr(explorer, name).value = value
-        after = seen()
-        assert after[0] != before[0], name
-        moved = tuple(int(a != b) for a, b in zip(after[1:], before[1:], strict=True))
-        assert moved == changed[name], name
-        assert explorer.message.value == ""
-
-
-def test_the_same_view_is_the_same_picture(explorer):
-    before = {name: image.value for name, image in explorer.images.items()}
-    for beta in (0.0, 0.1, 0.32, 1.0):
-        explorer.beta.value = beta
-    assert {name: image.value for name, image in explorer.images.items()} == before
-
-
-def test_it_keeps_its_figures(explorer):
-    def figures() -> int:
-        gc.collect()
-        return sum(issubclass(type(thing), Figure) for thing in gc.get_objects())
-
-    count = figures()
-    artists = {name: len(panel.figure.findobj()) for name, panel in explorer.panels.items()}
-    for k in range(12):
-        explorer.beta.value = BETAS[k % 3]
-        explorer.iteration.value = k % 4
-    assert figures() == count
-    assert {n: len(panel.figure.findobj()) for n, panel in explorer.panels.items()} == artists
-
-
-def test_a_problem_is_told_on_the_page_and_goes_away(explorer, monkeypatch):
-    def broken(*arguments):
-        raise RuntimeError("<disk> on fire")
-
-    monkeypatch.setattr(explorer.drift, "view", broken)
-    explorer.beta.value = 0.0
-    assert "&lt;disk&gt; on fire" in explorer.message.value
-    monkeypatch.undo()
+def test_a_move_is_heard_as_a_widget_s_is(explorer):
+    heard = []
+    explorer.beta.observe(lambda change: heard.append(change["new"]), names="value")
     explorer.beta.value = 1.0
-    assert explorer.message.value == ""
-
-
-def test_every_text_is_escaped(explorer, sweep):
-    nasty = Sample(["<img>", "&", "."], [-1.0] * 3, [-2.0] * 3, "<b>x</b>", 0.0)
-    explorer.view.samples[:] = [nasty]
-    page = drift_samples_html(explorer.view, "<script>")
-    assert "<img>" not in page and "&lt;img&gt;" in page and "&lt;script&gt;" in page
-    assert "gold" not in page  # not measured, not shown
-
-
-def contrast(colour: tuple[int, int, int], ink: int = 0x11) -> float:
-    """WCAG 2 contrast of dark letters on a colour."""
-
-    def light(part):
-        part /= 255
-        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-
-    above = 0.2126 * light(colour[0]) + 0.7152 * light(colour[1]) + 0.0722 * light(colour[2])
-    return (above + 0.05) / (light(ink) + 0.05)
-
-
-@pytest.mark.parametrize("drift", [-50.0, -3.0, -1.0, 0.0, 1.0, 3.0, 50.0])
-def test_tokens_stay_readable_and_carry_their_number(drift):
-    assert contrast(token_colour(drift)) >= 4.5
-    words = chip("good", drift - 1.0, -1.0)
-    assert f'title="{drift:+.2f} nats' in words
-    assert ("dotted" in words) == (drift < -0.1)  # so that grey print tells them apart too
-
-
-def test_colours_part_by_sign_and_grow_with_the_drift():
-    assert token_colour(0.0) == (255, 255, 255)
-    assert token_colour(2.0)[2] > token_colour(2.0)[0]  # blue
-    assert token_colour(-2.0)[2] < token_colour(-2.0)[0]  # orange
-    assert sum(token_colour(3.0)) < sum(token_colour(1.0)) and token_colour(9.0) == token_colour(
-        3.0
-    )
+    explorer.beta.value = 1.0
+    assert heard == [1.0]
 
 
 def test_a_run_of_yours_joins(explorer, sweep):
     run, _ = train(3.0, 7, iterations=5)
     explorer.add_run(run)
-    assert explorer.beta.options[-1] == ("yours: β = 3", "yours")
-    assert explorer.beta.value == "yours" and explorer.iteration.max == 5
+    assert explorer.beta.options[-1] == explorer.beta.value == "yours"
+    assert explorer.iteration.options[-1] == 5 and explorer.view.stop.label == "yours: β = 3"
     assert explorer.values["proxy"] == run.final["score"] and explorer.values["seed"] is None
-    assert explorer.values["J_star"] == sweep.optimum(3.0).value and explorer.message.value == ""
+    assert explorer.values["J_star"] == sweep.optimum(3.0).value
     explorer.add_run(run)
     assert len(explorer.drift.added) == 1
     explorer.beta.value = 0.1
@@ -223,9 +142,37 @@ def test_a_run_of_yours_joins(explorer, sweep):
     other, _ = train(0.3, 8, iterations=2)
     explorer.add_run(other, own_reward=True)
     assert explorer.beta.value == "yours 2" and explorer.values["J_star"] is None
-    assert "another reward" in explorer.status.value
-    kinds = [end["kind"] for end in explorer.drift.finals()]
-    assert kinds.count("added") == 1  # a height in other units has no place among them
+    assert "another reward" in explorer.view.footnotes[0]
+
+
+def test_the_page_is_told_of_the_runs_that_joined(explorer):
+    run, _ = train(3.0, 7, iterations=2)
+    explorer.add_run(run)
+    told = explorer.records.joined()
+    (one,) = told["runs"]
+    assert (one["key"], one["label"], one["beta"]) == ("yours", "yours: β = 3", 3.0)
+    for name, column in (("proxy", "score"), ("gold", "gold"), ("kl", "kl")):
+        wanted = [*run.column(column), run.final[column]]
+        assert one["run"][name] == pytest.approx(wanted, rel=1e-4, abs=1e-9)
+    proxy, gold, numbers, tenths = one["run"]["shots"][-1]["samples"][0][0]
+    sample = run.snapshots[-1].samples[WATCHED_PROMPTS[0]][0]
+    assert [told["words"][n] for n in numbers] == sample.tokens
+    assert [x / 10 for x in tenths] == pytest.approx(sample.drift, abs=0.0501)
+    assert one["optimum"]["value"] == pytest.approx(explorer.values["J_star"], rel=1e-4)
+
+
+def test_a_run_is_followed_while_it_grows_where_its_end_is_looked_at(explorer):
+    run, _ = train(0.3, 7, iterations=6)
+    whole, run.final = run.history, {}
+    run.history = whole[:5]
+    explorer.add_run(run)
+    assert explorer.iteration.value == 4
+    run.history = whole
+    explorer.add_run(run)
+    assert (explorer.beta.value, explorer.iteration.value) == ("yours", 5)
+    explorer.beta.value, explorer.iteration.value = 0.1, 2
+    explorer.add_run(run)
+    assert (explorer.beta.value, explorer.iteration.value) == (0.1, 2)
 
 
 def test_a_run_stopped_early_joins_with_what_there_is(explorer):
@@ -234,8 +181,10 @@ def test_a_run_stopped_early_joins_with_what_there_is(explorer):
     for record in run.history:
         record.pop("gold")
     explorer.add_run(run)
+    explorer.iteration.value = 1
     assert explorer.values["iteration"] == 1 and explorer.values["gold"] is None
-    assert "own rollouts" in explorer.status.value and explorer.message.value == ""
+    assert "own rollouts" in explorer.view.footnotes[0]
+    assert explorer.records.joined()["runs"][0]["run"]["gold"] == [None, None]
     with pytest.raises(ValueError, match="no iteration"):
         explorer.add_run(Run(run.config))
 
@@ -246,7 +195,11 @@ def test_a_prompt_the_run_was_not_asked(explorer):
         del shot.samples[WATCHED_PROMPTS[1]], shot.next_logprobs[WATCHED_PROMPTS[1]]
     explorer.add_run(run)
     explorer.prompt.value = WATCHED_PROMPTS[1]
-    assert "kept no samples" in explorer.samples.value and explorer.message.value == ""
+    assert explorer.view.samples == []
+    (told,) = explorer.records.joined()["runs"]
+    assert (
+        told["run"]["shots"][0]["samples"][1] == [] and told["run"]["shots"][0]["next"][1] is None
+    )
 
 
 def test_curves_end_with_the_last_measurement(sweep):
@@ -268,11 +221,83 @@ def test_the_frontier_lies_above_every_policy(sweep):
         )
 
 
-def test_without_a_kernel_a_still_picture_shows(explorer, monkeypatch):
-    shown = []
-    monkeypatch.setattr("helpers.widgets.sliders.display", lambda data, raw: shown.append(data))
+# ---- what a cell shows ----
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list:
+    """What is displayed, as a list that grows."""
+    found = []
+    monkeypatch.setattr(drift_module, "display", lambda thing, raw=False: found.append(thing))
+    return found
+
+
+def test_the_page_is_shown_as_plain_html_first_then_live(explorer, shown):
+    pytest.importorskip("anywidget")
     explorer._ipython_display_()
-    assert len(shown[0]["image/png"]) > 10_000 and any("widget-view" in key for key in shown[0])
+    plain, live = shown
+    assert plain.data.startswith(f'<iframe id="{explorer.live.plain}"')
+    assert "<img alt=" in plain.data and len(plain.data) < 150_000
+    assert live[WIDGET_VIEW]["model_id"] == explorer.live.model_id
+
+
+def test_without_a_picture_only_the_live_page_is_shown(sweep, shown):
+    pytest.importorskip("anywidget")
+    explore_drift(sweep, pictured=False)._ipython_display_()
+    assert len(shown) == 1 and WIDGET_VIEW in shown[0]
+
+
+def test_where_anywidget_is_missing_the_plain_page_is_shown(sweep, shown, monkeypatch):
+    monkeypatch.setattr(drift_module.importlib.util, "find_spec", lambda name: None)
+    explorer = explore_drift(sweep, pictured=False)
+    explorer._ipython_display_()
+    assert len(shown) == 1 and shown[0].data.startswith("<iframe")
+    explorer.beta.value = 1.0  # Python goes on without it
+    assert explorer.values["beta"] == 1.0
+
+
+@pytest.fixture
+def wired(explorer, shown) -> DriftExplorer:
+    """An explorer that has been displayed."""
+    pytest.importorskip("anywidget")
+    explorer._ipython_display_()
+    return explorer
+
+
+def test_nothing_is_told_to_a_page_that_nobody_moved_so_that_it_plays(wired):
+    assert wired.live.view == {} and wired.live.joined["runs"] == []
+
+
+def test_a_move_in_python_is_told_to_the_page(wired):
+    wired.beta.value = 1.0
+    assert wired.live.view == {"beta": 2, "seed": 0, "prompt": 0, "iteration": ITERATIONS}
+    wired.prompt.value = WATCHED_PROMPTS[3]
+    assert wired.live.view["prompt"] == 3
+
+
+def test_a_move_on_the_page_is_heard_in_python_and_not_told_back(wired):
+    heard, told = [], []
+    wired.beta.observe(lambda change: heard.append(change["new"]), names="value")
+    wired.live.observe(lambda change: told.append(change["new"]), names="view")
+    moved = {"beta": 1, "seed": 1, "prompt": 2, "iteration": 1}
+    wired.live.view = moved
+    assert heard == [0.1] and told == [moved]
+    now = wired.values
+    assert (now["beta"], now["seed"], now["iteration"]) == (0.1, 1, 1)
+    assert wired.prompt.value == WATCHED_PROMPTS[2]
+
+
+def test_a_place_that_there_is_not_is_not_gone_to(wired):
+    wired.live.view = {"beta": 99, "seed": -1, "prompt": "0", "iteration": 2.5, "live": 0}
+    assert [getattr(wired, name).place for name in drift_module.NAMES] == [0, 0, 0, ITERATIONS]
+
+
+def test_a_run_that_joins_is_told_before_the_page_goes_there(wired):
+    order = []
+    wired.live.observe(lambda change: order.append(change["name"]), names=["joined", "view"])
+    wired.add_run(train(3.0, 7, iterations=2)[0])
+    assert order == ["joined", "view"] and wired.live.view["beta"] == len(BETAS)
+    assert len(wired.live.joined["runs"]) == 1
 
 
 def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
@@ -282,23 +307,14 @@ def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
     book = nbformat.read(folder / "drift_explorer.ipynb", as_version=4)
     place = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(book, timeout=300, resources=place).execute()
-    (shown,) = book.cells[-1].outputs
-    assert {"application/vnd.jupyter.widget-view+json", "image/png"} <= set(shown.data)
+    assert "text/html" in book.cells[-1].outputs[0].data
 
 
-def test_an_explorer_may_go_without_a_picture(sweep, monkeypatch):
-    shown = []
-    monkeypatch.setattr("helpers.widgets.sliders.display", lambda bundle, raw: shown.append(bundle))
-    DriftExplorer(sweep, pictured=False)._ipython_display_()
-    assert "image/png" not in shown[0] and any("widget-view" in key for key in shown[0])
-
-
-def test_the_gold_of_a_collapsed_policy_does_not_flatten_the_rest(sweep):
+def test_the_gold_of_a_collapsed_policy_does_not_flatten_the_still_picture(sweep):
     fallen = copy.deepcopy(sweep)
     fallen.runs[0].history[-1]["gold"] = -70.0
-    assert Curves(Drift(sweep)).axes["A"].get_yscale() == "linear"
-    axes = Curves(Drift(fallen)).axes["A"]
-    low, knee, high = axes.transAxes.inverted().transform(
-        axes.transData.transform([(0, -70.0), (0, -2.0), (0, 2.0)])
-    )[:, 1]
-    assert 0 < low < knee < high and high - knee > 0.25  # a quarter of the height and more
+    for some, scale in ((sweep, "linear"), (fallen, "symlog")):
+        drift = Drift(some)
+        view = drift.view(drift.stops[0], ITERATIONS, 0, WATCHED_PROMPTS[0])
+        (axes,) = drift_figure(drift, view).axes
+        assert axes.get_yscale() == scale

@@ -1,7 +1,9 @@
 """The drift page as a file: its numbers are the recorded ones, it stands alone, no text can break out."""
 
+import base64
 import json
 import re
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -13,6 +15,7 @@ from helpers.models import load_tokenizer
 from helpers.plots import palette
 from helpers.tools.files import ROOT
 from helpers.widgets import drift_page
+from helpers.widgets.style import PARTS
 
 SHIPPED = ROOT / "docs" / "index.html"
 MOST = 1_500_000  # bytes
@@ -134,11 +137,16 @@ def test_scripts_insert_texts_as_text_only():
     scripts = "".join(drift_page.part(name) for name in drift_page.SCRIPTS)
     wrong = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function"
     assert re.findall(wrong, scripts) == []
-    assert {path.name for path in drift_page.PARTS.iterdir()} == {
-        *drift_page.SCRIPTS,
-        "page.html",
-        "page.css",
-    }
+    others = {"page.html", "page.css", "shell.html", "widget.js", "widgets.css"}
+    assert {path.name for path in PARTS.iterdir()} == {*drift_page.SCRIPTS, *others}
+    assert re.findall(wrong, drift_page.part("widget.js")) == []
+
+
+def test_packed_for_a_notebook_it_is_the_same_page(facts):
+    shell = drift_page.page(facts, embedded=True)
+    (packed,) = re.findall(r'id="packed">(.*?)</script>', shell)
+    html = zlib.decompress(base64.b64decode(packed)).decode()
+    assert html == drift_page.page(facts).replace('lang="en"', 'lang="en" data-embedded')
 
 
 def test_what_was_not_measured_is_nothing_and_no_nan(sweep):
@@ -146,7 +154,7 @@ def test_what_was_not_measured_is_nothing_and_no_nan(sweep):
     history = [{k: v for k, v in row.items() if k != "gold"} for row in run.history]
     drift = drift_page.Drift(replace(sweep, runs=[replace(run, history=history)]))
     rows = [[0, 1] for _ in drift.prompts]
-    shown = drift_page.run_facts(drift, drift.sweep.runs[0], rows, {})
+    shown = drift_page.run_facts(drift.sweep.runs[0], drift.prompts, rows, {})
     assert shown["gold"] == [None] * len(history) + [run.final["gold"]]
     assert len(run_curves(run)["kl"]) == len(shown["kl"])
     drift_page.script_json(shown)

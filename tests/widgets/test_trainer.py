@@ -34,7 +34,7 @@ def test_it_trains_to_the_end_and_keeps_the_run(trainer):
     trainer.start()
     run = trainer.wait(120)
     assert [record["iteration"] for record in run.history] == [1, 2, 3]
-    assert heard == [run] == trainer.runs
+    assert trainer.runs == [run] and {id(one) for one in heard} == {id(run)}
     assert "3/3" in shown(trainer) and "done" in shown(trainer)
     assert bytes(trainer.curves.value).startswith(b"\x89PNG")
     assert not trainer.running and not trainer.train_button.disabled
@@ -91,6 +91,15 @@ def test_a_bad_reward_function_is_told_on_the_page(reward, words):
     trainer.start()
     assert trainer.wait(60) is None
     assert words in shown(trainer) and not trainer.train_button.disabled
+
+
+def test_a_listener_hears_the_run_while_it_grows_and_at_its_end(trainer, monkeypatch):
+    monkeypatch.setattr("helpers.widgets.trainer.PATIENCE", 0.0)
+    heard = []
+    trainer.on_run = lambda run: heard.append((len(run.history), trainer.running))
+    trainer.start()
+    trainer.wait(120)
+    assert heard == [(1, True), (2, True), (3, True), (3, True)]
 
 
 def test_a_listener_that_fails_does_not_lose_the_run(trainer):

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.config import RLHFConfig
 from helpers.experiments.runs import Run, Sample, Snapshot
-from helpers.widgets.drift import chip, shaded
+from helpers.widgets.coloured_words import shaded, token_span
 from helpers.widgets.two_policies import SideBySide
 
 
@@ -56,7 +56,10 @@ def test_the_prompts_may_stand_in_a_column_and_a_text_may_be_shaded():
     )
     assert html.index("said") < html.index("A: score") and "+0.25" in html
     first, same, less = (
-        chip(*row) for row in zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
+        token_span(*row)
+        for row in zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
     )
-    assert first in html and "+3.00 nats" in first and "dotted" not in first
-    assert "rgb(255,255,255)" in same and "dotted" in less
+    assert (
+        first in html and "+3.00 nats" in first and "word more" in first and "--share:62%" in first
+    )
+    assert "--share:0%" in same and "word less" in less

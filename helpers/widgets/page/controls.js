@@ -1,5 +1,5 @@
 // The view and what moves it: ruler, slider, play, choices, the link.
-const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: LAST };
+const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000; // milliseconds from the first update to the last
 let asked = 0, playing = 0, linked = 0;
@@ -24,35 +24,42 @@ function show(change) {
   Object.assign(view, change);
   asked ||= requestAnimationFrame(draw);
   clearTimeout(linked); // browsers refuse an address that changes with every key
-  if (!playing) linked = setTimeout(keepLink, 400);
+  if (playing) return;
+  linked = setTimeout(keepLink, 400);
+  tellView();
 }
 
 function drawControls() {
-  const beta = `β = ${DATA.betas[view.beta]}`;
+  const beta = nameOf(view.beta);
   write(byId("beta-now"), beta);
   ruler.setAttribute("aria-valuenow", view.beta);
   ruler.setAttribute("aria-valuetext", beta);
   byId("thumb").style.transform = `translateX(${(places[view.beta] * rulerWidth).toFixed(1)}px)`;
   [...byId("stops").children].forEach((stop, at) => stop.classList.toggle("now", at === view.beta));
   if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
-  iteration.setAttribute("aria-valuetext", `${view.iteration} of ${LAST}`);
-  write(byId("iteration-now"), `${view.iteration} of ${LAST}`);
+  iteration.setAttribute("aria-valuetext", `${view.iteration} of ${last}`);
+  write(byId("iteration-now"), `${view.iteration} of ${last}`);
   byId("prompt").value = view.prompt;
   byId("which").value = view.which;
   byId("seed").value = view.seed;
+  byId("seed").disabled = DATA.seeds.length < 2 || Boolean(joinedAt(view.beta)); // a run of one's own has one
 }
 
-// ---- the ruler of β: logarithmic, 0 at its left end ----
-const places = (() => {
-  const logs = DATA.betas.filter((beta) => beta > 0).map(Math.log);
-  const low = logs[0], wide = logs.at(-1) - low || 1, zero = logs.length < DATA.betas.length;
-  const from = zero ? 0.12 : 0;
-  return DATA.betas.map((beta) => (beta > 0 ? from + ((1 - from) * (Math.log(beta) - low)) / wide : 0));
-})();
+// ---- the ruler of β: logarithmic, 0 at its left end, the reader's own runs right of the largest ----
+let places = [];
+function placesOf() {
+  const betas = DATA.betas.slice(0, TRAINED), logs = betas.filter((beta) => beta > 0).map(Math.log);
+  const low = logs[0], wide = logs.at(-1) - low || 1;
+  const from = logs.length < TRAINED ? 0.12 : 0, apart = Math.min(0.12, 0.5 / (DATA.joined.length || 1));
+  const to = 1 - apart * DATA.joined.length;
+  const trained = betas.map((beta) => (beta > 0 ? from + ((to - from) * (Math.log(beta) - low)) / wide : 0));
+  return [...trained, ...DATA.joined.map((_, at) => to + apart * (at + 1))];
+}
 
 function layRuler() {
-  const stops = DATA.betas.map((beta, at) => {
-    const stop = element("span"), label = element("i", "", `${beta}`);
+  places = placesOf();
+  const stops = DATA.betas.map((_, at) => {
+    const stop = element("span", joinedAt(at) ? "own" : ""), label = element("i", "", shortName(at));
     stop.style.left = `${100 * places[at]}%`;
     stop.append(label);
     return stop;
@@ -110,11 +117,11 @@ function stop() {
 }
 
 function play(from) {
-  const began = performance.now() - (FILM * from) / LAST;
+  const began = performance.now() - (FILM * from) / last;
   const step = (time) => {
-    const at = clamp(Math.floor((LAST * (time - began)) / FILM), from, LAST);
+    const at = clamp(Math.floor((last * (time - began)) / FILM), from, last);
     if (at !== view.iteration) show({ iteration: at });
-    if (at === LAST) stop();
+    if (at === last) stop();
     else playing = requestAnimationFrame(step);
   };
   show({ iteration: from });
@@ -122,8 +129,6 @@ function play(from) {
 }
 
 // ---- the link ----
-const EMBEDDED = document.documentElement.hasAttribute("data-embedded"); // in a notebook: no address of its own
-
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
   return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed] })}`;
@@ -140,7 +145,7 @@ function readLink() {
   const beta = DATA.betas.indexOf(number("beta")), seed = DATA.seeds.indexOf(number("seed"));
   if (beta >= 0) found.beta = beta;
   if (seed >= 0) found.seed = seed;
-  const counted = { iteration: [0, LAST, 0], prompt: [1, DATA.prompts.length, 1], sample: [1, samples, 1] };
+  const counted = { iteration: [0, last, 0], prompt: [1, DATA.prompts.length, 1], sample: [1, samples, 1] };
   for (const [name, [low, high, first]] of Object.entries(counted)) {
     const value = Math.round(number(name));
     if (value >= low && value <= high) found[name === "sample" ? "which" : name] = value - first;
@@ -170,7 +175,7 @@ function options(id, labels) {
 }
 
 /** Room for the longest sentence and the longest text, and a plane of the right size. */
-let laidOut = 0, rulerWidth = 0;
+let laidOut = -1, rulerWidth = 0; // a frame may be without width at first
 function layOut() {
   if (document.body.clientWidth === laidOut) return;
   laidOut = document.body.clientWidth;
@@ -180,7 +185,7 @@ function layOut() {
   reserve(byId("story"), longestStories(), write);
   const longest = longestSamples();
   reserve(byId("sample"), longest, fillWords);
-  reserve(byId("sample-facts"), [sampleFacts(LAST, { proxy: -9.99, gold: -9.99 })], write);
+  reserve(byId("sample-facts"), [sampleFacts(last, { proxy: -9.99, gold: -9.99 })], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder(longest);
   draw();
@@ -197,7 +202,7 @@ function listen() {
     stop();
     show({ iteration: Number(iteration.value) });
   });
-  byId("play").addEventListener("click", () => (playing ? stop() : play(view.iteration < LAST ? view.iteration : 0)));
+  byId("play").addEventListener("click", () => (playing ? stop() : play(view.iteration < last ? view.iteration : 0)));
   for (const name of ["prompt", "which", "seed"]) {
     byId(name).addEventListener("change", (event) => show({ [name]: Number(event.target.value) }));
   }
@@ -214,16 +219,32 @@ function listen() {
   window.addEventListener("resize", () => requestAnimationFrame(layOut));
 }
 
+/** What depends on which stops there are. */
+function layStops() {
+  iteration.max = last;
+  layRuler();
+  layTable();
+  layLadder();
+}
+
+/** Runs have joined, or have grown: the view stays where it is. */
+function joinRuns(joined) {
+  takeRuns(joined);
+  shownSample = "";
+  layStops();
+  layPlane();
+  thinLabels();
+  view.beta = Math.min(view.beta, DATA.betas.length - 1);
+  show({});
+}
+
 function start() {
-  iteration.max = LAST;
   options("prompt", DATA.prompts.map((prompt) => `${prompt} …`));
   options("which", Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`));
   options("seed", DATA.seeds);
   write(byId("command"), DATA.command);
-  layRuler();
+  layStops();
   layBars();
-  layTable();
-  layLadder();
   layTry();
   const named = readLink();
   const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -234,6 +255,7 @@ function start() {
   listen();
   layTour(!still && !EMBEDDED);
   if (!still) play(0);
+  offerWire();
 }
 
 start();

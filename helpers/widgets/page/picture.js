@@ -32,26 +32,31 @@ function linesOf(pen, text, width) {
   return lines;
 }
 
+/** A colour of the theme that now holds, as canvas knows it. */
+function coloured(selector, property) {
+  return getComputedStyle(document.querySelector(selector))[property];
+}
+
 /** What the picture says, from top to bottom: [text, font, colour, height of a line]. */
-function pictureTexts(style) {
-  const now = valuesOf(runOf(view), view.iteration), colour = (name) => style.getPropertyValue(name).trim();
+function pictureTexts() {
+  const now = valuesOf(runOf(view), view.iteration), ink = coloured("body", "color"), soft = coloured(".fine", "color");
   const sample = sampleOf(shotOf(runOf(view), view.iteration), view.prompt, view.which);
-  const title = `β = ${DATA.betas[view.beta]}, after ${view.iteration} PPO updates`;
+  const title = `${nameOf(view.beta)}, after ${view.iteration} PPO updates`;
   const numbers = `proxy ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;
   return [
-    [title, "700 40px system-ui, sans-serif", colour("--ink"), 52],
-    [numbers, "600 30px system-ui, sans-serif", colour("--ink"), 46],
-    [`“${plain(DATA.prompts[view.prompt], sample.tokens)}”`, "34px Georgia, serif", colour("--ink"), 46],
-    ["The reward model's score (proxy), its readers' (gold), and how far the policy is from where it began (KL)", "20px system-ui, sans-serif", colour("--soft"), 32],
+    [title, "700 40px system-ui, sans-serif", ink, 52],
+    [numbers, "600 30px system-ui, sans-serif", ink, 46],
+    [`“${plain(DATA.prompts[view.prompt], sample.tokens)}”`, "34px Georgia, serif", ink, 46],
+    ["The reward model's score (proxy), its readers' (gold), and how far the policy is from where it began (KL)", "20px system-ui, sans-serif", soft, 32],
   ];
 }
 
 async function picture() {
-  const style = getComputedStyle(document.documentElement), { width, margin, sharp } = PICTURE, room = width - 2 * margin;
+  const { width, margin, sharp } = PICTURE, room = width - 2 * margin;
   const high = Math.round((room * frame.height) / frame.width);
   const drawn = await loadPicture(planeAlone(sharp * room, sharp * high));
   const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
-  const blocks = pictureTexts(style).map(([text, font, colour, line]) => {
+  const blocks = pictureTexts().map(([text, font, colour, line]) => {
     pen.font = font;
     return { lines: linesOf(pen, text, room), font, colour, line };
   });
@@ -59,7 +64,7 @@ async function picture() {
   canvas.width = sharp * width;
   canvas.height = sharp * (2 * margin + texts + high);
   pen.scale(sharp, sharp);
-  pen.fillStyle = style.getPropertyValue("--card");
+  pen.fillStyle = coloured(".card", "backgroundColor");
   pen.fillRect(0, 0, width, 2 * margin + texts + high);
   let y = margin;
   for (const { lines, font, colour, line } of blocks) {

@@ -4,14 +4,26 @@ const EDGE = { left: 44, right: 16, top: 20, bottom: 44 };
 const frame = { width: 600, height: 400 };
 const parts = {}; // the artists that move
 
-const drawn = DATA.runs.flat();
-const highestKl = Math.max(...drawn.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl));
-const heights = [...drawn.flatMap((run) => [...run.proxy, ...run.gold]), ...DATA.frontier.map(([, score]) => score)];
-const lowest = Math.min(...heights), highest = Math.max(...heights);
+/** What the axes hold: every run that there is, and the frontier. */
+function measured() {
+  const runs = DATA.runs.flat(), known = (values) => values.filter((value) => value !== null);
+  const heights = [...runs.flatMap((run) => known([...run.proxy, ...run.gold])), ...DATA.frontier.map(([, score]) => score)];
+  const far = Math.max(...runs.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl));
+  return { far, low: Math.min(...heights), high: Math.max(...heights) };
+}
+
+let reach = measured();
+
+/** Axes that hold the runs now there; they stand still while no run leaves them. */
+function holdRuns() {
+  const now = measured();
+  const outside = now.far > reach.far || now.low < reach.low || now.high > reach.high;
+  if (outside) reach = { far: Math.max(now.far, reach.far), low: Math.min(now.low, reach.low), high: Math.max(now.high, reach.high) };
+}
 
 /** Logarithmic from about 1 nat on, linear below, so that both the frontier and β = 0 are seen. */
 function across(kl) {
-  const share = Math.log1p(Math.max(kl, 0)) / Math.log1p(highestKl * 1.05);
+  const share = Math.log1p(Math.max(kl, 0)) / Math.log1p(reach.far * 1.05);
   return EDGE.left + share * (frame.width - EDGE.left - EDGE.right);
 }
 
@@ -22,7 +34,7 @@ function bent(score) {
 }
 
 function up(score) {
-  const low = bent(lowest), high = bent(highest), margin = 0.05 * (high - low);
+  const low = bent(reach.low), high = bent(reach.high), margin = 0.05 * (high - low);
   const share = (bent(score) - low + margin) / (high - low + 2 * margin);
   return frame.height - EDGE.bottom - share * (frame.height - EDGE.top - EDGE.bottom);
 }
@@ -44,18 +56,25 @@ const star = "M0-11L2.7-3.6L10.5-3.4L4.3 1.4L6.5 8.9L0 4.5L-6.5 8.9L-4.3 1.4L-10
 const paths = new Map();
 function pathOf(run, name) {
   const kept = paths.get(run) || paths.set(run, {}).get(run);
-  kept[name] ||= run[name].map((score, at) => point(across(run.kl[at]), up(score)));
+  kept[name] ||= run[name].map((score, at) => (score === null ? null : point(across(run.kl[at]), up(score))));
   return kept[name];
+}
+
+/** A path through the places that there are. */
+function line(places) {
+  const known = places.filter(Boolean);
+  return known.length ? `M${known.join("L")}` : "";
 }
 
 function axes() {
   const room = frame.width - EDGE.left - EDGE.right;
-  const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= highestKl * 1.05);
+  const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= reach.far * 1.05);
   const ticks = [];
   for (const kl of round) if (!ticks.length || across(kl) - across(ticks.at(-1)) > 32) ticks.push(kl);
-  const step = highest > 5 ? 2 : 1, from = Math.max(KNEE, Math.ceil(lowest / step) * step);
-  const scores = [-5, -10, -20, -50, -100, -200, -500].filter((score) => score >= lowest);
-  for (let score = from; score <= highest; score += step) scores.push(score);
+  const { low, high } = reach, step = Math.ceil((high - Math.max(low, KNEE)) / 8);
+  const from = Math.max(KNEE, Math.ceil(low / step) * step);
+  const scores = [-5, -10, -20, -50, -100, -200, -500].filter((score) => score >= low);
+  for (let score = from; score <= high; score += step) scores.push(score);
   for (const score of scores) {
     mark("line", "grid", { x1: EDGE.left, x2: EDGE.left + room, y1: up(score), y2: up(score) });
     mark("text", "", { x: EDGE.left - 8, y: up(score) + 4, "text-anchor": "end" }, written(score, 0));
@@ -75,13 +94,14 @@ const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)
 function ends() {
   DATA.runs.forEach((row, beta) =>
     row.forEach((run, seed) => {
-      const end = valuesOf(run, LAST), x = across(end.kl);
-      const dots = [
-        mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 }),
-        mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }),
-      ];
-      const words = `β = ${DATA.betas[beta]}, seed ${DATA.seeds[seed]}: `;
-      for (const dot of dots) dot.append(mark("title", "", {}, words + endWords(end)));
+      if (joinedAt(beta) && (seed || joinedAt(beta).ownReward)) return; // once; and in other units nowhere
+      const end = valuesOf(run, last), x = across(end.kl);
+      const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 })];
+      if (end.gold !== null) {
+        dots.push(mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }));
+      }
+      const words = joinedAt(beta) ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
+      for (const dot of dots) dot.append(mark("title", "", {}, `${words}: ${endWords(end)}`));
     }),
   );
 }
@@ -95,6 +115,7 @@ function layPlane() {
   plane.style.height = `${frame.height * scale}px`;
   plane.replaceChildren();
   paths.clear();
+  holdRuns();
   axes();
   ends();
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
@@ -120,10 +141,12 @@ function place(label, x, y, above) {
 function drawPlane(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration);
   for (const name of ["proxy", "gold"]) {
-    const path = pathOf(run, name), other = name === "proxy" ? "gold" : "proxy";
-    parts[`${name}Ahead`].setAttribute("d", `M${path.slice(now.iteration).join("L")}`);
-    parts[name].setAttribute("d", `M${path.slice(0, now.iteration + 1).join("L")}`);
-    parts[`${name}Dot`].setAttribute("transform", `translate(${path[now.iteration]})`);
+    const path = pathOf(run, name), other = name === "proxy" ? "gold" : "proxy", here = path[now.iteration];
+    parts[`${name}Ahead`].setAttribute("d", line(path.slice(now.iteration)));
+    parts[name].setAttribute("d", line(path.slice(0, now.iteration + 1)));
+    for (const part of ["Dot", "Label"]) parts[name + part].setAttribute("visibility", here ? "visible" : "hidden");
+    if (!here) continue;
+    parts[`${name}Dot`].setAttribute("transform", `translate(${here})`);
     place(parts[`${name}Label`], across(now.kl), up(now[name]), now[name] > now[other]);
   }
   const best = DATA.optima[view.beta];

@@ -1,18 +1,43 @@
 // The records of the sweep, and what of them is shown: {beta, seed, prompt, which, iteration}, all numbers of places.
-const DATA = await readRecords(document.getElementById("records"));
-const LAST = Math.max(...DATA.runs.flat().map((run) => run.kl.length - 1));
+// The place "beta" counts the stops of the ruler: the sweep's β, then the reader's own runs that have joined.
+const DATA = JSON.parse(document.getElementById("records").textContent);
+const TRAINED = DATA.betas.length;
+DATA.joined = []; // {label, beta, ownReward, optimum, run}
+let last = lastUpdate();
 const byId = (id) => document.getElementById(id);
-
-/** The records as they stand in the page: JSON, or JSON compressed and in base64. */
-async function readRecords(holder) {
-  if (holder.type === "application/json") return JSON.parse(holder.textContent);
-  const bytes = Uint8Array.from(atob(holder.textContent), (letter) => letter.charCodeAt(0));
-  const whole = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(whole).json();
-}
 
 function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
+}
+
+/** The last update of any run. */
+function lastUpdate() {
+  return Math.max(...DATA.runs.flat().map((run) => run.kl.length - 1));
+}
+
+/** The reader's own runs: they stand after the trained β, in place of those told before. */
+function takeRuns({ words, runs }) {
+  DATA.words = words;
+  DATA.joined = runs;
+  DATA.betas.splice(TRAINED, Infinity, ...runs.map((one) => one.beta));
+  DATA.optima.splice(TRAINED, Infinity, ...runs.map((one) => one.optimum));
+  DATA.runs.splice(TRAINED, Infinity, ...runs.map((one) => DATA.seeds.map(() => one.run)));
+  last = lastUpdate();
+}
+
+/** The reader's own run at this stop of the ruler; nothing at a trained β. */
+function joinedAt(beta) {
+  return DATA.joined[beta - TRAINED];
+}
+
+/** A stop of the ruler in words. */
+function nameOf(beta) {
+  return joinedAt(beta)?.label ?? `β = ${DATA.betas[beta]}`;
+}
+
+/** The same, as short as it stands on the ruler and in the table. */
+function shortName(beta) {
+  return joinedAt(beta)?.key ?? `${DATA.betas[beta]}`;
 }
 
 function runOf(view, beta = view.beta) {
@@ -33,7 +58,7 @@ function shotOf(run, iteration) {
 /** One kept response: {proxy, gold, tokens, drift}, drift in nats. */
 function sampleOf(shot, prompt, which) {
   const rows = shot.samples[prompt];
-  if (!rows.length) return { proxy: null, gold: null, tokens: [], drift: [] };
+  if (!rows?.length) return { proxy: null, gold: null, tokens: [], drift: [] };
   const [proxy, gold, numbers, tenths] = rows[Math.min(which, rows.length - 1)];
   return { proxy, gold, tokens: numbers.map((n) => DATA.words[n]), drift: tenths.map((x) => x / 10) };
 }

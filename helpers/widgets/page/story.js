@@ -18,7 +18,7 @@ function peakUntil(values, iteration) {
 
 /** What the sentences compare with: the highest proxy and the best last gold of this seed's runs. */
 const yardsticks = DATA.seeds.map((_, seed) => {
-  const runs = DATA.runs.map((row) => row[seed]);
+  const runs = DATA.runs.slice(0, TRAINED).map((row) => row[seed]);
   const ends = runs.map((run) => run.gold.at(-1));
   const best = ends.indexOf(Math.max(...ends));
   const rise = Math.max(...runs.flatMap((run) => run.gold)) - runs[0].gold[0];
@@ -43,9 +43,20 @@ function atTheEnd(view, now, yardstick) {
   return view.beta > yardstick.best ? `Safe, and timid: drifting costs so much that ${best}.` : `Further away, not better: ${best}.`;
 }
 
+/** From where to where: of the reader's own run, and where gold was not measured. */
+function storyOfOwn(joined, run, now) {
+  const rise = (name) => `${written(run[name][0])} to ${written(now[name])}`;
+  const gold = run.gold[0] === null || now.gold === null ? "" : `, gold from ${rise("gold")}`;
+  const reward = joined?.ownReward ? "its own reward" : "the proxy score";
+  const nats = writtenKl(Math.max(now.kl, 0));
+  return `${joined ? "Your run after" : "After"} ${now.iteration} updates: ${reward} went from ${rise("proxy")}${gold}, ${nats} nats away.`;
+}
+
 function story(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), yardstick = yardsticks[view.seed];
   if (now.iteration === 0) return "Nothing has moved yet: every run begins as the reference.";
+  const joined = joinedAt(view.beta);
+  if (joined || now.gold === null) return storyOfOwn(joined, run, now);
   const peak = peakUntil(run.gold, now.iteration);
   const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
   const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
@@ -65,7 +76,7 @@ const longestStories = once(() => {
   const all = new Set();
   DATA.betas.forEach((_, beta) =>
     DATA.seeds.forEach((_, seed) => {
-      for (let iteration = 0; iteration <= LAST; iteration++) all.add(story({ beta, seed, iteration }));
+      for (let iteration = 0; iteration <= last; iteration++) all.add(story({ beta, seed, iteration }));
     }),
   );
   return [...all].sort((a, b) => b.length - a.length).slice(0, 12);

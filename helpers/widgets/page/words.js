@@ -86,31 +86,31 @@ function withRest(perMille) {
 function drawBars(view) {
   const words = [...DATA.nextWords[view.prompt], "all others"], run = runOf(view);
   const now = withRest(shotOf(run, view.iteration).next[view.prompt]);
-  const before = withRest(run.shots[0].next[view.prompt]);
+  const before = withRest(DATA.runs[0][view.seed].shots[0].next[view.prompt]);
   const best = withRest(DATA.optima[view.beta]?.next[view.prompt]);
   write(byId("next-prompt"), DATA.prompts[view.prompt]);
   bars.forEach((bar, at) => {
     write(bar.word, named(words[at] || ""));
     bar.word.className = at === words.length - 1 ? "rest" : "";
-    bar.now.style.transform = `scaleX(${now[at] / 1000})`;
+    bar.now.style.transform = `scaleX(${now ? now[at] / 1000 : 0})`;
     bar.before.style.transform = `scaleX(${before[at] / 1000})`;
     bar.best.style.visibility = best ? "visible" : "hidden";
     if (best) bar.best.style.transform = `translateX(${best[at] / 10}%)`;
-    write(bar.value, `${written(now[at] / 10, now[at] < 100 ? 1 : 0)}`);
+    write(bar.value, written(now && now[at] / 10, now && now[at] < 100 ? 1 : 0));
   });
 }
 
 // ---- the table ----
-const rows = [];
+let rows = [];
 function layTable() {
-  DATA.betas.forEach((beta) => {
-    const row = element("tr"), head = element("th", "", `${beta}`);
+  rows = DATA.betas.map((_, beta) => {
+    const row = element("tr"), head = element("th", "", shortName(beta));
     head.scope = "row";
     const cells = Array.from({ length: 5 }, () => element("td"));
     row.append(head, ...cells);
-    byId("table").tBodies[0].append(row);
-    rows.push({ row, cells });
+    return { row, cells };
   });
+  byId("table").tBodies[0].replaceChildren(...rows.map(({ row }) => row));
 }
 
 function drawTable(view) {
@@ -127,16 +127,16 @@ function drawTable(view) {
 }
 
 // ---- the ladder ----
-const rungs = [];
+let rungs = [];
 function layLadder() {
-  DATA.betas.forEach((beta) => {
+  rungs = DATA.betas.map((_, beta) => {
     const rung = element("li"), scores = element("div", "scores"), text = element("div");
     const numbers = element("span");
-    scores.append(element("b", "", `β = ${beta} `), numbers);
+    scores.append(element("b", "", `${nameOf(beta)} `), numbers);
     rung.append(scores, text);
-    byId("ladder").append(rung);
-    rungs.push({ numbers, text, shown: "" });
+    return { rung, numbers, text, shown: "" };
   });
+  byId("ladder").replaceChildren(...rungs.map(({ rung }) => rung));
 }
 
 function drawLadder(view) {

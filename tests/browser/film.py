@@ -1,0 +1,112 @@
+"""`python -m tests.browser.film`, or `make film`: the README's film of the drift page, as a GIF.
+
+Not a test: it opens the page as it would be exported now in a real chromium, as wide as a phone, goes
+through training at the smallest β and then through every β, and keeps what it sees.
+"""
+
+import argparse
+import io
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from helpers.experiments.beta_sweep import Sweep, load_sweep
+from helpers.tools.files import ROOT
+from helpers.widgets.drift_page import export
+
+from .conftest import CHROMIUM, FLAGS
+
+OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
+MOST = 1_500_000  # bytes
+WIDTH, SHARP = 480, 1.5  # pixels of the page; of the film for each of them
+COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
+QUIET = "header,.choices,#plane-text,#tour,#ship-box,#ladder-box,footer{display:none!important}"
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+STEP, STOP, HOLD = 220, 650, 1800  # milliseconds: an update seen, a β seen, an end seen
+
+
+def scenes(sweep: Sweep, steps: int) -> list[tuple[float, int, int]]:
+    """(β, iteration, milliseconds): on with training at the smallest β, then every β's last policy.
+
+    It begins in the midst of training, so that the first picture shows something happening.
+    """
+    first, last = sweep.betas[0], len(sweep.run(sweep.betas[0], sweep.shown_seeds[0]).history)
+    begun = round(0.15 * last)
+    training = [round(begun + (last - begun) * k / steps) for k in range(steps + 1)]
+    told = [(first, iteration, STEP) for iteration in training[:-1]] + [(first, last, HOLD)]
+    told += [(beta, last, STOP) for beta in sweep.betas[1:-1]]
+    return told + [(sweep.betas[-1], last, HOLD)]
+
+
+def look(page, beta: float, iteration: int, prompt: int) -> Image.Image:
+    """The page at this view, from the controls to the plane."""
+    link = f"#beta={beta:g}&iteration={iteration}&prompt={prompt}"
+    page.evaluate("link => location.hash = link", link)
+    page.evaluate(FRAMES)
+    page.wait_for_timeout(60)
+    plane = page.locator("#plane").bounding_box()
+    low = plane["y"] + plane["height"] + 12
+    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": low})
+    return Image.open(io.BytesIO(shot)).convert("RGB")
+
+
+def film(path: Path, told: list[tuple[float, int, int]], prompt: int) -> list[Image.Image]:
+    """A picture of each scene of the page in this file."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        size = {"viewport": {"width": WIDTH, "height": 1200}, "device_scale_factor": SHARP}
+        page = chromium.new_page(**size, color_scheme="light")
+        page.goto(f"{path.as_uri()}#iteration=0")  # a link names a view: nothing plays
+        page.add_style_tag(content=QUIET)
+        pictures = [look(page, beta, iteration, prompt) for beta, iteration, _ in told]
+        chromium.close()
+    return pictures
+
+
+def packed(pictures: list[Image.Image], lengths: list[int], colours: int) -> bytes:
+    """A GIF with one palette for all pictures, so that nothing flickers and letters stay sharp."""
+    some = pictures[:: max(1, len(pictures) // 4)]
+    width, height = pictures[0].size
+    sheet = Image.new("RGB", (width, height * len(some)))
+    for row, picture in enumerate(some):
+        sheet.paste(picture, (0, row * height))
+    palette = sheet.quantize(colours, method=Image.Quantize.MEDIANCUT)
+    first, *rest = (p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures)
+    file = io.BytesIO()
+    how = {"save_all": True, "append_images": rest, "duration": lengths, "loop": 0}
+    first.save(file, "GIF", optimize=True, **how)
+    return file.getvalue()
+
+
+def fitting(pictures: list[Image.Image], lengths: list[int]) -> bytes:
+    """The GIF with the most colours that is small enough. ValueError: none is."""
+    for colours in COLOURS:
+        gif = packed(pictures, lengths, colours)
+        if len(gif) <= MOST:
+            return gif
+    raise ValueError(f"film: got {len(gif):,} bytes, wants {MOST:,}: fewer --steps.")
+
+
+def main() -> None:
+    """Write the page, open it, film it, save the film."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=14, help="pictures of training at the first β")
+    parser.add_argument("--prompt", type=int, default=1, help="the beginning shown, from 1")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    sweep = load_sweep()
+    told = scenes(sweep, options.steps)
+    with tempfile.TemporaryDirectory() as folder:
+        export(Path(folder) / "drift.html", sweep)
+        pictures = film(Path(folder) / "drift.html", told, options.prompt)
+    gif = fitting(pictures, [length for _, _, length in told])
+    options.out.write_bytes(gif)
+    width, height = pictures[0].size
+    print(f"{options.out}: {len(told)} pictures of {width} × {height}, {len(gif) / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
