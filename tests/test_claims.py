@@ -15,7 +15,7 @@ import nbformat
 import pytest
 import safetensors
 
-from helpers.checks.trainer_inputs import recorded
+from helpers.checks.trainer.inputs import recorded
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.experiments import direct, kl_control, one_token, patching

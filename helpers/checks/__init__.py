@@ -4,53 +4,53 @@ In a notebook, write `check_gae(gae)` as the last line of a cell. Exceptions, en
 results of the learner's function are all reported; none of them stops the notebook.
 """
 
-from helpers.checks.best_mean import check_best_mean
-from helpers.checks.best_of import check_keep_best
-from helpers.checks.credit import check_credit
-from helpers.checks.direct import check_dpo_loss, check_implicit_reward
-from helpers.checks.edit_effect import check_edit_effect
-from helpers.checks.equal_kl import check_score_between
-from helpers.checks.explained_variance import check_explained_variance
-from helpers.checks.gae import check_discounted_returns, check_gae
-from helpers.checks.group_step import check_group_step
-from helpers.checks.groups import check_grpo_advantages, check_rloo_advantages
+from helpers.checks.clinic.own_rule import check_my_rule
+from helpers.checks.clinic.repair import check_steps_5_and_6
+from helpers.checks.direct.dpo_loss import check_dpo_loss, check_implicit_reward
+from helpers.checks.direct.train_dpo import check_train_dpo
+from helpers.checks.gae.credit import check_credit
+from helpers.checks.gae.gae import check_discounted_returns, check_gae
+from helpers.checks.gae.shaping import check_shape_rewards
+from helpers.checks.gae.td_errors import check_td_errors
+from helpers.checks.groups.advantages import check_grpo_advantages, check_rloo_advantages
+from helpers.checks.groups.group_step import check_group_step
+from helpers.checks.groups.pass_at_k import check_pass_at_k
+from helpers.checks.judging.report import Report
+from helpers.checks.kl.best_mean import check_best_mean
+from helpers.checks.kl.equal_kl import check_score_between
+from helpers.checks.kl.optimum import check_optimum
 from helpers.checks.loop import check_objective
-from helpers.checks.moments import check_merge_moments
-from helpers.checks.optimum import check_optimum
-from helpers.checks.own_reward import check_my_reward, check_patch_pairs
-from helpers.checks.own_rule import check_my_rule
-from helpers.checks.pair_share import check_pair_accuracy
-from helpers.checks.pass_at_k import check_pass_at_k
-from helpers.checks.policy_gradient import check_reinforce_loss
-from helpers.checks.ppo import check_ratio
-from helpers.checks.ppo_clipped import check_clip_fraction
-from helpers.checks.ppo_measures import check_entropy
-from helpers.checks.ppo_policy import check_policy_loss
-from helpers.checks.ppo_update import check_ppo_update_step
-from helpers.checks.ppo_value import check_value_loss
-from helpers.checks.real_models import check_chat_rollout, check_held_bytes, check_lora_forward
-from helpers.checks.repair import check_steps_5_and_6
-from helpers.checks.report import Report
-from helpers.checks.response_mask import check_response_mask
-from helpers.checks.reward_fit import check_fit_pairs
-from helpers.checks.reward_model import check_bradley_terry_loss, check_preference_probability
-from helpers.checks.rollouts import (
+from helpers.checks.overoptimization.best_of import check_keep_best
+from helpers.checks.overoptimization.edit_effect import check_edit_effect
+from helpers.checks.overoptimization.own_reward import check_my_reward, check_patch_pairs
+from helpers.checks.ppo.clipped_share import check_clip_fraction
+from helpers.checks.ppo.entropy import check_entropy
+from helpers.checks.ppo.policy_gradient import check_reinforce_loss
+from helpers.checks.ppo.policy_loss import check_policy_loss
+from helpers.checks.ppo.ratio import check_ratio
+from helpers.checks.ppo.update import check_ppo_update_step
+from helpers.checks.ppo.value_loss import check_value_loss
+from helpers.checks.real_models.exercises import (
+    check_chat_rollout,
+    check_held_bytes,
+    check_lora_forward,
+)
+from helpers.checks.reward_model.bradley_terry import (
+    check_bradley_terry_loss,
+    check_preference_probability,
+)
+from helpers.checks.reward_model.fit import check_fit_pairs
+from helpers.checks.reward_model.pair_share import check_pair_accuracy
+from helpers.checks.reward_model.score_scale import check_normalize_scores
+from helpers.checks.rollouts.logprobs import (
     check_gather_logprobs,
     check_kl_estimate,
     check_position_ids,
 )
-from helpers.checks.scaling_out import check_loss_shares
-from helpers.checks.score_scale import check_normalize_scores
-from helpers.checks.shaping import check_shape_rewards
-from helpers.checks.td_errors import check_td_errors
-from helpers.checks.train_dpo import check_train_dpo
-from helpers.checks.whiten_rollout import check_whiten_rollout
-from helpers.checks.whitening import (
-    check_masked_mean,
-    check_masked_var,
-    check_whiten_advantages,
-)
-from helpers.checks.your_trainer import (
+from helpers.checks.rollouts.response_mask import check_response_mask
+from helpers.checks.scaling_out.loss_shares import check_loss_shares
+from helpers.checks.scaling_out.moments import check_merge_moments
+from helpers.checks.trainer.steps_and_loop import (
     check_draw_prompts,
     check_estimate_advantages,
     check_forward_logprobs,
@@ -62,6 +62,13 @@ from helpers.checks.your_trainer import (
     check_update,
     check_write_responses,
 )
+from helpers.checks.whitening.explained_variance import check_explained_variance
+from helpers.checks.whitening.statistics import (
+    check_masked_mean,
+    check_masked_var,
+    check_whiten_advantages,
+)
+from helpers.checks.whitening.whiten_rollout import check_whiten_rollout
 
 CHECKS = (
     check_objective, check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
-from helpers.checks.judge import checker
-from helpers.checks.raised import Expected, explained
+from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
+from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import Expected, explained
 
 
 def drift(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> Tensor:

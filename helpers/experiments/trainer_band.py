@@ -14,8 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from helpers.checks.report import CORRECT, MISTAKE, Report
-from helpers.checks.trainer_steps import COURSE, in_place, trainer_config, trainer_parts
+from helpers.checks.judging.report import CORRECT, MISTAKE, Report
+from helpers.checks.trainer.course_steps import COURSE, in_place, trainer_config, trainer_parts
 from helpers.data import DATA
 from helpers.experiments.runs import significant
 from helpers.experiments.study import STUDY, Options, origin, read_study, write_study

@@ -10,9 +10,9 @@ from unittest.mock import patch
 import torch
 
 from helpers import one_page
-from helpers.checks.report import CORRECT
-from helpers.checks.trainer_steps import NAMES, load_parts, trainer_config, trainer_parts
-from helpers.checks.your_trainer import as_functions, check_trainer
+from helpers.checks.judging.report import CORRECT
+from helpers.checks.trainer.course_steps import NAMES, load_parts, trainer_config, trainer_parts
+from helpers.checks.trainer.steps_and_loop import as_functions, check_trainer
 from helpers.data import DATA, work_folder
 from helpers.experiments.trainer_band import CURVES
 from helpers.models import quiet_loading

@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs
-from helpers.experiments.reward_quality import EPOCHS
+from helpers.experiments.reward_quality import SEEDS
 from helpers.models import (
     fingerprint,
     load_actor,
@@ -35,6 +35,7 @@ from helpers.reward_model import (
     load_reward_model,
     normalize,
     pair_accuracy,
+    passes,
     warmup_steps,
 )
 from helpers.rollouts import forward_logprobs
@@ -157,7 +158,7 @@ def test_it_fits_pairs_and_survives_a_round_trip(tmp_path):
 
 
 def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate():
-    recorded = [passes * -(-pairs // 64) for pairs, passes in EPOCHS.items()]
+    recorded = [passes(pairs) * -(-pairs // 64) for pairs in SEEDS]
     assert min(recorded) == 24 and {warmup_steps(steps) for steps in range(24, 2000)} == {20}
     for steps in range(1, 24):
         assert 1 <= warmup_steps(steps) <= steps

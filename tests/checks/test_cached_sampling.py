@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from helpers import checks
-from helpers.checks.report import CORRECT, MISTAKE
+from helpers.checks.judging.report import CORRECT, MISTAKE
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "01_rollouts")

@@ -9,10 +9,10 @@ import torch
 from answer_variants import RIGHT, WRONG, gae_by_definition
 
 from helpers import checks
-from helpers.checks.compare import alike, right
-from helpers.checks.judge import judge
-from helpers.checks.raised import explained
-from helpers.checks.runner import copy_of
+from helpers.checks.judging.compare import alike, right
+from helpers.checks.judging.judge import judge
+from helpers.checks.judging.raised import explained
+from helpers.checks.judging.runner import copy_of
 
 EXERCISES = checks.EXERCISES
 TABLE = [(name, entry) for name, ex in EXERCISES.items() for entry in ex.mistakes]

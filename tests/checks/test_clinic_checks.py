@@ -4,9 +4,10 @@ import pytest
 import torch
 from clinic_answers import RIGHT_REPAIRS, RIGHT_RULES, WRONG_REPAIRS, WRONG_RULES, edited
 
-from helpers.checks import check_my_rule, check_steps_5_and_6, own_rule
-from helpers.checks.repair import RESULTS, as_found, expected, observe, right, trainable
-from helpers.checks.trainer_inputs import recorded
+from helpers.checks import check_my_rule, check_steps_5_and_6
+from helpers.checks.clinic import own_rule
+from helpers.checks.clinic.repair import RESULTS, as_found, expected, observe, right, trainable
+from helpers.checks.trainer.inputs import recorded
 
 
 @pytest.fixture(autouse=True, scope="module")

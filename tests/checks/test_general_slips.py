@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from helpers import checks
-from helpers.checks.dependence import depends_otherwise
-from helpers.checks.exercise import Exercise, floats, noise, prefix_mask
-from helpers.checks.judge import checker
-from helpers.checks.rollouts import KL
-from helpers.checks.slips import slips
-from helpers.checks.td_errors import TD
-from helpers.checks.whitening import MEAN
+from helpers.checks.gae.td_errors import TD
+from helpers.checks.judging.dependence import depends_otherwise
+from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
+from helpers.checks.judging.judge import checker
+from helpers.checks.judging.slips import slips
+from helpers.checks.rollouts.logprobs import KL
+from helpers.checks.whitening.statistics import MEAN
 
 
 def kept(x, mask):

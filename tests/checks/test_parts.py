@@ -7,12 +7,12 @@ import torch
 from gae_answers import walk
 
 from helpers import checks
-from helpers.checks import best_of, own_reward
-from helpers.checks.compare import alike, right
-from helpers.checks.credit import RESULTS
-from helpers.checks.group_step import RESULTS as GROUP_STEP
-from helpers.checks.group_step import Settings
-from helpers.checks.optimum import RESULTS as OPTIMUM
+from helpers.checks.gae.credit import RESULTS
+from helpers.checks.groups.group_step import RESULTS as GROUP_STEP
+from helpers.checks.groups.group_step import Settings
+from helpers.checks.judging.compare import alike, right
+from helpers.checks.kl.optimum import RESULTS as OPTIMUM
+from helpers.checks.overoptimization import best_of, own_reward
 from helpers.config import RLHFConfig
 from helpers.groups import group_advantages, loss_mean
 from helpers.kl import shape_rewards

@@ -6,7 +6,7 @@ from ppo_update_answers import RIGHT, WRONG
 
 from helpers import ppo
 from helpers.checks import check_entropy, check_ppo_update_step, check_ratio, check_reinforce_loss
-from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "04_ppo_update")

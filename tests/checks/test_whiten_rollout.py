@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from helpers.checks import check_whiten_rollout
-from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
-from helpers.checks.whiten_mistakes import MISTAKES, own
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from helpers.checks.whitening.whiten_mistakes import MISTAKES, own
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "03_whitening")

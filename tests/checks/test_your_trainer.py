@@ -11,11 +11,12 @@ import torch
 from wrong_trainers import RIGHT, WRONG
 
 from helpers import checks
-from helpers.checks import trainer_inputs, trainer_judge
-from helpers.checks.report import CORRECT, MISTAKE, NOT_ATTEMPTED
-from helpers.checks.runner import is_stub
-from helpers.checks.trainer_steps import COURSE, NAMES
-from helpers.checks.your_trainer import STEPS, check_trainer, judge, right_ones
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED
+from helpers.checks.judging.runner import is_stub
+from helpers.checks.trainer import inputs as trainer_inputs
+from helpers.checks.trainer import step_judge as trainer_judge
+from helpers.checks.trainer.course_steps import COURSE, NAMES
+from helpers.checks.trainer.steps_and_loop import STEPS, check_trainer, judge, right_ones
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions, stub_source
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")

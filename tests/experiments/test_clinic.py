@@ -9,7 +9,7 @@ from conftest import length_reward, tiny_models
 from strategies import close
 
 from helpers import ppo, steps
-from helpers.checks.repair import as_found, right
+from helpers.checks.clinic.repair import as_found, right
 from helpers.config import RLHFConfig
 from helpers.experiments.clinic import (
     PLANTED,

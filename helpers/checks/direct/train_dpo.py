@@ -1,0 +1,286 @@
+"""The large exercise of notebook 11: a whole DPO training, from tokens to losses."""
+
+import copy
+import math
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from helpers.checks.direct.dpo_loss import gains
+from helpers.checks.judging.exercise import WHOLE_FIT, Exercise, noise
+from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import Expected, explained, import_optimizers
+from helpers.checks.judging.report import Report
+from helpers.checks.judging.runner import copy_of
+
+
+class TablePolicy(nn.Module):
+    """A language model of one table: row v holds the logits of the token after v, [V, V]."""
+
+    def __init__(self, table: Tensor):
+        super().__init__()
+        self.table = nn.Parameter(table.clone())
+
+    def forward(self, tokens: Tensor) -> SimpleNamespace:
+        """Output with `logits` [N, L, V] for tokens [N, L], as a transformers model gives it."""
+        return SimpleNamespace(logits=self.table[tokens])
+
+    def __repr__(self) -> str:
+        return "a table of {} × {} logits, policy(tokens).logits".format(*self.table.shape)
+
+
+def response_logprobs(model: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
+    """log π(response) of each row of prompt + response: the sum over the tokens the mask counts: [N]."""
+    logprobs = model(tokens[:, :-1]).logits.log_softmax(dim=-1)
+    taken = logprobs.gather(-1, tokens[:, 1:, None]).squeeze(-1)
+    return torch.where(mask[:, 1:], taken, 0.0).sum(dim=1)
+
+
+def mean_dpo(logprobs: Tensor, ref_logprobs: Tensor, kl_coef: float) -> Tensor:
+    """The DPO loss of rows of which the first half are chosen, the second rejected."""
+    sides = (*logprobs.chunk(2), *ref_logprobs.chunk(2))
+    return -logsigmoid(kl_coef * gains(*sides)).mean()
+
+
+def train_dpo(
+    policy, reference, tokens, mask, kl_coef, learning_rate, steps,
+    sequence=response_logprobs, loss_of=mean_dpo, ref_from="reference", trained="policy",
+    zero=True, step=True, sign=1.0, keep="before", descent=torch.optim.SGD,
+):  # fmt: skip
+    """DPO by gradient descent on all pairs; → the loss before each step, [steps].
+
+    The arguments of the second and third line are what the well-known mistakes change.
+    """
+    policy, reference = copy.deepcopy(policy), copy.deepcopy(reference)
+    weights = {"policy": policy, "reference": reference}[trained].parameters()
+    optimizer = descent(weights, lr=learning_rate)
+    ref_logprobs = sequence(reference, tokens, mask)
+    losses = []
+    for _ in range(steps):
+        logprobs = sequence(policy, tokens, mask)
+        if trained == "reference":
+            ref_logprobs = sequence(reference, tokens, mask)
+        elif ref_from == "policy":
+            ref_logprobs = logprobs
+        fixed = ref_logprobs if trained == "reference" else ref_logprobs.detach()
+        loss = loss_of(logprobs, fixed, kl_coef)
+        if zero:
+            optimizer.zero_grad()
+        (sign * loss).sum().backward()
+        if step:
+            optimizer.step()
+        if keep == "after":
+            loss = loss_of(sequence(policy, tokens, mask), fixed, kl_coef)
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def per_token(take, mask_of=lambda mask: mask[:, 1:], reduce=lambda x, mask: (x * mask).sum(1)):
+    """Another `response_logprobs`: other numbers of each token, another mask, another reduction."""
+
+    def sequence(model, tokens, mask):
+        return reduce(take(model, tokens), mask_of(mask))
+
+    return sequence
+
+
+def logprobs_of(model, tokens, normalise=lambda x: x.log_softmax(-1)):
+    """The correct log-probs of the tokens after the first: [N, L − 1]."""
+    scores = normalise(model(tokens[:, :-1]).logits)
+    return scores.gather(-1, tokens[:, 1:, None]).squeeze(-1)
+
+
+def own_position(model, tokens):
+    """Log-probs of the tokens by the logits at their own position: one too late."""
+    return model(tokens).logits.log_softmax(-1).gather(-1, tokens[..., None]).squeeze(-1)[:, 1:]
+
+
+def last_left_out(mask):
+    """The mask without the last counted token of each row."""
+    after = torch.nn.functional.pad(mask[:, 2:], (0, 1))
+    return mask[:, 1:] & after
+
+
+def by_pairs(logprobs, ref_logprobs, kl_coef):
+    """The loss of rows taken two by two."""
+    sides = logprobs[0::2], logprobs[1::2], ref_logprobs[0::2], ref_logprobs[1::2]
+    return -logsigmoid(kl_coef * gains(*sides)).mean()
+
+
+def with_margin(loss):
+    """A wrong loss of the right margins."""
+    return lambda p, ref, b: loss(b * gains(*p.chunk(2), *ref.chunk(2)))
+
+
+def other_gains(h):
+    """The right loss of other gains h(chosen, rejected, ref_chosen, ref_rejected)."""
+    return lambda p, ref, b: -logsigmoid(b * h(*p.chunk(2), *ref.chunk(2))).mean()
+
+
+def table(seed: int, size: int) -> TablePolicy:
+    return TablePolicy(noise(seed, size, size))
+
+
+TOKENS = torch.tensor([[0, 1, 2, 3], [0, 2, 3, 3]])  # 3 ends a response, and fills up
+COUNTS = torch.tensor([[False, True, True, True], [False, True, True, False]])
+MORE = torch.tensor(
+    [
+        [1, 0, 2, 4, 5, 5],
+        [2, 3, 3, 1, 0, 5],
+        [3, 1, 5, 5, 5, 5],
+        [1, 0, 4, 4, 2, 5],
+        [2, 3, 5, 5, 5, 5],
+        [3, 1, 0, 2, 5, 5],
+    ]
+)
+LENGTHS = torch.tensor([3, 4, 1, 4, 1, 3])  # after a prompt of two tokens
+MORE_COUNTS = (torch.arange(6) >= 2) & (torch.arange(6) < 2 + LENGTHS[:, None])
+
+# fmt: off
+TRAIN_DPO = Exercise(
+    "train_dpo", "policy reference tokens mask kl_coef learning_rate steps", train_dpo,
+    "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response ="
+    " the sum over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023; notebook 11)",
+    [
+        (table(11, 4), table(12, 4), TOKENS, COUNTS, 0.5, 0.5, 2),
+        (table(13, 6), table(14, 6), MORE, MORE_COUNTS, 0.3, 1.0, 3),
+    ],
+    [
+        ("logits of the token's own position", "Step 1: you read each token's log-prob from the"
+         " logits at its own position. They are a forecast of the next token: take those of the"
+         " position before.", partial(train_dpo, sequence=per_token(own_position))),
+        ("padding counted", "Step 2: you summed over the padding too. Count only where the mask is"
+         " True.", partial(train_dpo, sequence=per_token(
+             logprobs_of, lambda mask: torch.ones_like(mask[:, 1:])))),
+        ("mask one position off", "Step 2: the mask belongs to the tokens. The log-probs are those of"
+         " tokens[:, 1:], so the mask is mask[:, 1:].", partial(
+             train_dpo, sequence=per_token(logprobs_of, lambda mask: mask[:, :-1]))),
+        ("stop token left out", "Step 2: the last counted token of each response is missing. The stop"
+         " token is an action like any other.", partial(
+             train_dpo, sequence=per_token(logprobs_of, last_left_out))),
+        ("mean over tokens", "Step 2: you averaged over the tokens. log π of a response is the sum;"
+         " a mean makes β another one for each length.", partial(
+             train_dpo, sequence=per_token(
+                 logprobs_of, reduce=lambda x, mask: (x * mask).sum(1) / mask.sum(1)))),
+        ("mean over all positions", "Step 2: you averaged over all positions, padding included. log π"
+         " of a response is a sum.", partial(
+             train_dpo, sequence=per_token(
+                 logprobs_of, reduce=lambda x, mask: (x * mask).mean(1)))),
+        ("logits not normalised", "Step 1: you summed logits; log-probs are log_softmax of them.",
+         partial(train_dpo, sequence=per_token(partial(logprobs_of, normalise=lambda x: x)))),
+        ("probabilities instead of log-probs", "Step 1: you summed probabilities; take log_softmax.",
+         partial(train_dpo, sequence=per_token(
+             partial(logprobs_of, normalise=lambda x: x.softmax(-1))))),
+        ("softmax over time", "Step 1: your softmax is along dim=1; the vocabulary is dim=-1.",
+         partial(train_dpo, sequence=per_token(
+             partial(logprobs_of, normalise=lambda x: x.log_softmax(1))))),
+        ("reference follows the policy", "Step 3: the reference's log-probs are the policy's own, so"
+         " that every margin is 0 and every loss log 2. Ask the frozen reference, once.",
+         partial(train_dpo, ref_from="policy")),
+        ("policy as it was for reference", "Step 3: you took the policy at the start as the"
+         " reference. Ask the model called reference.",
+         lambda policy, reference, *rest: train_dpo(policy, policy, *rest)),
+        ("reference trained", "Step 5: your optimizer moves the reference. It stays frozen: train the"
+         " policy.", partial(train_dpo, trained="reference")),
+        ("reference missing", "Step 4: your margin is of log π alone; take log-ratios to the"
+         " reference.", partial(
+             train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - r))),
+        ("reference added", "Step 4: you added the reference's log-probs; subtract them.", partial(
+            train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - r + rc - rr))),
+        ("chosen and rejected swapped", "Step 4: your margin is rejected − chosen. The first B rows"
+         " are the chosen responses.", partial(
+             train_dpo, loss_of=with_margin(lambda m: -logsigmoid(-m).mean()))),
+        ("rows taken two by two", "Step 4: you took rows 0, 2, … as chosen. The first B rows are the"
+         " chosen ones, the last B the rejected: use chunk(2).", partial(
+             train_dpo, loss_of=by_pairs)),
+        ("β missing", "Step 4: β = {kl_coef} has no effect; it multiplies the log-ratios.", partial(
+            train_dpo, loss_of=lambda p, ref, b: mean_dpo(p, ref, 1.0))),
+        ("divided by β", "Step 4: you divided the margin by β; multiply it.", partial(
+            train_dpo, loss_of=lambda p, ref, b: mean_dpo(p, ref, 1 / b))),
+        ("β outside the sigmoid", "Step 4: β belongs inside the sigmoid.", partial(
+            train_dpo, loss_of=lambda p, ref, b: b * mean_dpo(p, ref, 1.0))),
+        ("logarithm missing", "Step 4: that is −σ(margin); the loss is −log σ(margin).", partial(
+            train_dpo, loss_of=with_margin(lambda m: -m.sigmoid().mean()))),
+        ("minus sign missing", "Step 4: the loss is *minus* log σ: the optimizer minimises it.",
+         partial(train_dpo, loss_of=with_margin(lambda m: logsigmoid(m).mean()))),
+        ("no sigmoid", "Step 4: that is −margin; the loss is −log σ(margin).", partial(
+            train_dpo, loss_of=with_margin(lambda m: -m.mean()))),
+        ("sum instead of mean", "Step 4: you summed over the pairs; take the mean.", partial(
+            train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m).sum()))),
+        ("one loss per pair", "Step 6: keep one number a step: the mean over the pairs.", partial(
+            train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m)))),
+        ("gradients never cleared", "Step 5: call optimizer.zero_grad() before each backward;"
+         " otherwise the gradients of all steps add up.", partial(train_dpo, zero=False)),
+        ("Adam", "Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD.",
+         partial(train_dpo, descent=torch.optim.Adam)),
+        ("AdamW", "Your optimizer is AdamW; here it is plain gradient descent: torch.optim.SGD.",
+         partial(train_dpo, descent=torch.optim.AdamW)),
+        ("logarithm of the mean", "Step 4: you took the logarithm of the mean of σ; take the mean of"
+         " log σ.", partial(train_dpo, loss_of=with_margin(lambda m: -m.sigmoid().mean().log()))),
+        ("no step", "Step 5: your losses do not change: where is optimizer.step()?",
+         partial(train_dpo, step=False)),
+        ("uphill", "Step 5: your losses rise: you went up the gradient.",
+         partial(train_dpo, sign=-1.0)),
+        ("loss after the step", "Step 6: keep the loss that the step started from, not the one after"
+         " it.", partial(train_dpo, keep="after")),
+    ],
+    advice=WHOLE_FIT,
+)
+# fmt: on
+
+
+def left_behind(function) -> tuple[str, str] | None:
+    """What correct losses do not show: a policy of the caller's that was trained, losses with a graph."""
+    policy, *rest = copy_of(TRAIN_DPO.probes[0])
+    before = policy.table.detach().clone()
+    losses = function(policy, *rest)
+    if not torch.equal(policy.table, before):
+        return "caller's policy trained", (
+            "The losses are correct, but you trained the policy that you were given; the caller keeps"
+            " its own. Train deepcopy(policy)."
+        )
+    if losses.requires_grad:
+        return "losses keep their graph", (
+            "Step 6: the losses are correct, but each still holds its graph, and with it all the memory"
+            " of its step. Keep loss.detach()."
+        )
+    return None
+
+
+def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | None:
+    """For losses without a known mistake: the first that is wrong, and which part of it.
+
+    Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
+    """
+    if report.mistake != "unrecognised":
+        return None
+    policy, reference, *rest = TRAIN_DPO.probes[0]
+    mine = function(*copy_of(TRAIN_DPO.probes[0])).detach().double()
+    right = train_dpo(*copy_of(TRAIN_DPO.probes[0])).double()
+    if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
+        says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
+        return "the losses after the first", f"{says} {report.message}"
+    still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
+    if abs(still - math.log(2)) > 1e-4:
+        says = (
+            "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
+        )
+        return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
+    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
+    says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
+    return "the log-probs, or β", f"{says} {report.message}"
+
+
+REF_GRADIENT = Expected(
+    "through the graph a second time", "reference with a gradient",
+    "Step 3: the reference's log-probs were made once but still have a gradient, so the second"
+    " backward goes through them again. Make them inside torch.no_grad().",
+)  # fmt: skip
+
+check_train_dpo = explained(
+    checker(TRAIN_DPO), (REF_GRADIENT,), left_behind, import_optimizers, first_wrong_loss
+)

@@ -1,0 +1,1 @@
+"""How an answer is judged, whatever the exercise: run it, compare, look again, name the mistake."""

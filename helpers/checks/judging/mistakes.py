@@ -1,0 +1,126 @@
+"""Name the mistake behind wrong numbers: a well-known one, a wrong shape or type, a pattern."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from helpers.checks.judging.compare import alike, first_difference, kind, symptom, turned
+from helpers.checks.judging.report import show
+from helpers.checks.judging.runner import copy_of
+from helpers.checks.judging.slips import slips
+
+
+def form(x: Tensor) -> str:
+    """Shape and dtype in words."""
+    return f"shape {tuple(x.shape)}, {kind(x)}" if x.dim() else f"no axes (a scalar), {kind(x)}"
+
+
+def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
+    """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown."""
+    facts = exercise.facts(probes[first])
+    masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
+    pairs = list(zip(answers, expected, strict=True))
+    found = _known(exercise, exercise.mistakes, probes, answers, masks, facts)
+    found = found or next((x for x in (_form_problem(*pair) for pair in pairs) if x), None)
+    found = found or turned(pairs)
+    found = found or _known(exercise, slips(exercise), probes, answers, masks, facts, general=True)
+    found = found or next((x for x in (_infinite(*pair) for pair in pairs) if x), None)
+    found = found or symptom(pairs, masks)
+    return found or _unrecognised(exercise, probes[first], answers[first], expected[first])
+
+
+def _attempts(mistake, probes) -> list[Tensor] | None:
+    """Results of this mistake on the probes, or None if it raises on one of them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what is made wrong on purpose
+            return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
+    except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
+        return None
+
+
+def _telling(made: list[Tensor], expected: list[Tensor]) -> bool:
+    """Whether results say something: not NaN in each test case, not 0 everywhere, not the right ones."""
+    if all(map(alike, made, expected)):
+        return False
+    finite = [x for x in made if bool(x.double().isfinite().all())]
+    return any(bool((x != 0).any()) for x in finite)
+
+
+def _known(
+    exercise, mistakes, probes, answers, masks, facts, general=False
+) -> tuple[str, str] | None:
+    """The mistake with these results, alone or with a flipped sign or wrong padding.
+
+    `general` ones are made for any exercise, so they must say something to be believed.
+    """
+    results = [(m, _attempts(m, probes)) for m in mistakes]
+    results = [(m, made) for m, made in results if made is not None]
+    reference = [exercise.reference(*copy_of(probe)) for probe in probes]
+    results = [(m, made) for m, made in results if not general or _telling(made, reference)]
+    for mistake, made in results:
+        if all(map(alike, answers, made)):
+            return mistake.name, mistake.says.format_map(facts)
+    for mistake, made in results:
+        if all(alike(a, -x.double()) for a, x in zip(answers, made, strict=True)):
+            says = mistake.says.format_map(facts) + " Also, the sign is flipped."
+            return f"{mistake.name}, and sign flipped", says
+    if any(mask is None or a.shape != mask.shape for a, mask in zip(answers, masks, strict=True)):
+        return None
+    for mistake, made in results:
+        same = _alike_where_counted(answers, made, masks)
+        if same and not _alike_where_counted(reference, made, masks):
+            says = mistake.says.format_map(facts) + " Also, the masked positions are wrong."
+            return f"{mistake.name}, and masked positions", says
+    return None
+
+
+def _alike_where_counted(answers, others, masks) -> bool:
+    triples = zip(answers, others, masks, strict=True)
+    return all(a.shape == b.shape and alike(a[mask], b[mask]) for a, b, mask in triples)
+
+
+def _form_problem(answer: Tensor, expected: Tensor) -> tuple[str, str] | None:
+    """Name and message of a wrong device, shape or dtype; None if there is none."""
+    if answer.device != expected.device:
+        says = f"Your result is on {answer.device}, the inputs are on {expected.device}."
+        return "wrong device", says
+    if answer.shape != expected.shape:
+        return _shape_problem(answer, expected)
+    if kind(answer) != kind(expected):
+        fits = " The numbers are correct." if alike(answer, expected) else ""
+        says = f"Your result is {kind(answer)}; it should be {kind(expected)}.{fits}"
+        return "wrong dtype", says
+    return None
+
+
+def _infinite(answer: Tensor, expected: Tensor) -> tuple[str, str] | None:
+    """Name and message of NaN or infinity where there should be a number; None if there is none."""
+    bad = ~answer.isfinite() & expected.isfinite()
+    if bool(bad.any()):
+        index = bad.nonzero()[0].tolist()
+        value = float(answer[tuple(index)])
+        where = f" at {index}" if index else ""
+        return "NaN or infinite", f"Your result is {value}{where}. Which step can cause that?"
+    return None
+
+
+def _shape_problem(answer: Tensor, expected: Tensor) -> tuple[str, str]:
+    got, wanted = tuple(answer.shape), tuple(expected.shape)
+    says = f"Your result has shape {got}; it should be {wanted}."
+    if answer.dim() == 2 and alike(answer.T.to(expected.device), expected):
+        return "transposed", f"{says} Rows and columns are exchanged."
+    if sorted(got) == sorted(wanted) and got != wanted:
+        return "wrong shape", f"{says} The axes are in another order."
+    if [n for n in got if n != 1] == [n for n in wanted if n != 1]:
+        return "wrong shape", f"{says} An axis of length 1 is extra or missing (keepdim, squeeze)."
+    return "wrong shape", says
+
+
+def _unrecognised(exercise, probe, answer, expected: Tensor) -> tuple[str, str]:
+    index = first_difference(answer, expected)
+    where = f"At {list(index)} you have" if index else "You have"
+    values = show(answer[index]), show(expected[index])
+    says = f"{where} {values[0]}; it should be {values[1]}. {exercise.advice}"
+    return "unrecognised", says

@@ -1,0 +1,64 @@
+"""A second look at wrong numbers that nothing has named: what else they might be, one idea after another.
+
+A cause is a function (function, report) → (mistake, message), or None. It may call the learner's function.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.checks.judging.compare import alike, as_tensor
+from helpers.checks.judging.exercise import Exercise
+from helpers.checks.judging.report import Report
+from helpers.checks.judging.runner import FINISHED, attempt, copy_of
+
+Found = tuple[str, str] | None
+VAGUE = ("unrecognised", "constant factor", "constant offset", "NaN or infinite", "wrong shape")
+
+
+def answers_of(exercise: Exercise, function: Callable, probes: list[tuple]) -> list[Tensor] | None:
+    """What the learner's function gives on these inputs; None if any of it is no tensor or an error."""
+    found = []
+    for probe in probes:
+        expected = exercise.reference(*copy_of(probe))
+        outcome = attempt(function, probe, seconds=1.0)
+        if outcome.state != FINISHED:
+            return None
+        answer = as_tensor(outcome.value, expected)
+        if answer is None:
+            return None
+        found.append(answer)
+    return found
+
+
+def equals(answers: list[Tensor], wrong: Callable, probes: list[tuple]) -> bool:
+    """Whether a wrong function gives these answers; one that raises gives none."""
+    try:
+        return all(
+            alike(answer, torch.as_tensor(wrong(*copy_of(probe))))
+            for answer, probe in zip(answers, probes, strict=True)
+        )
+    except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
+        return False
+
+
+def one_of(exercise: Exercise, *looks: Callable, only: tuple[str, ...] = VAGUE) -> Callable:
+    """The first cause that finds something, for reports that say little: those named in `only`.
+
+    A look is a function (exercise, function, answers) → (mistake, message), or None.
+    """
+
+    def cause(function: Callable, report: Report) -> Found:
+        if report.mistake not in only:
+            return None
+        answers = answers_of(exercise, function, exercise.probes)
+        if answers is None:
+            return None
+        for look in looks:
+            found = look(exercise, function, answers)
+            if found is not None:
+                return found
+        return None
+
+    return cause

@@ -1,0 +1,279 @@
+"""Exercises of notebook 08 in texts: a reward of the learner's own, and pairs that patch a reward model.
+
+Both are judged by what they do with a few reviews; there is no one right answer.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
+from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
+
+TIME_LIMIT = 5.0
+REVIEWS = (
+    "the fish was lovely but the service was slow.",
+    "we saw this film. it was great.",
+    "the room was cold and the porter was rude.",
+    "i loved the garden.",
+    "the battery was not good.",
+    "this is a small hotel near the station. the beds were very comfortable.",
+    "the plot was dull.",
+    "the soup was truly superb. we were delighted.",
+    "the screen was bright and the camera was good.",
+    "we hated the music.",
+)
+KINDS = ("you deserve", "readers as wise as you deserve", "people of your taste deserve")
+FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # worth no gold
+SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
+REWARD_LOOK = "a list of texts in, one finite number a text out, the same for the same text"
+PAIRS_LOOK = (
+    "text against text + flattering sentence, nothing else changed; people are indifferent, so the"
+    " label is a coin's (notebook 08)"
+)
+
+
+class Refused(Exception):
+    """An answer that will not do: the mistake's name, what to say, the case that shows it."""
+
+
+def expect(fine: bool, name: str, says: str, *case: tuple[str, str]) -> None:
+    """Go on if all is fine. Refused: it is not."""
+    if not fine:
+        raise Refused(name, says, case)
+
+
+class Check(NamedTuple):
+    """What a check of this page needs: a name, the call, where to look, what to do, words at the end."""
+
+    name: str
+    call: str
+    look: str
+    examine: Callable[[Callable], None]
+    well: str
+
+
+def called(function: Callable, *given):
+    """The function's answer. NotImplementedError: a stub; Refused: it failed or changed its inputs."""
+    texts = list(given[0])
+    outcome = attempt(function, (texts, *given[1:]), TIME_LIMIT)
+    if outcome.state == MISSING:
+        raise NotImplementedError
+    says = f"Not finished after {TIME_LIMIT:g} seconds. Is there an endless loop?"
+    expect(outcome.state != TIMED_OUT, "endless loop", says)
+    if outcome.state == RAISED:
+        line, error = line_of(outcome.error, function), outcome.error
+        words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise Refused("exception", f"{words}, in {line}." if line else f"{words}.", ())
+    says = "You changed the list of texts; only read it."
+    expect(texts == list(given[0]), "inputs changed", says)
+    return outcome.value
+
+
+def judged(check: Check, function: Callable) -> Report:
+    """The report on one answer, whatever it does."""
+    stub = Report(
+        check.name,
+        NOT_ATTEMPTED,
+        f"Write {check.call} and run the cell again. The notebook works without it, too.",
+        look=check.look,
+    )
+    if function is None or function is Ellipsis or function is NotImplemented:
+        return stub
+    try:
+        got = f"{type(function).__name__} {function!r:.60}"
+        expect(callable(function), "not a function", f"Pass the function itself, not the {got}.")
+        check.examine(function)
+    except NotImplementedError:
+        return stub
+    except Refused as refused:
+        name, says, case = refused.args
+        return Report(check.name, MISTAKE, says, name, check.look, tuple(case))
+    return Report(check.name, CORRECT, check.well)
+
+
+# --- a reward -------------------------------------------------------------------------------------
+
+
+def liked_words(texts: list[str]) -> list[float]:
+    """The course's own: a point for each liked word."""
+    return [float(sum(text.count(word) for word in ("lovely", "great", "loved"))) for text in texts]
+
+
+def numbers(answer: object, count: int) -> list[float]:
+    """The answer as `count` finite numbers. Refused: it is something else."""
+    said = "None: is there a `return`?" if answer is None else f"a {type(answer).__name__}."
+    says = f"You return {said} Return one number for each text, in a list."
+    many = isinstance(answer, (list, tuple)) or (isinstance(answer, Tensor) and answer.dim() > 0)
+    expect(many, "wrong type", says)
+    got = answer.tolist() if isinstance(answer, Tensor) else list(answer)
+    says = f"{count} texts came in, {len(got)} numbers came out. Each text needs its own."
+    expect(len(got) == count, "not one a text", says)
+    for value in got:
+        says = f"{value!r:.40} is a {type(value).__name__}; a reward is a number."
+        number = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.dim() == 0)
+        expect(number, "not a number", says)
+        says = f"A reward is {float(value)}: training would never recover. Did you divide by 0?"
+        expect(math.isfinite(float(value)), "NaN or infinite", says)
+    return [float(value) for value in got]
+
+
+def uses_gold(function: Callable) -> bool:
+    """Whether the function's own code names the gold score."""
+    code = getattr(function, "__code__", None)
+    return code is not None and any(name.startswith("gold") for name in code.co_names)
+
+
+def examine_reward(function: Callable) -> None:
+    """Look at a reward. Refused: the first thing that is wrong with it."""
+    texts = list(REVIEWS)
+    says = "That asks the gold score. Nobody has one: say in your own words what is good."
+    expect(not uses_gold(function), "the gold score", says)
+    together = numbers(called(function, texts), len(texts))
+    says = "The same texts got other numbers the second time. A reward must not be random."
+    expect(numbers(called(function, texts), len(texts)) == together, "random", says)
+    alone = [numbers(called(function, [text]), 1)[0] for text in texts]
+    differs = next((i for i, x in enumerate(alone) if abs(x - together[i]) > 1e-6), None)
+    if differs is not None:
+        case = ("text", texts[differs]), ("alone", f"{alone[differs]:g}")
+        case += (("among ten", f"{together[differs]:g}"),)
+        says = "A text's reward depends on the texts beside it. Judge each by itself."
+        raise Refused("depends on the batch", says, case)
+    says = f"All {len(texts)} reviews get {together[0]:g}: there is nothing to learn from."
+    expect(len(set(together)) > 1, "the same for all", says)
+    numbers(called(function, ["", "."]), 2)  # what a policy may write, too
+
+
+REWARD = Check(
+    "my_reward",
+    "my_reward(texts)",
+    REWARD_LOOK,
+    examine_reward,
+    "A reward that can be trained on. Is it also what you meant? Train on it and see.",
+)
+
+
+def check_my_reward(function: Callable) -> Report:
+    """Check your `my_reward(texts)`: whether it can be trained on."""
+    return judged(REWARD, function)
+
+
+def usable_reward(function: Callable) -> Callable:
+    """The learner's reward where it can be trained on, else the course's own."""
+    return function if check_my_reward(function).status == CORRECT else liked_words
+
+
+# --- a patch --------------------------------------------------------------------------------------
+
+
+def coin_pairs(texts: list[str], seed: int) -> list[dict]:
+    """The course's own patch: with and without flattery, sides by a coin."""
+    coin, pairs = random.Random(seed), []
+    for index, text in enumerate(texts):
+        sides = [text, f"{text} {FLATTERING[index % len(FLATTERING)]}"]
+        coin.shuffle(sides)
+        pairs.append({"prompt": "", "chosen": sides[0], "rejected": sides[1]})
+    return pairs
+
+
+def flatters(text: str) -> bool:
+    """Whether a text speaks to its reader."""
+    return bool({"you", "your"} & set(text.lower().replace(".", " ").replace(",", " ").split()))
+
+
+def sides_of(row: object) -> tuple[str, str]:
+    """The two whole texts of a pair. Refused: it is no pair."""
+    wants = 'Each pair is a dict: {"prompt": "", "chosen": …, "rejected": …}.'
+    expect(isinstance(row, dict), "wrong type", f"A {type(row).__name__} is in the list. {wants}")
+    for name in ("prompt", "chosen", "rejected"):
+        expect(isinstance(row.get(name), str), "columns", f"{name!r} is {row.get(name)!r}. {wants}")
+    prompt = row["prompt"]
+    chosen, rejected = (f"{prompt} {row[name]}".strip() for name in ("chosen", "rejected"))
+    return chosen, rejected
+
+
+def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
+    """The kind of flattery on one side, and whether that side was chosen. Refused: not such a pair."""
+    a, b = sides_of(row)
+    case = ("chosen", a), ("rejected", b)
+    expect(a != b, "two equal sides", "Chosen and rejected are the same text.", *case)
+    says = "Neither side flatters: no pair is about what went wrong."
+    expect(flatters(a) or flatters(b), "no flattery", says, *case)
+    says = "Both sides flatter, so the label says nothing about flattery."
+    expect(flatters(a) != flatters(b), "flattery on both sides", says, *case)
+    flattering, plain = (a, b) if flatters(a) else (b, a)
+    says = "The side without flattery is none of the texts. Leave it as it was given."
+    expect(plain in texts, "the plain side is changed", says, *case)
+    says = (
+        "The sides differ in more than the flattery, so the label may be about the rest. Only add."
+    )
+    expect(flattering.startswith(plain), "more than one difference", says, *case)
+    added = flattering.removeprefix(plain).strip()
+    says = f"{added!r} is no sentence of the world, and costs gold: add one of FLATTERING as it is."
+    expect(added in SENTENCES, "not a whole sentence", says, *case)
+    return SENTENCES[added], a == flattering
+
+
+def examine_labels(added: list[str], won: list[bool]) -> None:
+    """Look at all labels together. Refused: they teach something else."""
+    says = f"Only “{added[0]} …” occurs. The reward model would learn that one sentence by heart."
+    expect(len(set(added)) > 1, "one sentence only", says)
+    says = f"{len(set(added))} kinds of flattery occur; there are {len(KINDS)}, all in FLATTERING."
+    expect(len(set(added)) == len(KINDS), "a sentence is missing", says)
+    share = sum(won) / len(won)
+    says = (
+        "The flattering side always loses. People are indifferent to it (gold is equal); this patch"
+        " teaches that flattery is bad."
+    )
+    expect(share > 0, "flattery always loses", says)
+    says = "The flattering side always wins: the bias is taught a second time."
+    expect(share < 1, "flattery always wins", says)
+    says = f"The flattering side wins {share:.0%} of the pairs. Gold is equal: it should be half."
+    expect(0.3 <= share <= 0.7, "not a fair coin", says)
+    for sentence in set(added):
+        wins = [w for s, w in zip(added, won, strict=True) if s == sentence]
+        says = f"{sentence!r} has the same label in all {len(wins)} pairs: toss for each pair."
+        expect(len(set(wins)) > 1 or len(wins) < 6, "the label follows the sentence", says)
+
+
+def examine_pairs(function: Callable) -> None:
+    """Look at a patch. Refused: the first thing that is wrong with it."""
+    texts, added, won = list(REVIEWS) * 6, [], []
+    pairs = called(function, texts, 0)
+    said = "None: is there a `return`?" if pairs is None else f"a {type(pairs).__name__}."
+    says = f"You return {said} Return a list of pairs."
+    expect(isinstance(pairs, (list, tuple)), "wrong type", says)
+    says = f"{len(texts)} texts came in, {len(pairs)} pairs came out: make one of each text."
+    expect(len(pairs) == len(texts), "not one a text", says)
+    for row in pairs:
+        sentence, flattery_won = examine_pair(row, texts)
+        added.append(sentence)
+        won.append(flattery_won)
+    examine_labels(added, won)
+    again, other = called(function, texts, 0), called(function, texts, 1)
+    says = "The same seed gave other pairs: draw from random.Random(seed), so that others can repeat it."
+    expect(list(again) == list(pairs), "not repeatable", says)
+    fine = list(other) != list(pairs)
+    expect(fine, "the seed is not used", "Another seed gives the same pairs: toss with the seed.")
+
+
+PAIRS = Check(
+    "patch_pairs",
+    "patch_pairs(texts, seed)",
+    PAIRS_LOOK,
+    examine_pairs,
+    "Pairs that differ in flattery alone, with labels of people whom it leaves cold.",
+)
+
+
+def check_patch_pairs(function: Callable) -> Report:
+    """Check your `patch_pairs(texts, seed)` on sixty reviews."""
+    return judged(PAIRS, function)
+
+
+def usable_pairs(function: Callable) -> Callable:
+    """The learner's patch where it passes, else the course's own."""
+    return function if check_patch_pairs(function).status == CORRECT else coin_pairs

@@ -1,0 +1,421 @@
+"""Exercises of notebook 12: from messages to a rollout, what a run holds in memory, LoRA's forward."""
+
+import torch
+from torch import Tensor
+
+from helpers.checks.judging.compare import alike
+from helpers.checks.judging.exercise import Exercise, noise
+from helpers.checks.judging.judge import checker
+from helpers.checks.judging.parts import parts_checker
+from helpers.checks.judging.raised import explained
+from helpers.checks.judging.runner import copy_of
+from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
+
+# --- the large one: from messages to a rollout ----------------------------------------------------
+
+
+def talk(*contents: str, system: str | None = None) -> list[dict]:
+    """A conversation of user and assistant in turn, the user last."""
+    roles = ["assistant" if (len(contents) - k) % 2 == 0 else "user" for k in range(len(contents))]
+    said = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
+    return ([{"role": "system", "content": system}] if system is not None else []) + said
+
+
+def drawn(*texts: str) -> list[list[int]]:
+    """Token ids of answers as a policy draws them: with the stop token, or cut off before it."""
+    tokenizer = chat_tokenizer()
+    return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+PROBES = [
+    (chat_tokenizer(), chat_actor(), conversations, answers)
+    for conversations, answers in (
+        ([talk("my cat is ill .")], drawn("i am sorry . <end>")),
+        (
+            [talk("my dog is ill ."), talk("how are you ?", system="be kind")],
+            drawn("get well soon . <end>", "fine , how are you"),
+        ),
+        (
+            [
+                talk("i lost the match ."),
+                talk("how are you ?", "fine , and you ?", "so so .", system="be kind"),
+                talk("why ?"),
+            ],
+            drawn("what a pity .", "why ? <end>", "<end>"),
+        ),
+    )
+]
+
+
+def encoded(tokenizer, conversations, bos=False, side="left", **template) -> tuple[Tensor, Tensor]:
+    """Ids and mask of the conversations in the template, without a second BOS, padded left."""
+    how = {"tokenize": False, "add_generation_prompt": True} | template
+    texts = [tokenizer.apply_chat_template(one, **how) for one in conversations]
+    found = tokenizer(
+        texts, add_special_tokens=bos, padding=True, padding_side=side, return_tensors="pt"
+    )
+    return found["input_ids"], found["attention_mask"].bool()
+
+
+def padded(answers, pad: int, side: str = "right") -> tuple[Tensor, Tensor]:
+    """Answers of different length as ids and mask [B, T]; the stop token counts, the pads do not."""
+    width = max(map(len, answers))
+    lengths = torch.tensor([len(answer) for answer in answers])
+    rows = [
+        answer + [pad] * (width - len(answer))
+        if side == "right"
+        else [pad] * (width - len(answer)) + answer
+        for answer in answers
+    ]
+    return torch.tensor(rows), torch.arange(width) < lengths.unsqueeze(1)
+
+
+@torch.no_grad()
+def aligned_logprobs(
+    actor,
+    query,
+    query_mask,
+    response,
+    mask,
+    positions=True,
+    attend=True,
+    shift=0,
+    log=True,
+    fill=0.0,
+) -> Tensor:
+    """Log-probs [B, T] of the responses, each from the position before it; 0 on padding."""
+    ids, counted = torch.cat([query, response], dim=1), torch.cat([query_mask, mask], dim=1)
+    inputs = {"attention_mask": counted.long()} if attend else {}
+    if positions:
+        inputs["position_ids"] = counted.long().cumsum(dim=1) - counted.long()
+    logits = actor(input_ids=ids, **inputs).logits.float()
+    first = query.shape[1] - 1 + shift
+    logits = torch.cat([logits, logits[:, -1:]], dim=1)[:, first : first + response.shape[1]]
+    chosen = logits.gather(-1, response.unsqueeze(-1)).squeeze(-1)
+    logprobs = chosen - logits.logsumexp(dim=-1) if log else chosen
+    return logprobs if fill is None else torch.where(mask, logprobs, fill)
+
+
+def chat_rollout(tokenizer, actor, conversations, answers):
+    """Prompt ids and mask, response ids and mask, log-probs, from messages and drawn answers."""
+    query, query_mask = encoded(tokenizer, conversations)
+    response, mask = padded(answers, tokenizer.pad_token_id)
+    return query, query_mask, response, mask, aligned_logprobs(
+        actor, query, query_mask, response, mask
+    )  # fmt: skip
+
+
+def query_with(**changes):
+    """The prompt ids with something changed."""
+    return lambda tokenizer, actor, talks, answers: encoded(tokenizer, talks, **changes)[0]
+
+
+def untemplated(tokenizer, actor, talks, answers):
+    texts = [" ".join(message["content"] for message in one) for one in talks]
+    return tokenizer(texts, padding=True, padding_side="left", return_tensors="pt")["input_ids"]
+
+
+def last_message_only(tokenizer, actor, talks, answers):
+    return encoded(tokenizer, [one[-1:] for one in talks])[0]
+
+
+def without_bos(tokenizer, actor, talks, answers):
+    how = {"tokenize": False, "add_generation_prompt": True}
+    texts = [
+        tokenizer.apply_chat_template(one, **how).removeprefix(tokenizer.bos_token) for one in talks
+    ]
+    named = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
+    return tokenizer(texts, add_special_tokens=False, **named)["input_ids"]
+
+
+def answers_in_the_prompt(tokenizer, actor, talks, answers):
+    texts = [tokenizer.decode(answer) for answer in answers]
+    joined = [
+        [*one, {"role": "assistant", "content": text.removesuffix(" <end>")}]
+        for one, text in zip(talks, texts, strict=True)
+    ]
+    return encoded(tokenizer, joined, add_generation_prompt=False)[0]
+
+
+def query_mask_by(rule):
+    def wrong(tokenizer, actor, talks, answers):
+        return rule(tokenizer, *encoded(tokenizer, talks))
+
+    return wrong
+
+
+def response_by(rule):
+    return lambda tokenizer, actor, talks, answers: rule(tokenizer, answers)
+
+
+def right_of(tokenizer, talks, answers) -> tuple:
+    """The four tensors before the log-probs."""
+    return (*encoded(tokenizer, talks), *padded(answers, tokenizer.pad_token_id))
+
+
+def logprobs_with(**changes):
+    def wrong(tokenizer, actor, talks, answers):
+        return aligned_logprobs(actor, *right_of(tokenizer, talks, answers), **changes)
+
+    return wrong
+
+
+def response_alone(tokenizer, actor, talks, answers):
+    query, seen, response, mask = right_of(tokenizer, talks, answers)
+    return aligned_logprobs(actor, query[:, -1:], seen[:, -1:], response, mask)
+
+
+def negated(tokenizer, actor, talks, answers):
+    return -aligned_logprobs(actor, *right_of(tokenizer, talks, answers))
+
+
+def probabilities(tokenizer, actor, talks, answers):
+    query, seen, response, mask = right_of(tokenizer, talks, answers)
+    found = aligned_logprobs(actor, query, seen, response, mask).exp()
+    return torch.where(mask, found, 0.0)
+
+
+def hot(tokenizer, actor, talks, answers):
+    """Of a policy at twice the temperature."""
+    query, seen, response, mask = right_of(tokenizer, talks, answers)
+    ids, counted = torch.cat([query, response], dim=1), torch.cat([seen, mask], dim=1).long()
+    with torch.no_grad():
+        logits = actor(
+            input_ids=ids, attention_mask=counted, position_ids=counted.cumsum(1) - counted
+        ).logits
+    logits = logits[:, query.shape[1] - 1 : -1] / 2
+    found = logits.log_softmax(-1).gather(-1, response.unsqueeze(-1)).squeeze(-1)
+    return torch.where(mask, found, 0.0)
+
+
+def _part(index: int, look: str, mistakes: list) -> Exercise:
+    def result(*given):
+        return chat_rollout(*given)[index]
+
+    names = "tokenizer actor conversations answers"
+    return Exercise("chat_rollout", names, result, look, PROBES, mistakes)
+
+
+# fmt: off
+ROLLOUT = {
+    "prompts' ids": _part(0, "template with the generation prompt, BOS once, padded left (notebook 12)", [
+        ("BOS twice", "Each prompt begins with BOS twice: the template writes one, and the tokenizer puts"
+         " another before it. Call the tokenizer with add_special_tokens=False.", query_with(bos=True)),
+        ("no generation prompt", "The prompt ends after the user's turn. Without"
+         " add_generation_prompt=True the model is to write `<turn> assistant` itself, and may go on as"
+         " the user.", query_with(add_generation_prompt=False)),
+        ("no generation prompt, BOS twice", "Two things: add_generation_prompt=True is missing, and BOS"
+         " comes twice (template and tokenizer).", query_with(bos=True, add_generation_prompt=False)),
+        ("no template", "You joined the messages' contents. A chat model knows turns only in its"
+         " template: tokenizer.apply_chat_template.", untemplated),
+        ("padded right", "Prompts are padded on the right, so pads stand between prompt and answer: pass"
+         " padding_side=\"left\".", query_with(side="right")),
+        ("padded right, BOS twice", "Two things: pass padding_side=\"left\", and BOS comes twice"
+         " (add_special_tokens=False).", query_with(bos=True, side="right")),
+        ("the last message only", "Only the last message is there; the model is to see the whole"
+         " conversation, the system's message too.", last_message_only),
+        ("no BOS", "BOS is gone. It is to stand there once: either the template's or the tokenizer's.",
+         without_bos),
+        ("the answer in the prompt", "The answers stand in the prompt already. The prompt ends where"
+         " the answer begins.", answers_in_the_prompt),
+    ]),
+    "prompts' mask": _part(1, "the tokenizer's attention_mask, as booleans: True counts (notebook 12)", [
+        ("made from pad", "Your mask is `ids != pad`. Here pad is EOS, and EOS also ends each turn of the"
+         " prompt: these count. Take the tokenizer's attention_mask.",
+         query_mask_by(lambda t, ids, mask: ids != t.pad_token_id)),
+        ("all True", "The padding on the left counts in your mask. Take the tokenizer's attention_mask.",
+         query_mask_by(lambda t, ids, mask: torch.ones_like(mask))),
+        ("upside down", "Your mask is upside down: True means that a position counts.",
+         query_mask_by(lambda t, ids, mask: ~mask)),
+        ("BOS left out", "The first counted position of each row, BOS, is missing in your mask. It is read"
+         " like any other token.",
+         query_mask_by(lambda t, ids, mask: mask & (ids != t.bos_token_id))),
+    ]),
+    "responses' ids": _part(2, "the drawn ids, padded right with the pad token (notebook 12)", [
+        ("padded left", "Responses are padded on the right: they begin where the prompt ends.",
+         response_by(lambda t, answers: padded(answers, t.pad_token_id, "left")[0])),
+        ("padded with 0", "You padded with 0, which is another token here (BOS). Use"
+         " tokenizer.pad_token_id.", response_by(lambda t, answers: padded(answers, 0)[0])),
+        ("cut to the shortest", "You cut all responses to the shortest one.",
+         response_by(lambda t, answers: torch.tensor(
+             [answer[: min(map(len, answers))] for answer in answers]))),
+        ("without the stop token", "The stop token is gone. It is an action of the policy like any other.",
+         response_by(lambda t, answers: padded(
+             [[i for i in answer if i != t.eos_token_id] or [t.pad_token_id] for answer in answers],
+             t.pad_token_id)[0])),
+        ("one EOS more", "You appended an EOS to each response; the policy has not drawn it.",
+         response_by(lambda t, answers: padded(
+             [[*answer, t.eos_token_id] for answer in answers], t.pad_token_id)[0])),
+    ]),
+    "responses' mask": _part(3, "True for every drawn token, the stop token too (notebook 12)", [
+        ("the stop token masked out", "Your mask is `response != pad`, and pad is EOS: the one real stop"
+         " token of each response does not count, so nothing teaches the model to stop. Count by length,"
+         " or up to and including the first EOS.",
+         response_by(lambda t, answers: padded(answers, t.pad_token_id)[0] != t.pad_token_id)),
+        ("all True", "The padding after the stop token counts in your mask.",
+         response_by(lambda t, answers: torch.ones_like(padded(answers, t.pad_token_id)[1]))),
+        ("upside down", "Your mask is upside down: True means that a position counts.",
+         response_by(lambda t, answers: ~padded(answers, t.pad_token_id)[1])),
+        ("one position too many", "One pad after each response counts. The last counted position is the"
+         " response's last token.",
+         response_by(lambda t, answers: torch.arange(max(map(len, answers)))
+                     <= torch.tensor([[len(a)] for a in answers]))),
+        ("one position too few", "The last token of each response does not count, whatever it is.",
+         response_by(lambda t, answers: torch.arange(max(map(len, answers)))
+                     < torch.tensor([[len(a) - 1] for a in answers]))),
+    ]),
+    "log-probs": _part(4, "log softmax(logits[:, P−1 : −1])[token], 0 on padding (notebook 12)", [
+        ("those of the next token", "Your log-probs come from the response's own positions: logits at"
+         " position t are for token t + 1. Begin one earlier, at the prompt's last: [:, P − 1 : −1].",
+         logprobs_with(shift=1)),
+        ("one position too early", "Your log-probs come from two positions before each token. The"
+         " prompt's last position, P − 1, predicts the first one.", logprobs_with(shift=-1)),
+        ("no position ids", "Without position_ids the padding on the left counts, and every token of a"
+         " shorter prompt stands too far right: cumsum(mask) − mask.", logprobs_with(positions=False)),
+        ("no attention mask", "Without the attention_mask the model reads the padding.",
+         logprobs_with(attend=False)),
+        ("neither mask nor positions", "Give the model the attention_mask and position_ids: it reads the"
+         " padding, and counts it.", logprobs_with(attend=False, positions=False)),
+        ("padding not zero", "Right where tokens count; the padding has log-probs too. Set it to 0:"
+         " torch.where(mask, logprobs, 0.0).", logprobs_with(fill=None)),
+        ("logits", "These are logits; subtract their logsumexp over the vocabulary.",
+         logprobs_with(log=False)),
+        ("without the prompt", "The model has not read the prompt: one forward over prompt and response"
+         " together.", response_alone),
+        ("negative log-probs", "The sign is flipped: log-probs are never above 0.", negated),
+        ("probabilities", "These are probabilities; take their logarithm.", probabilities),
+        ("temperature", "You divided the logits by 2. Here the temperature is 1.", hot),
+    ]),
+}
+# fmt: on
+
+
+def only_padding_is_wrong(function, report) -> tuple[str, str] | None:
+    """Why log-probs are wrong that are right wherever a token counts."""
+    if report.mistake != "unrecognised" or "gives the log-probs" not in report.message:
+        return None
+    *_, mask, right = chat_rollout(*PROBES[-1])
+    mine = function(*copy_of(PROBES[-1]))[-1]
+    known = next(m for m in ROLLOUT["log-probs"].mistakes if m.name == "padding not zero")
+    return (known.name, known.says) if alike(mine[mask], right[mask]) else None
+
+
+check_chat_rollout = explained(parts_checker(ROLLOUT), cause=only_padding_is_wrong)
+
+
+# --- what a run holds -----------------------------------------------------------------------------
+
+
+def held_bytes(parameters, adapter, method):
+    """Bytes that actor, critic and reference hold all the time, with Adam, in float32."""
+    if method == "full":
+        return in_bytes(2 * 16 * parameters + 4 * parameters)
+    return in_bytes(4 * parameters + 2 * 16 * adapter)
+
+
+def in_bytes(count: float) -> Tensor:
+    """A count as a tensor."""
+    return torch.tensor(float(count))
+
+
+def held(trained=16, frozen=4, trained_models=2, copies=1, lora=None, full=None):
+    """`held_bytes` with something changed."""
+
+    def wrong(parameters, adapter, method):
+        rule = full or (lambda n, a: trained_models * trained * n + copies * frozen * n)
+        if method == "lora":
+            rule = lora or (lambda n, a: frozen * n + trained_models * trained * a)
+        return in_bytes(rule(parameters, adapter))
+
+    return wrong
+
+
+# fmt: off
+HELD = Exercise(
+    "held_bytes", "parameters adapter method", held_bytes,
+    "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a  (notebook 12)",
+    [(10, 3, "full"), (135_000, 2_400, "full"), (10, 3, "lora"),
+     (135_000, 2_400, "lora")],
+    [
+        ("half of what is trained", "Half of what is trained is missing: a trained number is itself, its"
+         " gradient and Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.",
+         held(trained=8)),
+        ("one moment of Adam", "Adam keeps two moments, 8 bytes: a trained number takes 16, not 12.",
+         held(trained=12)),
+        ("no reference", "The reference is a copy of 4·N bytes where the actor is trained in full.",
+         held(copies=0)),
+        ("half precision", "You count 2 bytes for a frozen number; here it is float32: 4.",
+         held(frozen=2)),
+        ("numbers, not bytes", "You counted numbers; one float32 takes 4 bytes.",
+         held(trained=4, frozen=1)),
+        ("LoRA with a copy for each model", "Under LoRA one set of weights serves actor, critic and"
+         " reference: 4·N once.", held(lora=lambda n, a: 12 * n + 32 * a)),
+        ("LoRA with a reference of its own", "Under LoRA the reference is the actor with its adapter off:"
+         " no second copy of the weights.", held(lora=lambda n, a: 8 * n + 32 * a)),
+        ("LoRA trains everything", "Under LoRA the weights have neither gradients nor moments: they take"
+         " 4·N, and only the adapters take 16 a number.", held(lora=lambda n, a: 16 * n + 32 * a)),
+        ("the adapter alone", "The frozen weights are there too: 4·N.",
+         held(lora=lambda n, a: 32 * a)),
+        ("the reference trained", "The reference is frozen: 4 bytes a number, not 16.",
+         held(full=lambda n, a: 48 * n)),
+    ],
+    group="method",
+)
+# fmt: on
+
+check_held_bytes = checker(HELD)
+
+
+# --- LoRA -----------------------------------------------------------------------------------------
+
+
+def lora_forward(x, weight, a, b, alpha, on):
+    """x Wᵀ, and with the adapter on (α/r)·(x Aᵀ) Bᵀ beside it."""
+    plain = x @ weight.T
+    return plain + alpha / len(a) * (x @ a.T) @ b.T if on else plain
+
+
+def with_lora(scale=lambda alpha, a: alpha / len(a), delta=None, use=lambda on: on, join=None):
+    """`lora_forward` with something changed."""
+
+    def wrong(x, weight, a, b, alpha, on):
+        plain = x @ weight.T
+        change = scale(alpha, a) * (delta or (lambda x, a, b: (x @ a.T) @ b.T))(x, a, b)
+        return (join or torch.add)(plain, change) if use(on) else plain
+
+    return wrong
+
+
+# fmt: off
+LORA = Exercise(
+    "lora_forward", "x weight a b alpha on", lora_forward,
+    "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022; notebook 12)",
+    [
+        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, True),
+        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, False),
+        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, True),
+        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, False),
+    ],
+    [
+        ("never off", "With on=False the adapter still works: then there is no reference, and every KL"
+         " is 0.", with_lora(use=lambda on: True)),
+        ("upside down", "The adapter works when it is off, and not when it is on.",
+         with_lora(use=lambda on: not on)),
+        ("never on", "The adapter never works: return x Wᵀ alone only where on is False.",
+         with_lora(use=lambda on: False)),
+        ("no scale", "The product is to be multiplied by α / r.", with_lora(scale=lambda alpha, a: 1.0)),
+        ("α alone", "You multiplied by α; divide by the rank r = len(a) too.",
+         with_lora(scale=lambda alpha, a: alpha)),
+        ("divided by the width", "You divided α by the input's width; the rank is the number of A's rows.",
+         with_lora(scale=lambda alpha, a: alpha / (a.shape[1] + 1e-9 if len(a) != a.shape[1] else 1))),
+        ("the wrong way round", "α / r, not r / α.", with_lora(scale=lambda alpha, a: len(a) / alpha)),
+        ("subtracted", "The product is added to x Wᵀ, not subtracted.", with_lora(join=torch.sub)),
+        ("in place of the weights", "The product stands alone: the frozen weights' x Wᵀ is added to it.",
+         with_lora(join=lambda plain, change: change)),
+        ("multiplied", "You multiplied the two; LoRA adds a product of thin matrices to the weights.",
+         with_lora(join=torch.mul)),
+    ],
+)
+# fmt: on
+
+check_lora_forward = checker(LORA)

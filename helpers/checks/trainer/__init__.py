@@ -1,0 +1,1 @@
+"""Exercises of notebook 06: a trainer from an empty cell."""

@@ -1,0 +1,285 @@
+"""Notebook 06, steps 1 and 2: draws are judged by what must hold for every draw.
+
+Sampling has random numbers of its own. It is judged by its masks, by the log-probs of what it drew,
+and by whether the draws are as likely as the distribution says.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.checks.judging.model_calls import calls_made, check_call
+from helpers.checks.trainer.course_steps import trainer_config
+from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, no_graph, recorded
+from helpers.checks.trainer.mistakes import MISTAKES, all_logprobs, picked
+
+
+def observe_prompts(function: Callable) -> Seen:
+    """Three draws of 16 out of 40."""
+    prompts, size = [f"prompt {i}" for i in range(40)], 16
+    draws = [ask(function, list(prompts), size) for _ in range(3)]
+    for draw in draws:
+        ok = isinstance(draw, (list, tuple)) and all(isinstance(x, str) for x in draw)
+        expect(ok, "wrong type", "Return a list of prompts, which are texts.", draw, prompts[:2])
+        says = f"You return {len(draw)} prompts; batch_size is {size}."
+        expect(len(draw) == size, "another number", says)
+        says = "You return texts that are not among the prompts."
+        expect(set(draw) <= set(prompts), "other texts", says, draw[:3], prompts[:3])
+        says = "A prompt is drawn twice: draw without replacement (a random permutation)."
+        expect(len(set(draw)) == size, "drawn with replacement", says, sorted(draw)[:4])
+    says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
+    expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
+    says = "The prompts of each batch are neighbours in the list: only where it begins is drawn. Draw each by"
+    says += " itself: torch.randperm."
+    expect(not all(neighbours(prompts, draw) for draw in draws), "neighbours only", says)
+    return {}
+
+
+def neighbours(prompts: list[str], draw: list[str]) -> bool:
+    """Whether the drawn prompts stand side by side, the last one beside the first."""
+    places = {prompts.index(text) for text in draw}
+    return sum((place + 1) % len(prompts) not in places for place in places) == 1
+
+
+# --- 2: responses ---------------------------------------------------------------------------------
+
+
+def observe_sampling(function: Callable) -> Seen:
+    """64 responses, not at temperature 1: form, masks, log-probs of what was drawn, likelihood."""
+    r = recorded()
+    config = trainer_config(temperature=r.config.temperature, response_length=14)
+    prompts, tokenizer = r.parts.prompts[:64], r.parts.tokenizer
+    answer = ask(function, r.parts.actor, tokenizer, prompts, config)
+    says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
+    ok = isinstance(answer, (tuple, list)) and len(answer) == 3
+    expect(ok and all(isinstance(x, Tensor) for x in answer), "wrong type", says)
+    ids, mask, logprobs = answer
+    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+    P = batch.input_ids.shape[1]
+    check_form(ids, mask, logprobs, P, config.response_length)
+    check_prompts(ids, mask, batch)
+    T = ids.shape[1] - P
+    check_mask(ids[:, P:], mask.bool()[:, P:], T, config.response_length, tokenizer.eos_token_id)
+    check_padding(ids[:, P:], mask.bool()[:, P:], tokenizer)
+    no_graph(logprobs=logprobs)
+    check_drawn(r.parts.actor, ids, mask.bool(), logprobs, config.temperature)
+    return {}
+
+
+def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) -> None:
+    """Shapes that fit each other."""
+    T = ids.shape[1] - P if ids.dim() == 2 else 0
+    says = f"ids have shape {tuple(ids.shape)}: the {P} prompt tokens, then 1 to {limit} more."
+    alone = ids.dim() == 2 and ids.shape[1] in (limit, limit + 1) and ids.shape == logprobs.shape
+    if alone:
+        says = f"ids have shape {tuple(ids.shape)}, as the logprobs: these are the responses alone. Give the"
+        raise Wrong("wrong shape", f"{says} {P} tokens of the prompts, too, in front.")
+    name = "too long" if T > limit else "wrong shape"
+    expect(ids.dim() == 2 and 1 <= T <= limit, name, says)
+    expect(ids.dtype == torch.long, "wrong dtype", f"ids are {ids.dtype}; token ids are int64.")
+    says = f"mask has shape {tuple(mask.shape)}, ids {tuple(ids.shape)}: one mask for both parts."
+    expect(mask.shape == ids.shape, "wrong shape", says)
+    says = (
+        f"The mask is {mask.dtype}; make it boolean, since x[mask] takes whole numbers for indices."
+    )
+    expect(mask.dtype == torch.bool, "wrong dtype", says)
+    says = f"logprobs have shape {tuple(logprobs.shape)}; one per response token: {len(ids), T}."
+    expect(tuple(logprobs.shape) == (len(ids), T), "wrong shape", says)
+
+
+def check_prompts(ids: Tensor, mask: Tensor, batch) -> None:
+    """The prompts stand in front, padded left."""
+    P, given = batch.input_ids.shape[1], batch.attention_mask.bool()
+    counted = mask[:, :P].bool()
+    says = "Prompts are padded on the right: between prompt and response there would be padding."
+    expect(not _right_padded(counted, given), "prompts padded right", says)
+    says = "In front, the mask should be the tokenizer's attention_mask: False on left padding."
+    expect(torch.equal(counted, given), "prompt's mask", says)
+    same = torch.equal(ids[:, :P][given], batch.input_ids[given])
+    expect(same, "other prompts", "In front, ids should be the tokenizer's input_ids.")
+
+
+def _right_padded(counted: Tensor, given: Tensor) -> bool:
+    return torch.equal(counted, given.flip(1)) and not torch.equal(counted, given)
+
+
+def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -> None:
+    """True up to and including the first stop token, and nobody is cut off early."""
+    is_stop = (tokens == stop).long()
+    # what was drawn after a stop token is padding, whatever its id
+    right = is_stop.cumsum(1) - is_stop == 0
+    if torch.equal(counted, right):
+        ended = is_stop.bool().any(1)
+        says = (
+            f"Sampling ended after {T} tokens though some response had not: the limit is {limit}."
+        )
+        return expect(bool(ended.all()) or T == limit, "ends too early", says)
+    row = int((counted != right).any(1).nonzero()[0])
+    case = counted[row].long().tolist(), right[row].long().tolist()
+    says = "The stop token is masked out. It is an action too, or the model never learns to stop."
+    expect(
+        not torch.equal(counted, right & (tokens != stop)),
+        "the stop token is masked out",
+        says,
+        *case,
+    )
+    says = "Everything counts, also what follows a stop token."
+    expect(not bool(counted.all()), "counts on after the stop token", says, *case)
+    says = "Your mask is True one position past the stop token."
+    late = torch.cat([torch.ones_like(right[:, :1]), right[:, :-1]], 1)
+    expect(not torch.equal(counted, late), "one position too many", says, *case)
+    says = "True and False are exchanged in the response's mask."
+    expect(not torch.equal(counted, ~right), "mask upside down", says, *case)
+    restarts = counted[row, 1:] & ~counted[row, :-1]
+    says = "Your mask turns True again after a False: a response that has stopped stays stopped."
+    expect(not bool(restarts.any()), "the mask starts again", says, *case)
+    says = "Your mask ends a response whose ids have no stop token. If it was drawn, keep it: it is an action"
+    says += " too, so it stands in ids and counts; padding begins after it."
+    dropped = not bool(is_stop[row].any())
+    expect(not dropped, "the stop token is left out", says, *case)
+    says = "The response's mask should be True up to and including the first stop token."
+    raise Wrong("the response's mask", says, *case)
+
+
+def check_padding(tokens: Tensor, counted: Tensor, tokenizer) -> None:
+    """After the stop token stands what decodes to nothing: pad, or the stop token again."""
+    silent = torch.isin(tokens, torch.tensor(tokenizer.all_special_ids))
+    rows = (~counted & ~silent).any(1).nonzero()
+    if not len(rows):
+        return
+    row, pad = int(rows[0]), tokenizer.pad_token_id
+    says = "Words go on after the stop token. The mask hides them from the losses, but the reward model"
+    says += " reads them. Once a response has stopped, append pad_token_id."
+    right = torch.where(counted[row], tokens[row], pad).tolist()
+    raise Wrong("not padded after the stop token", says, tokens[row].tolist(), right)
+
+
+@torch.no_grad()
+def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature: float) -> None:
+    """The log-probs are those of the tokens drawn, and the tokens are drawn from them."""
+    T = logprobs.shape[1]
+    counted, tokens = mask[:, -T:], ids[:, -T:]
+    every = all_logprobs(actor, ids, mask, temperature)
+    drawn = every[:, -T - 1 : -1]
+    expected = picked(drawn, tokens)
+    likely = drawn.amax(-1)
+    says = "All responses are the same, though their prompts are not: each row draws its own token, from its"
+    says += " own distribution."
+    same = (tokens == tokens[:1]) | ~(counted & counted[:1])
+    expect(not bool(same.all()), "one draw for all rows", says)
+    greedy = bool((expected == likely)[counted].all())
+    says = "Each token is the likeliest one. Draw it: torch.multinomial(probabilities, 1)."
+    expect(not greedy, "the likeliest token, not a sample", says)
+    got = torch.where(counted, logprobs.to(expected.dtype), expected)
+    if not torch.allclose(got, expected, rtol=0, atol=1e-3):
+        name_drawn(actor, ids, mask, got, expected, temperature, counted)
+    # the sum of log p(drawn) + entropy has mean 0 and a known variance if p is what was drawn from
+    p = drawn.exp()
+    entropy = -(p * drawn.clamp(min=-1e9)).sum(-1)
+    variance = (p * (drawn + entropy.unsqueeze(-1)).square()).sum(-1)
+    z = (expected + entropy)[counted].sum() / variance[counted].sum().sqrt()
+    says = (
+        "The log-probs are right, but the tokens are not drawn from that distribution: they are too"
+    )
+    says += f" {'unlikely' if z < 0 else 'likely'} under it. Is the temperature used for both?"
+    expect(abs(float(z)) < 6, "drawn from another distribution", says)
+
+
+def name_shape_of_slip(got: Tensor, expected: Tensor, tokens: Tensor, counted: Tensor) -> None:
+    """Raise `Wrong` where log-probs are wrong at the stop tokens only, or moved by one column."""
+    off = (got - expected).abs() > 1e-3
+    after = torch.cat([counted[:, 1:], torch.zeros_like(counted[:, :1])], 1)
+    last = counted & ~after
+    says = "The log-prob of the stop token is 0 in yours, all others are right: it was drawn, so its own"
+    says += " belongs there. Update `running` after you have stored it."
+    cleared = bool((off <= last).all() and (got[off] == 0).all())
+    expect(not cleared, "the stop token's log-prob is cleared", says)
+    both = counted[:, 1:] & counted[:, :-1]
+    late = (got[:, 1:] - expected[:, :-1])[both].abs().max() < 1e-3
+    says = "Your log-probs are right, but one column too late: store each with its own token."
+    expect(not bool(late), "shifted in time", says)
+    early = (got[:, :-1] - expected[:, 1:])[both].abs().max() < 1e-3
+    says = "Your log-probs are right, but one column too early: store each with its own token."
+    expect(not bool(early), "shifted in time", says)
+
+
+def cause_sampling(function: Callable) -> None:
+    """Wrong: a forward that is given other texts than those written so far, their mask or positions."""
+    r = recorded()
+    config = trainer_config(temperature=r.config.temperature, response_length=8)
+    prompts, made = r.parts.prompts[:16], []
+    calls = calls_made(
+        r.parts.actor,
+        lambda: made.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)),
+    )
+    if not made or any(call.cached for call in calls):
+        return
+    ids, mask, _ = made[0]
+    P = r.parts.tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1]
+    for k, call in enumerate(calls[: ids.shape[1] - P]):
+        says = f"Forward number {k + 1} is given {call.ids.shape[-1]} columns; prompt and {k} new tokens are"
+        says += f" {P + k}. Without a cache the actor has to read the whole text so far each time."
+        expect(call.ids.shape[-1] == P + k, "not the whole text", says)
+        check_call(call, mask[:, : P + k], "the actor")
+
+
+def then_sampling(function: Callable) -> Seen:
+    """Two calls with other seeds; then very large logits."""
+    r = recorded()
+    prompts, found = r.parts.prompts[:8], []
+    config = trainer_config(temperature=1.2, response_length=5)
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            found.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)[0])
+    says = "Two calls write the same responses, whatever the state of the random generator. Set no seed in"
+    expect(not same_tensor(*found), "a seed inside", f"{says} the function.")
+    cold = trainer_config(temperature=0.02, response_length=2)
+    says = "At temperature 0.02, where logits / temperature are large, your sampling fails: exp of them is"
+    says += (
+        " infinite. Take log_softmax or softmax of torch, which subtract the largest logit first."
+    )
+    try:
+        logprobs = function(r.parts.actor, r.parts.tokenizer, list(prompts), cold)[2]
+    except (RuntimeError, ValueError) as error:
+        raise Wrong("overflow", says) from error
+    expect(bool(logprobs.isfinite().all()), "overflow", says)
+    return {}
+
+
+def same_tensor(one: Tensor, other: Tensor) -> bool:
+    """Equal in shape and numbers."""
+    return one.shape == other.shape and bool(torch.equal(one, other))
+
+
+def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Tensor) -> None:
+    """Raise `Wrong` with the likely reason for log-probs that are not those of the tokens drawn."""
+    T = expected.shape[1]
+    wrong = ((got - expected).abs() > 1e-3).any(1).nonzero().flatten()
+    few = wrong[:12]  # enough to tell well-known mistakes apart
+    given = (actor, ids[few], mask[few], T, temperature)
+    for mistake in MISTAKES["forward_logprobs"]:
+        made = mistake.wrong(*given)
+        if made.shape == got[few].shape and torch.allclose(
+            torch.where(counted[few], made, expected[few]), got[few], rtol=0, atol=1e-3
+        ):
+            raise Wrong(mistake.name, mistake.says)
+    for other in (0.5, 0.6, 0.7, 0.9, 1.2, 1.5, 2.0):
+        made = picked(all_logprobs(actor, ids, mask, other)[:, -T - 1 : -1], ids[:, -T:])
+        says = (
+            f"Your log-probs are those at temperature {other}; config.temperature is {temperature}."
+        )
+        near = torch.allclose(torch.where(counted, made, expected), got, rtol=0, atol=1e-3)
+        expect(not near, "temperature written in", f"{says} Is a number written in?")
+    name_shape_of_slip(got, expected, ids[:, -T:], counted)
+    first = (got[:, 0] - expected[:, 0]).abs().max() < 1e-3
+    if first and T > 1:
+        says = "The first token's log-probs are right, the later ones are not. Is each forward given all"
+        says += " of the text so far, with its mask and positions? (With a cache: the new token's position.)"
+        raise Wrong("log-probs wrong after the first token", says)
+    row, t = ((got - expected).abs() > 1e-3).nonzero()[0].tolist()
+    says = f"Your log-probs are not those of the tokens drawn: at [{row}, {t}] you have"
+    says += f" {float(got[row, t]):.4g}, the actor says {float(expected[row, t]):.4g}"
+    says += f" (log-softmax of logits / {temperature}, before that token)."
+    raise Wrong("log-probs of the tokens", says)

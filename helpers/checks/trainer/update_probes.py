@@ -1,0 +1,111 @@
+"""Notebook 06, step 7: second looks at an update whose gradients are right, and causes of wrong ones."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+
+from helpers.checks.judging.model_calls import calls_made, check_call
+from helpers.checks.trainer.course_steps import COURSE
+from helpers.checks.trainer.inputs import Seen, expect, recorded
+from helpers.checks.trainer.update import run_update
+
+SETTINGS = {  # other values, for which gradients change
+    "max_grad_norm": 0.02, "vf_coef": 0.7, "cliprange": 0.02, "cliprange_value": 0.05, "temperature": 1.4,
+}  # fmt: skip
+TENSORS = ("logprobs", "values", "advantages", "returns")
+
+
+def with_old(r: SimpleNamespace, **changed) -> SimpleNamespace:
+    """The recorded rollout with other tensors."""
+    return SimpleNamespace(**vars(r) | {"old": r.old | changed})
+
+
+def changed(r: SimpleNamespace, **settings):
+    """The recorded settings for one gradient step, some of them changed."""
+    return type(r.config)(**r.config.as_dict() | {"num_ppo_epochs": 1} | settings)
+
+
+def step(function: Callable, r: SimpleNamespace, config, rows: int = 6) -> torch.Tensor:
+    """The gradient of the first step, of actor and critic together."""
+    recorder, _ = run_update(function, r, config, lr=0.0, rows=rows)
+    return torch.cat(recorder.seen[0])
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal gradients, up to rounding."""
+    return bool((one - other).norm() <= 2e-3 * other.norm() + 1e-7)
+
+
+def then_update(function: Callable) -> Seen:
+    """Ratios far from 1; then a minibatch of two responses."""
+    r = recorded()
+    noise = torch.randn(r.counted.shape, generator=torch.Generator().manual_seed(8))
+    far = with_old(r, logprobs=torch.where(r.counted, r.old["logprobs"] + 2 * noise, -3.0))
+    config = changed(r)
+    says = "All is right until ratios are far from 1, such as 10: there your gain is not min(ρA, clip(ρ)·A)."
+    says += " Is there a second limit?"
+    expect(
+        close(step(function, far, config), step(COURSE["update"], far, config)),
+        "large ratios",
+        says,
+    )
+    check_minibatch(function, r)
+    return {}
+
+
+def check_minibatch(function: Callable, r: SimpleNamespace) -> None:
+    """Wrong: the first of two minibatches has another gradient than its responses alone."""
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    config = changed(r, minibatch_size=2)
+    got = step(function, r, config, rows=3)
+    alone = []
+    for rows in [*pairs, (0,), (1,), (2,)]:
+        one = SimpleNamespace(**vars(r))
+        one.ids, one.mask = r.ids[list(rows)], r.mask[list(rows)]
+        one.old = {name: x[list(rows)] for name, x in r.old.items()}
+        alone.append(step(COURSE["update"], one, changed(r, minibatch_size=len(rows))))
+    says = "With one minibatch all is right; of a smaller minibatch the gradient is not. Its means are over"
+    says += " its own counted tokens: neither the whole rollout's nor minibatch_size belongs below."
+    expect(any(close(got, right) for right in alone), "the mean of a minibatch", says)
+
+
+def cause_update(function: Callable) -> None:
+    """What the models are given; then which settings and which tensors have no effect."""
+    r = recorded()
+    config = changed(r)
+    for role in ("actor", "critic"):
+        calls = []
+
+        def kept(actor, critic, optimizer, rollout, config, role=role, calls=calls):
+            model = {"actor": actor, "critic": critic}[role]
+            calls += calls_made(model, lambda: function(actor, critic, optimizer, rollout, config))
+
+        run_update(kept, r, config)
+        for call in calls[:1]:
+            check_call(call, mask_of(call.ids, r), f"the {role}")
+    mine = step(function, r, config)
+    for name, value in SETTINGS.items():
+        other = changed(r, **{name: value})
+        says = f"config.{name} has no effect. Is a number written in its place?"
+        expect(not close(step(function, r, other), mine), f"{name} not used", says)
+    for name in TENSORS:
+        moved = with_old(r, **{name: torch.where(r.counted, r.old[name] * 0.7 - 0.3, r.old[name])})
+        says = f"The rollout's {name} have no effect on your loss."
+        expect(not close(step(function, moved, config), mine), f"{name} not used", says)
+    name_rows(function, r, mine)
+
+
+def mask_of(ids: torch.Tensor, r: SimpleNamespace) -> torch.Tensor:
+    """The masks of these rows of the recorded rollout."""
+    rows = [int((r.ids == row).all(1).nonzero()[0]) for row in ids]
+    return r.mask[rows]
+
+
+def name_rows(function: Callable, r: SimpleNamespace, mine: torch.Tensor) -> None:
+    """Wrong: the loss depends on how the responses are shuffled, so rows are mixed up."""
+    config = changed(r)
+    again = [step(function, r, config) for _ in range(2)]
+    says = "Each shuffling gives another gradient of the same whole batch: one of the tensors is not taken by"
+    says += " the same rows as the others (x[rows], for each of the six)."
+    expect(all(close(one, mine) for one in again), "rows mixed up", says)
