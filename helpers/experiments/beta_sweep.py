@@ -33,7 +33,14 @@ from helpers.experiments.study import (
 )
 from helpers.sampling import plain_tokens
 from helpers.state import RLHFState, start_run
-from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
+from helpers.theory.optimum import (
+    Estimate,
+    Optimum,
+    efficiency,
+    optimal_value,
+    optimal_value_by_prompt,
+    policy_value,
+)
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_number
@@ -111,12 +118,12 @@ class Sweep:
     def optimum(self, kl_coef: float) -> Optimum | None:
         """The optimum at β, or None at β = 0 and where the effective sample size is too small.
 
-        Estimated from the reference's samples; if their effective sample size is too small, from those
-        of the policies trained at this β, which are closer to π*.
+        Estimated from the reference's samples; if they are too few for a prompt, each prompt is
+        estimated from these or from the policies trained at this β, which are closer to π*.
         """
         if kl_coef <= 0:
             return None
-        for estimate in (self.optimum_by_reference, self.optimum_by_policy):
+        for estimate in (self.optimum_by_reference, self.optimum_by_prompt):
             with suppress(ValueError):
                 return estimate(kl_coef)
         return None
@@ -125,13 +132,19 @@ class Sweep:
         """The optimum from the reference's samples. ValueError: effective sample size too small."""
         return optimal_value(self.reference["scores"], kl_coef, MIN_EFFECTIVE_SAMPLES)
 
-    def optimum_by_policy(self, kl_coef: float) -> Optimum:
-        """The optimum from the last policies' samples. ValueError: none, or too few effective ones."""
+    def optimum_by_prompt(self, kl_coef: float) -> Optimum:
+        """Each prompt from the samples that serve it best. ValueError: no policy, or too few of both."""
+        both = [(self.reference["scores"], None), self.policy_samples(kl_coef)]
+        return optimal_value_by_prompt(both, kl_coef, MIN_EFFECTIVE_SAMPLES)
+
+    def policy_samples(self, kl_coef: float) -> tuple[Tensor, Tensor]:
+        """Scores and log π_ref − log π of the last policies' samples, [P, runs · n]. ValueError: none."""
         runs = [run for run in self.runs if run.config.kl_coef == kl_coef and run.responses]
         require(len(runs) > 0, "kl_coef", kl_coef, f"a β that was trained: {self.betas}")
-        scores = torch.cat([run.responses["score"] for run in runs], dim=1)  # (P, runs · n)
-        log_ratio = -torch.cat([run.responses["kl"] for run in runs], dim=1)  # log π_ref − log π
-        return optimal_value(scores, kl_coef, MIN_EFFECTIVE_SAMPLES, log_ratio)
+        scores, kl = (
+            torch.cat([run.responses[name] for run in runs], dim=1) for name in ("score", "kl")
+        )
+        return scores, -kl
 
     def efficiency(self, run: Run, best: Optimum) -> Estimate:
         """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""

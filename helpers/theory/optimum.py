@@ -7,6 +7,7 @@ Rewards and J are in units of the score, KL in nats per response.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -212,22 +213,50 @@ def optimal_value(
 
     ValueError: β ≤ 0 (J* does not exist), shapes, non-finite, effective sample size below `min_ess`.
     """
-    log_weights = _log_weights(ref_scores, kl_coef, log_ratio)
-    weights = log_weights.softmax(dim=1)
-    ess = effective_sample_size(weights)
+    return optimal_value_by_prompt([(ref_scores, log_ratio)], kl_coef, min_ess)
+
+
+def optimal_value_by_prompt(
+    samples: Sequence[tuple[Tensor, Tensor | None]], kl_coef: float, min_ess: float = 50.0
+) -> Optimum:
+    """`optimal_value` from several sets of samples of the same prompts: (scores, log_ratio), each [P, N].
+
+    Each prompt is estimated from the set that has the larger effective sample size for it.
+    ValueError: none, other numbers of prompts, and as `optimal_value`.
+    """
+    require(len(samples) > 0, "samples", "none", "at least one set")
+    found = [_estimate_prompts(scores, kl_coef, log_ratio) for scores, log_ratio in samples]
+    sizes = {len(one["ess"]) for one in found}
+    require(len(sizes) == 1, "samples", f"{sorted(sizes)} prompts", "the same prompts in each set")
     require_positive("min_ess", min_ess)
-    smallest, prompt = (x.item() for x in ess.min(dim=0))
+    fullest = torch.stack([one["ess"] for one in found]).argmax(dim=0, keepdim=True)
+    best = {
+        name: torch.stack([one[name] for one in found]).gather(0, fullest)[0] for name in found[0]
+    }
+    smallest, prompt = (x.item() for x in best["ess"].min(dim=0))
     got = f"an effective sample size of {smallest:.0f} at prompt {prompt}, β {kl_coef:g}"
     wants = f"at least {min_ess:g}: more samples, a larger β or a proposal closer to the optimum"
     require(smallest >= min_ess, "ref_scores", got, wants)
-    prompts, samples = log_weights.shape
-    variance = (samples / ess - 1).clamp(min=0) / (samples - 1)  # of Z/E[Z]: [P]
-    bias = kl_coef / 2 * variance.mean().item()
-    log_mean = log_weights.logsumexp(dim=1) - math.log(samples)
-    value = kl_coef * log_mean.mean().item() + bias
-    score = _weighted_mean(weights, ref_scores.double()).mean().item()
-    stderr = kl_coef * math.sqrt(variance.sum().item()) / prompts
-    return Optimum(kl_coef, value, stderr, bias, (score - value) / kl_coef, score, ess)
+    bias = kl_coef / 2 * best["variance"].mean().item()
+    value = kl_coef * best["log_mean"].mean().item() + bias
+    score = best["score"].mean().item()
+    stderr = kl_coef * math.sqrt(best["variance"].sum().item()) / len(fullest[0])
+    return Optimum(kl_coef, value, stderr, bias, (score - value) / kl_coef, score, best["ess"])
+
+
+def _estimate_prompts(
+    scores: Tensor, kl_coef: float, log_ratio: Tensor | None
+) -> dict[str, Tensor]:
+    """Of each prompt [P]: effective sample size, variance of Z/E[Z], log of the mean weight, E_{π*}[r]."""
+    log_weights = _log_weights(scores, kl_coef, log_ratio)
+    weights = log_weights.softmax(dim=1)
+    ess, samples = effective_sample_size(weights), log_weights.shape[1]
+    return {
+        "ess": ess,
+        "variance": (samples / ess - 1).clamp(min=0) / (samples - 1),
+        "log_mean": log_weights.logsumexp(dim=1) - math.log(samples),
+        "score": _weighted_mean(weights, scores.double()),
+    }
 
 
 def _weighted_mean(weights: Tensor, x: Tensor) -> Tensor:

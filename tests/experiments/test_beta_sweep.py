@@ -23,7 +23,7 @@ from helpers.experiments.kl_control import (
 from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.experiments.study import STUDY
 from helpers.state import resolve_rates
-from helpers.theory.optimum import policy_value
+from helpers.theory.optimum import optimal_value, policy_value
 from helpers.tools.files import FileProblem
 
 BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
@@ -92,9 +92,21 @@ def test_nobody_beats_the_optimum(sweep):
 @pytest.mark.parametrize("beta", (0.2, 0.5, 1.0))
 def test_two_proposals_find_the_same_optimum(sweep, beta):
     """Weighed out of the reference's samples, and out of the trained policies' own."""
-    one, other = sweep.optimum_by_reference(beta), sweep.optimum_by_policy(beta)
+    scores, log_ratio = sweep.policy_samples(beta)
+    one, other = sweep.optimum_by_reference(beta), optimal_value(scores, beta, 1.0, log_ratio)
     noise = (one.stderr**2 + other.stderr**2) ** 0.5
     assert one.value == pytest.approx(other.value, abs=4 * noise + 0.001)
+
+
+@pytest.mark.parametrize("beta", (0.1, 0.15))
+def test_where_the_reference_has_too_few_samples_the_better_set_serves_each_prompt(sweep, beta):
+    with pytest.raises(ValueError, match="effective sample size"):
+        sweep.optimum_by_reference(beta)
+    best, (scores, log_ratio) = sweep.optimum(beta), sweep.policy_samples(beta)
+    one = optimal_value(sweep.reference["scores"], beta, 1.0)
+    other = optimal_value(scores, beta, 1.0, log_ratio)
+    assert torch.equal(best.ess, torch.maximum(one.ess, other.ess)) and best.smallest_ess >= 20
+    assert min(one.value, other.value) - 0.02 < best.value < max(one.value, other.value) + 0.02
 
 
 def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
@@ -145,7 +157,7 @@ def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
 
 
 def test_the_control_study_is_whole():
-    control, study = load_kl_control(), kl_control_study()
+    control, study = load_kl_control(), kl_control_study([0, 1, 2])
     assert [(run.kind, run.config) for run in control.runs] == [(j.kind, j.config) for j in study]
     assert control.facts["command"].startswith("python -m helpers study kl_control")
 

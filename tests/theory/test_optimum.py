@@ -21,6 +21,7 @@ from helpers.theory.optimum import (
     importance_weights,
     kl_divergence,
     optimal_value,
+    optimal_value_by_prompt,
     policy_value,
 )
 
@@ -275,6 +276,33 @@ def test_too_few_samples_for_this_beta_are_refused_by_prompt():
     with pytest.raises(ValueError, match="effective sample size of 12 at prompt 3.*at least 50"):
         optimal_value(scores, 0.1)
     assert optimal_value(scores, 0.1, min_ess=12 - 1e-6).smallest_ess == pytest.approx(12)
+
+
+def test_each_prompt_is_estimated_from_the_set_that_serves_it_best():
+    """300 estimates: the reference's samples for some prompts, a policy's for the others, no bias."""
+    proposal = torch.stack(
+        [OPTIMUM[0], *REF_PROBS[1:].flip(1)]
+    )  # near π* at prompt 0, far elsewhere
+    log_ratio = (REF_PROBS / proposal).log()
+    found = []
+    for mine, theirs in zip(
+        draws(REF_PROBS, 60 * 300).view(3, 300, 60).unbind(1),
+        draws(proposal, 60 * 300).view(3, 300, 60).unbind(1),
+        strict=True,
+    ):
+        sets = [
+            (REWARDS.gather(1, mine), None),
+            (REWARDS.gather(1, theirs), log_ratio.gather(1, theirs)),
+        ]
+        best = optimal_value_by_prompt(sets, KL_COEF, 1.0)
+        each = [optimal_value(scores, KL_COEF, 1.0, ratio) for scores, ratio in sets]
+        close(best.ess, torch.maximum(each[0].ess, each[1].ess))
+        found.append((best.value - VALUE) / best.stderr)
+    assert abs(sum(found)) / len(found) < 0.5
+    with pytest.raises(ValueError, match="samples: got none"):
+        optimal_value_by_prompt([], KL_COEF)
+    with pytest.raises(ValueError, match=r"samples: got \[2, 3\] prompts"):
+        optimal_value_by_prompt([(REWARDS[:2], None), (REWARDS, None)], KL_COEF, 1.0)
 
 
 # --- efficiency -----------------------------------------------------------------------------------
