@@ -129,7 +129,7 @@ def any_ratio(history):
 
 
 def negative_kl(history):
-    return min(column(history, "kl")) < -1
+    return min(column(history, "kl")) < -0.1
 
 
 def nothing_ends(history):

@@ -122,7 +122,7 @@ loss("detached", lambda c, r, rc, rr, b: F.softplus(-b * (c - rc - r.detach() + 
 loss("detached", lambda c, r, rc, rr, b: by_softmax(c, r, rc, rr, b).item())
 loss("wrong type", lambda c, r, rc, rr, b: (by_softmax(c, r, rc, rr, b), {}))
 loss("wrong type", lambda c, r, rc, rr, b: print(end=""))
-loss("constant factor", lambda c, r, rc, rr, b: by_softmax(c, r, rc, rr, b) / math.log(2))
+loss("in bits", lambda c, r, rc, rr, b: by_softmax(c, r, rc, rr, b) / math.log(2))
 # fmt: on
 
 

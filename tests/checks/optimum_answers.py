@@ -201,7 +201,7 @@ BETWEEN_WRONG = [
     ("exception", lambda a, p, b, q, x: p + nothing),  # noqa: F821
     ("not divided by the distance", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),
     (
-        "linear in log KL, and kl_low not subtracted",
+        "kl_low without effect",  # nor is it subtracted, and the rest is linear in log KL
         lambda a, p, b, q, x: p + (q - p) * (math.log1p(x) / math.log1p(b)),
     ),
 ]

@@ -360,7 +360,7 @@ def test_the_reference_scores():
 
 
 def test_collapsed_policies_score_far_below_the_reference():
-    last = {run.config.kl_coef: run.snapshots[-1] for run in load_sweep().runs}
+    last = {run.config.kl_coef: run.snapshots[-1] for run in load_sweep().runs if run.snapshots}
     texts = [sample.text for samples in last[0.0].samples.values() for sample in samples]
     assert max(gold_scores(texts)) < REFERENCE_MEAN - 5
 

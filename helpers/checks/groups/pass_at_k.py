@@ -25,13 +25,6 @@ def drawn(count, n, draws, top=1):
     return (count.unsqueeze(1) - top * i).clamp(min=0).double() / (n - i)
 
 
-def below_zero(count, n, k):
-    """Γ(count + 1)/Γ(count − k + 1) over the same of n, by lgamma: finite again below 0."""
-    count, whole = count.double(), torch.tensor(float(n)).double()
-    logs = (count + 1).lgamma() - (count - k + 1).lgamma()
-    return (logs - (whole + 1).lgamma() + (whole - k + 1).lgamma()).exp()
-
-
 ANSWERS = torch.tensor([[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]]).bool()
 
 # fmt: off
@@ -94,8 +87,6 @@ PASS = Exercise(
         ("yes or no", "You rounded to 0 or 1; return the probability.",
          lambda c, k: (groups.pass_at_k(c, k) > 0.5).double()),
         ("k written in", "Your k is 2, whatever is asked for.", lambda c, k: groups.pass_at_k(c, 2)),
-        ("negative counts", "Where fewer than k answers are wrong, C(n − c, k) is 0; your factors go on below"
-         " 0 (or lgamma does).", lambda c, k: 1 - below_zero((~c).sum(1), c.shape[1], k)),
         ("k of k", "Your factors use k where n belongs.",
          lambda c, k: 1 - none_right((~c).sum(1).clamp(max=k), k, k)),
     ],

@@ -14,7 +14,8 @@ from helpers.checks.judging.report import Report
 from helpers.checks.judging.runner import FINISHED, attempt, copy_of
 
 Found = tuple[str, str] | None
-VAGUE = ("unrecognised", "constant factor", "constant offset", "NaN or infinite", "wrong shape")
+VAGUE = ("unrecognised", "constant factor", "constant offset", "NaN or infinite", "wrong shape",
+         "nearly right")  # fmt: skip
 
 
 def answers_of(exercise: Exercise, function: Callable, probes: list[tuple]) -> list[Tensor] | None:

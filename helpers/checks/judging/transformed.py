@@ -87,6 +87,8 @@ def _clamped(answers: list[Tensor], expected: list[Tensor]) -> Found:
     wrong = ~torch.isclose(got, want, 1e-4, 1e-5)
     if int(wrong.sum()) in (0, len(got)) or len(got) < 3:
         return None
+    if all(e.dim() == 0 for e in expected) and int(wrong.sum()) < 2:
+        return None  # one number that is wrong may be the largest by chance
     low, high = float(got.min()), float(got.max())
     if alike(want.clamp(low, high), got):
         ends = [

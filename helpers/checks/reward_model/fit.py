@@ -13,7 +13,7 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import Expected, explained, import_optimizers
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.runner import copy_of
-from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.second_look import VAGUE, one_of
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.reward_model import fit_parts
 from helpers.checks.reward_model.fit_parts import more_mistakes, rates_differ, steps_differ
@@ -319,7 +319,7 @@ def cause(function: Callable, report: Report) -> tuple[str, str] | None:
     """Why weights stayed as they were, and learning rates that numbers alone do not show."""
     given = copy_of(MORE)
     seen = watch(function, {"encoder": given[0], "head": given[1]}, given)
-    if report.mistake == "unrecognised" and seen.uneven:
+    if report.mistake in VAGUE and seen.uneven:
         return "rate of one group alone", (
             "Step 4: your optimizer has several groups, and not all have the same rate. Set the falling"
             " rate in every group of optimizer.param_groups, or make one group."
