@@ -10,7 +10,8 @@ PATH = re.compile(
     r"(?<![\w/.])(?:tests|helpers|benchmarks|notebooks)/[\w./-]+\.(?:py|txt|ipynb|gif)\b"
 )
 NAMING = ["Makefile", ".ci/run", "README.md", *ROOT.glob(".github/workflows/*.yml")]
-NAMING += [ROOT / folder / "README.md" for folder in ("tests", "helpers", "benchmarks", "data")]
+FOLDERS = ("tests", "helpers", "helpers/commands", "notebooks", "benchmarks", "data")
+NAMING += [ROOT / folder / "README.md" for folder in FOLDERS]
 
 
 @pytest.mark.parametrize("file", NAMING, ids=lambda file: str((ROOT / file).relative_to(ROOT)))
