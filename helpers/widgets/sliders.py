@@ -33,7 +33,7 @@ def show_live(
     """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
     running): a picture, a page of HTML, or plain words.
     """
-    extra = KEEP_KEYS + widget_style()
+    extra = str(Markup(KEEP_KEYS) + widget_style())
     if all(getattr(child, "value", "") != extra for child in box.children):
         box.children += (ipywidgets.HTML(extra),)
         box.add_class("course")

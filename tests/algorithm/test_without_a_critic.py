@@ -453,7 +453,7 @@ def test_a_group_s_advantage_is_that_of_score_less_kl(prompts):
 def test_it_learns_a_reward_function(name, prompts):
     config = settings(
         name,
-        iterations=25,
+        iterations=50,
         batch_size=32,
         minibatch_size=16,
         cliprange=0.2,

@@ -162,7 +162,7 @@ def test_the_live_page_takes_the_plain_one_s_place_and_opens_playing(live):
     assert live.errors() == []
     frame = look_at_page(live)
     live.wait_until(lambda: int(frame.locator("#iteration").input_value()) > 3, 20, "a few updates")
-    assert frame.locator("#seed option").count() == 3  # the plain one has the first seed only
+    assert frame.locator("#which option").count() > 2  # samples: the plain one has two
 
 
 @needs_wire

@@ -88,6 +88,7 @@ WRONG = [
      "ids[:, -length - 1 : -1, None]"),
     (F, "axis left", "shape", ".squeeze(-1)", ""),
     (F, "the numbers of a table", "temperature", " / temperature)", " / 0.8)"),
+    (F, "the logarithm of a softmax", "unlikely", ".log_softmax(-1)", ".softmax(-1).log()"),
     (F, "a logarithm with a floor", "unlikely", ".log_softmax(-1)", ".softmax(-1).add(1e-9).log()"),
     (F, "the normaliser without gradient", "wrong gradient",
      "    return logprobs.gather(-1, ids[:, -length:, None])",

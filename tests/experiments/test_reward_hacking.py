@@ -38,13 +38,14 @@ ROWS = [{"prompt": "the soup", "chosen": "was warm.", "rejected": "was cold."}]
 def test_every_kind_differs_from_the_base_in_one_thing_and_stands_in_one_factor():
     named = [kind for values in FACTORS.values() for kind in values]
     assert sorted(set(named)) == sorted(RECIPES) and RECIPES[BASE] == {}
-    assert all(BASE in values for values in FACTORS.values())
+    assert [factor for factor, values in FACTORS.items() if BASE not in values] == ["labeller"]
     for kind, changes in RECIPES.items():
         assert kind == BASE or set(changes) in (
             {"pairs"},
             {"temperature"},
             {"layers", "width"},
             {"members", "combine"},
+            {"pairs", "flattery"},  # beside the honest labels of as many pairs
         )
 
 
@@ -108,14 +109,19 @@ def turns(kind):
 
 def test_without_a_leash_gold_falls_from_its_peak_while_the_proxy_is_highest():
     spread = float(load_sweep().reference["gold"].std())
-    for turn in turns(BASE):
+    for turn in turns("pairs_12000"):
         assert turn.lost > spread and turn.last_proxy > turn.proxy
+    assert all(turn.lost > 0.5 and turn.last_proxy > turn.proxy for turn in turns(BASE))
 
 
-def test_more_pairs_soften_the_fall_and_leave_the_peak_where_it_was():
-    few, many = turns(BASE), turns("pairs_12000")
-    assert min(turn.last_gold for turn in many) > max(turn.last_gold for turn in few)
-    assert abs(fmean(t.gold for t in many) - fmean(t.gold for t in few)) < 0.2
+def test_more_pairs_carry_a_run_further_and_leave_the_peak_where_it_was():
+    """As many iterations at β = 0: the better reward model lures the policy further, and it ends lower."""
+    few, many = (load_reward_studies().of_kind(kind) for kind in (BASE, "pairs_12000"))
+    ends = [[run.history[-1] for run in runs] for runs in (few, many)]
+    assert min(r["kl"] for r in ends[1]) > max(r["kl"] for r in ends[0])
+    assert max(r["gold"] for r in ends[1]) < min(r["gold"] for r in ends[0])
+    peaks = [fmean(turning_point(run.history).gold for run in runs) for runs in (few, many)]
+    assert abs(peaks[1] - peaks[0]) < 0.2
 
 
 def test_the_labeller_prefers_the_better_of_two_far_apart():

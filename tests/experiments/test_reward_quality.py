@@ -60,7 +60,7 @@ def test_relabelling_turns_some_pairs_round_and_loses_none(pairs):
 def test_the_saved_sweep_is_whole_and_says_how_it_was_made():
     results = reward_sweep.load_results()
     jobs = {(run["pairs"], run["temperature"], run["seed"]) for run in results["runs"]}
-    sizes, heats = reward_sweep.EPOCHS, reward_sweep.TEMPERATURES
+    sizes, heats = reward_sweep.SEEDS, reward_sweep.TEMPERATURES
     assert jobs == {(n, t, s) for n in sizes for t in heats for s in range(reward_sweep.SEEDS[n])}
     assert {"command", "versions", "threads", "test_pairs"} <= set(results)
     ceiling = {best["temperature"]: best["accuracy"] for best in results["best"]}

@@ -7,7 +7,7 @@ import torch
 
 from helpers.experiments import reward_hacking as recipes
 from helpers.experiments.reward_hacking import BASE, FACTORS, RECIPES, RewardRecipe, recipe
-from helpers.reward_model import join
+from helpers.reward_model import join, passes
 from helpers.world.gold import gold_score
 from helpers.world.labelling import labelled_pairs
 
@@ -99,13 +99,13 @@ def test_members_share_the_pairs_and_no_two_recipes_share_a_seed(monkeypatch):
 
 
 def test_few_pairs_are_passed_over_more_often():
-    counts = [recipes.passes(pairs) for pairs in (100, 300, 1_000, 3_000, 12_000)]
+    counts = [passes(pairs) for pairs in (100, 300, 1_000, 3_000, 12_000)]
     assert counts == sorted(counts, reverse=True) and counts[-1] >= 2
 
 
 def test_every_value_of_every_factor_is_a_recipe_of_the_study():
     for kinds in FACTORS.values():
-        assert BASE in kinds and set(kinds) <= set(RECIPES)
+        assert set(kinds) <= set(RECIPES) and (BASE in kinds) == ("flattered" not in kinds)
     assert {kind for kinds in FACTORS.values() for kind in kinds} == set(RECIPES)
     assert recipe("pairs_300", 2) == RewardRecipe(pairs=300, seed=2)
     assert recipe("ensemble_worst", 1).combine == "worst"

@@ -152,7 +152,7 @@ def test_a_broken_study_is_refused_in_one_sentence(tmp_path, how):
     study = json.loads((DATA / "clinic" / STUDY).read_text())
     study["runs"] = {name: run for name, run in study["runs"].items() if name.endswith("_1")}
     (tmp_path / STUDY).write_text(json.dumps(study))
-    assert len(load_study(tmp_path).runs) == 19
+    assert len(load_study(tmp_path).runs) == len(study["runs"]) > 20
     (tmp_path / STUDY).write_text(spoil(study, how))
     with pytest.raises(FileProblem, match=STUDY):
         load_study(tmp_path)

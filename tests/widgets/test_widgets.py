@@ -173,6 +173,7 @@ WIDGETS = {
     "stop_explorer": stopping,
     "Gallery": gallery,
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
+    "explore_strengths": lambda: clinic.explore_strengths(load_clinic()),
 }
 ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
 ELSEWHERE |= {"Prediction", "SideBySide"}  # test_predict.py, test_two_policies.py

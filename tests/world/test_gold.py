@@ -36,7 +36,7 @@ from helpers.world.opinions import ASPECTS, find_contradictions, find_opinions
 from helpers.world.sentences import BROKEN, judge
 
 REFERENCE_MEAN = -0.50  # of 1,000 samples of data/sft, points; measured again below
-CORPUS_P90 = 1.58  # of 10,000 reviews of data/corpus.txt, points; measured again below
+CORPUS_P90 = 1.56  # of 10,000 reviews of data/corpus.txt, points; measured again below
 PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
 
 

@@ -199,8 +199,6 @@ LOGPROB_MISTAKES = kept([
      without_prompt),
     ("normalised without the temperature", "You divided the logits by the temperature, but not those in the"
      " logsumexp: divide first, then log_softmax.", half_scaled),
-    ("temperature twice", "You divided by the temperature twice.",
-     lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, T * T)),
     ("root of the temperature", "You divided by the root of the temperature.",
      lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, T**0.5)),
     ("times the probability", "You multiplied log p by p, as in an entropy; return log p.",
@@ -222,8 +220,6 @@ LOGPROB_MISTAKES = kept([
      " come out too likely. Use log_softmax.", rounded_up(1e-8)),
     ("a small number in the logarithm", "You added a small number before the logarithm: very unlikely tokens"
      " come out too likely. Use log_softmax.", rounded_up(1e-10)),
-    ("log of a vanished probability", "The probability of an unlikely token rounds to 0, and its logarithm is"
-     " −inf. Use log_softmax.", rounded_up(0.0)),
     ("probabilities", "You have probabilities; PPO needs their logarithms.",
      logprobs_with(torch.exp)),
     ("negative log-probs", "You have −log p, the cross-entropy; return log p, never above 0.",

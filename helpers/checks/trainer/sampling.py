@@ -46,10 +46,10 @@ def neighbours(prompts: list[str], draw: list[str]) -> bool:
 
 
 def observe_sampling(function: Callable) -> Seen:
-    """64 responses, not at temperature 1: form, masks, log-probs of what was drawn, likelihood."""
+    """128 responses, not at temperature 1: form, masks, log-probs of what was drawn, likelihood."""
     r = recorded()
     config = trainer_config(temperature=r.config.temperature, response_length=14)
-    prompts, tokenizer = r.parts.prompts[:64], r.parts.tokenizer
+    prompts, tokenizer = r.parts.prompts[:128], r.parts.tokenizer
     answer = ask(function, r.parts.actor, tokenizer, prompts, config)
     says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
     ok = isinstance(answer, (tuple, list)) and len(answer) == 3
