@@ -25,7 +25,7 @@ FIND = """() => {
       for (const node of control.querySelectorAll(selector)) {
         if (node.dataset.control !== undefined || node.closest('.widget-play') !== null
             && kind !== 'play') continue;
-        const box = node.closest('.jupyter-widgets, .widget-inline-hbox') || node;
+        const box = node.closest('.jupyter-widgets, .widget-inline-hbox, .widget-inline-vbox') || node;
         const words = [box.querySelector('.widget-label')?.innerText, box.innerText, node.placeholder,
           node.getAttribute('aria-label')].map(text => (text || '').replace(/\u200b/g, '').trim());
         const label = words.find(text => text !== '') || '';
@@ -41,13 +41,15 @@ SHOWN = """node => {
   const area = node.closest('.jp-OutputArea');
   const drawn = [...area.querySelectorAll('canvas')].map(c => c.toDataURL()).join();
   const copy = area.cloneNode(true);
-  const controls = '.widget-inline-hbox:not(.widget-html, .widget-htmlmath), .widget-play, button';
+  const controls =
+    '.widget-inline-hbox:not(.widget-html, .widget-htmlmath), .widget-inline-vbox, .widget-play, button';
   copy.querySelectorAll(controls).forEach(part => part.remove());
   return copy.innerHTML + drawn;
 }"""
 
 # the number beside a slider, and what the figure below says it was drawn for
-READOUT = "node => node.closest('.widget-inline-hbox')?.querySelector('.widget-readout')?.innerText"
+READOUT = """node => node.closest('.widget-inline-hbox')?.querySelector('.widget-readout')?.innerText
+  ?? node.getAttribute('aria-valuenow') ?? node.value"""  # a slider may show no number
 DRAWN_FOR = """node => {
   for (let box = node; box; box = box.parentElement) {
     const drawn = box.querySelector && box.querySelector('[data-drawn-for]');
@@ -118,8 +120,9 @@ def move_slider(control: Control) -> Iterator[str]:
     at_end = control.node.get_attribute("aria-valuenow") == control.node.get_attribute(
         "aria-valuemax"
     )
-    alive = False
-    for key in ("ArrowLeft", "ArrowRight") if at_end else ("ArrowRight", "ArrowLeft"):
+    alive, upright = False, control.node.get_attribute("aria-orientation") == "vertical"
+    keys = ("ArrowUp", "ArrowDown") if upright else ("ArrowRight", "ArrowLeft")
+    for key in reversed(keys) if at_end else keys:
         before = control.node.evaluate(READOUT)
         control.node.focus()
         alive |= control.changes(lambda key=key: press(key))
