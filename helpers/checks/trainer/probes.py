@@ -113,7 +113,7 @@ def then_logprobs(function: Callable) -> Seen:
     expect(
         alike(got, want), "temperature written in", f"{says} `temperature`, no number.", got, want
     )
-    cold = r.config.temperature * float(some(rows, right, r.config.temperature).min()) / -120
+    cold = r.config.temperature * float(some(rows, right, r.config.temperature).min()) / -300
     got, want = some(rows, function, cold), some(rows, right, cold)
     says = f"A token of log-prob {float(want.min()):.3g} gets {float(got[want == want.min()][0]):.3g}: very"
     says += " unlikely tokens are wrong. Take log_softmax of the logits, not a logarithm of probabilities."
