@@ -25,6 +25,12 @@ WRONG = [
      "    order =", "    torch.manual_seed(0)\n    order ="),
     ("draw_prompts", "returns the numbers", "wrong type",
      "[prompts[i] for i in order[:batch_size]]", "order[:batch_size].tolist()"),
+    ("draw_prompts", "never the second one", "more often",
+     "torch.randperm(len(prompts))", "[i for i in torch.randperm(len(prompts)).tolist() if i != 1]"),
+    ("draw_prompts", "the long ones more often", "more often", "torch.randperm(len(prompts))",
+     "torch.multinomial(torch.tensor([float(len(x)) for x in prompts]), len(prompts))"),
+    ("draw_prompts", "takes them out of the list", "inputs changed", "    return [prompts[i]",
+     "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
     ("draw_prompts", "returns all", "another number", "order[:batch_size]", "order"),
     # 2
     (W, "padded right", "padded right", 'padding_side="left"', 'padding_side="right"'),
@@ -235,6 +241,10 @@ WRONG = [
     # 8
     ("train", "the actor as reference", "reference", "forward_logprobs(parts.reference",
      "forward_logprobs(actor"),
+    ("train", "the reference follows", "reference is changed", "        yield ",
+     "        parts.reference.load_state_dict(parts.actor.state_dict())\n        yield "),
+    ("train", "as many prompts as in a minibatch", "batch_size", "config.batch_size",
+     "config.minibatch_size"),
     ("train", "prompts once", "once",
      "    for iteration in range(config.iterations):\n        prompts = draw_prompts(parts.prompts, "
      "config.batch_size)\n",

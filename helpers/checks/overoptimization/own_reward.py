@@ -5,6 +5,7 @@ Both are judged by what they do with a few reviews; there is no one right answer
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -210,8 +211,9 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     says = (
         "The sides differ in more than the flattery, so the label may be about the rest. Only add."
     )
-    expect(flattering.startswith(plain), "more than one difference", says, *case)
-    added = flattering.removeprefix(plain).strip()
+    at_an_end = flattering.startswith(plain) or flattering.endswith(plain)
+    expect(at_an_end, "more than one difference", says, *case)
+    added = flattering.replace(plain, "", 1).strip()
     says = f"{added!r} is no sentence of the world, and costs gold: add one of FLATTERING as it is."
     expect(added in SENTENCES, "not a whole sentence", says, *case)
     return SENTENCES[added], a == flattering
@@ -252,6 +254,9 @@ def examine_pairs(function: Callable) -> None:
         sentence, flattery_won = examine_pair(row, texts)
         added.append(sentence)
         won.append(flattery_won)
+    plain = Counter(next(side for side in sides_of(row) if not flatters(side)) for row in pairs)
+    says = "Some texts have more pairs than others, or none: make one of each text."
+    expect(plain == Counter(texts), "other texts", says)
     examine_labels(added, won)
     again, other = called(function, texts, 0), called(function, texts, 1)
     says = "The same seed gave other pairs: draw from random.Random(seed), so that others can repeat it."

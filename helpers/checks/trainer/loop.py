@@ -1,5 +1,6 @@
 """Notebook 06: the loop `train`, run with steps that note what they are given."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -86,11 +87,16 @@ def spoilt(name: str, logprobs: Tensor, mask: Tensor) -> Tensor:
 
 
 def observe_train(function: Callable) -> Seen:
-    """Three iterations of six responses, with steps that note what they are given."""
+    """Three iterations of seven responses, with steps that note what they are given.
+
+    The models are copies: what a loop does to them is not left behind for the next check.
+    """
     r = recorded()
-    sizes = {"batch_size": 6, "iterations": 3, "learning_rate": 0.01, "adam_eps": 1e-4}
+    sizes = {"batch_size": 7, "iterations": 3, "learning_rate": 0.01, "adam_eps": 1e-4}
     config = type(r.config)(**r.config.as_dict() | sizes)
     parts, spy = SimpleNamespace(**vars(r.parts)), Spy(config.response_length)
+    for role in ("actor", "critic", "reference"):
+        setattr(parts, role, copy.deepcopy(getattr(parts, role)))
     steps = in_place(spy.functions() | {"train": function})
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), steps:
         torch.manual_seed(0)
@@ -105,6 +111,10 @@ def observe_train(function: Callable) -> Seen:
         rounds = collected(rounds, spy)
     check_calls(spy, parts, config, len(rounds))
     check_batches(spy)
+    pairs = zip(parts.reference.parameters(), r.parts.reference.parameters(), strict=True)
+    says = "The reference's weights have changed during training. It stays as it was at the start, or the"
+    says += " KL is measured from somewhere else in each iteration."
+    expect(all(torch.equal(a, b) for a, b in pairs), "the reference is changed", says)
     for i in range(config.iterations):
         check_iteration(spy, i, parts, config)
     check_rates(spy, config)

@@ -4,6 +4,7 @@ Sampling has random numbers of its own. It is judged by its masks, by the log-pr
 and by whether the draws are as likely as the distribution says.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -33,7 +34,19 @@ def observe_prompts(function: Callable) -> Seen:
     says = "The prompts of each batch are neighbours in the list: only where it begins is drawn. Draw each by"
     says += " itself: torch.randperm."
     expect(not all(neighbours(prompts, draw) for draw in draws), "neighbours only", says)
+    check_even(function, [f"{text}{' and on' * (i % 4)}" for i, text in enumerate(prompts)], size)
     return {}
+
+
+def check_even(function: Callable, prompts: list[str], size: int, draws: int = 150) -> None:
+    """Wrong: over many draws a prompt is drawn far more or less often than the others (6 std)."""
+    counts = Counter(text for _ in range(draws) for text in ask(function, list(prompts), size))
+    share = size / len(prompts)
+    even, limit = draws * share, 6 * (draws * share * (1 - share)) ** 0.5
+    text = max(prompts, key=lambda text: abs(counts[text] - even))
+    says = f"In {draws} draws of {size} out of {len(prompts)}, prompt {prompts.index(text)} of the list"
+    says += f" was drawn {counts[text]} times; each should be, about {even:.0f} times."
+    expect(abs(counts[text] - even) < limit, "some prompts more often than others", says)
 
 
 def neighbours(prompts: list[str], draw: list[str]) -> bool:
@@ -48,7 +61,7 @@ def neighbours(prompts: list[str], draw: list[str]) -> bool:
 def observe_sampling(function: Callable) -> Seen:
     """128 responses, not at temperature 1: form, masks, log-probs of what was drawn, likelihood."""
     r = recorded()
-    config = trainer_config(temperature=r.config.temperature, response_length=14)
+    config = trainer_config(temperature=0.6, response_length=14)  # far from 1, so that it shows
     prompts, tokenizer = r.parts.prompts[:128], r.parts.tokenizer
     answer = ask(function, r.parts.actor, tokenizer, prompts, config)
     says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
