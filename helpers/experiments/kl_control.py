@@ -22,7 +22,7 @@ REWARD_BETAS = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 LOSS_BETAS = (0.4, 0.5, 0.6, 0.75, 1.0, 1.5, 3.0)
 FULL_BETAS = (0.5, 1.0, 3.0)  # of the exact KL over the vocabulary
 WIDEST_GAP = 0.7  # nats between two runs: wider apart, nothing is interpolated
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole, and that the adaptive β is run on
+ADAPTIVE_SEED = 0  # the seed that the adaptive β is run on; these runs are kept whole
 TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
 FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
 HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
@@ -45,7 +45,7 @@ def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
         for beta in betas:
             config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss=kind, **shared)
             configs[f"loss_{kind}_{beta:g}"] = config
-    if seed != WHOLE_RUN_SEED:
+    if seed != ADAPTIVE_SEED:
         return {kind: config for kind, config in configs.items() if config.kl_target is None}
     return configs
 
@@ -53,7 +53,7 @@ def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
 def kl_control_study(seeds: list = (0,), iterations: int = 60) -> list[Job]:
     """Jobs for all `kl_control_configs` on each seed."""
     return [
-        Job(kind, config, whole=seed == WHOLE_RUN_SEED, evaluated=EVALUATED // 4)
+        Job(kind, config, whole=config.kl_target is not None, evaluated=EVALUATED // 4)
         for seed in sorted(set(seeds))
         for kind, config in kl_control_configs(seed, iterations).items()
     ]
