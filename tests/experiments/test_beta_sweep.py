@@ -1,5 +1,6 @@
 """The shipped sweep: whole, made as it says, and its table recomputed from the responses behind it."""
 
+import re
 import shutil
 
 import pytest
@@ -24,7 +25,7 @@ from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.experiments.study import STUDY
 from helpers.state import resolve_rates
 from helpers.theory.optimum import optimal_value, policy_value
-from helpers.tools.files import FileProblem
+from helpers.tools.files import ROOT, FileProblem
 
 BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
 
@@ -154,6 +155,23 @@ def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
         shutil.copytree(FOLDER / run.label, tmp_path / run.label)
     with pytest.raises(FileProblem, match="reference.safetensors is missing"):
         load_sweep(tmp_path)
+
+
+def test_the_table_of_the_readme_is_the_sweep_s(sweep, rows):
+    """Each figure as it is rounded there; a dash where there is none."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(r"^\| ([\d.]+) \| ((?:[−–\d.]+ \| ){5}[−–\d.]+) \|$", text, re.M)
+    names = ("score", "gold", "kl", "value", "optimal_value", "efficiency")
+    assert len(shown) >= 5
+    for beta, cells in shown:
+        row = rows[float(beta)]
+        for name, cell in zip(names, cells.split(" | "), strict=True):
+            if cell == "–":
+                assert row[name] is None, (beta, name)
+            else:
+                digits = len(cell.partition(".")[2])
+                wanted = float(cell.replace("−", "-"))
+                assert round(row[name], digits) == pytest.approx(wanted), (beta, name)
 
 
 def test_the_control_study_is_whole():
