@@ -30,11 +30,9 @@ from helpers.checks.ppo.policy_loss import check_policy_loss
 from helpers.checks.ppo.ratio import check_ratio
 from helpers.checks.ppo.update import check_ppo_update_step
 from helpers.checks.ppo.value_loss import check_value_loss
-from helpers.checks.real_models.exercises import (
-    check_chat_rollout,
-    check_held_bytes,
-    check_lora_forward,
-)
+from helpers.checks.real_models.chat_rollout import check_chat_rollout
+from helpers.checks.real_models.held_bytes import check_held_bytes
+from helpers.checks.real_models.lora_forward import check_lora_forward
 from helpers.checks.reward_model.bradley_terry import (
     check_bradley_terry_loss,
     check_preference_probability,

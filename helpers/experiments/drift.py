@@ -191,10 +191,6 @@ class Drift:
         chosen = most.topk(min(count, len(most))).indices.tolist()
         return sorted(chosen, key=lambda i: -float(probs[0, i]))
 
-    def most_likely(self, prompt: str) -> float:
-        """The largest of these probabilities."""
-        return float(self._last_words(prompt).max())
-
     def view(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> DriftView:
         """The data of the page."""
         found = self._run(stop, iteration, seed, prompt)

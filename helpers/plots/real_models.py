@@ -50,35 +50,6 @@ def memory_figure(ledgers: dict, limit: float | None = 15.0) -> Figure:
     return figure
 
 
-def phases_figure(seconds: dict[str, float]) -> Figure:
-    """How one iteration's seconds divide, as one bar."""
-    figure, grid = new_figure(1, 1, 9.2, 1.5)
-    axes, left, colours = (grid[0, 0], 0.0, (POLICY, REWARD, REFERENCE, VALUE, KL))
-    for (name, taken), colour in zip(seconds.items(), colours, strict=True):
-        axes.barh(0, taken, left=left, color=colour, edgecolor="white", label=name)
-        left += taken
-    axes.set_yticks([])
-    label_axes(axes, "", "seconds of one iteration (mean)")
-    figure.legend(loc="outside upper center", ncols=5)
-    return figure
-
-
-def methods_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Score and KL of several runs over their iterations: name → records."""
-    figure, grid = new_figure(1, 2, 9.2, 2.6)
-    panels = (("score", "Proxy score", "reference std"), ("kl", "KL", "nats per response"))
-    for axes, (key, title, unit) in zip(grid[0], panels, strict=True):
-        for (name, records), colour, line in zip(
-            runs.items(), (POLICY, KL, REWARD), ("-", "--", ":"), strict=False
-        ):
-            x = [record["iteration"] for record in records]
-            y = [record[key] for record in records]
-            axes.plot(x, y, line, color=colour, linewidth=1.8, label=name)
-        label_axes(axes, title, "iteration", unit, grid="both")
-    grid[0, 0].legend()
-    return figure
-
-
 WATCHED = (  # of a held-out measurement: title, unit
     ("reward", "Reward: what is trained on", "cosine"),
     ("next_turn", "Judge: what would be said next?", "nats"),

@@ -215,26 +215,3 @@ def proxy_gold_figure(
         axes, "Two judges of the same texts", "gold score, std", "reward model, std", grid="both"
     )
     return figure
-
-
-def padded_scores_figure(
-    right: Sequence[float], wrong: Sequence[float], pads: Sequence[int], lines: dict
-) -> Figure:
-    """Scores with the padding read against the right ones; one text's score by amount of padding."""
-    figure, grid = new_figure(1, 2, 9.0, 3.0)
-    cloud, one = grid[0]
-    cloud.plot(right, wrong, ".", color=KL, alpha=0.5, markersize=4)
-    ends = [min(right), max(right)]
-    cloud.plot(ends, ends, color=REFERENCE, linestyle="--", linewidth=1)
-    label_axes(
-        cloud,
-        "All texts, in one batch",
-        "score, padding masked",
-        "score, padding read",
-        grid="both",
-    )
-    for (name, scores), colour, mark in zip(lines.items(), (REWARD, KL), ("o", "s"), strict=True):
-        one.plot(pads, scores, color=colour, marker=mark, markersize=4, label=f"padding {name}")
-    one.legend()
-    label_axes(one, "One text", "tokens of padding after it", "score", grid="both")
-    return figure

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from helpers.plots.base import label_axes, new_figure, one_panel
-from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD
 
 TOKEN_KINDS = {  # a position is 0 padding, 1 prompt, 2 response or 3 stop token: ground, ink
     "padding": ("#E3E3E3", "#6A6A6A"),
@@ -159,23 +159,6 @@ def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, tit
     axes.set_ylim(0, 1.05)
     axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")], fontsize=9)
     label_axes(axes, f"{context}\n{title}", y="probability")
-    return figure
-
-
-def model_memory_figure(models: Sequence, parts: dict, title: str) -> Figure:
-    """Stacked bars: `parts` maps a label to one number (GB) per model."""
-    figure, axes = one_panel(8.0, 2.2)
-    left = [0.0] * len(models)
-    for colour, (label, sizes) in zip((POLICY, ACCENT, VALUE), parts.items(), strict=False):
-        axes.barh(models, sizes, left=left, color=colour, label=label, height=0.65)
-        left = [a + b for a, b in zip(left, sizes, strict=True)]
-    for row, size in enumerate(left):
-        axes.text(size, row, f" {size:.0f} GB", va="center", fontsize=9)
-    axes.set_xlim(0, 1.12 * max(left))
-    axes.invert_yaxis()
-    axes.legend(loc="lower right")
-    label_axes(axes, title, "GB")
-    axes.tick_params(axis="y", labelsize=9)
     return figure
 
 

@@ -102,18 +102,6 @@ def critic_and_truth(panels: dict) -> Figure:
     return figure
 
 
-def values_against_returns(values: Sequence, returns: Sequence, padding: int, title: str) -> Figure:
-    """A dot a counted token, and all the padding in one dot at the origin."""
-    figure, axes = one_panel(4.8, 3.0)
-    axes.scatter(returns, values, s=10, color=VALUE, linewidths=0, label="counted token")
-    axes.scatter([0], [0], s=90, color="black", marker="X", label=f"padding, {padding} positions")
-    low, high = min(*returns, *values, 0), max(*returns, *values, 0)
-    axes.plot([low, high], [low, high], color=REFERENCE, linewidth=1, linestyle="--")
-    label_axes(axes, title, "return", "value the critic gave")
-    axes.legend(loc="lower right")
-    return figure
-
-
 def whitened_padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
     """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
     figure, axes = one_panel(6.6, 2.6)

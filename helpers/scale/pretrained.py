@@ -21,7 +21,6 @@ from helpers.models import (
     encode_texts,
     freeze,
     half_precision,
-    load_actor,
     load_pretrained,
     load_tokenizer,
     make_critic,
@@ -111,12 +110,6 @@ class ModelChoice:
         sizes = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 40}
         rates = {"learning_rate": 1e-5, "critic_learning_rate": 1e-4}
         return sizes | rates | {"response_length": 32, "temperature": 0.7, "kl_coef": 0.05}
-
-    def reward_settings(self) -> dict:
-        """Arguments of `fit_reward_model`: a small learning rate if the encoder is pretrained."""
-        if self.pretrained:
-            return {"optimizer": "adamw", "learning_rate": 5e-5, "batch_size": 32, "epochs": 1}
-        return {"optimizer": "muon", "learning_rate": 1e-3, "batch_size": 64, "epochs": 1}
 
 
 def choose_models(
@@ -208,11 +201,6 @@ def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTra
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return actor.to(resolve_device(device)).eval(), tokenizer
-
-
-def load_policy_and_tokenizer(choice: ModelChoice) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """Load the chosen actor, in float32, and its tokenizer."""
-    return load_actor(choice.actor, choice.device), load_tokenizer(choice.actor)
 
 
 def as_chat(tokenizer: PreTrainedTokenizerBase, question: str) -> str:

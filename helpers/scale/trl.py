@@ -41,40 +41,6 @@ def require_trl() -> None:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
 
 
-TABLE = (  # ours, TRL's argument, what differs
-    ("kl_coef", "kl_coef", "the same; TRL's default is 0.05"),
-    ("kl_placement", "–", "always in the reward"),
-    ("(k1)", "kl_estimator", "k1, or k3 in the reward"),
-    ("gamma, lam", "gamma, lam", "the same"),
-    ("cliprange, cliprange_value", "cliprange, cliprange_value", "the same"),
-    ("vf_coef", "vf_coef", "the same"),
-    ("entropy_coef", "–", "no entropy bonus"),
-    ("num_ppo_epochs", "num_ppo_epochs", "the same"),
-    ("batch_size", "per_device_train_batch_size × gradient_accumulation_steps", "times processes"),
-    ("minibatch_size", "num_mini_batches", "how many, not how large"),
-    ("micro_batch_size", "per_device_train_batch_size", "averages the means of micro-batches"),
-    ("learning_rate", "learning_rate", "one for actor and critic; linear to 0"),
-    ("adam_eps", "adam_epsilon", "TRL's default is 1e-8"),
-    ("max_grad_norm", "max_grad_norm", "not used: no clipping"),
-    ("whiten_advantages", "–", "always, over one process's share"),
-    ("whiten_rewards", "whiten_rewards", "the same idea; one more position counts"),
-    ("temperature", "temperature", "TRL's default is 0.7"),
-    ("response_length", "response_length", "TRL's default is 53"),
-    ("missing_eos_penalty", "missing_eos_penalty", "the same; needs stop_token"),
-    ("(EOS always stops)", "stop_token", "TRL's default is None; 'eos' for ours"),
-    ("gradient_checkpointing", "gradient_checkpointing", "the same; TRL's default is True"),
-    ("kl_target", "–", "no adaptive β"),
-    ("iterations", "total_episodes", "iterations × batch_size"),
-    ("normalize_scores", "–", "no normalisation of scores"),
-)
-
-
-def settings_table() -> str:
-    """TABLE as a Markdown table."""
-    rows = [("this course", "TRL", "what differs"), ("---",) * 3, *TABLE]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
 class RewardForTRL(nn.Module):
     """Any reward function of texts, with the interface of TRL's `get_reward`: backbone, then `score`."""
 

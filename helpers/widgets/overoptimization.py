@@ -8,7 +8,7 @@ import ipywidgets
 from helpers.experiments.runs import Run, Sample, Snapshot
 from helpers.plots.overoptimization import factor_figure, stopping_figure
 from helpers.widgets.coloured_words import legend_html, sample_html
-from helpers.widgets.markup import Markup, card, guarded, styled
+from helpers.widgets.markup import Markup, card, guarded
 from helpers.widgets.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
@@ -119,13 +119,3 @@ class Gallery:
     def _ipython_display_(self) -> None:
         """The live page where there is a kernel; the same page, still, where there is none."""
         show_live(self.box, "samples along a run", page=self.page.value)
-
-
-def rounds_html(runs: dict[str, Run], prompts: Sequence[str], explain: Explain) -> Markup:
-    """The first sample of each prompt from the last snapshot of each run (title → run)."""
-    sections = legend_html()
-    for title, run in runs.items():
-        samples = run.snapshots[-1].samples
-        asked = ((samples[prompt][0], prompt) for prompt in prompts)
-        sections += judged_rows(title, asked, explain)
-    return styled(card(sections))

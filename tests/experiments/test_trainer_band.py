@@ -8,7 +8,7 @@ import pytest
 
 from helpers.checks.judging.report import CORRECT, MISTAKE
 from helpers.checks.trainer.course_steps import COURSE, NAMES, trainer_config
-from helpers.checks.trainer.mistakes import rewards_with
+from helpers.checks.trainer.reward_mistakes import rewards_with
 from helpers.experiments import trainer_band as band_of
 from helpers.experiments.trainer_file import FILE, run_page, save_trainer
 from helpers.plots.your_trainer import band_figure

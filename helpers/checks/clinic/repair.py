@@ -17,7 +17,8 @@ from helpers.checks.judging.exercise import Mistake
 from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
-from helpers.checks.trainer.mistakes import MISTAKES, rewards_with
+from helpers.checks.trainer.mistakes import MISTAKES
+from helpers.checks.trainer.reward_mistakes import rewards_with
 from helpers.checks.trainer.reward_probes import name_credit, name_rewards
 from helpers.one_page import whiten
 

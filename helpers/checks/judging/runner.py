@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def attempt(function: Callable, arguments: tuple, seconds: float) -> Outcome:
     inputs = copy_of(arguments)
 
     def work():
-        with torch.enable_grad():
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a std over our case of one token
             return function(*inputs)
 
     try:

@@ -9,7 +9,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from helpers.checks.judging.exercise import kept
 from helpers.checks.trainer.course_steps import COURSE
 from helpers.checks.trainer.inputs import recorded
-from helpers.checks.trainer.mistakes import logprobs_with
+from helpers.checks.trainer.logprob_mistakes import logprobs_with
 from helpers.checks.trainer.update import Recorder, rows_seen, run_update
 from helpers.checks.trainer.update_mistakes import smaller_gain, update_with
 

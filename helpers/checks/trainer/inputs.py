@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from helpers.checks.gae.credit_mistakes import read_values
 from helpers.checks.judging.runner import differs, is_empty
 from helpers.checks.trainer.course_steps import COURSE, trainer_config, trainer_parts
-from helpers.checks.trainer.mistakes import all_logprobs, picked
+from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
 
 # away from the defaults, so that each setting that is not used shows
 SETTINGS = {

@@ -16,7 +16,7 @@ from helpers.checks.judging.model_calls import calls_made, check_call
 from helpers.checks.judging.report import show
 from helpers.checks.trainer.course_steps import COURSE
 from helpers.checks.trainer.inputs import Seen, Wrong, expect, recorded
-from helpers.checks.trainer.mistakes import all_logprobs, picked
+from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
 
 # --- 3: scores ------------------------------------------------------------------------------------
 

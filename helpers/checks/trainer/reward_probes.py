@@ -14,7 +14,7 @@ from helpers.checks.judging.compare import alike
 from helpers.checks.judging.report import show
 from helpers.checks.trainer.course_steps import total_rewards
 from helpers.checks.trainer.inputs import Wrong, expect, recorded
-from helpers.checks.trainer.mistakes import REWARD_MISTAKES
+from helpers.checks.trainer.reward_mistakes import REWARD_MISTAKES
 
 
 def name_rewards(function: Callable) -> None:

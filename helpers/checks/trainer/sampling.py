@@ -13,7 +13,8 @@ from torch import Tensor
 from helpers.checks.judging.model_calls import calls_made, check_call
 from helpers.checks.trainer.course_steps import trainer_config
 from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, no_graph, recorded
-from helpers.checks.trainer.mistakes import MISTAKES, all_logprobs, picked
+from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
+from helpers.checks.trainer.mistakes import MISTAKES
 
 
 def observe_prompts(function: Callable) -> Seen:

@@ -1,7 +1,7 @@
 """Checks of notebook 06: seven steps and a loop; the first that is wrong is named, and how.
 
 What a function gives on the recorded inputs (`trainer_inputs`) is compared with what the course's
-function gives, and where they differ, with what well-known wrong versions give (`trainer_mistakes`).
+function gives, and where they differ, with what well-known wrong versions give (`mistakes.py`).
 """
 
 import dis

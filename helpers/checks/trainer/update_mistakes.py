@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from helpers.checks.gae.credit_mistakes import read_values
 from helpers.checks.judging.exercise import kept
-from helpers.checks.trainer.mistakes import logprobs_with
+from helpers.checks.trainer.logprob_mistakes import logprobs_with
 from helpers.one_page import whiten
 
 

@@ -1,17 +1,14 @@
-"""Exercises of notebook 12: from messages to a rollout, what a run holds in memory, LoRA's forward."""
+"""`chat_rollout`, the large exercise of notebook 12: from messages to a rollout."""
 
 import torch
 from torch import Tensor
 
 from helpers.checks.judging.compare import alike
-from helpers.checks.judging.exercise import Exercise, noise
-from helpers.checks.judging.judge import checker
+from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.parts import parts_checker
 from helpers.checks.judging.raised import explained
 from helpers.checks.judging.runner import copy_of
 from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
-
-# --- the large one: from messages to a rollout ----------------------------------------------------
 
 
 def talk(*contents: str, system: str | None = None) -> list[dict]:
@@ -301,121 +298,3 @@ def only_padding_is_wrong(function, report) -> tuple[str, str] | None:
 
 
 check_chat_rollout = explained(parts_checker(ROLLOUT), cause=only_padding_is_wrong)
-
-
-# --- what a run holds -----------------------------------------------------------------------------
-
-
-def held_bytes(parameters, adapter, method):
-    """Bytes that actor, critic and reference hold all the time, with Adam, in float32."""
-    if method == "full":
-        return in_bytes(2 * 16 * parameters + 4 * parameters)
-    return in_bytes(4 * parameters + 2 * 16 * adapter)
-
-
-def in_bytes(count: float) -> Tensor:
-    """A count as a tensor."""
-    return torch.tensor(float(count))
-
-
-def held(trained=16, frozen=4, trained_models=2, copies=1, lora=None, full=None):
-    """`held_bytes` with something changed."""
-
-    def wrong(parameters, adapter, method):
-        rule = full or (lambda n, a: trained_models * trained * n + copies * frozen * n)
-        if method == "lora":
-            rule = lora or (lambda n, a: frozen * n + trained_models * trained * a)
-        return in_bytes(rule(parameters, adapter))
-
-    return wrong
-
-
-# fmt: off
-HELD = Exercise(
-    "held_bytes", "parameters adapter method", held_bytes,
-    "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a  (notebook 12)",
-    [(10, 3, "full"), (135_000, 2_400, "full"), (10, 3, "lora"),
-     (135_000, 2_400, "lora")],
-    [
-        ("half of what is trained", "Half of what is trained is missing: a trained number is itself, its"
-         " gradient and Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.",
-         held(trained=8)),
-        ("one moment of Adam", "Adam keeps two moments, 8 bytes: a trained number takes 16, not 12.",
-         held(trained=12)),
-        ("no reference", "The reference is a copy of 4·N bytes where the actor is trained in full.",
-         held(copies=0)),
-        ("half precision", "You count 2 bytes for a frozen number; here it is float32: 4.",
-         held(frozen=2)),
-        ("numbers, not bytes", "You counted numbers; one float32 takes 4 bytes.",
-         held(trained=4, frozen=1)),
-        ("LoRA with a copy for each model", "Under LoRA one set of weights serves actor, critic and"
-         " reference: 4·N once.", held(lora=lambda n, a: 12 * n + 32 * a)),
-        ("LoRA with a reference of its own", "Under LoRA the reference is the actor with its adapter off:"
-         " no second copy of the weights.", held(lora=lambda n, a: 8 * n + 32 * a)),
-        ("LoRA trains everything", "Under LoRA the weights have neither gradients nor moments: they take"
-         " 4·N, and only the adapters take 16 a number.", held(lora=lambda n, a: 16 * n + 32 * a)),
-        ("the adapter alone", "The frozen weights are there too: 4·N.",
-         held(lora=lambda n, a: 32 * a)),
-        ("the reference trained", "The reference is frozen: 4 bytes a number, not 16.",
-         held(full=lambda n, a: 48 * n)),
-    ],
-    group="method",
-)
-# fmt: on
-
-check_held_bytes = checker(HELD)
-
-
-# --- LoRA -----------------------------------------------------------------------------------------
-
-
-def lora_forward(x, weight, a, b, alpha, on):
-    """x Wᵀ, and with the adapter on (α/r)·(x Aᵀ) Bᵀ beside it."""
-    plain = x @ weight.T
-    return plain + alpha / len(a) * (x @ a.T) @ b.T if on else plain
-
-
-def with_lora(scale=lambda alpha, a: alpha / len(a), delta=None, use=lambda on: on, join=None):
-    """`lora_forward` with something changed."""
-
-    def wrong(x, weight, a, b, alpha, on):
-        plain = x @ weight.T
-        change = scale(alpha, a) * (delta or (lambda x, a, b: (x @ a.T) @ b.T))(x, a, b)
-        return (join or torch.add)(plain, change) if use(on) else plain
-
-    return wrong
-
-
-# fmt: off
-LORA = Exercise(
-    "lora_forward", "x weight a b alpha on", lora_forward,
-    "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022; notebook 12)",
-    [
-        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, True),
-        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, False),
-        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, True),
-        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, False),
-    ],
-    [
-        ("never off", "With on=False the adapter still works: then there is no reference, and every KL"
-         " is 0.", with_lora(use=lambda on: True)),
-        ("upside down", "The adapter works when it is off, and not when it is on.",
-         with_lora(use=lambda on: not on)),
-        ("never on", "The adapter never works: return x Wᵀ alone only where on is False.",
-         with_lora(use=lambda on: False)),
-        ("no scale", "The product is to be multiplied by α / r.", with_lora(scale=lambda alpha, a: 1.0)),
-        ("α alone", "You multiplied by α; divide by the rank r = len(a) too.",
-         with_lora(scale=lambda alpha, a: alpha)),
-        ("divided by the width", "You divided α by the input's width; the rank is the number of A's rows.",
-         with_lora(scale=lambda alpha, a: alpha / (a.shape[1] + 1e-9 if len(a) != a.shape[1] else 1))),
-        ("the wrong way round", "α / r, not r / α.", with_lora(scale=lambda alpha, a: len(a) / alpha)),
-        ("subtracted", "The product is added to x Wᵀ, not subtracted.", with_lora(join=torch.sub)),
-        ("in place of the weights", "The product stands alone: the frozen weights' x Wᵀ is added to it.",
-         with_lora(join=lambda plain, change: change)),
-        ("multiplied", "You multiplied the two; LoRA adds a product of thin matrices to the weights.",
-         with_lora(join=torch.mul)),
-    ],
-)
-# fmt: on
-
-check_lora_forward = checker(LORA)

@@ -1,0 +1,67 @@
+"""`held_bytes`: what a run with Adam holds in memory all the time (notebook 12)."""
+
+import torch
+from torch import Tensor
+
+from helpers.checks.judging.exercise import Exercise
+from helpers.checks.judging.judge import checker
+
+
+def held_bytes(parameters, adapter, method):
+    """Bytes that actor, critic and reference hold all the time, with Adam, in float32."""
+    if method == "full":
+        return in_bytes(2 * 16 * parameters + 4 * parameters)
+    return in_bytes(4 * parameters + 2 * 16 * adapter)
+
+
+def in_bytes(count: float) -> Tensor:
+    """A count as a tensor."""
+    return torch.tensor(float(count))
+
+
+def held(trained=16, frozen=4, trained_models=2, copies=1, lora=None, full=None):
+    """`held_bytes` with something changed."""
+
+    def wrong(parameters, adapter, method):
+        rule = full or (lambda n, a: trained_models * trained * n + copies * frozen * n)
+        if method == "lora":
+            rule = lora or (lambda n, a: frozen * n + trained_models * trained * a)
+        return in_bytes(rule(parameters, adapter))
+
+    return wrong
+
+
+# fmt: off
+HELD = Exercise(
+    "held_bytes", "parameters adapter method", held_bytes,
+    "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a  (notebook 12)",
+    [(10, 3, "full"), (135_000, 2_400, "full"), (10, 3, "lora"),
+     (135_000, 2_400, "lora")],
+    [
+        ("half of what is trained", "Half of what is trained is missing: a trained number is itself, its"
+         " gradient and Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.",
+         held(trained=8)),
+        ("one moment of Adam", "Adam keeps two moments, 8 bytes: a trained number takes 16, not 12.",
+         held(trained=12)),
+        ("no reference", "The reference is a copy of 4·N bytes where the actor is trained in full.",
+         held(copies=0)),
+        ("half precision", "You count 2 bytes for a frozen number; here it is float32: 4.",
+         held(frozen=2)),
+        ("numbers, not bytes", "You counted numbers; one float32 takes 4 bytes.",
+         held(trained=4, frozen=1)),
+        ("LoRA with a copy for each model", "Under LoRA one set of weights serves actor, critic and"
+         " reference: 4·N once.", held(lora=lambda n, a: 12 * n + 32 * a)),
+        ("LoRA with a reference of its own", "Under LoRA the reference is the actor with its adapter off:"
+         " no second copy of the weights.", held(lora=lambda n, a: 8 * n + 32 * a)),
+        ("LoRA trains everything", "Under LoRA the weights have neither gradients nor moments: they take"
+         " 4·N, and only the adapters take 16 a number.", held(lora=lambda n, a: 16 * n + 32 * a)),
+        ("the adapter alone", "The frozen weights are there too: 4·N.",
+         held(lora=lambda n, a: 32 * a)),
+        ("the reference trained", "The reference is frozen: 4 bytes a number, not 16.",
+         held(full=lambda n, a: 48 * n)),
+    ],
+    group="method",
+)
+# fmt: on
+
+check_held_bytes = checker(HELD)

@@ -1,0 +1,58 @@
+"""`lora_forward`: a frozen layer with a thin adapter beside it (notebook 12)."""
+
+import torch
+
+from helpers.checks.judging.exercise import Exercise, noise
+from helpers.checks.judging.judge import checker
+
+
+def lora_forward(x, weight, a, b, alpha, on):
+    """x Wᵀ, and with the adapter on (α/r)·(x Aᵀ) Bᵀ beside it."""
+    plain = x @ weight.T
+    return plain + alpha / len(a) * (x @ a.T) @ b.T if on else plain
+
+
+def with_lora(scale=lambda alpha, a: alpha / len(a), delta=None, use=lambda on: on, join=None):
+    """`lora_forward` with something changed."""
+
+    def wrong(x, weight, a, b, alpha, on):
+        plain = x @ weight.T
+        change = scale(alpha, a) * (delta or (lambda x, a, b: (x @ a.T) @ b.T))(x, a, b)
+        return (join or torch.add)(plain, change) if use(on) else plain
+
+    return wrong
+
+
+# fmt: off
+LORA = Exercise(
+    "lora_forward", "x weight a b alpha on", lora_forward,
+    "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022; notebook 12)",
+    [
+        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, True),
+        (noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0, False),
+        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, True),
+        (noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0, False),
+    ],
+    [
+        ("never off", "With on=False the adapter still works: then there is no reference, and every KL"
+         " is 0.", with_lora(use=lambda on: True)),
+        ("upside down", "The adapter works when it is off, and not when it is on.",
+         with_lora(use=lambda on: not on)),
+        ("never on", "The adapter never works: return x Wᵀ alone only where on is False.",
+         with_lora(use=lambda on: False)),
+        ("no scale", "The product is to be multiplied by α / r.", with_lora(scale=lambda alpha, a: 1.0)),
+        ("α alone", "You multiplied by α; divide by the rank r = len(a) too.",
+         with_lora(scale=lambda alpha, a: alpha)),
+        ("divided by the width", "You divided α by the input's width; the rank is the number of A's rows.",
+         with_lora(scale=lambda alpha, a: alpha / (a.shape[1] + 1e-9 if len(a) != a.shape[1] else 1))),
+        ("the wrong way round", "α / r, not r / α.", with_lora(scale=lambda alpha, a: len(a) / alpha)),
+        ("subtracted", "The product is added to x Wᵀ, not subtracted.", with_lora(join=torch.sub)),
+        ("in place of the weights", "The product stands alone: the frozen weights' x Wᵀ is added to it.",
+         with_lora(join=lambda plain, change: change)),
+        ("multiplied", "You multiplied the two; LoRA adds a product of thin matrices to the weights.",
+         with_lora(join=torch.mul)),
+    ],
+)
+# fmt: on
+
+check_lora_forward = checker(LORA)
