@@ -140,6 +140,16 @@ def rounds(drift: Drift) -> list[list]:
     return asked
 
 
+def other_ends(sweep: Sweep) -> list[dict]:
+    """Where the runs end whose seeds the page has no texts of."""
+    return [
+        {"beta": run.config.kl_coef, "seed": run.config.seed, "proxy": run.final["score"]}
+        | {name: run.final[name] for name in ("gold", "kl")}
+        for run in sweep.runs
+        if run.config.seed not in sweep.shown_seeds
+    ]
+
+
 class PageRecords:
     """What the page is told: a sweep's records first (`facts`), then the runs that join (`joined`).
 
@@ -162,6 +172,7 @@ class PageRecords:
             "prompts": drift.prompts,
             "words": list(self.words),
             "runs": runs,
+            "otherEnds": significant(other_ends(sweep)),
             "start": significant(sweep.reference_value.mean),
             "optima": best,
             "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),

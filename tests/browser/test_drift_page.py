@@ -215,7 +215,7 @@ def test_choosing_blind_ends_in_who_agrees(page):
         assert f"{done + 1} of {len(rounds)}" in page.locator("#ship .verdict").inner_text()
         assert "β" not in page.locator("#ship").inner_text()
         page.locator("#ship .texts button").first.press("Enter")
-    assert "as the gold score does" in page.locator("#ship .verdict").inner_text()
+    assert "you chose as gold does" in page.locator("#ship .verdict").inner_text()
     assert page.locator("#ship td.number").count() == 4 * len(rounds)
     assert page.locator("#ship td", has_text="✓").count() == len(rounds)
 
@@ -228,30 +228,38 @@ def test_the_button_copies_the_link(browser):
         assert link == page.url and "iteration=0" in link
 
 
-def test_the_tour_is_offered_once_and_moves_nothing(browser):
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.goto(PAGE)
-    page.evaluate(WATCH_SHIFTS)
-    page.get_by_role("button", name="Show me").click()
-    for step in range(1, 5):
-        assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
-        assert page.locator(".toured").count() == 1
-        page.get_by_role("button", name="Next" if step < 4 else "Done").press("Enter")
-    assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
-    assert page.evaluate("() => document.activeElement.id") == "tour-again"
-    assert page.evaluate("() => window.shifts") == 0
-    page.reload()
-    page.evaluate(FRAMES)
-    assert page.locator("#tour").is_hidden()
+@pytest.mark.parametrize("width", (390, 1280))
+def test_the_tour_covers_nothing_it_speaks_of_and_moves_nothing(browser, width):
+    with opened(browser, "", width, reduced_motion="reduce") as page:
+        page.evaluate(WATCH_SHIFTS)
+        page.get_by_role("button", name="Take the tour").click()
+        for step in range(1, 5):
+            assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
+            page.evaluate(FRAMES)
+            spoken, card = (page.locator(name).bounding_box() for name in (".toured", "#tour"))
+            assert spoken["y"] >= 0 and spoken["y"] + spoken["height"] <= card["y"]
+            page.get_by_role("button", name="Next" if step < 4 else "Done").press("Enter")
+        assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
+        assert page.locator("#ship-box summary").evaluate("one => one === document.activeElement")
+        assert page.evaluate("() => window.shifts") == 0
+
+
+def test_escape_ends_the_tour_wherever_the_focus_is(page):
     page.get_by_role("button", name="Take the tour").click()
+    page.locator("#iteration").focus()
     page.keyboard.press("Escape")
     assert page.locator("#tour").is_hidden()
-    context.close()
+    assert page.evaluate("() => document.activeElement.id") == "beta"
 
 
-def test_a_link_s_reader_is_not_asked_about_a_tour(page):
-    assert page.locator("#tour").is_hidden()
+def test_blank_plays_and_stops_where_beta_has_the_focus(page):
+    press(page, "#beta", " ")
+    page.wait_for_function("() => document.getElementById('iteration').value > 1")
+    press(page, "#beta", " ")
+    stood = page.locator("#iteration").input_value()
+    page.wait_for_timeout(200)
+    assert page.locator("#iteration").input_value() == stood
+    assert page.evaluate("() => scrollY") == 0
 
 
 def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
@@ -283,7 +291,7 @@ def test_in_a_notebook_s_output_it_works_without_a_kernel(browser, sweep, tmp_pa
     inside.locator("#beta").press("End")
     inside.locator("#iteration").press("End")
     last = sweep.run(sweep.betas[-1], sweep.seeds[0])
-    page.wait_for_function("() => true")
+    inside.locator("body").evaluate(FRAMES)
     for name, value in (("proxy", last.final["score"]), ("kl", last.final["kl"])):
         shown = inside.locator(f"#{name}").inner_text()
         assert float(shown.replace("−", "-")) == pytest.approx(value, abs=0.006)

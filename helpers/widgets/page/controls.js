@@ -1,7 +1,7 @@
 // The view and what moves it: ruler, slider, play, choices, the link.
 const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
-const FILM = 9000; // milliseconds from the first update to the last
+const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
 let asked = 0, playing = 0, linked = 0;
 
 // ---- drawing, once a frame ----
@@ -42,7 +42,7 @@ function drawControls() {
   byId("prompt").value = view.prompt;
   byId("which").value = view.which;
   byId("seed").value = view.seed;
-  byId("seed").disabled = DATA.seeds.length < 2 || Boolean(joinedAt(view.beta)); // a run of one's own has one
+  byId("seed").disabled = Boolean(joinedAt(view.beta)); // a run of one's own has one
 }
 
 // ---- the ruler of β: logarithmic, 0 at its left end, the reader's own runs right of the largest ----
@@ -87,8 +87,10 @@ function pointAt(event) {
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -2, PageUp: 2, Home: -1e9, End: 1e9 };
 function listenToRuler() {
   ruler.addEventListener("keydown", (event) => {
-    if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
+    const known = event.key in STEPS || event.key === " ";
+    if (!known || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
+    if (event.key === " ") return playOrStop();
     show({ beta: clamp(view.beta + STEPS[event.key], 0, DATA.betas.length - 1) });
   });
   ruler.addEventListener("pointerdown", (event) => {
@@ -116,8 +118,9 @@ function stop() {
   show({});
 }
 
-function play(from) {
-  const began = performance.now() - (FILM * from) / last;
+/** From this update to the last; at first it holds still for a while. */
+function play(from, still = 0) {
+  const began = performance.now() + still - (FILM * from) / last;
   const step = (time) => {
     const at = clamp(Math.floor((last * (time - began)) / FILM), from, last);
     if (at !== view.iteration) show({ iteration: at });
@@ -126,6 +129,11 @@ function play(from) {
   };
   show({ iteration: from });
   setPlaying(requestAnimationFrame(step));
+}
+
+function playOrStop() {
+  if (playing) stop();
+  else play(view.iteration < last ? view.iteration : 0);
 }
 
 // ---- the link ----
@@ -202,7 +210,7 @@ function listen() {
     stop();
     show({ iteration: Number(iteration.value) });
   });
-  byId("play").addEventListener("click", () => (playing ? stop() : play(view.iteration < last ? view.iteration : 0)));
+  byId("play").addEventListener("click", playOrStop);
   for (const name of ["prompt", "which", "seed"]) {
     byId(name).addEventListener("change", (event) => show({ [name]: Number(event.target.value) }));
   }
@@ -242,6 +250,7 @@ function start() {
   options("prompt", DATA.prompts.map((prompt) => `${prompt} …`));
   options("which", Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`));
   options("seed", DATA.seeds);
+  byId("seed").parentElement.hidden = DATA.seeds.length < 2;
   write(byId("command"), DATA.command);
   layStops();
   layBars();
@@ -253,8 +262,8 @@ function start() {
   if (DATA.rounds.length) ask(false);
   else byId("ship-box").hidden = true;
   listen();
-  layTour(!still && !EMBEDDED);
-  if (!still) play(0);
+  layTour();
+  if (!still) play(0, HOLD);
   offerWire();
 }
 

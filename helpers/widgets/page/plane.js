@@ -7,8 +7,10 @@ const parts = {}; // the artists that move
 /** What the axes hold: every run that there is, and the frontier. */
 function measured() {
   const runs = DATA.runs.flat(), known = (values) => values.filter((value) => value !== null);
-  const heights = [...runs.flatMap((run) => known([...run.proxy, ...run.gold])), ...DATA.frontier.map(([, score]) => score)];
-  const far = Math.max(...runs.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl));
+  const others = DATA.otherEnds;
+  const heights = [...runs.flatMap((run) => known([...run.proxy, ...run.gold])), ...DATA.frontier.map(([, score]) => score),
+    ...others.flatMap((end) => [end.proxy, end.gold])];
+  const far = Math.max(...runs.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl), ...others.map((end) => end.kl));
   return { far, low: Math.min(...heights), high: Math.max(...heights) };
 }
 
@@ -85,7 +87,7 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: EDGE.left - 8, y: 11, "text-anchor": "end" }, "score");
+  mark("text", "", { x: 0, y: 11 }, "score, logarithmic below −2");
 }
 
 const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
@@ -104,6 +106,12 @@ function ends() {
       for (const dot of dots) dot.append(mark("title", "", {}, `${words}: ${endWords(end)}`));
     }),
   );
+  for (const end of DATA.otherEnds) {
+    const x = across(end.kl), words = `β = ${end.beta}, seed ${end.seed}: ${endWords(end)}`;
+    const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 2 })];
+    dots.push(mark("path", "end gold", { d: diamond(2.6), transform: `translate(${point(x, up(end.gold))})` }));
+    for (const dot of dots) dot.append(mark("title", "", {}, words));
+  }
 }
 
 /** Draw the still parts anew and make the moving ones. Letters and marks grow with the page's font. */

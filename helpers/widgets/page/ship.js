@@ -49,7 +49,7 @@ function textRow(choice, place, prompt, of) {
 function reveal() {
   const count = ship.choices.length, gold = ship.choices.filter((place) => place === 1).length;
   const verdict = element("p", "verdict",
-    `You chose as the gold score does ${gold} times of ${count}, as the reward model does ${count - gold} times of ${count}.`);
+    `In ${gold} of ${count} pairs you chose as gold does, in ${count - gold} as the reward model does.`);
   verdict.tabIndex = -1;
   const table = element("table"), head = element("tr");
   for (const name of ["β", "text (✓ your choice)", "proxy", "gold"]) {

@@ -1,4 +1,6 @@
 // One sentence that says what is happening now, from the numbers alone.
+const EARLY = 0.3; // share of the updates that are first steps
+const MOST = 0.6; // of the gain in gold that the best β brings
 const AROUND = 2; // updates before and after: the highest of a hundred noisy values would be noise
 
 function meanOf(values, from, to) {
@@ -35,12 +37,14 @@ function afterTheTurn(now, run, peak, yardstick) {
   return `Gold has fallen ${from}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
 }
 
-function atTheEnd(view, now, yardstick) {
+function atTheEnd(view, now, start, yardstick) {
   if (now.gold > yardstick.gold - yardstick.little) {
-    return "Proxy and gold have risen together: no other β ends with texts that readers like much better.";
+    return "Proxy and gold have risen together: no other β of this seed ends much higher in gold.";
   }
   const best = `gold ends at ${written(now.gold)}, at β = ${DATA.betas[yardstick.best]} it ends at ${written(yardstick.gold)}`;
-  return view.beta > yardstick.best ? `Safe, and timid: drifting costs so much that ${best}.` : `Further away, not better: ${best}.`;
+  if (view.beta < yardstick.best) return `Further away, not better: ${best}.`;
+  const share = (now.gold - start) / (yardstick.gold - start);
+  return share < MOST ? `Safe, and timid: drifting costs so much that ${best}.` : `Close to home, with most of the gain: ${best}.`;
 }
 
 /** From where to where: of the reader's own run, and where gold was not measured. */
@@ -61,13 +65,14 @@ function story(view) {
   const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
   const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
   if (peak.value - gold > yardstick.little) return afterTheTurn(now, run, peak, yardstick);
-  if (measured) return atTheEnd(view, now, yardstick);
+  if (measured) return atTheEnd(view, now, run.gold[0], yardstick);
   const nats = writtenKl(Math.max(now.kl, 0)), half = Math.floor(now.iteration / 2);
   if (gold - meanOf(run.gold, half - AROUND, half) > yardstick.little) {
-    return `Proxy and gold rise together: the policy has moved ${nats} nats, and readers like it better.`;
+    return `Proxy and gold rise together: the policy has moved ${nats} nats, and its reviews are better.`;
   }
-  return gold - run.gold[0] > yardstick.little
-    ? `The price holds it at ${nats} nats from the reference; proxy and gold have risen and stay.`
+  if (gold - run.gold[0] > yardstick.little) return `The price holds it at ${nats} nats from the reference; proxy and gold have risen and stay.`;
+  return now.iteration > EARLY * last
+    ? `Drifting costs too much: ${nats} nats from the reference, little has changed.`
     : `The first steps away: ${nats} nats from the reference.`;
 }
 

@@ -1,30 +1,11 @@
-// A first look in four steps. Offered once in a card below, which covers nothing that moves; asked for again by a button.
+// A first look in four steps, in a card at the foot of the window; what it speaks of stands above it.
 const TOUR = [
-  ["bar", "Move β with the arrow keys or a finger. On the left drifting is free; on the right every nat costs much."],
-  ["sample", "This is what the policy writes now. Blue words it says more often than before training, orange ones less often."],
-  ["plane", "To the right: further from where it began. Up: a higher score. Watch whether gold, the readers' score, follows proxy, the one it is trained on."],
+  ["bar", "Move β with the arrow keys or a finger. At the left end drifting is free; at the right end every step away costs much."],
+  ["sample", "This is what the model writes now. Blue words it says more often than before training, orange ones less often."],
+  ["plane", "To the right: further from where it began. Up: a higher score. Watch whether gold, the real quality, follows proxy, the score it is trained on."],
   ["ship-box", "Then choose between texts without knowing which β wrote them, and see who agrees with you."],
 ];
-const SEEN = "drift-tour-seen";
 const tour = byId("tour");
-let tourStep = -1;
-
-/** Whether the offer was answered before; where a browser keeps nothing, it was. */
-function tourSeen() {
-  try {
-    return localStorage.getItem(SEEN) !== null;
-  } catch {
-    return true;
-  }
-}
-
-function rememberTour() {
-  try {
-    localStorage.setItem(SEEN, "yes");
-  } catch {
-    // then it is offered again
-  }
-}
 
 function tourButton(label, act) {
   const made = element("button", "", label);
@@ -33,45 +14,34 @@ function tourButton(label, act) {
   return made;
 }
 
-function fillTour(words, ...buttons) {
-  const row = element("div", "row");
-  row.append(...buttons);
-  tour.replaceChildren(element("p", "", words), row);
-  tour.hidden = false;
-}
-
-function offerTour() {
-  const show = tourButton("Show me", () => stepTour(0));
-  fillTour("New here? Four steps, half a minute.", show, tourButton("No, thanks", endTour));
-}
-
-function endTour() {
-  rememberTour();
+/** Put the tour away; the focus goes to what is then in sight. */
+function endTour(target) {
   markTarget(-1);
   tour.hidden = true;
-  byId("tour-again").focus({ preventScroll: true });
+  target.focus({ preventScroll: true });
 }
 
 function markTarget(at) {
-  tourStep = at;
-  for (const [id] of TOUR) byId(id).classList.toggle("toured", at >= 0 && id === TOUR[at][0]);
+  TOUR.forEach(([id], step) => byId(id).classList.toggle("toured", step === at));
 }
 
 function stepTour(at) {
-  if (at === TOUR.length) return endTour();
-  const [id, words] = TOUR[at], calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const [id, words] = TOUR[at], last = at === TOUR.length - 1;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const done = () => endTour(byId("ship-box").querySelector("summary"));
+  const next = tourButton(last ? "Done" : "Next", last ? done : () => stepTour(at + 1));
+  const row = element("div", "row");
+  row.append(next, ...(last ? [] : [tourButton("Stop", () => endTour(ruler))]));
+  tour.replaceChildren(element("p", "", `${at + 1} of ${TOUR.length}. ${words}`), row);
+  tour.hidden = false;
   markTarget(at);
-  const last = at === TOUR.length - 1;
-  const next = tourButton(last ? "Done" : "Next", () => stepTour(at + 1));
-  fillTour(`${at + 1} of ${TOUR.length}. ${words}`, next, ...(last ? [] : [tourButton("Stop", endTour)]));
-  byId(id).scrollIntoView({ block: "center", behavior: calm ? "auto" : "smooth" });
+  byId(id).scrollIntoView({ block: at ? "start" : "nearest", behavior: calm ? "auto" : "smooth" });
   next.focus({ preventScroll: true });
 }
 
-function layTour(offered) {
-  byId("tour-again").addEventListener("click", () => stepTour(0));
-  tour.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") endTour();
+function layTour() {
+  byId("tour-start").addEventListener("click", () => stepTour(0));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !tour.hidden) endTour(ruler);
   });
-  if (offered && !tourSeen()) offerTour();
 }

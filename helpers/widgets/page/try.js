@@ -1,6 +1,7 @@
 // "Write a beginning of your own": the reference and a policy, loaded when asked for, read it and go on.
 const LONGEST = 24, ROWS = 8; // tokens of a response, as in training; next words shown
 const loaded = new Map(); // name → policy; each file is a classic script beside the page, since a page
+let writing = false;
 globalThis.POLICY_FILES = {}; // from the disk may not fetch its neighbours
 
 function loadPolicy(name) {
@@ -43,8 +44,10 @@ function textOfOwn(title, prompt, response) {
 }
 
 async function tryOwn() {
-  const prompt = byId("try-text").value.trim(), name = byId("try-beta").value, button = byId("try-go");
-  button.disabled = true;
+  const prompt = byId("try-text").value.trim(), name = byId("try-beta").value;
+  if (!prompt) return write(byId("try-said"), "Write a word or two for it to begin with.");
+  if (writing) return;
+  writing = true;
   write(byId("try-said"), "Loading the policies …");
   try {
     const [reference, policy] = await Promise.all([loadPolicy("reference"), loadPolicy(name)]);
@@ -59,7 +62,7 @@ async function tryOwn() {
   } catch (problem) {
     write(byId("try-said"), problem.message);
   }
-  button.disabled = false;
+  writing = false;
 }
 
 function layTry() {
