@@ -1,15 +1,20 @@
 """`python -m benchmarks.explorer`: from key press to pixels on the drift page, and memory after many moves.
 
 Opens the page in a real chromium, as one file from the disk or (`--lab`) live in JupyterLab, and moves β
-by keyboard. A move takes from the key to the end of the next animation frame. Needs chromium and
-playwright (tests/requirements.txt).
+by keyboard. A move takes from the key to the end of the next animation frame; keys come at moments that
+have nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame,
+so that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: beside a training.
+Needs chromium and playwright (tests/requirements.txt).
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +24,8 @@ from tests.browser.conftest import CHROMIUM, FLAGS, serve_lab
 from tests.browser.notebook_page import NotebookPage
 
 LIVE = "iframe[title*='drift explorer']:visible"
-# press keys to and fro, one a frame; milliseconds from each to the end of the frame that shows it
-MOVE = """async (count) => {
+# press keys to and fro, after a wait of up to so many ms; from each to the end of the frame that shows it
+MOVE = """async ([count, most_wait]) => {
   const ruler = document.getElementById("beta"), taken = [];
   const most = Number(ruler.getAttribute("aria-valuemax"));
   const frameDone = () => new Promise(done => requestAnimationFrame(() => {
@@ -33,6 +38,7 @@ MOVE = """async (count) => {
     const place = Number(ruler.getAttribute("aria-valuenow"));
     if (place === most) key = "ArrowLeft";
     if (place === 0) key = "ArrowRight";
+    if (most_wait) await new Promise(done => setTimeout(done, most_wait * Math.random()));
     const began = performance.now();
     ruler.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
     await frameDone();
@@ -42,6 +48,9 @@ MOVE = """async (count) => {
   return taken;
 }"""
 HEAP = "() => performance.memory.usedJSHeapSize / 2 ** 20"
+WAIT = 50  # milliseconds: three frames
+TRAIN = "from helpers.config import RLHFConfig; from helpers.loop import train_rlhf_loop; "
+TRAIN += "print(sum(1 for _ in train_rlhf_loop(RLHFConfig(iterations=10_000, device='cpu'))))"
 OPENED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
@@ -70,7 +79,24 @@ def in_lab(chromium):
         opened.close()
 
 
-def measure(moves: int, long: int, lab: bool) -> dict:
+@contextmanager
+def training(busy: bool):
+    """A training on one thread beside what is measured, or nothing."""
+    if not busy:
+        yield
+        return
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    trainer = subprocess.Popen([sys.executable, "-c", TRAIN], cwd=ROOT, env=environment)
+    try:
+        time.sleep(10)  # until it trains
+        yield
+        if trainer.poll() is not None:
+            raise RuntimeError("the training beside it has ended")
+    finally:
+        trainer.kill()
+
+
+def measure(moves: int, long: int, lab: bool, wait: int = WAIT) -> dict:
     """Measure latency over `moves` moves, then the heap over `long` more."""
     from playwright.sync_api import sync_playwright
 
@@ -78,10 +104,10 @@ def measure(moves: int, long: int, lab: bool) -> dict:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         with (in_lab if lab else bare)(chromium) as frame:
-            frame.evaluate(MOVE, 20)  # warm up
-            taken = sorted(frame.evaluate(MOVE, moves))
+            frame.evaluate(MOVE, [20, 0])  # warm up
+            taken = sorted(frame.evaluate(MOVE, [moves, wait]))
             before = frame.evaluate(HEAP)
-            frame.evaluate(MOVE, long)
+            frame.evaluate(MOVE, [long, 0])
             found = {
                 "memory_after_MiB": frame.evaluate(HEAP),
                 "first_paint_ms": frame.evaluate(OPENED),
@@ -103,8 +129,12 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--long", type=int, default=1000)
     parser.add_argument("--lab", action="store_true", help="live in JupyterLab")
+    parser.add_argument("--in-step", action="store_true", help="each key right after a frame")
+    parser.add_argument("--busy", action="store_true", help="beside a training")
     options = parser.parse_args()
-    found = measure(options.moves, options.long, options.lab)
+    with training(options.busy):
+        wait = 0 if options.in_step else WAIT
+        found = measure(options.moves, options.long, options.lab, wait)
     print(f"key press to pixels, {found['moves']} moves of β (load {found['load']:.1f})")
     print(f"  median {found['median_ms']:.1f} ms, 95th percentile {found['p95_ms']:.1f} ms")
     print(

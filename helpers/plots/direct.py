@@ -51,17 +51,12 @@ def price_figure(
     """Runs at several β: `curves` maps β to a metric's curves, one a seed; the chosen β in colour."""
     figure, grid = new_figure(1, len(PRICED), 10.4, 3.0)
     for axes, (key, (title, unit, colour)) in zip(grid[0], PRICED.items(), strict=True):
-        for beta, metrics in curves.items():
-            if beta != chosen:
-                means = [sum(column) / len(column) for column in zip(*metrics[key], strict=True)]
-                axes.plot(x, means, color=REFERENCE, linewidth=1.2, alpha=0.6)
-                place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
-                axes.annotate(
-                    f"{beta:g}", (x[-1], means[-1]), (3, 0), fontsize=9, color="0.4", **place
-                )
+        others = [beta for beta in curves if beta != chosen]
+        for beta, line in zip(others, ("--", ":", "-."), strict=False):
+            means = [sum(column) / len(column) for column in zip(*curves[beta][key], strict=True)]
+            axes.plot(x, means, line, color=REFERENCE, linewidth=1.6, label=f"β = {beta:g}")
         seeds_and_mean(axes, x, curves[chosen][key], colour, f"β = {chosen:g}")
         axes.legend(loc="best")
-        axes.set_xlim(0, 1.1 * x[-1])
         label_axes(axes, title, "gradient steps", unit, grid="y")
     return figure
 

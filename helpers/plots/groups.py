@@ -68,13 +68,13 @@ def draw_runs(axes: Axes, x: Sequence[float], runs: Runs) -> None:
             axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.5, linestyle=line)
         mean = np.mean(np.asarray(seeds), axis=0)
         axes.plot(x, mean, color=colour, linewidth=2.2, linestyle=line, label=label)
-    axes.legend()
 
 
 def run_figure(x: Sequence[float], runs: Runs, title: str, label: str) -> Figure:
     """Runs over their iterations: thin lines are seeds, thick ones means."""
     figure, axes = one_panel(7.0, 2.8)
     draw_runs(axes, x, runs)
+    axes.legend()
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     label_axes(axes, title, "iteration", label, grid="both")
     return figure
@@ -82,12 +82,14 @@ def run_figure(x: Sequence[float], runs: Runs, title: str, label: str) -> Figure
 
 def pass_figure(x: Sequence[int], panels: dict[str, Runs]) -> Figure:
     """pass@k or pass rates along training, a panel for each title, all on one scale."""
-    figure, grid = new_figure(1, len(panels), 4.8 * len(panels), 2.9)
+    figure, grid = new_figure(1, len(panels), 4.8 * len(panels), 3.1)
     for axes, (title, runs) in zip(grid.flat, panels.items(), strict=True):
         draw_runs(axes, x, runs)
         axes.set_ylim(0, 1)
         axes.set_xticks(x)
         label_axes(axes, title, "iteration", "share of requests", grid="both")
+    lines, labels = grid.flat[0].get_legend_handles_labels()  # the same in each panel
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(labels))
     return figure
 
 
@@ -124,7 +126,7 @@ def staleness_figure(lags: Sequence[int], series: dict[str, Sequence[float]]) ->
     axes.set_ylim(0, 1.05)
     axes.set_xticks(lags)
     axes.legend(loc="lower left")
-    words = "updates since these responses were written"
+    words = "iterations since these responses were written"
     label_axes(axes, "Effective share of a stale batch", words, "effective sample size / n", "both")
     return figure
 
