@@ -1,10 +1,16 @@
 """Exercises of notebook 11: the implicit reward and the DPO loss. (A whole training: `train_dpo`.)"""
 
+from collections.abc import Callable
+from itertools import product
+
 from torch.nn.functional import logsigmoid
 
 from helpers import direct
 from helpers.checks.judging.exercise import Exercise, floats, noise
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import explained
+from helpers.checks.judging.report import Report
+from helpers.checks.judging.second_look import answers_of, equals
 
 # --- the implicit reward --------------------------------------------------------------------------
 
@@ -58,6 +64,50 @@ IMPLICIT_REWARD = Exercise(
     ],
     gradient=("logprobs",),
 )
+
+
+# what each log-prob may be multiplied by, in words
+WEIGHTS = {
+    "times β": lambda b: b,
+    "without β": lambda b: 1.0,
+    "divided by β": lambda b: 1 / b,
+    "times β squared": lambda b: b * b,
+}
+SIGNS = {"add": 1, "subtract": -1}
+TERMS = list(product(SIGNS, WEIGHTS))
+WANTED = {"logprobs": ("add", "times β"), "ref_logprobs": ("subtract", "times β")}
+
+
+def weights_in_words(function: Callable, report: Report) -> tuple[str, str] | None:
+    """For a sum of the two log-probs, each with a weight of its own: the weights that are wrong."""
+    if not report.mistake.startswith(("weight of", "sign of", "kl_coef without effect")):
+        return None
+    answers = answers_of(IMPLICIT_REWARD, function, IMPLICIT_REWARD.probes)
+    for terms in product(TERMS, repeat=2) if answers is not None else ():
+        if equals(answers, weighted(*terms), IMPLICIT_REWARD.probes):
+            mine = dict(zip(WANTED, terms, strict=True))
+            return in_words({name: mine[name] for name in mine if mine[name] != WANTED[name]})
+    return None
+
+
+def weighted(own: tuple[str, str], reference: tuple[str, str]) -> Callable:
+    """The sum of both log-probs, each with its sign and weight."""
+
+    def wrong(p, ref, b):
+        parts = ((p, own), (ref, reference))
+        return sum(SIGNS[verb] * WEIGHTS[words](b) * x for x, (verb, words) in parts)
+
+    return wrong
+
+
+def in_words(wrong: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """Name and message of log-probs with wrong weights."""
+    names = [f"{name} {verb}ed {words}" for name, (verb, words) in wrong.items()]
+    says = [
+        f"You {verb}ed `{name}` {words}; {WANTED[name][0]} β times it."
+        for name, (verb, words) in wrong.items()
+    ]
+    return ", ".join(names), " ".join(says)
 
 
 # --- the loss -------------------------------------------------------------------------------------
@@ -172,4 +222,5 @@ DPO_LOSS = Exercise(
 )
 # fmt: on
 
-check_implicit_reward, check_dpo_loss = checker(IMPLICIT_REWARD), checker(DPO_LOSS)
+check_implicit_reward = explained(checker(IMPLICIT_REWARD), cause=weights_in_words)
+check_dpo_loss = checker(DPO_LOSS)

@@ -15,7 +15,7 @@ NINE = (
     2,
 )  # five groups of two: there groups taken across differ however they are taken
 EASY = (t([1.0, 3.0, 2.0, 2.0]), 2)  # the second prompt's responses are equal
-CLOSE = (t([0.0, 2e-4, 1.0, 3.0]), 2)  # the first prompt's are nearly so: ε counts
+CLOSE = (t([0.0, 1e-4, 1.0, 3.0]), 2)  # the first prompt's are nearly so: ε counts
 ALIKE = (
     "mean of squares minus squared mean",
     "All is right until rewards are large and differ little, such as 300 ± 1: E[x²] − E[x]² loses their"
@@ -198,6 +198,9 @@ GRPO = Exercise(
          lambda r, k: (centred(r, k) / std(r, k)).flatten()),
         ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
          " full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-8)).flatten()),
+        *[("epsilon as a lower limit", "Your ε is a lower limit of the std (clamp, maximum); add 1e-4 to the"
+           " std, whatever it is.", lambda r, k, least=least: (
+               centred(r, k) / std(r, k).clamp(min=least)).flatten()) for least in (1e-4, 1e-3)],
         ("epsilon inside the root", "Add 1e-4 to the std, not to the variance.",
          lambda r, k: (centred(r, k) / (std(r, k).square() + 1e-4).sqrt()).flatten()),
         ("leave-one-out", "That is RLOO's baseline; GRPO uses the mean of the whole group.",
@@ -220,6 +223,8 @@ GRPO = Exercise(
          lambda r, k: (centred(r, k) / (std(r, k) + 1e-3)).flatten()),
         ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
          " full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-6)).flatten()),
+        ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
+         " full size.", lambda r, k: (centred(r, k) / std(r, k).clamp(min=1e-8)).flatten()),
         ("median of the group", "You subtracted the median; subtract the mean.",
          lambda r, k: ((grouped(r, k) - grouped(r, k).median(1, keepdim=True).values)
                        / (std(r, k) + 1e-4)).flatten()),

@@ -79,6 +79,22 @@ def paid(kl):
     return lambda s, p, old, ref, m, c: s - c.kl_coef * kl(old, ref, m)
 
 
+def per_token(s, p, old, ref, m, c):
+    """The KL's price at each token, the score at all of them: [B, T] instead of [B]."""
+    return s.unsqueeze(1) - c.kl_coef * kept(old - ref, m)
+
+
+def masked_per_token(*given):
+    """The same, with 0 in the padding."""
+    return kept(per_token(*given), given[-2])
+
+
+def score_at_the_end(s, p, old, ref, m, c):
+    """The rewards of each token, as in PPO: the score at the last counted one."""
+    prices = -c.kl_coef * kept(old - ref, m)
+    return prices + torch.where(m & ~without_last(m), s.unsqueeze(1), 0.0)
+
+
 def in_groups(method: str, mistake: Mistake) -> Mistake:
     """A mistake in the advantages of one method; those of the other method stay right."""
 

@@ -4,6 +4,7 @@ Its four results are looked at in the order in which they are computed: rewards,
 """
 
 import torch
+from torch import Tensor
 
 from helpers import groups
 from helpers.checks.groups.advantages import GRPO, RLOO
@@ -11,7 +12,6 @@ from helpers.checks.groups.group_slips import (
     Settings,
     advantages_of,
     along_the_tokens,
-    averaged,
     credit,
     gains_by,
     gains_of,
@@ -19,19 +19,29 @@ from helpers.checks.groups.group_slips import (
     in_groups,
     kept,
     loss_of,
+    masked_per_token,
     padding_in_gains,
     paid,
+    per_token,
     rewards_of,
+    score_at_the_end,
     smaller_gain,
     times_mask,
     without_easy,
     without_last,
 )
+from helpers.checks.groups.wrong_means import WRONG_MEANS, unknown_mean
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.parts import begun_too, parts_checker
 from helpers.checks.judging.raised import Expected, explained
+from helpers.checks.judging.runner import attempt, locals_of
 
 WHITENED = "whitened over the batch"  # in either method
+NOT_SUMMED = "the KL is not summed"
+PER_TOKEN = (
+    "Your KL is still one number a token, [B, T], and a response has one reward, [B]: sum the KL over the"
+    " response's counted tokens."
+)
 NAME, ARGUMENTS = "group_step", "scores logprobs old_logprobs ref_logprobs mask config"
 
 
@@ -51,7 +61,7 @@ SIX = (
 )
 FOUR = (*(-noise(seed, 4, 5).abs() for seed in (5, 6, 7)), prefix_mask(5, 3, 2, 5, 1))
 EASY = (floats([1.0, 3.0, 2.0, 2.0])[0], *FOUR)  # with β = 0 the second prompt's rewards are equal
-CLOSE = (floats([0.0, 2e-4, 1.0, 3.0])[0], *FOUR)  # and here the first prompt's nearly so: ε counts
+CLOSE = (floats([0.0, 1e-4, 1.0, 3.0])[0], *FOUR)  # and here the first prompt's nearly so: ε counts
 # the padding of the last one is −inf: only there, so that two mistakes at once can still be told
 INF = (SIX[0], *(torch.where(SIX[4], x, float("-inf")) for x in SIX[1:4]), SIX[4])
 
@@ -89,6 +99,7 @@ REWARDS = part(
          paid(lambda old, ref, m: (old - ref).nan_to_num(0, 0, 0).sum(1))),
         ("difference of probabilities", "You subtracted probabilities; the KL is counted with log-probs.",
          paid(lambda old, ref, m: kept(old.exp() - ref.exp(), m).sum(1))),
+        *((NOT_SUMMED, PER_TOKEN, wrong) for wrong in (per_token, masked_per_token, score_at_the_end)),
         ("k3 for k1", "That is k3; here it is k1, the sum of the log-ratios.", paid(
             lambda old, ref, m: kept((ref - old).exp() - 1 - (ref - old), m).sum(1))),
         ("falls are not charged", "You clipped negative differences to 0; only their whole sum estimates a"
@@ -214,45 +225,7 @@ LOSS = part(
     " fixed: sum / (B · response_length) (notebook 10)",
     loss_of,
     [
-        ("response: all tokens together", "For 'response' you averaged all {counted} tokens together;"
-         " take each row's mean first, then the mean of those.",
-         averaged(response=lambda x, m, n: x.sum() / m.sum())),
-        ("response: length with padding", "For 'response' you divided each row by its whole width;"
-         " divide by its counted tokens.", averaged(response=lambda x, m, n: x.mean(1).mean())),
-        ("response: rows not averaged", "For 'response' you summed the rows' means; average them.",
-         averaged(response=lambda x, m, n: (x.sum(1) / m.sum(1)).sum())),
-        ("response: rows not divided", "For 'response' you averaged the rows' sums; divide each by its"
-         " own number of counted tokens first.",
-         averaged(response=lambda x, m, n: x.sum(1).mean())),
-        ("response: one number per row", "For 'response' you return one number per row; average them.",
-         averaged(response=lambda x, m, n: x.sum(1) / m.sum(1))),
-        ("fixed: divided by the width", "For 'fixed' you divided by the width of this batch; divide by"
-         " response_length = {config.response_length}, the same in every batch.",
-         averaged(fixed=lambda x, m, n: x.sum() / x.numel())),
-        ("fixed: divided by the longest response", "For 'fixed' you divided by the longest response of"
-         " this batch; divide by response_length = {config.response_length}, the same in every batch.",
-         averaged(fixed=lambda x, m, n: x.sum() / (len(x) * m.sum(1).max()))),
-        ("fixed: number of responses missing", "For 'fixed' you divided by response_length alone;"
-         " divide by B · response_length.", averaged(fixed=lambda x, m, n: x.sum() / n)),
-        ("fixed: length missing", "For 'fixed' you divided by the number of responses alone; divide by"
-         " B · response_length.", averaged(fixed=lambda x, m, n: x.sum() / len(x))),
-        ("fixed: counted tokens", "For 'fixed' you divided by the counted tokens, which is 'token';"
-         " divide by B · response_length.", averaged(fixed=lambda x, m, n: x.sum() / m.sum())),
-        ("fixed: rows divided twice", "For 'fixed' you divided each row by its own length too; sum its"
-         " tokens, then divide all by the same number.",
-         averaged(fixed=lambda x, m, n: (x.sum(1) / m.sum(1)).sum() / (len(x) * n))),
-        ("fixed: mean of means", "For 'fixed' you took the mean of the rows' means; divide the sum by"
-         " B · response_length.", averaged(fixed=lambda x, m, n: (x.sum(1) / m.sum(1)).mean())),
-        ("token: padding in the divisor", "For 'token' you divided by all {total} positions; only"
-         " {counted} count.", averaged(token=lambda x, m, n: x.mean())),
-        ("token: mean of means", "For 'token' you averaged each row first; every one of the {counted}"
-         " counted tokens should weigh the same.",
-         averaged(token=lambda x, m, n: (x.sum(1) / m.sum(1)).mean())),
-        ("token: not divided", "For 'token' you summed; divide by the {counted} counted tokens.",
-         averaged(token=lambda x, m, n: x.sum())),
-        ("token: divided by the responses", "For 'token' you divided by the number of responses;"
-         " divide by the {counted} counted tokens.",
-         averaged(token=lambda x, m, n: x.sum() / len(x))),
+        *WRONG_MEANS,
         ("easy prompts left out", "Responses with advantage 0 are left out of your mean. Their gain is 0, and"
          " they count in it, unless a setting says otherwise.", without_easy),
         ("the KL a second time", "You charge the KL again in the loss; the rewards have paid it.",
@@ -277,10 +250,28 @@ LOSS = part(
 
 RESULTS = {"rewards": REWARDS, "advantages": ADVANTAGES, "gains": GAINS, "loss": LOSS}
 
+
+def nothing_summed(function) -> bool:
+    """Whether an answer that raises has made no number per response yet: nothing of [B] but the scores."""
+    error, scores = attempt(function, PROBES[0], seconds=1.0).error, PROBES[0][0]
+    there = locals_of(error, function).values()
+    rows = [x for x in there if isinstance(x, Tensor) and x.shape == scores.shape]
+    return len(there) > 0 and all(torch.equal(x, scores) for x in rows if x.is_floating_point())
+
+
+SIZES = "must match the size of tensor"
+KL_PER_TOKEN = tuple(
+    Expected(words, NOT_SUMMED, f"The first line that goes wrong gives the rewards. {PER_TOKEN}",
+             when=nothing_summed)
+    for words in (SIZES, "doesn't match the broadcast shape", "rewards: got shape (2, 4)")
+)  # fmt: skip
 NO_COLUMN = Expected(
-    "must match the size of tensor", "advantages not a column",
+    SIZES, "advantages not a column",
     "Two sizes do not fit. The usual cause: advantages is [B], the ratio [B, T]. Make it a column,"
     " advantages.unsqueeze(1), so that each row has its own advantage.",
 )  # fmt: skip
 
-check_group_step = begun_too(RESULTS, explained(parts_checker(RESULTS), (NO_COLUMN,)))
+check_group_step = begun_too(
+    RESULTS,
+    explained(parts_checker(RESULTS), (*KL_PER_TOKEN, NO_COLUMN), cause=unknown_mean(PROBES)),
+)

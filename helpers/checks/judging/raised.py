@@ -15,11 +15,15 @@ UNFINISHED = ("exception", "endless loop", "inputs changed")  # there are no num
 
 
 class Expected(NamedTuple):
-    """An error that many answers raise: a part of its message, the mistake's name, what to say."""
+    """An error that many answers raise: a part of its message, the mistake's name, what to say.
+
+    `when` tells answers with the same message apart: function → whether this is their mistake.
+    """
 
     part: str
     name: str
     says: str
+    when: Callable[[Callable], bool] = lambda function: True
 
 
 def import_optimizers() -> None:
@@ -46,7 +50,7 @@ def explained(
         report = check(function, *options, **named)
         if report.mistake == "exception":
             for error in errors:
-                if error.part in report.message:
+                if error.part in report.message and error.when(function):
                     return replace(report, mistake=error.name, message=error.says)
         if cause is not None and report.case and report.mistake not in UNFINISHED:
             why = _found(cause, function, report)

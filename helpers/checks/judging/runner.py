@@ -172,3 +172,13 @@ def line_of(error: BaseException, function: Callable) -> str:
         return ""
     text = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
     return f"line {frames[-1].lineno}" + (f": `{text}`" if text else "")
+
+
+def locals_of(error: BaseException | None, function: Callable) -> dict:
+    """The learner's variables at the error that the function raised; {} if it raised none itself."""
+    found, trace, code = {}, error and error.__traceback__, _code(function)
+    while trace is not None:
+        if trace.tb_frame.f_code is code:
+            found = dict(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    return found
