@@ -191,17 +191,15 @@ function layOut() {
   layPlane();
   thinLabels();
   reserve(byId("story"), longestStories(), write);
-  const longest = longestSamples();
-  reserve(byId("sample"), longest, fillWords);
+  reserve(byId("sample"), longestSamples(), fillWords);
   reserve(byId("sample-facts"), [sampleFacts(last, { proxy: -9.99, gold: -9.99 })], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
-  if (byId("ladder-box").open) keepLadder(longest);
+  if (byId("ladder-box").open) keepLadder();
   draw();
 }
 
-function keepLadder(longest = longestSamples()) {
-  reserve(rungs[0].text, longest, fillWords);
-  rungs.forEach((rung) => (rung.text.style.minHeight = rungs[0].text.style.minHeight));
+function keepLadder() {
+  rungs.forEach((rung, beta) => reserve(rung.text, longestOf(DATA.runs[beta]), fillWords));
 }
 
 function listen() {

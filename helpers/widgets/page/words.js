@@ -23,10 +23,10 @@ function fillWords(target, { prompt, sample, before = null }) {
   target.replaceChildren(...nodes);
 }
 
-/** The texts that take most room, to keep it. */
-const longestSamples = once(() => {
+/** The texts of these runs that take most room, to keep it. */
+function longestOf(runs) {
   const all = new Map();
-  for (const run of DATA.runs.flat()) {
+  for (const run of runs) {
     for (const shot of run.shots) {
       DATA.prompts.forEach((prompt, place) =>
         shot.samples[place].forEach((_, which) => {
@@ -38,7 +38,8 @@ const longestSamples = once(() => {
   }
   const size = ([text, { sample }]) => text.length + sample.tokens.length;
   return [...all].sort((a, b) => size(b) - size(a)).slice(0, 24).map(([, filling]) => filling);
-});
+}
+const longestSamples = once(() => longestOf(DATA.runs.flat()));
 
 let shownSample = "", shownTokens = null;
 function drawSample(view) {
