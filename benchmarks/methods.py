@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from matplotlib.axes import Axes
 
 from benchmarks.common import RESULTS, emit, machine, show
 from benchmarks.learning import Yardstick
@@ -48,7 +49,8 @@ from helpers.tools.validate import require, require_count
 
 BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
 GRID = (1e-4, 3e-4, 1e-3)
-BUDGETS = (10, 30, 50, 100)  # iterations, of 128 responses each
+BUDGETS = (10, 30, 50, 100)  # iterations
+RESPONSES = 128  # of an iteration
 FOLDER = RESULTS / "methods"
 EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
@@ -288,7 +290,13 @@ def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
 def print_rows(beta: float, rows: list[dict]) -> None:
     """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
     print(f"\nβ = {beta:g}")
-    header = ["responses", "rate", *(f"{128 * n:,}" for n in BUDGETS), "last policy", "± s.e."]
+    header = [
+        "responses",
+        "rate",
+        *(f"{RESPONSES * n:,}" for n in BUDGETS),
+        "last policy",
+        "± s.e.",
+    ]
     lines = []
     for one in rows:
         along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in BUDGETS]
@@ -313,26 +321,47 @@ def colour_of(name: str) -> str:
     return found[0] if found else POLICY
 
 
+def shown_name(name: str) -> str:
+    """A row's name in the picture: best of n is one row, whatever its n."""
+    return "best of n, no training" if name.startswith("best of ") else name
+
+
 def picture(tables: dict[float, list[dict]]) -> Picture:
-    """One panel a β, the best method on top: pale, efficiency on the way; dark, the last policy ± seeds."""
-    figure, grid = new_figure(1, len(tables), 10.0, 0.8 + 0.32 * max(map(len, tables.values())))
+    """A panel a β, a row a method, the best on top: pale on the way, dark at the end, ± seeds."""
+    ends = {}
+    for one in (one for rows in tables.values() for one in rows):
+        ends.setdefault(shown_name(one["method"]), []).append(one["end"])
+    order = sorted(ends, key=lambda name: statistics.fmean(ends[name]))
+    figure, grid = new_figure(1, len(tables), 9.6, 1.1 + 0.27 * len(order))
     for axes, (beta, rows) in zip(grid[0], tables.items(), strict=True):
-        rows = sorted(rows, key=lambda one: one["end"])
-        for y, one in enumerate(rows):
-            colour, along = colour_of(one["method"]), one.get("along", {})
-            for place, n in enumerate(sorted(along)[:-1], start=1):
-                axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
-            spread = one.get("spread", 0.0)
-            axes.errorbar(
-                one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3
-            )
-        names = [
-            f"{one['method']}, rate {one['rate']:g}" if "rate" in one else one["method"]
-            for one in rows
-        ]
-        axes.set_yticks(range(len(rows)), names)
-        label_axes(axes, f"β = {beta:g}", "efficiency (J − J_ref)/(J* − J_ref)", grid="x")
+        for one in rows:
+            draw_row(axes, one, order.index(shown_name(one["method"])))
+        axes.set_yticks(range(len(order)), order if axes is grid[0, 0] else [""] * len(order))
+        axes.set_ylim(-0.6, len(order) - 0.4)
+        label_axes(axes, f"β = {beta:g}", "efficiency: share of the way to J*", grid="both")
+    on_the_way = ", ".join(f"{RESPONSES * n:,}" for n in BUDGETS[:-1])
+    words = f"pale: after {on_the_way} responses; dark: after {RESPONSES * BUDGETS[-1]:,}"
+    figure.supxlabel(words, fontsize=9)
     return figure
+
+
+def draw_row(axes: Axes, one: dict, y: int) -> None:
+    """The dots of one method, and n where it is best of n."""
+    colour, along = colour_of(one["method"]), one.get("along", {})
+    for place, n in enumerate(sorted(along)[:-1], start=1):
+        axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
+    spread = one.get("spread", 0.0)
+    axes.errorbar(one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3)
+    if one["method"].startswith("best of "):
+        n = one["method"].removeprefix("best of ")
+        axes.annotate(
+            f"n = {n}",
+            (one["end"], y),
+            (-8, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+        )
 
 
 def run(arguments: list[str] | None) -> None:

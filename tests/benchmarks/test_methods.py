@@ -108,15 +108,16 @@ def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
     assert found == {row["iteration"]: yardstick.share(row["value"]) for row in measured}
 
 
-def test_the_picture_puts_the_best_on_top_of_each_beta():
+def test_the_picture_puts_the_best_on_top_in_one_order_for_all_beta():
     """TRL is grey although its names contain those of the methods."""
     one = {"beta": BETA, "rate": 1e-3, "spread": 0.01, "along": {10: 0.4, 100: 0.8}}
     ends = {"PPO": 0.9, "TRL's GRPOTrainer": 0.7}
     rows = [one | {"method": name, "end": end} for name, end in ends.items()]
     figure = methods.picture({0.1: rows, BETA: [*rows, {"method": "best of 8", "end": 0.95}]})
     names = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
-    assert names[0] == ["TRL's GRPOTrainer, rate 0.001", "PPO, rate 0.001"]
-    assert names[1][-1] == "best of 8"
+    assert names[0] == ["TRL's GRPOTrainer", "PPO", "best of n, no training"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["n = 8"]
+    assert [text.get_text() for text in figure.axes[0].texts] == []
     assert methods.colour_of("TRL's DPOTrainer") != methods.colour_of("DPO")
 
 
