@@ -260,7 +260,7 @@ def with_ones_on_padding(check):
         again = check(zero_on_padding, *options, **named) if callable(function) else report
         if again.status != CORRECT:
             return report
-        says = "You give padding position 1, as Hugging Face does: fine, since padding is masked. The course"
+        says = "You give padding position 1, as some Hugging Face models do: fine, it is masked. The course"
         return replace(again, message=f"{again.message} {says} gives it 0 on the left.")
 
     kinder.__name__ = kinder.__qualname__ = check.__name__
