@@ -245,7 +245,7 @@ check_kl_estimate = explained(
 
 
 def with_ones_on_padding(check):
-    """The same check, which also takes Hugging Face's own convention: 1 on padding."""
+    """The same check, which also takes what some models still do: 1 on padding."""
 
     def kinder(function, *options, **named) -> Report:
         report = check(function, *options, **named)
