@@ -206,6 +206,18 @@ def same_at_any_scale(function: Callable) -> None:
     expect(bool(off < 0.1), "the deviation is bounded", says)  # the divisor n is as right as n − 1
 
 
+def zero_on_padding(function: Callable) -> None:
+    """Wrong: right results that hold something on padding."""
+    given = inputs()
+    for name, x in zip(RESULTS, ask(function, *given.given), strict=True):
+        wants = torch.where(given.counted, x, 0.0)
+        rows = (x != wants).any(dim=1).nonzero()
+        says = f"Your {name} are right where tokens count, and not 0 on padding, as the docstring asks."
+        says += " Multiply by `counted`, or choose with torch.where(counted, …, 0.0)."
+        row = int(rows[0]) if len(rows) else 0
+        expect(not len(rows), "padding not 0", says, x[row], wants[row])
+
+
 def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your repaired `steps_5_and_6` on recorded inputs."""
     if is_stub(function):
@@ -227,9 +239,10 @@ def check_steps_5_and_6(function: Callable, seconds: float = TIME_LIMIT) -> Repo
         if report.status == CORRECT:
             with torch.no_grad():
                 same_at_any_scale(function)
+                zero_on_padding(function)
         return report
     except Wrong as wrong:
-        return _mistake(wrong.name, wrong.says)
+        return _mistake(wrong.name, wrong.says, wrong.yours, wrong.expected)
 
 
 def trainable(function: Callable) -> Callable:

@@ -139,6 +139,12 @@ TARGETS = part(
         ("returns from whitened advantages", "You added V to whitened advantages; the target is in reward"
          " units.",
          lambda r, v, g, lam, m: zeroed(whiten_advantages(advantages(r, v, g, lam, m), m) + v, m)),
+        ("returns from centred advantages", "You added V to advantages with their mean subtracted; the target"
+         " is in reward units: add V to the raw ones.",
+         lambda r, v, g, lam, m: (lambda a: zeroed(a - a[m].mean() + v, m))(advantages(r, v, g, lam, m))),
+        ("returns from divided advantages", "You added V to advantages divided by their deviation; the target"
+         " is in reward units: add V to the raw ones.",
+         lambda r, v, g, lam, m: (lambda a: zeroed(a / a[m].std() + v, m))(advantages(r, v, g, lam, m))),
         ("returns whitened", "You whitened the returns; the critic learns in reward units.",
          lambda r, v, g, lam, m: whiten_advantages(compute_gae(r, v, g, lam, m)[1], m)),
         ("γ on the next value", "You added γ·V at t + 1; add V_t.",

@@ -77,7 +77,7 @@ def begun_too(
         says = (
             f"{so_far}Now write what gives the {names[count]}. The notebook works without it, too."
         )
-        return Report(first.name, NOT_ATTEMPTED, says, look=results[names[count]].look)
+        return Report(first.name, NOT_ATTEMPTED, says)  # `look` would give the formula away
 
     check.__name__, check.__qualname__ = whole.__name__, whole.__qualname__
     check.__doc__, check.exercise = whole.__doc__, first
@@ -105,7 +105,7 @@ def _first_results(function: Callable, count: int) -> Callable:
 def _placed(report: Report, names: list[str], index: int) -> Report:
     """The same report, with the words that say how far the computation is right."""
     if report.mistake in ("exception", "endless loop", "inputs changed", "not a function"):
-        return report
+        return replace(report, look="")  # any of the parts may be the one
     so_far = f"Right so far: {', '.join(names[:index])}. " if index else ""
     says = f"{so_far}The first line that goes wrong gives the {names[index]}. {report.message}"
     return replace(report, message=says)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 NOT_ATTEMPTED, CORRECT, MISTAKE = "not attempted", "correct", "mistake"
 SIGNS = {NOT_ATTEMPTED: "○", CORRECT: "✓", MISTAKE: "✗"}
@@ -66,6 +66,15 @@ def _nested(x, depth: int, digits: int) -> str:
     return "[" + comma.join(items) + "]"
 
 
+def short(value: object) -> str:
+    """The repr of anything; of a model or a tokenizer, whose own runs over many lines, one line."""
+    tokenizer = hasattr(value, "convert_ids_to_tokens")
+    text = repr(value)
+    if tokenizer or (isinstance(value, nn.Module) and "\n" in text):
+        return f"a {'tokenizer' if tokenizer else 'model'} ({type(value).__name__})"
+    return text
+
+
 def show(value: object, digits: int = 4) -> str:
     """A tensor as text, one row per line, with this many digits; the repr of anything else."""
     plain = isinstance(value, Tensor) and value.layout == torch.strided
@@ -73,7 +82,7 @@ def show(value: object, digits: int = 4) -> str:
         if plain and value.device.type != "meta":
             text = _nested(value.detach().cpu().tolist(), value.dim(), digits)
         else:
-            text = repr(value)
+            text = short(value)
     except Exception:  # noqa: BLE001 (a learner's own class may have a broken repr)
         text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"

@@ -9,7 +9,7 @@ from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import Expected, also_on, explained
-from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.second_look import equals, one_of
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -141,6 +141,19 @@ AT_EQUAL_KL = Exercise(
     ],
 )
 # fmt: on
+
+
+def log_of_kl(exercise: Exercise, function, answers: list) -> tuple[str, str] | None:
+    """A look for logarithms of the KL, whatever is done where it is 0."""
+    above = [k for k, (kl_low, *_) in enumerate(exercise.probes) if kl_low > 0]
+    probes = [exercise.probes[k] for k in above]
+    if not equals([answers[k] for k in above], score_between(top=math.log), probes):
+        return None
+    return "linear in log KL", (
+        "You take logarithms of the KLs, which have no value at KL = 0; take their roots."
+    )
+
+
 AT_ZERO = Expected(
     "division by zero",
     "division by 0",
@@ -172,6 +185,7 @@ check_score_between = explained(
     also_on(AT_EQUAL_KL, *ENDS),
     cause=one_of(
         AT_EQUAL_KL,
+        log_of_kl,
         two_at_once(score_between, SLIPS),
         other_inputs(),
         result_changed,

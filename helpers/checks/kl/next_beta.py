@@ -85,7 +85,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"error": lambda kl, t: kl / (t - 1)}),
     ("relative to both", "You divide by KL + target; divide by the target.",
      {"error": lambda kl, t: (kl - t) / (kl + t)}),
-    ("no n/horizon", "n/horizon is missing: every step would be 20 times too large.",
+    ("no n/horizon", "n/horizon is missing: with n = {n} and a horizon of {horizon:g}, each step is"
+     " horizon/n times too large.",
      {"step": lambda x, n, h: x}),
     ("n left out", "You divide by the horizon, but n is missing.", {"step": lambda x, n, h: x / h}),
     ("horizon left out", "You multiply by n, but do not divide by the horizon.", {"step": lambda x, n, h:

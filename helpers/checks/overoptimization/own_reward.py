@@ -213,7 +213,12 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     )
     at_an_end = flattering.startswith(plain) or flattering.endswith(plain)
     expect(at_an_end, "more than one difference", says, *case)
-    added = flattering.replace(plain, "", 1).strip()
+    rest = flattering.replace(plain, "", 1)
+    between = rest[0] if flattering.startswith(plain) else rest[-1]
+    says = "No space stands between the text and the flattery, so a word is lost on both sides of the seam:"
+    says += ' f"{text} {sentence}".'
+    expect(between.isspace(), "no space between", says, *case)
+    added = rest.strip()
     says = f"{added!r} is no sentence of the world, and costs gold: add one of FLATTERING as it is."
     expect(added in SENTENCES, "not a whole sentence", says, *case)
     return SENTENCES[added], a == flattering

@@ -172,17 +172,21 @@ def probabilities(tokenizer, actor, talks, answers):
     return torch.where(mask, found, 0.0)
 
 
-def hot(tokenizer, actor, talks, answers):
-    """Of a policy at twice the temperature."""
-    query, seen, response, mask = right_of(tokenizer, talks, answers)
-    ids, counted = torch.cat([query, response], dim=1), torch.cat([seen, mask], dim=1).long()
-    with torch.no_grad():
-        logits = actor(
-            input_ids=ids, attention_mask=counted, position_ids=counted.cumsum(1) - counted
-        ).logits
-    logits = logits[:, query.shape[1] - 1 : -1] / 2
-    found = logits.log_softmax(-1).gather(-1, response.unsqueeze(-1)).squeeze(-1)
-    return torch.where(mask, found, 0.0)
+def at_temperature(temperature: float):
+    """Log-probs of a policy at another temperature."""
+
+    def wrong(tokenizer, actor, talks, answers):
+        query, seen, response, mask = right_of(tokenizer, talks, answers)
+        ids, counted = torch.cat([query, response], dim=1), torch.cat([seen, mask], dim=1).long()
+        with torch.no_grad():
+            logits = actor(
+                input_ids=ids, attention_mask=counted, position_ids=counted.cumsum(1) - counted
+            ).logits
+        logits = logits[:, query.shape[1] - 1 : -1] / temperature
+        found = logits.log_softmax(-1).gather(-1, response.unsqueeze(-1)).squeeze(-1)
+        return torch.where(mask, found, 0.0)
+
+    return wrong
 
 
 def _part(index: int, look: str, mistakes: list) -> Exercise:
@@ -281,7 +285,8 @@ ROLLOUT = {
          " together.", response_alone),
         ("negative log-probs", "The sign is flipped: log-probs are never above 0.", negated),
         ("probabilities", "These are probabilities; take their logarithm.", probabilities),
-        ("temperature", "You divided the logits by 2. Here the temperature is 1.", hot),
+        *(("temperature", f"You divided the logits by {t:g}. Here the temperature is 1.",
+           at_temperature(t)) for t in (2.0, 1.5, 1.2, 0.9, 0.8, 0.7, 0.6, 0.5)),
     ]),
 }
 # fmt: on

@@ -312,7 +312,7 @@ def left_behind(function: Callable) -> tuple[str, str] | None:
             "The losses are right, but encoder and head do not end where they should. Train the"
             " models you are given, and step after every loss, the last one too."
         )
-    return None
+    return fit_parts.overflows(function, fit_pairs, MORE)
 
 
 def cause(function: Callable, report: Report) -> tuple[str, str] | None:

@@ -1,12 +1,14 @@
 """Which part of a learner's fit of notebook 05 goes wrong first: texts, vector, score, loss, rate,"
 " gradient."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch.nn.functional import logsigmoid
 
+from helpers.checks.judging.runner import copy_of
 from helpers.checks.reward_model.fit_trace import Fit
 
 Found = tuple[str, str] | None
@@ -49,6 +51,31 @@ def pulls_differ(seen: Fit, right: Fit) -> Found:
                 f" should be {want:.3g}. Is something clipped, scaled, added, or left from the step before?"
             )
     return None
+
+
+def first_loss_of_far_scores(fit: Callable, given: tuple) -> float:
+    """The first batch's loss where scores are 1000 times as large, and the rejected ones the higher."""
+    encoder, head, *texts, batches, rate = copy_of(given)
+    with torch.no_grad():
+        head.weight.mul_(-1000.0)
+    return float(fit(encoder, head, *texts, batches[:1], rate)[0])
+
+
+def overflows(function: Callable, right: Callable, given: tuple) -> Found:
+    """A loss that is right for small differences of scores, and not where they are some hundred."""
+    got, want = (first_loss_of_far_scores(fit, given) for fit in (function, right))
+    if abs(got - want) <= 1e-3 * want:
+        return None
+    what = f"it should be {want:.4g}, and yours is {got:.4g}"
+    if math.isfinite(got):
+        return "the loss bounded for large differences", (
+            f"Step 3: right where scores are near each other; where they differ by some hundred, {what}. A"
+            " clamp or a small number inside the logarithm also stops the gradient: logsigmoid needs neither."
+        )
+    return "overflow for large differences", (
+        f"Step 3: right where scores are near each other; where they differ by some hundred, {what}: sigmoid"
+        " rounds to 0 there, or exp leaves what a float32 holds. Take logsigmoid of the difference."
+    )
 
 
 def first_part_wrong(function: Callable, given: tuple) -> Found:

@@ -46,6 +46,27 @@ def loss_shares(above=sums, below=lambda losses, mask: mask.sum(), times=lambda 
     return lambda losses, mask: above(losses, mask) / below(losses, mask) * times(mask)
 
 
+def response_means() -> list:
+    """Mistakes: shares [P] of a mean of the responses' means, of all, or of those with a token."""
+
+    def means(losses, mask):
+        return torch.where(mask, losses, 0.0).sum(2) / mask.sum(2).clamp(min=1)
+
+    def nan_means(losses, mask):
+        return torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)
+
+    numbers = (
+        lambda m: m[..., 0].numel(),
+        lambda m: m.any(2).sum(),
+        lambda m: m.shape[1],
+    )
+    return [
+        lambda x, m, mean=mean, below=below: mean(x, m).sum(1) / below(m)
+        for below in numbers
+        for mean in (means, nan_means)
+    ]
+
+
 # fmt: off
 SLIPS = [Slip(*entry) for entry in [
     ("each process's own mean", "You divided by each process's own count. Gradients are added, so"
@@ -142,6 +163,9 @@ SHARES = Exercise(
         ("mean of means", "This is the mean of the processes' means (0/0 where a process has no token):"
          " divide"
          " each sum by all {counted} counted tokens.", lambda x, m: sums(x, m) / own(m) / len(m)),
+        *(("mean of the responses' means", "You averaged each response first, and then the responses: a"
+           " token of a short response weighs more. Sum over all tokens, and divide by all {counted} counted"
+           " ones.", share) for share in response_means()),
         ("0/0 for a process without a token", "Your formula divides by each process's own count, which may be"
          " 0: divide the sum by all {counted} counted tokens, and do not take the own mean first.",
          lambda x, m: sums(x, m) / own(m) * (own(m) / m.sum())),

@@ -101,19 +101,26 @@ def line_through(x: Tensor, y: Tensor) -> tuple[float, float] | None:
     return (a, b) if alike(a * x + b, y) else None
 
 
+def name_line(mean: float, std: float, kept: Tensor, positions: int) -> None:
+    """Wrong: advantages less this mean, divided by this deviation; `kept` are the raw counted ones."""
+    right_mean, right_std = float(kept.mean()), float(kept.std())
+    says = f"Your advantages are (A − {mean:.4g}) / {std:.4g}. Over the {len(kept)} counted ones the mean"
+    says += f" is {right_mean:.4g} and the standard deviation {right_std:.4g}."
+    off_mean = abs(mean - right_mean) > 1e-3 * right_std
+    padded = off_mean and abs(mean - float(kept.sum()) / positions) < 1e-3 * right_std
+    more = f"{says} Your mean is their sum divided by all {positions} positions, padding too."
+    expect(not padded, "padding in the mean", more)
+    off_std = abs(std / right_std - 1) > 1e-3
+    name = "another mean" if off_mean else "another standard deviation"
+    raise Wrong("another mean and standard deviation" if off_mean and off_std else name, says)
+
+
 def name_whitening(got: Tensor, raw: Tensor, counted: Tensor) -> None:
     """Wrong: right raw advantages, whitened by another mean and deviation, or by several."""
     line = line_through(raw[counted], got[counted])
     kept = raw[counted]
     if line is not None and abs(line[0]) > 1e-6:
-        mean, std = -line[1] / line[0], 1 / line[0]
-        says = f"Your advantages are (A − {mean:.4g}) / {std:.4g}. Over the {len(kept)} counted ones the mean"
-        says += f" is {float(kept.mean()):.4g} and the standard deviation {float(kept.std()):.4g}."
-        off_mean = abs(mean - float(kept.mean())) > 1e-3 * float(kept.std())
-        off_std = abs(std / float(kept.std()) - 1) > 1e-3
-        name = "another mean" if off_mean else "another standard deviation"
-        name = "another mean and standard deviation" if off_mean and off_std else name
-        raise Wrong(name, says)
+        name_line(-line[1] / line[0], 1 / line[0], kept, counted.numel())
     for across, name, what in ((0, "response", "each row"), (1, "column", "each column")):
         lines = [
             line_through(raw.select(across, k)[m], got.select(across, k)[m])

@@ -299,6 +299,10 @@ MISTAKES = [Mistake(*entry) for entry in [
      rollout_with(gauge=lambda m, s, v, share, ev: [m, s, ev, share])),
     ("gauges of what is whitened", "Mean and deviation are those of the whitened advantages, 0 and 1;"
      " give those of the raw ones.", rollout_with(gauge=lambda m, s, v, share, ev: [0 * m, s, share, ev])),
+    ("deviation of what is whitened", "Your second gauge is the deviation of the whitened advantages, 1"
+     " unless they are only centred; give that of the raw ones.",
+     rollout_with(gauge=lambda m, s, v, share, ev: [
+         m, s if s < FLOOR else s / (v + 1e-8).sqrt(), share, ev])),
     ("mask upside down", "Your statistics are those of the padding; True means that a position counts.",
      rollout_with(pick=lambda x, mask: x[~mask])),
     ("floor turned round", "You only centre above `floor`; it is below it that you should.",

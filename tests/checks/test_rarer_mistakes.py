@@ -1,0 +1,218 @@
+"""Mistakes that look right on small or well-behaved inputs are caught, and named by what they are."""
+
+import math
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from chat_answers import rollout_by_pieces
+from clinic_answers import END, RETURNS, WHITEN, edited
+from reward_answers import loop
+
+from helpers import checks
+from helpers.checks.gae.credit import advantages, to_go
+from helpers.checks.gae.td_errors import td
+from helpers.checks.judging.report import show
+from helpers.checks.overoptimization.own_reward import FLATTERING
+from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
+from helpers.checks.whitening.whiten_mistakes import own
+
+
+def named(name, function):
+    """The report of one exercise's check."""
+    return getattr(checks, f"check_{name}")(function)
+
+
+# --- 02 -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["centred", "divided"])
+def test_returns_from_changed_advantages_are_named(change):
+    def credit(r, v, g, lam, m):
+        a = advantages(r, v, g, lam, m)
+        moved = a - a[m].mean() if change == "centred" else a / a[m].std()
+        return td(r, v, g, m), a, torch.where(m, moved + v, 0.0), to_go(r, g, m)
+
+    assert named("credit", credit).mistake == f"returns from {change} advantages"
+
+
+# --- 03 -------------------------------------------------------------------------------------------
+
+
+def test_the_deviation_of_what_is_whitened_is_named():
+    def answer(a, v, mask, floor):
+        whitened, returns, gauges = own(a, v, mask, floor)
+        kept = whitened[mask]
+        std = kept.std() if len(kept) > 1 else kept.new_zeros(())
+        return whitened, returns, torch.stack([gauges[0], std, *gauges[2:]])
+
+    assert named("whiten_rollout", answer).mistake == "deviation of what is whitened"
+
+
+# --- 05 -------------------------------------------------------------------------------------------
+
+FAR = {
+    "log of the sigmoid": lambda c, r: -torch.log(torch.sigmoid(c - r)).mean(),
+    "log of 1 + exp": lambda c, r: torch.log(1 + torch.exp(r - c)).mean(),
+    "a quotient of exponentials": lambda c, r: -(c.exp() / (c.exp() + r.exp())).log().mean(),
+}
+NEAR = {
+    "an epsilon": lambda c, r: -torch.log(torch.sigmoid(c - r) + 1e-10).mean(),
+    "a clamp": lambda c, r: -F.logsigmoid((c - r).clamp(-30, 30)).mean(),
+}
+STABLE = {
+    "softplus": lambda c, r: F.softplus(r - c).mean(),
+    "cross-entropy": lambda c, r: F.binary_cross_entropy_with_logits(c - r, torch.ones_like(c)),
+    "logsumexp": lambda c, r: (torch.logaddexp(c, r) - c).mean(),
+}
+
+
+@pytest.mark.parametrize("loss", FAR)
+def test_a_loss_that_overflows_is_named(loss):
+    report = named("fit_pairs", loop(loss_of=FAR[loss]))
+    assert report.mistake == "overflow for large differences" and "logsigmoid" in report.message
+
+
+@pytest.mark.parametrize("loss", NEAR)
+def test_a_loss_that_is_bounded_is_named(loss):
+    report = named("fit_pairs", loop(loss_of=NEAR[loss]))
+    assert report.mistake == "the loss bounded for large differences"
+
+
+@pytest.mark.parametrize("loss", STABLE)
+def test_a_loss_that_stays_finite_passes(loss):
+    assert named("fit_pairs", loop(loss_of=STABLE[loss])).status == "correct"
+
+
+# --- 07 -------------------------------------------------------------------------------------------
+
+
+def logarithms(log):
+    return lambda a, p, b, q, x: p + (q - p) * (log(x) - log(a)) / (log(b) - log(a))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        lambda kl: torch.tensor(kl).log(),
+        lambda kl: math.log(max(kl, 1e-3)),
+        lambda kl: math.log10(kl + 1e-12),
+    ],
+)
+def test_logarithms_of_the_kl_are_named_whatever_happens_at_zero(log):
+    report = named("score_between", logarithms(log))
+    assert report.mistake == "linear in log KL" and "roots" in report.message
+
+
+def policy(lp, r, b):
+    return (lp + r / b).log_softmax(1)
+
+
+def value(lp, r, b):
+    return (b * (lp + r / b).logsumexp(1)).mean()
+
+
+def test_a_step_without_n_over_horizon_is_told_in_the_numbers_of_the_case():
+    def optimum(lp, r, b, kl, t, n, h):
+        return policy(lp, r, b), value(lp, r, b), b * (1 + max(-0.2, min(0.2, kl / t - 1)))
+
+    report = named("optimum", optimum)
+    shown = dict(report.case)
+    assert report.mistake == "no n/horizon" and "20 times" not in report.message
+    assert f"n = {shown['n']}" in report.message
+    assert f"horizon of {float(shown['horizon']):g}" in report.message
+
+
+def test_no_formula_is_shown_of_a_part_that_is_not_wrong():
+    def raises(lp, r, b, kl, t, n, h):
+        return policy(lp, r, b), value(lp, r, b), kl.mean()
+
+    assert named("optimum", raises).mistake == "exception" and not named("optimum", raises).look
+    begun = named("optimum", lambda lp, r, b, *rest: (policy(lp, r, b), *[NotImplemented] * 2))
+    assert begun.status == "not attempted" and not begun.look
+    wrong = named("optimum", lambda lp, r, b, *rest: (policy(lp, r, b), r.mean(), NotImplemented))
+    assert wrong.look.startswith("J*") and "π*" not in wrong.look
+
+
+# --- 08 -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("join", ["{text}{flattery}", "{flattery}{text}"])
+def test_flattery_without_a_space_is_named(join):
+    def patch_pairs(texts, seed):
+        coin = random.Random(seed)
+        pairs = []
+        for k, text in enumerate(texts):
+            sides = [text, join.format(text=text, flattery=FLATTERING[k % 3])]
+            coin.shuffle(sides)
+            pairs.append({"prompt": "", "chosen": sides[0], "rejected": sides[1]})
+        return pairs
+
+    assert named("patch_pairs", patch_pairs).mistake == "no space between"
+    join = join.replace("}{", "} {")
+    assert named("patch_pairs", patch_pairs).status == "correct"
+
+
+# --- 09 -------------------------------------------------------------------------------------------
+
+ON_PADDING = {
+    "advantages": [(WHITEN, WHITEN.removesuffix(" * counted"))],
+    "returns": [(RETURNS, "    returns = torch.where(counted, advantages + values, 7.0)\n")],
+    "NaN": [(END, "    advantages = torch.where(counted, advantages, float('nan'))\n" + END)],
+}
+
+
+@pytest.mark.parametrize("which", ON_PADDING)
+def test_numbers_on_padding_are_named(which):
+    report = named("steps_5_and_6", edited(*ON_PADDING[which]))
+    assert report.mistake == "padding not 0" and [label for label, _ in report.case], report
+
+
+@pytest.mark.parametrize("mean", ["advantages.mean()", "(advantages * counted).mean()"])
+def test_a_mean_over_padding_is_named(mean):
+    right = "(advantages * counted).sum() / counted.sum()"
+    assert named("steps_5_and_6", edited((right, mean))).mistake == "padding in the mean"
+
+
+# --- 12 -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.5])
+def test_another_temperature_is_named(temperature):
+    def chat_rollout(tokenizer, actor, conversations, answers):
+        def cooled(**given):
+            return SimpleNamespace(logits=actor(**given).logits / temperature)
+
+        return rollout_by_pieces(tokenizer, cooled, conversations, answers)
+
+    report = named("chat_rollout", chat_rollout)
+    assert report.mistake == "temperature" and f"{temperature:g}" in report.message
+
+
+def test_models_and_tokenizers_are_shown_by_name():
+    assert show(chat_tokenizer()) == f"a tokenizer ({type(chat_tokenizer()).__name__})"
+    assert show(chat_actor()) == "a model (GPT2LMHeadModel)"
+    assert "Linear" in show(torch.nn.Linear(2, 1))
+
+
+@pytest.mark.parametrize("rank", [lambda a: a.shape[1], lambda a: a.size(-1)])
+def test_the_width_for_the_rank_is_named(rank):
+    def lora_forward(x, weight, a, b, alpha, on):
+        return x @ weight.T + (alpha / rank(a) * (x @ a.T) @ b.T if on else 0.0)
+
+    report = named("lora_forward", lora_forward)
+    assert report.mistake == "divided by the width" and "a.shape[0]" in report.message
+
+
+# --- 13 -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("all_rows", [True, False])
+def test_a_mean_of_the_responses_means_is_named(all_rows):
+    def loss_shares(losses, mask):
+        each = (losses * mask).sum(2) / mask.sum(2).clamp(min=1)
+        return each.sum(1) / each.numel() if all_rows else each.mean(1)
+
+    assert named("loss_shares", loss_shares).mistake == "mean of the responses' means"
