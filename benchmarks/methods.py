@@ -50,6 +50,7 @@ from helpers.tools.validate import require, require_count
 BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
 GRID = (1e-4, 3e-4, 1e-3)
 BUDGETS = (10, 30, 50, 100)  # iterations
+ON_THE_WAY = BUDGETS[:-1]
 RESPONSES = 128  # of an iteration
 FOLDER = RESULTS / "methods"
 EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
@@ -256,7 +257,7 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
         "beta": beta,
         "rate": rate,
         "seeds": len(found),
-        "along": {n: statistics.fmean(c[n] for c in curves) for n in BUDGETS if n in curves[0]},
+        "along": {n: statistics.fmean(c[n] for c in curves) for n in ON_THE_WAY if n in curves[0]},
         "end": statistics.fmean(ends),
         "stderr": statistics.fmean(errors) / len(errors) ** 0.5,
         "spread": statistics.stdev(ends) if len(ends) > 1 else 0.0,
@@ -266,10 +267,16 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
 
 
 def along(yardstick: Yardstick, history: list[dict]) -> dict[int, float]:
-    """Efficiency at each budget: from the rollouts, or from the values that were measured there."""
+    """Efficiency on the way: from rollouts, or from the values that were measured there.
+
+    The policy after n updates writes rollout n + 1: the middle one of the five whose mean is taken.
+    """
     if history and "value" in history[0]:
-        return {row["iteration"]: yardstick.share(row["value"]) for row in history}
-    return yardstick.along(history)
+        values = {row["iteration"]: row["value"] for row in history}
+        return {n: yardstick.share(values[n]) for n in ON_THE_WAY if n in values}
+    values = [row["score"] - yardstick.beta * row["kl"] for row in history]
+    spans = {n: values[n - 2 : n + 3] for n in ON_THE_WAY if n + 3 <= len(values)}
+    return {n: yardstick.share(statistics.fmean(span)) for n, span in spans.items()}
 
 
 def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
@@ -293,13 +300,13 @@ def print_rows(beta: float, rows: list[dict]) -> None:
     header = [
         "responses",
         "rate",
-        *(f"{RESPONSES * n:,}" for n in BUDGETS),
+        *(f"{RESPONSES * n:,}" for n in ON_THE_WAY),
         "last policy",
         "± s.e.",
     ]
     lines = []
     for one in rows:
-        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in BUDGETS]
+        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in ON_THE_WAY]
         cost = [f"{one[key]:.0f}" if key in one else "–" for key in ("cpu_seconds", "peak_mb")]
         errors = [f"{one[key]:.3f}" if key in one else "–" for key in ("stderr", "spread")]
         rate = f"{one['rate']:g}" if "rate" in one else "–"
@@ -339,7 +346,7 @@ def picture(tables: dict[float, list[dict]]) -> Picture:
         axes.set_yticks(range(len(order)), order if axes is grid[0, 0] else [""] * len(order))
         axes.set_ylim(-0.6, len(order) - 0.4)
         label_axes(axes, f"β = {beta:g}", "efficiency: share of the way to J*", grid="both")
-    on_the_way = ", ".join(f"{RESPONSES * n:,}" for n in BUDGETS[:-1])
+    on_the_way = ", ".join(f"{RESPONSES * n:,}" for n in ON_THE_WAY)
     words = f"pale: after {on_the_way} responses; dark: after {RESPONSES * BUDGETS[-1]:,}"
     figure.supxlabel(words, fontsize=9)
     return figure
@@ -348,7 +355,7 @@ def picture(tables: dict[float, list[dict]]) -> Picture:
 def draw_row(axes: Axes, one: dict, y: int) -> None:
     """The dots of one method, and n where it is best of n."""
     colour, along = colour_of(one["method"]), one.get("along", {})
-    for place, n in enumerate(sorted(along)[:-1], start=1):
+    for place, n in enumerate(sorted(along), start=1):
         axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
     spread = one.get("spread", 0.0)
     axes.errorbar(one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3)

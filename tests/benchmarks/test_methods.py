@@ -87,7 +87,7 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
     assert row["spread"] == pytest.approx(yardstick.share(0.74) - yardstick.share(0.72))
     one = yardstick.estimate(0.72, 0.01).stderr
     assert row["stderr"] == pytest.approx(one / 3**0.5, rel=0.05)
-    assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in methods.BUDGETS}
+    assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in methods.ON_THE_WAY}
     assert methods.missing(["PPO"], 100, tuning=False) == []  # no rate is known at the other β
     left = methods.missing(["PPO"], 100, tuning=True)
     assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
@@ -105,12 +105,20 @@ def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
     yardstick = Yardstick(sweep, BETA)
     measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.BUDGETS)]
     found = methods.along(yardstick, measured)
-    assert found == {row["iteration"]: yardstick.share(row["value"]) for row in measured}
+    on_the_way = [row for row in measured if row["iteration"] in methods.ON_THE_WAY]
+    assert found == {row["iteration"]: yardstick.share(row["value"]) for row in on_the_way}
+
+
+def test_our_curve_is_the_mean_around_the_rollout_that_follows_so_many_updates(sweep):
+    yardstick = Yardstick(sweep, BETA)
+    history = [{"score": float(updates), "kl": 0.0} for updates in range(100)]
+    found = methods.along(yardstick, history)
+    assert found == {n: pytest.approx(yardstick.share(n)) for n in (10, 30, 50)}
 
 
 def test_the_picture_puts_the_best_on_top_in_one_order_for_all_beta():
     """TRL is grey although its names contain those of the methods."""
-    one = {"beta": BETA, "rate": 1e-3, "spread": 0.01, "along": {10: 0.4, 100: 0.8}}
+    one = {"beta": BETA, "rate": 1e-3, "spread": 0.01, "along": {10: 0.4, 50: 0.8}}
     ends = {"PPO": 0.9, "TRL's GRPOTrainer": 0.7}
     rows = [one | {"method": name, "end": end} for name, end in ends.items()]
     figure = methods.picture({0.1: rows, BETA: [*rows, {"method": "best of 8", "end": 0.95}]})
