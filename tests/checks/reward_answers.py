@@ -84,7 +84,7 @@ def both_in_one_batch(encoder, head, chosen, chosen_mask, rejected, rejected_mas
         ids = torch.cat([chosen[rows], rejected[rows]])
         mask = torch.cat([chosen_mask[rows], rejected_mask[rows]])
         c, r = head(encoder(ids, mask).last_hidden_state[:, 0]).flatten().chunk(2)
-        loss = torch.log1p(torch.exp(r - c)).mean()
+        loss = F.softplus(r - c).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
