@@ -2,8 +2,9 @@
 
 Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world, by the number of responses the
 method has seen scored (a pair counts two): along training from its rollouts, at the end from fresh
-responses. Each method takes its best learning rate of GRID for each β by its end on TUNED_ON, and is
-then trained on SEEDS, which had no part in the choice. Everything else is the β sweep's.
+responses. Each method takes its best learning rate for each β by its end on TUNED_ON, of GRID and of
+the rates beyond while the best is an edge of what was tried, and is then trained on SEEDS, which had
+no part in the choice. Everything else is the β sweep's.
 
 DPO stands on this scale only if its labels mean the same reward: its pairs are two reference responses,
 labelled with P(first preferred) = sigmoid(score difference). Online the policy writes the pairs itself.
@@ -17,6 +18,7 @@ One JSON file a run in `benchmarks/results/methods`; started again, the command 
 
 import argparse
 import contextlib
+import itertools
 import statistics
 import sys
 import time
@@ -48,7 +50,8 @@ from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
 BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
-GRID = (1e-4, 3e-4, 1e-3)
+RATES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+GRID = RATES[4:7]  # tried by all; the others where the best is an edge
 BUDGETS = (10, 30, 50, 100)  # iterations
 ON_THE_WAY = BUDGETS[:-1]
 RESPONSES = 128  # of an iteration
@@ -83,6 +86,7 @@ METHODS = {
     "GRPO, no std, fixed length (Dr. GRPO)": groups(
         "grpo", scale_by_std=False, loss_aggregation="fixed"
     ),
+    "GRPO, KL as k3 in the loss": groups("grpo", loss_aggregation="response", **IN_LOSS),
     "DPO": Method(pairs=True),
     "online DPO": Method({"online": True}, pairs=True),
     "TRL's RLOOTrainer": groups("rloo", trl=True),
@@ -213,13 +217,29 @@ def runs(name: str, beta: float, rate: float, seeds: tuple, iterations: int) -> 
     return [read_json(path) for path in paths if path.exists()]
 
 
-def best_rate(name: str, beta: float, iterations: int) -> float | None:
-    """The learning rate with the highest J at the end of the tuning seed; None before all are there."""
+def tuned(name: str, beta: float, iterations: int) -> dict[float, float]:
+    """J at the end of the tuning seed, by the learning rates that were tried."""
     ends = {}
-    for rate in GRID:
+    for rate in RATES:
         for run in runs(name, beta, rate, (TUNED_ON,), iterations):
             ends[rate] = run["final"]["value"]
-    return max(ends, key=ends.get) if len(ends) == len(GRID) else None
+    return ends
+
+
+def untried(ends: dict[float, float]) -> tuple[float, ...]:
+    """The rates to try next: those of GRID, then the neighbour of a best that is an edge."""
+    left = tuple(rate for rate in GRID if rate not in ends)
+    if left:
+        return left
+    place = RATES.index(max(ends, key=ends.get))
+    around = RATES[max(place - 1, 0) : place + 2]
+    return tuple(rate for rate in around if rate not in ends)
+
+
+def best_rate(name: str, beta: float, iterations: int) -> float | None:
+    """The learning rate with the highest J at the end of the tuning seed; None while some are untried."""
+    ends = tuned(name, beta, iterations)
+    return None if untried(ends) else max(ends, key=ends.get)
 
 
 def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Callable, tuple]]:
@@ -227,12 +247,13 @@ def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Cal
     wanted = []
     for name in methods:
         for beta in BETAS:
-            chosen = best_rate(name, beta, iterations)
-            rates, seeds = (GRID, (TUNED_ON,)) if tuning else ((chosen,), SEEDS)
+            if tuning:
+                rates, seeds = untried(tuned(name, beta, iterations)), (TUNED_ON,)
+            else:
+                rates, seeds = (best_rate(name, beta, iterations),), SEEDS
             wanted += [
                 (name, make_config(name, beta, seed, rate, iterations))
-                for seed in seeds
-                for rate in rates
+                for seed, rate in itertools.product(seeds, rates)
                 if rate is not None
             ]
     return [(make, one) for one in wanted if not path_of(*one).exists()]
@@ -385,10 +406,12 @@ def run(arguments: list[str] | None) -> None:
         require_count(f"--{count}", getattr(options, count))
     for name in () if options.table else options.methods:
         require(name in here, "--methods", repr(name), "`pip install trl datasets` for this one")
-    for tuning in () if options.table else (True, False):
-        tasks = missing(options.methods, options.iterations, tuning)
-        if tasks:
-            run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+    while not options.table:  # a best rate at an edge asks for one more
+        tasks = missing(options.methods, options.iterations, tuning=True)
+        tasks = tasks or missing(options.methods, options.iterations, tuning=False)
+        if not tasks:
+            break
+        run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
     sweep, found = load_sweep(), {}
     for beta in BETAS:
         yardstick = Yardstick(sweep, beta)
@@ -401,7 +424,7 @@ def run(arguments: list[str] | None) -> None:
         picture(found).savefig(options.picture, dpi=110)
         print(f"wrote {options.picture}")
     results = [row for rows in found.values() for row in rows]
-    emit("methods", {"results": results, "tuned_on": TUNED_ON, "grid": GRID})
+    emit("methods", {"results": results, "tuned_on": TUNED_ON, "rates": RATES})
 
 
 if __name__ == "__main__":

@@ -93,6 +93,27 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
     assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
 
 
+@pytest.mark.parametrize(
+    ("rates", "values", "left", "best"),
+    [
+        ((1e-4, 3e-4, 1e-3), (0.2, 0.5, 0.8), (3e-3,), None),  # the best is the largest
+        ((1e-4, 3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8, 0.7), (), 1e-3),
+        ((1e-4, 3e-4, 1e-3), (0.8, 0.5, 0.2), (3e-5,), None),  # and the smallest
+        ((1e-5, 3e-5, 1e-4, 3e-4, 1e-3), (0.6, 0.9, 0.8, 0.5, 0.2), (), 3e-5),
+        ((3e-4,), (0.5,), (1e-4, 1e-3), None),  # the others of the grid come first
+        ((1e-4, 3e-4, 1e-3, 3e-3, 1e-2), (0.1, 0.2, 0.3, 0.4, 0.5), (), 1e-2),  # nothing beyond
+    ],
+)
+def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, best):
+    for rate, value in zip(rates, values, strict=True):
+        pretend("PPO", rate, methods.TUNED_ON, value)
+    assert methods.untried(methods.tuned("PPO", BETA, 100)) == left
+    assert methods.best_rate("PPO", BETA, 100) == best
+    asked = methods.missing(["PPO"], 100, tuning=True)
+    here = [config.learning_rate for _, (_, config) in asked if config.kl_coef == BETA]
+    assert tuple(here) == left
+
+
 def test_best_of_n_is_the_n_of_the_highest_j(sweep, capsys):
     yardstick = Yardstick(sweep, BETA)
     row = methods.best_of_n_row(sweep, BETA, yardstick)
