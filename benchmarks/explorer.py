@@ -3,7 +3,8 @@
 Opens the page in a real chromium, as one file from the disk or (`--lab`) live in JupyterLab, and moves β
 by keyboard. A move takes from the key to the end of the next animation frame; keys come at moments that
 have nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame,
-so that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: beside a training.
+so that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: beside a training;
+in JupyterLab it is the notebook's own kernel that trains.
 Needs chromium and playwright (tests/requirements.txt).
 """
 
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from helpers.tools.files import ROOT
@@ -51,13 +52,14 @@ HEAP = "() => performance.memory.usedJSHeapSize / 2 ** 20"
 WAIT = 50  # milliseconds: three frames
 TRAIN = "from helpers.config import RLHFConfig; from helpers.loop import train_rlhf_loop; "
 TRAIN += "print(sum(1 for _ in train_rlhf_loop(RLHFConfig(iterations=10_000, device='cpu'))))"
+STARTS = 10  # seconds until it trains
 OPENED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 @contextmanager
-def bare(chromium):
-    """The page as one file from the disk; yields the frame that holds it."""
-    with tempfile.TemporaryDirectory() as folder:
+def bare(chromium, busy: bool):
+    """The page as one file from the disk, beside a training if `busy`; yields the frame that holds it."""
+    with tempfile.TemporaryDirectory() as folder, training() if busy else nullcontext():
         export(Path(folder) / "drift.html")
         page = chromium.new_page(viewport={"width": 1280, "height": 900})
         page.goto((Path(folder) / "drift.html").as_uri() + "#iteration=0", timeout=120_000)
@@ -66,29 +68,31 @@ def bare(chromium):
 
 
 @contextmanager
-def in_lab(chromium):
-    """The live page of the explorer's own notebook in JupyterLab; yields its frame."""
+def in_lab(chromium, busy: bool):
+    """The live page of the explorer's own notebook in JupyterLab, its kernel training if `busy`."""
     with serve_lab(ROOT) as address:
         page = chromium.new_page(viewport={"width": 1280, "height": 1400})
         opened = NotebookPage(page, address, "helpers/widgets/drift_explorer.ipynb")
         opened.run_all(seconds=300)
+        if busy:
+            opened.run_below(TRAIN)
+            page.wait_for_timeout(1000 * STARTS)
         page.locator(LIVE).scroll_into_view_if_needed()
         frame = page.locator(LIVE).element_handle().content_frame()
         frame.locator("#play").click()  # it opens playing
         yield frame
+        if busy and not opened.running():
+            raise RuntimeError("the kernel has stopped training: " + " ".join(opened.errors()))
         opened.close()
 
 
 @contextmanager
-def training(busy: bool):
-    """A training on one thread beside what is measured, or nothing."""
-    if not busy:
-        yield
-        return
+def training():
+    """A training on one thread in a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     trainer = subprocess.Popen([sys.executable, "-c", TRAIN], cwd=ROOT, env=environment)
     try:
-        time.sleep(10)  # until it trains
+        time.sleep(STARTS)
         yield
         if trainer.poll() is not None:
             raise RuntimeError("the training beside it has ended")
@@ -96,14 +100,14 @@ def training(busy: bool):
         trainer.kill()
 
 
-def measure(moves: int, long: int, lab: bool, wait: int = WAIT) -> dict:
+def measure(moves: int, long: int, lab: bool, busy: bool = False, wait: int = WAIT) -> dict:
     """Measure latency over `moves` moves, then the heap over `long` more."""
     from playwright.sync_api import sync_playwright
 
     flags = [*FLAGS, "--enable-precise-memory-info"]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        with (in_lab if lab else bare)(chromium) as frame:
+        with (in_lab if lab else bare)(chromium, busy) as frame:
             frame.evaluate(MOVE, [20, 0])  # warm up
             taken = sorted(frame.evaluate(MOVE, [moves, wait]))
             before = frame.evaluate(HEAP)
@@ -130,11 +134,12 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=1000)
     parser.add_argument("--lab", action="store_true", help="live in JupyterLab")
     parser.add_argument("--in-step", action="store_true", help="each key right after a frame")
-    parser.add_argument("--busy", action="store_true", help="beside a training")
+    parser.add_argument(
+        "--busy", action="store_true", help="beside a training; in the lab's kernel"
+    )
     options = parser.parse_args()
-    with training(options.busy):
-        wait = 0 if options.in_step else WAIT
-        found = measure(options.moves, options.long, options.lab, wait)
+    wait = 0 if options.in_step else WAIT
+    found = measure(options.moves, options.long, options.lab, options.busy, wait)
     print(f"key press to pixels, {found['moves']} moves of β (load {found['load']:.1f})")
     print(f"  median {found['median_ms']:.1f} ms, 95th percentile {found['p95_ms']:.1f} ms")
     print(

@@ -2,9 +2,9 @@
 
 Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world, by the number of responses the
 method has seen scored (a pair counts two): along training from its rollouts, at the end from fresh
-responses. Each method takes its best learning rate for each β by its end on TUNED_ON, of GRID and of
-the rates beyond while the best is an edge of what was tried, and is then trained on SEEDS, which had
-no part in the choice. Everything else is the β sweep's.
+responses. Each method takes its best learning rate for each β by its end on TUNED_ON, of the grid
+in `yardstick.py` and of the rates beyond while the best is an edge of what was tried, and is then
+trained on SEEDS, which had no part in the choice. Everything else is the β sweep's.
 
 DPO stands on this scale only if its labels mean the same reward: its pairs are two reference responses,
 labelled with P(first preferred) = sigmoid(score difference). Online the policy writes the pairs itself.
@@ -30,11 +30,20 @@ import torch
 from matplotlib.axes import Axes
 
 from benchmarks.common import RESULTS, emit, machine, show
-from benchmarks.learning import Yardstick
+from benchmarks.yardstick import (
+    EVALUATED,
+    RATES,
+    RESPONSES,
+    TUNED_ON,
+    Yardstick,
+    best_rate,
+    last_value,
+    untried,
+)
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
-from helpers.experiments.measure import MEASURES, measure
+from helpers.experiments.measure import MEASURES
 from helpers.experiments.runs import significant
 from helpers.loop import train_rlhf_loop
 from helpers.plots.base import Picture, label_axes, new_figure
@@ -49,14 +58,10 @@ from helpers.tools.files import ROOT, read_json, write_json
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
-BETAS, SEEDS, TUNED_ON = (0.1, 0.3), (0, 1, 2), 10
-RATES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-GRID = RATES[4:7]  # tried by all; the others where the best is an edge
+BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
 BUDGETS = (10, 30, 50, 100)  # iterations
 ON_THE_WAY = BUDGETS[:-1]
-RESPONSES = 128  # of an iteration
 FOLDER = RESULTS / "methods"
-EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
@@ -165,7 +170,7 @@ def measured_value(state: RLHFState) -> float:
     """J of the actor as it is, from ten fresh responses to each prompt; its mode is put back."""
     training = state.models.actor.training
     state.models.actor.eval()
-    value = measure(state, state.models.actor, 10)[0]["value"]
+    value = last_value(state, 10)["value"]
     state.models.actor.train(training)
     return value
 
@@ -206,7 +211,7 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     history = train_by_trl(config, state, clock) if by_trl else train(config, state)
     spent = {"cpu_seconds": clock.seconds(), "peak_mb": peak_bytes() / 2**20}
     state.measures = MEASURES
-    final, _ = measure(state, state.models.actor, evaluated)
+    final = last_value(state, evaluated)
     facts = {"method": name, "config": config.as_dict(), "final": final, "on": machine()}
     write_json(path_of(name, config), significant(facts | spent | {"history": history}))
 
@@ -217,29 +222,14 @@ def runs(name: str, beta: float, rate: float, seeds: tuple, iterations: int) -> 
     return [read_json(path) for path in paths if path.exists()]
 
 
-def tuned(name: str, beta: float, iterations: int) -> dict[float, float]:
-    """J at the end of the tuning seed, by the learning rates that were tried."""
-    ends = {}
-    for rate in RATES:
-        for run in runs(name, beta, rate, (TUNED_ON,), iterations):
-            ends[rate] = run["final"]["value"]
-    return ends
+def tuned(name: str, beta: float, iterations: int) -> tuple[float | None, dict[float, float]]:
+    """The best rate, None while some are untried; J at the end of the tuning seed by rate."""
 
+    def end_at(rate: float) -> float | None:
+        found = runs(name, beta, rate, (TUNED_ON,), iterations)
+        return found[0]["final"]["value"] if found else None
 
-def untried(ends: dict[float, float]) -> tuple[float, ...]:
-    """The rates to try next: those of GRID, then the neighbour of a best that is an edge."""
-    left = tuple(rate for rate in GRID if rate not in ends)
-    if left:
-        return left
-    place = RATES.index(max(ends, key=ends.get))
-    around = RATES[max(place - 1, 0) : place + 2]
-    return tuple(rate for rate in around if rate not in ends)
-
-
-def best_rate(name: str, beta: float, iterations: int) -> float | None:
-    """The learning rate with the highest J at the end of the tuning seed; None while some are untried."""
-    ends = tuned(name, beta, iterations)
-    return None if untried(ends) else max(ends, key=ends.get)
+    return best_rate(end_at)
 
 
 def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Callable, tuple]]:
@@ -247,10 +237,8 @@ def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Cal
     wanted = []
     for name in methods:
         for beta in BETAS:
-            if tuning:
-                rates, seeds = untried(tuned(name, beta, iterations)), (TUNED_ON,)
-            else:
-                rates, seeds = (best_rate(name, beta, iterations),), SEEDS
+            chosen, ends = tuned(name, beta, iterations)
+            rates, seeds = (untried(ends), (TUNED_ON,)) if tuning else ((chosen,), SEEDS)
             wanted += [
                 (name, make_config(name, beta, seed, rate, iterations))
                 for seed, rate in itertools.product(seeds, rates)
@@ -264,7 +252,7 @@ def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Cal
 
 def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict | None:
     """Means over the seeds of one method at one β; None where it has no run."""
-    rate = best_rate(name, beta, iterations)
+    rate, _ = tuned(name, beta, iterations)
     found = [] if rate is None else runs(name, beta, rate, SEEDS, iterations)
     if not found:
         return None
@@ -288,16 +276,11 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
 
 
 def along(yardstick: Yardstick, history: list[dict]) -> dict[int, float]:
-    """Efficiency on the way: from rollouts, or from the values that were measured there.
-
-    The policy after n updates writes rollout n + 1: the middle one of the five whose mean is taken.
-    """
+    """Efficiency on the way: from rollouts, or from the values that were measured there."""
     if history and "value" in history[0]:
         values = {row["iteration"]: row["value"] for row in history}
         return {n: yardstick.share(values[n]) for n in ON_THE_WAY if n in values}
-    values = [row["score"] - yardstick.beta * row["kl"] for row in history]
-    spans = {n: values[n - 2 : n + 3] for n in ON_THE_WAY if n + 3 <= len(values)}
-    return {n: yardstick.share(statistics.fmean(span)) for n, span in spans.items()}
+    return yardstick.along(history, ON_THE_WAY)
 
 
 def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:

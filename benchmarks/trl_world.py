@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2ForSequenceClassification, TrainerCallback
 
+from benchmarks.yardstick import last_value
 from helpers.config import RLHFConfig
-from helpers.experiments.measure import measure
 from helpers.reward_model import RewardModel
 from helpers.state import Models, RLHFState, start_run
 
@@ -131,5 +131,4 @@ def run_trl(config: RLHFConfig, evaluated: int) -> dict:
     with redirect_stdout(StringIO()):
         trainer.train()
     state.models.actor.eval()
-    final, _ = measure(state, state.models.actor, evaluated)
-    return {"history": recorder.rows, "final": final}
+    return {"history": recorder.rows, "final": last_value(state, evaluated)}

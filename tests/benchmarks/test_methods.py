@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import methods
-from benchmarks.learning import Yardstick
+from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.experiments.beta_sweep import load_sweep
 from helpers.scale.trl_groups import grpo_is_here
@@ -72,12 +72,12 @@ def test_pairs_are_labelled_by_the_sigmoid_of_the_score_difference(sweep):
 
 
 def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
-    for rate, value in zip(methods.GRID, (0.2, 0.8, 0.5), strict=True):
-        pretend("PPO", rate, methods.TUNED_ON, value)
-    best = methods.GRID[1]
-    assert methods.best_rate("PPO", BETA, 100) == best
-    assert methods.best_rate("RLOO", BETA, 100) is None  # nothing is there yet
-    assert methods.TUNED_ON not in methods.SEEDS
+    for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
+        pretend("PPO", rate, TUNED_ON, value)
+    best = GRID[1]
+    assert methods.tuned("PPO", BETA, 100)[0] == best
+    assert methods.tuned("RLOO", BETA, 100) == (None, {})  # nothing is there yet
+    assert TUNED_ON not in methods.SEEDS
     for seed, value in zip(methods.SEEDS, (0.70, 0.72, 0.74), strict=True):
         pretend("PPO", best, seed, value)
     yardstick = Yardstick(sweep, BETA)
@@ -106,9 +106,10 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
 )
 def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, best):
     for rate, value in zip(rates, values, strict=True):
-        pretend("PPO", rate, methods.TUNED_ON, value)
-    assert methods.untried(methods.tuned("PPO", BETA, 100)) == left
-    assert methods.best_rate("PPO", BETA, 100) == best
+        pretend("PPO", rate, TUNED_ON, value)
+    chosen, ends = methods.tuned("PPO", BETA, 100)
+    assert chosen == best and ends == dict(zip(rates, values, strict=True))
+    assert untried(ends) == left
     asked = methods.missing(["PPO"], 100, tuning=True)
     here = [config.learning_rate for _, (_, config) in asked if config.kl_coef == BETA]
     assert tuple(here) == left

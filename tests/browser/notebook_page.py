@@ -10,6 +10,7 @@ NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource",
 
 REPLY = re.compile(r'"msg_type": ?"execute_reply"')
 ERROR_MESSAGE = re.compile(r'"msg_type": ?"error"')
+PENDING = "[...document.querySelectorAll('.jp-InputPrompt')].some(p => p.innerText.includes('*'))"
 SHUT_DOWN = """async path => {
   const token = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? '';
   const sent = {headers: {'X-XSRFToken': token}};
@@ -57,11 +58,20 @@ class NotebookPage:
             self.replies == before
         ):  # a saved notebook looks finished until its first cell has run
             self.page.wait_for_timeout(100)
-        pending = (
-            "[...document.querySelectorAll('.jp-InputPrompt')].some(p => p.innerText.includes('*'))"
-        )
-        self.page.wait_for_function(f"() => !({pending})", timeout=1000 * seconds)
+        self.page.wait_for_function(f"() => !({PENDING})", timeout=1000 * seconds)
         self.page.wait_for_timeout(1000)  # what the last cell shows
+
+    def run_below(self, code: str) -> None:
+        """Run code in a new cell at the end, and do not wait for it."""
+        self.page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").last.click()
+        self.page.keyboard.press("b")
+        self.page.keyboard.press("Enter")
+        self.page.keyboard.insert_text(code)
+        self.page.keyboard.press("Control+Enter")
+
+    def running(self) -> bool:
+        """Whether a cell is still pending."""
+        return self.page.evaluate(PENDING)
 
     def close(self) -> None:
         """Close the page and end its kernel, which would keep its memory."""

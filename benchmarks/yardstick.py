@@ -1,0 +1,68 @@
+"""Efficiency, (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world, and how a peer's rate is chosen."""
+
+import statistics
+from collections.abc import Callable
+
+from helpers.experiments.beta_sweep import Sweep
+from helpers.experiments.measure import measure
+from helpers.state import RLHFState
+from helpers.theory.optimum import Estimate, Optimum, efficiency
+
+RESPONSES = 128  # of an iteration
+TUNED_ON = 10  # the seed that chooses a rate; none that is reported
+RATES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+GRID = RATES[4:7]  # tried by all; the others where the best is an edge
+WINDOW = 5  # rollouts that a value on the way is the mean of
+EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
+
+
+class Yardstick:
+    """Efficiency at one β, from J."""
+
+    def __init__(self, sweep: Sweep, beta: float):
+        self.reference, self.beta = sweep.reference_value, beta
+        self.best: Optimum = sweep.optimum(beta)
+
+    def share(self, value: float) -> float:
+        """J → efficiency."""
+        return self.estimate(value, 0.0).mean
+
+    def estimate(self, value: float, stderr: float) -> Estimate:
+        """J with its standard error → efficiency with its own."""
+        return efficiency(Estimate(value, stderr), self.reference, self.best)
+
+    def along(self, history: list[dict], budgets: tuple[int, ...]) -> dict[int, float]:
+        """Efficiency after so many updates, where there are rollouts to both sides.
+
+        The policy after n updates writes rollout n + 1: the middle one of those whose mean is taken.
+        """
+        values, half = [row["score"] - self.beta * row["kl"] for row in history], WINDOW // 2
+        spans = {
+            n: values[n - half : n + half + 1] for n in budgets if half <= n < len(values) - half
+        }
+        return {n: self.share(statistics.fmean(span)) for n, span in spans.items()}
+
+    def end(self, run: dict) -> float:
+        """Efficiency of the last policy."""
+        return self.share(run["final"]["value"])
+
+
+def last_value(state: RLHFState, evaluated: int = EVALUATED) -> dict:
+    """J of the actor as it is, with its standard error, gold and KL, from fresh responses."""
+    return measure(state, state.models.actor, evaluated)[0]
+
+
+def untried(ends: dict[float, float]) -> tuple[float, ...]:
+    """The rates to try next, given J by rate: those of GRID, then the neighbour of a best at an edge."""
+    left = tuple(rate for rate in GRID if rate not in ends)
+    if left:
+        return left
+    place = RATES.index(max(ends, key=ends.get))
+    around = RATES[max(place - 1, 0) : place + 2]
+    return tuple(rate for rate in around if rate not in ends)
+
+
+def best_rate(end_at: Callable[[float], float | None]) -> tuple[float | None, dict[float, float]]:
+    """The rate of the highest J, None while some are untried; and J of all that were tried."""
+    ends = {rate: end for rate in RATES if (end := end_at(rate)) is not None}
+    return None if untried(ends) else max(ends, key=ends.get), ends
