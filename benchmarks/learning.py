@@ -40,7 +40,7 @@ from helpers.tools.validate import require_count
 OURS, TRL = "ours", "TRL"
 TRL_EPSILON = 1e-8  # of Adam, TRL's default
 BETAS, SEEDS = (0.1, 0.3), (0, 1, 2, 3, 4)
-BUDGETS = (10, 20, 30, 50, 75)  # iterations
+BUDGETS = (10, 20, 30, 50, 75, 100, 200)  # iterations
 FOLDER = RESULTS / "learning"
 
 
@@ -97,13 +97,21 @@ def tuned(sweep: Sweep, beta: float, iterations: int) -> tuple[float | None, dic
     return best_rate(end_at)
 
 
-def missing(sweep: Sweep, iterations: int) -> list[tuple]:
+def missing(
+    sweep: Sweep,
+    iterations: int,
+    betas: tuple[float, ...] = BETAS,
+    seeds: tuple[int, ...] = SEEDS,
+    peers: bool = True,
+) -> list[tuple]:
     """Runs to make next: ours, those that choose TRL's rates, and those of the chosen rates."""
     wanted = []
-    for beta in BETAS:
-        wanted += [(OURS, settings(OURS, beta, seed, iterations)) for seed in SEEDS]
+    for beta in betas:
+        wanted += [(OURS, settings(OURS, beta, seed, iterations)) for seed in seeds]
+        if not peers:
+            continue
         rate, ends = tuned(sweep, beta, iterations)
-        tries = [(TUNED_ON, one) for one in untried(ends)] or [(seed, rate) for seed in SEEDS]
+        tries = [(TUNED_ON, one) for one in untried(ends)] or [(seed, rate) for seed in seeds]
         wanted += [(TRL, settings(TRL, beta, seed, iterations, one)) for seed, one in tries]
     return [(make, one) for one in wanted if find(*one, sweep) is None]
 
@@ -146,28 +154,32 @@ def print_one(found: dict) -> None:
     print(f"\nβ = {found['beta']:g}")
     tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found[TRL]["tried"].items())
     print(f"TRL's J at the end of seed {TUNED_ON} by learning rate: {tried or 'nothing'}")
-    rows = []
+    rows, seen = [], [n for n in BUDGETS if any(n in found[who]["along"] for who in (OURS, TRL))]
     for who in (OURS, TRL):
         one = found[who]
-        places = [one["along"].get(n) for n in BUDGETS] + [one["end"]]
+        places = [one["along"].get(n) for n in seen] + [one["end"]]
         cells = [f"{p['mean']:.3f} ± {p['stderr']:.3f}" if p else "–" for p in places]
         rows.append([f"{who} ({one['seeds']} seeds)", *cells])
-    show(["responses", *(f"{RESPONSES * n:,}" for n in BUDGETS), "last policy"], rows)
+    show(["responses", *(f"{RESPONSES * n:,}" for n in seen), "last policy"], rows)
 
 
 def run(arguments: list[str] | None) -> None:
     """Command line: make the missing runs, print a table for each β and a JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
     parser.add_argument("--iterations", type=int, default=100, help="of each new run (100)")
+    parser.add_argument("--betas", nargs="+", type=float, default=BETAS, help="(0.1 0.3)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="(0 to 4)")
+    parser.add_argument("--ours", action="store_true", help="only ours; no run of TRL's is made")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
     parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)
     for count in ("iterations", "jobs"):
         require_count(f"--{count}", getattr(options, count))
     sweep = load_sweep()
-    while not options.table and (tasks := missing(sweep, options.iterations)):
+    asked = (options.iterations, options.betas, options.seeds, not options.ours)
+    while not options.table and (tasks := missing(sweep, *asked)):
         run_all(tasks, options.jobs, 1, len(tasks))
-    found = [compare(sweep, beta, options.iterations) for beta in BETAS]
+    found = [compare(sweep, beta, options.iterations) for beta in options.betas]
     for one in found:
         print_one(one)
     emit("learning", {"results": found, "tuned_on": TUNED_ON})

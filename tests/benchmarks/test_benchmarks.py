@@ -151,7 +151,7 @@ def test_efficiency_at_the_end_is_the_shipped_tables():
     assert sum(ends) / len(ends) == pytest.approx(row["efficiency"], abs=1e-6)
     flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
     found = yardstick.along(flat, learning.BUDGETS)
-    assert found.keys() == set(learning.BUDGETS)
+    assert found.keys() == {n for n in learning.BUDGETS if n < 98}
     assert all(abs(share) < 1e-6 for share in found.values())
     steps = [{"score": float(n), "kl": 0.0} for n in range(20)]  # written after n updates
     found = yardstick.along(steps, (1, 10, 17, 18))
