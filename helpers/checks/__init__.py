@@ -46,6 +46,7 @@ from helpers.checks.rollouts.logprobs import (
     check_position_ids,
 )
 from helpers.checks.rollouts.response_mask import check_response_mask
+from helpers.checks.scaling_out.factors import check_loss_factors
 from helpers.checks.scaling_out.loss_shares import check_loss_shares
 from helpers.checks.scaling_out.moments import check_merge_moments
 from helpers.checks.trainer.steps_and_loop import (
@@ -77,7 +78,8 @@ CHECKS = (
     check_preference_probability, check_bradley_terry_loss, check_normalize_scores,
     check_pair_accuracy, check_fit_pairs, check_rloo_advantages, check_grpo_advantages, check_pass_at_k,
     check_implicit_reward, check_dpo_loss, check_train_dpo, check_held_bytes, check_lora_forward,
-    check_loss_shares, check_merge_moments, check_edit_effect, check_best_mean, check_score_between,
+    check_loss_shares, check_merge_moments, check_loss_factors, check_edit_effect, check_best_mean,
+    check_score_between,
 )  # fmt: skip
 EXERCISES = {check.exercise.name: check.exercise for check in CHECKS}
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from helpers.experiments.diagnose import SILENT
+from helpers.experiments.diagnose import EXACT, SILENT, judged_band, late
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
 from helpers.state import History
@@ -125,16 +125,35 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
 
 
 def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
-    """All twelve metrics of one run: ✓ and a green ground inside the healthy band, ✗ where it is `out`."""
+    """All twelve metrics of one run: ✓ on a green ground, or ✗ where it is `out` of the dashed box.
+
+    The box spans what the run's late mean (the black bar) may be, beside these healthy runs.
+    """
     judged = [metric.key for metric in METRICS if metric.key not in SILENT]
-    words = f"{len(out)} of {len(judged)} curves out of the band" if out else "all curves green"
-    figure = small_multiples(METRICS, healthy, [run], title=f"Your run: {words}")
+    words = f"{len(out)} of {len(judged)} curves out of the box" if out else "all curves green"
+    title = f"Your run: {words} · black bar: mean of its last third · dashed box: healthy"
+    figure = small_multiples(METRICS, healthy, [run], title=title)
     for axes, metric in zip(figure.axes, METRICS, strict=True):
         if metric.key in judged:
             wrong = metric.key in out
             axes.set_facecolor("#FBE3D6" if wrong else "#DDF2E9")
             axes.set_title(f"{'✗' if wrong else '✓'} {metric.key}")
+            if metric.key not in EXACT:  # whose limit is the dotted line
+                _draw_judged(axes, run, metric.key, judged_band(healthy, metric.key))
     return figure
+
+
+def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) -> None:
+    """What the late mean may be, and what it is, over the iterations that it is taken of."""
+    last = len(run)
+    first = last - max(1, last // 3) + 1
+    low, high = band
+    box = Rectangle((first, low), last - first, high - low, fill=False, linestyle="--", zorder=3)
+    axes.add_patch(box)
+    axes.plot([first, last], [late(run, key)] * 2, color="black", linewidth=3.0, zorder=4)
+    ends = axes.get_ylim()
+    room = 0.0 if axes.get_yscale() == "log" else 0.05 * (high - low)
+    axes.set_ylim(min(ends[0], low - room), max(ends[1], high + room))
 
 
 STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
@@ -181,16 +200,40 @@ def _cell(x: int, y: int, share: float) -> Rectangle:
     return Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=POLICY, alpha=0.15 + 0.85 * share)
 
 
-def cost_figure(costs: dict[str, list[float]], healthy: Sequence[float]) -> Figure:
-    """Gold at the end, one row a fault (a dot a seed), on the band of the healthy runs."""
-    figure, axes = one_panel(10.0, 0.26 * len(costs) + 0.9)
+ENLARGED = -2.5  # gold from here on is shown a second time, on a scale of its own
+
+
+def cost_figure(
+    costs: dict[str, list[float]], healthy: Sequence[float], start: Sequence[float]
+) -> Figure:
+    """Gold at the end, a row a fault and a dot a run: on the whole scale, and its right end enlarged.
+
+    `healthy`: the same of healthy runs. `start`: gold before the first update.
+    """
+    figure, grid = new_figure(1, 2, 10.0, 0.26 * len(costs) + 1.1)
+    grid[0, 0].get_gridspec().set_width_ratios([1.0, 1.5])
+    for axes, title in zip(grid[0], ("whole scale", "its right end, enlarged"), strict=True):
+        _draw_costs(axes, costs, healthy, sum(start) / len(start))
+        label_axes(axes, title, "gold score, points")
+    grid[0, 0].set_yticks(range(len(costs)), list(costs))
+    grid[0, 0].legend(loc="lower left", frameon=True, framealpha=1.0, edgecolor="none")
+    right = grid[0, 1]
+    right.set_yticks(range(len(costs)), [])
+    right.set_xlim(ENLARGED, max(max(map(max, costs.values())), *healthy) + 0.2)
+    for y, values in enumerate(costs.values()):
+        if min(values) < ENLARGED:  # a triangle: a dot further left
+            how = {"color": GOLD, "markeredgecolor": "black", "clip_on": False}
+            right.plot(ENLARGED, y, "<", markersize=7, zorder=3, **how)
+    return figure
+
+
+def _draw_costs(axes: Axes, costs: dict, healthy: Sequence[float], start: float) -> None:
     axes.axvspan(min(healthy), max(healthy), color=HEALTHY, alpha=0.35, linewidth=0)
-    axes.axvline(sum(healthy) / len(healthy), color="#444444", linestyle="--", linewidth=1.1)
+    middle = sum(healthy) / len(healthy)
+    axes.axvline(middle, color="#444444", linestyle="--", linewidth=1.1, label="healthy, mean")
+    axes.axvline(start, color="black", linestyle=":", linewidth=1.3, label="before training")
     for y, values in enumerate(costs.values()):
         axes.plot(values, [y] * len(values), "-", color=GOLD, linewidth=1.2)
         axes.plot(values, [y] * len(values), "o", color=GOLD, markeredgecolor="black", markersize=6)
-    axes.set_yticks(range(len(costs)), list(costs))
     axes.set_ylim(len(costs) - 0.5, -0.5)
     axes.grid(alpha=0.2, color=ACCENT)
-    label_axes(axes, "", "gold score, mean of the last third (grey: healthy runs)")
-    return figure

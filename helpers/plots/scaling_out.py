@@ -76,7 +76,7 @@ def seconds_figure(rows: dict[str, dict[str, float]], title: str) -> Figure:
     _stack(axes, rows)
     for place, seconds in enumerate(rows.values()):
         total = sum(seconds.values())
-        axes.text(total, place, f" {total:,.3g} s", va="center", fontsize=9)
+        axes.text(total, place, f" {total:,.1f} s", va="center", fontsize=9)
     axes.set_xlim(0, 1.15 * max(sum(seconds.values()) for seconds in rows.values()))
     label_axes(axes, title, "seconds an iteration", "")
     axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))

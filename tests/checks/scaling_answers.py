@@ -66,6 +66,11 @@ def merged(divisor=-1, between=True, weigh=True, root=False, mean=None):
     return wrong
 
 
+def factors_by_loop(counts, parts=len, own=lambda n: n):
+    total = sum(counts.tolist())
+    return torch.tensor([parts(counts) * own(n) / total for n in counts.tolist()])
+
+
 RIGHT = [
     ("loss_shares", shares_by_loop),
     ("loss_shares", shares_by_einsum),
@@ -79,6 +84,9 @@ RIGHT = [
     ("merge_moments", merged()),
     ("merge_moments", lambda n, m, s: torch.stack(
         [n @ m / n.sum(), (s.sum() + n @ (m - n @ m / n.sum()).square()) / (n.sum() - 1)])),
+    ("loss_factors", factors_by_loop),
+    ("loss_factors", lambda n: n / n.mean()),
+    ("loss_factors", lambda n: torch.nn.functional.normalize(n, p=1, dim=0) * n.numel()),
 ]  # fmt: skip
 
 WRONG = [
@@ -113,4 +121,9 @@ WRONG = [
         [(n * m).sum() / n.sum(), (s + n * m * m).sum() / (n.sum() - 1)])),
     ("merge_moments", "sums instead of the mean",
      lambda n, m, s: merged()(n, m, s) * torch.stack([n.sum(), torch.tensor(1.0)])),
+    ("loss_factors", "the share alone", lambda n: factors_by_loop(n, parts=lambda n: 1)),
+    ("loss_factors", "two parts taken for granted", lambda n: factors_by_loop(n, parts=lambda n: 2)),
+    ("loss_factors", "as if the losses were sums", lambda n: factors_by_loop(n, own=lambda n: 1)),
+    ("loss_factors", "no factor", lambda n: n / n),
+    ("loss_factors", "upside down", lambda n: n.mean() / n),
 ]  # fmt: skip

@@ -144,5 +144,7 @@ WRONG = [
     ("merge_moments", "one process", lambda n, m, s: merged(n, m, s, center=m[0])),
     ("merge_moments", "N − 2", lambda n, m, s: merged(n, m, s, less=2.0)),
     ("merge_moments", "last process left out", lambda n, m, s: merged(n[:-1], m[:-1], s[:-1])),
+    ("loss_factors", "N − 1", lambda n: len(n) * n / (n.sum() - 1)),
+    ("loss_factors", "largest", lambda n: len(n) * n / n.amax()),
 ]
 # fmt: on

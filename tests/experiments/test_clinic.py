@@ -19,7 +19,7 @@ from helpers.experiments.clinic import (
     rerun,
     separation,
 )
-from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose
+from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose, out_of_band
 from helpers.experiments.faults import FAULTS, Fault, find_fault
 from helpers.experiments.patients import REPAIRED_IN_CODE
 from helpers.experiments.telling import tell_apart
@@ -27,6 +27,7 @@ from helpers.experiments.treatment import Credit, treat
 from helpers.experiments.two_faults import PAIRS, together
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
+from helpers.plots.clinic import METRICS
 from helpers.state import load_models, start_run
 from helpers.steps import iterate
 
@@ -222,6 +223,16 @@ def test_the_study_plants_what_it_names():
     assert whole == {"healthy_seed_3"}
     assert study["dropout_on_mild_seed_3"].within == PLANTED["dropout_on_mild"].in_effect
     assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
+
+
+def test_a_healthy_run_is_in_the_band_of_the_others_and_the_kept_patient_is_not():
+    clinic = load_clinic()
+    healthy = clinic.histories("healthy", range(6))
+    names = [metric.key for metric in METRICS]
+    for k, history in enumerate(healthy):
+        assert out_of_band(history, healthy[:k] + healthy[k + 1 :], names) == []
+    for history in clinic.histories(PAIRS[REPAIRED_IN_CODE].name):
+        assert {"score", "kl", "value_loss"} <= set(out_of_band(history, healthy, names))
 
 
 def test_the_shipped_clinic_is_whole():

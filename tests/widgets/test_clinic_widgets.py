@@ -355,6 +355,6 @@ def test_the_other_figures_draw(clinic):
         verdict_figure(healthy, healthy[0], []),
         signs_figure(healthy, cases),
         flags_figure(counts, {"a": 3, "b": 12}),
-        cost_figure({"a": [1.0, 2.0, 3.0]}, [2.0, 2.5]),
+        cost_figure({"a": [1.0, 2.0, 3.0], "b": [-9.0]}, [2.0, 2.5], [0.0]),
     ):
         assert figure._repr_png_().startswith(b"\x89PNG")
