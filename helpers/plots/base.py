@@ -126,8 +126,13 @@ def training_curves(history: list[dict], total: int | None = None) -> Figure:
     return figure
 
 
-def token_bars(tokens: Sequence, series: dict, title: str = "", height: float = 2.6) -> Figure:
-    """Bars over the tokens of one response: `series` maps a label to (numbers, colour)."""
+def token_bars(
+    tokens: Sequence, series: dict, title: str = "", height: float = 2.6, unit: str = ""
+) -> Figure:
+    """Bars over the tokens of one response: `series` maps a label to (numbers, colour).
+
+    `unit` names the axis, and then a single series needs no legend.
+    """
     figure, axes = one_panel(9.6, height)
     width = 0.8 / len(series)
     for k, (label, (numbers, colour)) in enumerate(series.items()):
@@ -135,6 +140,7 @@ def token_bars(tokens: Sequence, series: dict, title: str = "", height: float = 
         axes.bar(x, numbers, width=width, label=label, color=colour)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
-    axes.set_title(title)
-    axes.legend()
+    label_axes(axes, title, y=unit)
+    if len(series) > 1 or not unit:
+        axes.legend()
     return figure

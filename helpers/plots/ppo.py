@@ -10,8 +10,12 @@ from torch import Tensor
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
+BAND = "#E6E6E6"  # ground between 1 − ε and 1 + ε
 LEAST_RATIO, LARGEST_RATIO = 0.2, 2.6  # ratios shown; what lies beyond is drawn on the edge
-SIDES = ((1.0, "A > 0: the token did better than expected"), (-1.0, "A < 0: it did worse"))
+SIDES = (
+    (1.0, "A > 0: the token did better than expected", "surrogate at A = +1"),
+    (-1.0, "A < 0: it did worse", "surrogate at A = −1"),
+)
 
 
 def _surrogate(ratio: Tensor, sign: float, cliprange: float) -> Tensor:
@@ -24,17 +28,10 @@ def _curve(axes: Axes, sign: float, cliprange: float) -> None:
     edge = 1 + sign * cliprange
     flat = rho >= edge if sign > 0 else rho <= edge
     gain = _surrogate(rho, sign, cliprange)
-    axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, never clipped")
-    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="pulls: gradient A")
-    axes.plot(
-        rho[flat],
-        gain[flat],
-        color=KL,
-        linewidth=2.2,
-        linestyle="--",
-        label="flat: gradient 0",
-    )
-    axes.axvline(1, color="black", linewidth=0.7)
+    axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, without a clip")
+    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: gradient A")
+    how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: gradient 0"}
+    axes.plot(rho[flat], gain[flat], color=KL, **how)
 
 
 def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> None:
@@ -43,27 +40,27 @@ def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> Non
     clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
     shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
     stacks = [shown[~clipped].tolist(), shown[clipped].tolist()]
-    axes.hist(stacks, bins, stacked=True, color=[POLICY, KL])
-    axes.axvline(1, color="black", linewidth=0.7)
+    axes.hist(stacks, bins, stacked=True, color=[POLICY, KL], log=True)
+    axes.set_ylim(0.7, 2 * len(ratios))
+    axes.yaxis.set_major_formatter("{x:g}")
     share = float(clipped.float().mean()) if len(ratios) else 0.0
-    words = f"{share:.0%} of {len(ratios)} clipped\nratios {ratios.min():.2f} … {ratios.max():.2f}"
-    axes.text(0.98, 0.92, words, transform=axes.transAxes, ha="right", va="top", fontsize=9)
+    words = f"{len(ratios)} tokens, {share:.0%} clipped"
+    words += f"; ratios {ratios.min():.2f} to {ratios.max():.2f}"
+    label_axes(axes, words, "ratio ρ = π / π_old", "tokens (log scale)")
 
 
 def surrogate_figure(cliprange: float, ratio: Tensor, advantages: Tensor, mask: Tensor) -> Figure:
     """The surrogate for both signs of A, and below it the tokens of a rollout: all [B, T]."""
-    figure, grid = new_figure(2, 2, 9.6, 5.0)
-    for column, (sign, title) in enumerate(SIDES):
+    figure, grid = new_figure(2, 2, 9.6, 5.4)
+    for column, (sign, title, unit) in enumerate(SIDES):
         top, bottom = grid[:, column]
         _curve(top, sign, cliprange)
-        label_axes(top, title, y="what PPO maximises" if column == 0 else "")
-        top.legend(loc="best")
-        picked = mask & (advantages * sign > 0)
-        _histogram(bottom, ratio[picked], sign, cliprange)
-        bottom.set_yscale("symlog", linthresh=10)
-        label_axes(bottom, x="ratio ρ = π / π_old", y="tokens (log scale)" if column == 0 else "")
+        label_axes(top, title, y=unit)
+        _histogram(bottom, ratio[mask & (advantages * sign > 0)], sign, cliprange)
         for axes in (top, bottom):
+            axes.axvspan(1 - cliprange, 1 + cliprange, color=BAND, zorder=0, label="1 ± ε")
             axes.set_xlim(LEAST_RATIO - 0.05, LARGEST_RATIO + 0.05)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
@@ -71,14 +68,14 @@ def min_and_max_figure(cliprange: float = 0.2) -> Figure:
     """The right surrogate and the one with `max`, for both signs of the advantage."""
     figure, grid = new_figure(1, 2, 9.6, 2.9)
     rho = torch.linspace(0, 2, 201)
-    for axes, (sign, title) in zip(grid[0], SIDES, strict=True):
+    for axes, (sign, title, unit) in zip(grid[0], SIDES, strict=True):
         clipped = sign * rho.clamp(1 - cliprange, 1 + cliprange)
         right = torch.minimum(sign * rho, clipped)
         axes.plot(rho, right, color=POLICY, linewidth=2.2, label="min (right)")
         wrong = torch.maximum(sign * rho, clipped)
         axes.plot(rho, wrong, color=KL, linewidth=2.2, linestyle="--", label="max (wrong)")
         axes.axvline(1, color="black", linewidth=0.7)
-        label_axes(axes, title, "ratio ρ", "surrogate for A = ±1")
+        label_axes(axes, title, "ratio ρ", unit)
         axes.legend()
     return figure
 
@@ -104,20 +101,31 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     return figure
 
 
+GAP_STYLES = (("o:", REFERENCE), ("s--", GOLD), ("^-", "black"))
 RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
 
 
-def frontier_figure(worlds: list[dict[str, list[tuple]]]) -> Figure:
-    """Best reward at each KL, a panel a world: `{placement: [(E[r], KL), ...]}`."""
-    figure, grid = new_figure(1, len(worlds), 9.6, 2.9)
-    for number, (axes, curves) in enumerate(zip(grid[0], worlds, strict=True), start=1):
-        for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
-            reward, kl = zip(*points, strict=True)
-            axes.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
-        label_axes(
-            axes, f"World {number}", "KL(π‖π_ref), nats", "E[r]" if number == 1 else "", "both"
-        )
-    grid[0, 0].legend(loc="lower right")
+def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict) -> Figure:
+    """One world's best reward at each KL, `{placement: [(E[r], KL), ...]}`, beside the gaps of all.
+
+    `gaps` maps a world's name to the reward that the KL in the loss gives up at each of `kls`; the
+    frontiers are those of the last world.
+    """
+    figure, grid = new_figure(1, 2, 9.6, 3.0)
+    left, right = grid[0]
+    for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
+        reward, kl = zip(*points, strict=True)
+        left.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+    left.set_xlim(0, min(max(kl for _, kl in points) for points in curves.values()))
+    for (name, gap), (style, colour) in zip(gaps.items(), GAP_STYLES, strict=False):
+        right.plot(kls, gap, style, color=colour, label=name)
+    right.set(xlim=(0, None), ylim=(0, None))
+    label_axes(
+        left, f"{name.capitalize()}: the best E[r] at each KL", "KL, nats", "E[r], std", "both"
+    )
+    label_axes(right, "E[r] given up with the KL in the loss", "KL, nats", "E[r], std", "both")
+    left.legend(loc="lower right")
+    right.legend(loc="upper left")
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -89,7 +90,7 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
 def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: str = "") -> Figure:
     """A batch as coloured cells: `tokens` and `kinds` (0 to 3) by row, with small `numbers`."""
     rows, columns = len(tokens), len(tokens[0])
-    figure, axes = one_panel(0.68 * columns, 0.6 * rows + 0.75)
+    figure, axes = one_panel(0.62 * columns, 0.6 * rows + 0.75)
     axes.set(xlim=(0, columns), ylim=(rows, 0))
     axes.axis("off")
     for r in range(rows):
@@ -116,9 +117,8 @@ def position_ids_figure(widths: Sequence, without: Sequence, correct: Sequence) 
     axes.set_ylim(1e-8, 100)
     axes.grid(True)
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.62))
-    label_axes(
-        axes, "The same text with pads in front", "pads", "largest change of a log-prob, nats"
-    )
+    title = "How far the log-probs of one text move with pads in front of it"
+    label_axes(axes, title, "pads", "largest move, nats")
     return figure
 
 
@@ -163,17 +163,32 @@ def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, tit
 
 
 def kl_histograms(estimates: dict, exact: float) -> Figure:
-    """A histogram for each estimator (name → values, their mean), and the exact mean beside it."""
-    figure, grid = new_figure(1, len(estimates), 8.4, 2.4)
-    for axes, (name, (values, mean)) in zip(grid.flat, estimates.items(), strict=True):
+    """A histogram for each estimator, and on the right their means beside the exact one.
+
+    `estimates` maps a name to its values, their mean and the standard error of the mean.
+    """
+    figure, grid = new_figure(1, len(estimates) + 1, 9.6, 2.7)
+    for axes, (name, (values, *_)) in zip(grid.flat, estimates.items(), strict=False):
         axes.hist([min(max(v, -2), 3) for v in values], bins=50, range=(-2, 3), color=KL, log=True)
-        axes.axvline(mean, color="black", lw=1.6, label=f"mean {mean:.3f}")
-        axes.axvline(exact, color=REWARD, lw=1.6, ls="--", label=f"exact {exact:.3f}")
-        axes.set_ylim(0.7, 3 * len(values))
-        axes.legend(loc="upper right")
-        label_axes(axes, name, "nats per token")
-    grid[0, 0].set_ylabel("tokens")
+        axes.axvline(0, color="black", lw=0.8)
+        axes.set_ylim(0.7, 2 * len(values))
+        axes.set_xticks(range(-2, 4))
+        axes.tick_params(labelleft=axes is grid[0, 0])
+        label_axes(axes, f"{name} of each token", "nats")
+    grid[0, 0].set_ylabel("tokens (log scale)")
+    means_beside_exact(grid[0, -1], estimates, exact)
     return figure
+
+
+def means_beside_exact(axes: Axes, estimates: dict, exact: float) -> None:
+    """A mean and its standard error in each row, and the exact mean through all of them."""
+    for row, (_, mean, error) in enumerate(estimates.values()):
+        axes.errorbar(mean, row, xerr=error, fmt="o", color=KL, capsize=4)
+    axes.axvline(exact, color=REWARD, lw=1.6, ls="--", label=f"exact: {exact:.3f}")
+    axes.set_yticks(range(len(estimates)), list(estimates))
+    axes.set_ylim(len(estimates) - 0.5, -1.1)  # from above; room for the legend
+    axes.legend(loc="upper right")
+    label_axes(axes, "Means ± standard error", "nats per token", grid="x")
 
 
 def arms_figure(arms: dict, title: str, xlabel: str, ylabel: str, step: int = 1) -> Figure:

@@ -36,7 +36,8 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
         bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
         axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
     axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
-    axes.text(-0.45, limit * 1.12, f"max_grad_norm = {limit:g}", fontsize=9, color=KL)
+    words, above = f"max_grad_norm = {limit:g}", {"xytext": (0, 3), "textcoords": "offset points"}
+    axes.annotate(words, (-0.45, limit), fontsize=9, color=KL, **above)
     axes.set_yscale("log")
     axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
@@ -53,7 +54,8 @@ def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
         axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
     axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
     axes.grid(color="#E8E8E8")
-    label_axes(axes, "How much do minibatches differ?", "constant added to every score", "noise")
+    title = "How far minibatches' gradients lie from their mean"
+    label_axes(axes, title, "constant added to every score", "noise: typical distance")
     axes.legend(loc="upper left")
     return figure
 

@@ -27,7 +27,7 @@ def explore_temperature(contexts: list[str], logits: Tensor, vocabulary: list[st
 
     options = [(f"{text} …", i) for i, text in enumerate(contexts)]
     return Explorer(
-        draw, text=picker("text", options), temperature=slider("T", 1.0, 0.1, 3.0, 0.05)
+        draw, text=picker("text", options), temperature=slider("τ", 1.0, 0.1, 3.0, 0.05)
     )
 
 
