@@ -129,10 +129,18 @@ def _seal(facts: dict) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
+def _frozen(model: nn.Module) -> set[str]:
+    """Names of the parameters that are not trained: under LoRA all but the adapter's and the head's."""
+    named = model.named_parameters(remove_duplicate=False)
+    return {name for name, parameter in named if not parameter.requires_grad}
+
+
 def _tensors(state: RLHFState) -> dict:
-    """Tensors of critic, optimizer and generators: name → tensor."""
-    critic = {} if state.models.critic is None else state.models.critic.state_dict()
-    tensors = {f"critic.{name}": value for name, value in critic.items()}
+    """Tensors of critic (those trained), optimizer and generators: name → tensor."""
+    tensors = {}
+    if state.models.critic is not None:
+        frozen, every = _frozen(state.models.critic), state.models.critic.state_dict()
+        tensors = {f"critic.{name}": x for name, x in every.items() if name not in frozen}
     for index, moments in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     for name, generator in state.generators.items():
@@ -264,8 +272,13 @@ def _restore(state: RLHFState, tensors: dict) -> None:
     for name, value in tensors.items():
         kind, rest = name.split(".", 1)
         groups[kind][rest] = value
-    if state.models.critic is not None:
-        state.models.critic.load_state_dict(groups["critic"])
+    critic = state.models.critic
+    if critic is not None:
+        frozen, every = _frozen(critic), critic.state_dict()
+        kept = {name: x for name, x in every.items() if name in frozen}
+        critic.load_state_dict(
+            kept | groups["critic"]
+        )  # older checkpoints have the frozen ones too
     moments: dict[int, dict] = {}
     for name, value in groups["optimizer"].items():
         index, field = name.split(".")

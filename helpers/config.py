@@ -155,7 +155,9 @@ class RLHFConfig(PPOConfig):
         "data/sft", "folder or hub name of a causal language model; also the reference", MODELS
     )
     reward_model: str = setting(
-        "data/reward", "folder or hub name of an encoder with a scalar head", MODELS
+        "data/reward",
+        "folder or hub name of a trained reward model, as RewardModel.save wrote it",
+        MODELS,
     )
     device: str = setting("auto", "'auto' picks cuda, then mps, then cpu", MODELS)
     seed: int = setting(0, "of prompts, sampling, minibatches and new heads", RUN)

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
 
 from helpers.data import find_folder
 from helpers.models import (
@@ -32,6 +33,11 @@ from helpers.tools.validate import (
 )
 
 HEAD_FILE = "reward_head.safetensors"
+OPTIONAL = {  # a file that a model may lack: None then, and no error
+    "_raise_exceptions_for_missing_entries": False,
+    "_raise_exceptions_for_gated_repo": False,
+    "_raise_exceptions_for_connection_errors": False,
+}
 
 
 def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
@@ -105,23 +111,40 @@ class RewardModel(nn.Module):
             save_file(tensors, temporary / HEAD_FILE)
 
 
-def load_reward_model(name: str = "data/reward", device: str = "auto") -> RewardModel:
-    """Load a saved reward model, or any encoder (folder or hub name) with a new head.
-
-    ValueError, FileProblem: no such model, not a reward head.
-    """
+def _load_encoder(name: str) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """An encoder without dropout, and its tokenizer. FileProblem: no such model."""
     config = without_dropout(load_pretrained(AutoConfig, name))
     encoder = load_pretrained(AutoModel, name, config=config, dtype=torch.float32)
-    model = RewardModel(encoder, load_tokenizer(name))
-    folder = find_folder(name)
-    if folder is not None and (folder / HEAD_FILE).exists():
-        try:
-            head = load_file(folder / HEAD_FILE)
-            model.head.load_state_dict({"weight": head["weight"], "bias": head["bias"]})
-            model.score_mean, model.score_std = head["score_mean"], head["score_std"]
-        except Exception as problem:  # noqa: BLE001 (safetensors, torch and KeyError alike)
-            reason = " ".join(str(problem).split())[:200]
-            raise FileProblem(f"{folder / HEAD_FILE} is not a reward head: {reason}") from None
+    return encoder, load_tokenizer(name)
+
+
+def fresh_reward_model(encoder: str, device: str = "auto", seed: int = 0) -> RewardModel:
+    """A reward model with a new head on any encoder (folder or hub name): to be fitted before use."""
+    trunk = _load_encoder(encoder)
+    torch.manual_seed(seed)
+    return RewardModel(*trunk).to(resolve_device(device)).eval()
+
+
+def load_reward_model(name: str = "data/reward", device: str = "auto") -> RewardModel:
+    """Load a reward model that `RewardModel.save` wrote, from a folder or the hub.
+
+    ValueError: a model without a reward head, whose scores would be those of random weights;
+    FileProblem: no such model, not a reward head.
+    """
+    load_pretrained(AutoConfig, name)  # says if there is no such model
+    # None where there is none, or where a folder lacks it
+    file = cached_file(str(find_folder(name) or name), HEAD_FILE, **OPTIONAL)
+    wants = "one saved by RewardModel.save; a classifier goes into a `reward` (ClassifierReward)"
+    got = f"{name!r}, a model without {HEAD_FILE}: its head would be untrained"
+    require(file is not None, "reward_model", got, wants)
+    model = RewardModel(*_load_encoder(name))
+    try:
+        head = load_file(file)
+        model.head.load_state_dict({"weight": head["weight"], "bias": head["bias"]})
+        model.score_mean, model.score_std = head["score_mean"], head["score_std"]
+    except Exception as problem:  # noqa: BLE001 (safetensors, torch and KeyError alike)
+        reason = " ".join(str(problem).split())[:200]
+        raise FileProblem(f"{file} is not a reward head: {reason}") from None
     return model.to(resolve_device(device)).eval()
 
 

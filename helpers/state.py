@@ -70,7 +70,7 @@ def load_models(config: RLHFConfig, reward: Reward | None = None) -> Models:
     tokenizer = load_tokenizer(config.actor)
     actor = load_actor(config.actor, config.device)
     check_vocabulary(actor, tokenizer)
-    torch.manual_seed(config.seed)  # a fresh reward head is drawn at random
+    torch.manual_seed(config.seed)  # a reward function of one's own may draw numbers
     if reward is None:
         reward = freeze(load_reward_model(config.reward_model, config.device))
     critic = make_critic(actor) if config.method == "ppo" else None

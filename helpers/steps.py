@@ -193,7 +193,7 @@ def describe(state: RLHFState, responses: Responses, scores: Tensor) -> dict:
     if state.keeps_raw_scores:
         record["raw_score"] = float(gather(responses.raw_scores).mean())
     if in_half_precision(state):
-        record["logprob_gap"] = responses.logprob_gap
+        record["logprob_gap"] = float(gather(torch.tensor([responses.logprob_gap])).max())
     for name, measure in state.measures.items():
         values = torch.as_tensor(measure(responses.texts)).float()
         record[name] = float(gather(values).mean())

@@ -20,7 +20,7 @@ from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
 from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState, in_step
-from helpers.tools.files import write_json
+from helpers.tools.files import write_json, write_text
 from helpers.tools.parallel import rank, world_size
 from helpers.tools.validate import require_count
 
@@ -49,12 +49,20 @@ def work_in_group(work: Callable, *arguments) -> None:
         dist.destroy_process_group()
 
 
+SAID = "said"  # file with the sentence of the first process that refused its work
+
+
 def _worker(
-    number: int, work: Callable, init: str, count: int, device: str, arguments: tuple
+    number: int, work: Callable, folder: Path, count: int, device: str, arguments: tuple
 ) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))  # processes share the cores
-    join_group(device, init, number, count)
-    work_in_group(work, *arguments)
+    try:
+        # they meet in a file: no port to collide on
+        join_group(device, (folder / "meeting").as_uri(), number, count)
+        work_in_group(work, *arguments)
+    except (ValueError, OSError) as problem:
+        write_text(folder / SAID, str(problem))
+        raise
     sys.stdout.flush()
     os._exit(0)  # as a forked process does: no thread of torch can fail while Python shuts down
 
@@ -63,20 +71,26 @@ def launch(work: Callable, count: int, *arguments, device: str = "cpu") -> None:
     """Run `work(*arguments)` in `count` fresh processes of this machine; wait for all.
 
     `work` is a function of a module, since each process imports it anew. An exception in one ends
-    all and is raised here.
+    all and is raised here, a wrong value or file as ValueError with its one sentence.
     """
     require_count("processes", count, low=2)
-    with tempfile.TemporaryDirectory() as folder:  # they meet in a file: no port to collide on
-        init = (Path(folder) / "meeting").as_uri()
-        given = (work, init, count, device, arguments)
-        torch.multiprocessing.start_processes(_worker, given, nprocs=count, start_method="spawn")
+    with tempfile.TemporaryDirectory() as name:
+        given = (work, Path(name), count, device, arguments)
+        try:
+            torch.multiprocessing.start_processes(_worker, given, count, start_method="spawn")
+        except torch.multiprocessing.ProcessRaisedException:
+            said = Path(name) / SAID
+            if not said.exists():
+                raise
+            raise ValueError(said.read_text()) from None
 
 
 def show(state: RLHFState) -> None:
     """How many processes train, or the newest record."""
     if state.history:
-        names = ("iteration", "score", "kl", "grad_norm", "first_ratio_error")
-        line = "  ".join(f"{name} {state.history[-1][name]:.3g}" for name in names)
+        names = ("iteration", "score", "kl", "grad_norm", "first_ratio_error", "logprob_gap")
+        record = state.history[-1]  # the gap in half precision only
+        line = "  ".join(f"{name} {record[name]:.3g}" for name in names if name in record)
     else:
         config, count = state.config, world_size()
         precision = "float32" if config.mixed_precision == "no" else "bf16 autocast"

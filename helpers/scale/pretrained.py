@@ -30,7 +30,7 @@ from helpers.models import (
     without_dropout,
 )
 from helpers.prompts import chat_text
-from helpers.reward_model import RewardModel, load_reward_model
+from helpers.reward_model import RewardModel
 from helpers.sampling import sample_responses
 from helpers.scale.lora import lora_models
 from helpers.state import Models, Reward
@@ -146,13 +146,6 @@ def frozen_dtype(device: torch.device) -> torch.dtype:
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
-
-
-def fresh_reward_model(encoder: str, device: str = "auto", seed: int = 0) -> RewardModel:
-    """A reward model with a new head on any encoder, by folder or hub name."""
-    trunk = load_reward_model(encoder, device)
-    torch.manual_seed(seed)
-    return RewardModel(trunk.encoder, trunk.tokenizer).to(trunk.device).eval()
 
 
 def make_models(

@@ -2,11 +2,14 @@
 
 import io
 import logging
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from conftest import tiny_models
+from huggingface_hub import constants as hub_constants
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -19,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs
 from helpers.experiments.reward_quality import SEEDS
+from helpers.loop import train_rlhf_loop
 from helpers.models import (
     fingerprint,
     load_actor,
@@ -29,8 +33,10 @@ from helpers.models import (
     stop_tokens,
 )
 from helpers.reward_model import (
+    HEAD_FILE,
     RewardModel,
     fit_reward_model,
+    fresh_reward_model,
     join,
     load_reward_model,
     normalize,
@@ -180,15 +186,57 @@ def test_thirty_pairs_teach_a_reward_model(settings):
     assert sum(gained) / 3 > 0.2
 
 
-def test_an_encoder_of_a_folder_gets_a_fresh_head(tmp_path):
+@pytest.fixture
+def headless(tmp_path) -> Path:
+    """A folder with an encoder and its tokenizer, but no trained reward head."""
     tokenizer = tiny_models().tokenizer
     config = DistilBertConfig(
         vocab_size=len(tokenizer), dim=16, n_layers=1, n_heads=2, hidden_dim=32
     )
     DistilBertModel(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    model = load_reward_model(str(tmp_path), "cpu")
+    return tmp_path
+
+
+def test_an_encoder_of_a_folder_gets_a_fresh_head_where_one_is_asked_for(headless):
+    model, again = (fresh_reward_model(str(headless), "cpu", seed=3) for _ in range(2))
+    other = fresh_reward_model(str(headless), "cpu", seed=4)
     assert not model.is_normalized and not model.head.bias.any()
+    assert torch.equal(model.head.weight, again.head.weight)
+    assert not torch.equal(model.head.weight, other.head.weight)
+
+
+def train_in_python(folder: Path) -> None:
+    next(iter(train_rlhf_loop(RLHFConfig(reward_model=str(folder), device="cpu"))))
+
+
+@pytest.mark.parametrize("use", [lambda folder: load_reward_model(str(folder)), train_in_python])
+def test_an_encoder_without_a_trained_head_is_refused_as_a_reward_model(headless, use):
+    """Its scores would be those of random weights: a policy was trained on them, and success reported."""
+    with pytest.raises(ValueError, match=f"reward_model: got '{headless}', .*{HEAD_FILE}") as said:
+        use(headless)
+    assert "wants one saved by RewardModel.save" in str(said.value) and "\n" not in str(said.value)
+    fresh_reward_model(str(headless), "cpu").save(headless / "fitted")
+    load_reward_model(str(headless / "fitted"), "cpu")
+
+
+def test_a_hub_s_reward_model_keeps_its_head(headless, monkeypatch):
+    """A head is looked for beside a model of the hub too, not in folders only."""
+    model = fresh_reward_model(str(headless), "cpu")
+    model.save(headless / "mine")
+    (headless / "bare").mkdir()
+    for file in headless.glob("*.*"):
+        shutil.copy(file, headless / "bare")
+    for name in ("mine", "bare"):  # as the hub's cache on disk has them
+        cached = headless / "hub" / f"models--someone--{name}"
+        shutil.copytree(headless / name, cached / "snapshots" / "abc")
+        (cached / "refs").mkdir()
+        (cached / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(headless / "hub"))
+    found = load_reward_model("someone/mine", "cpu")
+    assert torch.equal(found.head.weight, model.head.weight)
+    with pytest.raises(ValueError, match="reward_model: got 'someone/bare'"):
+        load_reward_model("someone/bare", "cpu")
 
 
 def test_a_damaged_head_is_named(tmp_path):

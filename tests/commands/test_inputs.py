@@ -10,6 +10,8 @@ from helpers.checkpoints import load_checkpoint
 from helpers.commands.distributed import DistributedOptions, begin
 from helpers.commands.inputs import INPUTS, load_function
 from helpers.config import RLHFConfig
+from helpers.models import load_tokenizer
+from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS
 from helpers.scale.held_out import BEST, ROWS
 
@@ -62,6 +64,21 @@ def test_a_run_of_one_s_own_is_trained_and_goes_on_without_being_told_again(fold
     assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
     saved = json.loads((folder / "run" / INPUTS).read_text())
     assert saved["reward"][0] == f"{folder / 'my_rewards.py'}:brevity"
+
+
+@pytest.mark.parametrize("flags", [["train"], ["train", "--lora", "2"], ["trace"]])
+def test_a_reward_model_without_its_head_is_refused_before_anything_is_written(
+    folder, capsys, flags
+):
+    if "--lora" in flags:
+        pytest.importorskip("peft")
+    config, tokenizer = RLHFConfig(), load_tokenizer("data/sft")
+    load_reward_model(config.reward_model, "cpu").encoder.save_pretrained("encoder")
+    tokenizer.save_pretrained("encoder")
+    before = sorted(folder.rglob("*"))
+    assert command.main([*flags, "--reward-model", "encoder", "--device", "cpu"]) == 2
+    assert sentence(capsys).startswith("error: reward_model: got 'encoder', a model without ")
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(folder, capsys):

@@ -14,7 +14,7 @@ import torch
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
 from helpers.models import count_parameters, fingerprint, trainable
-from helpers.reward_model import fit_reward_model, normalize, pair_accuracy
+from helpers.reward_model import fit_reward_model, fresh_reward_model, normalize, pair_accuracy
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.lora import AdapterOff
@@ -22,7 +22,6 @@ from helpers.scale.memory import estimate_memory, meta_model
 from helpers.scale.pretrained import (
     QUESTIONS,
     answer_questions,
-    fresh_reward_model,
     load_gguf,
     make_models,
     round_trip,

@@ -37,6 +37,7 @@ from helpers.tools.parallel import (
     total,
     world_size,
 )
+from helpers.world.small_models import make_encoder
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 BASE = {"iterations": 4, "batch_size": 12, "response_length": 16, "minibatch_size": 5}
@@ -124,6 +125,7 @@ def every_case(responses: Responses, folder: Path) -> None:
         found["whitening alone"] = one_iteration({}, responses)
     found["loop"] = whole_loop(folder)
     found["resumed"] = resumed_loop(folder)
+    found["half precision"] = half_precision_gaps()
     found["collectives"] = collectives()
     torch.save(found, folder / f"rank_{rank()}.pt")
 
@@ -158,6 +160,17 @@ def resumed_loop(folder: Path) -> dict:
         "weights": [fingerprint(state.models.actor) for state in (whole, second)],
         "random states": torch.cat([before, second.generators["samples"].get_state()]),
     }
+
+
+def half_precision_gaps() -> tuple[float, float]:
+    """Between cached decoding and a full forward: of this process's own responses, and the recorded one."""
+    own = []
+
+    def keep(step, **tensors):
+        own.extend([tensors["responses"].logprob_gap] if step == 2 else [])
+
+    record = iterate(begin({"mixed_precision": "bf16"}), keep)
+    return own[0], record["logprob_gap"]
 
 
 def collectives() -> dict:
@@ -236,6 +249,11 @@ def test_measures_and_scores_are_means_over_all_responses(found):
     assert record["score_std"] == pytest.approx(float(length_reward(texts).std()), abs=1e-5)
 
 
+def test_the_gap_of_half_precision_is_the_largest_of_all_responses(found):
+    (here, first), (there, second) = (rank_found["half precision"] for rank_found in found)
+    assert here != there and first == second == pytest.approx(max(here, there))
+
+
 def test_kl_is_the_mean_over_all_responses(found, rollout):
     state = begin({})
     ref_logprobs = steps.reference_logprobs(state, rollout)
@@ -288,11 +306,23 @@ def test_bf16_starts_at_ratio_one_and_kl_zero_and_a_saved_run_goes_on(tmp_path):
     assert "bf16 autocast" in done.stdout and "in all processes: True" in done.stdout
     assert record["first_ratio_error"] < 0.05 and abs(record["kl"]) < 0.05
     assert 1e-4 < record["logprob_gap"] < 0.5
+    assert f"logprob_gap {record['logprob_gap']:.3g}" in done.stdout
     with hold_folder(tmp_path):
         busy = run_command("--resume", tmp_path)
     assert busy.returncode == 2 and f"error: {tmp_path} is in use by another process" in busy.stderr
     done = run_command("--resume", tmp_path)  # nothing is left to do
     assert done.returncode == 0 and "iteration 1" in done.stdout, done.stderr[-2000:]
+
+
+def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):
+    """Said by the command, as by `train`, and not as the traceback of one of its processes."""
+    tokenizer = tiny_models().tokenizer
+    make_encoder(tokenizer).save_pretrained(tmp_path)  # without a head
+    tokenizer.save_pretrained(tmp_path)
+    capsys.readouterr()
+    assert main(["--reward-model", str(tmp_path)]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("W")]
+    assert len(said) == 1 and said[0].startswith(f"error: reward_model: got '{tmp_path}', ")
 
 
 REWARD = """

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from conftest import length_reward, tiny_models
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers.checkpoints import load_checkpoint, save_checkpoint
@@ -111,6 +112,12 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
     assert [file.name for file in (saved / "actor").glob("*.safetensors")] == [
         "adapter_model.safetensors"
     ]
+    # nothing frozen, not even the critic's trunk: trained weights, and two moments of each
+    trained = [p for model in models.trained().values() for p in trainable(model)]
+    files = [load_file(file) for file in saved.rglob("*.safetensors")]
+    tensors = {name: x for file in files for name, x in file.items() if "generator." not in name}
+    steps = len(trained)  # Adam counts its steps for each
+    assert sum(x.numel() for x in tensors.values()) == 3 * sum(p.numel() for p in trained) + steps
     went_on = iterate(state)
     fresh = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
     again = iterate(load_checkpoint(tmp_path, models=fresh))

@@ -15,7 +15,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from helpers.config import RLHFConfig
 from helpers.data import check_pairs, load_pairs
 from helpers.models import encode_texts, trainable
-from helpers.reward_model import fit_reward_model, load_reward_model, pair_accuracy
+from helpers.reward_model import (
+    fit_reward_model,
+    fresh_reward_model,
+    load_reward_model,
+    pair_accuracy,
+)
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.pretrained import (
@@ -23,7 +28,6 @@ from helpers.scale.pretrained import (
     ClassifierReward,
     answer_questions,
     choose_models,
-    fresh_reward_model,
     load_gguf,
     make_models,
     round_trip,
