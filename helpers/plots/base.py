@@ -65,8 +65,11 @@ class Picture(Figure):
         return packed(self.pixels(scale), compress_level=1)
 
     def still(self) -> bytes:
-        """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes."""
-        return packed(self.pixels().quantize(64))
+        """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes.
+
+        They are chosen to cover what is there: the usual choice gives rare ones to the nearest common one.
+        """
+        return packed(self.pixels().quantize(64, Image.Quantize.MAXCOVERAGE))
 
     def _repr_png_(self) -> bytes:
         return self.still()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from helpers.plots.base import label_axes, new_figure, one_panel
@@ -12,6 +13,15 @@ from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, V
 
 def _zero(axes: Axes) -> None:
     axes.axhline(0, color="black", linewidth=0.8)
+
+
+def _legend_above(axes: Axes) -> None:
+    """A legend beside the title, where no bar can reach it."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderpad=0, borderaxespad=0.3)
+
+
+def _signed(x: float) -> str:
+    return f"{x:+.2f}".replace("-", "−")
 
 
 def rollouts_figure(
@@ -64,24 +74,24 @@ def credit_figure(
 ) -> Figure:
     """One response: rewards and values above, advantages below, on axes of ± `span`."""
     rows = 1 if advantages is None else 2
-    figure, grid = new_figure(rows, 1, 8.4, 1.1 + 1.3 * rows)
+    figure, grid = new_figure(rows, 1, 8.4, 1.2 + 1.3 * rows)
     x, top = range(len(tokens)), grid[0, 0]
     span = span or 1.15 * max(map(abs, (*rewards, *values, *(advantages or ()))))
     top.bar(x, rewards, 0.6, color=REWARD, label="reward")
     top.plot(x, values, "o-", markersize=4, color=VALUE, label="value before the token")
-    label_axes(top, title, grid="y")
+    label_axes(top, title, y="reward, value", grid="y")
+    _legend_above(top)
     panels = [top]
     if advantages is not None:
         low = grid[1, 0]
-        low.bar(x, advantages, 0.6, color=GOLD, label="advantage")
-        label_axes(low, grid="y")
+        low.bar(x, advantages, 0.6, color=GOLD)
+        label_axes(low, y="advantage", grid="y")
         top.set_xticks([])
         panels.append(low)
     for axes in panels:
         _zero(axes)
         axes.set_xlim(-0.6, len(tokens) - 0.4)
         axes.set_ylim(-span, span)
-        axes.legend(loc="lower left", ncols=2)
     panels[-1].set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
     return figure
 
@@ -97,12 +107,14 @@ def backward_walk_figure(
     for t in reversed(range(n)):
         known[t] = deltas[t] + decay * known[t + 1]
     here = n - steps
-    figure, grid = new_figure(2, 1, 8.4, 3.7)
+    figure, grid = new_figure(2, 1, 8.4, 4.2)
     top, low = grid[:, 0]
     seen = range(here, n)
-    top.bar(range(here), deltas[:here], 0.6, color="#DDDDDD", label="not visited yet")
+    if here:  # the legend's patch of no bars would be blue
+        top.bar(range(here), deltas[:here], 0.6, color="#DDDDDD", label="not visited yet")
     top.bar(seen, [deltas[t] for t in seen], 0.6, color=ACCENT, label="TD error δ")
-    low.bar(seen[1:], known[here + 1 : n], 0.6, color=GOLD, label="advantage")
+    if steps > 1:
+        low.bar(seen[1:], known[here + 1 : n], 0.6, color=GOLD, label="advantage")
     low.bar([here - 0.15], [deltas[here]], 0.3, color=ACCENT)
     low.bar([here + 0.15], [decay * known[here + 1]], 0.3, color=GOLD, hatch="//", ec="black",
             label="γλ · next advantage")  # fmt: skip
@@ -110,15 +122,17 @@ def backward_walk_figure(
         [here], [known[here]], "D", color="black", markersize=5, label="their sum: new advantage"
     )
     parts = deltas[here], decay * known[here + 1], known[here]
-    sum_of = "{:+.2f} {:+.2f} = {:+.2f}".format(*parts).replace("-", "−")
-    label_axes(top, f"“{tokens[here]}”:  δ + γλ · next advantage = {sum_of}", grid="y")
-    label_axes(low, grid="y")
+    new, later, both = map(_signed, parts)
+    label_axes(top, "The news of each token", y="TD error", grid="y")
+    sum_of = f"δ + γλ · next advantage = {new} {later[0]} {later[1:]} ≈ {both}"
+    label_axes(low, f"“{tokens[here]}”:  {sum_of}", y="advantage", grid="y")
+    _legend_above(top)
+    figure.legend(*low.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     span = 1.35 * max(map(abs, (*deltas, *known)))
     for axes in (top, low):
         _zero(axes)
         axes.set_xlim(-0.6, n - 0.4)
         axes.set_ylim(-span, span)
-        axes.legend(loc="lower left", ncols=3)
     top.set_xticks([])
     low.set_xticks(range(n), tokens, rotation=40, ha="right", fontsize=9)
     return figure
@@ -129,7 +143,7 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
 
     The topmost branch is drawn thick, with its values beside it.
     """
-    figure, axes = one_panel(7.6, 3.2)
+    figure, axes = one_panel(8.4, 4.2)
     span = max(float(level.abs().max()) for level in levels)
     place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
     for t in range(1, len(levels)):
@@ -139,13 +153,12 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
     top = [row[-1] for row in place]
     axes.plot(range(len(levels)), top, color="black", linewidth=1.8, zorder=1)
     for t, level in enumerate(levels):
-        words_here = f"{float(level[-1]):+.2f}".replace("-", "−")
-        axes.annotate(words_here, (t, top[t] + 0.05), fontsize=9, ha="center")
+        axes.annotate(_signed(float(level[-1])), (t, top[t] + 0.05), fontsize=9, ha="center")
     x = [t for t, level in enumerate(levels) for _ in level]
     y = [here for row in place for here in row]
     colours = [value for level in levels for value in level.tolist()]
     look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
-    sizes = [max(9, 44 - 7 * t) for t in x]
+    sizes = [64 * 0.72**t for t in x]
     dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.3, zorder=2, **look)
     figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=9)
     axes.annotate(words[1], (0.42, 0.68), fontsize=9, ha="right")
@@ -194,7 +207,7 @@ def critic_check_figure(
     low, high = min(*expected, *followed) - 0.2, max(*expected, *followed) + 0.2
     left.plot((low, high), (low, high), color=REFERENCE, linewidth=1, label="a perfect critic")
     look = {"fmt": "o", "color": VALUE, "ecolor": VALUE, "markersize": 5, "linewidth": 1}
-    left.errorbar(expected, followed, yerr=error, **look, label="one prefix, ± 1 standard error")
+    left.errorbar(expected, followed, yerr=error, **look, label="one beginning, ± 1 standard error")
     words = ("The critic, held to account", "value: what the critic expects", "what followed, mean")
     label_axes(left, *words, grid="y")
     left.legend(loc="upper left")
@@ -214,6 +227,7 @@ def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
         grid[0, 0], "Size of an advantage, by position", "token", "mean |advantage|", grid="y"
     )
     grid[0, 0].set_ylim(bottom=0)
+    grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
     grid[0, 0].legend()
     dots = grid[0, 1]
     every = slice(None, None, max(1, int(mask.sum()) // 250))  # about 250 dots are enough

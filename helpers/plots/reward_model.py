@@ -58,7 +58,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     errors = [2 * standard_error(share, pairs) for _, share, pairs in seen]
     chance.errorbar(*dots, errors, fmt="o", color=GOLD, markersize=5, label="what the labeller did")
     chance.set_xlim(-5, 5)
-    chance.legend(fontsize=9, loc="upper left")
+    chance.legend(loc="lower right", handlelength=1.2)
     label_axes(
         chance, "Chance that A is preferred", "score of A − score of B", "probability", grid="both"
     )
@@ -111,8 +111,7 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
     """One bar a model, with chance and the best possible."""
     figure, axes = one_panel(7.6, 2.6)
     names = list(shares)
-    colours = (ACCENT, REWARD, POLICY, VALUE)
-    bars = axes.bar(names, list(shares.values()), color=colours[: len(names)], width=0.5)
+    bars = axes.bar(names, list(shares.values()), color=ACCENT, width=0.5)
     axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
     axes.set_xlim(-0.6, len(names) - 0.1)
     draw_limits(axes, 0.5, best)
@@ -124,7 +123,8 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
 
 
 def draw_calibration(axes: Axes, rows: list[dict], colour: str, name: str, mark: str = "o") -> None:
-    """Dots as large as the number of pairs behind them."""
+    """Dots as large as the number of pairs behind them; one or two pairs make none."""
+    rows = [row for row in rows if row["pairs"] > 2]
     total = sum(row["pairs"] for row in rows)
     x, y = [row["predicted"] for row in rows], [row["actual"] for row in rows]
     sizes = [20 + 400 * row["pairs"] / total for row in rows]
@@ -163,28 +163,30 @@ def mean_by_size(runs: list[dict], temperature: float, key: str) -> tuple[list[i
 
 def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
     """Held-out accuracy over pairs, one curve a temperature; calibration of the chosen runs."""
-    figure, grid = new_figure(1, 2, 9.8, 3.5)
+    figure, grid = new_figure(1, 2, 9.8, 3.8)
     axes, right = grid[0]
     for best, colour, mark in zip(results["best"], NOISE_COLOURS, NOISE_MARKS, strict=True):
         heat = best["temperature"]
         alpha = 1.0 if heat == temperature else 0.3
         points = mean_by_size(results["runs"], heat, "accuracy")
         axes.semilogx(*points, color=colour, alpha=alpha, marker=mark)
+        axes.plot([], [], color=colour, marker=mark, label=f"temperature {heat:g}")  # never pale
         axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
         axes.minorticks_off()
         axes.axhline(best["accuracy"], color=colour, alpha=alpha, linestyle="--", linewidth=1.2)
-        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        words = f"temperature {heat:g}: best possible"
-        axes.annotate(words, (0.01, best["accuracy"]), (0, 2), fontsize=9, **place)
         if heat == temperature:
             own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
             at = [run["accuracy"] for run in own]
-            axes.plot([pairs] * len(at), at, "o", color="black", markersize=9, fillstyle="none")
+            rings = {"color": "black", "markersize": 9, "fillstyle": "none"}
+            axes.plot([pairs] * len(at), at, "o", label="the runs on the right", **rings)
             for run in own:
                 seed = run["seed"]
-                draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os"[seed % 2])
+                draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
+    axes.plot([], [], color=REFERENCE, linestyle="--", label="best possible")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     axes.set_ylim(0.48, 1.0)
-    label_axes(axes, "Accuracy on held-out pairs", "pairs to learn from", "share", grid="both")
+    words = "Accuracy against held-out labels", "pairs to learn from", "share of pairs"
+    label_axes(axes, *words, grid="both")
     frame_calibration(right, f"Calibration: {pairs:,} pairs, temperature {temperature:g}")
     return figure
 
@@ -192,13 +194,13 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
 def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> Figure:
     """The scores of the reference's own texts, before and after."""
     figure, grid = new_figure(1, 2, 9.0, 2.4)
-    titles = ("Raw scores", "Normalised scores")
-    for axes, title, values in zip(grid[0], titles, (raw, normalised), strict=True):
+    titles = (("Raw scores", "raw score"), ("Normalised scores", "standard deviations"))
+    for axes, (title, unit), values in zip(grid[0], titles, (raw, normalised), strict=True):
         axes.hist(values, 40, color=REWARD)
         axes.axvline(0, color="black", linewidth=0.8)
         axes.axvline(sum(values) / len(values), color=KL, linestyle="--", label="mean")
         axes.legend()
-        label_axes(axes, title, "score", "texts", grid="both")
+        label_axes(axes, title, unit, "texts", grid="both")
     return figure
 
 
@@ -212,6 +214,10 @@ def proxy_gold_figure(
     axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
     label_axes(
-        axes, "Two judges of the same texts", "gold score, std", "reward model, std", grid="both"
+        axes,
+        "Two judges of the same texts",
+        "gold score, standard deviations",
+        "reward model, std. deviations",
+        grid="both",
     )
     return figure

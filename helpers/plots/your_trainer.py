@@ -7,7 +7,10 @@ from helpers.plots.base import label_axes, new_figure
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
 
 LINES = ((POLICY, "-"), (KL, "--"), (GOLD, "-."), (ACCENT, ":"))  # colour and dashes of each run
-PANELS = (("score", "Score", "reference std"), ("kl", "KL from the reference", "nats per response"))
+PANELS = (
+    ("score", "Score", "standard deviations"),
+    ("kl", "KL from the reference", "nats per response"),
+)
 
 
 def band_figure(
