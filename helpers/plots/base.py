@@ -66,7 +66,10 @@ class Picture(Figure):
 
     def still(self) -> bytes:
         """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes."""
-        return packed(self.pixels().quantize(64))
+        picture = (
+            self.pixels()
+        )  # an octree keeps the rare colours of thin lines, a median cut mixes them
+        return packed(picture.quantize(64, method=Image.Quantize.FASTOCTREE))
 
     def _repr_png_(self) -> bytes:
         return self.still()
@@ -97,6 +100,11 @@ def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: str 
     axes.set(title=title, xlabel=x, ylabel=y)
     if grid:
         axes.grid(axis=grid)
+
+
+def tick_words(words: Sequence[str]) -> list[str]:
+    """Tokens as labels of ticks: punctuation in quotes, or a full stop is not seen."""
+    return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in words]
 
 
 def log_ticks(axes: Axes) -> None:
