@@ -113,6 +113,15 @@ def score_at_kl(points: list[tuple[float, float]], kl: float) -> float | None:
     return None
 
 
+def seed_scores_at_kl(runs: list[Run], kl: float) -> list[float]:
+    """`score_at_kl` of each seed's own runs of one placement; seeds without it are left out."""
+    by_seed = {}
+    for run in runs:
+        by_seed.setdefault(run.config.seed, []).append((run.final["kl"], run.final["score"]))
+    found = [score_at_kl(points, kl) for points in by_seed.values()]
+    return [score for score in found if score is not None]
+
+
 def load_kl_control(folder: Path = FOLDER) -> KLControl:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
     return KLControl(**vars(load_study(folder)))

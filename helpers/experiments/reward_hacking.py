@@ -108,6 +108,14 @@ FACTORS = {  # what a slider moves through, in order, and how each is called the
 }  # fmt: skip
 
 
+def name_of(kind: str) -> str:
+    """What a kind of run changes, in words: "pairs: 300", "noise: 3"."""
+    if kind == BASE:
+        return "base: 1,000 pairs"
+    factor, label = next((name, kinds[kind]) for name, kinds in FACTORS.items() if kind in kinds)
+    return f"{factor.split(' (')[0].split()[-1]}: {label}"
+
+
 def run_config(seed: int, iterations: int = ITERATIONS, kl_coef: float = 0.0) -> RLHFConfig:
     """Config of a run: with β = 0 (the default) only the reward differs between runs."""
     size = {"iterations": iterations, "seed": seed, "device": "cpu"}

@@ -102,6 +102,11 @@ def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: str 
         axes.grid(axis=grid)
 
 
+def tick_words(words: Sequence[str]) -> list[str]:
+    """Tokens as labels of ticks: punctuation in quotes, or a full stop is not seen."""
+    return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in words]
+
+
 def log_ticks(axes: Axes) -> None:
     """A logarithmic y axis with numbers at 1, 2 and 5 of each power, which never pile up."""
     axes.set_yscale("log")

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from helpers.plots.base import label_axes, new_figure
+from helpers.plots.base import label_axes, new_figure, tick_words
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 from helpers.theory.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
 from helpers.theory.optimum import gaussian_objective
@@ -86,16 +87,21 @@ def _next_words(axes: Axes, logprobs: Tensor, ref_logprobs: Tensor, vocabulary: 
     probs, ref_probs = logprobs.exp(), ref_logprobs.exp()
     top = (probs + ref_probs).topk(10).indices.tolist()
     series = [(ref_probs[top], REFERENCE, "reference"), (probs[top], POLICY, "policy")]
-    _bars(axes, series, [vocabulary[word] for word in top], rotation=50)
-    axes.set_ylim(0, 1)
-    axes.legend()
+    _bars(axes, series, tick_words([vocabulary[word] for word in top]), rotation=50)
+    axes.set_xlim(-0.9, 9.6)
+    axes.set_ylim(0, 1.05)
+    axes.legend(loc="upper right")
     label_axes(axes, "The next word", "", "probability")
 
 
 def _batches(axes: Axes, means: dict[str, Tensor], exact: float) -> None:
-    """One row of points an estimate: where the means of many batches [N] fall around the exact KL."""
-    spread = max(0.02, *((means[name] - exact).abs().quantile(0.9).item() for name in ("k1", "k2")))
-    low, high = exact - 1.6 * spread, exact + 1.6 * spread
+    """One row of points an estimate: where the means of many batches [N] fall around the exact KL.
+
+    The frame holds the lower means of each, wherever its bulk lies; rare large ones leave it.
+    """
+    lowest = min(means[name].quantile(0.05).item() for name in ESTIMATORS)
+    half = 1.15 * max(0.02, exact - lowest)
+    low, high = exact - half, exact + half
     for row, (name, (colour, _, _)) in enumerate(ESTIMATORS.items()):
         lift = torch.linspace(-0.3, 0.3, len(means[name]))
         for picked, mark, at in (
@@ -105,10 +111,13 @@ def _batches(axes: Axes, means: dict[str, Tensor], exact: float) -> None:
         ):
             x = means[name][picked] if at is None else torch.full((int(picked.sum()),), at)
             axes.plot(x, 2 - row + lift[picked], mark, color=colour, markersize=4, alpha=0.5)
-    axes.axvline(exact, color="black", linewidth=1.4)
+        middle = means[name].median().item()
+        axes.plot([middle] * 2, [1.62 - row, 2.38 - row], color="black", linewidth=2.5)
+    axes.axvline(exact, color="black", linewidth=1.2, linestyle="--")
     axes.set_yticks([2, 1, 0], list(ESTIMATORS))
-    axes.set_xlim(low - 0.05 * spread, high + 0.05 * spread)
-    label_axes(axes, f"Means of {len(means['k1'])} batches (exact: {exact:.3f})", "nats")
+    axes.set_xlim(low - 0.04 * half, high + 0.04 * half)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    label_axes(axes, f"Means of {len(means['k1'])} batches", "mean of a batch, nats")
 
 
 def _errors(axes: Axes, exact: Sequence, errors: dict[str, list], shot: int, size: int) -> None:
@@ -119,8 +128,9 @@ def _errors(axes: Axes, exact: Sequence, errors: dict[str, list], shot: int, siz
             axes.plot(exact[shot], errors[name][shot], mark, color=colour, markersize=8)
     axes.set(xscale="log", yscale="log")
     axes.minorticks_off()  # half of the drawing time
-    axes.legend()
-    label_axes(axes, f"Expected error, {size} tokens", "exact KL, nats", "nats", grid="both")
+    axes.legend(loc="upper left")
+    title = f"Expected error, {size} tokens"
+    label_axes(axes, title, f"exact KL, nats (here {exact[shot]:.3f})", "nats", grid="both")
 
 
 def estimator_figure(
@@ -136,7 +146,7 @@ def estimator_figure(
     `exact` and each of `errors` run over the snapshots; `means` are [batches] at snapshot `shot`;
     `words` is (log-probs [V], reference log-probs [V], vocabulary).
     """
-    figure, grid = fixed_panels(3, 10.0, 3.4, bottom=0.29, gap=0.22)
+    figure, grid = fixed_panels(3, 10.0, 3.4, bottom=0.29, gap=0.34)
     _next_words(grid[0, 0], *words)
     _batches(grid[0, 1], means, exact[shot])
     _errors(grid[0, 2], exact, errors, shot, size)
@@ -152,7 +162,7 @@ def _densities(axes: Axes, mean: float, optimum: float) -> None:
     for centre, colour, line, label in (
         (0.0, REFERENCE, "-", "reference"),
         (mean, POLICY, "-", "trained"),
-        (optimum, "black", "--", "closed form"),
+        (optimum, "black", "--", "formula"),
     ):
         axes.plot(
             y, normal_logprob(y, centre).exp(), line, color=colour, label=label, linewidth=1.8
@@ -164,12 +174,13 @@ def _densities(axes: Axes, mean: float, optimum: float) -> None:
     twin.set_yticks([-8, -4, 0])
     twin.spines[["top"]].set_visible(False)
     twin.tick_params(labelsize=9, colors=REWARD)
+    twin.set_ylabel("reward", color=REWARD, labelpad=-6)
     axes.legend(loc="upper left", ncols=2)
-    label_axes(axes, "What the policy says (reward: green)", "y", "density")
+    label_axes(axes, "What the policy says", "y", "density")
 
 
 def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: float) -> None:
-    """m over the gradient steps: the chosen run, the others faintly, the closed form dashed."""
+    """m over the gradient steps: the chosen run, the others faintly, the formula dashed."""
     for k, run in enumerate(runs):
         if k != chosen:
             axes.plot(run.means, color=ACCENT, linewidth=0.9, alpha=0.5)
@@ -178,7 +189,7 @@ def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: flo
     axes.set_ylim(-0.1, 1.15)
     label_axes(
         axes,
-        f"Training: ends at {runs[chosen].means[-1]:.3f}, exact {optimum:.3f}",
+        f"Training: ends at {runs[chosen].means[-1]:.2f}, formula {optimum:.2f}",
         "step",
         "mean m",
     )
@@ -192,15 +203,15 @@ def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
     axes.plot(m, value - reward, color=KL, linestyle=":", label="−β·KL")
     axes.plot(m, value, color=POLICY, linewidth=2, label="J, their sum")
     axes.plot(mean, gaussian_objective(mean, kl_coef, sigma=SIGMA), "o", color=POLICY, markersize=8)
-    axes.axvline(optimum, ymax=0.78, color="black", linestyle="--", linewidth=1.2)
-    axes.set(ylim=(-4, 1.1), yticks=range(-4, 1))
+    axes.axvline(optimum, ymax=0.68, color="black", linestyle="--", linewidth=1.2)
+    axes.set(ylim=(-4, 1.9), yticks=range(-4, 1))
     axes.legend(loc="upper left", ncols=2)
     label_axes(axes, f"The objective at β = {kl_coef:g}", "mean m", "reward units")
 
 
 def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen: int) -> Figure:
     """One trained Gaussian policy beside its closed-form optimum; the other βs faintly."""
-    figure, grid = fixed_panels(3, 10.0, 3.2, bottom=0.15, gap=0.32)
+    figure, grid = fixed_panels(3, 10.0, 3.2, bottom=0.15, gap=0.4)
     run, optimum = runs[chosen], optima[chosen]
     _densities(grid[0, 0], run.means[-1], optimum)
     _training(grid[0, 1], runs, chosen, optimum)
@@ -220,7 +231,7 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
         axes.axhline(1, color=REWARD, linewidth=1)
         axes.set_yscale("symlog", linthresh=1)
         axes.set_ylim(-2e4, 4)
-        axes.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10⁴ −10³ −100 −10 −1 0 1".split())
+        axes.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
         axes.minorticks_off()
         label_axes(axes, title, "step", "mean m")
         axes.legend(loc="lower left")

@@ -1,13 +1,17 @@
 """Figures of notebook 07: a β that follows a target, and where the KL stands."""
 
+from itertools import pairwise
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.experiments.kl_control import WIDEST_GAP
 from helpers.plots.base import label_axes, log_ticks, new_figure
-from helpers.plots.palette import KL, POLICY, REFERENCE, REWARD
+from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD
 
 MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL), "loss, full": ("^", REWARD)}
 START_STYLES = ("-", "--", ":")
+WORLD_STYLES = ((POLICY, "o-"), (GOLD, "s--"), (KL, "^:"))
 
 
 def target_figure(groups: dict[float, list[tuple]]) -> Figure:
@@ -21,7 +25,7 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
             x = range(1, len(kl) + 1)
             upper.plot(x, kl, style, color=KL, linewidth=1.6, label=f"β starts at {first:g}")
             lower.plot(x, betas, style, color=POLICY, linewidth=1.6)
-        upper.set_title(f"target {target:g} nats")
+        upper.set_title(f"Target: a KL of {target:g}")
         upper.set_ylim(0)
         log_ticks(lower)
         lower.set_xlabel("iteration")
@@ -33,41 +37,55 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
     return figure
 
 
-def placement_figure(curves: dict[str, list[tuple]]) -> Figure:
+def _placement(axes: Axes, name: str, points: list[tuple], runs: list[tuple]) -> None:
+    """One placement: means over seeds [(KL, result)] with lines where neighbours are near; runs small."""
+    mark, colour = MARKS[name]
+    axes.plot(*zip(*runs, strict=True), mark, color=colour, markersize=4, alpha=0.35, linewidth=0)
+    axes.plot(*zip(*points, strict=True), mark, color=colour, label=name, linewidth=0)
+    for near, far in pairwise(points):
+        if far[0] - near[0] <= WIDEST_GAP:
+            axes.plot(*zip(near, far, strict=True), color=colour, linewidth=1.4)
+
+
+def placement_figure(curves: dict[str, list[tuple]], runs: dict[str, list[tuple]]) -> Figure:
     """Proxy and gold against KL: `{"reward" | "loss, k2" | "loss, full": [(KL, proxy, gold, β)]}`.
 
-    Where neighbours lie wider apart than may be interpolated, no line joins them.
+    `curves` are means over seeds, `runs` single runs. Where neighbours lie wider apart than may be
+    interpolated, no line joins them. Beyond the largest KL with the KL in the loss, nothing is drawn.
     """
-    figure, grid = new_figure(1, 2, 10.0, 3.4)
-    for name, points in curves.items():
-        mark, colour = MARKS[name]
-        kl, proxy, gold, betas = zip(*points, strict=True)
-        for axes, values in zip(grid[0], (proxy, gold), strict=True):
-            axes.plot(kl, values, mark, color=colour, label=name)
-            for k in range(1, len(kl)):
-                if kl[k] - kl[k - 1] <= WIDEST_GAP:
-                    axes.plot(kl[k - 1 : k + 1], values[k - 1 : k + 1], color=colour, linewidth=1.4)
-        if name == "reward":
-            for x, y, beta in zip(kl, proxy, betas, strict=True):
-                grid[0, 0].annotate(
-                    f"β = {beta:g}", (x, y), (6, -12), textcoords="offset points", fontsize=9
-                )
+    figure, grid = new_figure(1, 2, 10.0, 3.8)
+    for column, axes in enumerate(grid[0], start=1):
+        for name, points in curves.items():
+            some = ([(x[0], x[column]) for x in found] for found in (points, runs[name]))
+            _placement(axes, name, *some)
+        axes.set_xlim(0, 0.3 + max(x[0] for name in curves if name != "reward" for x in runs[name]))
+    for kl, proxy, _, beta in curves["reward"]:
+        if kl < grid[0, 0].get_xlim()[1]:
+            how = {"textcoords": "offset points", "ha": "right", "color": POLICY}
+            grid[0, 0].annotate(f"β = {beta:g}", (kl, proxy), (-7, 5), **how, fontsize=9)
     titles = ("Proxy score", "reference std"), ("Gold score", "points")
     for axes, (title, unit) in zip(grid[0], titles, strict=True):
         label_axes(axes, title, "KL from the reference, nats per response", unit, grid="both")
-    grid[0, 1].legend(title="KL in the")
+        axes.legend(title="KL in the", loc="lower right")
     return figure
 
 
-def frontier_figure(worlds: list[dict[str, list[tuple]]]) -> Figure:
-    """Exact frontiers, a panel for each world: `{"reward" | "loss": [(E[r], KL), ...]}`."""
-    figure, grid = new_figure(1, len(worlds), 10.0, 2.8)
-    styles = {"reward": ("-", POLICY), "loss": ("--", KL)}
-    for number, (axes, curves) in enumerate(zip(grid[0], worlds, strict=True), start=1):
-        for name, points in curves.items():
-            line, colour = styles[name]
-            score, kl = zip(*points, strict=True)
-            axes.plot(kl, score, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
-        label_axes(axes, f"world {number}", "KL, nats per response", "expected reward", grid="both")
-    grid[0, 0].legend()
+def frontier_figure(curves: dict[str, list[tuple]], ahead: list[list[tuple]]) -> Figure:
+    """Left: one world's exact frontiers, `{"reward" | "loss": [(E[r], KL), ...]}`. Right: for each
+    world how far the reward is ahead, [(KL, difference of E[r]), ...].
+    """
+    figure, grid = new_figure(1, 2, 10.0, 3.2)
+    left, right = grid[0]
+    for (name, points), (colour, line) in zip(
+        curves.items(), ((POLICY, "-"), (KL, "--")), strict=True
+    ):
+        score, kl = zip(*points, strict=True)
+        left.plot(kl, score, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+    for number, (points, (colour, style)) in enumerate(zip(ahead, WORLD_STYLES, strict=True), 1):
+        right.plot(*zip(*points, strict=True), style, color=colour, label=f"world {number}")
+    right.axhline(0, color="black", linewidth=0.8)
+    titles = f"The best of each in world {len(ahead)}", "KL in the reward is ahead by"
+    for axes, title in zip((left, right), titles, strict=True):
+        label_axes(axes, title, "KL, nats per answer", "expected reward", grid="both")
+        axes.legend()
     return figure

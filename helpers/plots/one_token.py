@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.plots.base import label_axes, log_ticks, new_figure, one_panel
+from helpers.plots.base import label_axes, log_ticks, new_figure, one_panel, tick_words
 from helpers.plots.palette import POLICY, REFERENCE
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
@@ -33,7 +33,7 @@ def draw_answers(
     for k, (name, probs) in enumerate(series.items()):
         x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
         axes.bar(x, probs, width=width, label=name, **BAR_STYLES[name])
-    axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right")
+    axes.set_xticks(range(len(tokens)), tick_words(tokens), rotation=40, ha="right")
     axes.legend()
     label_axes(axes, title, "", "probability")
     axes.tick_params(axis="x", labelsize=9)

@@ -6,6 +6,8 @@ A *band* is what three seeds of one kind of run measured, iteration by iteration
 
 from collections.abc import Sequence
 
+import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -14,15 +16,16 @@ from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, V
 
 DISTANCE = "d = √KL, √nats"
 BLACK, QUIET = "#222222", "#BBBBBB"
-LEDGER_STYLES = {  # of the things gold counts, in the ledger
-    "praise": (REWARD, "-"),
-    "blame": (ACCENT, "--"),
-    "broken": (KL, "--"),
-    "repetition": (VALUE, "--"),
-    "contradiction": (POLICY, "--"),
-    "hype": (GOLD, "--"),
-    "no full stop at the end": (REFERENCE, "--"),
+LEDGER_COLOURS = {  # of the things gold counts, in the ledger
+    "praise": REWARD,
+    "blame": ACCENT,
+    "broken": KL,
+    "repetition": VALUE,
+    "contradiction": POLICY,
+    "hype": GOLD,
+    "no full stop at the end": REFERENCE,
 }
+SMALLEST = 0.15  # points: an item of the ledger that is smaller everywhere goes into "all others"
 
 
 def draw_band(axes: Axes, band: dict, column: str, colour: str, label: str = "", **how) -> None:
@@ -54,8 +57,9 @@ def goodhart_figure(bands: dict, best: dict, low: float = -3.0, far: float = 6.0
     axes.plot([], [], "--", color=QUIET, label="dashed: proxy")
     axes.plot([], [], "-", color=QUIET, linewidth=2.2, label="solid: gold")
     axes.axhline(0, color=REFERENCE, linewidth=0.8)
+    shown = [band["score"][2][band["d"] <= far] for band in bands.values()]
     axes.set_xlim(-0.05, far)
-    axes.set_ylim(low, None)
+    axes.set_ylim(low, 0.4 + max(*best["score"], *(float(top.max()) for top in shown)))
     label_axes(axes, "Proxy and gold over the distance", DISTANCE, "gain, reference std", "both")
     axes.legend(loc="lower left")
     return figure
@@ -78,7 +82,8 @@ def bias_figure(runs: dict) -> Figure:
         ):
             for k, history in enumerate(histories):
                 values = [record[column] for record in history]
-                axes.plot(values, line, color=colour, label=label if k == 0 else "", linewidth=1.4)
+                how = {"color": colour, "label": label if k == 0 else "", "linewidth": 1.4}
+                axes.plot(range(1, len(values) + 1), values, line, **how)
         label_axes(axes, title, "iteration", unit, grid="both")
     grid[0, 0].legend()
     return figure
@@ -87,16 +92,21 @@ def bias_figure(runs: dict) -> Figure:
 # --- 3: what changes it ---------------------------------------------------------------------------
 
 
-def factor_figure(bands: dict, chosen: str) -> Figure:
-    """Gold and proxy over √KL for every value of one factor (label → band); the chosen in colour."""
-    figure, grid = new_figure(1, 2, 9.6, 3.2)
-    panels = (("gold", "Gold", "points", GOLD), ("score", "Proxy", "reference std", REWARD))
-    for axes, (column, title, unit, colour) in zip(grid[0], panels, strict=True):
-        for label, band in bands.items():
-            if label != chosen:
-                draw_band(axes, band, column, QUIET, linewidth=1.1)
-        draw_band(axes, bands[chosen], column, colour, chosen, linewidth=2.4, zorder=5)
-        label_axes(axes, f"{title}: {chosen}", DISTANCE, unit, grid="both")
+def factor_figure(bands: dict, chosen: str, factor: str = "") -> Figure:
+    """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick."""
+    figure, grid = new_figure(1, 2, 9.6, 3.6)
+    panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
+    shades = colormaps["plasma"](np.linspace(0, 0.85, len(bands)))
+    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
+        for (label, band), colour in zip(bands.items(), shades, strict=True):
+            if label == chosen:
+                draw_band(axes, band, column, colour, label, linewidth=3, zorder=5)
+            else:
+                axes.plot(band["d"], band[column][0], color=colour, label=label, linewidth=1.1)
+        label_axes(axes, title, DISTANCE, unit, grid="both")
+    legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
+    for text in legend.get_texts():
+        text.set_fontweight("bold" if text.get_text() == chosen else "normal")
     return figure
 
 
@@ -105,8 +115,8 @@ def _dumbbells(axes: Axes, rows: dict) -> None:
     for k, (end, kept, peak) in enumerate(rows.values()):
         axes.plot([end, peak], [k, k], color=QUIET, linewidth=2, zorder=1)
         axes.plot(end, k, "x", color=KL, markersize=7, label="never stopped" if k == 0 else "")
-        axes.plot(peak, k, "|", color=BLACK, markersize=12, label="its own peak" if k == 0 else "")
         axes.plot(kept, k, "o", color=GOLD, markersize=7, label="stopped" if k == 0 else "")
+        axes.plot(peak, k, "|", color=BLACK, markersize=15, label="its own peak" if k == 0 else "")
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(len(rows) - 0.5, -0.5)
 
@@ -131,22 +141,33 @@ def stopping_figure(limits: Sequence, kept: Sequence, chosen: int, rows: dict) -
 # --- 4 and 5: the ledger of a hack, and the rounds of patching ------------------------------------
 
 
+def _stack(axes: Axes, iterations: Sequence[int], points: dict) -> None:
+    """Bars at each snapshot: what was given stands above 0, what was taken hangs below it."""
+    up, down = np.zeros(len(iterations)), np.zeros(len(iterations))
+    for name, worth in points.items():
+        colour, bottom = LEDGER_COLOURS.get(name, QUIET), np.where(worth > 0, up, down)
+        axes.bar(iterations, worth, 3.2, bottom, color=colour, edgecolor="white", label=name)
+        up, down = up + worth.clip(min=0), down + worth.clip(max=0)
+
+
 def ledger_figure(iterations: Sequence[int], points: dict, proxy: Sequence[float]) -> Figure:
-    """What gold gave (solid) and took (dashed), item by item, over the snapshots of one run."""
+    """What gold gave and took, item by item, over the snapshots of one run; its sum and the proxy."""
     figure, grid = new_figure(1, 2, 9.6, 3.7)
     left, right = grid[0]
-    for name, (colour, line) in LEDGER_STYLES.items():
-        if name in points:
-            left.plot(iterations, points[name], line, color=colour, marker=".", label=name)
-    left.axhline(0, color="black", linewidth=0.8)
-    label_axes(left, "What the gold score is made of", "iteration", "points a sample")
-    figure.legend(loc="outside lower left", ncols=4)
-    total = [sum(column) for column in zip(*points.values(), strict=True)]
+    total = np.sum(list(points.values()), axis=0)
+    known = {name: np.array(points[name]) for name in LEDGER_COLOURS if name in points}
+    large = {name: worth for name, worth in known.items() if abs(worth).max() >= SMALLEST}
+    _stack(left, iterations, large | {"all others": total - sum(large.values())})
+    left.plot(
+        iterations, total, "D-", color=BLACK, markersize=4, linewidth=1.2, label="the sum: gold"
+    )
     right.plot(iterations, proxy, ".-", color=REWARD, label="proxy, reference std")
-    right.plot(iterations, total, ".--", color=GOLD, label="gold, points")
-    right.axhline(0, color="black", linewidth=0.8)
+    right.plot(iterations, total, "D-", color=BLACK, markersize=4, label="gold, points")
+    for axes in (left, right):
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.legend(loc="lower left")
+    label_axes(left, "What the gold score is made of", "iteration", "points a sample")
     label_axes(right, "The same samples, by two judges", "iteration")
-    right.legend()
     return figure
 
 

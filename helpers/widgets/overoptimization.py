@@ -34,7 +34,7 @@ def factor_explorer(factors: dict, bands: dict) -> Explorer:
     def draw(factor: str, value: int):
         labels = factors[factor]
         shown = {label: bands[kind] for kind, label in labels.items()}
-        return factor_figure(shown, list(shown)[min(value, len(shown) - 1)])
+        return factor_figure(shown, list(shown)[min(value, len(shown) - 1)], factor)
 
     return Explorer(draw, factor=factor, value=value)
 

@@ -20,6 +20,7 @@ from helpers.experiments.kl_control import (
     load_kl_control,
     realised_kl,
     score_at_kl,
+    seed_scores_at_kl,
 )
 from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.experiments.study import STUDY
@@ -194,6 +195,16 @@ def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
     assert score_at_kl(points, 0.5) is None and score_at_kl(points, 1e9) is None
     with pytest.raises(ValueError, match="kl: got"):
         score_at_kl(points, -1.0)
+
+
+def test_scores_at_a_kl_are_of_each_seeds_own_runs():
+    runs = load_kl_control().placed("reward")
+    by_hand = [
+        score_at_kl([(r.final["kl"], r.final["score"]) for r in runs if r.config.seed == seed], 2.5)
+        for seed in (0, 1, 2)
+    ]
+    assert by_hand[0] is None  # its runs lie too far apart there
+    assert sorted(seed_scores_at_kl(runs, 2.5)) == sorted(by_hand[1:])
 
 
 def test_a_curve_averages_the_seeds_of_each_beta():

@@ -23,6 +23,7 @@ from helpers.experiments.reward_hacking import (
     FOLDER_BETA_003,
     RECIPES,
     load_reward_studies,
+    name_of,
     recipe,
     require_same_price,
     reward_study,
@@ -39,6 +40,8 @@ def test_every_kind_differs_from_the_base_in_one_thing_and_stands_in_one_factor(
     named = [kind for values in FACTORS.values() for kind in values]
     assert sorted(set(named)) == sorted(RECIPES) and RECIPES[BASE] == {}
     assert [factor for factor, values in FACTORS.items() if BASE not in values] == ["labeller"]
+    assert len({name_of(kind) for kind in RECIPES}) == len(RECIPES)
+    assert name_of("pairs_300") == "pairs: 300" and name_of(BASE) == "base: 1,000 pairs"
     for kind, changes in RECIPES.items():
         assert kind == BASE or set(changes) in (
             {"pairs"},
