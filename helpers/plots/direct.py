@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD
 
-LINES = ("-", "--", ":")  # of the prices, smallest first
+LINES = ((POLICY, "-"), (KL, "--"), (REWARD, ":"))  # of the prices, smallest first
 
 
 def seeds_and_mean(
@@ -64,29 +64,30 @@ def price_figure(
 def agreement_figure(
     steps: Sequence[int], gains: dict[str, Sequence[float]], target: float
 ) -> Figure:
-    """How far the winner is ahead of the loser when all labels agree, over gradient steps."""
+    """How far the best answer is ahead of the worst when all labels agree, over gradient steps."""
     figure, axes = one_panel(6.6, 2.8)
     for (name, values), colour, line in zip(
         gains.items(), (POLICY, GOLD), ("-", "--"), strict=True
     ):
         axes.plot(steps, values, line, marker="o", color=colour, linewidth=2, label=name)
-    axes.axhline(target, color=REFERENCE, linewidth=1, label="1/(2τ)")
+    axes.axhline(target, color=REFERENCE, linewidth=1, label="1/(2τ), IPO's target for a pair")
     axes.set_xscale("log")
     axes.set_yscale("log")  # the target and IPO would be one line beside DPO's gain
     axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     axes.set_xticks(steps, [str(step) for step in steps])
     axes.minorticks_off()
-    axes.legend(loc="upper left")
-    label_axes(axes, "Gain of the winner over the loser", "gradient steps", "h, nats", grid="y")
+    axes.legend(loc="center right")
+    label_axes(axes, "Gain of the best answer over the worst", "gradient steps", "nats", grid="y")
     return figure
 
 
 def unseen_figure(draws: Sequence[int], shares: dict[float, Sequence[float]]) -> Figure:
     """Share of π* on answers that a number of draws from the reference never shows; one line a β."""
     figure, axes = one_panel(6.6, 2.8)
-    for (beta, values), line in zip(shares.items(), LINES, strict=True):
-        axes.plot(draws, values, line, color=POLICY, linewidth=2, label=f"β = {beta:g}")
+    for (beta, values), (colour, line) in zip(shares.items(), LINES, strict=True):
+        axes.plot(draws, values, line, color=colour, linewidth=2, label=f"β = {beta:g}")
     axes.set_xscale("log")
+    axes.set_xticks(draws, [f"{count:,}" for count in draws])
     axes.minorticks_off()
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_locator(MaxNLocator(5))
