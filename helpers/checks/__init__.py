@@ -6,8 +6,8 @@ results of the learner's function are all reported; none of them stops the noteb
 
 from helpers.checks.clinic.own_rule import check_my_rule
 from helpers.checks.clinic.repair import check_steps_5_and_6
+from helpers.checks.direct.dpo_looks import check_train_dpo
 from helpers.checks.direct.dpo_loss import check_dpo_loss, check_implicit_reward
-from helpers.checks.direct.train_dpo import check_train_dpo
 from helpers.checks.gae.credit import check_credit
 from helpers.checks.gae.gae import check_discounted_returns, check_gae
 from helpers.checks.gae.shaping import check_shape_rewards

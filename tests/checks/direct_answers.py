@@ -34,9 +34,11 @@ reward(lambda lp, ref, beta: -beta * (ref - lp))
 reward(lambda lp, ref, beta: beta * torch.sub(lp, ref.detach()))
 reward(lambda lp, ref, beta: torch.stack([beta * (p - q) for p, q in zip(lp, ref, strict=True)]))
 reward(lambda lp, ref, beta: (lp.double() - ref.double()) * beta)
-reward(lambda lp, ref, beta: (lp.double().exp() / ref.double().exp()).log() * beta)
 
 reward = partial(wrong, "implicit_reward")
+reward("0 divided by 0 for long responses",
+       lambda lp, ref, beta: (lp.double().exp() / ref.double().exp()).log() * beta)
+reward("0 divided by 0 for long responses", lambda lp, ref, beta: beta * (lp.exp().log() - ref))
 reward("β missing", lambda lp, ref, beta: torch.sub(lp, ref))
 reward("divided by β", lambda lp, ref, beta: lp / beta - ref / beta)
 reward("reversed", lambda lp, ref, beta: -beta * (lp - ref))
@@ -312,6 +314,16 @@ def ref_with_gradient(policy, reference, tokens, mask, kl_coef, learning_rate, s
     return torch.stack(kept)
 
 
+def all_squeezed(model, tokens, mask):
+    logprobs = model(tokens).logits[:, :-1].log_softmax(-1)
+    taken = logprobs.gather(2, tokens[:, 1:].unsqueeze(2)).squeeze()
+    return torch.where(mask[:, 1:], taken, 0.0).sum(-1)
+
+
+def last_only(weights, lr):
+    return torch.optim.SGD(list(weights)[-1:], lr=lr)
+
+
 def squashed(weigh):
     return trainer(scored(weigh=weigh))
 
@@ -346,6 +358,14 @@ train("uphill", trainer(order="uphill"))
 train("Adam", trainer(rule=torch.optim.Adam))
 train("AdamW", trainer(rule=torch.optim.AdamW))
 train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log()))
+train("rows of one token mixed", trainer(all_squeezed))
+train("a part of the policy trained", trainer(rule=last_only))
+train("overflow for large margins", trainer(loss_of=lambda m: -m.sigmoid().log().mean()))
+train("overflow for large margins", trainer(loss_of=lambda m: torch.log1p((-m).exp()).mean()))
+train("the loss bounded for large margins",
+      trainer(loss_of=lambda m: -(m.sigmoid() + 1e-12).log().mean()))
+train("the loss bounded for large margins",
+      trainer(loss_of=lambda m: F.softplus(-m.clamp(-50, 50)).mean()))
 train("caller's policy trained", in_place)
 train("losses keep their graph", with_graph)
 train("reference with a gradient", ref_with_gradient)

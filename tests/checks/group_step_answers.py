@@ -228,6 +228,9 @@ WRONG = [
           gain=smaller),
     slips("the rewards for advantages",
           column=lambda a, rewards, width: rewards.unsqueeze(1).expand(-1, width)),
+    *(slips("gain bounded below", gain=lambda r, a, low, high, most=most: torch.where(
+        a < 0, smaller(r, a, low, high).maximum(most * a), smaller(r, a, low, high)))
+      for most in (2, 3, 5)),
     slips("minus sign too early", gain=lambda r, a, low, high: -smaller(r, a, low, high),
           outer=lambda mean: mean),
     slips("detached", ratio=lambda new, old, ref, m: (new - old).detach().masked_fill(~m, 0).exp()),
@@ -251,6 +254,7 @@ WRONG = [
     slips("fixed: rows divided twice", fixed=lambda x, m, n: (x.sum(1) / m.sum(1) / n).mean()),
     slips("token: padding in the divisor", token=lambda x, m, n: x.mean()),
     slips("token: mean of means", token=lambda x, m, n: (x.sum(1) / m.sum(1)).mean()),
+    slips("token: gains of 0 not counted", token=lambda x, m, n: x[x != 0].mean()),
     slips("token: not divided", token=lambda x, m, n: x.sum()),
     slips("token: divided by the responses", token=lambda x, m, n: x.sum(1).mean()),
     slips("detached", outer=lambda mean: -mean.detach()),

@@ -1,8 +1,6 @@
 """The large exercise of notebook 11: a whole DPO training, from tokens to losses."""
 
 import copy
-import math
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,12 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from helpers.checks.direct.dpo_loss import gains
-from helpers.checks.judging.compare import alike
 from helpers.checks.judging.exercise import WHOLE_FIT, Exercise, noise
-from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import Expected, explained, import_optimizers
-from helpers.checks.judging.report import Report
-from helpers.checks.judging.runner import copy_of
 
 
 class TablePolicy(nn.Module):
@@ -232,80 +225,3 @@ TRAIN_DPO = Exercise(
     advice=WHOLE_FIT,
 )
 # fmt: on
-
-
-def left_behind(function) -> tuple[str, str] | None:
-    """What correct losses do not show: a policy of the caller's that was trained, losses with a graph."""
-    policy, *rest = copy_of(TRAIN_DPO.probes[0])
-    before = policy.table.detach().clone()
-    losses = function(policy, *rest)
-    if not torch.equal(policy.table, before):
-        return "caller's policy trained", (
-            "The losses are correct, but you trained the policy that you were given; the caller keeps"
-            " its own. Train deepcopy(policy)."
-        )
-    if losses.requires_grad:
-        return "losses keep their graph", (
-            "Step 6: the losses are correct, but each still holds its graph, and with it all the memory"
-            " of its step. Keep loss.detach()."
-        )
-    return None
-
-
-# the same models and rows: gradients with a norm of 0.006, and of 18
-QUIET = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 0.01, 50.0, 3)
-LOUD = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 20.0, 1e-3, 2)
-
-
-def clipped(function: Callable) -> tuple[str, str] | None:
-    """Steps that are right where gradients are short, and too short where they are long."""
-    quiet, loud = (function(*copy_of(given)).detach().double() for given in (QUIET, LOUD))
-    wanted = train_dpo(*copy_of(LOUD)).double()
-    if not alike(quiet, train_dpo(*copy_of(QUIET))) or not alike(loud[0], wanted[0]):
-        return None
-    if alike(loud[1], wanted[1]) or loud[1] < wanted[1]:
-        return None
-    return "gradients clipped", (
-        "Step 5: your steps are right where gradients are short, and too short where they are long: the"
-        " gradients are clipped (clip_grad_norm_ or the like). Here nothing is; leave it out."
-    )
-
-
-def not_shown(function: Callable) -> tuple[str, str] | None:
-    """What correct losses of short gradients do not show."""
-    return left_behind(function) or clipped(function)
-
-
-def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | None:
-    """For losses without a known mistake: the first that is wrong, and which part of it.
-
-    Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
-    """
-    if report.mistake != "unrecognised":
-        return None
-    policy, reference, *rest = TRAIN_DPO.probes[0]
-    mine = function(*copy_of(TRAIN_DPO.probes[0])).detach().double()
-    right = train_dpo(*copy_of(TRAIN_DPO.probes[0])).double()
-    if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
-        says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
-        return clipped(function) or ("the losses after the first", f"{says} {report.message}")
-    still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
-    if abs(still - math.log(2)) > 1e-4:
-        says = (
-            "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
-        )
-        return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
-    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
-    says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
-    return "the log-probs, or β", f"{says} {report.message}"
-
-
-REF_GRADIENT = Expected(
-    "through the graph a second time", "reference with a gradient",
-    "Step 3: the reference's log-probs were made once but still have a gradient, so the second"
-    " backward goes through them again. Make them inside torch.no_grad().",
-)  # fmt: skip
-
-check_train_dpo = explained(
-    checker(TRAIN_DPO), (REF_GRADIENT,), not_shown, import_optimizers, first_wrong_loss
-)

@@ -64,6 +64,8 @@ EASY = (floats([1.0, 3.0, 2.0, 2.0])[0], *FOUR)  # with β = 0 the second prompt
 CLOSE = (floats([0.0, 1e-4, 1.0, 3.0])[0], *FOUR)  # and here the first prompt's nearly so: ε counts
 # the padding of the last one is −inf: only there, so that two mistakes at once can still be told
 INF = (SIX[0], *(torch.where(SIX[4], x, float("-inf")) for x in SIX[1:4]), SIX[4])
+# the policy has moved far: ratios up to some tens, with advantages of both signs
+MOVED = (SIX[0], SIX[2] + 2 * noise(8, 6, 6), *SIX[2:])
 
 PROBES = [
     (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
@@ -74,6 +76,8 @@ PROBES = [
     (*TWO, Settings("rloo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
     (*SIX, Settings("grpo", 3, 0.3, "token", 0.1, 0.3, 8)),
     (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
+    (*EASY, Settings("grpo", 2, 0.0, "token", 0.2, 0.4, 7)),
+    (*MOVED, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
 ]
 
 
@@ -198,6 +202,11 @@ GAINS = part(
          gains_with(lambda r, a, low, high: torch.minimum(r, r.clamp(1 - low, 1 + high)) * a)),
         ("gain clipped", "You clipped ρA; clip ρ, then multiply by A.", gains_with(
             lambda r, a, low, high: torch.minimum(r * a, (r * a).clamp(1 - low, 1 + high)))),
+        *(("gain bounded below", "Where A is negative and the ratio far above 1, your gain stops falling: a"
+           " second clip (dual-clip PPO). Here the gain is the smaller of the two, and has no end below.",
+           gains_with(lambda r, a, low, high, most=most: torch.where(
+               a < 0, torch.maximum(smaller_gain(r, a, low, high), most * a),
+               smaller_gain(r, a, low, high)))) for most in (2, 3, 5, 10)),
         ("minus sign too early", "The minus belongs to the loss; a gain is positive where ρA is.",
          lambda *given: -gains_of(*given)),
         ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
