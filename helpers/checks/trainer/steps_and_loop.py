@@ -22,12 +22,8 @@ from helpers.checks.trainer.loop import observe_train
 from helpers.checks.trainer.mistakes import MISTAKES
 from helpers.checks.trainer.probes import cause_logprobs, cause_scores, then_logprobs, then_scores
 from helpers.checks.trainer.reward_probes import name_credit, name_rewards
-from helpers.checks.trainer.sampling import (
-    cause_sampling,
-    observe_prompts,
-    observe_sampling,
-    then_sampling,
-)
+from helpers.checks.trainer.sampling import observe_prompts, observe_sampling
+from helpers.checks.trainer.sampling_looks import cause_sampling, then_sampling
 from helpers.checks.trainer.step_judge import TIME_LIMIT, Step, judge_step, mistaken
 from helpers.checks.trainer.update import observe_minibatches, observe_update
 from helpers.checks.trainer.update_mistakes import UPDATE_MISTAKES
@@ -184,7 +180,7 @@ STEPS = {
              more=observe_minibatches, then=then_update, cause=cause_update),
         Step("sample_with_cache", "one forward for the prompt, then one for each new token; the mask of"
              " all tokens, the position of the new one (notebook 01)", observe_cached,
-             own=write_responses),
+             own=write_responses, then=then_sampling),
         Step("train", "draw, write, score, compare, reward, credit, update; again (notebook 00)",
              observe_train),
     )

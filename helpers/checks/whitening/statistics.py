@@ -103,6 +103,8 @@ MEAN = Exercise(
          lambda x, mask: (zeroed(x, mask).sum(1) / mask.sum(1)).sum()),
         ("divided by the number of columns", "You divided by the number of columns; divide by {counted}"
          " tokens.", lambda x, mask: zeroed(x, mask).sum() / x.shape[1]),
+        ("NaN put in the padding", "You set the padding to NaN, and a mean over NaN is NaN: take x[mask], or"
+         " nanmean.", lambda x, mask: torch.where(mask, x, torch.nan).mean()),
         ("divided by the padding", "You divided by the number of masked positions; divide by {counted}.",
          lambda x, mask: zeroed(x, mask).sum() / (~mask).sum()),
         ("zeros left out", "You treated x = 0 as padding; use the mask to find padding.",
@@ -256,6 +258,11 @@ NAN_MISTAKE = ("NaN in the padding", f"{LET_IN}, or x[mask].", WITH_NAN)
 ONE_TOKEN = "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp)."
 
 check_masked_mean = explained(checker(MEAN), then=also_on(MEAN, NAN_MISTAKE))
+PAIR = (
+    "two tokens",
+    "With two counted tokens n − 1 is 1, and you divide by something else: clamp n − 1 at 1.",
+    (floats([1.0, 4.0, 9.0]), prefix_mask(3, 2)),
+)
 COUNTED_ZERO = (
     "zeros left out",
     "You take x = 0 for padding; a counted token may be 0: use the mask.",
@@ -269,7 +276,7 @@ FAR_OFF = (
 )
 check_masked_var = explained(
     checker(VAR),
-    then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE), COUNTED_ZERO, FAR_OFF),
+    then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE), PAIR, COUNTED_ZERO, FAR_OFF),
 )
 check_whiten_advantages = explained(
     checker(WHITEN),
@@ -277,6 +284,7 @@ check_whiten_advantages = explained(
         WHITEN,
         ("NaN in the padding", f"{LET_IN}.", WITH_NAN),
         ("one token", ONE_TOKEN, LONE),
+        PAIR,
         COUNTED_ZERO,
         FAR_OFF,
     ),
