@@ -37,7 +37,7 @@ from helpers.checks.reward_model.bradley_terry import (
     check_bradley_terry_loss,
     check_preference_probability,
 )
-from helpers.checks.reward_model.fit import check_fit_pairs
+from helpers.checks.reward_model.fit_looks import check_fit_pairs
 from helpers.checks.reward_model.pair_share import check_pair_accuracy
 from helpers.checks.reward_model.score_scale import check_normalize_scores
 from helpers.checks.rollouts.logprobs import (

@@ -162,7 +162,9 @@ def trainer(
             loss = -F.logsigmoid(margin).mean() if loss_of is None else loss_of(margin)
             if order != "no zero_grad":
                 optimizer.zero_grad()
-            (loss if order != "uphill" else -loss).backward()
+            (loss if order != "uphill" else -loss).backward(retain_graph=order == "twice")
+            if order == "twice":
+                loss.backward()
             if order != "no step":
                 optimizer.step()
             losses[i] = loss.detach()
@@ -373,9 +375,17 @@ train("the loss of margins of 0", trainer(loss_of=lambda m: F.softplus(-m).pow(1
 train("the loss of margins of 0", trainer(margin_of=lambda p, ref: 2 * p - ref))
 train("the log-probs, or β", trainer(scored(normalise=lambda x: (x / 2).log_softmax(-1))))
 train("the log-probs, or β", lambda p, r, t, m, beta, lr, n: trainer()(p, r, t, m, beta**2, lr, n))
-train("the losses after the first",
-      trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
-train("the losses after the first", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
+train("momentum", trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
+train("weight decay", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
+train("another learning rate", trainer(rule=lambda weights, lr: torch.optim.SGD(weights, 0.01)))
+train("another gradient", trainer(order="twice"))
+train("the first pair alone", trainer(loss_of=lambda m: F.softplus(-m)[0]))
+train("mean of the margins first", trainer(loss_of=lambda m: F.softplus(-m.mean())))
+train("divided by the rows", trainer(loss_of=lambda m: F.softplus(-m).sum() / (2 * len(m))))
+train("smoothed labels", trainer(loss_of=lambda m: F.binary_cross_entropy_with_logits(
+    m, torch.full_like(m, 0.9))))
+train("last column left out", trainer(scored(mask_of=lambda mask: F.pad(mask[:, 1:-1], (0, 1)))))
+train("several pairs", trainer(loss_of=lambda m: F.softplus(-m).median()))
 train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)

@@ -14,9 +14,12 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import Expected, explained, import_optimizers
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.runner import copy_of
+from helpers.checks.judging.second_look import VAGUE, Found
+from helpers.checks.reward_model.fit_parts import numbers
+from helpers.checks.reward_model.fit_trace import watch
 
 
-def left_behind(function) -> tuple[str, str] | None:
+def left_behind(function) -> Found:
     """What correct losses do not show: a policy of the caller's that was trained, losses with a graph."""
     policy, *rest = copy_of(TRAIN_DPO.probes[0])
     before = policy.table.detach().clone()
@@ -39,7 +42,7 @@ QUIET = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 0.01, 50.0, 3)
 LOUD = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 20.0, 1e-3, 2)
 
 
-def clipped(function: Callable) -> tuple[str, str] | None:
+def clipped(function: Callable) -> Found:
     """Steps that are right where gradients are short, and too short where they are long."""
     quiet, loud = (function(*copy_of(given)).detach().double() for given in (QUIET, LOUD))
     wanted = train_dpo(*copy_of(LOUD)).double()
@@ -72,7 +75,7 @@ LAYERS = (TwoLayers(19, 6), TwoLayers(21, 6), MORE, MORE_COUNTS, 0.3, 0.5, 3)
 FAR = (table(23, 6), table(24, 6), MORE, MORE_COUNTS, 200.0, 1e-6, 1)  # margins of some hundred
 
 
-def one_token(function: Callable) -> tuple[str, str] | None:
+def one_token(function: Callable) -> Found:
     """Responses of one token, one position to predict: an axis of length 1 must stay where it is."""
     if alike(losses_of(function, SINGLE), train_dpo(*copy_of(SINGLE)).double()):
         return None
@@ -82,7 +85,7 @@ def one_token(function: Callable) -> tuple[str, str] | None:
     )
 
 
-def some_layers(function: Callable) -> tuple[str, str] | None:
+def some_layers(function: Callable) -> Found:
     """A policy of two layers, of which one stays as it was."""
     mine, right = losses_of(function, LAYERS), train_dpo(*copy_of(LAYERS)).double()
     if alike(mine, right):
@@ -94,7 +97,7 @@ def some_layers(function: Callable) -> tuple[str, str] | None:
     )
 
 
-def far_apart(function: Callable) -> tuple[str, str] | None:
+def far_apart(function: Callable) -> Found:
     """Margins of some hundred, where a sigmoid rounds to 0 or an exponential is infinite."""
     got, want = float(losses_of(function, FAR)[0]), float(train_dpo(*copy_of(FAR))[0])
     if abs(got - want) <= 1e-3 * want:
@@ -116,34 +119,76 @@ def losses_of(function: Callable, given: tuple) -> Tensor:
     return function(*copy_of(given)).detach().double()
 
 
-def not_shown(function: Callable) -> tuple[str, str] | None:
+def not_shown(function: Callable) -> Found:
     """What correct losses of short gradients do not show."""
     looks = (left_behind, clipped, far_apart, one_token, some_layers)
     return next((found for look in looks if (found := look(function)) is not None), None)
 
 
-def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | None:
+def first_wrong_loss(function: Callable, report: Report) -> Found:
     """For losses without a known mistake: the first that is wrong, and which part of it.
 
     Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
     """
-    if report.mistake != "unrecognised":
+    if report.mistake not in VAGUE or report.mistake == "wrong shape":
         return None
-    policy, reference, *rest = TRAIN_DPO.probes[0]
-    mine = function(*copy_of(TRAIN_DPO.probes[0])).detach().double()
-    right = train_dpo(*copy_of(TRAIN_DPO.probes[0])).double()
+    mine, right, given = next(case for case in both_losses(function) if not alike(*case[:2]))
     if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
         says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
-        return clipped(function) or ("the losses after the first", f"{says} {report.message}")
-    still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
+        after = "the losses after the first", f"{says} {report.message}"
+        return wrong_step(function, given) or clipped(function) or after
+    policy, reference, *rest = given
+    still = float(losses_of(function, (policy, policy, *rest))[0])
     if abs(still - math.log(2)) > 1e-4:
         says = (
             "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
         )
         return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
+    if given is not TRAIN_DPO.probes[0]:
+        says = "Right for one pair, and wrong for several: look at which rows make a pair, and at the mean"
+        return "several pairs", f"{says} over the pairs. {report.message}"
     says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
     says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
     return "the log-probs, or β", f"{says} {report.message}"
+
+
+def both_losses(function: Callable) -> list[tuple]:
+    """The learner's losses and the right ones, with their test case."""
+    return [
+        (losses_of(function, given), train_dpo(*copy_of(given)).double(), given)
+        for given in TRAIN_DPO.probes
+    ]
+
+
+def wrong_step(function: Callable, given: tuple) -> Found:
+    """What the optimizer was told, and the gradient that it found, where losses begin right."""
+    seen, right = (watch(fit, {}, copy_of(given)) for fit in (function, train_dpo))
+    rate, steps = given[5], given[6]
+    if seen.steps not in (0, steps):
+        says = f"Step 5: your optimizer steps {seen.steps} times in {steps} rounds; once in each."
+        return "another number of steps", says
+    for name in ("momentum", "weight_decay"):
+        if seen.settings.get(name):
+            return name.replace("_", " "), (
+                f"Step 5: your optimizer has {name}={seen.settings[name]:g}; here it is plain gradient"
+                " descent, without."
+            )
+    if any(abs(x - rate) > 1e-3 * rate for x in seen.rates):
+        return "another learning rate", (
+            f"Step 5: with learning_rate {rate:g} your steps go at {numbers(seen.rates)}; it stays as it is."
+        )
+    return wrong_pull(seen.pulls, right.pulls)
+
+
+def wrong_pull(pulls: list[float], right: list[float]) -> Found:
+    """The first step whose gradient has another length."""
+    for step, (got, want) in enumerate(zip(pulls, right, strict=False), start=1):
+        if abs(got - want) > 2e-3 * want:
+            return "another gradient", (
+                f"Step 5: at step {step} your gradient has length {got:.3g}; it should be {want:.3g}. Is"
+                " something scaled, added, taken twice, or left from the step before?"
+            )
+    return None
 
 
 REF_GRADIENT = Expected(

@@ -99,6 +99,16 @@ def last_left_out(mask):
     return mask[:, 1:] & after
 
 
+def first_left_out(mask):
+    """The mask without the first counted token of each row."""
+    return mask[:, 1:] & (mask.long().cumsum(1)[:, 1:] > 1)
+
+
+def without_last_column(mask):
+    """The mask without its last column."""
+    return mask[:, 1:] & (torch.arange(1, mask.shape[1]) < mask.shape[1] - 1)
+
+
 def by_pairs(logprobs, ref_logprobs, kl_coef):
     """The loss of rows taken two by two."""
     sides = logprobs[0::2], logprobs[1::2], ref_logprobs[0::2], ref_logprobs[1::2]
@@ -215,6 +225,36 @@ TRAIN_DPO = Exercise(
          partial(train_dpo, descent=torch.optim.AdamW)),
         ("logarithm of the mean", "Step 4: you took the logarithm of the mean of σ; take the mean of"
          " log σ.", partial(train_dpo, loss_of=with_margin(lambda m: -m.sigmoid().mean().log()))),
+        ("mean of the margins first", "Step 4: you averaged the margins, then took log σ; take log σ of each"
+         " pair's margin, then the mean.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m.mean())))),
+        ("the first pair alone", "Step 4: your loss is that of the first pair; average over all B.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[0])))),
+        ("the last pair alone", "Step 4: your loss is that of the last pair; average over all B.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[-1])))),
+        ("divided by the rows", "Step 4: you divided by the 2B rows; there are B pairs.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m).mean() / 2))),
+        *[("smoothed labels", f"Step 4: you smoothed the labels by {by}; here they are taken as they are.",
+           partial(train_dpo, loss_of=with_margin(lambda m, by=by: -(
+               (1 - by) * logsigmoid(m) + by * logsigmoid(-m)).mean()))) for by in (0.05, 0.1, 0.2)],
+        ("hinge", "Step 4: that is a hinge loss (SLiC); DPO's is −log σ(margin).",
+         partial(train_dpo, loss_of=with_margin(lambda m: (1 - m).relu().mean()))),
+        *[("IPO", "Step 4: that is IPO's squared error; DPO's loss is −log σ(margin).",
+           partial(train_dpo, loss_of=lambda p, ref, b, at=at: (
+               gains(*p.chunk(2), *ref.chunk(2)) - at(b)).square().mean()))
+          for at in (lambda b: 1 / (2 * b), lambda b: 1 / b)],
+        ("rejected missing", "Step 4: your margin has the chosen responses alone; compare the two.",
+         partial(train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - rc))),
+        ("log-ratios added", "Step 4: you added the two log-ratios; the margin is chosen minus rejected.",
+         partial(train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - rc + r - rr))),
+        ("β on a part of the margin", "Step 4: β multiplies the policy's log-probs only; it multiplies the"
+         " whole margin.", partial(train_dpo, loss_of=lambda p, ref, b: other_gains(
+             lambda c, r, rc, rr: c - r - (rc - rr) / b)(p, ref, b))),
+        ("last column left out", "Step 2: the log-prob of the last column's token is missing. Rows without"
+         " padding end there: read tokens[:, 1:] whole.", partial(
+             train_dpo, sequence=per_token(logprobs_of, without_last_column))),
+        ("first token left out", "Step 2: the first counted token of each response is missing.", partial(
+            train_dpo, sequence=per_token(logprobs_of, first_left_out))),
         ("no step", "Step 5: your losses do not change: where is optimizer.step()?",
          partial(train_dpo, step=False)),
         ("uphill", "Step 5: your losses rise: you went up the gradient.",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from helpers import groups
+from helpers.checks.groups import rarer_slips
 from helpers.checks.groups.advantages import GRPO, RLOO
 from helpers.checks.groups.group_slips import (
     Settings,
@@ -139,6 +140,7 @@ REWARDS = part(
          lambda s, p, old, ref, m, c: s - kept(old - ref, m).sum(1) / c.kl_coef),
         ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
          " Use torch.where(mask, x, 0.0).", paid(lambda old, ref, m: ((old - ref) * m).sum(1))),
+        *rarer_slips.REWARDS,
     ],
 )
 ADVANTAGES = part(
@@ -226,6 +228,7 @@ GAINS = part(
          lambda *given: gains_of(*given).sum(1)),
         ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
          " Use torch.where(mask, x, 0.0).", times_mask),
+        *rarer_slips.GAINS,
     ],
     trained=True,
 )
