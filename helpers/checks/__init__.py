@@ -61,7 +61,7 @@ from helpers.checks.trainer.steps_and_loop import (
     check_write_responses,
 )
 from helpers.checks.whitening.explained_variance import check_explained_variance
-from helpers.checks.whitening.statistics import (
+from helpers.checks.whitening.statistics_looks import (
     check_masked_mean,
     check_masked_var,
     check_whiten_advantages,

@@ -64,6 +64,15 @@ def test_a_variance_of_two_tokens_is_looked_at():
     assert named("whiten_advantages", whiten).mistake == "two tokens"
 
 
+@pytest.mark.parametrize("name", ["masked_mean", "masked_var"])
+def test_nan_put_in_the_padding_is_named(name):
+    def answer(x, mask):
+        kept = torch.where(mask, x, torch.nan)
+        return kept.mean() if name == "masked_mean" else kept.var()
+
+    assert named(name, answer).mistake == "NaN put in the padding"
+
+
 def test_padding_that_is_not_cleared_is_called_so_before_nan_is():
     def answer(a, v, mask, floor):
         whitened, _, gauges = own(a, v, mask, floor)
