@@ -25,6 +25,58 @@ def named(name, function):
     return getattr(checks, f"check_{name}")(function)
 
 
+# --- short ones of several lessons ----------------------------------------------------------------
+
+
+def first_rows_length(r, v, g, mask):
+    cut = v * mask[:1]
+    following = F.pad(cut[:, 1:], (0, 1))
+    return (r + g * following - cut).masked_fill(~mask, 0.0)
+
+
+def mean_of_factors(correct, k):
+    n, i = correct.shape[1], torch.arange(k)
+    wrong = n - correct.sum(1, keepdim=True)
+    return 1 - torch.div(wrong - i, n - i).mean(1)
+
+
+def unpaired_variance(before, after):
+    rise = after - before
+    return torch.stack([rise.mean(), rise.var() / math.sqrt(len(rise))])
+
+
+def times_the_root(before, after):
+    rise = after - before
+    return torch.stack([rise.mean(), rise.std() * math.sqrt(len(rise))])
+
+
+def two_less(x, mask):
+    return ((x[mask] - x[mask].mean()) ** 2).sum() / (mask.sum() - 2)
+
+
+SHORT = [
+    ("response_mask", "the last token taken for padding", lambda x, e: x.ne(x[:, -1:]) | x.eq(e)),
+    ("td_errors", "one length for all", first_rows_length),
+    ("pass_at_k", "factors averaged", mean_of_factors),
+    ("edit_effect", "variance", unpaired_variance),
+    ("edit_effect", "multiplied by √N", times_the_root),
+    ("masked_var", "n − 2", two_less),
+    ("rloo_advantages", "group_size groups", lambda r, k: (lambda g: (
+        g - (g.sum(1, True) - g) / (k - 1)).ravel())(r.reshape(k, -1))),
+    ("rloo_advantages", "divided by K + 1", lambda r, k: (lambda g: (
+        g - (g.sum(1, True) - g) / (k + 1)).ravel())(r.reshape(-1, k))),
+    ("grpo_advantages", "sum subtracted", lambda r, k: (lambda g: (
+        (g - g.sum(1, True)) / (g.std(1, keepdim=True) + 1e-4)).ravel())(r.reshape(-1, k))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "answer"), SHORT, ids=[f"{a}-{b}" for a, b, _ in SHORT]
+)
+def test_a_short_mistake_is_named(name, mistake, answer):
+    assert named(name, answer).mistake == mistake
+
+
 # --- 02 -------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from helpers.checks.judging.model_calls import calls_made, check_call
 from helpers.checks.trainer.course_steps import trainer_config
 from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, recorded
-from helpers.checks.trainer.sampling import check_answer
+from helpers.checks.trainer.sampling import check_answer, check_form
 from helpers.rollouts import position_ids
 
 
@@ -70,7 +70,11 @@ def stops_soon(function: Callable) -> None:
     actor, share = inclined_to_stop(r.parts.actor, r.parts.tokenizer, prompts)
     answer = ask(function, actor, r.parts.tokenizer, list(prompts), config)
     ids, mask, logprobs = answer
-    T = logprobs.shape[1]
+    T, P = (
+        logprobs.shape[1],
+        r.parts.tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1],
+    )
+    check_form(ids, mask, logprobs, P, config.response_length)
     first = ids[:, -T] == r.parts.tokenizer.eos_token_id
     says = f"None of {rows} responses begins with the stop token, to which the actor gives {share:.0%} there."
     says += " It is a token like the others, from the first step on."

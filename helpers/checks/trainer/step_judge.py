@@ -107,7 +107,7 @@ def _looked_at(step: Step, observe: Callable, function: Callable, seconds: float
 
 
 UNSURE = {  # of a gradient; further looks may say more
-    "unrecognised", "no gradient", "the weight of the policy loss", "the weight of the value loss",
+    "unrecognised", "no gradient", "the weight of the value loss",
 }  # fmt: skip
 VAGUE = UNSURE | {  # where something is wrong, and not yet what
     "constant factor", "constant offset", "last counted position", "NaN or infinite",
@@ -230,7 +230,7 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> tuple[str, 
             f"No gradient reaches the {role}. Is a part of its loss detached, or without gradients?"
         )
     if cosine > 0.99999 and abs(size - 1) > 0.01:
-        return factor_words(first, role, float(size))
+        return factor_words(first, float(size))
     says = f"The {first} is not right: the error is {wrong_share(seen[first], expected[first])} of"
     says += " its length."
     if "step 1" in first:
@@ -243,20 +243,18 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> tuple[str, 
     return "unrecognised", says
 
 
-def factor_words(first: str, role: str, size: float) -> tuple[str, str]:
-    """Name and message of a gradient that is right but for a factor."""
+def factor_words(first: str, size: float) -> tuple[str, str]:
+    """Name and message of a gradient that is right but for a factor.
+
+    The actor's stands before the critic's, so where the critic's is the first, the policy's loss is right.
+    """
     says = f"The {first} is {size:.3g} times what it should be: a factor too many or too few."
-    if role == "actor":
-        return (
-            "the weight of the policy loss",
-            f"{says} The policy's gain has no weight of its own.",
-        )
+    if not first.startswith("gradient of the critic"):
+        return "unrecognised", says
     weight = recorded().config.vf_coef
     says += f" The value loss is ½ of the mean square, times config.vf_coef = {weight:g}; yours acts as if"
-    return (
-        "the weight of the value loss",
-        f"{says} that were {size * weight:.3g}. Is a number written in?",
-    )
+    says += f" that were {size * weight:.3g}. Is a number written in?"
+    return "the weight of the value loss", says
 
 
 def wrong_share(got: Tensor, right: Tensor) -> str:
