@@ -129,8 +129,6 @@ def _of_tensor(exercise: Exercise, name: str) -> Iterator[Mistake]:
          lambda x: x - x.mean()),
         (f"{name} normalised", f"You normalised `{name}` to mean 0 and deviation 1; take it as it is.",
          lambda x: (x - x.mean()) / (x.std() + 1e-8)),
-        (f"{name} divided by its deviation", f"You divided `{name}` by its standard deviation; take it as it"
-         " is.", lambda x: x / x.std()),
         (f"first row's {name}", f"You use the first row of `{name}` for all rows.",
          lambda x: x[:1].expand_as(x).clone()),
         (f"{name} of another row", f"You use `{name}` of the row after; take each row's own.",
