@@ -6,8 +6,8 @@ results of the learner's function are all reported; none of them stops the noteb
 
 from helpers.checks.clinic.own_rule import check_my_rule
 from helpers.checks.clinic.repair import check_steps_5_and_6
+from helpers.checks.direct.dpo_looks import check_train_dpo
 from helpers.checks.direct.dpo_loss import check_dpo_loss, check_implicit_reward
-from helpers.checks.direct.train_dpo import check_train_dpo
 from helpers.checks.gae.credit import check_credit
 from helpers.checks.gae.gae import check_discounted_returns, check_gae
 from helpers.checks.gae.shaping import check_shape_rewards
@@ -37,7 +37,7 @@ from helpers.checks.reward_model.bradley_terry import (
     check_bradley_terry_loss,
     check_preference_probability,
 )
-from helpers.checks.reward_model.fit import check_fit_pairs
+from helpers.checks.reward_model.fit_looks import check_fit_pairs
 from helpers.checks.reward_model.pair_share import check_pair_accuracy
 from helpers.checks.reward_model.score_scale import check_normalize_scores
 from helpers.checks.rollouts.logprobs import (
@@ -62,7 +62,7 @@ from helpers.checks.trainer.steps_and_loop import (
     check_write_responses,
 )
 from helpers.checks.whitening.explained_variance import check_explained_variance
-from helpers.checks.whitening.statistics import (
+from helpers.checks.whitening.statistics_looks import (
     check_masked_mean,
     check_masked_var,
     check_whiten_advantages,

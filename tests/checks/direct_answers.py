@@ -34,9 +34,11 @@ reward(lambda lp, ref, beta: -beta * (ref - lp))
 reward(lambda lp, ref, beta: beta * torch.sub(lp, ref.detach()))
 reward(lambda lp, ref, beta: torch.stack([beta * (p - q) for p, q in zip(lp, ref, strict=True)]))
 reward(lambda lp, ref, beta: (lp.double() - ref.double()) * beta)
-reward(lambda lp, ref, beta: (lp.double().exp() / ref.double().exp()).log() * beta)
 
 reward = partial(wrong, "implicit_reward")
+reward("0 divided by 0 for long responses",
+       lambda lp, ref, beta: (lp.double().exp() / ref.double().exp()).log() * beta)
+reward("0 divided by 0 for long responses", lambda lp, ref, beta: beta * (lp.exp().log() - ref))
 reward("β missing", lambda lp, ref, beta: torch.sub(lp, ref))
 reward("divided by β", lambda lp, ref, beta: lp / beta - ref / beta)
 reward("reversed", lambda lp, ref, beta: -beta * (lp - ref))
@@ -160,7 +162,9 @@ def trainer(
             loss = -F.logsigmoid(margin).mean() if loss_of is None else loss_of(margin)
             if order != "no zero_grad":
                 optimizer.zero_grad()
-            (loss if order != "uphill" else -loss).backward()
+            (loss if order != "uphill" else -loss).backward(retain_graph=order == "twice")
+            if order == "twice":
+                loss.backward()
             if order != "no step":
                 optimizer.step()
             losses[i] = loss.detach()
@@ -312,6 +316,16 @@ def ref_with_gradient(policy, reference, tokens, mask, kl_coef, learning_rate, s
     return torch.stack(kept)
 
 
+def all_squeezed(model, tokens, mask):
+    logprobs = model(tokens).logits[:, :-1].log_softmax(-1)
+    taken = logprobs.gather(2, tokens[:, 1:].unsqueeze(2)).squeeze()
+    return torch.where(mask[:, 1:], taken, 0.0).sum(-1)
+
+
+def last_only(weights, lr):
+    return torch.optim.SGD(list(weights)[-1:], lr=lr)
+
+
 def squashed(weigh):
     return trainer(scored(weigh=weigh))
 
@@ -346,6 +360,14 @@ train("uphill", trainer(order="uphill"))
 train("Adam", trainer(rule=torch.optim.Adam))
 train("AdamW", trainer(rule=torch.optim.AdamW))
 train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log()))
+train("rows of one token mixed", trainer(all_squeezed))
+train("a part of the policy trained", trainer(rule=last_only))
+train("overflow for large margins", trainer(loss_of=lambda m: -m.sigmoid().log().mean()))
+train("overflow for large margins", trainer(loss_of=lambda m: torch.log1p((-m).exp()).mean()))
+train("the loss bounded for large margins",
+      trainer(loss_of=lambda m: -(m.sigmoid() + 1e-12).log().mean()))
+train("the loss bounded for large margins",
+      trainer(loss_of=lambda m: F.softplus(-m.clamp(-50, 50)).mean()))
 train("caller's policy trained", in_place)
 train("losses keep their graph", with_graph)
 train("reference with a gradient", ref_with_gradient)
@@ -353,9 +375,17 @@ train("the loss of margins of 0", trainer(loss_of=lambda m: F.softplus(-m).pow(1
 train("the loss of margins of 0", trainer(margin_of=lambda p, ref: 2 * p - ref))
 train("the log-probs, or β", trainer(scored(normalise=lambda x: (x / 2).log_softmax(-1))))
 train("the log-probs, or β", lambda p, r, t, m, beta, lr, n: trainer()(p, r, t, m, beta**2, lr, n))
-train("the losses after the first",
-      trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
-train("the losses after the first", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
+train("momentum", trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
+train("weight decay", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
+train("another learning rate", trainer(rule=lambda weights, lr: torch.optim.SGD(weights, 0.01)))
+train("another gradient", trainer(order="twice"))
+train("the first pair alone", trainer(loss_of=lambda m: F.softplus(-m)[0]))
+train("mean of the margins first", trainer(loss_of=lambda m: F.softplus(-m.mean())))
+train("divided by the rows", trainer(loss_of=lambda m: F.softplus(-m).sum() / (2 * len(m))))
+train("smoothed labels", trainer(loss_of=lambda m: F.binary_cross_entropy_with_logits(
+    m, torch.full_like(m, 0.9))))
+train("last column left out", trainer(scored(mask_of=lambda mask: F.pad(mask[:, 1:-1], (0, 1)))))
+train("several pairs", trainer(loss_of=lambda m: F.softplus(-m).median()))
 train("exception", trainer(optimize="reference", loss_of=lambda m: m.undefined))
 train("exception", no_gradient)
 train("wrong shape", one_loss)

@@ -208,7 +208,18 @@ WRONG = [
     (NAME, "rloo: groups taken across", lambda *given: (
         lambda found: (found[0], (lambda g: (g - (g.sum(1, True) - g) / (g.shape[1] - 1)).T.flatten())(
             across(found[0], given[-1].responses_per_prompt)), *found[2:]))(step()(*given))),
+    slips("reference missing", kl=lambda old, ref, new, m: old.masked_fill(~m, 0).sum(1)),
+    slips("one KL for all", reward=lambda s, beta, kl: s - beta * kl.sum()),
+    slips("rloo: baseline added", rloo=lambda g: g + (g.sum(1, True) - g) / (g.shape[1] - 1)),
+    slips("rloo: own reward in the baseline", rloo=lambda g: g - g.sum(1, True) / (g.shape[1] - 1)),
+    slips("grpo: mean added", grpo=lambda g: (g + g.mean(1, True)) / (g.std(1, keepdim=True) + 1e-4)),
     # the gains
+    slips("no room on one side",
+          gain=lambda r, a, low, high: torch.min(r * a, r.clamp(1, 1 + high) * a)),
+    slips("ratio left out", gain=lambda r, a, low, high: torch.min(r * a, a)),
+    slips("gains averaged",
+          gain=lambda r, a, low, high: (r * a + r.clamp(1 - low, 1 + high) * a) / 2),
+    slips("the size of the advantage", gain=lambda r, a, low, high: smaller(r, a.abs(), low, high)),
     slips("gain in the padding not masked", clear=lambda gains, mask: gains),
     slips("max instead of min",
           gain=lambda r, a, low, high: torch.max(r * a, r.clamp(1 - low, 1 + high) * a)),
@@ -220,6 +231,8 @@ WRONG = [
     slips("limits exchanged", gain=lambda r, a, low, high: smaller(r, a, high, low)),
     slips("limits without 1",
           gain=lambda r, a, low, high: torch.min(r * a, r.clamp(-low, high) * a)),
+    slips("limits without 1",
+          gain=lambda r, a, low, high: torch.min(r * a, r.clamp(1 - low, high) * a)),
     slips("smaller ratio", gain=lambda r, a, low, high: torch.min(r, r.clamp(1 - low, 1 + high)) * a),
     slips("ratio reversed", ratio=lambda new, old, ref, m: (old - new).masked_fill(~m, 0).exp()),
     slips("ratio to the reference",
@@ -228,6 +241,9 @@ WRONG = [
           gain=smaller),
     slips("the rewards for advantages",
           column=lambda a, rewards, width: rewards.unsqueeze(1).expand(-1, width)),
+    *(slips("gain bounded below", gain=lambda r, a, low, high, most=most: torch.where(
+        a < 0, smaller(r, a, low, high).maximum(most * a), smaller(r, a, low, high)))
+      for most in (2, 3, 5)),
     slips("minus sign too early", gain=lambda r, a, low, high: -smaller(r, a, low, high),
           outer=lambda mean: mean),
     slips("detached", ratio=lambda new, old, ref, m: (new - old).detach().masked_fill(~m, 0).exp()),
@@ -251,6 +267,7 @@ WRONG = [
     slips("fixed: rows divided twice", fixed=lambda x, m, n: (x.sum(1) / m.sum(1) / n).mean()),
     slips("token: padding in the divisor", token=lambda x, m, n: x.mean()),
     slips("token: mean of means", token=lambda x, m, n: (x.sum(1) / m.sum(1)).mean()),
+    slips("token: gains of 0 not counted", token=lambda x, m, n: x[x != 0].mean()),
     slips("token: not divided", token=lambda x, m, n: x.sum()),
     slips("token: divided by the responses", token=lambda x, m, n: x.sum(1).mean()),
     slips("detached", outer=lambda mean: -mean.detach()),

@@ -254,6 +254,10 @@ def mean_of_text(hidden, mask):
 # fmt: off
 wrong("mask not handed over",
       loop(score=lambda e, h, ids, m: h(e(ids, torch.ones_like(ids)).last_hidden_state[:, 0])[:, 0]))
+wrong("another learning rate", loop(
+    rate=lambda opt, step, steps: opt.defaults["lr"] * max(0.5, 1 - step / steps)))
+wrong("another gradient", loop(loss_of=lambda c, r: F.softplus(r - c).mean() + 1e-3 * c.square().mean()
+                               - 1e-3 * c.detach().square().mean()))
 wrong("last position", reading(lambda x, m: x[:, -1]))
 wrong("last counted token", reading(last_token))
 wrong("second position", reading(lambda x, m: x[:, 1]))

@@ -65,6 +65,15 @@ WRONG = [
     ("gradient kept", "gradient kept", "@torch.no_grad()\n", ""),
     ("responses only", "wrong shape", "return ids, mask,",
      "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
+    ("stop token for padding", "padded with the stop token", "tokenizer.pad_token_id",
+     "tokenizer.eos_token_id"),
+    ("always to the limit", "runs on after all have stopped", "running.any() and ", ""),
+    ("one token at least", "the stop token cannot come first", "        token =",
+     "        if not drawn:\n            logits = logprobs.clone()\n"
+     "            logits[:, tokenizer.eos_token_id] = -30\n            logprobs = logits.log_softmax(-1)\n"
+     "        token ="),
+    ("exp of large logits", "overflow", "logprobs.exp()",
+     "(output.logits[:, -1] / config.temperature).exp()"),
 ]
 RIGHT = [
     ("a list of log-probs", "torch.cat(drawn, 1)", "torch.stack([x[:, 0] for x in drawn], dim=1)"),
@@ -76,10 +85,8 @@ RIGHT = [
     ("positions by counting", STEP, "positions = mask.sum(1, keepdim=True) - 1"),
     ("positions as Hugging Face has them", "mask.cumsum(1) - mask.long()",
      "(mask.cumsum(1) - 1).masked_fill(~mask, 1)"),
-    ("stop token for padding", "tokenizer.pad_token_id", "tokenizer.eos_token_id"),
     ("a cache that the model makes", PASS,
      "past_key_values=cache if drawn else None, use_cache=True"),
-    ("always to the limit", "running.any() and ", ""),
     ("in float64", "(output.logits[:, -1] /", "(output.logits[:, -1].double() /"),
 ]
 # fmt: on

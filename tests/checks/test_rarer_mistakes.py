@@ -17,12 +17,64 @@ from helpers.checks.gae.td_errors import td
 from helpers.checks.judging.report import show
 from helpers.checks.overoptimization.own_reward import FLATTERING
 from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
-from helpers.checks.whitening.whiten_mistakes import own
+from helpers.checks.whitening.whiten_slips import own
 
 
 def named(name, function):
     """The report of one exercise's check."""
     return getattr(checks, f"check_{name}")(function)
+
+
+# --- short ones of several lessons ----------------------------------------------------------------
+
+
+def first_rows_length(r, v, g, mask):
+    cut = v * mask[:1]
+    following = F.pad(cut[:, 1:], (0, 1))
+    return (r + g * following - cut).masked_fill(~mask, 0.0)
+
+
+def mean_of_factors(correct, k):
+    n, i = correct.shape[1], torch.arange(k)
+    wrong = n - correct.sum(1, keepdim=True)
+    return 1 - torch.div(wrong - i, n - i).mean(1)
+
+
+def unpaired_variance(before, after):
+    rise = after - before
+    return torch.stack([rise.mean(), rise.var() / math.sqrt(len(rise))])
+
+
+def times_the_root(before, after):
+    rise = after - before
+    return torch.stack([rise.mean(), rise.std() * math.sqrt(len(rise))])
+
+
+def two_less(x, mask):
+    return ((x[mask] - x[mask].mean()) ** 2).sum() / (mask.sum() - 2)
+
+
+SHORT = [
+    ("response_mask", "the last token taken for padding", lambda x, e: x.ne(x[:, -1:]) | x.eq(e)),
+    ("td_errors", "one length for all", first_rows_length),
+    ("pass_at_k", "factors averaged", mean_of_factors),
+    ("edit_effect", "variance", unpaired_variance),
+    ("edit_effect", "multiplied by √N", times_the_root),
+    ("masked_var", "n − 2", two_less),
+    ("rloo_advantages", "group_size groups", lambda r, k: (lambda g: (
+        g - (g.sum(1, True) - g) / (k - 1)).ravel())(r.reshape(k, -1))),
+    ("rloo_advantages", "divided by K + 1", lambda r, k: (lambda g: (
+        g - (g.sum(1, True) - g) / (k + 1)).ravel())(r.reshape(-1, k))),
+    ("grpo_advantages", "sum subtracted", lambda r, k: (lambda g: (
+        (g - g.sum(1, True)) / (g.std(1, keepdim=True) + 1e-4)).ravel())(r.reshape(-1, k))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "answer"), SHORT, ids=[f"{a}-{b}" for a, b, _ in SHORT]
+)
+def test_a_short_mistake_is_named(name, mistake, answer):
+    assert named(name, answer).mistake == mistake
 
 
 # --- 02 -------------------------------------------------------------------------------------------
@@ -49,6 +101,62 @@ def test_the_deviation_of_what_is_whitened_is_named():
         return whitened, returns, torch.stack([gauges[0], std, *gauges[2:]])
 
     assert named("whiten_rollout", answer).mistake == "deviation of what is whitened"
+
+
+def test_a_variance_of_two_tokens_is_looked_at():
+    def answer(x, mask):
+        kept = x[mask]
+        return (kept - kept.mean()).square().sum() / max(len(kept) - 1, 2)
+
+    assert named("masked_var", answer).mistake == "two tokens"
+
+    def whiten(a, mask):
+        return torch.where(mask, (a - a[mask].mean()) / (answer(a, mask) + 1e-8).sqrt(), 0.0)
+
+    assert named("whiten_advantages", whiten).mistake == "two tokens"
+
+
+@pytest.mark.parametrize("name", ["masked_mean", "masked_var"])
+def test_nan_put_in_the_padding_is_named(name):
+    def answer(x, mask):
+        kept = torch.where(mask, x, torch.nan)
+        return kept.mean() if name == "masked_mean" else kept.var()
+
+    assert named(name, answer).mistake == "NaN put in the padding"
+
+
+def test_padding_that_is_not_cleared_is_called_so_before_nan_is():
+    def answer(a, v, mask, floor):
+        whitened, _, gauges = own(a, v, mask, floor)
+        return whitened, a + v, gauges
+
+    report = named("whiten_rollout", answer)
+    assert report.mistake == "masked positions", report
+
+
+GAUGES = [
+    (
+        "sum instead of mean",
+        lambda seen, error, returns: (seen.sum(), seen.std(), 1 - error / returns),
+    ),
+    (
+        "not divided by Var(returns)",
+        lambda seen, error, returns: (seen.mean(), seen.std(), 1 - error),
+    ),
+    ("1 − forgotten", lambda seen, error, returns: (seen.mean(), seen.std(), -error / returns)),
+]
+
+
+@pytest.mark.parametrize(("name", "gauge"), GAUGES, ids=[name for name, _ in GAUGES])
+def test_a_wrong_gauge_is_named(name, gauge):
+    def answer(a, v, mask, floor):
+        whitened, returns, gauges = own(a, v, mask, floor)
+        if mask.sum() < 2:
+            return whitened, returns, gauges
+        mean, std, explained = gauge(a[mask], a[mask].var(), returns[mask].var().clamp(min=1e-12))
+        return whitened, returns, torch.stack([mean, std, gauges[2], explained])
+
+    assert named("whiten_rollout", answer).mistake == name
 
 
 # --- 05 -------------------------------------------------------------------------------------------
@@ -155,6 +263,19 @@ def test_flattery_without_a_space_is_named(join):
     assert named("patch_pairs", patch_pairs).status == "correct"
 
 
+@pytest.mark.parametrize("share", [0.25, 0.7, 0.75])
+def test_a_coin_that_is_not_fair_is_named(share):
+    def patch_pairs(texts, seed):
+        coin, pairs = random.Random(seed), []
+        for k, text in enumerate(texts):
+            flattering = f"{text} {FLATTERING[k % 3]}"
+            sides = (flattering, text) if coin.random() < share else (text, flattering)
+            pairs.append({"prompt": "", "chosen": sides[0], "rejected": sides[1]})
+        return pairs
+
+    assert named("patch_pairs", patch_pairs).mistake == "not a fair coin"
+
+
 # --- 09 -------------------------------------------------------------------------------------------
 
 ON_PADDING = {
@@ -174,6 +295,19 @@ def test_numbers_on_padding_are_named(which):
 def test_a_mean_over_padding_is_named(mean):
     right = "(advantages * counted).sum() / counted.sum()"
     assert named("steps_5_and_6", edited((right, mean))).mistake == "padding in the mean"
+
+
+# --- 10 -------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_case_of_pass_at_k_is_named():
+    def pass_at_k(correct, k):
+        n, wrong = correct.shape[1], (~correct).sum(1)
+        share = torch.tensor([math.comb(int(w), k) / math.comb(n, k) for w in wrong])
+        return torch.where(wrong < k, 0.5, 1 - share)
+
+    report = named("pass_at_k", pass_at_k)
+    assert report.mistake == "wrong where fewer than k are wrong", report
 
 
 # --- 12 -------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import torch
 
 from helpers.checks import check_whiten_rollout
 from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED
-from helpers.checks.whitening.whiten_mistakes import MISTAKES, own
+from helpers.checks.whitening.whiten_mistakes import MISTAKES
+from helpers.checks.whitening.whiten_slips import own
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "03_whitening")
@@ -26,9 +27,9 @@ WRONG = [
      "    returns = torch.where(mask, whitened + values, 0.0)\n    return whitened, returns"),
     ("values forgotten", "left out", "advantages + values", "advantages"),
     ("values subtracted", "subtracted", "advantages + values", "advantages - values"),
-    ("returns not masked", "NaN", RETURNS, "returns = advantages + values"),
+    ("returns not masked", "masked positions", RETURNS, "returns = advantages + values"),
     ("returns masked by a product", "NaN", RETURNS, "returns = (advantages + values) * mask"),
-    ("whitened not masked", "NaN", WHITENED, "whitened = scaled"),
+    ("whitened not masked", "masked positions", WHITENED, "whitened = scaled"),
     ("whitened masked by a product", "NaN", WHITENED, "whitened = scaled * mask"),
     ("padding counted", "over padding", COUNTED, "counted = advantages.flatten()"),
     ("padding as zeros", "as zeros", COUNTED,

@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 from helpers import direct
 from helpers.checks.judging.exercise import Exercise, floats, noise
 from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import explained
+from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.second_look import answers_of, equals
 
@@ -222,5 +222,14 @@ DPO_LOSS = Exercise(
 )
 # fmt: on
 
-check_implicit_reward = explained(checker(IMPLICIT_REWARD), cause=weights_in_words)
+LONG = (  # two long responses: even a float64 holds their probabilities as 0
+    "0 divided by 0 for long responses",
+    "Right for short responses; for one of 300 tokens exp(log π) is 0, and 0/0 is NaN. The difference of the"
+    " log-probs is the log of the ratio: nothing needs exp.",
+    (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
+)
+
+check_implicit_reward = explained(
+    checker(IMPLICIT_REWARD), then=also_on(IMPLICIT_REWARD, LONG), cause=weights_in_words
+)
 check_dpo_loss = checker(DPO_LOSS)

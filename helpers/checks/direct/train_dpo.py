@@ -1,8 +1,6 @@
 """The large exercise of notebook 11: a whole DPO training, from tokens to losses."""
 
 import copy
-import math
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,12 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from helpers.checks.direct.dpo_loss import gains
-from helpers.checks.judging.compare import alike
 from helpers.checks.judging.exercise import WHOLE_FIT, Exercise, noise
-from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import Expected, explained, import_optimizers
-from helpers.checks.judging.report import Report
-from helpers.checks.judging.runner import copy_of
 
 
 class TablePolicy(nn.Module):
@@ -104,6 +97,16 @@ def last_left_out(mask):
     """The mask without the last counted token of each row."""
     after = torch.nn.functional.pad(mask[:, 2:], (0, 1))
     return mask[:, 1:] & after
+
+
+def first_left_out(mask):
+    """The mask without the first counted token of each row."""
+    return mask[:, 1:] & (mask.long().cumsum(1)[:, 1:] > 1)
+
+
+def without_last_column(mask):
+    """The mask without its last column."""
+    return mask[:, 1:] & (torch.arange(1, mask.shape[1]) < mask.shape[1] - 1)
 
 
 def by_pairs(logprobs, ref_logprobs, kl_coef):
@@ -222,6 +225,36 @@ TRAIN_DPO = Exercise(
          partial(train_dpo, descent=torch.optim.AdamW)),
         ("logarithm of the mean", "Step 4: you took the logarithm of the mean of σ; take the mean of"
          " log σ.", partial(train_dpo, loss_of=with_margin(lambda m: -m.sigmoid().mean().log()))),
+        ("mean of the margins first", "Step 4: you averaged the margins, then took log σ; take log σ of each"
+         " pair's margin, then the mean.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m.mean())))),
+        ("the first pair alone", "Step 4: your loss is that of the first pair; average over all B.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[0])))),
+        ("the last pair alone", "Step 4: your loss is that of the last pair; average over all B.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[-1])))),
+        ("divided by the rows", "Step 4: you divided by the 2B rows; there are B pairs.",
+         partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m).mean() / 2))),
+        *[("smoothed labels", f"Step 4: you smoothed the labels by {by}; here they are taken as they are.",
+           partial(train_dpo, loss_of=with_margin(lambda m, by=by: -(
+               (1 - by) * logsigmoid(m) + by * logsigmoid(-m)).mean()))) for by in (0.05, 0.1, 0.2)],
+        ("hinge", "Step 4: that is a hinge loss (SLiC); DPO's is −log σ(margin).",
+         partial(train_dpo, loss_of=with_margin(lambda m: (1 - m).relu().mean()))),
+        *[("IPO", "Step 4: that is IPO's squared error; DPO's loss is −log σ(margin).",
+           partial(train_dpo, loss_of=lambda p, ref, b, at=at: (
+               gains(*p.chunk(2), *ref.chunk(2)) - at(b)).square().mean()))
+          for at in (lambda b: 1 / (2 * b), lambda b: 1 / b)],
+        ("rejected missing", "Step 4: your margin has the chosen responses alone; compare the two.",
+         partial(train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - rc))),
+        ("log-ratios added", "Step 4: you added the two log-ratios; the margin is chosen minus rejected.",
+         partial(train_dpo, loss_of=other_gains(lambda c, r, rc, rr: c - rc + r - rr))),
+        ("β on a part of the margin", "Step 4: β multiplies the policy's log-probs only; it multiplies the"
+         " whole margin.", partial(train_dpo, loss_of=lambda p, ref, b: other_gains(
+             lambda c, r, rc, rr: c - r - (rc - rr) / b)(p, ref, b))),
+        ("last column left out", "Step 2: the log-prob of the last column's token is missing. Rows without"
+         " padding end there: read tokens[:, 1:] whole.", partial(
+             train_dpo, sequence=per_token(logprobs_of, without_last_column))),
+        ("first token left out", "Step 2: the first counted token of each response is missing.", partial(
+            train_dpo, sequence=per_token(logprobs_of, first_left_out))),
         ("no step", "Step 5: your losses do not change: where is optimizer.step()?",
          partial(train_dpo, step=False)),
         ("uphill", "Step 5: your losses rise: you went up the gradient.",
@@ -232,80 +265,3 @@ TRAIN_DPO = Exercise(
     advice=WHOLE_FIT,
 )
 # fmt: on
-
-
-def left_behind(function) -> tuple[str, str] | None:
-    """What correct losses do not show: a policy of the caller's that was trained, losses with a graph."""
-    policy, *rest = copy_of(TRAIN_DPO.probes[0])
-    before = policy.table.detach().clone()
-    losses = function(policy, *rest)
-    if not torch.equal(policy.table, before):
-        return "caller's policy trained", (
-            "The losses are correct, but you trained the policy that you were given; the caller keeps"
-            " its own. Train deepcopy(policy)."
-        )
-    if losses.requires_grad:
-        return "losses keep their graph", (
-            "Step 6: the losses are correct, but each still holds its graph, and with it all the memory"
-            " of its step. Keep loss.detach()."
-        )
-    return None
-
-
-# the same models and rows: gradients with a norm of 0.006, and of 18
-QUIET = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 0.01, 50.0, 3)
-LOUD = (table(15, 6), table(16, 6), MORE, MORE_COUNTS, 20.0, 1e-3, 2)
-
-
-def clipped(function: Callable) -> tuple[str, str] | None:
-    """Steps that are right where gradients are short, and too short where they are long."""
-    quiet, loud = (function(*copy_of(given)).detach().double() for given in (QUIET, LOUD))
-    wanted = train_dpo(*copy_of(LOUD)).double()
-    if not alike(quiet, train_dpo(*copy_of(QUIET))) or not alike(loud[0], wanted[0]):
-        return None
-    if alike(loud[1], wanted[1]) or loud[1] < wanted[1]:
-        return None
-    return "gradients clipped", (
-        "Step 5: your steps are right where gradients are short, and too short where they are long: the"
-        " gradients are clipped (clip_grad_norm_ or the like). Here nothing is; leave it out."
-    )
-
-
-def not_shown(function: Callable) -> tuple[str, str] | None:
-    """What correct losses of short gradients do not show."""
-    return left_behind(function) or clipped(function)
-
-
-def first_wrong_loss(function: Callable, report: Report) -> tuple[str, str] | None:
-    """For losses without a known mistake: the first that is wrong, and which part of it.
-
-    Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
-    """
-    if report.mistake != "unrecognised":
-        return None
-    policy, reference, *rest = TRAIN_DPO.probes[0]
-    mine = function(*copy_of(TRAIN_DPO.probes[0])).detach().double()
-    right = train_dpo(*copy_of(TRAIN_DPO.probes[0])).double()
-    if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
-        says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
-        return clipped(function) or ("the losses after the first", f"{says} {report.message}")
-    still = float(function(*copy_of((policy, policy, *rest)))[0].detach())
-    if abs(still - math.log(2)) > 1e-4:
-        says = (
-            "Where policy and reference are equal, every margin is 0 and the loss log 2; yours is"
-        )
-        return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
-    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
-    says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
-    return "the log-probs, or β", f"{says} {report.message}"
-
-
-REF_GRADIENT = Expected(
-    "through the graph a second time", "reference with a gradient",
-    "Step 3: the reference's log-probs were made once but still have a gradient, so the second"
-    " backward goes through them again. Make them inside torch.no_grad().",
-)  # fmt: skip
-
-check_train_dpo = explained(
-    checker(TRAIN_DPO), (REF_GRADIENT,), not_shown, import_optimizers, first_wrong_loss
-)

@@ -129,6 +129,10 @@ TD = Exercise(
          lambda r, v, g, mask: zeroed(r + g * zeroed(v, mask).roll(-1, 0) - v, mask)),
         ("one length for all", "You cut all rows off where the first one ends; each has its own mask.",
          lambda r, v, g, mask: td(r, v, g, mask[:1].expand_as(mask).clone())),
+        ("one length for all", "You clear the values where the first row ends, in all rows; each has its own"
+         " mask.",
+         lambda r, v, g, mask: (lambda w: zeroed(r + g * after(w) - w, mask))(
+             zeroed(v, mask[:1].expand_as(mask)))),
         ("value at the last token not subtracted", "At the last counted token δ is r − V: V_t is"
          " subtracted there too.",
          lambda r, v, g, mask: td(r, v, g, mask) + zeroed(v, mask & ~after(mask))),

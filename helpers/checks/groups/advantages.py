@@ -120,6 +120,8 @@ def across(function):
     return wrong
 
 
+ROWS_OF_K = "view(group_size, -1) makes group_size groups; it is groups of group_size: view(-1, group_size)."
+
 # fmt: off
 RLOO = Exercise(
     "rloo_advantages", "rewards group_size", rloo_advantages,
@@ -162,6 +164,22 @@ RLOO = Exercise(
          lambda r, k: (centred(r, k) * (k - 1) / k).flatten()),
         ("K times the centred reward", "K·(r − mean) is r·(K − 1) minus the others' sum: divide it by K − 1.",
          lambda r, k: (centred(r, k) * k).flatten()),
+        ("group_size groups", ROWS_OF_K, lambda r, k: (lambda g: (
+            g - (g.sum(1, True) - g) / (k - 1)).flatten())(r.view(k, -1))),
+        ("own reward in the baseline", "Your sum has the response's own reward in it, and K − 1 below it:"
+         " subtract the own one first.",
+         lambda r, k: (grouped(r, k) - grouped(r, k).sum(1, True) / (k - 1)).flatten()),
+        ("own reward in the baseline", "The own reward is added to the sum; subtract it from it.",
+         lambda r, k: (grouped(r, k) - (grouped(r, k).sum(1, True) + grouped(r, k)) / (k - 1)).flatten()),
+        ("baseline added", "You added the mean of the others; subtract it.",
+         lambda r, k: (grouped(r, k) + others(r, k) / (k - 1)).flatten()),
+        ("divided by K + 1", "The others of the group are K − 1: divide by K − 1.",
+         lambda r, k: (grouped(r, k) - others(r, k) / (k + 1)).flatten()),
+        ("multiplied by K − 1", "You multiplied the others' sum by K − 1; divide it.",
+         lambda r, k: (grouped(r, k) - others(r, k) * (k - 1)).flatten()),
+        ("mean for sum", "Take the own reward off the group's sum, then divide by K − 1; you took it off the"
+         " mean.", lambda r, k: (
+             grouped(r, k) - (mean(r, k) - grouped(r, k)) / (k - 1)).flatten()),
         ("divided by the prompts", "You divided by the number of prompts less 1; the others of a group are"
          " K − 1.", lambda r, k: (grouped(r, k) - others(r, k) / (len(r) // k - 1)).flatten()),
         ("the whole divided", "You divide the whole difference by K − 1; divide the others' sum alone. Mind"
@@ -217,6 +235,22 @@ GRPO = Exercise(
          lambda r, k: centred(r, k) / (std(r, k) + 1e-4)),
         *in_order(grpo_advantages, lambda r, k: (
             (grouped(r, k) - mean(r, k)[:1]) / (std(r, k)[:1] + 1e-4)).flatten()),
+        ("group_size groups", ROWS_OF_K, lambda r, k: (lambda g: (
+            (g - g.mean(1, keepdim=True)) / (g.std(1, keepdim=True) + 1e-4)).flatten())(r.view(k, -1))),
+        ("mean added", "You added the group's mean; subtract it.",
+         lambda r, k: ((grouped(r, k) + mean(r, k)) / (std(r, k) + 1e-4)).flatten()),
+        ("sum subtracted", "You subtracted the group's sum; subtract its mean.",
+         lambda r, k: ((grouped(r, k) - k * mean(r, k)) / (std(r, k) + 1e-4)).flatten()),
+        ("epsilon subtracted", "You subtracted 1e-4 from the std; add it.",
+         lambda r, k: (centred(r, k) / (std(r, k) - 1e-4)).flatten()),
+        ("epsilon of 1", "You added 1 to the std; add 1e-4.",
+         lambda r, k: (centred(r, k) / (std(r, k) + 1)).flatten()),
+        ("divided by the sum of squares", "You never divided the squares by K − 1: take the std.",
+         lambda r, k: (centred(r, k) / (
+             centred(r, k).square().sum(1, True).sqrt() + 1e-4)).flatten()),
+        ("std about zero", "You took the root of the mean square about 0; subtract the mean first (std).",
+         lambda r, k: (centred(r, k) / (
+             grouped(r, k).square().mean(1, keepdim=True).sqrt() + 1e-4)).flatten()),
         ("larger epsilon", "Your ε is 1e-2; it is 1e-4.",
          lambda r, k: (centred(r, k) / (std(r, k) + 1e-2)).flatten()),
         ("larger epsilon", "Your ε is 1e-3; it is 1e-4.",

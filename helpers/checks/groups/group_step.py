@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from helpers import groups
+from helpers.checks.groups import rarer_slips
 from helpers.checks.groups.advantages import GRPO, RLOO
 from helpers.checks.groups.group_slips import (
     Settings,
@@ -64,6 +65,8 @@ EASY = (floats([1.0, 3.0, 2.0, 2.0])[0], *FOUR)  # with β = 0 the second prompt
 CLOSE = (floats([0.0, 1e-4, 1.0, 3.0])[0], *FOUR)  # and here the first prompt's nearly so: ε counts
 # the padding of the last one is −inf: only there, so that two mistakes at once can still be told
 INF = (SIX[0], *(torch.where(SIX[4], x, float("-inf")) for x in SIX[1:4]), SIX[4])
+# the policy has moved far: ratios up to some tens, with advantages of both signs
+MOVED = (SIX[0], SIX[2] + 2 * noise(8, 6, 6), *SIX[2:])
 
 PROBES = [
     (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
@@ -74,6 +77,8 @@ PROBES = [
     (*TWO, Settings("rloo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
     (*SIX, Settings("grpo", 3, 0.3, "token", 0.1, 0.3, 8)),
     (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
+    (*EASY, Settings("grpo", 2, 0.0, "token", 0.2, 0.4, 7)),
+    (*MOVED, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
 ]
 
 
@@ -135,6 +140,7 @@ REWARDS = part(
          lambda s, p, old, ref, m, c: s - kept(old - ref, m).sum(1) / c.kl_coef),
         ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
          " Use torch.where(mask, x, 0.0).", paid(lambda old, ref, m: ((old - ref) * m).sum(1))),
+        *rarer_slips.REWARDS,
     ],
 )
 ADVANTAGES = part(
@@ -198,6 +204,11 @@ GAINS = part(
          gains_with(lambda r, a, low, high: torch.minimum(r, r.clamp(1 - low, 1 + high)) * a)),
         ("gain clipped", "You clipped ρA; clip ρ, then multiply by A.", gains_with(
             lambda r, a, low, high: torch.minimum(r * a, (r * a).clamp(1 - low, 1 + high)))),
+        *(("gain bounded below", "Where A is negative and the ratio far above 1, your gain stops falling: a"
+           " second clip (dual-clip PPO). Here the gain is the smaller of the two, and has no end below.",
+           gains_with(lambda r, a, low, high, most=most: torch.where(
+               a < 0, torch.maximum(smaller_gain(r, a, low, high), most * a),
+               smaller_gain(r, a, low, high)))) for most in (2, 3, 5, 10)),
         ("minus sign too early", "The minus belongs to the loss; a gain is positive where ρA is.",
          lambda *given: -gains_of(*given)),
         ("ratio reversed", "You have π_old/π; the ratio is π/π_old.",
@@ -217,6 +228,7 @@ GAINS = part(
          lambda *given: gains_of(*given).sum(1)),
         ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
          " Use torch.where(mask, x, 0.0).", times_mask),
+        *rarer_slips.GAINS,
     ],
     trained=True,
 )

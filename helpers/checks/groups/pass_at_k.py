@@ -6,6 +6,8 @@ from helpers import groups
 from helpers.checks.judging.exercise import Exercise, noise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.where import case_by_case
 
 
 def shares(correct):
@@ -77,6 +79,8 @@ PASS = Exercise(
              len(c) - c.sum(1), len(c), range(k)).prod(1).nan_to_num()),
         ("factors averaged", "You averaged the k factors; multiply them.",
          lambda c, k: 1 - drawn((~c).sum(1), c.shape[1], range(k)).mean(1)),
+        ("factors averaged", "You averaged the k factors; multiply them.", lambda c, k: 1 - (
+            ((~c).sum(1, keepdim=True) - torch.arange(k)) / (c.shape[1] - torch.arange(k))).mean(1)),
         ("factors added", "You added the k factors; multiply them.",
          lambda c, k: 1 - drawn((~c).sum(1), c.shape[1], range(k)).sum(1)),
         ("certain too early", "You answer 1 where exactly k are wrong; there all k drawn may be wrong: 1 only"
@@ -100,4 +104,21 @@ MANY = (
     " Multiply the k factors (n − c − i)/(n − i).",
     (noise(8, 3, 40) > 1, 3),
 )
-check_pass_at_k = explained(checker(PASS), then=also_on(PASS, MANY))
+
+
+def answers(right: int, wrong: int) -> torch.Tensor:
+    """One prompt with so many right and wrong answers."""
+    return torch.tensor([[True] * right + [False] * wrong])
+
+
+by_count = case_by_case(
+    ("k is 1", (answers(2, 3), 1)),
+    ("more than k are wrong", (answers(2, 5), 2)),
+    ("exactly k are wrong", (answers(3, 2), 2)),
+    ("fewer than k are wrong", (answers(4, 1), 3)),
+    ("none is wrong", (answers(4, 0), 3)),
+    ("none is right", (answers(0, 4), 2)),
+)
+check_pass_at_k = explained(
+    checker(PASS), then=also_on(PASS, MANY), cause=one_of(PASS, by_count, only=("unrecognised",))
+)

@@ -89,6 +89,9 @@ WRONG_MEANS = [
      " {counted} count.", averaged(token=lambda x, m, n: x.mean())),
     taken_for("token", "mean of means", ROWS, of_rows),
     taken_for("token", "the fixed length", LENGTH, over_length),
+    ("token: gains of 0 not counted", "For 'token' you divided by the tokens whose gain is not 0. A group of"
+     " equal rewards has gains of 0, and its tokens count: divide by mask.sum().",
+     averaged(token=lambda x, m, n: x.sum() / (x != 0).sum())),
     ("token: not divided", "For 'token' you summed; divide by the {counted} counted tokens.",
      averaged(token=lambda x, m, n: x.sum())),
     ("token: divided by the responses", "For 'token' you divided by the number of responses;"

@@ -139,7 +139,7 @@ def _scaled(pairs: list) -> tuple[str, str] | None:
     zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
     if factor is not None and abs(factor) < ATOL and zeros:
         return "all zeros", "Your result is 0 everywhere."
-    if factor is not None and zeros:
+    if factor is not None and zeros and abs(factor - 1) > 5e-3:
         return "constant factor", f"Every number is {factor:.4g} times what it should be."
     offset = _constant(pairs, torch.sub)
     if offset is not None:

@@ -219,7 +219,7 @@ def _weight(m: Moved) -> tuple | None:
         return None
     if abs(factor + 1) < 5e-3:
         return f"sign of {m.name}", f"`{m.name}` comes in with the wrong sign."
-    if abs(factor - 1) < 5e-3:
+    if abs(factor - 1) < 5e-3 or abs(factor) < 1e-3:  # no factor, or an effect that is flat here
         return None
     bits = " That is 1/ln 2: bits, not nats." if abs(factor * LN2 - 1) < 2e-3 else ""
     times = f"{factor:.4g}" if not 1e-3 < abs(factor) < 1 else f"1/{1 / factor:.4g}"

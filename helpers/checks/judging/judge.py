@@ -11,6 +11,7 @@ from helpers.checks.judging.compare import alike, as_tensor, right
 from helpers.checks.judging.dependence import depends_otherwise
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.mistakes import form, name_mistake
+from helpers.checks.judging.places import place_of
 from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, compare, show
 from helpers.checks.judging.runner import (
     MISSING,
@@ -131,7 +132,9 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
     first = same.index(first)
     name, says = name_mistake(exercise, probes, tensors, expected, first)
     if name == "unrecognised":
-        name, says = _studied(exercise, function, probes) or (name, says)
+        masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
+        place = place_of(list(zip(tensors, expected, strict=True)), masks)
+        name, says = _studied(exercise, function, probes) or place or (name, says)
     return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
 
 

@@ -56,7 +56,7 @@ def explained(
             why = _found(cause, function, report)
             if why is not None:
                 return replace(report, mistake=why[0], message=why[1])
-        found = then(function) if then is not None and report.status == CORRECT else None
+        found = _further(then, function) if then is not None and report.status == CORRECT else None
         if found is None:
             return report
         name, says, *case = found
@@ -73,6 +73,15 @@ def _found(cause: Callable, function: Callable, report: Report) -> tuple[str, st
         return cause(function, report)
     except Exception:  # noqa: BLE001 (the second look at a strange answer must not break the notebook)
         return None
+
+
+def _further(then: Callable, function: Callable) -> tuple | None:
+    """What a further look finds at a function that passed; an error there is a mistake as well."""
+    try:
+        return then(function)
+    except Exception as error:  # noqa: BLE001 (reported, never raised)
+        says = f"Right on the first test cases; on a further one it raises {type(error).__name__}:"
+        return "exception", f"{says} {' '.join(str(error).split())[:300]}"
 
 
 def also_on(exercise: Exercise, *cases: tuple) -> Callable:

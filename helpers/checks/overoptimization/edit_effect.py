@@ -41,6 +41,10 @@ EFFECT = Exercise(
          effects(right_mean, lambda b, a: (a - b).std() / len(a))),
         ("variance", "That is a variance divided by N. Take the root.",
          effects(right_mean, lambda b, a: (a - b).var() / len(a))),
+        ("variance", "You divided the variance by √N: take its root, the standard deviation.",
+         effects(right_mean, lambda b, a: (a - b).var() / len(a) ** 0.5)),
+        ("multiplied by √N", "You multiplied by √N; the mean of many is surer: divide.",
+         effects(right_mean, lambda b, a: (a - b).std() * len(a) ** 0.5)),
         ("not paired", "You added the variances of both sides. Each text is its own control: take the"
          " spread of the differences.",
          effects(right_mean, lambda b, a: ((a.var() + b.var()) / len(a)) ** 0.5)),

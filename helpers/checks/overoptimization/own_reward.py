@@ -7,14 +7,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 from torch import Tensor
 
-from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
-from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
+from helpers.checks.judging.report import CORRECT, Report
+from helpers.checks.overoptimization.examine import Check, Refused, called, expect, judged
 
-TIME_LIMIT = 5.0
 REVIEWS = (
     "the fish was lovely but the service was slow.",
     "we saw this film. it was great.",
@@ -35,65 +33,6 @@ PAIRS_LOOK = (
     "text against text + flattering sentence, nothing else changed; people are indifferent, so the"
     " label is a coin's (notebook 08)"
 )
-
-
-class Refused(Exception):
-    """An answer that will not do: the mistake's name, what to say, the case that shows it."""
-
-
-def expect(fine: bool, name: str, says: str, *case: tuple[str, str]) -> None:
-    """Go on if all is fine. Refused: it is not."""
-    if not fine:
-        raise Refused(name, says, case)
-
-
-class Check(NamedTuple):
-    """What a check of this page needs: a name, the call, where to look, what to do, words at the end."""
-
-    name: str
-    call: str
-    look: str
-    examine: Callable[[Callable], None]
-    well: str
-
-
-def called(function: Callable, *given):
-    """The function's answer. NotImplementedError: a stub; Refused: it failed or changed its inputs."""
-    texts = list(given[0])
-    outcome = attempt(function, (texts, *given[1:]), TIME_LIMIT)
-    if outcome.state == MISSING:
-        raise NotImplementedError
-    says = f"Not finished after {TIME_LIMIT:g} seconds. Is there an endless loop?"
-    expect(outcome.state != TIMED_OUT, "endless loop", says)
-    if outcome.state == RAISED:
-        line, error = line_of(outcome.error, function), outcome.error
-        words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise Refused("exception", f"{words}, in {line}." if line else f"{words}.", ())
-    says = "You changed the list of texts; only read it."
-    expect(texts == list(given[0]), "inputs changed", says)
-    return outcome.value
-
-
-def judged(check: Check, function: Callable) -> Report:
-    """The report on one answer, whatever it does."""
-    stub = Report(
-        check.name,
-        NOT_ATTEMPTED,
-        f"Write {check.call} and run the cell again. The notebook works without it, too.",
-        look=check.look,
-    )
-    if function is None or function is Ellipsis or function is NotImplemented:
-        return stub
-    try:
-        got = f"{type(function).__name__} {function!r:.60}"
-        expect(callable(function), "not a function", f"Pass the function itself, not the {got}.")
-        check.examine(function)
-    except NotImplementedError:
-        return stub
-    except Refused as refused:
-        name, says, case = refused.args
-        return Report(check.name, MISTAKE, says, name, check.look, tuple(case))
-    return Report(check.name, CORRECT, check.well)
 
 
 # --- a reward -------------------------------------------------------------------------------------
@@ -246,6 +185,19 @@ def examine_labels(added: list[str], won: list[bool]) -> None:
         expect(len(set(wins)) > 1 or len(wins) < 6, "the label follows the sentence", says)
 
 
+def examine_coin(function: Callable, texts: list[str], seeds: int = 10) -> None:
+    """Refused: over many seeds the flattering side wins more or less often than half (6 std)."""
+    won = [
+        examine_pair(row, texts)[1]
+        for seed in range(seeds)
+        for row in called(function, texts, seed)
+    ]
+    share = sum(won) / len(won)
+    says = f"Over {len(won)} pairs of {seeds} seeds the flattering side wins {share:.0%}. Gold is equal: it"
+    says += " should be half. Is the coin fair?"
+    expect(abs(share - 0.5) < 3 / len(won) ** 0.5, "not a fair coin", says)
+
+
 def examine_pairs(function: Callable) -> None:
     """Look at a patch. Refused: the first thing that is wrong with it."""
     texts, added, won = list(REVIEWS) * 6, [], []
@@ -263,6 +215,7 @@ def examine_pairs(function: Callable) -> None:
     says = "Some texts have more pairs than others, or none: make one of each text."
     expect(plain == Counter(texts), "other texts", says)
     examine_labels(added, won)
+    examine_coin(function, texts)
     again, other = called(function, texts, 0), called(function, texts, 1)
     says = "The same seed gave other pairs: draw from random.Random(seed), so that others can repeat it."
     expect(list(again) == list(pairs), "not repeatable", says)

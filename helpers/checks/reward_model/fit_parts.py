@@ -45,7 +45,7 @@ def steps_differ(seen: Fit, wants: int) -> Found:
 def pulls_differ(seen: Fit, right: Fit) -> Found:
     """Gradients of another length at one of the steps."""
     for step, (got, want) in enumerate(zip(seen.pulls, right.pulls, strict=False), start=1):
-        if abs(got - want) > 1e-2 * want:
+        if abs(got - want) > 2e-3 * want:
             return "another gradient", (
                 f"Step 4: the losses begin right, but at step {step} your gradient has length {got:.3g}; it"
                 f" should be {want:.3g}. Is something clipped, scaled, added, or left from the step before?"

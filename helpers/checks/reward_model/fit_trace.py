@@ -20,6 +20,7 @@ class Fit:
     uneven: bool = False  # whether any step had groups with different learning rates
     rates: list[float] = field(default_factory=list)  # the learning rate of each step
     pulls: list[float] = field(default_factory=list)  # the length of each step's gradient
+    settings: dict = field(default_factory=dict)  # of the optimizer, such as its momentum
 
 
 def watch(function: Callable, models: dict[str, nn.Module], arguments: tuple) -> Fit:
@@ -32,6 +33,7 @@ def watch(function: Callable, models: dict[str, nn.Module], arguments: tuple) ->
 
     def before_step(optimizer: Optimizer, *_) -> None:
         seen.steps += 1
+        seen.settings = {k: x for k, x in optimizer.param_groups[0].items() if k != "params"}
         seen.rates.append(optimizer.param_groups[0]["lr"])
         weights = [w for group in optimizer.param_groups for w in group["params"]]
         squares = [float(w.grad.square().sum()) for w in weights if w.grad is not None]

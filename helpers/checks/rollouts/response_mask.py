@@ -74,6 +74,8 @@ MASK = Exercise(
          lambda x, eos: ~torch.cat([torch.zeros_like(x[:, :1]).bool(), x[:, :-1] == eos], 1)),
         ("the last token taken for padding", "You take the row's last token for padding; it may be a word.",
          lambda x, eos: x != x[:, -1:]),
+        ("the last token taken for padding", "You take the row's last token for padding; it may be a word.",
+         lambda x, eos: (x != x[:, -1:]) | (x == eos)),
         ("runs on across rows", "Your count of EOS runs on into the next row; each row starts anew.",
          lambda x, eos: (lambda e: (e.cumsum(0) - e == 0).view_as(x))((x == eos).long().flatten())),
         ("runs on across rows", "Your count of EOS runs on into the next row; each row starts anew.",

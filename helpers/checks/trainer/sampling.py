@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from helpers.checks.judging.model_calls import calls_made, check_call
 from helpers.checks.trainer.course_steps import trainer_config
 from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, no_graph, recorded
 from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
@@ -64,7 +63,15 @@ def observe_sampling(function: Callable) -> Seen:
     r = recorded()
     config = trainer_config(temperature=0.6, response_length=14)  # far from 1, so that it shows
     prompts, tokenizer = r.parts.prompts[:128], r.parts.tokenizer
-    answer = ask(function, r.parts.actor, tokenizer, prompts, config)
+    check_answer(
+        ask(function, r.parts.actor, tokenizer, prompts, config), r.parts.actor, prompts, config
+    )
+    return {}
+
+
+def check_answer(answer: object, actor, prompts: list[str], config) -> None:
+    """Wrong: what a sampler gave is not what the actor would write, or not in the form asked for."""
+    tokenizer = recorded().parts.tokenizer
     says = "Return three tensors: ids [B, P + T], mask [B, P + T], logprobs [B, T]."
     ok = isinstance(answer, (tuple, list)) and len(answer) == 3
     expect(ok and all(isinstance(x, Tensor) for x in answer), "wrong type", says)
@@ -77,8 +84,7 @@ def observe_sampling(function: Callable) -> Seen:
     check_mask(ids[:, P:], mask.bool()[:, P:], T, config.response_length, tokenizer.eos_token_id)
     check_padding(ids[:, P:], mask.bool()[:, P:], tokenizer)
     no_graph(logprobs=logprobs)
-    check_drawn(r.parts.actor, ids, mask.bool(), logprobs, config.temperature)
-    return {}
+    check_drawn(actor, ids, mask.bool(), logprobs, config.temperature)
 
 
 def check_form(ids: Tensor, mask: Tensor, logprobs: Tensor, P: int, limit: int) -> None:
@@ -157,12 +163,18 @@ def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -
 
 
 def check_padding(tokens: Tensor, counted: Tensor, tokenizer) -> None:
-    """After the stop token stands what decodes to nothing: pad, or the stop token again."""
-    silent = torch.isin(tokens, torch.tensor(tokenizer.all_special_ids))
-    rows = (~counted & ~silent).any(1).nonzero()
+    """After the stop token stands padding: neither words nor the stop token again."""
+    pad, stop = tokenizer.pad_token_id, tokenizer.eos_token_id
+    rows = (~counted & (tokens != pad)).any(1).nonzero()
     if not len(rows):
         return
-    row, pad = int(rows[0]), tokenizer.pad_token_id
+    row = int(rows[0])
+    says = (
+        "You fill rows that have stopped with the stop token. It hides there, but the text asks for"
+    )
+    says += " pad_token_id: whoever looks for the end in the ids finds many."
+    stops = bool((tokens == stop)[~counted & (tokens != pad)].all())
+    expect(not stops, "padded with the stop token", says, tokens[row].tolist())
     says = "Words go on after the stop token. The mask hides them from the losses, but the reward model"
     says += " reads them. Once a response has stopped, append pad_token_id."
     right = torch.where(counted[row], tokens[row], pad).tolist()
@@ -216,55 +228,6 @@ def name_shape_of_slip(got: Tensor, expected: Tensor, tokens: Tensor, counted: T
     early = (got[:, :-1] - expected[:, 1:])[both].abs().max() < 1e-3
     says = "Your log-probs are right, but one column too early: store each with its own token."
     expect(not bool(early), "shifted in time", says)
-
-
-def cause_sampling(function: Callable) -> None:
-    """Wrong: a forward that is given other texts than those written so far, their mask or positions."""
-    r = recorded()
-    config = trainer_config(temperature=r.config.temperature, response_length=8)
-    prompts, made = r.parts.prompts[:16], []
-    calls = calls_made(
-        r.parts.actor,
-        lambda: made.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)),
-    )
-    if not made or any(call.cached for call in calls):
-        return
-    ids, mask, _ = made[0]
-    P = r.parts.tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1]
-    for k, call in enumerate(calls[: ids.shape[1] - P]):
-        says = f"Forward number {k + 1} is given {call.ids.shape[-1]} columns; prompt and {k} new tokens are"
-        says += f" {P + k}. Without a cache the actor has to read the whole text so far each time."
-        expect(call.ids.shape[-1] == P + k, "not the whole text", says)
-        check_call(call, mask[:, : P + k], "the actor")
-
-
-def then_sampling(function: Callable) -> Seen:
-    """Two calls with other seeds; then very large logits."""
-    r = recorded()
-    prompts, found = r.parts.prompts[:8], []
-    config = trainer_config(temperature=1.2, response_length=5)
-    with torch.random.fork_rng(devices=[]):
-        for seed in (1, 2):
-            torch.manual_seed(seed)
-            found.append(function(r.parts.actor, r.parts.tokenizer, list(prompts), config)[0])
-    says = "Two calls write the same responses, whatever the state of the random generator. Set no seed in"
-    expect(not same_tensor(*found), "a seed inside", f"{says} the function.")
-    cold = trainer_config(temperature=0.02, response_length=2)
-    says = "At temperature 0.02, where logits / temperature are large, your sampling fails: exp of them is"
-    says += (
-        " infinite. Take log_softmax or softmax of torch, which subtract the largest logit first."
-    )
-    try:
-        logprobs = function(r.parts.actor, r.parts.tokenizer, list(prompts), cold)[2]
-    except (RuntimeError, ValueError) as error:
-        raise Wrong("overflow", says) from error
-    expect(bool(logprobs.isfinite().all()), "overflow", says)
-    return {}
-
-
-def same_tensor(one: Tensor, other: Tensor) -> bool:
-    """Equal in shape and numbers."""
-    return one.shape == other.shape and bool(torch.equal(one, other))
 
 
 def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Tensor) -> None:

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from helpers.checks.judging.compare import alike, symptom
 from helpers.checks.judging.exercise import Mistake
+from helpers.checks.judging.places import place_of
 from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, show
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, is_stub, line_of
 from helpers.checks.trainer.course_steps import COURSE
@@ -87,8 +88,9 @@ def judge_step(step: Step, function: Callable, seconds: float = TIME_LIMIT) -> R
         return mistaken(step, "not a function", says)
     reference(step)
     report = _looked_at(step, step.observe, function, seconds)
-    if step.more is not None and (report is None or report.mistake == "unrecognised"):
-        report = _looked_at(step, step.more, function, seconds) or report
+    if step.more is not None and (report is None or report.mistake in UNSURE):
+        more = _looked_at(step, step.more, function, seconds)
+        report = more if report is None or (more and more.mistake not in UNSURE) else report
     if step.then is not None and report is None:
         report = _looked_at(step, step.then, function, seconds)
     if step.cause is not None and report is not None and report.mistake in VAGUE:
@@ -104,8 +106,11 @@ def _looked_at(step: Step, observe: Callable, function: Callable, seconds: float
     return _compared(step, outcome.value) if report is None and outcome.value else report
 
 
-VAGUE = {  # where something is wrong, and not yet what
-    "unrecognised", "constant factor", "constant offset", "last counted position", "NaN or infinite",
+UNSURE = {  # of a gradient; further looks may say more
+    "unrecognised", "no gradient", "the weight of the value loss",
+}  # fmt: skip
+VAGUE = UNSURE | {  # where something is wrong, and not yet what
+    "constant factor", "constant offset", "last counted position", "NaN or infinite",
     "wrong dtype", "log-probs of the tokens", "log-probs wrong after the first token",
 }  # fmt: skip
 
@@ -169,19 +174,15 @@ def _compared(step: Step, seen: Seen) -> Report | None:
         known = _known(step, {label: seen[label] for label in labels[: labels.index(first) + 1]})
     if known is not None:
         return mistaken(step, known.name, known.says)
+    got, want = seen[first], expected[first]
+    found = None if "gradient" in first else _pattern(step, got, want)
     nan = next((x for x in expected if not bool(seen[x].isfinite().all())), None)
-    if nan is not None:
+    if nan is not None and (found is None or nan == first):
         return mistaken(
             step, "NaN or infinite", f"Your {nan}: NaN or infinite. Which line can cause that?"
         )
-    got, want = seen[first], expected[first]
     if "gradient" in first:
-        return mistaken(step, "unrecognised", gradient_words(seen, expected, differ))
-    found = None
-    if got.dim() == 2:
-        found = symptom([(got, want)], [recorded().counted if step.mask is None else step.mask])
-    elif got.dim() == 1:
-        found = symptom([(got, want)], [None])
+        return mistaken(step, *gradient_words(seen, expected, differ))
     close = torch.isclose(got.double(), want.double(), 1e-4, 1e-5)
     row = int((~close).reshape(len(got), -1).any(1).nonzero()[0])
     name, says = found or (
@@ -190,6 +191,14 @@ def _compared(step: Step, seen: Seen) -> Report | None:
     )
     says = says if found is None else f"{first.capitalize()}: {says}"
     return mistaken(step, name, says, got[row], want[row])
+
+
+def _pattern(step: Step, got: Tensor, want: Tensor) -> tuple[str, str] | None:
+    """Name and message of a pattern in wrong numbers, or None."""
+    if got.dim() == 2:
+        masks = [recorded().counted if step.mask is None else step.mask]
+        return symptom([(got, want)], masks) or place_of([(got, want)], masks)
+    return symptom([(got, want)], [None]) if got.dim() == 1 else None
 
 
 def _known(step: Step, seen: Seen) -> Mistake | None:
@@ -208,20 +217,20 @@ def _equals(step: Step, seen: Seen, made: Seen) -> bool:
     )
 
 
-def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> str:
-    """Where wrong gradients differ, in words."""
+def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> tuple[str, str]:
+    """Name and message: where wrong gradients differ, in words."""
     first = differ[0]
     clean = [x for x in expected if x not in differ]
-    half = "policy's" if "actor" in first else "critic's"
+    role = "actor" if "actor" in first else "critic"
+    half = "policy's" if role == "actor" else "critic's"
     cosine = torch.cosine_similarity(seen[first], expected[first], 0)
     size = seen[first].norm() / expected[first].norm()
     if size < 1e-6:
-        role = "actor" if "actor" in first else "critic"
-        return (
+        return "no gradient", (
             f"No gradient reaches the {role}. Is a part of its loss detached, or without gradients?"
         )
     if cosine > 0.99999 and abs(size - 1) > 0.01:
-        return f"The {first} is {float(size):.3g} times what it should be: a factor too many or too few."
+        return factor_words(first, float(size))
     says = f"The {first} is not right: the error is {wrong_share(seen[first], expected[first])} of"
     says += " its length."
     if "step 1" in first:
@@ -231,7 +240,21 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> str:
         says += " The first step is right: what is carried over from it?"
     elif clean:
         says += " Unclipped gradients are right: look at the clipping to max_grad_norm."
-    return says
+    return "unrecognised", says
+
+
+def factor_words(first: str, size: float) -> tuple[str, str]:
+    """Name and message of a gradient that is right but for a factor.
+
+    The actor's stands before the critic's, so where the critic's is the first, the policy's loss is right.
+    """
+    says = f"The {first} is {size:.3g} times what it should be: a factor too many or too few."
+    if not first.startswith("gradient of the critic"):
+        return "unrecognised", says
+    weight = recorded().config.vf_coef
+    says += f" The value loss is ½ of the mean square, times config.vf_coef = {weight:g}; yours acts as if"
+    says += f" that were {size * weight:.3g}. Is a number written in?"
+    return "the weight of the value loss", says
 
 
 def wrong_share(got: Tensor, right: Tensor) -> str:

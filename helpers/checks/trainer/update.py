@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.checks.trainer.inputs import Seen, expect, recorded
+from helpers.checks.trainer.inputs import Seen, Wrong, expect, recorded
 
 
 class Recorder(torch.optim.SGD):
@@ -93,13 +93,25 @@ def observe_minibatches(function: Callable) -> Seen:
         says = (
             f"You made {steps} gradient steps; 2 epochs of 5 responses, 2 at a time, are {wants}."
         )
-        says += " The last minibatch may be short; it counts too." if steps == 4 else ""
         names = {2: "minibatches ignored", 3: "one epoch only", 4: "the last minibatch is dropped"}
         name = names.get(steps, "another number of steps")
+        if steps == 4 and last_never_seen(function, r, config):
+            raise Wrong("a response is left out", f"{says} The last response is never among them.")
+        says += " The last minibatch may be short; it counts too." if steps == 4 else ""
         expect(steps == wants, name, says)
         orders.append(rows_seen(forwards, r, steps))
     check_rows(orders)
     return {}
+
+
+def last_never_seen(function: Callable, r: SimpleNamespace, config) -> bool:
+    """Whether the last of five responses is in no gradient step of three updates."""
+    for _ in range(3):
+        recorder, forwards = run_update(function, r, config, lr=0.0, rows=5)
+        rows = rows_seen(forwards, r, len(recorder.seen)) or [(4,)]
+        if any(4 in some for some in rows):
+            return False
+    return True
 
 
 def rows_seen(forwards: list, r: SimpleNamespace, steps: int) -> list[tuple[int, ...]] | None:

@@ -7,7 +7,7 @@ from helpers.checks.gae.shaping import zeroed
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
-from helpers.checks.whitening.statistics import NAN, NAN_MISTAKE, WITH_NAN
+from helpers.checks.whitening.statistics_looks import NAN, NAN_MISTAKE, WITH_NAN
 from helpers.checks.whitening.variances import per_row
 from helpers.whitening import masked_mean, masked_var
 

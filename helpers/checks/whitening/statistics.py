@@ -5,18 +5,12 @@ import torch
 from helpers import whitening
 from helpers.checks.gae.shaping import zeroed
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
-from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.whitening.variances import DIVISORS, MEANS, per_row, variance, variances
 from helpers.whitening import masked_mean, masked_var
 
 ONES = prefix_mask(3, 3, 1)
 SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), ONES)
 LARGE = (noise(1, 3, 5) + 0.5, prefix_mask(5, 2, 5, 4))
-NAN = float("nan")
-WITH_NAN = (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3))
-LET_IN = "0 · NaN is NaN, so mask * x lets the padding in where it holds NaN: use torch.where(mask, x, 0.0)"
-LONE = (floats([3.0, 7.0]), prefix_mask(2, 1))
 WITH_ZERO = (floats([0.0, 0.0, 3.0, 8.0]), prefix_mask(4, 3))
 
 
@@ -251,33 +245,3 @@ WHITEN = Exercise(
 
 
 # fmt: on
-
-NAN_MISTAKE = ("NaN in the padding", f"{LET_IN}, or x[mask].", WITH_NAN)
-ONE_TOKEN = "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp)."
-
-check_masked_mean = explained(checker(MEAN), then=also_on(MEAN, NAN_MISTAKE))
-COUNTED_ZERO = (
-    "zeros left out",
-    "You take x = 0 for padding; a counted token may be 0: use the mask.",
-    WITH_ZERO,
-)
-FAR_OFF = (
-    "digits lost",
-    "Right on paper, but the mean of squares minus the square of the mean are two large numbers,"
-    " nearly equal: float32 has no digits left. Subtract the mean first, then square.",
-    (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
-)
-check_masked_var = explained(
-    checker(VAR),
-    then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE), COUNTED_ZERO, FAR_OFF),
-)
-check_whiten_advantages = explained(
-    checker(WHITEN),
-    then=also_on(
-        WHITEN,
-        ("NaN in the padding", f"{LET_IN}.", WITH_NAN),
-        ("one token", ONE_TOKEN, LONE),
-        COUNTED_ZERO,
-        FAR_OFF,
-    ),
-)

@@ -16,7 +16,8 @@ from helpers.checks.judging.report import NOT_ATTEMPTED, Report
 from helpers.checks.judging.runner import is_stub
 from helpers.checks.trainer.inputs import Seen, ask, expect, tensors
 from helpers.checks.trainer.step_judge import TIME_LIMIT, Step, judge_step
-from helpers.checks.whitening.whiten_mistakes import FLOOR, MISTAKES, whiten_rollout
+from helpers.checks.whitening.whiten_mistakes import MISTAKES
+from helpers.checks.whitening.whiten_slips import FLOOR, whiten_rollout
 
 NAME = "whiten_rollout"
 GAUGES = ("mean", "standard deviation", "share pushed up", "explained variance")
@@ -29,10 +30,8 @@ def batches() -> dict[str, SimpleNamespace]:
     garbage = torch.where(mask, a, 9.0), torch.where(mask, v, -7.0)
     nan = torch.where(mask, a, float("nan")), torch.where(mask, v, float("nan"))
     near = torch.where(mask, 0.3 + 1e-3 * a, 0.0), torch.where(mask, v, 0.0)
-    small = (
-        torch.where(mask, 0.1 * a, 9.0),
-        torch.where(mask, v, -7.0),
-    )  # above the floor, not its square
+    # above the floor, not its square; and returns whose variance is far below 1
+    small = torch.where(mask, 0.1 * a, 9.0), torch.where(mask, 0.1 * v, -7.0)
     lone, pairs, flat = prefix_mask(2, 1), prefix_mask(4, 3), torch.full((2, 4), 0.25)
     steps = torch.tensor([[-2.0, 0.0, 2.0, 7.0]]), torch.tensor([[1.0, 3.0, -1.0, 2.0]])
     # eighths and 16 counted tokens: sums and means are exact in any order
@@ -44,6 +43,11 @@ def batches() -> dict[str, SimpleNamespace]:
         " where scores hardly differ": (*small, mask),
         " with NaN in the padding": (*nan, mask),
         " of a single token": (torch.tensor([[0.7, 4.0]]), torch.tensor([[0.2, 3.0]]), lone),
+        " of two tokens": (
+            torch.tensor([[0.7, 1.9, 4.0]]),
+            torch.tensor([[0.2, 3.0, 1.0]]),
+            prefix_mask(3, 2),
+        ),
         " where all scores are equal": (flat, v[:2, :4], prefix_mask(4, 4, 2)),
         " where the deviation is the floor": (*steps, pairs, 2.0),
         " around 1000": (*far, sixteen),
@@ -111,6 +115,10 @@ SPECIAL = {  # right elsewhere, wrong for such a batch: name, what to say
     " of a single token": (
         "one token",
         "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp).",
+    ),
+    " of two tokens": (
+        "two tokens",
+        "With two counted tokens n − 1 is 1, and you divide by something else.",
     ),
     " with NaN in the padding": (
         "NaN from the padding",

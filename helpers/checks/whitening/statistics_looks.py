@@ -1,0 +1,74 @@
+"""What right numbers of notebook 03's statistics do not show: NaN in padding, few tokens, large means."""
+
+from collections.abc import Callable
+
+from helpers.checks.judging.compare import alike
+from helpers.checks.judging.exercise import Exercise, floats, prefix_mask
+from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.report import Report
+from helpers.checks.judging.second_look import Found, answers_of
+from helpers.checks.whitening.statistics import MEAN, VAR, WHITEN, WITH_ZERO
+
+NAN = float("nan")
+LET_IN = "0 · NaN is NaN, so mask * x lets the padding in where it holds NaN: use torch.where(mask, x, 0.0)"
+LONE = (floats([3.0, 7.0]), prefix_mask(2, 1))
+WITH_NAN = (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3))
+NAN_MISTAKE = ("NaN in the padding", f"{LET_IN}, or x[mask].", WITH_NAN)
+ONE_TOKEN = "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp)."
+
+WHOLE = floats([1.0, 4.0, 2.0], [3.0, -1.0, 6.0]), prefix_mask(3, 3, 3)  # without padding
+
+
+def nan_of_padding(exercise: Exercise) -> Callable:
+    """A cause of a NaN that is there only where there is padding, whatever the padding holds."""
+
+    def cause(function: Callable, report: Report) -> Found:
+        found = answers_of(exercise, function, [WHOLE])
+        if report.mistake != "NaN or infinite" or found is None:
+            return None
+        if not alike(found[0], exercise.reference(*WHOLE)):
+            return None
+        return "NaN put in the padding", (
+            "Right without padding, NaN with it, whatever it holds: a mean over a NaN is NaN. Take x[mask],"
+            " or sum 0 there and divide by how many count."
+        )
+
+    return cause
+
+
+check_masked_mean = explained(
+    checker(MEAN), then=also_on(MEAN, NAN_MISTAKE), cause=nan_of_padding(MEAN)
+)
+PAIR = (
+    "two tokens",
+    "With two counted tokens n − 1 is 1, and you divide by something else: clamp n − 1 at 1.",
+    (floats([1.0, 4.0, 9.0]), prefix_mask(3, 2)),
+)
+COUNTED_ZERO = (
+    "zeros left out",
+    "You take x = 0 for padding; a counted token may be 0: use the mask.",
+    WITH_ZERO,
+)
+FAR_OFF = (
+    "digits lost",
+    "Right on paper, but the mean of squares minus the square of the mean are two large numbers,"
+    " nearly equal: float32 has no digits left. Subtract the mean first, then square.",
+    (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
+)
+check_masked_var = explained(
+    checker(VAR),
+    then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE), PAIR, COUNTED_ZERO, FAR_OFF),
+    cause=nan_of_padding(VAR),
+)
+check_whiten_advantages = explained(
+    checker(WHITEN),
+    then=also_on(
+        WHITEN,
+        ("NaN in the padding", f"{LET_IN}.", WITH_NAN),
+        ("one token", ONE_TOKEN, LONE),
+        PAIR,
+        COUNTED_ZERO,
+        FAR_OFF,
+    ),
+)
