@@ -45,8 +45,7 @@ def write_responses(state: RLHFState, prompts: list[str]) -> Responses:
     responses = sample_responses(models.actor, models.tokenizer, prompts, config, generator)
     if in_half_precision(state):
         # cached decoding and a full forward differ there, so PPO compares with the latter
-        with autocast(models.device, config.mixed_precision):
-            logprobs = forward_logprobs(models.actor, *responses.tokens(), config.temperature)
+        logprobs = full_logprobs(models.actor, state, responses)
         responses.logprob_gap = float((logprobs - responses.logprobs).abs().max())
         responses.logprobs = logprobs
     return responses

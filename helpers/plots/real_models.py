@@ -4,9 +4,11 @@ from matplotlib.figure import Figure
 
 from helpers.plots.base import label_axes, new_figure, one_panel
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.scale.memory import PHASES
 
 MEMORY_KINDS = {
     "weights": POLICY,
+    "bf16 copies": REWARD,
     "gradients": ACCENT,
     "Adam": VALUE,
     "KV cache": REFERENCE,
@@ -20,10 +22,15 @@ def memory_figure(ledgers: dict, limit: float | None = 15.0) -> Figure:
     """One bar a setting, by kind: what is held always, and what the worse phase adds; `limit` in GiB."""
     figure, axes = one_panel(9.2, 0.55 * len(ledgers) + 1.2)
     names = list(ledgers)
+    shown = {
+        kind: colour
+        for kind, colour in MEMORY_KINDS.items()
+        if any(ledger.total(kind=kind) for ledger in ledgers.values())
+    }
     for row, ledger in enumerate(ledgers.values()):
-        phase = max(("rollout", "update"), key=lambda phase: ledger.total(phase=phase))
+        phase = max(PHASES, key=lambda phase: ledger.total(phase=phase))
         left = 0.0
-        for kind, colour in MEMORY_KINDS.items():
+        for kind, colour in shown.items():
             held = (ledger.total(kind=kind, phase=when) for when in ("always", phase))
             width = sum(held) / GIB
             label = kind if row == 0 else None

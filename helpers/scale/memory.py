@@ -1,12 +1,14 @@
 """Memory of a run: estimated from shapes, then measured."""
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import (
     AttentionInterface,
     AutoConfig,
@@ -27,6 +29,8 @@ CPU = torch.device("cpu")
 MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
 PROBE = 16  # tokens of the forward that counts activations
 ROLES = ("actor", "critic", "reference", "reward")
+PHASES = ("rollout", "scoring", "update")  # writing; log-probs of what was written; gradients
+SCORED_ROWS = 64  # of one forward in `Responses.in_parts`
 
 
 def smollm2(width: int, inner: int, layers: int, heads: int, groups: int) -> LlamaConfig:
@@ -56,9 +60,9 @@ class Entry:
     """Bytes of one model for one purpose in one phase."""
 
     role: str  # one of ROLES
-    kind: str  # weights, gradients, Adam, KV cache, activations, logits
+    kind: str  # weights, gradients, Adam, KV cache, bf16 copies, activations, logits
     bytes: int
-    phase: str = "always"  # or "rollout", "update"
+    phase: str = "always"  # or one of PHASES
 
 
 @dataclass(frozen=True)
@@ -74,17 +78,20 @@ class MemoryEstimate:
 
     @property
     def peak(self) -> int:
-        """Peak bytes: what is always held, plus the larger of the two phases."""
-        return self.total(phase="always") + max(
-            self.total(phase=phase) for phase in ("rollout", "update")
-        )
+        """Peak bytes: what is always held, plus the largest of the phases."""
+        return self.total(phase="always") + max(self.total(phase=phase) for phase in PHASES)
+
+    def _most(self, role: str, kind: str) -> int:
+        """Most bytes that a model holds at once for one purpose."""
+        at_once = (self.total(role=role, kind=kind, phase=phase) for phase in PHASES)
+        return self.total(role=role, kind=kind, phase="always") + max(at_once)
 
     def table(self) -> str:
-        """Table in MiB: one row per role, one column per kind, and the peak."""
+        """Table in MiB: one row per role, one column per kind, each at its most, and the peak of all."""
         kinds = list(dict.fromkeys(entry.kind for entry in self.entries))
         lines = [f"{'MiB':10}" + "".join(f"{kind:>13}" for kind in kinds)]
         for role in ROLES:
-            cells = (self.total(role=role, kind=kind) / MIB for kind in kinds)
+            cells = (self._most(role, kind) / MIB for kind in kinds)
             lines.append(
                 f"{role:10}" + "".join(f"{x:13,.1f}" if x else f"{'–':>13}" for x in cells)
             )
@@ -108,6 +115,8 @@ class _Fused(torch.autograd.Function):
 
 def _counted_attention(module, query, key, value, mask=None, **settings) -> tuple[Tensor, None]:
     """Attention of a meta model, [B, H, L, d] → [B, L, H, d]: keeps the right tensors, computes nothing."""
+    # under autocast the fused kernel takes what the products of matrices gave
+    query, key = query.to(value.dtype), key.to(value.dtype)
     return _Fused.apply(query, key, value).transpose(1, 2), None
 
 
@@ -122,10 +131,27 @@ def meta_model(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
         return auto_class.from_config(config, attn_implementation="counted")
 
 
-def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
+class HalfProducts(TorchFunctionMode):
+    """Products of matrices in bfloat16, as under `torch.autocast`, which a meta device does not have."""
+
+    PRODUCTS = (torch.addmm, torch.matmul, torch.bmm)
+    PRODUCTS += (nn.functional.linear, nn.functional.scaled_dot_product_attention)
+
+    def __torch_function__(self, function, types, arguments=(), settings=None):
+        if function in self.PRODUCTS:
+            arguments = [x.bfloat16() if _is_float(x) else x for x in arguments]
+        return function(*arguments, **(settings or {}))
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.float32
+
+
+def saved_bytes(model: nn.Module, rows: int, length: int, half: bool = False) -> int:
     """Bytes that a forward of [rows, length] tokens keeps for the backward pass, without the weights.
 
-    Counted by autograd's hook for saved tensors; works on meta models too.
+    Counted by autograd's hook for saved tensors; works on meta models too. With `half`, under
+    autocast: then the weights in bfloat16 are among them.
     """
     require_count("rows", rows)
     require_count("length", length)
@@ -139,24 +165,29 @@ def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
     device = next(model.parameters()).device
     ids = torch.zeros(rows, length, dtype=torch.long, device=device)
     mask = torch.ones(rows, 1, length, length, dtype=torch.bool, device=device).tril()
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    products = HalfProducts() if half else nullcontext()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), products:
         model(input_ids=ids, attention_mask=mask, use_cache=False)
     return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
 
 
-def token_bytes(model: nn.Module) -> float:
-    """`saved_bytes` per token: with fused attention, proportional to rows and length."""
-    if not hasattr(model, "token_bytes"):  # measured once per model
-        model.token_bytes = saved_bytes(model, 1, PROBE) / PROBE
-    return model.token_bytes
+def token_bytes(model: nn.Module, half: bool = False) -> float:
+    """`saved_bytes` of one more token: with fused attention, proportional to rows and length."""
+    name = "half_token_bytes" if half else "token_bytes"
+    if not hasattr(model, name):  # measured once per model
+        more, less = (saved_bytes(model, 1, length, half) for length in (2 * PROBE, PROBE))
+        setattr(model, name, (more - less) / PROBE)
+    return getattr(model, name)
 
 
-def activation_bytes(model: nn.Module, tokens: int, checkpointing: bool = False) -> int:
-    """Bytes that a forward of so many tokens keeps for the backward pass.
+def activation_bytes(
+    model: nn.Module, tokens: int, checkpointing: bool = False, half: bool = False
+) -> int:
+    """Bytes that a forward of so many tokens keeps for the backward pass, under autocast if `half`.
 
     With gradient checkpointing: the input of each block, and what one block keeps while its turn comes.
     """
-    whole = token_bytes(model) * tokens
+    whole = token_bytes(model, half) * tokens
     if not checkpointing:
         return round(whole)
     blocks = model.config.num_hidden_layers
@@ -220,14 +251,24 @@ def estimate_memory(
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
         entries = _trained("actor", adapter, base.itemsize * size) + _trained("critic", adapter)
-    kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
+    half, checkpointing = config.mixed_precision != "no", config.gradient_checkpointing
+    kept = activation_bytes(actor.base_model, part * length, checkpointing, half)
+    head = actor.get_input_embeddings().weight.numel()
+    blocks = count_parameters(actor.base_model) - head
+    # autocast's copies of what is multiplied live until the backward pass has used them
+    critic_copies, copies = (2 * half * copied for copied in (blocks, blocks + head))
     logits = FLOAT * vocabulary
+    scored = min(rows, SCORED_ROWS) * config.response_length
     entries += [
         Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
         Entry("actor", "logits", 3 * logits * rows, "rollout"),
+        Entry("actor", "bf16 copies", copies, "scoring"),
+        Entry("actor", "logits", 2 * logits * scored, "scoring"),
         Entry("actor", "activations", kept, "update"),
         Entry("critic", "activations", kept, "update"),
+        Entry("actor", "bf16 copies", copies, "update"),
+        Entry("critic", "bf16 copies", critic_copies, "update"),
         Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
     ]
     has_critic = config.method == "ppo"

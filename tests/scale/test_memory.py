@@ -9,9 +9,13 @@ from conftest import tiny_models
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, load_actor
 from helpers.ppo import minibatch_loss
+from helpers.rollouts import gather_logprobs
 from helpers.sampling import generate
+from helpers.scale import timing
 from helpers.scale.memory import (
     MIB,
+    PHASES,
+    SCORED_ROWS,
     activation_bytes,
     cache_bytes,
     estimate_memory,
@@ -20,9 +24,9 @@ from helpers.scale.memory import (
     reset_peak,
     saved_bytes,
 )
-from helpers.scale.timing import PHASES, PhaseTimes
+from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
-from helpers.steps import iterate
+from helpers.steps import draw_prompts, iterate, reference_logprobs, write_responses
 
 CPU = torch.device("cpu")
 CONFIG = RLHFConfig(batch_size=64, minibatch_size=32, micro_batch_size=8, response_length=32)
@@ -59,6 +63,66 @@ def test_a_meta_model_keeps_as_many_bytes_as_the_real_one():
     real = saved_bytes(actor, 2, 24)
     assert saved_bytes(meta_model("data/sft").base_model, 2, 24) == pytest.approx(real, rel=0.15)
     assert saved_bytes(actor, 6, 24) == pytest.approx(3 * real, rel=1e-3)  # so one row is enough
+
+
+def test_half_precision_is_counted_as_autocast_counts_it():
+    """To the byte on a real model; a meta device has no autocast."""
+    actor = load_actor("data/sft", "cpu").base_model
+    for length in (16, 24):
+        with torch.autocast("cpu", torch.bfloat16):
+            autocast = saved_bytes(actor, 2, length)
+        assert saved_bytes(actor, 2, length, half=True) == autocast
+    meta = meta_model("data/sft").base_model
+    assert saved_bytes(meta, 2, 24, half=True) == pytest.approx(autocast, rel=0.15)
+    assert activation_bytes(meta, 64, half=True) < 0.75 * activation_bytes(meta, 64)
+
+
+def test_autocast_copies_of_the_weights_are_counted():
+    """What autograd keeps of no tokens at all: each block's matrices, in bfloat16."""
+    meta = meta_model("gpt2")
+    more, less = (saved_bytes(meta.base_model, 1, length, half=True) for length in (32, 16))
+    config = replace(CONFIG, mixed_precision="bf16")
+    memory = estimate_memory("gpt2", "distilbert-base-uncased", config, 8)
+    copies = memory.total(role="critic", kind="bf16 copies", phase="update")
+    assert copies == pytest.approx(2 * less - more, rel=0.02)  # biases and norms are not multiplied
+    head = 2 * meta.get_input_embeddings().weight.numel()
+    assert memory.total(role="actor", kind="bf16 copies", phase="update") == copies + head
+    plain = estimate_memory("gpt2", "distilbert-base-uncased", CONFIG, 8)
+    assert plain.total(kind="bf16 copies") == 0
+    assert memory.total(kind="activations") < plain.total(kind="activations")
+
+
+def test_the_logits_of_scoring_are_those_that_a_forward_holds_at_once():
+    """Log-probs of the reference, and in half precision of the actor too, of up to 64 responses at once."""
+    rows, length, vocabulary = 8, 16, 50_000
+    logits = torch.randn(rows, length, vocabulary)
+    tokens = torch.zeros(rows, length, dtype=torch.long)
+    reset_peak(CPU)
+    before = peak_bytes(CPU)
+    gather_logprobs(logits, tokens)
+    held = logits.nbytes + peak_bytes(CPU) - before
+    assert held == pytest.approx(2 * logits.nbytes, rel=0.15)
+    config = replace(CONFIG, micro_batch_size=1, response_length=length)
+    for batch, at_once in ((8, 8), (512, SCORED_ROWS)):
+        memory = estimate(config=replace(config, batch_size=batch))
+        vocabulary = meta_model("data/sft").get_input_embeddings().num_embeddings
+        found = memory.total(kind="logits", phase="scoring")
+        assert found == 2 * 4 * at_once * length * vocabulary
+    large = estimate_memory("gpt2", "distilbert-base-uncased", config, 8)
+    assert large.peak == large.total(phase="always") + large.total(phase="scoring")
+
+
+def test_no_forward_of_scoring_takes_more_rows_than_are_counted():
+    state, rows = start_run(replace(RUN, batch_size=96, mixed_precision="bf16"), tiny_models()), []
+    for model in (state.models.actor, state.models.reference):
+        model.register_forward_pre_hook(
+            lambda model, given, named: rows.append(tuple(named["input_ids"].shape)),
+            with_kwargs=True,
+        )
+    responses = write_responses(state, draw_prompts(state))
+    reference_logprobs(state, responses)
+    whole = [count for count, length in rows if length > responses.query_tensors.shape[1]]
+    assert sorted(whole) == [32, 32, 64, 64] and max(whole) == SCORED_ROWS
 
 
 def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
@@ -145,7 +209,7 @@ def test_checkpointing_keeps_the_blocks_inputs_and_one_block_s_tensors():
 
 def test_the_worst_moment_is_one_phase_not_both():
     memory = estimate()
-    phases = [memory.total(phase=phase) for phase in ("rollout", "update")]
+    phases = [memory.total(phase=phase) for phase in PHASES]
     assert memory.peak == memory.total(phase="always") + max(phases) < memory.total()
 
 
@@ -179,6 +243,6 @@ def test_phases_add_up_to_the_iteration():
     records = [iterate(state, phases) for _ in range(3)]
     for k, record in enumerate(records):
         assert sum(taken[k] for taken in phases.seconds.values()) <= record["seconds"]
-    assert list(phases.seconds) == list(PHASES.values())
+    assert list(phases.seconds) == list(timing.PHASES.values())
     assert phases.tokens_per_second() > 0 and phases.peak >= max(phases.peaks["update"])
     assert all(name in phases.table() for name in phases.seconds)
