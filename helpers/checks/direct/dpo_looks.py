@@ -136,7 +136,7 @@ def first_wrong_loss(function: Callable, report: Report) -> Found:
     if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
         says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
         after = "the losses after the first", f"{says} {report.message}"
-        return wrong_step(function, given) or clipped(function) or after
+        return clipped(function) or wrong_step(function, given) or after
     policy, reference, *rest = given
     still = float(losses_of(function, (policy, policy, *rest))[0])
     if abs(still - math.log(2)) > 1e-4:
