@@ -1,14 +1,19 @@
 """`python -m benchmarks.cuda`: seconds per phase, tokens per second and peak memory on a GPU.
 
 The embedded models, and models of SmolLM2-135M's size with random weights (no download): trained in
-full, with frozen models in half precision, and with LoRA if peft is installed. Medians over iterations
-after a warm-up. `--device cpu` runs it without a GPU.
+full, with frozen models in half precision, under bf16 autocast, with gradient checkpointing, and with
+LoRA if peft is installed; each in a process of its own. Medians over iterations after a warm-up.
+`--device cpu` runs it without a GPU; with `--short` one small iteration each, for its memory alone.
 """
 
 import argparse
 import json
+import os
 import statistics
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import torch
 from transformers import (
@@ -21,7 +26,7 @@ from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
 from helpers.reward_model import RewardModel, load_reward_model
-from helpers.scale.memory import KNOWN, MIB, architecture, estimate_memory
+from helpers.scale.memory import KNOWN, MIB, architecture, estimate_memory, peak_bytes
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.scale.random_models import gpt2_sized_tokenizer, random_prompts
 from helpers.scale.timing import PhaseTimes
@@ -38,6 +43,8 @@ LARGE = replace(
     learning_rate=1e-5,
     normalize_scores=False,
 )
+SHORT = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "num_ppo_epochs": 1}
+SHORT["response_length"] = 32
 
 
 def embedded(device: str) -> tuple:
@@ -61,7 +68,10 @@ def smollm2_size(device: str) -> tuple:
 
 
 def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:
-    """Measure one setting: medians per phase after one warm-up iteration, and memory."""
+    """Measure one setting: medians per phase after one warm-up iteration, and memory above the imports'."""
+    at_first = (
+        0 if resolve_device(config.device).type == "cuda" else peak_bytes()
+    )  # of Python, torch
     actor, tokenizer, reward, prompts = make(config.device)
     longest = max(len(ids) for ids in tokenizer(prompts)["input_ids"])
     ledger = estimate_memory(actor, reward, config, longest, method, frozen=frozen)
@@ -70,11 +80,13 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     phases = PhaseTimes(models.device)
     for _ in range(1 + iterations):
         iterate(state, phases)
-    seconds = {name: statistics.median(taken[1:]) for name, taken in phases.seconds.items()}
+    seconds = {
+        name: statistics.median(taken[1:] or taken) for name, taken in phases.seconds.items()
+    }
     return {
         "seconds": seconds | {"iteration": sum(seconds.values())},
         "tokens_per_second": phases.tokens_per_second(),
-        "peak_MiB": phases.peak / MIB,
+        "peak_MiB": (phases.peak - at_first) / MIB,
         "estimated_MiB": ledger.peak / MIB,
         "ratio_error": state.history[0]["first_ratio_error"],
         "kl": state.history[0]["kl"],
@@ -85,11 +97,46 @@ def show(name: str, found: dict) -> None:
     """One block of the README's table."""
     phases = "  ".join(f"{phase} {seconds:.3f}" for phase, seconds in found["seconds"].items())
     print(f"{name}\n  seconds  {phases}")
+    peak, estimated = found["peak_MiB"], found["estimated_MiB"]
     print(
-        f"  {found['tokens_per_second']:,.0f} tokens/s   peak {found['peak_MiB']:,.0f} MiB "
-        f"(estimated {found['estimated_MiB']:,.0f})   first minibatch: |ratio − 1| "
+        f"  {found['tokens_per_second']:,.0f} tokens/s   peak {peak:,.0f} MiB (estimated "
+        f"{estimated:,.0f}, {estimated / peak:.2f} of it)   first minibatch: |ratio − 1| "
         f"{found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
     )
+
+
+def settings(half: torch.dtype, short: bool) -> dict:
+    """What is measured, by name: models, config, method, type of the frozen models."""
+    large = replace(LARGE, **SHORT) if short else LARGE
+    size = "smollm2 size, 135 M"
+    plain, bf16 = torch.float32, replace(large, mixed_precision="bf16")
+    less = replace(large, gradient_checkpointing=True)
+    found = {
+        "embedded, 0.66 M, full": (embedded, SMALL, "full", plain),
+        f"{size}, full, all float32": (smollm2_size, large, "full", plain),
+        f"{size}, full, frozen in {half}": (smollm2_size, large, "full", half),
+        f"{size}, full, bf16 autocast": (smollm2_size, bf16, "full", half),
+        f"{size}, full, gradient checkpointing": (smollm2_size, less, "full", half),
+        f"{size}, LoRA rank 8, frozen in {half}": (smollm2_size, large, "lora", half),
+        f"{size}, LoRA rank 8, bf16 autocast": (smollm2_size, bf16, "lora", half),
+    }
+    # on a CPU, frozen models are float32 anyway
+    return {
+        name: setting
+        for name, setting in found.items()
+        if half != plain or name != f"{size}, full, frozen in {half}"
+    }
+
+
+def alone(work: Callable, *given) -> dict:
+    """`work(*given)` in a fresh process, so that its peak memory is its own.
+
+    glibc gives memory back to the system only from blocks above a threshold, which it raises as it
+    goes. Kept where it starts, the resident size is what tensors take.
+    """
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**18))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -98,30 +145,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it")
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--only", choices=("embedded", "smollm2"), help="one of the two sizes")
+    parser.add_argument("--short", action="store_true", help="for memory alone, on a CPU")
     options = parser.parse_args(arguments)
     device = resolve_device(options.device)
     half = frozen_dtype(device)
-    settings = {
-        "embedded, 0.66 M, full": (embedded, SMALL, "full", torch.float32),
-        "smollm2 size, 135 M, full, all float32": (smollm2_size, LARGE, "full", torch.float32),
-        f"smollm2 size, 135 M, full, frozen in {half}": (smollm2_size, LARGE, "full", half),
-        f"smollm2 size, 135 M, LoRA rank 8, frozen in {half}": (smollm2_size, LARGE, "lora", half),
-    }
     if device.type == "cuda":
         print(torch.cuda.get_device_name(device))
     print(f"torch {torch.__version__}")
     every = {}
-    for name, (make, config, method, frozen) in settings.items():
+    iterations = 0 if options.short else options.iterations
+    for name, (make, config, method, frozen) in settings(half, options.short).items():
         if options.only and not name.startswith(options.only):
             continue
         try:
             config = replace(config, device=options.device)
-            every[name] = measure(make, config, method, frozen, options.iterations)
+            every[name] = alone(measure, make, config, method, frozen, iterations)
             show(name, every[name])
         except ValueError as problem:  # no peft
             print(f"{name}\n  left out: {problem}")
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
     print(json.dumps(every))
 
 

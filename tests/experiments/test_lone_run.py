@@ -71,9 +71,10 @@ def test_subword_tokens_are_shown_as_text():
 
 def test_the_gpu_benchmark_runs_on_a_cpu_too(capsys):
     small = RLHFConfig(device="cpu", batch_size=4, minibatch_size=4, response_length=4)
-    found = cuda.measure(cuda.embedded, small, "full", torch.float32, iterations=1)
+    found = cuda.alone(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)
     assert found["ratio_error"] <= 1e-4 and abs(found["kl"]) <= 1e-4
     assert found["seconds"]["iteration"] > found["seconds"]["update"] > 0
-    assert found["tokens_per_second"] > 0 and found["estimated_MiB"] < found["peak_MiB"]
+    assert found["tokens_per_second"] > 0
+    assert 0 < found["estimated_MiB"] < found["peak_MiB"]  # of so small a model most is not tensors
     cuda.show("tiny", found)
     assert "tokens/s" in capsys.readouterr().out

@@ -256,6 +256,15 @@ def test_a_run_that_is_watched_and_a_fit_that_is_watched(capsys):
     assert not COMPLAINT.search("".join(capsys.readouterr()))
 
 
+@pytest.mark.parametrize(("made", "total", "every"), [(7, 7, 3), (7, 60, 3), (2, 60, 5), (6, 6, 1)])
+def test_the_last_iteration_is_drawn_whenever_the_run_ends(monkeypatch, made, total, every):
+    drawn = []
+    monkeypatch.setattr(live, "training_curves", lambda history, total: drawn.append(len(history)))
+    record = {"score": 0.1, "kl": 0.2, "entropy": 1.0, "seconds": 0.1}
+    list(live.watch(iter([record] * made), total, every))
+    assert drawn[-1] == made and drawn == sorted(set(drawn)) and len(drawn) <= made // every + 1
+
+
 def course_sliders() -> dict[tuple, str]:
     """Every `slider(…)` with its numbers written out, in notebooks and helpers: arguments → where."""
     sources = {path.name: path.read_text() for path in (ROOT / "helpers/widgets").glob("*.py")}
