@@ -44,10 +44,12 @@ class Prediction:
         explanation: str,
         answered: Callable[[], bool] = lambda: True,
         answer: str = "",
+        choices: Sequence[str] = (),
     ):
         for name, text in (("question", question), ("explanation", explanation)):
             require(bool(text.strip()), name, "an empty text", "a sentence")
         self.question, self.explanation, self.answer = question, explanation, answer
+        self.choices = list(choices)  # what a page without a kernel offers
         self.controls, self.judge, self.answered = list(controls), judge, answered
         self.committed: Verdict | None = None
         self.button = ipywidgets.Button(description=BUTTON, layout=ipywidgets.Layout(width="auto"))
@@ -90,14 +92,21 @@ class Prediction:
         return card(words, f"verdict {kind}", role="status")
 
     def folded(self) -> Markup:
-        """The question, and its answer folded, for a page without a kernel."""
+        """The question and its choices, and the answer folded, for a page without a kernel."""
         page = Markup(
-            "<p><b>{}</b></p><details><summary>Answer (decide first)</summary><p>{} {}</p></details>"
+            "<p><b>{}</b></p>{}<details><summary>Answer (decide first)</summary><p>{} {}</p></details>"
         )
-        return card(page.format(self.question, self.answer, self.explanation))
+        offered = listed(self.choices)
+        return card(page.format(self.question, offered, self.answer, self.explanation))
 
     def _ipython_display_(self) -> None:
         show_live(self.box, f"{self.question} (run this cell to answer)", page=self.folded())
+
+
+def listed(choices: Sequence[str]) -> Markup:
+    """Choices as a list of HTML; nothing where there are none."""
+    rows = Markup("").join(Markup("<li>{}</li>").format(choice) for choice in choices)
+    return Markup("<ul>{}</ul>").format(rows) if choices else rows
 
 
 def predict_choice(question: str, choices: Mapping[str, str], explanation: str) -> Prediction:
@@ -116,7 +125,8 @@ def predict_choice(question: str, choices: Mapping[str, str], explanation: str) 
         return Verdict(radio.value == right[0], choices[radio.value])
 
     chosen = lambda: radio.value is not None  # noqa: E731
-    return Prediction(question, [radio], judge, explanation, chosen, f"{right[0]}.")
+    answer = f"{right[0]}."
+    return Prediction(question, [radio], judge, explanation, chosen, answer, list(choices))
 
 
 def predict_value(
@@ -156,7 +166,8 @@ def predict_value(
 
     words = f"{truth:g} {unit}".strip() + "."
     shown = f"It is {words} {explanation}"
-    return Prediction(question, [slider], judge, shown, lambda: bool(moved))
+    between = f"a number from {low:g} to {high:g}" + f" ({unit})" * bool(unit)
+    return Prediction(question, [slider], judge, shown, lambda: bool(moved), choices=[between])
 
 
 def predict_curve(

@@ -143,3 +143,12 @@ def test_no_address_is_named_that_is_not_given():
     for path in NOTEBOOKS:
         setup = code_cells(nbformat.read(path, as_version=4))[0].source
         assert not re.search(r"https?://(?![{…])(?!github\\\.com/\[)", setup)
+
+
+def test_no_question_shows_its_own_answer(notebook):
+    asks = [
+        cell for cell in code_cells(notebook) if re.search(r"^predict_\w+\(", cell.source, re.M)
+    ]
+    for cell in asks:  # folded in JupyterLab, and as a form in Colab
+        assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
+        assert cell.source.startswith("# @title ")

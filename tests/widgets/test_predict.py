@@ -98,6 +98,9 @@ def test_without_a_kernel_question_and_folded_answer_stand_there(make):
     before, after = page.split("<details>")
     assert QUESTION in before and "&lt;where&gt;" not in before
     assert "&lt;where&gt;" in after and page.count("<summary>") == 1
+    choices = make().choices
+    assert all(f"<li>{choice}</li>" in before for choice in choices)
+    assert len(choices) == {choice: len(CHOICES), value: 1, curve: 0}[make]
     make()._ipython_display_()
 
 
