@@ -88,14 +88,13 @@ def limited(function: Callable, seconds: float) -> object:
 
 def copy_of(arguments: tuple) -> tuple:
     """Copies of the arguments, tensors and models, which the learner's function may change."""
-    return tuple(copy.deepcopy(x) if isinstance(x, nn.Module) else own_copy(x) for x in arguments)
+    return tuple(_copied(x) for x in arguments)
 
 
-def own_copy(x: object) -> object:
-    """A tensor or list that may be changed without harm; anything else as it is."""
-    if isinstance(x, Tensor):
-        return x.clone()
-    return list(x) if isinstance(x, list) else x
+def _copied(x: object) -> object:
+    if isinstance(x, nn.Module):
+        return copy.deepcopy(x)
+    return x.clone() if isinstance(x, Tensor) else x
 
 
 def differs(before: object, after: object) -> bool:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.gae.credit_mistakes import read_values
-from helpers.checks.judging.runner import differs, is_empty, own_copy
+from helpers.checks.judging.runner import differs, is_empty
 from helpers.checks.trainer.course_steps import COURSE, trainer_config, trainer_parts
 from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
 
@@ -111,6 +111,13 @@ def recorded() -> SimpleNamespace:
         ref_logprobs=torch.where(counted, ref_logprobs, -5.0),
         old=old_rollout(shallow, ids, mask, advantages, config, generator),
     )  # fmt: skip
+
+
+def own_copy(x: object) -> object:
+    """A tensor or list that may be changed without harm; anything else as it is."""
+    if isinstance(x, Tensor):
+        return x.clone()
+    return list(x) if isinstance(x, list) else x
 
 
 def ask(function: Callable, *arguments) -> object:
