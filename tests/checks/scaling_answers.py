@@ -126,4 +126,8 @@ WRONG = [
     ("loss_factors", "as if the losses were sums", lambda n: factors_by_loop(n, own=lambda n: 1)),
     ("loss_factors", "no factor", lambda n: n / n),
     ("loss_factors", "upside down", lambda n: n.mean() / n),
+    ("loss_factors", "one part too few", lambda n: n / n.sum() * (len(n) - 1)),
+    ("loss_factors", "counts squared", lambda n: n * n / n.sum() * len(n)),
+    ("loss_factors", "never divided by all tokens", lambda n: n * len(n)),
+    ("loss_factors", "divided by the largest count", lambda n: n / n.max() * len(n)),
 ]  # fmt: skip
