@@ -3,7 +3,7 @@
 import importlib.util
 from itertools import count
 
-from IPython.display import display
+from IPython.display import HTML, display
 from traitlets import Any, HasTraits, List, validate
 
 from helpers.experiments.beta_sweep import Sweep
@@ -159,6 +159,14 @@ class DriftExplorer:
             view = {"version_major": 2, "version_minor": 0, "model_id": live.model_id}
             words = "the drift explorer: run this cell to move β from Python too"
             display({WIDGET_VIEW: view, "text/plain": words}, raw=True)
+
+
+def show_page(sweep: Sweep) -> HTML:
+    """The page as a notebook's output: its first seed. It works without a kernel, in a saved notebook too.
+
+    A still of its opening, β = 0 at the end of the run, stands where no frame may.
+    """
+    return plain_html(DriftExplorer(sweep).plain())
 
 
 def explore_drift(sweep: Sweep, pictured: bool = True) -> DriftExplorer:

@@ -19,7 +19,6 @@ from helpers.experiments.beta_sweep import Sweep, load_sweep
 from helpers.experiments.drift import Drift, SliderStop, run_curves
 from helpers.experiments.runs import Run, Sample, Snapshot, significant
 from helpers.models import load_tokenizer
-from helpers.plots.drift import drift_figure
 from helpers.sampling import plain_tokens
 from helpers.theory.optimum import Optimum
 from helpers.tools.files import write_text
@@ -279,23 +278,6 @@ def read_facts(sweep: Sweep | None = None, policies: Sequence[str] = ()) -> dict
     """All that the page shows of a sweep, by default the shipped one."""
     sweep = sweep or load_sweep()
     return PageRecords(Drift(sweep), read_vocabulary(sweep)).facts(policies)
-
-
-def show_page(sweep: Sweep | None = None, samples: int = 2, height: int = HEIGHT) -> HTML:
-    """The page as a notebook's output: its first seed. It works without a kernel, in a saved notebook too.
-
-    A still of its opening, β = 0 at the end of the run, stands where no frame may.
-    """
-    sweep = sweep or load_sweep()
-    drift = Drift(sweep)
-    opening = drift.view(
-        drift.stops[0],
-        sweep.runs[0].history[-1]["iteration"],
-        sweep.shown_seeds[0],
-        drift.prompts[0],
-    )
-    html = page(fewer(read_facts(sweep), samples=samples), embedded=True)
-    return plain_html(frame(html, height, drift_figure(drift, opening).still()))
 
 
 def export(path: Path, sweep: Sweep | None = None, policies: Sequence[str] = ()) -> None:

@@ -8,7 +8,7 @@ import pytest
 from helpers.experiments.beta_sweep import load_sweep
 from helpers.experiments.drift import run_curves
 from helpers.tools.files import ROOT
-from helpers.widgets.drift_page import show_page
+from helpers.widgets.drift import show_page
 from helpers.widgets.style import COLOURS
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
