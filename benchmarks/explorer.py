@@ -79,11 +79,16 @@ def in_lab(chromium, busy: bool):
             page.wait_for_timeout(1000 * STARTS)
         page.locator(LIVE).scroll_into_view_if_needed()
         frame = page.locator(LIVE).element_handle().content_frame()
-        frame.locator("#play").click()  # it opens playing
+        stand_still(frame)
         yield frame
         if busy and not opened.running():
             raise RuntimeError("the kernel has stopped training: " + " ".join(opened.errors()))
         opened.close()
+
+
+def stand_still(frame) -> None:
+    """The page opens playing; where it has played to its end, a click would start it again."""
+    frame.evaluate("document.querySelector('#play[aria-label=Pause]')?.click()")
 
 
 @contextmanager

@@ -453,12 +453,12 @@ def test_a_group_s_advantage_is_that_of_score_less_kl(prompts):
 def test_it_learns_a_reward_function(name, prompts):
     config = settings(
         name,
-        iterations=50,
+        iterations=20,
         batch_size=32,
         minibatch_size=16,
         cliprange=0.2,
         cliprange_high=None,
-        learning_rate=3e-3,
+        learning_rate=1e-2,
         kl_coef=0.01,
         normalize_scores=True,
         normalizer_samples=64,

@@ -2,7 +2,11 @@
 
 import re
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import nbformat
 from playwright.sync_api import ConsoleMessage, Locator, Page
 
 # JupyterLab's own, on any page without a network or as root; not the course's
@@ -102,3 +106,24 @@ class NotebookPage:
         while not condition():
             assert time.monotonic() < end, f"waited {seconds:.0f} s for {what}"
             time.sleep(0.1)
+
+
+@contextmanager
+def open_cells(
+    browser, root: Path, address: str, path: str, cells: Iterable[str], blocked: str = ""
+) -> Iterator[NotebookPage]:
+    """A new notebook of these cells at root/path, which is served there; all of them run.
+
+    Addresses that match `blocked` do not load.
+    """
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(book, root / path)
+    page = browser.new_page(viewport={"width": 1280, "height": 1600})
+    if blocked:
+        page.route(blocked, lambda route: route.abort())
+    notebook = NotebookPage(page, address, path)
+    notebook.run_all(seconds=300)
+    assert notebook.errors() + notebook.kernel_errors == []
+    yield notebook
+    notebook.close()

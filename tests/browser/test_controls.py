@@ -1,21 +1,15 @@
 """The run over every control finds what is planted on a page, and nothing on widgets that are sound."""
 
-import json
-import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-
-from helpers.tools.files import ROOT
 
 from .conftest import serve_lab
 from .controls import find_controls, try_control
-from .notebook_page import NotebookPage
+from .notebook_page import open_cells
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]  # with the run they stand beside
 
 # plain ipywidgets, so that the page is up in seconds; each widget is named by its description
 START = """
@@ -79,13 +73,6 @@ FAULTY = {  # source, and the complaint that it has to bring
     ),
 }
 
-LABELLER = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from helpers.widgets.labelling import Labeller
-Labeller([{{'prompt': f'{{k}} soups', 'A': 'were good.', 'B': 'were bad.'}} for k in range(3)])
-"""
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[tuple[Path, str]]:
@@ -95,26 +82,12 @@ def served(tmp_path_factory) -> Iterator[tuple[Path, str]]:
         yield folder, address
 
 
-@contextmanager
-def opened(browser, served, name: str, sources: Iterable[str]) -> Iterator[NotebookPage]:
-    """A notebook of these cells, all of them run."""
-    folder, address = served
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / name)
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    notebook = NotebookPage(page, address, name)
-    notebook.run_all(seconds=60)
-    assert notebook.errors() + notebook.kernel_errors + notebook.problems == []
-    yield notebook
-    notebook.close()
-
-
 @pytest.fixture(scope="module")
 def controls(browser, served):
     """The controls of one notebook that shows every widget above: name → Control."""
     sources = (START, *SOUND.values(), *(source for source, _ in FAULTY.values()))
-    with opened(browser, served, "planted.ipynb", sources) as notebook:
+    with open_cells(browser, *served, "planted.ipynb", sources) as notebook:
+        assert notebook.problems == []
         # these are plain widgets, which answer at once
         yield {control.name: control for control in find_controls(notebook, patience=2)}
 
@@ -132,16 +105,3 @@ def test_a_sound_control_is_let_pass(controls, name):
 def test_a_planted_fault_is_found(controls, name):
     _, complaint = FAULTY[name]
     assert any(complaint in said for said in try_control(controls[name])), complaint
-
-
-def test_letters_typed_beside_the_labeller_leave_the_notebook_alone(browser, served):
-    with opened(browser, served, "labeller.ipynb", [LABELLER]) as notebook:
-        page, cells = notebook.page, notebook.page.locator(".jp-Notebook .jp-Cell")
-        page.locator("[data-lm-suppress-shortcuts=true]").first.wait_for(timeout=10_000)
-        page.get_by_role("button", name="A is better").click()
-        page.keyboard.press("b")  # JupyterLab's "insert a cell below"
-        page.keyboard.press("a")
-        notebook.wait_until(lambda: "1 of 3" in page.locator("body").inner_text(), 10, "an answer")
-        assert cells.count() == 1
-    left = json.load(urllib.request.urlopen(f"{served[1]}/api/sessions"))
-    assert "labeller.ipynb" not in [session["path"] for session in left]  # its kernel has ended

@@ -2,15 +2,12 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import nbformat
 import pytest
 
 from helpers.experiments.beta_sweep import load_sweep
 
-from .notebook_page import NotebookPage
+from .notebook_page import open_cells
 
 pytestmark = pytest.mark.timeout(600)
 HAS_WIRE = importlib.util.find_spec("anywidget") is not None
@@ -82,26 +79,11 @@ def sweep():
     return load_sweep()
 
 
-@contextmanager
-def opened(browser, course, lab, name: str, cells: list[str], blocked: str = "") -> Iterator:
-    """A notebook of these cells, run; addresses that match `blocked` do not load."""
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(book, course / "notebooks" / name)
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    if blocked:
-        page.route(blocked, lambda route: route.abort())
-    notebook = NotebookPage(page, lab, f"notebooks/{name}")
-    notebook.run_all(seconds=300)
-    yield notebook
-    notebook.close()
-
-
 @pytest.fixture(scope="module")
 def live(browser, course, lab):
     """The explorer with its wire, what Python follows, buttons that move it from Python, a trainer."""
     cells = [EXPLORER, FOLLOW, MOVES, TRAINER]
-    with opened(browser, course, lab, "live.ipynb", cells) as notebook:
+    with open_cells(browser, course, lab, "notebooks/live.ipynb", cells) as notebook:
         notebook.wait_until(
             lambda: notebook.page.locator("iframe[id]").is_hidden(), 60, "the live page"
         )
@@ -145,7 +127,8 @@ def number(frame, name: str) -> float:
 
 def test_without_the_wire_the_page_moves_by_itself(browser, course, lab, sweep):
     """As where a notebook's front end cannot load anywidget's module."""
-    with opened(browser, course, lab, "plain.ipynb", [EXPLORER], "**/*anywidget*/**") as notebook:
+    path, blocked = "notebooks/plain.ipynb", "**/*anywidget*/**"
+    with open_cells(browser, course, lab, path, [EXPLORER], blocked) as notebook:
         frame = inside(notebook)
         frame.locator("#beta").press("End")
         frame.locator("#iteration").press("End")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from helpers import __main__ as command
-from helpers.checkpoints import load_checkpoint
+from helpers.checkpoints import load_checkpoint, newest_checkpoint
 from helpers.commands.distributed import DistributedOptions, begin
 from helpers.commands.inputs import INPUTS, load_function
 from helpers.config import RLHFConfig
@@ -104,7 +104,13 @@ def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(fol
     assert again["rows"][-1]["iteration"] == 3
 
 
-TWELVE = "".join(json.dumps({"prompt": f"the {w} was"}) + "\n" for w in "abcdefghijkl")
+TWELVE = "".join(
+    json.dumps({"prompt": f"the {w} was", "word": "the"}) + "\n" for w in "abcdefghijkl"
+)
+COLUMNS = """
+def hits(completions, word):
+    return [float(w in c) for w, c in zip(word, completions)]
+"""
 
 
 def test_distributed_without_a_folder_trains_on_every_prompt(folder):
@@ -114,24 +120,21 @@ def test_distributed_without_a_folder_trains_on_every_prompt(folder):
     assert len(state.prompts) == 12 and held_out is None
 
 
-def test_distributed_holds_prompts_out_and_keeps_the_best(folder, capfd):
+def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the_best(
+    folder, capfd
+):
     """Two processes; the rows of both are those of the first, and what is resumed is measured on."""
     (folder / "rows.jsonl").write_text(TWELVE)
-    given = [
-        "--iterations",
-        "2",
-        "--batch-size",
-        "4",
-        "--response-length",
-        "4",
-        "--eval-every",
-        "1",
-    ]
-    given += ["--no-normalize-scores", "--prompts", "rows.jsonl", "--eval-share", "0.25"]
+    (folder / "mine.py").write_text(COLUMNS)
+    given = "--iterations 2 --batch-size 4 --response-length 4 --eval-every 1".split()
+    given += ["--normalizer-samples", "8", "--reward", "mine.py:hits"]
+    given += ["--prompts", "rows.jsonl", "--eval-share", "0.25"]
     assert command.main(["distributed", *given, "--save", "run"]) == 0
     printed = capfd.readouterr().out
     assert "On 3 prompts not trained on" in printed and "same in all processes: True" in printed
     found = json.loads((folder / "run" / ROWS).read_text())
+    state = json.loads((newest_checkpoint(folder / "run") / "state.json").read_text())
+    assert len(state["prompts"]) == 9 and all(row["word"] == "the" for row in state["prompts"])
     assert [row["iteration"] for row in found["rows"]] == [0, 1, 2] and len(found["prompts"]) == 3
     assert found["rows"][0]["kl"] == pytest.approx(0.0, abs=1e-4)
     best = max(found["rows"], key=lambda row: (row["value"], -row["iteration"]))

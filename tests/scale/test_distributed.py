@@ -16,7 +16,7 @@ import torch
 from conftest import length_reward, tiny_models
 
 from helpers import ppo, steps, whitening
-from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
+from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.commands.distributed import main
 from helpers.config import RLHFConfig
 from helpers.kl import kl_estimate
@@ -298,7 +298,7 @@ def run_command(*flags) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-def test_bf16_starts_at_ratio_one_and_kl_zero_and_a_saved_run_goes_on(tmp_path):
+def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own(tmp_path):
     small = ["--iterations", 1, "--batch-size", 8]
     done = run_command("--mixed-precision", "bf16", *small, "--save", tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -310,8 +310,6 @@ def test_bf16_starts_at_ratio_one_and_kl_zero_and_a_saved_run_goes_on(tmp_path):
     with hold_folder(tmp_path):
         busy = run_command("--resume", tmp_path)
     assert busy.returncode == 2 and f"error: {tmp_path} is in use by another process" in busy.stderr
-    done = run_command("--resume", tmp_path)  # nothing is left to do
-    assert done.returncode == 0 and "iteration 1" in done.stdout, done.stderr[-2000:]
 
 
 def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):
@@ -323,27 +321,6 @@ def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):
     assert main(["--reward-model", str(tmp_path)]) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("W")]
     assert len(said) == 1 and said[0].startswith(f"error: reward_model: got '{tmp_path}', ")
-
-
-REWARD = """
-def hits(completions, word):
-    return [float(w in c) for w, c in zip(word, completions)]
-"""
-
-
-def test_two_processes_train_with_a_reward_and_prompts_of_one_s_own_and_go_on(tmp_path):
-    (tmp_path / "mine.py").write_text(REWARD)
-    rows = [{"prompt": "the soup", "word": "the"}, {"prompt": "i read", "word": "was"}]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "rows.jsonl").write_text(lines)
-    own = ["--reward", tmp_path / "mine.py:hits", "--prompts", tmp_path / "rows.jsonl"]
-    small = ["--iterations", 1, "--batch-size", 4, "--response-length", 4]
-    done = run_command(*own, *small, "--normalizer-samples", 8, "--save", tmp_path / "run")
-    assert done.returncode == 0, done.stderr[-2000:]
-    saved = json.loads((newest_checkpoint(tmp_path / "run") / "state.json").read_text())
-    assert saved["prompts"] == rows
-    done = run_command("--resume", tmp_path / "run", "--iterations", 2)  # a run made longer
-    assert done.returncode == 0 and "iteration 2" in done.stdout, done.stderr[-2000:]
 
 
 def test_bf16_works_in_one_process_too():

@@ -29,7 +29,7 @@ def kept(mistakes: list[tuple]) -> list[Mistake]:
     return [Mistake(*entry) for entry in mistakes]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # itself alone is equal to it, and a key
 class Exercise:
     """A function for the learner to write, with everything needed to check it."""
 

@@ -130,7 +130,7 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
     same = [i for i, key in enumerate(keys) if key == keys[first]]
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
-    name, says = name_mistake(exercise, probes, tensors, expected, first)
+    name, says = name_mistake(exercise, same, tensors, expected, first)
     if name == "unrecognised":
         masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
         place = place_of(list(zip(tensors, expected, strict=True)), masks)

@@ -1,6 +1,7 @@
 """Name the mistake behind wrong numbers: a well-known one, a wrong shape or type, a pattern."""
 
 import warnings
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,26 +17,45 @@ def form(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}, {kind(x)}" if x.dim() else f"no axes (a scalar), {kind(x)}"
 
 
-def name_mistake(exercise, probes, answers, expected, first) -> tuple[str, str]:
-    """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown."""
+def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str]:
+    """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown.
+
+    `numbers` are those of the test cases, in `exercise.probes`.
+    """
+    probes = [exercise.probes[number] for number in numbers]
     facts = exercise.facts(probes[first])
     masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
     pairs = list(zip(answers, expected, strict=True))
-    found = _known(exercise, exercise.mistakes, probes, answers, masks, facts)
+
+    def known(mistakes, general=False):
+        made = [(m, _results(exercise, m, numbers)) for m in mistakes]
+        made = [(m, results) for m, results in made if results is not None]
+        if general:  # made for any exercise, so they must say something to be believed
+            made = [(m, results) for m, results in made if _telling(results, expected)]
+        return _known(made, answers, expected, masks, facts)
+
+    found = known(exercise.mistakes)
     found = found or next((x for x in (_form_problem(*pair) for pair in pairs) if x), None)
     found = found or turned(pairs)
-    found = found or _known(exercise, slips(exercise), probes, answers, masks, facts, general=True)
+    found = found or known(slips(exercise), general=True)
     found = found or next((x for x in (_infinite(*pair) for pair in pairs) if x), None)
     found = found or symptom(pairs, masks)
     return found or _unrecognised(exercise, probes[first], answers[first], expected[first])
 
 
-def _attempts(mistake, probes) -> list[Tensor] | None:
-    """Results of this mistake on the probes, or None if it raises on one of them."""
+def _results(exercise, mistake, numbers) -> list[Tensor] | None:
+    """Results of this mistake on these test cases, or None if it raises on one of them."""
+    made = [_result(exercise, mistake, number) for number in numbers]
+    return None if any(x is None for x in made) else made
+
+
+@cache  # whatever the learner's answer, a mistake gives the same
+def _result(exercise, mistake, number: int) -> Tensor | None:
+    """Result of this mistake on one test case, or None if it raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of what is made wrong on purpose
-            return [torch.as_tensor(mistake.wrong(*copy_of(probe))) for probe in probes]
+            return torch.as_tensor(mistake.wrong(*copy_of(exercise.probes[number]))).detach()
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
 
@@ -48,17 +68,8 @@ def _telling(made: list[Tensor], expected: list[Tensor]) -> bool:
     return any(bool((x != 0).any()) for x in finite)
 
 
-def _known(
-    exercise, mistakes, probes, answers, masks, facts, general=False
-) -> tuple[str, str] | None:
-    """The mistake with these results, alone or with a flipped sign or wrong padding.
-
-    `general` ones are made for any exercise, so they must say something to be believed.
-    """
-    results = [(m, _attempts(m, probes)) for m in mistakes]
-    results = [(m, made) for m, made in results if made is not None]
-    reference = [exercise.reference(*copy_of(probe)) for probe in probes]
-    results = [(m, made) for m, made in results if not general or _telling(made, reference)]
+def _known(results, answers, expected, masks, facts) -> tuple[str, str] | None:
+    """The mistake with these results, alone or with a flipped sign or wrong padding."""
     for mistake, made in results:
         if all(map(alike, answers, made)):
             return mistake.name, mistake.says.format_map(facts)
@@ -70,7 +81,7 @@ def _known(
         return None
     for mistake, made in results:
         same = _alike_where_counted(answers, made, masks)
-        if same and not _alike_where_counted(reference, made, masks):
+        if same and not _alike_where_counted(expected, made, masks):
             says = mistake.says.format_map(facts) + " Also, the masked positions are wrong."
             return f"{mistake.name}, and masked positions", says
     return None

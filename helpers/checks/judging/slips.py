@@ -5,6 +5,7 @@ Made from an exercise's own reference, so each name says what truly gives the le
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import combinations
 
 import torch
@@ -15,6 +16,7 @@ from helpers.checks.judging.exercise import Exercise, Mistake
 LN2 = math.log(2)
 
 
+@cache
 def slips(exercise: Exercise) -> list[Mistake]:
     """The well-known mistakes that this exercise's arguments allow."""
     if any(not isinstance(x, (Tensor, int, float, str)) for x in exercise.probes[0]):
