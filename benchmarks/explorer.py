@@ -4,7 +4,7 @@ Opens the page in a real chromium, as one file from the disk or (`--lab`) live i
 by keyboard. A move takes from the key to the end of the next animation frame; keys come at moments that
 have nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame,
 so that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: beside a training;
-in JupyterLab it is the notebook's own kernel that trains.
+in JupyterLab it is the notebook's own kernel that trains. `--playing`: while the page plays its film.
 Needs chromium and playwright (tests/requirements.txt).
 """
 
@@ -105,7 +105,20 @@ def training():
         trainer.kill()
 
 
-def measure(moves: int, long: int, lab: bool, busy: bool = False, wait: int = WAIT) -> dict:
+def play(frame) -> None:
+    """From the first update on; the film lasts as long as 200 moves do."""
+    frame.locator("#iteration").press("Home")
+    frame.locator("#play[aria-label=Play]").click()
+
+
+def measure(
+    moves: int,
+    long: int,
+    lab: bool,
+    busy: bool = False,
+    wait: int = WAIT,
+    playing: bool = False,
+) -> dict:
     """Measure latency over `moves` moves, then the heap over `long` more."""
     from playwright.sync_api import sync_playwright
 
@@ -114,7 +127,10 @@ def measure(moves: int, long: int, lab: bool, busy: bool = False, wait: int = WA
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         with (in_lab if lab else bare)(chromium, busy) as frame:
             frame.evaluate(MOVE, [20, 0])  # warm up
+            if playing:
+                play(frame)
             taken = sorted(frame.evaluate(MOVE, [moves, wait]))
+            stand_still(frame)
             before = frame.evaluate(HEAP)
             frame.evaluate(MOVE, [long, 0])
             found = {
@@ -142,9 +158,10 @@ def main() -> None:
     parser.add_argument(
         "--busy", action="store_true", help="beside a training; in the lab's kernel"
     )
+    parser.add_argument("--playing", action="store_true", help="while the page plays")
     options = parser.parse_args()
     wait = 0 if options.in_step else WAIT
-    found = measure(options.moves, options.long, options.lab, options.busy, wait)
+    found = measure(options.moves, options.long, options.lab, options.busy, wait, options.playing)
     print(f"key press to pixels, {found['moves']} moves of β (load {found['load']:.1f})")
     print(f"  median {found['median_ms']:.1f} ms, 95th percentile {found['p95_ms']:.1f} ms")
     print(
