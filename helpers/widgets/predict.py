@@ -126,7 +126,7 @@ def predict_choice(question: str, choices: Mapping[str, str], explanation: str) 
 
     chosen = lambda: radio.value is not None  # noqa: E731
     answer = f"{right[0]}."
-    return Prediction(question, [radio], judge, explanation, chosen, answer, list(choices))
+    return Prediction(question, [radio], judge, explanation, chosen, answer, radio.options)
 
 
 def predict_value(

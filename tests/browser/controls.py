@@ -49,7 +49,8 @@ SHOWN = """node => {
 
 # the number beside a slider, and what the figure below says it was drawn for
 READOUT = """node => node.closest('.widget-inline-hbox')?.querySelector('.widget-readout')?.innerText
-  ?? node.getAttribute('aria-valuenow') ?? node.value"""  # a slider may show no number
+  ?? node.closest('.noUi-origin')?.style.transform ?? node.getAttribute('aria-valuenow')
+  ?? node.value"""  # a slider may show no number: then its place, since its label is rounded
 DRAWN_FOR = """node => {
   for (let box = node; box; box = box.parentElement) {
     const drawn = box.querySelector && box.querySelector('[data-drawn-for]');

@@ -30,7 +30,7 @@ def drawn(name, value):
 SOUND = {
     "whole": "page('IntSlider', 'whole', lambda x: drawn('whole', x), value=8, max=20)",
     "half": "page('FloatSlider', 'half', lambda x: drawn('half', x), value=0.5, max=2, step=0.25)",
-    "upright": "page('FloatSlider', 'upright', str, value=0.2, max=1, step=0.1,"
+    "upright": "page('FloatSlider', 'upright', str, value=0.25, max=1, step=0.01,"
     " orientation='vertical', readout=False)",
     "named": "page('SelectionSlider', 'named', lambda x: drawn('named', x), options=['a', 'b', 'c'])",
     "choice": "page('Dropdown', 'choice', str, options=['a', 'b'])",
