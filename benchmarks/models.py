@@ -10,6 +10,8 @@ from transformers import (
     DistilBertModel,
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
 
@@ -71,6 +73,26 @@ def make_actor(size: Size, seed: int = 0, fused: bool = False) -> GPT2LMHeadMode
     return actor
 
 
+def make_llama(config: LlamaConfig, seed: int = 0) -> LlamaForCausalLM:
+    """The same with Llama's architecture; EOS and pad are the last two ids, as in `make_tokenizer`.
+
+    Its norms have no bias. So the first feature is 1 in every embedding, no layer writes to it, and
+    what the last norm makes of it is above 0.
+    """
+    torch.manual_seed(seed)
+    last = config.vocab_size - 1
+    tokens = {"bos_token_id": last - 1, "eos_token_id": last - 1, "pad_token_id": last}
+    actor = LlamaForCausalLM(LlamaConfig(**(config.to_dict() | tokens))).eval()
+    with torch.no_grad():
+        embeddings = actor.model.embed_tokens.weight  # the head's too
+        embeddings[:, 0] = 1.0
+        embeddings[-2:, 0] = -50.0
+        for layer in actor.model.layers:
+            layer.self_attn.o_proj.weight[0] = 0.0
+            layer.mlp.down_proj.weight[0] = 0.0
+    return actor
+
+
 def make_models(size: Size, seed: int = 0) -> Models:
     """Our four models as the course loads them: fused GELU, and a [CLS] reward model of the same size."""
     tokenizer, actor = make_tokenizer(size), make_actor(size, seed, fused=True)
@@ -95,10 +117,13 @@ def prompt_ids(size: Size, count: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(size.vocabulary - 2, (count, size.prompt), generator=generator)
 
 
+def prompt_texts(size: Size) -> list[str]:
+    """A batch of prompts as texts."""
+    return [" ".join(f"t{i}" for i in row) for row in prompt_ids(size, size.batch).tolist()]
+
+
 def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
     """The initial state of our run at this size. `settings` are fields of `RLHFConfig`."""
-    rows = prompt_ids(size, size.batch).tolist()
-    prompts = [" ".join(f"t{i}" for i in row) for row in rows]
     config = RLHFConfig(
         device="cpu",
         iterations=10_000,  # so many that the learning rate hardly falls
@@ -110,4 +135,4 @@ def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
         critic_learning_rate=LEARNING_RATE,
         **settings,
     )
-    return start_run(config, make_models(size), prompts=prompts)
+    return start_run(config, make_models(size), prompts=prompt_texts(size))

@@ -134,7 +134,8 @@ def ratios(found: dict) -> dict:
     """Time of ours divided by the others': medians over rounds, wall and CPU."""
     ours = [one["total"] for one in found["ours"]]
     others = {name: [one["total"] for one in found[name]] for name in found if name != "ours"}
-    others["TRL without gc"] = [one["total"] - one["gc"] for one in found["TRL"]]
+    if "gc" in found["TRL"][0]:
+        others["TRL without gc"] = [one["total"] - one["gc"] for one in found["TRL"]]
     quotients = {}
     for name, spans in others.items():
         pairs = list(zip(ours, spans, strict=True))
@@ -145,15 +146,15 @@ def ratios(found: dict) -> dict:
     return quotients
 
 
-def print_race(facts: dict, threads: int, minibatch: int) -> None:
+def print_race(facts: dict, title: str) -> None:
     """Print the table of one configuration."""
-    print(f"\n{threads} thread(s), minibatch {minibatch}: seconds per iteration, medians")
+    print(f"\n{title}: seconds per iteration, medians")
     rows = []
     for name, row in facts["contestants"].items():
         cells = [row[f"{phase}_s"] for phase in PHASES]
         spread = f"{row['least_s']:.3f}–{row['most_s']:.3f}"
         rows.append([name, *cells, spread, row["total_cpu_s"], f"{row['tokens_per_s']:.0f}"])
-        if name == "TRL":
+        if "gc_s" in row:
             rest = row["total_s"] - row["gc_s"]
             cpu = row["total_cpu_s"] - row["gc_cpu_s"]
             rate = f"{row['tokens_per_s'] * row['total_s'] / rest:.0f}"
@@ -215,7 +216,7 @@ def run(arguments: list[str] | None) -> None:
         for minibatch in options.minibatches:
             facts = ask(options, "race", threads, minibatch)
             facts["memory"] = {w: ask(options, w, threads, minibatch) for w in names}
-            print_race(facts, threads, minibatch)
+            print_race(facts, f"{threads} thread(s), minibatch {minibatch}")
             everything[f"{threads} threads, minibatch {minibatch}"] = facts
     emit("ppo_vs_trl", everything)
     return None

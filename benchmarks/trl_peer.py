@@ -6,6 +6,7 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from types import SimpleNamespace
 
+import torch
 from transformers import GPT2ForSequenceClassification, TrainerCallback
 
 from benchmarks.common import Span, now, phases, timed
@@ -81,7 +82,7 @@ class Stopwatch:
     def __init__(self, trainer):
         self.iterations: list[dict[str, Span]] = []
         trainer.ref_model.register_forward_pre_hook(lambda *_: self._mark("scoring"))
-        trainer.model.register_forward_pre_hook(lambda *_: self._mark("update"))
+        trainer.model.register_forward_pre_hook(lambda *_: self._train())
         self.start()
 
     def start(self) -> None:
@@ -90,6 +91,10 @@ class Stopwatch:
 
     def _mark(self, phase: str) -> None:
         self.marks.setdefault(phase, now())
+
+    def _train(self) -> None:
+        if torch.is_grad_enabled():  # GRPOTrainer's policy writes by the same forward
+            self._mark("update")
 
     def stop(self) -> None:
         """An iteration ends: save its phases."""

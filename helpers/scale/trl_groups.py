@@ -40,6 +40,11 @@ def grpo_is_here() -> bool:
     return all(find_spec(name) is not None for name in ("trl", "datasets"))
 
 
+def require_grpo() -> None:
+    """ValueError in one sentence if they are not."""
+    require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
+
+
 def grpo_table() -> str:
     """TABLE as a Markdown table."""
     rows = [("this course", "GRPOConfig", "what differs"), ("---",) * 3, *TABLE]
@@ -107,7 +112,7 @@ def shared_settings(config: RLHFConfig, folder: str) -> dict:
 
 def make_group_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
     """TRL's trainer for the config's method, on our actor and reward; the actor is trained in place."""
-    require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
+    require_grpo()
     import trl
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback

@@ -8,9 +8,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, explorer, gae, learning, ppo_vs_trl, scaling
+from benchmarks import course, explorer, gae, grpo_vs_trl, learning, ppo_vs_trl, scaling
 from benchmarks.floor import PlainGPT2
-from benchmarks.models import Size, make_actor, make_run
+from benchmarks.models import Size, make_actor, make_llama, make_run
 from benchmarks.tokens import TokenCounter
 from benchmarks.trl_world import TextReward, value_model
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick
@@ -19,6 +19,8 @@ from helpers.experiments.beta_sweep import load_sweep, table
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.rollouts import forward_logprobs
+from helpers.scale import trl_groups
+from helpers.scale.memory import smollm2
 from helpers.state import load_models
 from helpers.steps import iterate
 from helpers.tools.files import write_json
@@ -53,6 +55,54 @@ def test_the_race_runs_and_counts_everyone(recwarn):
     for row in facts["contestants"].values():
         phases = sum(row[f"{phase}_s"] for phase in ("rollout", "scoring", "update"))
         assert phases == pytest.approx(row["total_s"], rel=1e-3) and row["total_cpu_s"] > 0
+
+
+def tiny_llama():
+    """SmolLM2's shape, tiny, with the tokens of `SMALL`."""
+    config = smollm2(width=48, inner=128, layers=2, heads=3, groups=1)
+    config.vocab_size = SMALL.vocabulary
+    return make_llama(config)
+
+
+POLICIES = {"gpt2": lambda: make_actor(SMALL, fused=True), "llama": tiny_llama}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_in_grpo_too_every_response_has_full_length(name):
+    state = grpo_vs_trl.make_run(POLICIES[name](), SMALL, iterations=2)
+    counter = grpo_vs_trl.count_positions(state.models.actor, state.models.reference)
+    records = [iterate(state) for _ in range(2)]
+    assert all(one["response_length"] == SMALL.response and one["ended"] == 0 for one in records)
+    # one pass, and no critic
+    per_row = SMALL.prompt + SMALL.response - 1
+    assert counter.read()["by_model"]["backward"] == {"policy": 2 * SMALL.batch * per_row}
+    with torch.no_grad():
+        logits = state.models.actor(torch.arange(SMALL.vocabulary - 2).unsqueeze(0)).logits
+    assert float((logits[..., -2:].amax(-1) - logits[..., :-2].amax(-1)).max()) < -40
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_grpo_s_race_gives_both_the_same_tokens(name):
+    pytest.importorskip("trl", reason="benchmarks/requirements.txt is not installed")
+    pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
+    found = grpo_vs_trl.race(POLICIES[name](), SMALL, rounds=1)
+    facts = ppo_vs_trl.summarize(found, SMALL)
+    row = SMALL.batch * (SMALL.prompt + SMALL.response)
+    theirs, ours = (facts["tokens"][who]["by_model"] for who in ("TRL", "ours"))
+    assert theirs["backward"] == {"policy": row}
+    assert theirs["forward"] == {"policy": 2 * row - SMALL.batch, "reference": row}
+    assert ours["backward"] == {"policy": row - SMALL.batch}
+    assert ours["forward"] == {"policy": 2 * (row - SMALL.batch), "reference": row - SMALL.batch}
+    assert set(facts["ratios"]) == {"TRL"}
+    for contestant in facts["contestants"].values():
+        phases = [contestant[f"{phase}_s"] for phase in ("rollout", "scoring", "update")]
+        assert min(phases) > 0 and sum(phases) == pytest.approx(contestant["total_s"], rel=1e-3)
+
+
+def test_a_trl_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(trl_groups, "grpo_is_here", lambda: False)
+    with pytest.raises(ValueError, match="trl: got .*, wants `pip install trl datasets`"):
+        grpo_vs_trl.run([])
 
 
 def torchrl_peer():
