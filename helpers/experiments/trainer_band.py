@@ -107,13 +107,13 @@ def check_curve(run: dict, band: Band) -> Report:
     found = first_exit(run, band)
     if found is None:
         return Report(
-            "your curve", CORRECT, "Score and KL stay in the band of the course's own runs."
+            "the curve", CORRECT, "Score and KL stay in the band of the course's own runs."
         )
     name, iteration, side = found
     label = {"score": "the score", "kl": "the KL"}[name]
     says = f"First out is {label}: {side} the band at iteration {iteration}."
     says += " Check the functions one by one: the curve says that something is wrong, not what."
-    return Report("your curve", MISTAKE, says, f"{label} is {side} the band")
+    return Report("the curve", MISTAKE, says, f"{label} is {side} the band")
 
 
 def load_band(folder: Path = FOLDER) -> Band:
