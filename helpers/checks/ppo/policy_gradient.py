@@ -11,6 +11,7 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import Expected, also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -162,6 +163,16 @@ VANISHED = (
 )
 
 
+GENTLE = torch.tensor([0.3, -0.2, 0.5])
+FAR = far_out(
+    "advantages are large", (GENTLE, torch.tensor([0, 2, 1]), torch.tensor([80.0, -60.0, 5.0]))
+)
+SINGLE = ("wrong for one draw", "Right for several draws, wrong for one alone: squeeze() without an axis?",
+          (GENTLE, torch.tensor([1]), torch.tensor([1.5])))  # fmt: skip
+FORTY = ("wrong for forty draws", "Right for a few draws, wrong for forty of three words: a word is drawn"
+         " many times, and each time counts.", (GENTLE, torch.arange(40) % 3, noise(9, 40)))  # fmt: skip
+
+
 def entropy_of(logits, words, advantages):
     """−Σ π·log π."""
     return -(logits.softmax(-1) * log_softmax(logits)).sum()
@@ -175,7 +186,7 @@ def one_word(words: str, logits: list, word: int, advantage: float) -> tuple:
 check_reinforce_loss = explained(
     checker(REINFORCE),
     (PICKED,),
-    also_on(REINFORCE, VANISHED),
+    also_on(REINFORCE, VANISHED, FAR, SINGLE, FORTY),
     cause=one_of(
         REINFORCE,
         with_a_term({
