@@ -292,7 +292,7 @@ def vanishing_chance(function) -> tuple[str, str] | None:
         with torch.no_grad():
             found = torch.as_tensor(function(*given)[0]).double()
     except (OverflowError, RuntimeError):  # of a whole number that is too large
-        found = torch.tensor(torch.nan)
+        found = torch.tensor(torch.nan).double()
     if not torch.allclose(found, chances(*given).double(), 1e-3, 1e-6):
         return (
             "powers too large",
