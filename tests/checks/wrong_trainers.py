@@ -292,8 +292,12 @@ WRONG = [
     # right on ordinary inputs
     (W, "sampled padding does not count", "padding token that was drawn",
      "torch.cat([mask, running], 1)", "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
-    (W, "the likeliest tokens alone", "unlikely tail", "new = torch.multinomial(logprobs.exp(), 1)",
-     "few = logprobs.topk(60)\n        new = few.indices.gather(1, torch.multinomial(few.values.exp(), 1))"),
+    (W, "the 30 likeliest tokens alone", "another distribution", "new = torch.multinomial(logprobs.exp(), 1)",
+     "few = logprobs.topk(30)\n        new = few.indices.gather(1, torch.multinomial(few.values.exp(), 1))"),
+    (W, "the likeliest 90 % alone", "unlikely tail", "new = torch.multinomial(logprobs.exp(), 1)",
+     "top, order = logprobs.exp().sort(-1, descending=True)\n"
+     "        top = top * (top.cumsum(-1) - top < 0.9)\n"
+     "        new = order.gather(1, torch.multinomial(top, 1))"),
     (R, "two columns at least", "one token", "counted.sum(1) - 1", "(counted.sum(1) - 1).clamp(min=1)"),
     (R, "scores clipped", "large numbers", "+= scores", "+= scores.clamp(-5, 5)"),
     (A, "squeeze without an axis", "one token", ".squeeze(-1) * counted", ".squeeze() * counted"),
