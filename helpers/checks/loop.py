@@ -7,7 +7,8 @@ from torch import Tensor
 
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import Expected, explained
+from helpers.checks.judging.raised import Expected, also_on, explained
+from helpers.checks.judging.sizes import far_out, sizes
 
 
 def drift(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> Tensor:
@@ -135,4 +136,20 @@ BY_POSITION = Expected(
 )  # fmt: skip
 SWAPPED = BY_POSITION._replace(part="tensor b (2) at non-singleton dimension 0")
 
-check_objective = explained(checker(OBJECTIVE), (BY_POSITION, SWAPPED))
+FREE = (
+    "β = 0",
+    "At β = 0 the KL costs nothing: the mean score is left. Is 0 taken for a number that is missing?",
+    (*SMALL[:-1], 0.0),
+)
+FAR = far_out(
+    "scores and KL are large, and β is 2.5",
+    (
+        floats([60.0, -45.0])[0], floats([-1.0, -3.0, -2.0], [-50.0, -1.0, -1.0]),
+        floats([-31.0, -43.0, -2.0], [-1.0, -0.5, -90.0]), prefix_mask(3, 3, 2), 2.5,
+    ),
+)  # fmt: skip
+check_objective = explained(
+    checker(OBJECTIVE),
+    (BY_POSITION, SWAPPED),
+    also_on(OBJECTIVE, FREE, FAR, *sizes(LARGE)),
+)

@@ -21,6 +21,8 @@ INPUTS = "        inputs = {"
 
 # fmt: off
 WRONG = [
+    ("sampled padding does not count", "a padding token that was drawn", "    return ids, mask,",
+     "    mask = mask & (ids != tokenizer.pad_token_id)\n    return ids, mask,"),
     ("a mask of the new token only", "not the whole mask", MASK, '"attention_mask": mask[:, -new.shape[1]:]'),
     ("the prompt's mask for ever", "not the whole mask", MASK, '"attention_mask": prompt_mask'),
     ("no mask", "padding is read", MASK + ", ", ""),

@@ -23,6 +23,10 @@ UNBIASED = "max(len(x) - 1, 1)"
 
 # fmt: off
 WRONG = [
+    ("clipped at 5 deviations", "outlier", WHITENED,
+     "whitened = torch.where(mask, scaled.clamp(-5, 5), 0.0)"),
+    ("explained at least −0.1", "bad critic", EXPLAINED, EXPLAINED
+     + "\n    explained = explained.clamp(min=-0.1)"),
     ("returns after whitening", "returns from whitened", "    return whitened, returns",
      "    returns = torch.where(mask, whitened + values, 0.0)\n    return whitened, returns"),
     ("values forgotten", "left out", "advantages + values", "advantages"),

@@ -289,6 +289,30 @@ WRONG = [
      "        update(actor, critic, optimizer, (ids, mask, logprobs, values, advantages, returns), "
      "config)\n", ""),
     ("train", "returned, not yielded", "returned", "yield scores", "return scores"),
+    # right on ordinary inputs
+    (W, "sampled padding does not count", "padding token that was drawn",
+     "torch.cat([mask, running], 1)", "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
+    (W, "the 30 likeliest tokens alone", "another distribution", "new = torch.multinomial(logprobs.exp(), 1)",
+     "few = logprobs.topk(30)\n        new = few.indices.gather(1, torch.multinomial(few.values.exp(), 1))"),
+    (W, "the likeliest 90 % alone", "unlikely tail", "new = torch.multinomial(logprobs.exp(), 1)",
+     "top, order = logprobs.exp().sort(-1, descending=True)\n"
+     "        top = top * (top.cumsum(-1) - top < 0.9)\n"
+     "        new = order.gather(1, torch.multinomial(top, 1))"),
+    (R, "two columns at least", "one token", "counted.sum(1) - 1", "(counted.sum(1) - 1).clamp(min=1)"),
+    (R, "scores clipped", "large numbers", "+= scores", "+= scores.clamp(-5, 5)"),
+    (A, "squeeze without an axis", "one token", ".squeeze(-1) * counted", ".squeeze() * counted"),
+    (A, "advantages clipped at 5", "outlier", "returns = advantages + values\n    mean, std",
+     "returns = advantages + values\n    advantages = advantages.clamp(-50, 50)\n    mean, std"),
+    (U, "quotient of probabilities", "very unlikely tokens", "(logprobs - old_logprobs).exp()",
+     "logprobs.exp() / old_logprobs.exp()"),
+    (U, "zero_grad once an epoch", "minibatch before",
+     "            optimizer.zero_grad()\n            loss.backward()\n            torch.nn",
+     "            done = getattr(optimizer, 'done', 0)\n            if done % len(rollout[0]) == 0:\n"
+     "                optimizer.zero_grad()\n            optimizer.done = done + len(rows)\n"
+     "            loss.backward()\n            torch.nn"),
+    ("train", "stops at a large KL", "fewer iterations",
+     "        yield scores.mean().item(), kl.mean().item()",
+     "        yield scores.mean().item(), kl.mean().item()\n        if kl.mean() > 10:\n            return"),
 ]
 
 RIGHT = [

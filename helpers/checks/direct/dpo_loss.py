@@ -11,6 +11,7 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.second_look import answers_of, equals
+from helpers.checks.judging.sizes import far_out, sizes
 
 # --- the implicit reward --------------------------------------------------------------------------
 
@@ -228,8 +229,17 @@ LONG = (  # two long responses: even a float64 holds their probabilities as 0
     " log-probs is the log of the ratio: nothing needs exp.",
     (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
 )
+FAR_GAINS = far_out(
+    "log-ratios are some hundred, and β is 2",
+    (*floats([-300.0, -10.0], [-9.0, -400.0], [-20.0, -15.0], [-80.0, -2.0]), 2.0),
+)  # fmt: skip
 
 check_implicit_reward = explained(
-    checker(IMPLICIT_REWARD), then=also_on(IMPLICIT_REWARD, LONG), cause=weights_in_words
+    checker(IMPLICIT_REWARD),
+    then=also_on(IMPLICIT_REWARD, LONG, *sizes(ONE_BETA, token=False)),
+    cause=weights_in_words,
 )
-check_dpo_loss = checker(DPO_LOSS)
+check_dpo_loss = explained(
+    checker(DPO_LOSS),
+    then=also_on(DPO_LOSS, FAR_GAINS, *sizes(PAIRS, token=False)),
+)

@@ -7,12 +7,13 @@ import torch
 
 from helpers.checks.gae.gae import GAE, RETURNS, recursion
 from helpers.checks.gae.shaping import after, zeroed
-from helpers.checks.gae.td_errors import EPISODE, EPISODES, MASKS, TD, td, to_go
+from helpers.checks.gae.td_errors import EIGHTHS, EPISODE, EPISODES, MASKS, TD, td, to_go
 from helpers.checks.judging.compare import alike
 from helpers.checks.judging.exercise import Exercise, Mistake, noise, prefix_mask
 from helpers.checks.judging.parts import parts_checker
 from helpers.checks.judging.raised import explained
 from helpers.checks.judging.runner import copy_of
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.gae import compute_gae
 from helpers.whitening import whiten_advantages
 
@@ -237,7 +238,7 @@ def nan_in_padding(function) -> tuple[str, str] | None:
 
 
 def at_the_edges(function) -> tuple[str, str] | None:
-    """Where γ or λ is 0, in a long row, and where there is a single token."""
+    """Where γ or λ is 0 or 1, in a long row, for a single token, many rows, and large numbers."""
     rewards, values, gamma, lam, mask = PROBES[1]
     long = noise(5, 1, 200), noise(6, 1, 200), 0.5, 0.2, prefix_mask(200, 199)
     lone = rewards[:, :1], values[:, :1], gamma, lam, mask[:, :1]
@@ -249,6 +250,10 @@ def at_the_edges(function) -> tuple[str, str] | None:
         ("a single token", "All is right but where rows have a single column.", lone),
         ("long rows", "All is right in short rows, but not in one of 200 tokens: powers of γ and γλ get too"
          " small to divide by.", long),
+        ("γ and λ of 1", "All is right but where γ and λ are 1: nothing is divided by 1 − γ or 1 − γλ.",
+         (rewards, values, 1.0, 1.0, mask)),
+        far_out("rewards and values are large", (*EIGHTHS, 0.5, 0.5, prefix_mask(5, 1, 5, 4))),
+        *sizes((rewards, values, gamma, lam, mask), token=False),
     ):  # fmt: skip
         with torch.no_grad():
             answers = function(*copy_of(given))

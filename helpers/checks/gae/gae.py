@@ -4,9 +4,20 @@ import torch
 
 from helpers import gae
 from helpers.checks.gae.shaping import after, zeroed
-from helpers.checks.gae.td_errors import EPISODE, EPISODES, MASKS, not_last, td, td_by, to_go
-from helpers.checks.judging.exercise import Exercise
+from helpers.checks.gae.td_errors import (
+    EIGHTHS,
+    EPISODE,
+    EPISODES,
+    MASKS,
+    not_last,
+    td,
+    td_by,
+    to_go,
+)
+from helpers.checks.judging.exercise import Exercise, prefix_mask
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.whitening import whiten_advantages
 
 
@@ -126,4 +137,13 @@ RETURNS = Exercise(
 )
 # fmt: on
 
-check_gae, check_discounted_returns = checker(GAE), checker(RETURNS)
+LARGE = "rewards and values are large"
+SHORT = prefix_mask(5, 1, 5, 4)
+check_gae = explained(
+    checker(GAE),
+    then=also_on(GAE, far_out(LARGE, (*EIGHTHS, 0.5, 0.5, SHORT)), *sizes(GAE.probes[1])),
+)
+check_discounted_returns = explained(
+    checker(RETURNS),
+    then=also_on(RETURNS, far_out(LARGE, (EIGHTHS[0], 0.5, SHORT)), *sizes(RETURNS.probes[1])),
+)

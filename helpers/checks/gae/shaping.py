@@ -5,6 +5,8 @@ import torch
 from helpers import kl
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.kl import last_counted
 
 
@@ -172,4 +174,26 @@ SHAPE = Exercise(
 )
 # fmt: on
 
-check_shape_rewards = checker(SHAPE)
+SHORT = (
+    "a response of one token",
+    "Right for longer responses. One of a single token has both there: the penalty and the score.",
+    (
+        torch.tensor([1.0, -3.0]),
+        *(-noise(k, 2, 3).abs() for k in (1, 2)),
+        prefix_mask(3, 1, 3),
+        0.2,
+    ),
+)
+FREE = (
+    "β = 0",
+    "At β = 0 nothing is paid, and the score is all. Is 0 taken for a number that is missing?",
+    (*SHAPE.probes[1][:-1], 0.0),
+)
+FAR = far_out(
+    "scores and KL are large, and β is 2.5",
+    (torch.tensor([80.0, -60.0]), floats([-1.0, -90.0, -2.0], [-50.0, -1.0, -1.0]),
+     floats([-31.0, -3.0, -2.0], [-1.0, -0.5, -9.0]), prefix_mask(3, 3, 2), 2.5),
+)  # fmt: skip
+check_shape_rewards = explained(
+    checker(SHAPE), then=also_on(SHAPE, SHORT, FREE, FAR, *sizes(SHAPE.probes[1]))
+)

@@ -6,6 +6,8 @@ from helpers import gae
 from helpers.checks.gae.shaping import after, zeroed
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import far_out, sizes
 
 
 def before(x):
@@ -162,4 +164,17 @@ TD = Exercise(
 )
 # fmt: on
 
-check_td_errors = checker(TD)
+EIGHTHS = [(64 * noise(k, 3, 5) * 8).round() / 8 for k in (3, 4)]  # large, and exact in any order
+GAMMAS = [
+    (f"γ = {gamma:g}", f"Right for γ between 0 and 1, not for γ = {gamma:g}: it multiplies V_(t+1), no more.",
+     (*EPISODES, gamma, MASKS[1])) for gamma in (0.0, 1.0)
+]  # fmt: skip
+check_td_errors = explained(
+    checker(TD),
+    then=also_on(
+        TD,
+        *GAMMAS,
+        far_out("rewards and values are large", (*EIGHTHS, 0.5, prefix_mask(5, 1, 5, 4))),
+        *sizes((*EPISODES, 0.9, MASKS[1])),
+    ),
+)

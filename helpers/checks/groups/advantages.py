@@ -5,6 +5,7 @@ import torch
 from helpers.checks.judging.exercise import Exercise, noise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import far_out
 from helpers.groups import grpo_advantages, rloo_advantages
 
 t = torch.tensor
@@ -274,5 +275,24 @@ GRPO = Exercise(
 )
 # fmt: on
 
-check_rloo_advantages = checker(RLOO)
-check_grpo_advantages = explained(checker(GRPO), then=also_on(GRPO, ALIKE))
+OUTLIER = (
+    "wrong for an outlier",
+    "Right for most rewards, wrong for one far above its group: nothing is clipped here.",
+    (torch.cat([t([60.0]), t([0.5, -0.5]).repeat(64)]), 129),
+)
+LONE_GROUP = (
+    "wrong for one group",
+    "Right for several groups, wrong for one alone.",
+    (t([1.0, 4.0]), 2),
+)
+MANY_GROUPS = (
+    "wrong for many groups",
+    "Right for a few groups, wrong for twenty.",
+    (noise(10, 60), 3),
+)
+FURTHER = OUTLIER, LONE_GROUP, MANY_GROUPS
+check_rloo_advantages = explained(
+    checker(RLOO),
+    then=also_on(RLOO, far_out("rewards are large", (t([300.0, -260.0, 40.0]), 3)), *FURTHER),
+)
+check_grpo_advantages = explained(checker(GRPO), then=also_on(GRPO, ALIKE, *FURTHER))

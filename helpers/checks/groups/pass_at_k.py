@@ -111,6 +111,14 @@ def answers(right: int, wrong: int) -> torch.Tensor:
     return torch.tensor([[True] * right + [False] * wrong])
 
 
+ONE = (
+    "wrong for one answer",
+    "With one answer, pass@1 is 1 or 0.",
+    (torch.tensor([[True], [False]]), 1),
+)
+FORTY = (
+    "wrong for forty prompts", "Right for a few prompts, wrong for forty.", (noise(9, 40, 6) > 0, 2),
+)  # fmt: skip
 by_count = case_by_case(
     ("k is 1", (answers(2, 3), 1)),
     ("more than k are wrong", (answers(2, 5), 2)),
@@ -120,5 +128,7 @@ by_count = case_by_case(
     ("none is right", (answers(0, 4), 2)),
 )
 check_pass_at_k = explained(
-    checker(PASS), then=also_on(PASS, MANY), cause=one_of(PASS, by_count, only=("unrecognised",))
+    checker(PASS),
+    then=also_on(PASS, MANY, ONE, FORTY),
+    cause=one_of(PASS, by_count, only=("unrecognised",)),
 )

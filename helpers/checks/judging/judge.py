@@ -46,7 +46,8 @@ def judge(exercise: Exercise, function: Callable, seconds: float = TIME_LIMIT) -
         report = _compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = _mistake(exercise, "unrecognised", f"Your result cannot be compared: {error}")
-    return report or _gradients(exercise, function, seconds) or _correct(exercise)
+    report = report or _gradients(exercise, function, seconds)
+    return report or _repeated(exercise, function, seconds) or _correct(exercise)
 
 
 def checker(exercise: Exercise) -> Callable[..., Report]:
@@ -172,16 +173,36 @@ def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report
                 says += " trained. Do not use .item(), .detach(), .data, no_grad or new tensors."
                 return _mistake(exercise, "detached", says, probe)
             if bool(got.isnan().any()) and not bool(want.isnan().any()):
-                says = (
-                    f"The numbers are correct, but the gradient of {name} is NaN: what the padding"
-                )
-                says += " holds must be replaced (torch.where) before exp, not only after it."
+                says = f"The numbers are correct, but the gradient of {name} is NaN:"
+                says += f" {why_nan(exercise, probe)}"
                 return _mistake(exercise, "NaN gradient", says, probe, got, want)
             if not alike(got, want):
                 says = f"The numbers are correct, but the gradient of {name} is not."
                 says += " Is a part of the formula detached?"
                 return _mistake(exercise, "wrong gradient", says, probe, got, want)
     return None
+
+
+def _repeated(exercise: Exercise, function: Callable, seconds: float) -> Report | None:
+    """After correct numbers, the first test case once more: the calls before it must leave nothing behind."""
+    probe = exercise.probes[0]
+    expected = exercise.reference(*copy_of(probe))
+    answer = as_tensor(attempt(function, probe, seconds).value, expected)
+    if right(answer, expected):
+        return None
+    says = "All was right at first, and called once more with the first numbers you return something else: is"
+    says += " something kept from one call to the next, or drawn at random?"
+    return _mistake(exercise, "another result the second time", says, probe, answer, expected)
+
+
+def why_nan(exercise: Exercise, probe: tuple) -> str:
+    """Where a NaN gradient comes from: the padding, or where there is none a probability of 0."""
+    mask = exercise.named(probe).get("mask")
+    if isinstance(mask, Tensor) and not bool(mask.all()):
+        return (
+            "what the padding holds must be replaced (torch.where) before exp, not only after it."
+        )
+    return "0 · ∞ is NaN. The slope of a logarithm is infinite where a probability rounds to 0: log_softmax."
 
 
 def backward(function: Callable, places: list[int]) -> Callable:

@@ -8,8 +8,9 @@ from helpers.checks.judging.altered import other_inputs
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
-from helpers.checks.judging.raised import Expected, explained
+from helpers.checks.judging.raised import Expected, also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -115,9 +116,16 @@ LIMITS = Expected(
     "At β = 0 you divide by 0, where the answer is 1. The denominator is 2 + β/σ²: the 2 of the reward's"
     " slope was lost when you solved for m.",
 )
+FAR = [
+    far_out(words, given)
+    for words, given in (
+        ("β is 50", (50.0, 0.5)), ("β is 0.0003", (0.0003, 0.02)), ("σ is 30", (40.0, 30.0)),
+    )
+]  # fmt: skip
 check_best_mean = explained(
     checker(BEST_MEAN),
     (LIMITS,),
+    also_on(BEST_MEAN, *FAR),
     cause=one_of(
         BEST_MEAN,
         two_at_once(best_mean, SLIPS),

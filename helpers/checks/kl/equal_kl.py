@@ -177,6 +177,11 @@ ENDS = (
         "At kl = kl_high the result is score_high.",
         (0.1, 0.3, 0.5, 0.9, 0.5),
     ),
+    (
+        "wrong for large KLs and scores",
+        "Right for KLs below 1; it is not for 40 nats and scores of 80: nothing is clamped.",
+        (4.0, -3.0, 64.0, 80.0, 36.0),
+    ),
     ("wrong for negative scores", "Scores may be negative.", (0.1, -0.8, 0.5, -0.2, 0.3)),
 )
 check_score_between = explained(

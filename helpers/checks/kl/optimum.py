@@ -28,6 +28,20 @@ PROBES = [
     (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
 ]
 TINY = (*WIDE, 0.01, 1.0, 2.0, 64, 640.0)
+LEAST = -80.0  # below it lies nothing that a float32 holds as a probability: any log-prob will do
+STEPS = (  # β, KL, target, n, horizon
+    ("n above the horizon", "The next β is wrong where n = 512 and the horizon is 200: the share is"
+     " multiplied by n / horizon, whatever its size.", (0.5, 2.1, 2.0, 512, 200.0)),
+    ("β kept within bounds", "The next β is wrong for a small β, 0.002: it has no lower limit.",
+     (0.002, 1.0, 2.0, 64, 640.0)),
+    ("β kept within bounds", "The next β is wrong for a large β, 40: it has no upper limit.",
+     (40.0, 9.0, 2.0, 64, 640.0)),
+    ("a KL at or below 0", "The next β is wrong where the estimated KL is below 0, as a sample's may be.",
+     (0.5, -0.3, 2.0, 32, 200.0)),
+    ("a KL at or below 0", "The next β is wrong where the KL is 0, as at the start of a run.",
+     (0.5, 0.0, 2.0, 32, 200.0)),
+    ("an unusual target", "The next β is wrong for a target of 0.05 nats.", (0.5, 0.052, 0.05, 32, 200.0)),
+)  # fmt: skip
 
 
 # fmt: off
@@ -126,6 +140,28 @@ def at_a_tiny_beta(function) -> tuple[str, str] | None:
                 f" float32 holds, and your {name} is not finite: stay with logarithms (logsumexp,"
                 " log_softmax).",
             )
+    return at_extremes(function)
+
+
+def at_extremes(function) -> tuple[str, str] | None:
+    """Numbers at a tiny β, up to rounding at this size; then n, KL and β out of the ordinary."""
+    log_best, j_star, _ = (torch.as_tensor(x).detach().double() for x in function(*TINY))
+    wants = best(*TINY[:3]).double(), value(*TINY[:3]).mean().double()
+    pairs = (log_best.clamp(min=LEAST), wants[0].clamp(min=LEAST)), (j_star, wants[1])
+    fits = [torch.allclose(got, want, 1e-3, 1e-2) for got, want in pairs]
+    for name, fine in zip(("π*", "J*"), fits, strict=True):
+        if not fine:
+            return "cut off at a small β", (
+                f"All numbers are right at these β; at 0.01, where log-probs go far below −30, your {name}"
+                " is not. Nothing is added to a probability, clipped or clamped: stay with logarithms."
+            )
+    for name, says, given in STEPS:
+        got = torch.as_tensor(function(*SMALL, *given)[2]).double()
+        want = torch.tensor(
+            AdaptiveKLController(given[0], given[2], given[4]).update(given[1], given[3])
+        )
+        if not torch.isclose(got, want.double(), 1e-4, 1e-9):
+            return name, f"{says} You have {float(got):.4g}; it should be {float(want):.4g}."
     return None
 
 

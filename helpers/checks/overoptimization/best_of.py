@@ -286,7 +286,19 @@ def more_draws(function) -> tuple[str, str] | None:
 
 
 def vanishing_chance(function) -> tuple[str, str] | None:
-    """What a right answer does with a chance that rounds to 0: it adds nothing to the KL."""
+    """What a right answer does with powers that leave 64 bits, and with a chance that rounds to 0."""
+    given = noise(12, 2, 12), noise(13, 2, 12), 40
+    try:
+        with torch.no_grad():
+            found = torch.as_tensor(function(*given)[0]).double()
+    except (OverflowError, RuntimeError):  # of a whole number that is too large
+        found = torch.tensor(torch.nan).double()
+    if not torch.allclose(found, chances(*given).double(), 1e-3, 1e-6):
+        return (
+            "powers too large",
+            "All is right for a small n, but not for N = 12 and n = 40: 12⁴⁰ leaves 64 bits, and a float32."
+            " Divide by N first, then raise to the power n.",
+        )
     given = noise(10, 1, 8), noise(11, 1, 8), 300
     with torch.no_grad():
         answers = function(*given)

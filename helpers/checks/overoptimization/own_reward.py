@@ -82,6 +82,15 @@ def examine_reward(function: Callable) -> None:
         case += (("among ten", f"{together[differs]:g}"),)
         says = "A text's reward depends on the texts beside it. Judge each by itself."
         raise Refused("depends on the batch", says, case)
+    longer = [*texts[::-1], *texts, *texts, *texts]
+    again = numbers(called(function, longer), len(longer))
+    wants = [*alone[::-1], *alone, *alone, *alone]
+    differs = next((i for i, x in enumerate(again) if abs(x - wants[i]) > 1e-6), None)
+    if differs is not None:
+        case = ("text", longer[differs]), ("alone", f"{wants[differs]:g}")
+        case += ((f"among {len(longer)}, some of them equal", f"{again[differs]:g}"),)
+        says = "A text's reward depends on the texts beside it, or before it. Judge each by itself."
+        raise Refused("depends on the batch", says, case)
     says = f"All {len(texts)} reviews get {together[0]:g}: there is nothing to learn from."
     expect(len(set(together)) > 1, "the same for all", says)
     numbers(called(function, ["", "."]), 2)  # what a policy may write, too

@@ -2,13 +2,13 @@
 
 import torch
 
-from helpers import ppo
 from helpers.checks.judging.altered import other_inputs
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, token_by_token, without_effect
 from helpers.checks.whitening.averages import other_reductions, reductions
@@ -21,9 +21,8 @@ def clipped(rho, advantages, eps):
 
 
 def clip_reference(rho, advantages, mask, cliprange):
-    """Clip fraction as `policy_loss` reports it."""
-    zeros = torch.zeros_like(rho)
-    return ppo.policy_loss(rho.log(), zeros, advantages, mask, cliprange)[1]["clip_fraction"]
+    """Share of counted tokens that are clipped."""
+    return clipped(rho, advantages, cliprange)[mask].float().mean()
 
 
 def either(high, low):
@@ -214,9 +213,20 @@ ABOVE = (
     "Right for ratios far from the limits; this one lies near 1 + ε: A > 0 is clipped above 1 + ε exactly.",
     (floats([1.21, 1.24, 0.5, 1.19]), floats([1.0, 2.0, 1.0, 1.0]), prefix_mask(4, 4), 0.2),
 )
+AT_THE_EDGE = (  # 1.25 and 0.75 are exact in a float32
+    "exactly at the edge",
+    "Right for ratios beside the limits; one that is exactly 1 + ε or 1 − ε still has its gradient: ρ > 1 + ε"
+    " and ρ < 1 − ε are meant strictly.",
+    (floats([1.25, 0.75, 1.5, 0.5]), floats([1.0, -1.0, 1.0, 1.0]), prefix_mask(4, 4), 0.25),
+)
+SMALL_ADVANTAGES = (
+    "small advantages",
+    "Right for advantages around 1; one of 1e-4 has a gradient too, and its sign alone counts.",
+    (floats([1.5, 0.5, 1.0]), floats([1e-4, -1e-4, 1.0]), prefix_mask(3, 3), 0.2),
+)
 check_clip_fraction = explained(
     checker(CLIP),
-    then=also_on(CLIP, BETWEEN, ABOVE),
+    then=also_on(CLIP, BETWEEN, ABOVE, AT_THE_EDGE, SMALL_ADVANTAGES, *sizes(CLIP.probes[2])),
     cause=one_of(
         CLIP,
         two_at_once(share, SLIPS),

@@ -8,8 +8,9 @@ from helpers import ppo
 from helpers.checks.judging.altered import other_inputs
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import Expected, explained
+from helpers.checks.judging.raised import Expected, also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, token_by_token, without_effect
 from helpers.checks.ppo.ratio import BATCH
@@ -133,9 +134,16 @@ def one_token(words: str, *logits: float) -> tuple:
     return words, (floats([list(logits)]), prefix_mask(1, 1))
 
 
+MANY_WORDS = (
+    "wrong for a large vocabulary",
+    "Right for a few words; over 3000, where each is unlikely, it is not. Is a number added inside the"
+    " logarithm, or a probability bounded below?",
+    (noise(15, 1, 2, 3000), prefix_mask(2, 2)),
+)
 check_entropy = explained(
     checker(ENTROPY),
     tuple(Expected(part, *WRONG_AXIS) for part in MISMATCH),
+    also_on(ENTROPY, MANY_WORDS, *sizes(ENTROPY.probes[1])),
     cause=one_of(
         ENTROPY,
         other_inputs(

@@ -1,16 +1,21 @@
 """Exercise of notebook 04: the policy gradient of a few words (Williams 1992)."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from helpers.checks.judging.altered import other_inputs
+from helpers.checks.judging.compare import alike, as_tensor
 from helpers.checks.judging.exercise import Exercise, noise
 from helpers.checks.judging.extra_term import with_a_term
-from helpers.checks.judging.judge import checker
+from helpers.checks.judging.judge import backward, checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
-from helpers.checks.judging.raised import Expected, also_on, explained
+from helpers.checks.judging.raised import UNFINISHED, Expected, also_on, explained
+from helpers.checks.judging.report import CORRECT, Report
+from helpers.checks.judging.runner import attempt
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -162,6 +167,16 @@ VANISHED = (
 )
 
 
+GENTLE = torch.tensor([0.3, -0.2, 0.5])
+FAR = far_out(
+    "advantages are large", (GENTLE, torch.tensor([0, 2, 1]), torch.tensor([80.0, -60.0, 5.0]))
+)
+SINGLE = ("wrong for one draw", "Right for several draws, wrong for one alone: squeeze() without an axis?",
+          (GENTLE, torch.tensor([1]), torch.tensor([1.5])))  # fmt: skip
+FORTY = ("wrong for forty draws", "Right for a few draws, wrong for forty of three words: a word is drawn"
+         " many times, and each time counts.", (GENTLE, torch.arange(40) % 3, noise(9, 40)))  # fmt: skip
+
+
 def entropy_of(logits, words, advantages):
     """−Σ π·log π."""
     return -(logits.softmax(-1) * log_softmax(logits)).sum()
@@ -172,10 +187,38 @@ def one_word(words: str, logits: list, word: int, advantage: float) -> tuple:
     return words, (torch.tensor(logits), torch.tensor([word]), torch.tensor([advantage]))
 
 
-check_reinforce_loss = explained(
+def by_gradient(check: Callable[..., Report]) -> Callable[..., Report]:
+    """The same check, which also takes another number with the very gradient that the text asks for."""
+
+    def kinder(function, *options, **named) -> Report:
+        report = check(function, *options, **named)
+        given = [*REINFORCE.probes, VANISHED[2], FAR[2], SINGLE[2], FORTY[2]]
+        numbers = report.case and report.mistake not in UNFINISHED
+        if not numbers or not all(same_gradient(function, one) for one in given):
+            return report
+        says = "The gradient is the one that is asked for, in all test cases. (The loss itself is another"
+        says += " number than −mean(log π · A): it says less, and trains as well.)"
+        return Report(report.exercise, CORRECT, says)
+
+    kinder.__name__ = kinder.__qualname__ = check.__name__
+    kinder.__doc__, kinder.exercise = check.__doc__, check.exercise
+    return kinder
+
+
+def same_gradient(function: Callable, given: tuple) -> bool:
+    """Whether a scalar of the function has the reference's gradient with respect to the logits."""
+    got, want = (
+        attempt(backward(one, [0]), given, 1.0).value for one in (function, REINFORCE.reference)
+    )
+    alone = as_tensor(attempt(function, given, 1.0).value, torch.zeros(()))
+    fine = got and got[0] is not None and alone is not None and alone.dim() == 0
+    return bool(fine) and alike(got[0], want[0])
+
+
+check_reinforce_loss = by_gradient(explained(
     checker(REINFORCE),
     (PICKED,),
-    also_on(REINFORCE, VANISHED),
+    also_on(REINFORCE, VANISHED, FAR, SINGLE, FORTY),
     cause=one_of(
         REINFORCE,
         with_a_term({
@@ -199,4 +242,4 @@ check_reinforce_loss = explained(
                                        torch.tensor([1.0, -2.0]))),
         ),
     ),
-)  # fmt: skip
+))  # fmt: skip

@@ -10,9 +10,10 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, token_by_token, without_effect
-from helpers.checks.ppo.ratio import BATCH, LOGPROBS, SPOILT, padding_kept_out
+from helpers.checks.ppo.ratio import BATCH, LOGPROBS, SPOILT, UNLIKELY, padding_kept_out
 from helpers.checks.whitening.averages import other_reductions, reductions, total
 from helpers.whitening import masked_mean
 
@@ -212,12 +213,26 @@ NO_ADVANTAGE = (
     "A token with advantage 0 has gain 0, and counts in the mean as any other.",
     (floats([-1.0, -2.0]), floats([-1.1, -1.0]), floats([0.0, 1.0]), prefix_mask(2, 2), 0.2),
 )
+QUOTIENT = (
+    "quotient of probabilities",
+    "Right for likely tokens; exp(−120) rounds to 0, and 0/0 is NaN: subtract the log-probs first, then take"
+    " one exp.",
+    (*UNLIKELY[:2], floats([1.0, -1.0]), UNLIKELY[2], 0.2),
+)
+FAR = [
+    far_out("advantages are large", (*BATCH[:2], 60 * noise(9, 3, 5), BATCH[2], 0.2)),
+    *(far_out(f"the ratio is {words} and A = −1", (
+        floats([-1.0, -2.0]), floats([-1.0 - by, -2.0]), floats([-1.0, 0.5]), prefix_mask(2, 2), 0.2))
+      for words, by in (("20", 3.0), ("1e13", 30.0))),
+    far_out("ε is 0.6", (*BATCH[:2], noise(9, 3, 5), BATCH[2], 0.6)),
+]  # fmt: skip
 
 
 def passed(function):
     """All second looks at a loss that passed."""
     first = padding_kept_out(POLICY, *SPOILT_POLICY)(function)
-    return first or also_on(POLICY, NO_ADVANTAGE)(function)
+    rows = sizes((*BATCH[:2], noise(9, 3, 5), BATCH[2], 0.2))
+    return first or also_on(POLICY, NO_ADVANTAGE, QUOTIENT, *FAR, *rows)(function)
 
 
 def gains(p, o, a, m, e):

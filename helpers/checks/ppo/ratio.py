@@ -10,6 +10,7 @@ from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import compare, show
 from helpers.checks.judging.runner import attempt, copy_of
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -163,11 +164,13 @@ FAR_APART = (
     " gradient. Clipping is done later, in the loss.",
     (floats([-1.0, -1.0]), floats([-31.0, -1.5]), prefix_mask(2, 2)),
 )
+FARTHER = (*FAR_APART[:2], (floats([-1.0, -1.0]), floats([-81.0, -1.5]), prefix_mask(2, 2)))
 
 
 def passed(function):
-    """Both second looks at a ratio that passed."""
-    return padding_kept_out(RATIO, *SPOILT)(function) or also_on(RATIO, FAR_APART)(function)
+    """All second looks at a ratio that passed."""
+    further = also_on(RATIO, FAR_APART, FARTHER, *sizes(BATCH))
+    return padding_kept_out(RATIO, *SPOILT)(function) or further(function)
 
 
 check_ratio = explained(

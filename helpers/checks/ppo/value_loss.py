@@ -8,8 +8,9 @@ from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.extra_term import with_a_term
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
-from helpers.checks.judging.raised import explained
+from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, token_by_token, without_effect
 from helpers.checks.ppo.ratio import BATCH
@@ -191,8 +192,15 @@ def one_token(words: str, value: float, old: float, target: float) -> tuple:
     return words, (floats([value]), floats([old]), floats([target]), prefix_mask(1, 1), 0.2)
 
 
+FAR = [
+    far_out("errors are large, and ε is 5", (
+        floats([60.0, -8.0]), floats([40.0, -9.0]), floats([-40.0, 5.0]), prefix_mask(2, 2), 5.0)),
+    far_out("V moved by 90", (
+        floats([90.0, -70.0]), floats([0.0, 1.0]), floats([100.0, 2.0]), prefix_mask(2, 2), 0.1)),
+]  # fmt: skip
 check_value_loss = explained(
     checker(VALUE),
+    then=also_on(VALUE, *FAR, *sizes(VALUE.probes[1])),
     cause=one_of(
         VALUE,
         two_at_once(critic, SLIPS),

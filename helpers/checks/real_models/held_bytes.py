@@ -5,6 +5,7 @@ from torch import Tensor
 
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
 
 
 def held_bytes(parameters, adapter, method):
@@ -64,4 +65,10 @@ HELD = Exercise(
 )
 # fmt: on
 
-check_held_bytes = checker(HELD)
+LARGE = "as large as a real model: 7e9 numbers do not fit into 32 bits"
+CASES = [
+    *(("wrong for a large model", f"Right for small models, wrong for one {LARGE}.",
+       (7_000_000_000, 20_000_000, method)) for method in ("full", "lora")),
+    ("wrong without an adapter", "With an adapter of 0 numbers the frozen model is left.", (10, 0, "lora")),
+]  # fmt: skip
+check_held_bytes = explained(checker(HELD), then=also_on(HELD, *CASES))

@@ -4,6 +4,7 @@ import torch
 
 from helpers.checks.judging.exercise import Exercise, noise
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
 
 
 def lora_forward(x, weight, a, b, alpha, on):
@@ -57,4 +58,14 @@ LORA = Exercise(
 )
 # fmt: on
 
-check_lora_forward = checker(LORA)
+THIN = noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1)  # in 5, out 4, rank 1
+CASES = [
+    ("wrong for rank 1", "Right for higher ranks and square weights; `weight` is [out, in], and r may be 1.",
+     (*THIN, 0.5, True)),
+    ("wrong for α below r", "Right for α above the rank; α / r may be below 1, and no whole number.",
+     (noise(4, 3, 5), noise(5, 5, 5), noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),
+    ("wrong for one row", "Right for several rows of x, wrong for one.", (THIN[0][:1], *THIN[1:], 2.0, True)),
+    ("wrong for forty rows", "Right for a few rows of x, wrong for forty.",
+     (noise(12, 40, 5), *THIN[1:], 2.0, True)),
+]  # fmt: skip
+check_lora_forward = explained(checker(LORA), then=also_on(LORA, *CASES))

@@ -16,6 +16,7 @@ from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.runner import copy_of
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -321,7 +322,7 @@ LARGE_SCORES = (
 )
 check_preference_probability = explained(
     checker(PREFERENCE),
-    then=also_on(PREFERENCE, LARGE_SCORES),
+    then=also_on(PREFERENCE, LARGE_SCORES, *sizes(MANY, token=False)),
     cause=first_of(
         limited(PREFERENCE),
         one_of(PREFERENCE, other_inputs(), result_changed, without_effect, ONE_BY_ONE),
@@ -329,7 +330,7 @@ check_preference_probability = explained(
 )
 check_bradley_terry_loss = explained(
     checker(LOSS),
-    then=also_on(LOSS, LARGE_SCORES),
+    then=also_on(LOSS, LARGE_SCORES, *sizes(MANY, token=False)),
     cause=first_of(
         limited(LOSS),
         one_of(

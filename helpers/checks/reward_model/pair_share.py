@@ -6,8 +6,9 @@ from helpers import reward_model
 from helpers.checks.judging.altered import other_inputs
 from helpers.checks.judging.exercise import Exercise, noise
 from helpers.checks.judging.judge import checker
-from helpers.checks.judging.raised import explained
+from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 from helpers.checks.reward_model.bradley_terry import probability
@@ -125,8 +126,17 @@ ACCURACY = Exercise(
     ],
 )
 # fmt: on
+NEARLY_EQUAL = [
+    (
+        "nearly equal taken for a tie",
+        f"Right where scores are equal or far apart; {one} and {two} differ, and that is no tie: use ==.",
+        (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
+    )
+    for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))
+]  # fmt: skip
 check_pair_accuracy = explained(
     checker(ACCURACY),
+    then=also_on(ACCURACY, *NEARLY_EQUAL, *sizes(SEVERAL, token=False)),
     cause=one_of(
         ACCURACY,
         result_changed,

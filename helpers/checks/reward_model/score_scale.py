@@ -115,9 +115,22 @@ LARGE_MEAN = (
     " there. Subtract the mean before you square, or use .std().",
     (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
 )
+NARROW = (
+    "a small spread",
+    "Right where reference scores differ by much; where their deviation is 0.0015 it is not. Is a number"
+    " added to it, or is it bounded below?",
+    (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
+)
+ONE = ("wrong for one score", "Right for several scores, wrong for one: mean and std are the reference's.",
+       (t([2.5]), t([2.0, 3.0, 7.0])))  # fmt: skip
+FORTY = (
+    "wrong for many scores",
+    "Right for a few scores, wrong for forty against sixty: all of both count.",
+    (noise(8, 40), noise(9, 60) + 1),
+)
 check_normalize_scores = explained(
     checker(NORMALIZE),
-    then=also_on(NORMALIZE, FAR_OUT, LARGE_MEAN),
+    then=also_on(NORMALIZE, FAR_OUT, LARGE_MEAN, NARROW, ONE, FORTY),
     cause=one_of(
         NORMALIZE,
         other_inputs(),

@@ -11,6 +11,8 @@ from helpers.checks.judging.exercise import Exercise, floats, noise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import CORRECT, MISTAKE, Report
+from helpers.checks.judging.sizes import far_out, sizes
+from helpers.checks.rollouts.right_padding import right_padded
 
 
 def picked(x, tokens):
@@ -233,13 +235,26 @@ KL = Exercise(
 )
 # fmt: on
 
-check_gather_logprobs = checker(GATHER)
+UNLIKELY = floats([[1000.0, 0.0, -500.0], [0.0, -300.0, 2.0]]), torch.tensor([[2, 1]])
+check_gather_logprobs = explained(
+    checker(GATHER),
+    then=also_on(GATHER, far_out("logits are far apart", UNLIKELY), *sizes(GATHER.probes[1])),
+)
 CUT_OFF = "Right for small differences, not for large ones: nothing is clamped or clipped here."
 FAR = (floats([-22.0, -0.5]), floats([-1.0, -21.0]))
+VANISHED = (
+    "wrong for very large differences",
+    "Right for differences up to 21, wrong for 199 or −80: the exp of −199 is 0 in a float32, and 0 has no"
+    " logarithm. Take d itself, and clamp nothing.",
+)
+VANISHING = (floats([-1.0, -84.0, -3.0]), floats([-200.0, -4.0, -3.0]))
 check_kl_estimate = explained(
     checker(KL),
     then=also_on(
-        KL, *[("large differences cut off", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")]
+        KL,
+        *[("large differences cut off", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")],
+        *[(*VANISHED, (*VANISHING, k)) for k in ("k1", "k2", "k3")],
+        *sizes((*PAIRS, "k3")),
     ),
 )
 
@@ -268,4 +283,4 @@ def with_ones_on_padding(check):
     return kinder
 
 
-check_position_ids = with_ones_on_padding(checker(POSITIONS))
+check_position_ids = with_ones_on_padding(explained(checker(POSITIONS), then=right_padded))

@@ -5,6 +5,8 @@ import torch
 from helpers import rollouts
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.judge import checker
+from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import sizes
 
 
 def up_to(index, tokens):
@@ -109,4 +111,16 @@ MASK = Exercise(
 )
 # fmt: on
 
-check_response_mask = checker(MASK)
+EOS_IS_0 = (
+    "an EOS of id 0",
+    "Right for other ids; an EOS may have the id 0. Compare with it, and ask nothing else of a token.",
+    (torch.tensor([[5, 0, 3, 0], [4, 6, 3, 7], [0, 0, 0, 0]]), 0),
+)
+HIGH_IDS = (
+    "large ids",
+    "Right for small ids; real vocabularies have 50 257 words and more. Keep int64.",
+    (torch.tensor([[260, 50256, 4, 0], [4, 65540, 50000, 7]]), 50256),
+)
+check_response_mask = explained(
+    checker(MASK), then=also_on(MASK, EOS_IS_0, HIGH_IDS, *sizes(MASK.probes[1]))
+)

@@ -6,7 +6,7 @@ from helpers.checks.judging.altered import other_inputs
 from helpers.checks.judging.exercise import Exercise, floats
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
-from helpers.checks.judging.raised import explained
+from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
@@ -77,8 +77,14 @@ FACTORS = Exercise(
     ],
 )
 # fmt: on
+MANY = (
+    "wrong for many parts",
+    "Right for a few parts, wrong for forty, of 1 to 2000 tokens.",
+    (torch.arange(40.0) * 50 + 1,),
+)
 check_loss_factors = explained(
     checker(FACTORS),
+    then=also_on(FACTORS, MANY),
     cause=one_of(
         FACTORS,
         two_at_once(loss_factors, SLIPS),

@@ -8,6 +8,7 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.second_look import one_of
+from helpers.checks.judging.sizes import far_out, sizes
 from helpers.checks.judging.transformed import result_changed
 from helpers.checks.judging.where import case_by_case, without_effect
 
@@ -195,9 +196,15 @@ ZERO_LOSS = (
     "A token whose loss is 0 counts too: divide by mask.sum().",
     (torch.tensor([[[0.0, 3.0]], [[2.0, 0.0]]]), parts((2,), (2,))),
 )
+LONE = (
+    "wrong for one token",
+    "Right for more tokens; one process with one counted token has that token's loss.",
+    (torch.tensor([[[2.5]]]), parts((1,))),
+)
+FAR = far_out("losses are large", (100 * noise(7, 2, 2, 3), parts((3, 2), (1, 3))))
 check_loss_shares = explained(
     checker(SHARES),
-    then=also_on(SHARES, ZERO_LOSS),
+    then=also_on(SHARES, ZERO_LOSS, LONE, FAR, *sizes(LARGE, token=False)),
     cause=one_of(
         SHARES,
         two_at_once(loss_shares, SLIPS),

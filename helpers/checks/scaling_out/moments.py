@@ -270,9 +270,25 @@ SINGLE = (
     "A process with one token has squares of 0, and its n − 1 is 0: divide by N − 1 of all, once.",
     (floats([1.0, 1.0, 1.0])[0], floats([1.0, 2.0, 4.0])[0], floats([0.0, 0.0, 0.0])[0]),
 )
+FAR_OFF = (
+    "digits lost where means are large",
+    "Right on paper, but Σ n·m² − N·mean² are two large numbers, nearly equal where means lie around 9000:"
+    " float32 has no digits left. Subtract the mean first, then square.",
+    (floats([4.0, 4.0])[0], floats([9000.0, 9001.0])[0], floats([3.0, 5.0])[0]),
+)
+NARROW = (
+    "a small spread",
+    "Right where the variance is about 1, not where it is 0.0003: nothing is added, and nothing bounded.",
+    (floats([2.0, 2.0])[0], floats([0.5, 0.53])[0], floats([1e-4, 2e-4])[0]),
+)
+FORTY = (
+    "wrong for forty processes",
+    "Right for a few processes, wrong for forty.",
+    (torch.arange(40.0) % 5 + 1, torch.arange(40.0) % 7, torch.arange(40.0) % 3),
+)
 check_merge_moments = explained(
     checker(MERGE),
-    then=also_on(MERGE, SINGLE),
+    then=also_on(MERGE, SINGLE, FAR_OFF, NARROW, FORTY),
     cause=one_of(
         MERGE,
         two_at_once(merge_moments, SLIPS),

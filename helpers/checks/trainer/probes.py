@@ -81,8 +81,11 @@ def long_rows() -> tuple[Tensor, Tensor]:
 
 
 def then_scores(function: Callable) -> Seen:
-    """Long texts, of which two are equal."""
+    """Long texts, of which two are equal; one row; forty rows."""
     compared_texts(function, *long_rows())
+    r = recorded()
+    compared_texts(function, r.ids[:1], r.mask[:1])
+    compared_texts(function, r.ids.repeat(7, 1)[:40], r.mask.repeat(7, 1)[:40])
     return {}
 
 

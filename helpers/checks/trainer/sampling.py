@@ -35,6 +35,10 @@ def observe_prompts(function: Callable) -> Seen:
     says += " itself: torch.randperm."
     expect(not all(neighbours(prompts, draw) for draw in draws), "neighbours only", says)
     check_even(function, [f"{text}{' and on' * (i % 4)}" for i, text in enumerate(prompts)], size)
+    for some in (1, len(prompts)):
+        draw = ask(function, list(prompts), some)
+        says = f"Right for {size} of {len(prompts)}; asked for {some} you return {len(set(draw))} prompts."
+        expect(len(draw) == len(set(draw)) == some, "another number", says)
     return {}
 
 
@@ -210,6 +214,21 @@ def check_drawn(actor, ids: Tensor, mask: Tensor, logprobs: Tensor, temperature:
     )
     says += f" {'unlikely' if z < 0 else 'likely'} under it. Is the temperature used for both?"
     expect(abs(float(z)) < 6, "drawn from another distribution", says)
+    check_tail(drawn[counted], tokens[counted])
+
+
+def check_tail(drawn: Tensor, tokens: Tensor) -> None:
+    """Wrong: unlikely tokens are drawn far less often than they should be (6 std). Log-probs [n, V], [n]."""
+    p, order = drawn.exp().sort(-1, descending=True)
+    above = p.cumsum(-1) - p  # how likely the tokens are together that are likelier than this one
+    rank = (order == tokens.unsqueeze(-1)).long().argmax(-1)
+    for share in (0.5, 0.8, 0.9, 0.95, 0.99):
+        tail = (p * (above > share)).sum(-1)
+        even, spread = tail.sum(), (tail * (1 - tail)).sum().sqrt()
+        seen = (above.gather(-1, rank.unsqueeze(-1)).squeeze(-1) > share).sum()
+        says = f"Of {len(tokens)} tokens {int(seen)} are drawn from the unlikely tail, beyond the likeliest"
+        says += f" {share:.0%}; there should be about {even:.0f}. Is that tail cut off (top-k, nucleus)?"
+        expect(bool(seen > even - 6 * spread), "the unlikely tail is never drawn", says)
 
 
 def name_shape_of_slip(got: Tensor, expected: Tensor, tokens: Tensor, counted: Tensor) -> None:

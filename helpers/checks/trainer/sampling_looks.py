@@ -55,7 +55,38 @@ def then_sampling(function: Callable) -> Seen:
         raise Wrong("overflow", says) from error
     expect(bool(logprobs.isfinite().all()), "overflow", says)
     stops_soon(function)
+    draws_padding(function)
+    draws_the_tail(function)
     return {}
+
+
+def draws_the_tail(function: Callable) -> None:
+    """Wrong: at a high temperature, where the unlikely tokens are many, some of them are never drawn."""
+    r = recorded()
+    prompts, config = r.parts.prompts[:64], trainer_config(temperature=2.0, response_length=8)
+    answer = ask(function, r.parts.actor, r.parts.tokenizer, list(prompts), config)
+    check_answer(answer, r.parts.actor, prompts, config)
+
+
+def draws_padding(function: Callable) -> None:
+    """Wrong: a padding token that the actor itself draws does not count, or ends the response."""
+    r, tokenizer = recorded(), recorded().parts.tokenizer
+    prompts, config = r.parts.prompts[:16], trainer_config(temperature=1.0, response_length=6)
+    actor, share = inclined_to(r.parts.actor, tokenizer, prompts, tokenizer.pad_token_id)
+    answer = ask(function, actor, tokenizer, list(prompts), config)
+    ids, mask, logprobs = answer
+    P = tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1]
+    check_form(ids, mask, logprobs, P, config.response_length)
+    tokens, counted = ids[:, P:], mask.bool()[:, P:]
+    is_stop = (tokens == tokenizer.eos_token_id).long()
+    drawn = (is_stop.cumsum(1) == 0) & (tokens == tokenizer.pad_token_id)
+    says = f"An actor may draw the padding token (here with {share:.0%}). It is a token like the others: it"
+    says += " counts, and the response goes on until the stop token. What counts is what was drawn while a"
+    says += " row was running, and not ids != pad_token_id."
+    row = int((drawn & ~counted).any(1).long().argmax())
+    case = tokens[row].tolist(), counted[row].long().tolist()
+    expect(not bool((drawn & ~counted).any()), "a padding token that was drawn", says, *case)
+    check_answer(answer, actor, prompts, config)
 
 
 def same_tensor(one: Tensor, other: Tensor) -> bool:
@@ -67,7 +98,8 @@ def stops_soon(function: Callable) -> None:
     """Wrong: with an actor that stops soon, a response cannot, or the loop runs on when all have stopped."""
     r, rows = recorded(), 64
     prompts, config = r.parts.prompts[:rows], trainer_config(temperature=1.0, response_length=24)
-    actor, share = inclined_to_stop(r.parts.actor, r.parts.tokenizer, prompts)
+    stop = r.parts.tokenizer.eos_token_id
+    actor, share = inclined_to(r.parts.actor, r.parts.tokenizer, prompts, stop)
     answer = ask(function, actor, r.parts.tokenizer, list(prompts), config)
     ids, mask, logprobs = answer
     T, P = (
@@ -75,7 +107,7 @@ def stops_soon(function: Callable) -> None:
         r.parts.tokenizer(prompts, return_tensors="pt", padding=True).input_ids.shape[1],
     )
     check_form(ids, mask, logprobs, P, config.response_length)
-    first = ids[:, -T] == r.parts.tokenizer.eos_token_id
+    first = ids[:, -T] == stop
     says = f"None of {rows} responses begins with the stop token, to which the actor gives {share:.0%} there."
     says += " It is a token like the others, from the first step on."
     expect(bool(first.any()), "the stop token cannot come first", says)
@@ -86,17 +118,17 @@ def stops_soon(function: Callable) -> None:
 
 
 @torch.no_grad()
-def inclined_to_stop(actor: nn.Module, tokenizer, prompts: list[str]) -> tuple[nn.Module, float]:
-    """A copy of the actor that stops at once with about one half, and that probability."""
+def inclined_to(actor: nn.Module, tokenizer, prompts, token: int) -> tuple[nn.Module, float]:
+    """A copy of the actor that draws this token first with about one half, and that probability."""
     batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
     given = {
         "attention_mask": batch.attention_mask,
         "position_ids": position_ids(batch.attention_mask.bool()),
     }
-    actor, stop, share = copy.deepcopy(actor), tokenizer.eos_token_id, 0.0
-    towards = actor.lm_head.weight[stop]
+    actor, share = copy.deepcopy(actor), 0.0
+    towards = actor.lm_head.weight[token]
     while share < 0.4:
         actor.transformer.ln_f.bias += 0.5 * towards / towards.square().sum()
         logits = actor(batch.input_ids, **given).logits[:, -1]
-        share = float(logits.softmax(-1)[:, stop].mean())
+        share = float(logits.softmax(-1)[:, token].mean())
     return actor, share

@@ -17,6 +17,7 @@ from helpers.checks.judging.model_calls import calls_made, check_call
 from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
 from helpers.checks.rollouts.cached_sampling import observe_cached
 from helpers.checks.trainer.course_steps import NAMES, write_responses
+from helpers.checks.trainer.further import then_advantages, then_rewards
 from helpers.checks.trainer.inputs import Seen, Wrong, ask, expect, no_graph, recorded, tensors
 from helpers.checks.trainer.loop import observe_train
 from helpers.checks.trainer.mistakes import MISTAKES
@@ -126,10 +127,12 @@ STEPS = {
              " read at the token before (step 4; notebook 01)", observe_logprobs,
              MISTAKES["forward_logprobs"], by_first=True, then=then_logprobs, cause=cause_logprobs),
         Step("total_rewards", "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last"
-             " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"], cause=name_rewards),
+             " (step 5; notebook 02)", observe_rewards, MISTAKES["total_rewards"], then=then_rewards,
+             cause=name_rewards),
         Step("estimate_advantages", "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A"
              " (step 6; notebooks 02, 03)", observe_advantages, MISTAKES["estimate_advantages"],
-             (advantages_with(change=biased),), by_first=True, cause=cause_advantages),
+             (advantages_with(change=biased),), by_first=True, then=then_advantages,
+             cause=cause_advantages),
         Step("update", "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²)"
              " (step 7; notebook 04)", observe_update, UPDATE_MISTAKES,
              more=observe_minibatches, then=then_update, cause=cause_update),

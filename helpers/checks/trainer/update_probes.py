@@ -50,15 +50,48 @@ def then_update(function: Callable) -> Seen:
         "large ratios",
         says,
     )
+    then_extremes(function, r)
     check_minibatch(function, r)
     return {}
 
 
+def same_step(function: Callable, r: SimpleNamespace, config) -> bool:
+    """Whether the first step has the gradient of the course's own."""
+    return close(step(function, r, config), step(COURSE["update"], r, config))
+
+
+def then_extremes(function: Callable, r: SimpleNamespace) -> None:
+    """Wrong: very unlikely tokens, large errors of the critic, responses of one token."""
+    config = changed(r, temperature=0.02)
+    with torch.no_grad():
+        given = r.shallow.actor, r.ids, r.mask, r.length, config.temperature
+        now = COURSE["forward_logprobs"](*given)
+    unlikely = with_old(r, logprobs=torch.where(r.counted, now - 0.1, -3.0))
+    least = float(now[r.counted].min())
+    says = f"All is right until tokens are very unlikely (one has log-prob {least:.0f}),"
+    says += (
+        " where exp of a log-prob is 0 and 0/0 is NaN: subtract the log-probs, then take one exp."
+    )
+    expect(same_step(function, unlikely, config), "very unlikely tokens", says)
+    far = with_old(r, returns=torch.where(r.counted, r.old["returns"] * 30 + 40, 6.0))
+    says = "All is right until the critic's errors are large, such as 40: the loss is their square. Is it"
+    says += " bent (Huber), or are returns clipped?"
+    expect(same_step(function, far, changed(r)), "large errors of the critic", says)
+    end = r.ids.shape[1] - r.length + 1
+    short = {name: x[:, :1] for name, x in r.old.items()}
+    one = SimpleNamespace(
+        **vars(r) | {"ids": r.ids[:, :end], "mask": r.mask[:, :end], "old": short}
+    )
+    says = "All is right until responses have one token: there squeeze() without an axis drops the"
+    says += " tokens' axis too, and [B] meets [B, 1]. Say which: squeeze(-1)."
+    expect(same_step(function, one, changed(r)), "responses of one token", says)
+
+
 def check_minibatch(function: Callable, r: SimpleNamespace) -> None:
-    """Wrong: the first of two minibatches has another gradient than its responses alone."""
+    """Wrong: the first of two minibatches has another gradient than its responses alone, or the second."""
     pairs = [(0, 1), (0, 2), (1, 2)]
-    config = changed(r, minibatch_size=2)
-    got = step(function, r, config, rows=3)
+    recorder, _ = run_update(function, r, changed(r, minibatch_size=2), lr=0.0, rows=3)
+    got, later = (torch.cat(seen) for seen in recorder.seen[:2])
     alone = []
     for rows in [*pairs, (0,), (1,), (2,)]:
         one = SimpleNamespace(**vars(r))
@@ -68,6 +101,12 @@ def check_minibatch(function: Callable, r: SimpleNamespace) -> None:
     says = "With one minibatch all is right; of a smaller minibatch the gradient is not. Its means are over"
     says += " its own counted tokens: neither the whole rollout's nor minibatch_size belongs below."
     expect(any(close(got, right) for right in alone), "the mean of a minibatch", says)
+    says = "The first minibatch's gradient is right; that of the second holds the first one's too. Call"
+    says += " zero_grad before each backward, not once an epoch."
+    added = any(close(later - got, right) for right in alone)
+    expect(not added, "gradients of the minibatch before are kept", says)
+    says = "The first minibatch's gradient is right, the second one's is not. Is something kept from it?"
+    expect(any(close(later, right) for right in alone), "the second minibatch", says)
 
 
 def cause_update(function: Callable) -> None:

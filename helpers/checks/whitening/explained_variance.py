@@ -7,7 +7,8 @@ from helpers.checks.gae.shaping import zeroed
 from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
-from helpers.checks.whitening.statistics_looks import NAN, NAN_MISTAKE, WITH_NAN
+from helpers.checks.judging.sizes import sizes
+from helpers.checks.whitening.statistics_looks import FAR_OFF, NAN, NAN_MISTAKE, NARROW, WITH_NAN
 from helpers.checks.whitening.variances import per_row
 from helpers.whitening import masked_mean, masked_var
 
@@ -104,4 +105,32 @@ EV = Exercise(
 # fmt: on
 
 EV_WITH_NAN = (WITH_NAN[0], floats([2.0, NAN, NAN], [1.0, -3.0, 0.5]), WITH_NAN[1])
-check_explained_variance = explained(checker(EV), then=also_on(EV, (*NAN_MISTAKE[:2], EV_WITH_NAN)))
+EV_FAR_OFF = (
+    *FAR_OFF[:2],
+    (
+        floats([9000.25, 9000.25, 9001.5, 9003.0]),
+        floats([9000.0, 9000.5, 9002.0, 9002.5]),
+        prefix_mask(4, 4),
+    ),
+)
+BAD_CRITIC = (
+    "wrong for a bad critic",
+    "Right for a fair critic; where the error varies far more than the returns do, the number is far below 0,"
+    " and stays so: clamp nothing.",
+    (floats([9.0, -11.0, 4.0]), floats([1.0, 2.0, 3.0]), prefix_mask(3, 3)),
+)
+EV_NARROW = (
+    *NARROW[:2],
+    (floats([0.51, 0.52, 0.5, 0.5]), floats([0.5, 0.56, 0.47, 0.54]), prefix_mask(4, 4)),
+)
+check_explained_variance = explained(
+    checker(EV),
+    then=also_on(
+        EV,
+        (*NAN_MISTAKE[:2], EV_WITH_NAN),
+        EV_FAR_OFF,
+        BAD_CRITIC,
+        EV_NARROW,
+        *sizes(EV.probes[1], token=False),
+    ),
+)

@@ -8,7 +8,8 @@ from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import Report
 from helpers.checks.judging.second_look import Found, answers_of
-from helpers.checks.whitening.statistics import MEAN, VAR, WHITEN, WITH_ZERO
+from helpers.checks.judging.sizes import far_out, sizes
+from helpers.checks.whitening.statistics import LARGE, MEAN, VAR, WHITEN, WITH_ZERO
 
 NAN = float("nan")
 LET_IN = "0 · NaN is NaN, so mask * x lets the padding in where it holds NaN: use torch.where(mask, x, 0.0)"
@@ -37,8 +38,22 @@ def nan_of_padding(exercise: Exercise) -> Callable:
     return cause
 
 
+FLOOD = (
+    "large numbers in the padding",
+    "Right where padding holds small numbers. Where it holds 1e9, adding it and taking it away again leaves"
+    " rounding: choose what counts, torch.where or x[mask].",
+    (floats([1.0, 2.0, 1e9], [4.0, -3e9, 1e9]), prefix_mask(3, 2, 1)),
+)
+ONE_COUNTED = (
+    "one counted token",
+    "With one counted token the mean is that token: divide by 1, by how many count.",
+    LONE,
+)
+HALF = far_out("x is large, such as 70 000", (floats([70000.0, 1e6, 5.0]), prefix_mask(3, 2)))
 check_masked_mean = explained(
-    checker(MEAN), then=also_on(MEAN, NAN_MISTAKE), cause=nan_of_padding(MEAN)
+    checker(MEAN),
+    then=also_on(MEAN, NAN_MISTAKE, ONE_COUNTED, FLOOD, HALF, *sizes(LARGE)),
+    cause=nan_of_padding(MEAN),
 )
 PAIR = (
     "two tokens",
@@ -56,9 +71,23 @@ FAR_OFF = (
     " nearly equal: float32 has no digits left. Subtract the mean first, then square.",
     (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
 )
+NARROW = (
+    "a small spread",
+    "Right where numbers differ by much; where their deviation is 0.018 it is not. Is a number larger than"
+    " 1e-8 added, or something bounded below?",
+    (floats([0.5, 0.53, 0.49, 0.52, 7.0]), prefix_mask(5, 4)),
+)
+OUTLIER = (
+    "wrong for an outlier",
+    "Right for most numbers, wrong where one is 11 deviations from the mean: nothing is clipped here.",
+    (floats([60.0, *[0.5, -0.5] * 64]), prefix_mask(129, 129)),
+)
+ONE = ("one token", ONE_TOKEN, LONE)
 check_masked_var = explained(
     checker(VAR),
-    then=also_on(VAR, NAN_MISTAKE, ("one token", ONE_TOKEN, LONE), PAIR, COUNTED_ZERO, FAR_OFF),
+    then=also_on(
+        VAR, NAN_MISTAKE, ONE, PAIR, COUNTED_ZERO, FAR_OFF, FLOOD, NARROW, OUTLIER, *sizes(LARGE)
+    ),
     cause=nan_of_padding(VAR),
 )
 check_whiten_advantages = explained(
@@ -66,9 +95,12 @@ check_whiten_advantages = explained(
     then=also_on(
         WHITEN,
         ("NaN in the padding", f"{LET_IN}.", WITH_NAN),
-        ("one token", ONE_TOKEN, LONE),
+        ONE,
         PAIR,
         COUNTED_ZERO,
         FAR_OFF,
+        NARROW,
+        OUTLIER,
+        *sizes(LARGE),
     ),
 )

@@ -37,6 +37,11 @@ def batches() -> dict[str, SimpleNamespace]:
     # eighths and 16 counted tokens: sums and means are exact in any order
     sixteen = prefix_mask(8, 8, 5, 3)
     far = 1000.0 + (noise(1, 3, 8) * 8).round() / 8, v[:3]
+    outlier = (
+        torch.cat([torch.tensor([60.0]), torch.tensor([0.5, -0.5] * 64)]).view(3, 43),
+        noise(3, 3, 43),
+    )
+    bad = a, 0.2 * noise(4, 4, 8) - 0.9 * a  # a critic that is further off than a constant
     made = {
         "": (*garbage, mask),
         " where scores are nearly equal": (*near, mask),
@@ -51,6 +56,8 @@ def batches() -> dict[str, SimpleNamespace]:
         " where all scores are equal": (flat, v[:2, :4], prefix_mask(4, 4, 2)),
         " where the deviation is the floor": (*steps, pairs, 2.0),
         " around 1000": (*far, sixteen),
+        " with one far from all others": (*outlier, prefix_mask(43, 43, 40, 43)),
+        " of a bad critic": (*bad, mask),
         " where all scores are equal and the floor is 0": (
             flat,
             v[:2, :4],
@@ -107,6 +114,15 @@ SPECIAL = {  # right elsewhere, wrong for such a batch: name, what to say
         "digits lost",
         "Right on paper, but the mean of squares minus the square of the mean are two large numbers, nearly"
         " equal where advantages lie around 1000: float32 has few digits left. Subtract the mean first.",
+    ),
+    " with one far from all others": (
+        "wrong for an outlier",
+        "Right for most advantages, wrong where one is 11 deviations from the mean: nothing is clipped here.",
+    ),
+    " of a bad critic": (
+        "wrong for a bad critic",
+        "Right for a fair critic; where the error varies more than the returns do, the explained variance is"
+        " below 0, and stays so: clamp nothing.",
     ),
     " where the deviation is the floor": (
         "at the floor",
