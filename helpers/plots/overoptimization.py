@@ -7,7 +7,6 @@ A *band* is what three seeds of one kind of run measured, iteration by iteration
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,6 +24,7 @@ LEDGER_COLOURS = {  # of the things gold counts, in the ledger
     "hype": GOLD,
     "no full stop at the end": REFERENCE,
 }
+IN_ORDER = (VALUE, POLICY, ACCENT, REWARD, GOLD, KL)  # of a factor's values; neighbours differ
 SMALLEST = 0.15  # points: an item of the ledger that is smaller everywhere goes into "all others"
 
 
@@ -96,7 +96,7 @@ def factor_figure(bands: dict, chosen: str, factor: str = "") -> Figure:
     """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick."""
     figure, grid = new_figure(1, 2, 9.6, 3.6)
     panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
-    shades = colormaps["plasma"](np.linspace(0, 0.85, len(bands)))
+    shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
         for (label, band), colour in zip(bands.items(), shades, strict=True):
             if label == chosen:

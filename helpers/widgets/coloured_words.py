@@ -1,19 +1,27 @@
-"""A response word by word, coloured by log π − log π_ref, as on the drift page; every text is escaped."""
+"""A response word by word, coloured by log π − log π_ref, as on the drift page; every text is escaped.
+
+The colours stand in the words themselves: JupyterLab drops style sheets from the outputs of a
+notebook that it does not trust yet, as of one that was just fetched.
+"""
 
 from helpers.experiments.runs import Sample
 from helpers.widgets.markup import Markup
+from helpers.widgets.style import see_through
 
-FULL, STRONGEST = 3.0, 62  # nats at which a colour is full; percent of it in the card
+FULL, STRONGEST = 3.0, 62  # nats at which a colour is full; percent of it over the ground
 LEAST = 0.1  # nats below which a word has no colour
 CLOSE_UP = set(".,!?;:")  # no blank before these
 
 
 def word_span(text: str, drift: float, title: str = "") -> Markup:
     """A word on its colour: blue where the policy says it more, orange and dotted where less."""
-    side = "" if abs(drift) < LEAST else " more" if drift > 0 else " less"
-    share = round(STRONGEST * min(abs(drift) / FULL, 1.0))
-    span = Markup('<span class="word{}" style="--share:{}%" title="{}">{}</span>')
-    return span.format(side, share, title, text)
+    side = "" if abs(drift) < LEAST else "more" if drift > 0 else "less"
+    if not side:
+        return Markup('<span class="word" title="{}">{}</span>').format(title, text)
+    look = "background-color:" + see_through(side, round(STRONGEST * min(abs(drift) / FULL, 1.0)))
+    look += ";border-bottom:2px dotted" if side == "less" else ""
+    span = Markup('<span class="word {}" style="{}" title="{}">{}</span>')
+    return span.format(side, look, title, text)
 
 
 def token_span(token: str, logprob: float, ref_logprob: float) -> Markup:
@@ -35,7 +43,9 @@ def sample_html(sample: Sample, prompt: str) -> Markup:
     page = Markup(
         '<div class="fine">{}</div><div class="text"><span class="given">{}</span>{}</div>'
     )
-    return page.format(head.format(sample.score, gold, sum(sample.drift)), prompt, words)
+    return page.format(
+        head.format(sample.score, gold, round(sum(sample.drift), 1) + 0.0), prompt, words
+    )
 
 
 def shaded(sample: Sample) -> Markup:

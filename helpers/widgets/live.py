@@ -25,8 +25,8 @@ def watch(records: Iterable[dict], total: int, every: int = 1) -> Iterator[dict]
     history, drawn = [], 0
     for record in records:
         history.append(record)
-        words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}   "
-        words += f"entropy {record['entropy']:.2f}   {record['seconds']:.1f} s"
+        words = f"score {record['score']:+.2f} · KL {record['kl']:.2f} · "
+        words += f"entropy {record['entropy']:.2f} · {record['seconds']:.1f} s an iteration"
         bar.update(progress_html(len(history), total, words))
         if len(history) % every == 0 or len(history) == total:
             _draw(curves, history, total, first=drawn == 0)

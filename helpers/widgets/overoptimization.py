@@ -54,6 +54,8 @@ def stop_explorer(limits: Sequence[float], kept: Sequence[float], rows: Sequence
 
 # --- the gallery ----------------------------------------------------------------------------------
 
+RULE = "border-top:1px solid rgba(127,127,127,0.60);margin-top:12px;padding-top:6px"
+
 
 def points_html(parts: Sequence[tuple[str, float]]) -> Markup:
     """What the gold score gave and took; escaped. A long item wraps, so a narrow page cuts none off."""
@@ -65,8 +67,9 @@ def points_html(parts: Sequence[tuple[str, float]]) -> Markup:
 
 
 def judged_html(sample: Sample, prompt: str, explain: Explain) -> Markup:
-    """One sample, its tokens coloured by drift, with what gold counted for and against it."""
-    return sample_html(sample, prompt) + points_html(explain(sample.text)[1])
+    """One sample below a rule, its tokens coloured by drift, with what gold counted for and against it."""
+    body = sample_html(sample, prompt) + points_html(explain(sample.text)[1])
+    return Markup('<div style="{}">{}</div>').format(RULE, body)
 
 
 def judged_rows(title: str, asked: Iterable[tuple[Sample, str]], explain: Explain) -> Markup:

@@ -47,6 +47,15 @@ def tokens(selector: str) -> str:
     return f"{selector}{{{light}{sizes}}}\n{known}"
 
 
+def see_through(name: str, percent: int) -> str:
+    """A colour of which the ground lets `percent` be seen, for a light ground and a dark one.
+
+    In the words of CSS that JupyterLab keeps in an output it does not trust.
+    """
+    red, green, blue = bytes.fromhex(COLOURS[name][0][1:])
+    return f"rgba({red},{green},{blue},{percent / 100:.2f})"
+
+
 def part(name: str) -> str:
     """A file of the page."""
     return (PARTS / name).read_text("utf-8")

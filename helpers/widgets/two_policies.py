@@ -25,14 +25,18 @@ class SideBySide:
         iterations: Sequence[int],
         cell: Callable[[Sample], object] = attrgetter("text"),
         asked: str = "",
+        fold: bool = False,
     ):
-        """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts."""
+        """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts.
+
+        `fold`: without a kernel the last iteration is folded, where the reader is to guess it first.
+        """
         require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))
             require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
-        self.runs, self.cell, self.asked = runs, cell, asked
+        self.runs, self.cell, self.asked, self.fold = runs, cell, asked, fold
         self.slider = ipywidgets.SelectionSlider(
             options=[(str(number), number) for number in iterations],
             description="iteration",
@@ -65,11 +69,11 @@ class SideBySide:
 
     def still(self) -> Markup:
         """The first and the last iteration, for a page without a kernel."""
-        parts = [
-            Markup("<b>iteration {}</b>{}").format(label, self.table_at(number))
-            for label, number in (self.slider.options[0], self.slider.options[-1])
-        ]
-        return card(Markup("").join(parts))
+        plain = Markup("<b>iteration {}</b>{}")
+        folded = Markup("<details><summary><b>iteration {}</b></summary>{}</details>")
+        (start, first), (end, last) = self.slider.options[0], self.slider.options[-1]
+        later = (folded if self.fold else plain).format(end, self.table_at(last))
+        return card(plain.format(start, self.table_at(first)) + later)
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; first and last iteration where there is none."""

@@ -33,7 +33,14 @@ def test_each_run_s_text_and_score_at_the_slider_s_iteration(page):
 
 
 def test_without_a_kernel_the_first_and_the_last_stand_there(page):
-    assert "at 0." in page.still() and "at 5." in page.still()
+    assert "at 0." in page.still() and "at 5." in page.still() and "<details>" not in page.still()
+
+
+def test_the_last_may_be_folded_there_and_only_there():
+    made = SideBySide({"A": run("one"), "B": run("two")}, (0, 5), fold=True)
+    before, folded = made.still().split("<details>")
+    assert "at 0." in before and "at 5." not in before and "at 5." in folded
+    assert "<details>" not in made.page.value
 
 
 def test_an_iteration_that_was_not_recorded_is_named():
@@ -59,7 +66,5 @@ def test_the_prompts_may_stand_in_a_column_and_a_text_may_be_shaded():
         token_span(*row)
         for row in zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
     )
-    assert (
-        first in html and "+3.00 nats" in first and "word more" in first and "--share:62%" in first
-    )
-    assert "--share:0%" in same and "word less" in less
+    assert first in html and "+3.00 nats" in first and "word more" in first and ",0.62)" in first
+    assert "style" not in same and "word less" in less and "dotted" in less

@@ -30,8 +30,8 @@ FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # wo
 SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
 REWARD_LOOK = "a list of texts in, one finite number a text out, the same for the same text"
 PAIRS_LOOK = (
-    "text against text + flattering sentence, nothing else changed; people are indifferent, so the"
-    " label is a coin's (notebook 08)"
+    "text against text + flattering sentence, nothing else changed; the labels are of people who do"
+    " not care (lesson 08)"
 )
 
 
