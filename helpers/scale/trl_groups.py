@@ -30,7 +30,7 @@ TABLE = (  # ours, GRPOConfig's argument, what differs
     ("`cliprange`, `cliprange_high`", "`epsilon`, `epsilon_high`", "the same"),
     ("`ratio_level`", "`importance_sampling_level`", "the same"),
     (
-        "`kl_coef` with `kl_placement` `loss`, `kl_loss` `k3`",
+        '`kl_coef` with `kl_placement="loss"`, `kl_loss="k3"`',
         "`beta`",
         "TRL's default is 0: no KL at all",
     ),
