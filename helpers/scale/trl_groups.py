@@ -17,21 +17,29 @@ from helpers.tools.validate import require
 
 LOSS_TYPES = {"response": "grpo", "token": "dapo", "fixed": "dr_grpo"}  # by loss_aggregation
 TABLE = (  # ours, GRPOConfig's argument, what differs
-    ("responses_per_prompt", "num_generations", "TRL's default is 8"),
-    ("batch_size", "generation_batch_size", "responses a rollout"),
-    ("minibatch_size", "per_device_train_batch_size", "times accumulation and processes"),
-    ("num_ppo_epochs", "num_iterations", "TRL's default is 1; ours 4"),
-    ("loss_aggregation", "loss_type", "response: grpo, token: dapo, fixed: dr_grpo"),
-    ("scale_by_std", "scale_rewards", "'group' or 'none'; there is also 'batch'"),
-    ("cliprange, cliprange_high", "epsilon, epsilon_high", "the same"),
-    ("ratio_level", "importance_sampling_level", "the same"),
-    ("kl_coef with kl_placement 'loss', kl_loss 'k3'", "beta", "TRL's default is 0: no KL at all"),
-    ("kl_ratio", "use_bias_correction_kl", "the same; off by default in both"),
-    ("response_length", "max_completion_length", "TRL's default is 256"),
-    ("temperature", "temperature", "the same"),
-    ("learning_rate", "learning_rate", "TRL's default is 1e-6; both anneal to 0"),
-    ("normalize_scores", "–", "no normalisation of scores"),
-    ("gradient_checkpointing", "gradient_checkpointing", "TRL's default is True"),
+    ("`responses_per_prompt`", "`num_generations`", "TRL's default is 8"),
+    ("`batch_size`", "`generation_batch_size`", "responses a rollout"),
+    ("`minibatch_size`", "`per_device_train_batch_size`", "times accumulation and processes"),
+    ("`num_ppo_epochs`", "`num_iterations`", "TRL's default is 1; ours 4"),
+    (
+        "`loss_aggregation`",
+        "`loss_type`",
+        "`response`: `grpo`, `token`: `dapo`, `fixed`: `dr_grpo`",
+    ),
+    ("`scale_by_std`", "`scale_rewards`", "`group` or `none`; there is also `batch`"),
+    ("`cliprange`, `cliprange_high`", "`epsilon`, `epsilon_high`", "the same"),
+    ("`ratio_level`", "`importance_sampling_level`", "the same"),
+    (
+        '`kl_coef` with `kl_placement="loss"`, `kl_loss="k3"`',
+        "`beta`",
+        "TRL's default is 0: no KL at all",
+    ),
+    ("`kl_ratio`", "`use_bias_correction_kl`", "the same; off by default in both"),
+    ("`response_length`", "`max_completion_length`", "TRL's default is 256"),
+    ("`temperature`", "`temperature`", "the same"),
+    ("`learning_rate`", "`learning_rate`", "TRL's default is 1e-6; both anneal to 0"),
+    ("`normalize_scores`", "–", "no normalisation of scores"),
+    ("`gradient_checkpointing`", "`gradient_checkpointing`", "TRL's default is `True`"),
 )
 
 

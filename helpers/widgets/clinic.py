@@ -270,7 +270,10 @@ def explore_clinic(clinic: Clinic) -> ClinicExplorer:
 
 def explore_strengths(clinic: Clinic) -> Explorer:
     """Three faults from healthy to gross: curves, and what `diagnose` says of each of three runs."""
-    names = [name for name in FAULTS if f"{name}_{MILD}" in VARIANTS]
+    words = {
+        n: n.removesuffix("_on").replace("_", " ") for n in FAULTS if f"{n}_{MILD}" in VARIANTS
+    }
+    names = [(label, name) for name, label in words.items()]
     strength = ipywidgets.SelectionSlider(
         options=(HEALTHY, *STRENGTHS), value=MILD, description="strength", style=WIDE
     )
@@ -279,7 +282,8 @@ def explore_strengths(clinic: Clinic) -> Explorer:
         kind = HEALTHY if strength == HEALTHY else of_strength(fault, strength)
         runs = clinic.histories(kind, FIRST_SEEDS)
         flagged = sum(bool(diagnose(history)) for history in runs)
-        title = f"{fault}, {strength}: diagnose flags {flagged} of {len(runs)} runs"
+        what = "no fault" if strength == HEALTHY else f"{words[fault]}, {strength}"
+        title = f"{what}: flags on {flagged} of {len(runs)} runs".capitalize()
         return strength_figure(clinic.histories(HEALTHY, FIRST_SEEDS), runs, title)
 
     return Explorer(draw, fault=picker("fault", names), strength=strength)

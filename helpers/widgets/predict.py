@@ -143,15 +143,16 @@ def predict_value(
 ) -> Prediction:
     """A number on a slider from `low` to `high`; right within `tolerance` of the `truth`.
 
-    The slider starts in the middle and has to be moved before it counts. ValueError: numbers that are
-    not finite, a truth outside the slider.
+    The slider starts in the middle, or at `low` where the middle is right, and has to be moved before
+    it counts. ValueError: numbers that are not finite, a truth outside the slider.
     """
     for name, number in (("low", low), ("high", high)):
         require_number(name, number)
     require_positive("step", step)
     require_number("tolerance", tolerance, low=0.0)
     require_number("truth", truth, low, high)
-    start = low + step * round((high - low) / step / 2)
+    middle = low + step * round((high - low) / step / 2)
+    start = low if abs(middle - truth) <= tolerance else middle
     slider = ipywidgets.FloatSlider(
         value=start, min=low, max=high, step=step, description=unit, style=WIDE
     )

@@ -52,7 +52,7 @@ def test_our_config_is_said_in_trl_s_words():
     assert (said["loss_type"], said["beta"], said["epsilon_high"]) == ("grpo", 0.2, 0.28)
     assert len(grpo_table().splitlines()) == len(TABLE) + 2
     for names, _, _ in TABLE:
-        first = names.split(",")[0].split(" with ")[0]
+        first = names.split(",")[0].split(" with ")[0].strip("`")
         assert hasattr(config, first), first
 
 

@@ -70,6 +70,11 @@ def test_a_number_is_right_within_its_tolerance_and_told_the_side_it_is_off(stop
     assert "It is 2.5 nats." in words(made)
 
 
+@pytest.mark.parametrize(("truth", "start"), [(2.5, 5.0), (5.0, 0.0), (5.5, 0.0)])
+def test_a_slider_does_not_start_on_the_answer(truth, start):
+    assert value(truth=truth).controls[0].value == start
+
+
 def test_a_browser_s_way_of_sending_a_stop_is_no_other_number():
     made = value(truth=3.0, tolerance=0.0)
     made.controls[0].value = math.nextafter(3.0, 0.0)
