@@ -7,6 +7,7 @@ the defaults (γ = 0.97), so that a setting that is not used shows too.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -173,6 +174,27 @@ def wrong_returns(got: Tensor, advantages: Tensor) -> tuple[str, str] | None:
     return None
 
 
+IN_ORDER = (
+    f"Each of the three is right, but they stand in another order. Return {', '.join(RESULTS)}."
+)
+
+
+def exchanged(seen: Seen) -> bool:
+    """Whether the three results are right ones in another order."""
+    *_, values, counted, _, gamma, lam = inputs().given
+    kept = {name: torch.where(counted, x, 0.0) for name, x in seen.items()}
+    right = {name: [torch.where(counted, x, 0.0)] for name, x in expected().items()}
+    right["advantages"].append(biased(gae(expected()["rewards"], values, gamma, lam), counted))
+    orders = [
+        order
+        for order in permutations(RESULTS)
+        if all(
+            any(alike(kept[a], x) for x in right[b]) for a, b in zip(RESULTS, order, strict=True)
+        )
+    ]
+    return bool(orders) and RESULTS not in orders
+
+
 def cause(name: str, function: Callable) -> tuple[str, str] | None:
     """Name and message of the part that is wrong, from other inputs; None if that fails."""
     *_, values, counted, _, gamma, lam = inputs().given
@@ -268,6 +290,7 @@ def _compared(seen: Seen, function: Callable) -> Report:
         bad = ~seen[name].isfinite()
         says = f"Your {name}: NaN or infinite. Which line can cause that?"
         expect(not bool(bad.any()), "NaN or infinite", says)
+    expect(not exchanged(seen), "the order of the results", IN_ORDER)
     if not alike(seen["rewards"], found["rewards"]):
         found = wrong_rewards(seen["rewards"]) or cause("rewards", function)
         return _first("rewards", seen, found)

@@ -130,6 +130,8 @@ def first_wrong_loss(function: Callable, report: Report) -> Found:
 
     Between equal models every margin is 0 and the loss log 2, whatever log-probs a function takes.
     """
+    if report.mistake == "no step":
+        return why_no_loss_moves(function)
     if report.mistake not in VAGUE or report.mistake == "wrong shape":
         return None
     mine, right, given = next(case for case in both_losses(function) if not alike(*case[:2]))
@@ -158,6 +160,24 @@ def both_losses(function: Callable) -> list[tuple]:
         (losses_of(function, given), train_dpo(*copy_of(given)).double(), given)
         for given in TRAIN_DPO.probes
     ]
+
+
+def why_no_loss_moves(function: Callable) -> Found:
+    """Why the losses stay as they were, where the optimizer does step; None where that has been said."""
+    given = copy_of(TRAIN_DPO.probes[-1])
+    seen = watch(function, {"policy": given[0], "reference": given[1]}, given)
+    if not seen.steps:
+        return None
+    if seen.owned == {"policy"} and "policy" not in seen.reached:
+        return "other weights in the optimizer", (
+            "Step 5: your optimizer steps, but it holds the weights of the policy that you were given, and no"
+            " gradient comes to those: the losses are those of a copy. Make the optimizer after deepcopy,"
+            " with the copy's parameters."
+        )
+    return "the policy stays as it was", (
+        "Step 5: your optimizer steps, and the losses stay the same. Does it hold the parameters of the model"
+        " whose losses these are, and do they have a gradient at the step (backward after zero_grad)?"
+    )
 
 
 def wrong_step(function: Callable, given: tuple) -> Found:

@@ -255,7 +255,8 @@ TRAIN_DPO = Exercise(
              train_dpo, sequence=per_token(logprobs_of, without_last_column))),
         ("first token left out", "Step 2: the first counted token of each response is missing.", partial(
             train_dpo, sequence=per_token(logprobs_of, first_left_out))),
-        ("no step", "Step 5: your losses do not change: where is optimizer.step()?",
+        ("no step", "Step 5: your losses do not change, so no weight of the model that they are made with"
+         " does. Is optimizer.step() called, and does the optimizer hold that model's parameters?",
          partial(train_dpo, step=False)),
         ("uphill", "Step 5: your losses rise: you went up the gradient.",
          partial(train_dpo, sign=-1.0)),

@@ -172,6 +172,13 @@ RLOO = Exercise(
          lambda r, k: (grouped(r, k) - grouped(r, k).sum(1, True) / (k - 1)).flatten()),
         ("own reward in the baseline", "The own reward is added to the sum; subtract it from it.",
          lambda r, k: (grouped(r, k) - (grouped(r, k).sum(1, True) + grouped(r, k)) / (k - 1)).flatten()),
+        ("summed over the prompts", "Your sum runs over dim=0, from prompt to prompt; the others of a group"
+         " stand in its row: dim=1.",
+         lambda r, k: (lambda g: (g - (g.sum(0, True) - g) / (k - 1)).flatten())(grouped(r, k))),
+        *[("one group's sum for all", f"You take the sum of the {which} group for every group; each has its"
+           " own.", lambda r, k, at=at: (lambda g: (
+               g - (g[at].sum() - g) / (k - 1)).flatten())(grouped(r, k)))
+          for which, at in (("first", 0), ("last", -1))],
         ("baseline added", "You added the mean of the others; subtract it.",
          lambda r, k: (grouped(r, k) + others(r, k) / (k - 1)).flatten()),
         ("divided by K + 1", "The others of the group are K − 1: divide by K − 1.",

@@ -134,13 +134,35 @@ def _moved(pairs: list) -> tuple[str, str] | None:
     return None
 
 
+def _tiny(pairs: list) -> tuple[str, str]:
+    """Numbers far smaller than the right ones: 0, a large number's share of them, or rounding errors."""
+    ratio = torch.cat([(a.double() / e.double())[e != 0] for a, e in pairs])
+    middle = ratio.median()
+    if bool(middle) and torch.allclose(ratio, middle.expand_as(ratio), 1e-3, 0.0):
+        return "constant factor", _factor_words(float(middle))
+    rounding = ", but for rounding errors" if any(bool(a.any()) for a, _ in pairs) else ""
+    return "all zeros", f"Your result is 0 everywhere{rounding}."
+
+
+UNITS = (1000, 1024, 10**6, 1024**2, 10**9, 1024**3, 10**12, 1024**4)
+
+
+def _factor_words(factor: float) -> str:
+    for unit in UNITS:
+        if abs(factor * unit - 1) < 1e-3:
+            return (
+                f"Every number is the right one divided by {unit:,}. In which unit is it asked for?"
+            )
+    return f"Every number is {factor:.4g} times what it should be."
+
+
 def _scaled(pairs: list) -> tuple[str, str] | None:
     factor = _constant(pairs, lambda a, e: torch.where(e == 0, torch.nan, a / e))
     zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
     if factor is not None and abs(factor) < ATOL and zeros:
-        return "all zeros", "Your result is 0 everywhere."
+        return _tiny(pairs)
     if factor is not None and zeros and abs(factor - 1) > 5e-3:
-        return "constant factor", f"Every number is {factor:.4g} times what it should be."
+        return "constant factor", _factor_words(factor)
     offset = _constant(pairs, torch.sub)
     if offset is not None:
         return "constant offset", f"Every number is off by {offset:+.4g}."

@@ -40,7 +40,7 @@ class Moved(NamedTuple):
     mask: Tensor | None  # of the argument's shape
     yours: Tensor  # [entries, *result]
     right: Tensor
-    linear: bool  # the right result is linear in it
+    linear: bool  # both results are linear in it
 
 
 def tame(given: tuple) -> tuple:
@@ -49,6 +49,15 @@ def tame(given: tuple) -> tuple:
         torch.nan_to_num(x, 0.0, 0.0, 0.0) if isinstance(x, Tensor) and x.is_floating_point() else x
         for x in given
     )
+
+
+def _linear(function: Callable, given: tuple, place: int, found: Tensor) -> bool:
+    """Whether the effects of a move back, and of one twice as far, are those of a straight line."""
+    for times in (-1, 2):
+        other = effects(function, given, place, times * STEP)
+        if other is None or not torch.allclose(other, times * found, 1e-3, 2e-5):
+            return False
+    return True
 
 
 def moved_by(exercise: Exercise, function: Callable, given: tuple) -> dict[str, Moved]:
@@ -61,8 +70,9 @@ def moved_by(exercise: Exercise, function: Callable, given: tuple) -> dict[str, 
         yours, right = (effects(f, given, place) for f in (function, exercise.reference))
         if yours is None or right is None or yours.shape != right.shape:
             continue
-        back = effects(exercise.reference, given, place, -STEP)
-        linear = back is not None and torch.allclose(-back, right, 1e-3, 1e-5)
+        linear = all(
+            _linear(f, given, place, x) for f, x in ((exercise.reference, right), (function, yours))
+        )
         own = mask if mask is not None and mask.shape == x.shape else None
         found[name] = Moved(name, x, own, yours, right, linear)
     return found
@@ -83,7 +93,7 @@ def depends_otherwise(exercise: Exercise, function: Callable, probes: list) -> t
             shown = [case[name] for case in moved if name in case and can(case[name])]
             found = [look(one) for one in shown]
             if found and all(found) and len({x[0] for x in found}) == 1:
-                return found[-1]
+                return found[-1] if look is not _weight else _weights(shown)
     return None
 
 
@@ -153,8 +163,11 @@ def _rows(m: Moved) -> tuple | None:
     alone = torch.eye(len(mine), dtype=torch.bool)
     if bool((mine & ~alone & ~wanted).any()):
         a, b = (mine & ~alone & ~wanted).nonzero()[0].tolist()
-        says = f"`{m.name}` in row {a} changes your result in row {b}: rows have nothing to do with each"
-        return "rows mixed", f"{says} other."
+        says = f"`{m.name}` in row {a} changes your result in row {b}"
+        if not bool((wanted & ~alone).any()):
+            return "rows mixed", f"{says}: rows have nothing to do with each other."
+        may = ", ".join(map(str, wanted[a].nonzero().flatten().tolist()))
+        return "rows mixed", f"{says}, which it should not: here it belongs to rows {may} alone."
     if bool((wanted & ~alone).any()) and not bool((mine & ~alone).any()):
         says = "Your result in a row comes from that row alone; take the statistics of the whole batch."
         return "each row by itself", says
@@ -208,8 +221,8 @@ def _tokens(m: Moved) -> tuple | None:
     return f"{m.name} of other tokens", f"Your result at token t {'; it '.join(parts)}."
 
 
-def _weight(m: Moved) -> tuple | None:
-    """A constant factor on all that a linear argument does."""
+def _factor(m: Moved) -> float | None:
+    """By how much too strongly a linear argument comes in, the same for all that it does; None if not."""
     there = _seen(m.right)
     if not bool(there.any()) or bool(_seen(torch.where(there, 0.0, m.yours)).any()):
         return None
@@ -217,15 +230,39 @@ def _weight(m: Moved) -> tuple | None:
     factor = float(ratio.median())
     if not torch.allclose(ratio, torch.full_like(ratio, factor), 5e-3, 1e-3):
         return None
+    # no factor, or an effect that is flat here
+    return None if abs(factor - 1) < 5e-3 or abs(factor) < 1e-3 else factor
+
+
+def _weight(m: Moved) -> tuple | None:
+    """A constant factor on all that a linear argument does."""
+    factor = _factor(m)
+    if factor is None:
+        return None
     if abs(factor + 1) < 5e-3:
         return f"sign of {m.name}", f"`{m.name}` comes in with the wrong sign."
-    if abs(factor - 1) < 5e-3 or abs(factor) < 1e-3:  # no factor, or an effect that is flat here
-        return None
     bits = " That is 1/ln 2: bits, not nats." if abs(factor * LN2 - 1) < 2e-3 else ""
-    times = f"{factor:.4g}" if not 1e-3 < abs(factor) < 1 else f"1/{1 / factor:.4g}"
     size = f" There are {len(m.given)} rows here." if abs(factor - len(m.given)) < 1e-2 else ""
-    says = f"`{m.name}` comes in {times} times as strongly as it should.{bits}{size}"
+    says = f"`{m.name}` comes in {_times(factor)} times as strongly as it should.{bits}{size}"
     return f"weight of {m.name}", says
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.4g}" if not 1e-3 < abs(factor) < 1 else f"1/{1 / factor:.4g}"
+
+
+def _weights(cases: list[Moved]) -> tuple:
+    """The weight of an argument, in words that hold in each of these test cases."""
+    factors = [_factor(m) for m in cases]
+    rows = all(abs(x - len(m.given)) < 1e-2 for x, m in zip(factors, cases, strict=True))
+    name, says = _weight(cases[-1])
+    if rows or max(factors) - min(factors) < 1e-2 * max(map(abs, factors)):
+        return name, says
+    each = ", ".join(dict.fromkeys(map(_times, factors)))
+    return name, (
+        f"`{cases[0].name}` comes in too strongly or too weakly, by a factor that is another one in each"
+        f" test case ({each}): is there a sum for a mean, or another divisor?"
+    )
 
 
 LOOKS = (

@@ -132,11 +132,25 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
     name, says = name_mistake(exercise, same, tensors, expected, first)
+    if name in ("unrecognised", "nearly right"):
+        again = _another(exercise, function, probes[first], tensors[first])
+        name, says = again or (name, says)
     if name == "unrecognised":
         masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
         place = place_of(list(zip(tensors, expected, strict=True)), masks)
         name, says = _studied(exercise, function, probes) or place or (name, says)
     return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
+
+
+def _another(exercise: Exercise, function: Callable, probe: tuple, answer: Tensor) -> tuple | None:
+    """Name and message where the same numbers give another wrong result when they are given again."""
+    again = as_tensor(attempt(function, probe, STUDY_LIMIT).value, answer)
+    if again is None or alike(again, answer):
+        return None
+    return "another result the second time", (
+        "Your numbers are wrong, and called once more with the same inputs you return others: is something"
+        " drawn at random, or kept from one call to the next?"
+    )
 
 
 def _studied(exercise: Exercise, function: Callable, probes: list) -> tuple[str, str] | None:

@@ -6,7 +6,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from helpers.checks.judging.compare import alike, first_difference, kind, symptom, turned
+from helpers.checks.judging.compare import (
+    ATOL,
+    RTOL,
+    alike,
+    first_difference,
+    kind,
+    symptom,
+    turned,
+)
 from helpers.checks.judging.report import show
 from helpers.checks.judging.runner import copy_of
 from helpers.checks.judging.slips import slips
@@ -32,6 +40,7 @@ def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str]
         made = [(m, results) for m, results in made if results is not None]
         if general:  # made for any exercise, so they must say something to be believed
             made = [(m, results) for m, results in made if _telling(results, expected)]
+            made = [(m, results) for m, results in made if _of_one_size(answers, results)]
         return _known(made, answers, expected, masks, facts)
 
     found = known(exercise.mistakes)
@@ -66,6 +75,16 @@ def _telling(made: list[Tensor], expected: list[Tensor]) -> bool:
         return False
     finite = [x for x in made if bool(x.double().isfinite().all())]
     return any(bool((x != 0).any()) for x in finite)
+
+
+def _of_one_size(answers: list[Tensor], made: list[Tensor]) -> bool:
+    """Whether results differ little for their own size, and not only because all are tiny."""
+    if any(a.shape != x.shape for a, x in zip(answers, made, strict=True)):
+        return True  # they are told apart elsewhere
+    got, there = (torch.cat([x.double().abs().flatten() for x in xs]) for xs in (answers, made))
+    near = torch.isclose(got, there, RTOL, ATOL) & got.isfinite()  # padding may hold anything
+    off, size = (got - there)[near].abs(), there[near]
+    return not len(off) or bool(off.max() <= 0.01 * size.max())
 
 
 def _known(results, answers, expected, masks, facts) -> tuple[str, str] | None:

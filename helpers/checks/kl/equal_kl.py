@@ -100,6 +100,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"join": lambda s, rise, start: start * s + rise}),
     ("brackets", "You multiply the sum by the share: only the rise is multiplied by it.",
      {"join": lambda s, rise, start: (start + rise) * s}),
+    ("kl without a root", "You take roots of kl_low and kl_high, and not of kl: " + ROOTS,
+     {"top": float, "bottom": math.sqrt, "low": math.sqrt}),
 ]]
 PROBES = [
     (1.0, 0.8, 1.69, 1.1, 1.44), (2.0, 1.4, 2.6, 1.5, 2.5), (0.25, 0.1, 0.49, 0.6, 0.36),

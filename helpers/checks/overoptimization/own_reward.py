@@ -154,6 +154,10 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     says = "Both sides flatter, so the label says nothing about flattery."
     expect(flatters(a) != flatters(b), "flattery on both sides", says, *case)
     flattering, plain = (a, b) if flatters(a) else (b, a)
+    says = 'One side is a text as it was given, but both are read after `prompt`. Leave that empty: "".'
+    alone = bool({row["chosen"].strip(), row["rejected"].strip()} & set(texts))
+    before = bool(row["prompt"].strip()) and alone and plain not in texts
+    expect(not before, "the prompt is not empty", says, ("prompt", row["prompt"]), *case)
     says = "The side without flattery is none of the texts. Leave it as it was given."
     expect(plain in texts, "the plain side is changed", says, *case)
     says = (

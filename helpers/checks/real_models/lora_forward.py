@@ -44,10 +44,11 @@ LORA = Exercise(
         ("no scale", "The product is to be multiplied by α / r.", with_lora(scale=lambda alpha, a: 1.0)),
         ("α alone", "You multiplied by α; divide by the rank r = len(a) too.",
          with_lora(scale=lambda alpha, a: alpha)),
-        ("divided by the width", "You divided α by the input's width; the rank is the number of A's rows.",
+        ("divided by the width", "You divided α by the layer's width; the rank is the number of A's rows.",
          with_lora(scale=lambda alpha, a: alpha / (a.shape[1] + 1e-9 if len(a) != a.shape[1] else 1))),
-        ("divided by the width", "You divided α by a.shape[1], the input's width; `a` is [r, in], so the rank"
-         " is a.shape[0], or len(a).", with_lora(scale=lambda alpha, a: alpha / a.shape[1])),
+        ("divided by the width", "You divided α by the layer's width, the number of its inputs or of its"
+         " outputs; `a` is [r, in] and `b` is [out, r], so the rank is a.shape[0], or len(a).",
+         with_lora(scale=lambda alpha, a: alpha / a.shape[1])),
         ("the wrong way round", "α / r, not r / α.", with_lora(scale=lambda alpha, a: len(a) / alpha)),
         ("subtracted", "The product is added to x Wᵀ, not subtracted.", with_lora(join=torch.sub)),
         ("in place of the weights", "The product stands alone: the frozen weights' x Wᵀ is added to it.",

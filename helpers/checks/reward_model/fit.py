@@ -233,7 +233,8 @@ FIT_PAIRS = Exercise(
              torch.nn.functional.softplus(-c) + torch.nn.functional.softplus(r)).mean())),
         ("gradients never cleared", "Step 4: the gradients of all steps add up: call"
          " optimizer.zero_grad() before backward.", wrong(zero=False)),
-        ("no step", "Step 4: the weights never change: where is optimizer.step()?", wrong(step=False)),
+        ("no step", "Step 4: the weights of encoder and head never change. Is optimizer.step() called, and"
+         " does the optimizer hold their parameters?", wrong(step=False)),
         ("uphill", "Step 4: you went up the gradient.", wrong(sign=-1.0)),
         ("encoder not trained", "Step 4: your optimizer has the head alone; hand it the encoder's"
          " parameters too.", wrong(trained="head")),

@@ -58,6 +58,8 @@ ACCURACY = Exercise(
         *(("another weight of a tie", f"A tie counts {w}; it should count 1/2.",
            lambda c, r, w=w: (c > r).float().mean() + w * (c == r).float().mean())
           for w in (0.25, 2.0, 1 / 3, 0.1, -1.0)),
+        ("ties added as a number", "You add half the number of ties; add half of their share of the pairs.",
+         lambda c, r: (c > r).float().mean() + (c == r).sum() / 2),
         ("another share", "You divided the wins by the losses, or wins less losses by the pairs; the share is"
          " wins (and half the ties) by pairs.", lambda c, r: (c > r).sum() / (c < r).sum()),
         ("another share", "You took wins less losses; the share is wins (and half the ties) by pairs.",

@@ -276,14 +276,17 @@ def check_rates(spy: Spy, config) -> None:
     """The learning rate falls from `learning_rate` towards 0."""
     N, rate = config.iterations, config.learning_rate
     right = [rate * (1 - i / N) for i in range(N)]
-    for group in range(len(spy.rates[0])):
+    groups = len(spy.rates[0])
+    for group in range(groups):
         got = [rates[group] for rates in spy.rates]
         if torch.allclose(torch.tensor(got), torch.tensor(right)):
             continue
         case = show(torch.tensor(got)), show(torch.tensor(right))
-        says = "The learning rate stays as it is; anneal it to 0 over the run, before each update."
-        expect(len(set(got)) > 1, "learning rate not annealed", says, *case)
-        says = "The learning rate at iteration i (from 0) is learning_rate · (1 − i / iterations)."
+        which = f" of optimizer.param_groups[{group}]" if groups > 1 else ""
+        says = f"The learning rate{which} stays as it is; anneal it to 0 over the run, before each update"
+        says += ", in every parameter group." if groups > 1 else "."
+        expect(len(set(got)) > 1, f"learning rate{which} not annealed", says, *case)
+        says = f"The learning rate{which} at iteration i (from 0) is learning_rate · (1 − i / iterations)."
         raise Wrong("learning rate annealed otherwise", says, *case)
 
 

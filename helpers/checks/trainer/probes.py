@@ -182,7 +182,9 @@ def cause_logprobs(function: Callable) -> None:
     says += " batch. The softmax is over the vocabulary, dim=-1."
     expect(alike(some(turned, function, T), got[turned]), "rows depend on each other", says)
     with torch.no_grad():
-        name_column(got, all_logprobs(r.parts.actor, ids, r.mask, T))
+        every = all_logprobs(r.parts.actor, ids, r.mask, T)
+        name_column(got, every)
+        name_tokens(got, every)
     check_normalised(function)
 
 
@@ -200,9 +202,27 @@ def name_column(got: Tensor, every: Tensor) -> None:
             raise Wrong("other columns", says)
 
 
+def name_tokens(got: Tensor, every: Tensor) -> None:
+    """Wrong: all are log-probs of the right distributions [B, L, V], but of other tokens."""
+    r = recorded()
+    T, width = r.length, r.ids.shape[1]
+    there = every[:, -T - 1 : -1]
+    if alike(got, torch.where(r.counted, picked(there, r.ids[:, -T:]), 0.0)):
+        return
+    says = "Your distributions are right, but you look up other tokens in them"
+    for first in range(width - T):
+        made = torch.where(r.counted, picked(there, r.ids[:, first : first + T]), 0.0)
+        if alike(got, made):
+            says += f": those of columns {first} to {first + T - 1} of ids."
+            raise Wrong("other tokens", f"{says} The response's are the last {T}, ids[:, -T:].")
+    off = (there - got.unsqueeze(-1)).abs().amin(-1)[r.counted]
+    says += ". The response's are ids[:, -T:], each in the logits of the column before it."
+    expect(not bool((off < 1e-4).all()), "other tokens", says)
+
+
 @torch.no_grad()
 def check_normalised(function: Callable) -> None:
-    """Wrong: the probabilities of all tokens of the vocabulary do not sum to 1."""
+    """Wrong: the probabilities of all tokens do not sum to 1, or are not the softmax of a simple policy."""
     r = recorded()
     V = r.parts.actor.config.vocab_size
     row = torch.randn(V, generator=torch.Generator().manual_seed(4))
@@ -210,10 +230,16 @@ def check_normalised(function: Callable) -> None:
     # two texts, whose last token takes each value once
     ids = torch.cat([torch.stack([0 * every + k, 0 * every, every], 1) for k in (0, 1)])
     x = function(Flat(row), ids, torch.ones_like(ids).bool(), 1, 0.9)
-    totals = x.double().exp().view(2, V).sum(1)
+    x = x.reshape(2, V)
+    same = alike(x, x[:, :1].expand_as(x))
+    says = "Whichever token the response has, it gets the same log-prob: look up ids[:, -T:], its tokens."
+    expect(not same, "other tokens", says)
+    totals = x.double().exp().sum(1)
     total = float(totals[(totals - 1).abs().argmax()])
     says = f"Over all {V} tokens of the vocabulary your probabilities sum to {total:.3g}; they should sum to"
     says += " 1: log_softmax(-1) of the logits / temperature, for each place by itself."
     expect(abs(total - 1) < 1e-3, "not normalised", says)
+    right = torch.stack([row, 2 * row]).div(0.9).log_softmax(-1)
     says = "Your probabilities sum to 1, but they are not softmax(logits / temperature). Where does"
-    raise Wrong("another temperature", f"{says} `temperature` stand?")
+    fits = alike(x, right)  # then something else is wrong
+    expect(fits, "another temperature", f"{says} `temperature` stand?")

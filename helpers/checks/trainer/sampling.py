@@ -27,8 +27,13 @@ def observe_prompts(function: Callable) -> Seen:
         expect(len(draw) == size, "another number", says)
         says = "You return texts that are not among the prompts."
         expect(set(draw) <= set(prompts), "other texts", says, draw[:3], prompts[:3])
-        says = "A prompt is drawn twice: draw without replacement (a random permutation)."
-        expect(len(set(draw)) == size, "drawn with replacement", says, sorted(draw)[:4])
+        says = f"All {size} prompts of a batch are the same one: the same index is taken each time."
+        expect(len(set(draw)) > 1, "one prompt in every place", says)
+        says = "A prompt comes twice in a batch. Is it drawn with replacement, or the same index taken again?"
+        says += " Take each of the first batch_size of a random permutation."
+        expect(
+            len(set(draw)) == size, "twice in a batch, as with replacement", says, sorted(draw)[:4]
+        )
     says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
     expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
     says = "The prompts of each batch are neighbours in the list: only where it begins is drawn. Draw each by"
