@@ -183,7 +183,7 @@ def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report
         wanted = backward(exercise.reference, places)(*copy_of(probe))
         for name, got, want in zip(exercise.gradient, outcome.value, wanted, strict=True):
             if got is None:
-                says = f"The numbers are correct, but no gradient reaches {name}: nothing would be"
+                says = f"The numbers are correct, but no gradient reaches {name}: through it nothing is"
                 says += " trained. Do not use .item(), .detach(), .data, no_grad or new tensors."
                 return _mistake(exercise, "detached", says, probe)
             if bool(got.isnan().any()) and not bool(want.isnan().any()):
