@@ -1,10 +1,11 @@
 """`python -m benchmarks.explorer`: from key press to pixels on the drift page, and memory after many moves.
 
-Opens the page in a real chromium, as one file from the disk or (`--lab`) live in JupyterLab, and moves β
-by keyboard. A move takes from the key to the end of the next animation frame; keys come at moments that
-have nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame,
-so that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: beside a training;
-in JupyterLab it is the notebook's own kernel that trains. `--playing`: while the page plays its film.
+Opens the page in a real chromium and moves β by keyboard: `--in file` (from the disk), `lab` (live in
+JupyterLab), `voila` (as `make explorer` serves it) or `colab` (Colab's versions, in the notebook's old
+page). A move takes from the key to the end of the next animation frame; keys come at moments that have
+nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame, so
+that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: while a training runs,
+in the page's own kernel where it has one. `--playing`: while the page plays its film.
 Needs chromium and playwright (tests/requirements.txt).
 """
 
@@ -17,11 +18,16 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
+
+from helpers.commands.explorer import PAGE
 from helpers.tools.files import ROOT
+from helpers.tools.validate import require
 from helpers.widgets.drift_page import export
-from tests.browser.conftest import CHROMIUM, FLAGS, serve_lab
+from tests.browser.conftest import CHROMIUM, FLAGS, serve, serve_lab
 from tests.browser.notebook_page import NotebookPage
 
 LIVE = "iframe[title*='drift explorer']:visible"
@@ -49,60 +55,135 @@ MOVE = """async ([count, most_wait]) => {
   return taken;
 }"""
 HEAP = "() => performance.memory.usedJSHeapSize / 2 ** 20"
-WAIT = 50  # milliseconds: three frames
-TRAIN = "from helpers.config import RLHFConfig; from helpers.loop import train_rlhf_loop; "
-TRAIN += "print(sum(1 for _ in train_rlhf_loop(RLHFConfig(iterations=10_000, device='cpu'))))"
-STARTS = 10  # seconds until it trains
 OPENED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+WAIT = 50  # milliseconds: three frames
+NOTEBOOK, BEAT = "explorer.ipynb", "beat"  # the training touches `beat` at each iteration
+TRAIN = f"""
+from pathlib import Path
+from helpers.config import RLHFConfig
+from helpers.loop import train_rlhf_loop
+
+def train():
+    for _ in train_rlhf_loop(RLHFConfig(iterations=10_000, device="cpu")):
+        Path("{BEAT}").touch()
+"""
+# in the kernel's own loop, once the page has been drawn: until it ends the kernel answers nothing
+SOON = "import asyncio\nasyncio.get_running_loop().call_later(10, train)"
+COLAB = ROOT / ".venv-colab/bin/python"  # of `make test-colab`
+RUN_CLASSIC = "() => Jupyter.notebook.execute_all_cells()"
+IDLE_CLASSIC = """() => Jupyter.notebook.get_cells().every(
+  cell => cell.cell_type !== "code" || Number.isInteger(cell.input_prompt_number))"""
+
+
+# --- where the page is ----------------------------------------------------------------------------
 
 
 @contextmanager
-def bare(chromium, busy: bool):
+def as_file(chromium, folder: Path, busy: bool):
     """The page as one file from the disk, beside a training if `busy`; yields the frame that holds it."""
-    with tempfile.TemporaryDirectory() as folder, training() if busy else nullcontext():
-        export(Path(folder) / "drift.html")
+    export(folder / "drift.html")
+    with training(folder) if busy else nullcontext():
         page = chromium.new_page(viewport={"width": 1280, "height": 900})
-        page.goto((Path(folder) / "drift.html").as_uri() + "#iteration=0", timeout=120_000)
+        page.goto((folder / "drift.html").as_uri() + "#iteration=0", timeout=120_000)
         page.wait_for_timeout(500)
         yield page.main_frame
 
 
 @contextmanager
-def in_lab(chromium, busy: bool):
-    """The live page of the explorer's own notebook in JupyterLab, its kernel training if `busy`."""
-    with serve_lab(ROOT) as address:
+def training(folder: Path):
+    """A training on one thread in a process of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", TRAIN + "train()"]
+    trainer = subprocess.Popen(words, cwd=folder, env=environment)
+    try:
+        wait_for_beat(folder)
+        yield
+    finally:
+        trainer.kill()
+
+
+def wait_for_beat(folder: Path, seconds: float = 120) -> None:
+    """Until the training has ended an iteration from now on."""
+    began = time.time()
+    while not (folder / BEAT).exists() or (folder / BEAT).stat().st_mtime < began:
+        if time.time() > began + seconds:
+            raise RuntimeError("nothing trains beside the page")
+        time.sleep(0.2)
+
+
+@contextmanager
+def in_notebook(chromium, folder: Path, busy: bool, where: str):
+    """The live page of the explorer's notebook, whose own kernel trains if `busy`."""
+    book = nbformat.read(PAGE, as_version=4)
+    if busy:
+        book.cells.append(nbformat.v4.new_code_cell(TRAIN + SOON))
+    nbformat.write(book, folder / NOTEBOOK)
+    for name in ("helpers", "data"):
+        (folder / name).symlink_to(ROOT / name)
+    start, show = SERVED[where]
+    with start(folder) as address:
         page = chromium.new_page(viewport={"width": 1280, "height": 1400})
-        opened = NotebookPage(page, address, "helpers/widgets/drift_explorer.ipynb")
-        opened.run_all(seconds=300)
+        show(page, address)
+        page.locator(LIVE).scroll_into_view_if_needed(timeout=120_000)
         if busy:
-            opened.run_below(TRAIN)
-            page.wait_for_timeout(1000 * STARTS)
-        page.locator(LIVE).scroll_into_view_if_needed()
+            wait_for_beat(folder)
         frame = page.locator(LIVE).element_handle().content_frame()
         stand_still(frame)
         yield frame
-        if busy and not opened.running():
-            raise RuntimeError("the kernel has stopped training: " + " ".join(opened.errors()))
-        opened.close()
+        page.close()
+
+
+def opened(chromium, folder: Path, busy: bool, where: str):
+    """The frame that holds the page, wherever it is."""
+    if where == "file":
+        return as_file(chromium, folder, busy)
+    return in_notebook(chromium, folder, busy, where)
+
+
+def start_voila(folder: Path):
+    """Voilà, as `make explorer` starts it."""
+    require(find_spec("voila") is not None, "voila", "none", "`make explorer`, which installs it")
+    return serve(folder, sys.executable, "-m", "voila", NOTEBOOK)
+
+
+def start_classic(folder: Path):
+    """The notebook's old page with Colab's versions: ipywidgets 7.7.1, IPython 7.34."""
+    require(COLAB.exists(), "--in colab", f"no {COLAB.parent}", "`make test-colab`, which makes it")
+    words = ["-m", "notebook", "--allow-root", "--NotebookApp.token="]
+    return serve(folder, str(COLAB), *words)
+
+
+def show_in_lab(page, address: str) -> None:
+    """Every cell run in JupyterLab."""
+    NotebookPage(page, address, NOTEBOOK).run_all(seconds=300)
+
+
+def show_in_voila(page, address: str) -> None:
+    """The page that Voilà makes."""
+    page.goto(address, timeout=120_000)
+
+
+def show_in_classic(page, address: str) -> None:
+    """Every cell run in the notebook's old page."""
+    page.goto(f"{address}/notebooks/{NOTEBOOK}")
+    page.wait_for_selector("#kernel_indicator_icon.kernel_idle_icon", timeout=120_000)
+    page.evaluate(RUN_CLASSIC)
+    page.wait_for_function(IDLE_CLASSIC, timeout=300_000)
+
+
+SERVED = {
+    "lab": (serve_lab, show_in_lab),
+    "voila": (start_voila, show_in_voila),
+    "colab": (start_classic, show_in_classic),
+}
+
+
+# --- what is measured -----------------------------------------------------------------------------
 
 
 def stand_still(frame) -> None:
     """The page opens playing; where it has played to its end, a click would start it again."""
     frame.evaluate("document.querySelector('#play[aria-label=Pause]')?.click()")
-
-
-@contextmanager
-def training():
-    """A training on one thread in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    trainer = subprocess.Popen([sys.executable, "-c", TRAIN], cwd=ROOT, env=environment)
-    try:
-        time.sleep(STARTS)
-        yield
-        if trainer.poll() is not None:
-            raise RuntimeError("the training beside it has ended")
-    finally:
-        trainer.kill()
 
 
 def play(frame) -> None:
@@ -111,10 +192,30 @@ def play(frame) -> None:
     frame.locator("#play[aria-label=Play]").click()
 
 
+def move(frame, moves: int, long: int, wait: int, playing: bool) -> dict:
+    """The times of `moves` moves, sorted, then the heap before and after `long` more."""
+    frame.evaluate(MOVE, [20, 0])  # warm up
+    if playing:
+        play(frame)
+    taken = sorted(frame.evaluate(MOVE, [moves, wait]))
+    stand_still(frame)
+    before = frame.evaluate(HEAP)
+    frame.evaluate(MOVE, [long, 0])
+    return {
+        "moves": len(taken),
+        "median_ms": statistics.median(taken),
+        "p95_ms": taken[min(len(taken) - 1, round(0.95 * len(taken)))],
+        "memory_MiB": before,
+        "long": long,
+        "memory_after_MiB": frame.evaluate(HEAP),
+        "first_paint_ms": frame.evaluate(OPENED),
+    }
+
+
 def measure(
     moves: int,
     long: int,
-    lab: bool,
+    where: str = "file",
     busy: bool = False,
     wait: int = WAIT,
     playing: bool = False,
@@ -123,29 +224,14 @@ def measure(
     from playwright.sync_api import sync_playwright
 
     flags = [*FLAGS, "--enable-precise-memory-info"]
-    with sync_playwright() as playwright:
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as name:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        with (in_lab if lab else bare)(chromium, busy) as frame:
-            frame.evaluate(MOVE, [20, 0])  # warm up
-            if playing:
-                play(frame)
-            taken = sorted(frame.evaluate(MOVE, [moves, wait]))
-            stand_still(frame)
-            before = frame.evaluate(HEAP)
-            frame.evaluate(MOVE, [long, 0])
-            found = {
-                "memory_after_MiB": frame.evaluate(HEAP),
-                "first_paint_ms": frame.evaluate(OPENED),
-            }
+        with opened(chromium, folder := Path(name), busy, where) as frame:
+            found = move(frame, moves, long, wait, playing)
+            if busy:
+                wait_for_beat(folder)  # it still trains
         chromium.close()
-    return found | {
-        "moves": len(taken),
-        "median_ms": statistics.median(taken),
-        "p95_ms": taken[min(len(taken) - 1, round(0.95 * len(taken)))],
-        "memory_MiB": before,
-        "long": long,
-        "load": os.getloadavg()[0],
-    }
+    return found | {"where": where, "load": os.getloadavg()[0]}
 
 
 def main() -> None:
@@ -153,15 +239,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--long", type=int, default=1000)
-    parser.add_argument("--lab", action="store_true", help="live in JupyterLab")
+    parser.add_argument("--in", dest="where", choices=["file", *SERVED], default="file")
     parser.add_argument("--in-step", action="store_true", help="each key right after a frame")
-    parser.add_argument(
-        "--busy", action="store_true", help="beside a training; in the lab's kernel"
-    )
+    parser.add_argument("--busy", action="store_true", help="while a training runs")
     parser.add_argument("--playing", action="store_true", help="while the page plays")
     options = parser.parse_args()
     wait = 0 if options.in_step else WAIT
-    found = measure(options.moves, options.long, options.lab, options.busy, wait, options.playing)
+    asked = (options.moves, options.long, options.where, options.busy, wait, options.playing)
+    found = measure(*asked)
     print(f"key press to pixels, {found['moves']} moves of β (load {found['load']:.1f})")
     print(f"  median {found['median_ms']:.1f} ms, 95th percentile {found['p95_ms']:.1f} ms")
     print(

@@ -93,16 +93,12 @@ def make_run(actor: PreTrainedModel, size: Size, iterations: int) -> RLHFState:
 @contextmanager
 def trl_trainer(actor: PreTrainedModel, size: Size, iterations: int) -> Iterator:
     """TRL's trainer with the same settings; it loads its reference from a folder."""
-    from transformers.training_args import OptimizerNames
-
     models = Models(actor, None, count_sevens, None, make_tokenizer(size))
     with trl_at_work(models) as folder:
         actor.save_pretrained(folder)
         actor.config._name_or_path = folder
         config = make_config(size, iterations)
-        trainer = make_group_trainer(config, models, prompt_texts(size), folder)
-        trainer.args.optim = OptimizerNames.ADAMW_TORCH_FUSED  # its default, and ours
-        yield trainer
+        yield make_group_trainer(config, models, prompt_texts(size), folder)
 
 
 def count_positions(policy: PreTrainedModel, reference: PreTrainedModel) -> TokenCounter:

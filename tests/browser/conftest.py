@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,7 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
 }
+NO_TOKEN = "--IdentityProvider.token="
 
 
 def pytest_collection_modifyitems(items):
@@ -56,13 +57,15 @@ def free_port() -> int:
 
 
 def wait_for(url: str, seconds: float = 90) -> None:
-    """Until the server answers."""
+    """Until the server answers, be it that it has no such page."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
             urllib.request.urlopen(url, timeout=2)
             return
-        except (urllib.error.URLError, OSError):
+        except urllib.error.HTTPError:
+            return
+        except OSError:
             time.sleep(0.3)
     raise TimeoutError(f"{url} did not answer within {seconds:.0f} s.")
 
@@ -78,8 +81,8 @@ def course(tmp_path_factory) -> Path:
 
 
 @contextmanager
-def serve_lab(folder: Path) -> Iterator[str]:
-    """A JupyterLab with private settings that serves this folder; yields its address."""
+def serve(folder: Path, *command: str) -> Iterator[str]:
+    """A Jupyter server with private settings, started in this folder; yields its address."""
     private = Path(tempfile.mkdtemp(prefix="lab"))
     for name, values in SETTINGS.items():
         extension, plugin = name.split("/")
@@ -95,10 +98,9 @@ def serve_lab(folder: Path) -> Iterator[str]:
         "HF_HUB_OFFLINE": "1",
     }
     port = free_port()
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-    command += [f"--port={port}", f"--notebook-dir={folder}", "--IdentityProvider.token="]
+    words = [*command, "--no-browser", f"--port={port}"]
     with (private / "log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
             wait_for(f"http://127.0.0.1:{port}/api")
             yield f"http://127.0.0.1:{port}"
@@ -106,6 +108,11 @@ def serve_lab(folder: Path) -> Iterator[str]:
             server.terminate()
             server.wait(timeout=30)
             shutil.rmtree(private, ignore_errors=True)
+
+
+def serve_lab(folder: Path) -> AbstractContextManager[str]:
+    """A JupyterLab with private settings that serves this folder; yields its address."""
+    return serve(folder, sys.executable, "-m", "jupyterlab", "--allow-root", NO_TOKEN)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import chat_answers
 import direct_answers
+import further_answers
 import gae_answers
 import group_answers
 import group_step_answers
@@ -27,8 +28,9 @@ PLANTED = (
     overoptimization_answers,
     optimum_answers,
 )
-RIGHT = [answer for module in PLANTED for answer in module.RIGHT]
-WRONG = [answer for module in PLANTED for answer in module.WRONG]
+ALL = (*PLANTED, further_answers)  # the last: right on ordinary inputs and wrong further out
+RIGHT = [answer for module in ALL for answer in module.RIGHT]
+WRONG = [answer for module in ALL for answer in module.WRONG]
 
 
 def label(value):
@@ -59,3 +61,13 @@ def test_a_right_answer_passes_however_written(name, function):
 def test_a_wrong_answer_is_named(name, mistake, function):
     found = getattr(checks, f"check_{name}")(function)
     assert (found.status, found.mistake) == ("mistake", mistake), found
+
+
+def test_a_function_that_remembers_its_calls_is_named():
+    made = []
+
+    def mean(x, mask):
+        made.append(0)
+        return x[mask].mean() + (len(made) == len(checks.EXERCISES["masked_mean"].probes) * 2 + 1)
+
+    assert checks.check_masked_mean(mean).mistake == "another result the second time"
