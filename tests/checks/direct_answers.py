@@ -137,6 +137,27 @@ def log_probs(model, tokens, mask):
     return (torch.gather(logprobs, 2, index)[..., 0] * mask[:, 1:]).sum(-1)
 
 
+def descending(change):
+    """A right training whose gradients are changed before each step."""
+
+    def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
+        policy, losses = copy.deepcopy(policy), []
+        optimizer = torch.optim.SGD(policy.parameters(), lr=learning_rate)
+        with torch.no_grad():
+            frozen = log_probs(reference, tokens, mask)
+        for _ in range(steps):
+            chosen, rejected = (log_probs(policy, tokens, mask) - frozen).chunk(2)
+            loss = -F.logsigmoid(kl_coef * (chosen - rejected)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            change(list(policy.parameters()))
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    return train_dpo
+
+
 def trainer(
     score=log_probs,
     margin_of=None,

@@ -1,12 +1,9 @@
 """Mistakes in lessons 10 and 11 whose numbers alone mislead: what is said is about the line that is wrong."""
 
-import copy
-
 import pytest
 import torch
-from direct_answers import log_probs
+from direct_answers import descending
 from group_step_answers import smaller, step
-from torch.nn.functional import logsigmoid
 
 from helpers import checks
 from helpers.groups import grpo_advantages, rloo_advantages
@@ -166,27 +163,6 @@ def test_a_small_epsilon_is_one_wherever_it_stands(least):
 
 
 # --- train_dpo: gradients that are clipped ----------------------------------------------------------
-
-
-def descending(change):
-    """A right training whose gradients are changed before each step."""
-
-    def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
-        policy, losses = copy.deepcopy(policy), []
-        optimizer = torch.optim.SGD(policy.parameters(), lr=learning_rate)
-        with torch.no_grad():
-            frozen = log_probs(reference, tokens, mask)
-        for _ in range(steps):
-            chosen, rejected = (log_probs(policy, tokens, mask) - frozen).chunk(2)
-            loss = -logsigmoid(kl_coef * (chosen - rejected)).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            change(list(policy.parameters()))
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses)
-
-    return train_dpo
 
 
 @pytest.mark.parametrize("limit", [0.1, 0.5, 1.0, 5.0, 10.0])

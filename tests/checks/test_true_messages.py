@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 from clinic_answers import END, edited
-from direct_answers import log_probs
+from direct_answers import descending, log_probs
 from overoptimization_answers import made
 from test_your_trainer import trainer
 from torch.nn.functional import logsigmoid
@@ -94,19 +94,9 @@ def optimizer_before_the_copy(policy, reference, tokens, mask, kl_coef, learning
     return torch.stack(losses)
 
 
-def cleared_too_late(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
-    policy, losses = copy.deepcopy(policy), []
-    optimizer = torch.optim.SGD(policy.parameters(), lr=learning_rate)
-    with torch.no_grad():
-        frozen = log_probs(reference, tokens, mask)
-    for _ in range(steps):
-        chosen, rejected = (log_probs(policy, tokens, mask) - frozen).chunk(2)
-        loss = -logsigmoid(kl_coef * (chosen - rejected)).mean()
-        loss.backward()
-        optimizer.zero_grad()
-        optimizer.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
+def cleared_too_late(weights):
+    for weight in weights:
+        weight.grad = None
 
 
 ORDER = "    return rewards, returns, advantages"
@@ -125,7 +115,7 @@ CASES = [  # exercise, function, what is said, what is not
     ("patch_pairs", with_a_prompt, "the prompt is not empty", "none of the texts"),
     ("steps_5_and_6", edited((END, ORDER)), "the order of the results: Each of the three", "δ"),
     ("train_dpo", optimizer_before_the_copy, "after deepcopy", "where is optimizer.step()"),
-    ("train_dpo", cleared_too_late, "backward after zero_grad", "where is optimizer.step()"),
+    ("train_dpo", descending(cleared_too_late), "backward after zero_grad", "where is optimizer.step()"),
     ("draw_prompts", lambda prompts, size: [random.choice(prompts)] * size, "same one", "replacement"),
     ("draw_prompts", lambda prompts, size: random.choices(prompts, k=size), "twice in a batch", "same one"),
 ]  # fmt: skip
