@@ -69,6 +69,7 @@ def train():
 """
 # in the kernel's own loop, once the page has been drawn: until it ends the kernel answers nothing
 SOON = "import asyncio\nasyncio.get_running_loop().call_later(10, train)"
+SETTLED = 5  # seconds until the page is what it stays: at first its frame is drawn anew
 COLAB = ROOT / ".venv-colab/bin/python"  # of `make test-colab`
 RUN_CLASSIC = "() => Jupyter.notebook.execute_all_cells()"
 IDLE_CLASSIC = """() => Jupyter.notebook.get_cells().every(
@@ -125,6 +126,7 @@ def in_notebook(chromium, folder: Path, busy: bool, where: str):
         page = chromium.new_page(viewport={"width": 1280, "height": 1400})
         show(page, address)
         page.locator(LIVE).scroll_into_view_if_needed(timeout=120_000)
+        page.wait_for_timeout(1000 * SETTLED)
         if busy:
             wait_for_beat(folder)
         frame = page.locator(LIVE).element_handle().content_frame()

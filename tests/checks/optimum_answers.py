@@ -135,7 +135,7 @@ LARGE_WRONG = [
         beta("kl_coef * (1 + min(max((kl / target - 1) * n / horizon, -0.2), 0.2))"),
     ),
     (
-        "overflow at a small β",
+        "not finite at a small β",
         policy(
             "weights.log() - weights.sum(dim=1, keepdim=True).log()",
             (
@@ -145,7 +145,7 @@ LARGE_WRONG = [
         ),
     ),
     (
-        "overflow at a small β",
+        "not finite at a small β",
         value("(kl_coef * (ref_logprobs.exp() * (scores / kl_coef).exp()).sum(1).log()).mean()"),
     ),
     ("exception", policy("tilted.logsumexp()")),

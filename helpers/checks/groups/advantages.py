@@ -94,9 +94,9 @@ ORDER = (
     ("the groups were sorted", "You sorted the groups, so each response has another one's advantage; keep"
      " the order of the rewards.", of_sorted),
     ("groups taken across", "The K responses to a prompt are next to each other:"
-     " use view(-1, group_size).", not_put_back),
+     " view(-1, group_size), and statistics over dim 1.", not_put_back),
     ("groups taken across", "The K responses to a prompt are next to each other, not K apart:"
-     " use view(-1, group_size).", every_kth),
+     " view(-1, group_size), and statistics over dim 1.", every_kth),
     ("whitened over the batch", "You whitened the advantages over the batch as well; leave them as they are.",
      lambda function: then(lambda a, k: standardised(a), function)),
     ("the first group for all", "Every group takes the statistics of the first one; each has its own.", None),
@@ -146,7 +146,7 @@ RLOO = Exercise(
         ("reversed", "Use reward − baseline: a good response has a positive advantage.",
          lambda r, k: -rloo_advantages(r, k)),
         ("groups taken across", "The K responses to a prompt are next to each other:"
-         " use view(-1, group_size).", across(rloo_advantages)),
+         " view(-1, group_size), and statistics over dim 1.", across(rloo_advantages)),
         ("not flattened", "Return one row of advantages, [B], in the order of the rewards.",
          lambda r, k: grouped(r, k) - others(r, k) / (k - 1)),
         *in_order(rloo_advantages, lambda r, k: (
@@ -238,7 +238,7 @@ GRPO = Exercise(
         ("multiplied by the std", "You multiplied by the std; divide by it.",
          lambda r, k: (centred(r, k) * (std(r, k) + 1e-4)).flatten()),
         ("groups taken across", "The K responses to a prompt are next to each other:"
-         " use view(-1, group_size).", across(grpo_advantages)),
+         " view(-1, group_size), and statistics over dim 1.", across(grpo_advantages)),
         ("not flattened", "Return one row of advantages, [B], in the order of the rewards.",
          lambda r, k: centred(r, k) / (std(r, k) + 1e-4)),
         *in_order(grpo_advantages, lambda r, k: (
@@ -284,8 +284,15 @@ GRPO = Exercise(
 
 OUTLIER = (
     "wrong for an outlier",
-    "Right for most rewards, wrong for one far above its group: nothing is clipped here.",
-    (torch.cat([t([60.0]), t([0.5, -0.5]).repeat(64)]), 129),
+    "Right for ordinary rewards, wrong where one stands far above a large group: is something clipped, or"
+    " limited?",
+    (torch.cat([t([60.0]), noise(11, 128)]), 129),
+)
+TIED = (
+    "wrong where two rewards are equal",
+    "Right for rewards that all differ, wrong where two of a group are equal: the response itself is left"
+    " out of the mean, and not every response with its reward.",
+    (t([1.0, 1.0, 4.0, 2.0, 5.0, 5.0]), 3),
 )
 LONE_GROUP = (
     "wrong for one group",
@@ -300,6 +307,6 @@ MANY_GROUPS = (
 FURTHER = OUTLIER, LONE_GROUP, MANY_GROUPS
 check_rloo_advantages = explained(
     checker(RLOO),
-    then=also_on(RLOO, far_out("rewards are large", (t([300.0, -260.0, 40.0]), 3)), *FURTHER),
+    then=also_on(RLOO, TIED, far_out("rewards are large", (t([300.0, -260.0, 40.0]), 3)), *FURTHER),
 )
 check_grpo_advantages = explained(checker(GRPO), then=also_on(GRPO, ALIKE, *FURTHER))

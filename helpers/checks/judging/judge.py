@@ -131,7 +131,7 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
     same = [i for i, key in enumerate(keys) if key == keys[first]]
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
-    name, says = name_mistake(exercise, same, tensors, expected, first)
+    name, says, first = name_mistake(exercise, same, tensors, expected, first)
     if name in ("unrecognised", "nearly right"):
         again = _another(exercise, function, probes[first], tensors[first])
         name, says = again or (name, says)
@@ -139,6 +139,8 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
         masks = [exercise.counted(probe, e) for probe, e in zip(probes, expected, strict=True)]
         place = place_of(list(zip(tensors, expected, strict=True)), masks)
         name, says = _studied(exercise, function, probes) or place or (name, says)
+    if name in ("constant factor", "constant offset") and len(same) < len(keys):
+        says = f"Where {exercise.group} is {keys[same[0]]!r}: {says[0].lower()}{says[1:]}"
     return _mistake(exercise, name, says, probes[first], tensors[first], expected[first])
 
 

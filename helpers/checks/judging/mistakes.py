@@ -25,10 +25,10 @@ def form(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}, {kind(x)}" if x.dim() else f"no axes (a scalar), {kind(x)}"
 
 
-def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str]:
+def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str, int]:
     """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown.
 
-    `numbers` are those of the test cases, in `exercise.probes`.
+    `numbers` are those of the test cases, in `exercise.probes`. Third: which of these cases shows it.
     """
     probes = [exercise.probes[number] for number in numbers]
     facts = exercise.facts(probes[first])
@@ -43,13 +43,17 @@ def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str]
             made = [(m, results) for m, results in made if _of_one_size(answers, results)]
         return _known(made, answers, expected, masks, facts)
 
-    found = known(exercise.mistakes)
-    found = found or next((x for x in (_form_problem(*pair) for pair in pairs) if x), None)
-    found = found or turned(pairs)
-    found = found or known(slips(exercise), general=True)
-    found = found or next((x for x in (_infinite(*pair) for pair in pairs) if x), None)
-    found = found or symptom(pairs, masks)
-    return found or _unrecognised(exercise, probes[first], answers[first], expected[first])
+    def in_one_case(look):
+        cases = ((look(*pair), case) for case, pair in enumerate(pairs))
+        return next(((*found, case) for found, case in cases if found), None)
+
+    def in_all(found):
+        return found and (*found, first)
+
+    found = in_all(known(exercise.mistakes)) or in_one_case(_form_problem) or in_all(turned(pairs))
+    found = found or in_all(known(slips(exercise), general=True)) or in_one_case(_infinite)
+    found = found or in_all(symptom(pairs, masks))
+    return found or (*_unrecognised(exercise, answers[first], expected[first]), first)
 
 
 def _results(exercise, mistake, numbers) -> list[Tensor] | None:
@@ -101,8 +105,13 @@ def _known(results, answers, expected, masks, facts) -> tuple[str, str] | None:
     for mistake, made in results:
         same = _alike_where_counted(answers, made, masks)
         if same and not _alike_where_counted(expected, made, masks):
-            says = mistake.says.format_map(facts) + " Also, the masked positions are wrong."
-            return f"{mistake.name}, and masked positions", says
+            says = mistake.says.format_map(facts)
+            if _alike_where_counted(answers, expected, [~mask for mask in masks]):
+                return mistake.name, says
+            return (
+                f"{mistake.name}, and masked positions",
+                f"{says} Also, the masked positions are wrong.",
+            )
     return None
 
 
@@ -148,7 +157,7 @@ def _shape_problem(answer: Tensor, expected: Tensor) -> tuple[str, str]:
     return "wrong shape", says
 
 
-def _unrecognised(exercise, probe, answer, expected: Tensor) -> tuple[str, str]:
+def _unrecognised(exercise, answer: Tensor, expected: Tensor) -> tuple[str, str]:
     index = first_difference(answer, expected)
     where = f"At {list(index)} you have" if index else "You have"
     values = show(answer[index]), show(expected[index])

@@ -113,8 +113,8 @@ BEST_MEAN = Exercise(
 LIMITS = Expected(
     "division by zero",
     "division by 0 at β = 0",
-    "At β = 0 you divide by 0, where the answer is 1. The denominator is 2 + β/σ²: the 2 of the reward's"
-    " slope was lost when you solved for m.",
+    "At β = 0 you divide by 0, where the answer is 1. Solved for m, the denominator is 2 + β/σ², which is"
+    " never 0: is a β below a fraction line, or the 2 of the reward's slope lost?",
 )
 FAR = [
     far_out(words, given)

@@ -135,10 +135,10 @@ def at_a_tiny_beta(function) -> tuple[str, str] | None:
     for name, got in (("π*", log_best), ("J*", j_star)):
         if not bool(torch.as_tensor(got).isfinite().all()):
             return (
-                "overflow at a small β",
-                f"All numbers are right at these β. At β = 0.01 a score of 3 gives e^300, more than a"
-                f" float32 holds, and your {name} is not finite: stay with logarithms (logsumexp,"
-                " log_softmax).",
+                "not finite at a small β",
+                f"All numbers are right at larger β. At β = 0.01 a score of 3 has a weight of e^300, more"
+                f" than a float32 holds, and beside it the others round to 0: your {name} is not finite. Stay"
+                " with logarithms (logsumexp, log_softmax).",
             )
     return at_extremes(function)
 

@@ -69,7 +69,7 @@ def centred(a, mask):
 # fmt: off
 AS_IS = "Take the advantages as they are: they are whitened already."
 SLIPS = [Slip(*entry) for entry in [
-    ("max instead of min", "You took the larger gain; take the smaller one, or the clip has no effect.",
+    ("max instead of min", "You took the larger gain; take the smaller one, the more pessimistic.",
      {"choose": lambda x, y, a: torch.maximum(x, y)}),
     ("minus sign missing", "The loss is minus the gain: the optimizer minimises it.", {"sign": 1.0}),
     ("clip without min", "You used only the clipped ratio; take the smaller of the two gains.",

@@ -314,10 +314,9 @@ PENALTIES = {
     "the sum of all squares": lambda c, r: (c.square() + r.square()).sum(),
 }
 LARGE_SCORES = (
-    "overflow for large scores",
-    "Right for small scores; for scores like 300 exp or a product leaves what a float32 holds. One"
-    " function of"
-    " torch takes the difference as it is.",
+    "wrong for large scores",
+    "Right for small scores. For scores like 300 an exp or a product is larger than a float32 holds, or"
+    " so small that it rounds to 0. One function of torch takes the difference as it is.",
     (t([300.0, -250.0, 0.0]), t([0.0, 100.0, 0.0])),
 )
 check_preference_probability = explained(

@@ -22,8 +22,8 @@ def loss_factors(above=lambda n: n, below=lambda n: n.sum(), times=len):
 
 # fmt: off
 SLIPS = [Slip(*entry) for entry in [
-    ("the share alone", "That is each part's share of the tokens. The library divides by the number of"
-     " parts; multiply by it, so that the division cancels.", {"times": lambda n: 1.0}),
+    ("the share alone", "The library divides by the number of parts: multiply by it, so that the"
+     " division cancels.", {"times": lambda n: 1.0}),
     ("divided by the number of parts", "You divided by the number of parts. The library does so already:"
      " multiply by it, so that the division cancels.", {"times": lambda n: 1 / len(n)}),
     ("two parts taken for granted", "You multiplied by 2; multiply by the number of parts, len(counts).",

@@ -142,7 +142,8 @@ LOGPROB_MISTAKES = kept([
      logprobs_with(first=0)),
     ("one token too early", "Your logits are one position too early: response token t is predicted at"
      " the position just before it.", logprobs_with(first=2)),
-    ("no temperature", "The logits are not divided by the temperature, which sampling does.",
+    ("no temperature", "These log-probs are those of the logits as they are: divide them by the temperature,"
+     " as for drawing.",
      no_temperature),
     ("log-probs of the next token, and no temperature", "Two slips: your log-probs are those of the next"
      " token (the response's T tokens are predicted by logits[:, -T-1:-1]), and the logits are not divided"

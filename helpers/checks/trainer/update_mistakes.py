@@ -146,8 +146,8 @@ def quotients(actor, critic, optimizer, rollout, config):
 
 
 UPDATE_MISTAKES = kept([
-    ("max for min", "You took the larger gain (max); take the smaller one (min), or the clip has no"
-     " effect.", update_with(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))),
+    ("max for min", "You took the larger gain (max); take the smaller one (min), the more"
+     " pessimistic.", update_with(lambda r, a, e: torch.maximum(r * a, r.clamp(1 - e, 1 + e) * a))),
     ("ratio inverted", "The ratio is inverted: it is new over old, exp(logprobs now − old).",
      update_with(lambda r, a, e: smaller_gain(1 / r, a, e))),
     ("difference without exp", "log π − log π_old is the ratio's logarithm; take exp of it.",

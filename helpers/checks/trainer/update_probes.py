@@ -126,7 +126,8 @@ def cause_update(function: Callable) -> None:
     mine = step(function, r, config)
     for name, value in SETTINGS.items():
         other = changed(r, **{name: value})
-        says = f"config.{name} has no effect. Is a number written in its place?"
+        says = f"config.{name} has no effect. Is a number written in its place"
+        says += ", or are the gradients clipped after the step?" if name == "max_grad_norm" else "?"
         expect(not close(step(function, r, other), mine), f"{name} not used", says)
     for name in TENSORS:
         moved = with_old(r, **{name: torch.where(r.counted, r.old[name] * 0.7 - 0.3, r.old[name])})

@@ -57,7 +57,8 @@ check_masked_mean = explained(
 )
 PAIR = (
     "two tokens",
-    "With two counted tokens n − 1 is 1, and you divide by something else: clamp n − 1 at 1.",
+    "Right for three counted tokens and more, wrong for two, where n − 1 is 1. Is the divisor kept above 1,"
+    " or is 0 returned for too few?",
     (floats([1.0, 4.0, 9.0]), prefix_mask(3, 2)),
 )
 COUNTED_ZERO = (
