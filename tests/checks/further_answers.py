@@ -115,6 +115,14 @@ WRONG = [
         x == (e or 1)).int()) == 0),
     ("position_ids", "padding on the right shifts the row", lambda m: (
         torch.arange(m.shape[1]) - (~m).sum(1, keepdim=True)).clamp(min=0)),
+    ("kl_estimate", "wrong for rare tokens", lambda p, q, e: {
+        "k1": p - q, "k2": (p - q) ** 2 / 2, "k3": q.exp() / p.exp() - 1 + (p - q)}[e]),
+    ("kl_estimate", "wrong for one axis", lambda p, q, e: {
+        "k1": p - q, "k2": (p - q) ** 2 / 2,
+        "k3": torch.stack([torch.expm1(q[b] - p[b]) + p[b] - q[b] for b in range(p.shape[0])])}[e]
+        if p.dim() == 2 else p[:, None]),
+    ("rloo_advantages", "wrong where two rewards are equal", lambda r, k: torch.stack([
+        x - row[row != x].mean() for row in r.view(-1, k) for x in row])),
     ("kl_estimate", "wrong for very large differences", lambda p, q, e: {
         "k1": p - q, "k2": (p - q) ** 2 / 2}.get(e, (q - p).exp() - 1 - (q - p).exp().log())),
     ("td_errors", "wrong for large numbers", lambda r, v, g, m: (

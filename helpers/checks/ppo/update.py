@@ -16,6 +16,7 @@ from helpers.checks.ppo.update_looks import (
     MORE_MISTAKES,
     attention,
     each_minibatch,
+    every_step_clipped,
     extra_term,
     no_step,
     other_settings,
@@ -77,10 +78,10 @@ def unwritten(function: Callable) -> str:
 def looked_further(function: Callable, report: Report) -> Report:
     """The report, after a further look at what passed, was not recognised, or made no step."""
     looks = {
-        CORRECT: (other_settings, each_minibatch), "unrecognised": (attention, extra_term), "no"
-         " optimizer.step":
-         (no_step,)
-    }  # fmt: skip
+        CORRECT: (other_settings, each_minibatch, every_step_clipped),
+        "unrecognised": (attention, extra_term),
+        "no optimizer.step": (no_step,),
+    }
     for look in looks.get(report.mistake or report.status, ()):
         outcome = attempt(look, (function,), TIME_LIMIT)
         if outcome.value:

@@ -77,6 +77,22 @@ def each_minibatch(function: Callable) -> Found:
     return None
 
 
+def every_step_clipped(function: Callable) -> Found:
+    """A look at an update that passed: is the gradient of each step clipped, not only of the first?"""
+    limit = OTHER["max_grad_norm"]
+    config = settings(minibatch_size=2, max_grad_norm=limit)
+    recorder, _ = run_update(function, recorded(), config, lr=0.0, rows=5)
+    long = [
+        step for step, seen in enumerate(recorder.seen, 1) if torch.cat(seen).norm() > 1.01 * limit
+    ]
+    if not long:
+        return None
+    return "not every step clipped", (
+        f"Step {long[0]} is made with a gradient longer than max_grad_norm. Clip before each step; parameters"
+        " in a generator are used up by the first clip: make a list of them."
+    )
+
+
 def course_gradient(rows: list[int]) -> torch.Tensor:
     """The course's gradient for these responses."""
     r, config = recorded(), settings(minibatch_size=len(rows))

@@ -248,12 +248,24 @@ VANISHED = (
     " logarithm. Take d itself, and clamp nothing.",
 )
 VANISHING = (floats([-1.0, -84.0, -3.0]), floats([-200.0, -4.0, -3.0]))
+RARE = (
+    "wrong for rare tokens",
+    "Right for ordinary log-probs, wrong for those near −120, whose probability rounds to 0 in a float32:"
+    " take exp of the difference, not of each.",
+)
+RARELY = (floats([-120.0, -0.5]), floats([-118.0, -0.7]))
+FLAT = (
+    "wrong for one axis",
+    "Right for rows of tokens, wrong for one row [T] by itself: name no axes.",
+)
 check_kl_estimate = explained(
     checker(KL),
     then=also_on(
         KL,
         *[("large differences cut off", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")],
         *[(*VANISHED, (*VANISHING, k)) for k in ("k1", "k2", "k3")],
+        *[(*RARE, (*RARELY, k)) for k in ("k1", "k2", "k3")],
+        *[(*FLAT, (*(x[0] for x in PAIRS), k)) for k in ("k1", "k2", "k3")],
         *sizes((*PAIRS, "k3")),
     ),
 )
