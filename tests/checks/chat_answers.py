@@ -211,6 +211,5 @@ WRONG = [
     ("lora_forward", "multiplied",
      lambda x, w, a, b, s, on: x @ w.T * (s / len(a) * x @ a.T @ b.T) if on else x @ w.T),
     ("lora_forward", "divided by the width",
-     lambda x, w, a, b, s, on: lora_by_loop(x, w, a, b, s * len(a) / x.shape[1], on)
-     if len(a) != x.shape[1] else lora_by_loop(x, w, a, b, s * len(a), on)),
+     lambda x, w, a, b, s, on: lora_by_loop(x, w, a, b, s * len(a) / x.shape[1], on)),
 ]  # fmt: skip

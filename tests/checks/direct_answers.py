@@ -36,9 +36,9 @@ reward(lambda lp, ref, beta: torch.stack([beta * (p - q) for p, q in zip(lp, ref
 reward(lambda lp, ref, beta: (lp.double() - ref.double()) * beta)
 
 reward = partial(wrong, "implicit_reward")
-reward("0 divided by 0 for long responses",
+reward("wrong for long responses",
        lambda lp, ref, beta: (lp.double().exp() / ref.double().exp()).log() * beta)
-reward("0 divided by 0 for long responses", lambda lp, ref, beta: beta * (lp.exp().log() - ref))
+reward("wrong for long responses", lambda lp, ref, beta: beta * (lp.exp().log() - ref))
 reward("β missing", lambda lp, ref, beta: torch.sub(lp, ref))
 reward("divided by β", lambda lp, ref, beta: lp / beta - ref / beta)
 reward("reversed", lambda lp, ref, beta: -beta * (lp - ref))
@@ -116,7 +116,7 @@ loss("ratios without the logarithm",
      lambda c, r, rc, rr, b: -F.logsigmoid(b * ((c - rc).exp() - (r - rr).exp())).mean())
 loss("one reward in the sigmoid each", lambda c, r, rc, rr, b: (
     F.logsigmoid(b * (r - rr)) - F.logsigmoid(b * (c - rc))).mean())
-loss("the policy's own log-probs as reference",
+loss("every margin 0",
      lambda c, r, rc, rr, b: F.softplus(b * (r - r.detach() - c + c.detach())).mean())
 loss("logarithm of the mean",
      lambda c, r, rc, rr, b: -torch.log(torch.sigmoid(b * (c - rc - r + rr)).mean()))
@@ -363,7 +363,7 @@ train("mean over all positions", squashed(lambda total, taken, counted: (taken *
 train("logits not normalised", trainer(scored(normalise=lambda x: x)))
 train("probabilities instead of log-probs", trainer(scored(normalise=lambda x: F.softmax(x, -1))))
 train("softmax over time", trainer(over_time))
-train("reference follows the policy", trainer(margin_of=lambda p, ref: p - p.detach()))
+train("every loss log 2", trainer(margin_of=lambda p, ref: p - p.detach()))
 train("policy as it was for reference", own_reference)
 train("reference missing", trainer(margin_of=lambda p, ref: p))
 train("reference added", trainer(margin_of=lambda p, ref: p + ref))
@@ -381,7 +381,7 @@ train("uphill", trainer(order="uphill"))
 train("Adam", trainer(rule=torch.optim.Adam))
 train("AdamW", trainer(rule=torch.optim.AdamW))
 train("logarithm of the mean", trainer(loss_of=lambda m: -m.sigmoid().mean().log()))
-train("rows of one token mixed", trainer(all_squeezed))
+train("wrong for rows of one token", trainer(all_squeezed))
 train("a part of the policy trained", trainer(rule=last_only))
 train("overflow for large margins", trainer(loss_of=lambda m: -m.sigmoid().log().mean()))
 train("overflow for large margins", trainer(loss_of=lambda m: torch.log1p((-m).exp()).mean()))
@@ -394,8 +394,8 @@ train("losses keep their graph", with_graph)
 train("reference with a gradient", ref_with_gradient)
 train("the loss of margins of 0", trainer(loss_of=lambda m: F.softplus(-m).pow(1.3).mean()))
 train("the loss of margins of 0", trainer(margin_of=lambda p, ref: 2 * p - ref))
-train("the log-probs, or β", trainer(scored(normalise=lambda x: (x / 2).log_softmax(-1))))
-train("the log-probs, or β", lambda p, r, t, m, beta, lr, n: trainer()(p, r, t, m, beta**2, lr, n))
+train("the log-probs, or the margin", trainer(scored(normalise=lambda x: (x / 2).log_softmax(-1))))
+train("the log-probs, or the margin", lambda p, r, t, m, beta, lr, n: trainer()(p, r, t, m, beta**2, lr, n))
 train("momentum", trainer(rule=partial(torch.optim.SGD, momentum=0.9, nesterov=True)))
 train("weight decay", trainer(rule=partial(torch.optim.SGD, weight_decay=0.1)))
 train("another learning rate", trainer(rule=lambda weights, lr: torch.optim.SGD(weights, 0.01)))

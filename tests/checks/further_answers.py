@@ -152,7 +152,7 @@ WRONG = [
     ("best_mean", "wrong for large numbers", lambda b, s: 2 / (2 + min(b / s**2, 100))),
     ("my_reward", "depends on the batch", seen_words),
     ("my_reward", "not one a text", lambda texts: [float(len(text)) for text in texts[:20]]),
-    ("keep_best", "powers too large", powers_first),
+    ("keep_best", "wrong for a large n", powers_first),
     ("edit_effect", "digits lost", cancelled_effect),
     ("edit_effect", "texts that did not move left out", lambda b, a: (lambda d: torch.stack(
         [d.mean(), d.std() / len(d) ** 0.5]))((a - b)[a != b])),

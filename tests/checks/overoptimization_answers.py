@@ -250,7 +250,7 @@ wrong("my_reward", "not a number", lambda texts: [t.upper() for t in texts])
 wrong("my_reward", "the same for all", lambda texts: [1.0 for _ in texts])
 wrong("my_reward", "the same for all", lambda texts: [float(t.count("Lovely")) for t in texts])
 wrong("my_reward", "NaN or infinite", lambda texts: [float("nan") for t in texts])
-wrong("my_reward", "random", lambda texts: [random.random() for _ in texts])
+wrong("my_reward", "another result the second time", lambda texts: [random.random() for _ in texts])
 wrong(
     "my_reward",
     "depends on the batch",

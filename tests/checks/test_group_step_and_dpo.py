@@ -50,7 +50,7 @@ def test_a_mean_by_position_is_named(how):
 
 def test_a_mean_that_nothing_knows_is_still_called_a_mean():
     name, says = said(checks.check_group_step(step(token=lambda x, m, n: x.sum() / n)))
-    assert name == "token: another mean" and "look at their mean for 'token'" in says
+    assert name == "token: not the mean of the gains" and "look at their mean for 'token'" in says
 
 
 # --- group_step: the KL of each token ---------------------------------------------------------------

@@ -350,3 +350,23 @@ def test_a_mean_of_the_responses_means_is_named(all_rows):
         return each.sum(1) / each.numel() if all_rows else each.mean(1)
 
     assert named("loss_shares", loss_shares).mistake == "mean of the responses' means"
+
+
+def test_one_number_has_one_cause_only_where_nothing_else_gives_it():
+    """Answers that gave the numbers, or failed on the case, of a mistake which they do not make."""
+
+    def clamped(r, k):
+        g = r.clamp(-50, 50).view(-1, k)
+        return ((g - g.mean(1, True)) / (g.std(1, keepdim=True) + 1e-4)).flatten()
+
+    for check, name, answer in (
+        (checks.check_pass_at_k, "1 or 0", lambda c, k: ((~c).sum(1) < k).double()),
+        (checks.check_loss_factors, "the same for all parts", lambda n: torch.full_like(n, len(n))),
+        (checks.check_grpo_advantages, "wrong for large numbers", clamped),
+        (
+            checks.check_dpo_loss,
+            "every margin 0",
+            lambda c, r, rc, rr, b: -torch.nn.functional.logsigmoid(b * (c - rc - (c - rc))).mean(),
+        ),
+    ):
+        assert check(answer).mistake == name

@@ -122,11 +122,17 @@ def _judged(said: list[tuple[Recorded, bool]]) -> Report:
     ill = [(run, alarm) for run, alarm in unseen if not run.healthy]
     false = [run for run, alarm in well if alarm]
     if all(alarm for _, alarm in unseen):
-        return _mistake("always an alarm", "It says True of every run, the healthy ones too.")
+        return _mistake(
+            "always an alarm", "It says True of every run on seeds 3 to 5, the healthy ones too."
+        )
     if not any(alarm for _, alarm in unseen):
-        return _mistake("never an alarm", "It says True of no run: no fault is found.")
+        return _mistake(
+            "never an alarm", "It says True of no run on seeds 3 to 5: no fault is found."
+        )
     if len(false) == len(well) and not any(alarm for _, alarm in ill):
-        return _mistake("upside down", "It says True of the healthy runs alone: turn it round.")
+        return _mistake(
+            "upside down", "On seeds 3 to 5 it says True of the healthy runs alone: turn it round."
+        )
     if false:
         return _false_alarms(said, false, len(well))
     kinds = list(dict.fromkeys(run.kind for run, _ in ill))
@@ -150,5 +156,7 @@ def _false_alarms(said: list, false: list[Recorded], total: int) -> Report:
     before = any(alarm for run, alarm in said if run.healthy and run.seed in SEEN)
     if before:
         return _mistake("false alarms", f"{says} There are some on seeds 0 to 2, too: look there.")
-    says += " There is none on seeds 0 to 2: the limit lies too near to the runs it was chosen on."
+    says += (
+        " There is none on seeds 0 to 2: does a limit lie too near to the runs it was chosen on?"
+    )
     return _mistake("fitted to the seen seeds", says)

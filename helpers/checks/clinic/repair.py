@@ -222,8 +222,14 @@ def same_at_any_scale(function: Callable) -> None:
     scores, logprobs, ref_logprobs, values, counted, kl_coef, *rest = inputs().given
     small = 0.1 * scores, logprobs, ref_logprobs, 0.1 * values, counted, 0.1 * kl_coef, *rest
     says = "All is right, until all rewards and values are 10 times smaller: whitened advantages stay the"
-    says += " same then. Divide by the standard deviation, whatever its size."
-    got, want = function(*small)[1], expected()["advantages"]
+    says += " same then. Divide by the standard deviation, whatever its size: no lower limit, no large ε."
+    rewards, got, want = *function(*small)[:2], expected()["advantages"]
+    about = (
+        "Your rewards are right, until scores and kl_coef are 10 times smaller: is a number written"
+    )
+    about += " in, or"
+    fine = alike(rewards, 0.1 * expected()["rewards"])
+    expect(fine, "wrong for small scores", f"{about} bounded?")
     off = (torch.where(counted, got - want, 0.0)).abs().max()
     expect(bool(off < 0.1), "the deviation is bounded", says)  # the divisor n is as right as n − 1
 

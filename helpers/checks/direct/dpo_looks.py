@@ -13,7 +13,7 @@ from helpers.checks.judging.exercise import noise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import Expected, explained, import_optimizers
 from helpers.checks.judging.report import Report
-from helpers.checks.judging.runner import copy_of
+from helpers.checks.judging.runner import FINISHED, attempt, copy_of
 from helpers.checks.judging.second_look import VAGUE, Found
 from helpers.checks.reward_model.fit_parts import numbers
 from helpers.checks.reward_model.fit_trace import watch
@@ -51,8 +51,8 @@ def clipped(function: Callable) -> Found:
     if alike(loud[1], wanted[1]) or loud[1] < wanted[1]:
         return None
     return "gradients clipped", (
-        "Step 5: your steps are right where gradients are short, and too short where they are long: the"
-        " gradients are clipped (clip_grad_norm_ or the like). Here nothing is; leave it out."
+        "Step 5: your steps are right where gradients are short, and win too little where they are long: are"
+        " the gradients clipped (clip_grad_norm_ or the like)? Here nothing is; leave it out."
     )
 
 
@@ -79,9 +79,9 @@ def one_token(function: Callable) -> Found:
     """Responses of one token, one position to predict: an axis of length 1 must stay where it is."""
     if alike(losses_of(function, SINGLE), train_dpo(*copy_of(SINGLE)).double()):
         return None
-    return "rows of one token mixed", (
-        "Step 1: right, until there is only one position to predict, [2B, 1]. A squeeze() without an axis"
-        " removes that axis too, and rows and columns mix: say which one, squeeze(-1)."
+    return "wrong for rows of one token", (
+        "Step 1: right, until there is only one position to predict, [2B, 1]. Is there a squeeze() without an"
+        " axis? It removes that axis too, and rows and columns mix: say which one, squeeze(-1)."
     )
 
 
@@ -90,10 +90,11 @@ def some_layers(function: Callable) -> Found:
     mine, right = losses_of(function, LAYERS), train_dpo(*copy_of(LAYERS)).double()
     if alike(mine, right):
         return None
-    where = "before any step" if not alike(mine[:1], right[:1]) else "after the first step"
+    says = "Right for a policy that is one table; for one of two layers your losses are wrong"
+    if not alike(mine[:1], right[:1]):
+        return "wrong for two layers", f"{says} before any step. Read model(tokens).logits alone."
     return "a part of the policy trained", (
-        f"Right for a policy that is one table; for one of two layers your losses are wrong {where}. Hand the"
-        " optimizer all of policy.parameters()."
+        f"{says} after the first step. Does the optimizer hold all of policy.parameters()?"
     )
 
 
@@ -105,8 +106,9 @@ def far_apart(function: Callable) -> Found:
     what = f"Step 4: right for small margins; where they are some hundred, the loss should be {want:.4g},"
     if math.isfinite(got):
         return "the loss bounded for large margins", (
-            f"{what} and yours is {got:.4g}. A clamp or a small number inside the logarithm also stops the"
-            " gradient: logsigmoid needs neither."
+            f"{what} and yours is {got:.4g}. Is there a clamp, or a small number inside the logarithm? It"
+            f" also"
+            " stops the gradient; logsigmoid needs neither."
         )
     return "overflow for large margins", (
         f"{what} and yours is {got}: the sigmoid rounds to 0, or exp is infinite. Take logsigmoid of the"
@@ -136,7 +138,9 @@ def first_wrong_loss(function: Callable, report: Report) -> Found:
         return None
     mine, right, given = next(case for case in both_losses(function) if not alike(*case[:2]))
     if torch.isclose(mine[0], right[0], 1e-4, 1e-5):
-        says = "The loss before the first step is right, and so are steps 1 to 4. Look at steps 5 and 6."
+        says = "The loss before the first step is right, and so are the numbers of steps 1 to 4. Look at"
+        says += " steps"
+        says += " 5 and 6, and whether a part of the loss is detached."
         after = "the losses after the first", f"{says} {report.message}"
         return clipped(function) or wrong_step(function, given) or after
     policy, reference, *rest = given
@@ -147,11 +151,28 @@ def first_wrong_loss(function: Callable, report: Report) -> Found:
         )
         return "the loss of margins of 0", f"{says} {still:.4g}. Look at steps 3 and 4."
     if given is not TRAIN_DPO.probes[0]:
+        return several_pairs(function, given, report)
+    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
+    says += (
+        " before any step. Look at the log-probs, steps 1 and 2, then at the margin and β, step 4."
+    )
+    return "the log-probs, or the margin", f"{says} {report.message}"
+
+
+def several_pairs(function: Callable, given: tuple, report: Report) -> Found:
+    """First losses right in the first case, of one pair, and wrong in one of several: is it their number?"""
+    policy, reference, tokens, mask, *rest = given
+    pair = [0, len(tokens) // 2]
+    alone = policy, reference, tokens[pair], mask[pair], *rest
+    if alike(losses_of(function, alone)[:1], train_dpo(*copy_of(alone)).double()[:1]):
         says = "Right for one pair, and wrong for several: look at which rows make a pair, and at the mean"
         return "several pairs", f"{says} over the pairs. {report.message}"
-    says = "Where policy and reference are equal your loss is log 2, as it should be; elsewhere it is wrong"
-    says += " before any step. Look at the log-probs, steps 1 and 2, then at β."
-    return "the log-probs, or β", f"{says} {report.message}"
+    return "right in one case alone", (
+        "The first loss is right in the first test case, and wrong here, even for one pair of these rows."
+        " Here"
+        f" β is {rest[0]:g}, prompts have two tokens, and responses are of several lengths: is something of"
+        f" the first case written in? {report.message}"
+    )
 
 
 def both_losses(function: Callable) -> list[tuple]:
@@ -169,10 +190,10 @@ def why_no_loss_moves(function: Callable) -> Found:
     if not seen.steps:
         return None
     if seen.owned == {"policy"} and "policy" not in seen.reached:
-        return "other weights in the optimizer", (
+        return "no gradient to the optimizer's weights", (
             "Step 5: your optimizer steps, but it holds the weights of the policy that you were given, and no"
-            " gradient comes to those: the losses are those of a copy. Make the optimizer after deepcopy,"
-            " with the copy's parameters."
+            " gradient comes to those. Is backward() called? And are the losses those of a copy? Make the"
+            " optimizer after deepcopy, with the copy's parameters."
         )
     return "the policy stays as it was", (
         "Step 5: your optimizer steps, and the losses stay the same. Does it hold the parameters of the model"
@@ -206,17 +227,32 @@ def wrong_pull(pulls: list[float], right: list[float]) -> Found:
         if abs(got - want) > 2e-3 * want:
             return "another gradient", (
                 f"Step 5: at step {step} your gradient has length {got:.3g}; it should be {want:.3g}. Is"
-                " something scaled, added, taken twice, or left from the step before?"
+                " something scaled, added, detached, taken twice, or left from the step before?"
             )
     return None
 
 
+def passes_without(function: Callable) -> bool:
+    """Whether an answer that raises does not once the reference's weights ask for no gradient."""
+    policy, reference, *rest = copy_of(TRAIN_DPO.probes[0])
+    given = policy, reference.requires_grad_(False), *rest
+    return attempt(function, given, seconds=2.0).state == FINISHED
+
+
+TWICE = "through the graph a second time"
 REF_GRADIENT = Expected(
-    "through the graph a second time", "reference with a gradient",
+    TWICE,
+    "reference with a gradient",
     "Step 3: the reference's log-probs were made once but still have a gradient, so the second"
     " backward goes through them again. Make them inside torch.no_grad().",
+    when=passes_without,
+)
+OLD_GRAPH = Expected(
+    TWICE, "a graph used twice",
+    "A backward goes through a graph that one before has used up. Are the policy's log-probs made before the"
+    " loop? They are new at each step. Or is backward() called twice for one loss?",
 )  # fmt: skip
 
 check_train_dpo = explained(
-    checker(TRAIN_DPO), (REF_GRADIENT,), not_shown, import_optimizers, first_wrong_loss
+    checker(TRAIN_DPO), (REF_GRADIENT, OLD_GRAPH), not_shown, import_optimizers, first_wrong_loss
 )

@@ -40,7 +40,8 @@ IMPLICIT_REWARD = Exercise(
          lambda p, ref, b: b * (p.exp() - ref.exp())),
         ("sigmoid taken", "The log-sigmoid comes in the loss, of the difference of two rewards.",
          lambda p, ref, b: logsigmoid(b * (p - ref))),
-        ("sigmoid taken", "The log-sigmoid comes in the loss, of the difference of two rewards, times β.",
+        ("sigmoid taken", "You have β times a log-sigmoid. That one comes in the loss, of the difference"
+         " of two rewards.",
          lambda p, ref, b: b * logsigmoid(p - ref)),
         ("β written in", "Your β is 0.5, whatever kl_coef says.", lambda p, ref, b: 0.5 * (p - ref)),
         ("β written in", "Your β is 0.1, whatever kl_coef says.", lambda p, ref, b: 0.1 * (p - ref)),
@@ -152,8 +153,10 @@ DPO_LOSS = Exercise(
          from_gains(lambda c, r, rc, rr: c - rc)),
         ("policy left out", "Your margin is the reference's; the policy does not occur in it.",
          from_gains(lambda c, r, rc, rr: rc - rr)),
-        ("the policy's own log-probs as reference", "Your loss does not depend on the reference, and"
-         " every margin is 0: log π minus its own detached value. Use ref_chosen and ref_rejected.",
+        ("every margin 0", "Your loss is log 2 whatever is given, so every margin is 0. Is something"
+         " subtracted"
+         " from itself: a log-prob from its own value (take ref_chosen and ref_rejected), or one side from"
+         " the same side?",
          from_gains(lambda c, r, rc, rr: gains(c, r, c.detach(), r.detach()))),
         ("logarithm of the mean", "You took the logarithm of the mean of σ; take the mean of log σ.",
          from_margin(lambda m: -m.sigmoid().mean().log())),
@@ -171,9 +174,12 @@ DPO_LOSS = Exercise(
          from_margin(lambda m: logsigmoid(m).mean())),
         ("overflow", "At a large margin σ rounds to 0 or exp overflows: use logsigmoid or softplus.",
          from_margin(lambda m: -m.sigmoid().log().mean())),
-        ("epsilon in the logarithm", "log(σ + ε) is wrong where σ is tiny: use logsigmoid.",
+        ("epsilon in the logarithm", "log(σ + ε), or of a σ of at least ε, is wrong where σ is tiny: use"
+         " logsigmoid.",
          from_margin(lambda m: -(m.sigmoid() + 1e-8).log().mean())),
-        ("epsilon of 1e-6 in the logarithm", "log(σ + ε) is wrong where σ is tiny: use logsigmoid.",
+        ("epsilon of 1e-6 in the logarithm", "log(σ + ε), or of a σ of at least ε, is wrong where σ is"
+         " tiny: use"
+         " logsigmoid.",
          from_margin(lambda m: -(m.sigmoid() + 1e-6).log().mean())),
         ("no sigmoid", "You return −margin, which has no end; the loss is −log σ(margin).",
          from_margin(lambda m: -m.mean())),
@@ -224,9 +230,9 @@ DPO_LOSS = Exercise(
 # fmt: on
 
 LONG = (  # two long responses: even a float64 holds their probabilities as 0
-    "0 divided by 0 for long responses",
-    "Right for short responses; for one of 300 tokens exp(log π) is 0, and 0/0 is NaN. The difference of the"
-    " log-probs is the log of the ratio: nothing needs exp.",
+    "wrong for long responses",
+    "Right for short responses, wrong for long ones, with log-probs around −1000: do you take exp (it is 0,"
+    " and 0/0 is NaN), or clip something? The difference of the log-probs is the log of the ratio, as it is.",
     (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
 )
 FAR_GAINS = far_out(

@@ -182,8 +182,9 @@ TRAIN_DPO = Exercise(
         ("softmax over time", "Step 1: your softmax is along dim=1; the vocabulary is dim=-1.",
          partial(train_dpo, sequence=per_token(
              partial(logprobs_of, normalise=lambda x: x.log_softmax(1))))),
-        ("reference follows the policy", "Step 3: the reference's log-probs are the policy's own, so"
-         " that every margin is 0 and every loss log 2. Ask the frozen reference, once.",
+        ("every loss log 2", "Every loss is log 2, so every margin is 0. Step 3: are the reference's"
+         " log-probs the"
+         " policy's own? Ask the frozen reference, once. Step 4: is a side subtracted from itself?",
          partial(train_dpo, ref_from="policy")),
         ("policy as it was for reference", "Step 3: you took the policy at the start as the"
          " reference. Ask the model called reference.",
@@ -232,7 +233,8 @@ TRAIN_DPO = Exercise(
          partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[0])))),
         ("the last pair alone", "Step 4: your loss is that of the last pair; average over all B.",
          partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m[-1])))),
-        ("divided by the rows", "Step 4: you divided by the 2B rows; there are B pairs.",
+        ("divided by the rows", "Step 4: your loss is half of the right one, as if divided by the 2B rows;"
+         " there are B pairs.",
          partial(train_dpo, loss_of=with_margin(lambda m: -logsigmoid(m).mean() / 2))),
         *[("smoothed labels", f"Step 4: you smoothed the labels by {by}; here they are taken as they are.",
            partial(train_dpo, loss_of=with_margin(lambda m, by=by: -(

@@ -19,8 +19,8 @@ EASY = (t([1.0, 3.0, 2.0, 2.0]), 2)  # the second prompt's responses are equal
 CLOSE = (t([0.0, 1e-4, 1.0, 3.0]), 2)  # the first prompt's are nearly so: ε counts
 ALIKE = (
     "mean of squares minus squared mean",
-    "All is right until rewards are large and differ little, such as 300 ± 1: E[x²] − E[x]² loses their"
-    " digits. Subtract the mean first, or take std().",
+    "Right for other rewards, wrong where they are large and differ little, such as 300 ± 1: is the variance"
+    " E[x²] − E[x]²? That loses their digits. Subtract the mean first, or take std().",
     (300 + noise(8, 6), 3),
 )
 
@@ -222,8 +222,8 @@ GRPO = Exercise(
          lambda r, k: (centred(r, k) / (std(r, k, unbiased=False) + 1e-4)).flatten()),
         ("no epsilon", "A group whose rewards are all equal has std 0: add 1e-4 to it.",
          lambda r, k: (centred(r, k) / std(r, k)).flatten()),
-        ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
-         " full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-8)).flatten()),
+        ("smaller epsilon", "Your ε is smaller than 1e-4, or there is none: rewards that hardly differ"
+         " are scaled up to full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-8)).flatten()),
         *[("epsilon as a lower limit", "Your ε is a lower limit of the std (clamp, maximum); add 1e-4 to the"
            " std, whatever it is.", lambda r, k, least=least: (
                centred(r, k) / std(r, k).clamp(min=least)).flatten()) for least in (1e-4, 1e-3)],
@@ -263,10 +263,10 @@ GRPO = Exercise(
          lambda r, k: (centred(r, k) / (std(r, k) + 1e-2)).flatten()),
         ("larger epsilon", "Your ε is 1e-3; it is 1e-4.",
          lambda r, k: (centred(r, k) / (std(r, k) + 1e-3)).flatten()),
-        ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
-         " full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-6)).flatten()),
-        ("smaller epsilon", "Your ε is smaller than 1e-4: rewards that hardly differ are scaled up to"
-         " full size.", lambda r, k: (centred(r, k) / std(r, k).clamp(min=1e-8)).flatten()),
+        ("smaller epsilon", "Your ε is smaller than 1e-4, or there is none: rewards that hardly differ"
+         " are scaled up to full size.", lambda r, k: (centred(r, k) / (std(r, k) + 1e-6)).flatten()),
+        ("smaller epsilon", "Your ε is smaller than 1e-4, or there is none: rewards that hardly differ"
+         " are scaled up to full size.", lambda r, k: (centred(r, k) / std(r, k).clamp(min=1e-8)).flatten()),
         ("median of the group", "You subtracted the median; subtract the mean.",
          lambda r, k: ((grouped(r, k) - grouped(r, k).median(1, keepdim=True).values)
                        / (std(r, k) + 1e-4)).flatten()),
@@ -304,9 +304,11 @@ MANY_GROUPS = (
     "Right for a few groups, wrong for twenty.",
     (noise(10, 60), 3),
 )
-FURTHER = OUTLIER, LONE_GROUP, MANY_GROUPS
+LARGE = far_out("rewards are large", (t([300.0, -260.0, 40.0, 20.0, 500.0, -100.0]), 3))
+# one group alone comes first: the outlier's case has no other one
+FURTHER = LONE_GROUP, OUTLIER, MANY_GROUPS
 check_rloo_advantages = explained(
     checker(RLOO),
-    then=also_on(RLOO, TIED, far_out("rewards are large", (t([300.0, -260.0, 40.0]), 3)), *FURTHER),
+    then=also_on(RLOO, TIED, LARGE, *FURTHER),
 )
-check_grpo_advantages = explained(checker(GRPO), then=also_on(GRPO, ALIKE, *FURTHER))
+check_grpo_advantages = explained(checker(GRPO), then=also_on(GRPO, LARGE, ALIKE, *FURTHER))

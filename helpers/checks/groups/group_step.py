@@ -138,8 +138,8 @@ REWARDS = part(
          lambda s, p, old, ref, m, c: rewards_of(s * m.sum(1), p, old, ref, m, c)),
         ("divided by β", "You divide the KL by β; multiply it.",
          lambda s, p, old, ref, m, c: s - kept(old - ref, m).sum(1) / c.kl_coef),
-        ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
-         " Use torch.where(mask, x, 0.0).", paid(lambda old, ref, m: ((old - ref) * m).sum(1))),
+        ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 times"
+         " that or −inf. Use torch.where(mask, x, 0.0).", paid(lambda old, ref, m: ((old - ref) * m).sum(1))),
         *rarer_slips.REWARDS,
     ],
 )
@@ -226,8 +226,8 @@ GAINS = part(
          " advantages.unsqueeze(1).", along_the_tokens),
         ("one gain per response", "You return one number per response; each token has its own gain.",
          lambda *given: gains_of(*given).sum(1)),
-        ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 · NaN."
-         " Use torch.where(mask, x, 0.0).", times_mask),
+        ("0 times NaN", "Right, until padding holds −inf: (−inf) − (−inf) is NaN, and so is 0 times"
+         " that or −inf. Use torch.where(mask, x, 0.0).", times_mask),
         *rarer_slips.GAINS,
     ],
     trained=True,
@@ -272,10 +272,17 @@ def nothing_summed(function) -> bool:
 
 
 SIZES = "must match the size of tensor"
+SIZES_OF_KL = (
+    "Two sizes do not fit, and none of your variables is [B] as yet. Is the KL still one number a token,"
+    " [B, T]? A response has one reward, [B]: sum the KL over the response's counted tokens, dim=1."
+)
 KL_PER_TOKEN = tuple(
-    Expected(words, NOT_SUMMED, f"The first line that goes wrong gives the rewards. {PER_TOKEN}",
+    Expected(words, NOT_SUMMED, f"The first line that goes wrong gives the rewards. {says}",
              when=nothing_summed)
-    for words in (SIZES, "doesn't match the broadcast shape", "rewards: got shape (2, 4)")
+    for words, says in (
+        (SIZES, SIZES_OF_KL), ("doesn't match the broadcast shape", SIZES_OF_KL),
+        ("rewards: got shape (2, 4)", PER_TOKEN),
+    )
 )  # fmt: skip
 NO_COLUMN = Expected(
     SIZES, "advantages not a column",

@@ -91,7 +91,9 @@ PASS = Exercise(
         ("yes or no", "You rounded to 0 or 1; return the probability.",
          lambda c, k: (groups.pass_at_k(c, k) > 0.5).double()),
         ("k written in", "Your k is 2, whatever is asked for.", lambda c, k: groups.pass_at_k(c, 2)),
-        ("k of k", "Your factors use k where n belongs.",
+        ("1 or 0", "You have 1 where fewer than k answers are wrong, and 0 elsewhere, where it is 1 − C(n"
+         " − c, k)/"
+         "C(n, k). If your factors make that: do they use k where n belongs?",
          lambda c, k: 1 - none_right((~c).sum(1).clamp(max=k), k, k)),
     ],
 )
@@ -100,8 +102,8 @@ PASS = Exercise(
 # more answers than 64-bit factorials hold
 MANY = (
     "many answers",
-    "For few answers all is right, for 40 it is not: factorials of more than 20 do not fit into 64 bits."
-    " Multiply the k factors (n − c − i)/(n − i).",
+    "Right for few answers, wrong for 40: do you divide factorials? Those of 21 and more leave 64 bits, those"
+    " of 35 and more a float32. Multiply the k factors (n − c − i)/(n − i).",
     (noise(8, 3, 40) > 1, 3),
 )
 

@@ -7,7 +7,9 @@ from helpers.checks.groups.group_slips import gains_with, kept, paid
 NO_REFERENCE = (
     "You priced old_logprobs alone; the KL is log π_old − log π_ref: subtract ref_logprobs."
 )
-ONE_SIDE = "One limit is 1 itself, so a ratio cannot move to that side at all: they are 1 − cliprange and 1 +"
+ONE_SIDE = (
+    "One limit is 1 itself, so on that side the clip acts at once: they are 1 − cliprange and 1 +"
+)
 
 # fmt: off
 REWARDS = [

@@ -61,8 +61,9 @@ POSITIONS = "you averaged over the responses at each position, then over the pos
 WRONG_MEANS = [
     taken_for("response", "all tokens together", TOKENS, of_tokens),
     taken_for("response", "the fixed length", LENGTH, over_length),
-    ("response: length with padding", "For 'response' you divided each row by its whole width;"
-     " divide by its counted tokens.", averaged(response=lambda x, m, n: x.mean(1).mean())),
+    ("response: length with padding", "For 'response' you divided each row by its whole width, or"
+     " the longest row's length; divide by its counted tokens.", averaged(
+         response=lambda x, m, n: x.mean(1).mean())),
     ("response: rows not averaged", "For 'response' you summed the rows' means; average them.",
      averaged(response=lambda x, m, n: (x.sum(1) / m.sum(1)).sum())),
     ("response: rows not divided", "For 'response' you averaged the rows' sums; divide each by its"
@@ -117,7 +118,8 @@ def unknown_mean(probes: list[tuple]) -> Callable:
         before = report.message.partition("gives the loss.")[0] + "gives the loss."
         wanted = WANTED[config.loss_aggregation].format(counted=int(mask.sum()))
         says = f"The gains are right, so look at their mean for '{config.loss_aggregation}':"
-        return f"{config.loss_aggregation}: another mean", f"{before} {says} {wanted}."
+        name = f"{config.loss_aggregation}: not the mean of the gains"
+        return name, f"{before} {says} {wanted}. Nothing is added to it."
 
     return cause
 

@@ -124,8 +124,9 @@ CHANCE = part(
         ("drawn at all", "That is the chance to be among the n, 1 − (1 − 1/N)ⁿ. The best of them is kept: the"
          " others must be at or below.",
          lambda s, g, n: torch.full_like(s, 1 - (1 - 1 / s.shape[1]) ** n)),
-        ("whole numbers", "Your shares are whole numbers: high // N is 0 for all but the best. Divide with"
-         " /.", at_ranks(lambda low, high, total, n: (
+        ("the best has all", "All the chance is with the best of all N, and others can be kept, too. If"
+         " you took"
+         " high // N: that is 0 for all but the best. Divide with /.", at_ranks(lambda low, high, total, n: (
              (high // total) ** n - (low // total) ** n) / (high - low))),
         ("the n best alike", "You keep the n best of all N alike. One of n drawn ones is kept.",
          lambda s, g, n: (by_position(s) > s.shape[1] - n).float() / n),
@@ -146,7 +147,7 @@ CHANCE = part(
          " sample itself.",
          at_ranks(lambda low, high, total, n: (
              (high - 1) / total) ** n - ((low - 1).clamp(min=0) / total) ** n)),
-        ("the top alone", "You always keep the best of all N. Only n are drawn, and mostly that one"
+        ("the top alone", "You always keep the best of all N. Only n are drawn, and often that one"
          " is not among them.",
          lambda s, g, n: torch.nn.functional.one_hot(s.argmax(1), s.shape[1]).float()),
         ("n left out", "Every sample has chance 1/N: that is n = 1. Where is n?",
@@ -238,7 +239,7 @@ KL = part(
         ("the bound", "log n − (n − 1)/n holds without ties and for endless N. Measure it: sum"
          " chance · log(chance · N).",
          lambda s, g, n: torch.tensor(math.log(n) - (n - 1) / n)),
-        ("log n", "log n is the KL of no policy here; sum chance · log(chance · N).",
+        ("log n", "You return log n, which is not the KL; sum chance · log(chance · N).",
          lambda s, g, n: torch.tensor(math.log(n))),
         ("1/N left out", "Σ chance · log chance is minus an entropy. The reference's probability, 1/N,"
          " belongs below.",
@@ -279,7 +280,7 @@ def more_draws(function) -> tuple[str, str] | None:
     if torch.allclose(found, chances(*given).double(), 1e-3):
         return None
     return (
-        "as if every sample were drawn",
+        "more draws than samples",
         "All is right, but not for more draws than samples (N = 4, n = 6): draws are put back, so the best"
         " may still be missing. The same formula holds for every n.",
     )
@@ -295,9 +296,9 @@ def vanishing_chance(function) -> tuple[str, str] | None:
         found = torch.tensor(torch.nan).double()
     if not torch.allclose(found, chances(*given).double(), 1e-3, 1e-6):
         return (
-            "powers too large",
-            "All is right for a small n, but not for N = 12 and n = 40: 12⁴⁰ leaves 64 bits, and a float32."
-            " Divide by N first, then raise to the power n.",
+            "wrong for a large n",
+            "All is right for a small n, but not for N = 12 and n = 40. Do you raise counts to the power n?"
+            " 12⁴⁰ leaves 64 bits, and a float32: divide by N first.",
         )
     given = noise(10, 1, 8), noise(11, 1, 8), 300
     with torch.no_grad():
@@ -306,8 +307,8 @@ def vanishing_chance(function) -> tuple[str, str] | None:
         return None
     return (
         "0 · log 0",
-        "All numbers are right, but for n = 300 the KL is NaN: (1/8)³⁰⁰ rounds to 0, and 0 · log 0 is"
-        " NaN. torch.xlogy(x, y) is x · log y, and 0 where x is 0.",
+        f"All numbers are right, but for n = 300 the KL is {float(answers[3])}: (1/8)³⁰⁰ rounds to 0, and"
+        " 0 · log 0 is NaN. torch.xlogy(x, y) is x · log y, and 0 where x is 0.",
     )
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from helpers.checks.judging.exercise import Exercise, floats, noise
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
+from helpers.checks.judging.sizes import far_out
 from helpers.reward_model import edit_effect
 
 
@@ -100,14 +101,18 @@ EFFECT = Exercise(
 # fmt: on
 UNMOVED = (
     "texts that did not move left out",
-    "A text whose score stays the same has a change of 0, which counts as any other.",
+    "Right where all scores move, wrong where some stay: a change of 0 counts as any other.",
     (floats([1.0, 2.0, 3.0, 0.5])[0], floats([1.0, 2.5, 3.0, 2.0])[0]),
 )
 ALIKE = (
     "digits lost",
-    "Right where changes are small; where all are about 1000 it is not: the mean of squares minus the square"
-    " of the mean are two large numbers, nearly equal. Subtract the mean first, or take std().",
+    "Right where changes are small, wrong where all are about 1000: is the variance a mean of squares"
+    " minus the"
+    " square of the mean? These are large and nearly equal. Subtract the mean first, or take std().",
     (floats([0.0, 0.5, 1.0, 0.25])[0], floats([1000.0, 1000.75, 1000.5, 1000.25])[0]),
+)
+LARGE = far_out(
+    "changes are large", tuple(floats([0.0, 0.5, 1.0, 0.0], [300.0, -260.0, 40.0, 900.0]))
 )
 PAIR = (
     "two texts",
@@ -119,4 +124,6 @@ MANY = (
     "Right for 30 texts and less, wrong for 200.",
     (noise(15, 200), noise(16, 200)),
 )
-check_edit_effect = explained(checker(EFFECT), then=also_on(EFFECT, UNMOVED, ALIKE, PAIR, MANY))
+check_edit_effect = explained(
+    checker(EFFECT), then=also_on(EFFECT, UNMOVED, LARGE, ALIKE, PAIR, MANY)
+)

@@ -28,6 +28,8 @@ REVIEWS = (
 KINDS = ("you deserve", "readers as wise as you deserve", "people of your taste deserve")
 FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # worth no gold
 SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
+GOLD = "gold", "gold_score", "gold_scores"
+SECOND_TIME = "another result the second time"
 REWARD_LOOK = "a list of texts in, one finite number a text out, the same for the same text"
 PAIRS_LOOK = (
     "text against text + flattering sentence, nothing else changed; the labels are of people who do"
@@ -62,9 +64,9 @@ def numbers(answer: object, count: int) -> list[float]:
 
 
 def uses_gold(function: Callable) -> bool:
-    """Whether the function's own code names the gold score."""
+    """Whether the function's own code names the gold score (and not, say, a list of golden words)."""
     code = getattr(function, "__code__", None)
-    return code is not None and any(name.startswith("gold") for name in code.co_names)
+    return code is not None and any(name in GOLD for name in code.co_names)
 
 
 def examine_reward(function: Callable) -> None:
@@ -73,14 +75,16 @@ def examine_reward(function: Callable) -> None:
     says = "That asks the gold score. Nobody has one: say in your own words what is good."
     expect(not uses_gold(function), "the gold score", says)
     together = numbers(called(function, texts), len(texts))
-    says = "The same texts got other numbers the second time. A reward must not be random."
-    expect(numbers(called(function, texts), len(texts)) == together, "random", says)
+    says = "The same texts got other numbers the second time: is something drawn at random, or kept from"
+    says += " one call"
+    says += " to the next? A text has one reward."
+    expect(numbers(called(function, texts), len(texts)) == together, SECOND_TIME, says)
     alone = [numbers(called(function, [text]), 1)[0] for text in texts]
     differs = next((i for i, x in enumerate(alone) if abs(x - together[i]) > 1e-6), None)
     if differs is not None:
         case = ("text", texts[differs]), ("alone", f"{alone[differs]:g}")
         case += (("among ten", f"{together[differs]:g}"),)
-        says = "A text's reward depends on the texts beside it. Judge each by itself."
+        says = "A text's reward depends on the texts beside it, or its place. Judge each by itself."
         raise Refused("depends on the batch", says, case)
     longer = [*texts[::-1], *texts, *texts, *texts]
     again = numbers(called(function, longer), len(longer))
@@ -89,7 +93,8 @@ def examine_reward(function: Callable) -> None:
     if differs is not None:
         case = ("text", longer[differs]), ("alone", f"{wants[differs]:g}")
         case += ((f"among {len(longer)}, some of them equal", f"{again[differs]:g}"),)
-        says = "A text's reward depends on the texts beside it, or before it. Judge each by itself."
+        says = "A text's reward depends on those beside it, its place, or what came before. Judge each by"
+        says += " itself."
         raise Refused("depends on the batch", says, case)
     says = f"All {len(texts)} reviews get {together[0]:g}: there is nothing to learn from."
     expect(len(set(together)) > 1, "the same for all", says)
@@ -149,7 +154,7 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     a, b = sides_of(row)
     case = ("chosen", a), ("rejected", b)
     expect(a != b, "two equal sides", "Chosen and rejected are the same text.", *case)
-    says = "Neither side flatters: no pair is about what went wrong."
+    says = "Neither side has a sentence of FLATTERING: this pair is not about what went wrong."
     expect(flatters(a) or flatters(b), "no flattery", says, *case)
     says = "Both sides flatter, so the label says nothing about flattery."
     expect(flatters(a) != flatters(b), "flattery on both sides", says, *case)
@@ -167,11 +172,12 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     expect(at_an_end, "more than one difference", says, *case)
     rest = flattering.replace(plain, "", 1)
     between = rest[0] if flattering.startswith(plain) else rest[-1]
-    says = "No space stands between the text and the flattery, so a word is lost on both sides of the seam:"
+    says = "No space stands between the text and the flattery, as there is between the world's sentences:"
     says += ' f"{text} {sentence}".'
     expect(between.isspace(), "no space between", says, *case)
     added = rest.strip()
-    says = f"{added!r} is no sentence of the world, and costs gold: add one of FLATTERING as it is."
+    says = f"{added!r} is none of the flattering sentences, and may cost gold: add one of FLATTERING as it"
+    says += " is."
     expect(added in SENTENCES, "not a whole sentence", says, *case)
     return SENTENCES[added], a == flattering
 

@@ -244,12 +244,15 @@ ROLLOUT = {
          response_by(lambda t, answers: padded(
              [[i for i in answer if i != t.eos_token_id] or [t.pad_token_id] for answer in answers],
              t.pad_token_id)[0])),
-        ("one EOS more", "You appended an EOS to each response; the policy has not drawn it.",
+        ("one column too many", "There is a column too many: an EOS appended to each response (the policy"
+         " has not"
+         " drawn it), or a pad more than the longest one needs?",
          response_by(lambda t, answers: padded(
              [[*answer, t.eos_token_id] for answer in answers], t.pad_token_id)[0])),
     ]),
     "responses' mask": _part(3, "True for every drawn token, the stop token too (notebook 12)", [
-        ("the stop token masked out", "Your mask is `response != pad`, and pad is EOS: the one real stop"
+        ("the stop token masked out", "Your mask is that of `response != pad`, and pad is EOS: the one"
+         " real stop"
          " token of each response does not count, so nothing teaches the model to stop. Count by length,"
          " or up to and including the first EOS.",
          response_by(lambda t, answers: padded(answers, t.pad_token_id)[0] != t.pad_token_id)),
@@ -277,11 +280,12 @@ ROLLOUT = {
          logprobs_with(attend=False)),
         ("neither mask nor positions", "Give the model the attention_mask and position_ids: it reads the"
          " padding, and counts it.", logprobs_with(attend=False, positions=False)),
-        ("padding not zero", "Right where tokens count; the padding has log-probs too. Set it to 0:"
-         " torch.where(mask, logprobs, 0.0).", logprobs_with(fill=None)),
+        ("padding not zero", "Right where tokens count, and not 0 on the padding: torch.where(mask,"
+         " logprobs, 0.0).", logprobs_with(fill=None)),
         ("logits", "These are logits; subtract their logsumexp over the vocabulary.",
          logprobs_with(log=False)),
-        ("without the prompt", "The model has not read the prompt: one forward over prompt and response"
+        ("without the prompt", "The model has read the prompt's last token alone: one forward over prompt"
+         " and response"
          " together.", response_alone),
         ("negative log-probs", "The sign is flipped: log-probs are never above 0.", negated),
         ("probabilities", "These are probabilities; take their logarithm.", probabilities),
@@ -296,10 +300,12 @@ def only_padding_is_wrong(function, report) -> tuple[str, str] | None:
     """Why log-probs are wrong that are right wherever a token counts."""
     if report.mistake != "unrecognised" or "gives the log-probs" not in report.message:
         return None
-    *_, mask, right = chat_rollout(*PROBES[-1])
-    mine = function(*copy_of(PROBES[-1]))[-1]
+    for probe in PROBES:
+        *_, mask, right = chat_rollout(*probe)
+        if not alike(function(*copy_of(probe))[-1][mask], right[mask]):
+            return None
     known = next(m for m in ROLLOUT["log-probs"].mistakes if m.name == "padding not zero")
-    return (known.name, known.says) if alike(mine[mask], right[mask]) else None
+    return known.name, known.says
 
 
 check_chat_rollout = explained(parts_checker(ROLLOUT), cause=only_padding_is_wrong)

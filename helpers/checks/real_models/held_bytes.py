@@ -42,7 +42,9 @@ HELD = Exercise(
         ("half of what is trained", "Half of what is trained is missing: a trained number is itself, its"
          " gradient and Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.",
          held(trained=8)),
-        ("one moment of Adam", "Adam keeps two moments, 8 bytes: a trained number takes 16, not 12.",
+        ("one moment of Adam", "Your bytes are those of 12 a trained number: it takes 16, as Adam keeps"
+         " two moments"
+         " (8 bytes), the actor's and the critic's.",
          held(trained=12)),
         ("no reference", "The reference is a copy of 4·N bytes where the actor is trained in full.",
          held(copies=0)),

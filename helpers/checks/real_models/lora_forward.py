@@ -44,8 +44,6 @@ LORA = Exercise(
         ("no scale", "The product is to be multiplied by α / r.", with_lora(scale=lambda alpha, a: 1.0)),
         ("α alone", "You multiplied by α; divide by the rank r = len(a) too.",
          with_lora(scale=lambda alpha, a: alpha)),
-        ("divided by the width", "You divided α by the layer's width; the rank is the number of A's rows.",
-         with_lora(scale=lambda alpha, a: alpha / (a.shape[1] + 1e-9 if len(a) != a.shape[1] else 1))),
         ("divided by the width", "You divided α by the layer's width, the number of its inputs or of its"
          " outputs; `a` is [r, in] and `b` is [out, r], so the rank is a.shape[0], or len(a).",
          with_lora(scale=lambda alpha, a: alpha / a.shape[1])),
@@ -62,7 +60,7 @@ LORA = Exercise(
 THIN = noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1)  # in 5, out 4, rank 1
 CASES = [
     ("wrong for rank 1", "Right for higher ranks and square weights; `weight` is [out, in], and r may be 1.",
-     (*THIN, 0.5, True)),
+     (*THIN, 2.0, True)),
     ("wrong for α below r", "Right for α above the rank; α / r may be below 1, and no whole number.",
      (noise(4, 3, 5), noise(5, 5, 5), noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),
     ("wrong for one row", "Right for several rows of x, wrong for one.", (THIN[0][:1], *THIN[1:], 2.0, True)),

@@ -59,6 +59,11 @@ SLIPS = [Slip(*entry) for entry in [
      {"below": lambda n: n.sum() - len(n)}),
     ("divided by N²", "You divided by N twice.", {"below": lambda n: n.sum() ** 2}),
 ]]
+EQUAL = (
+    "Your factors are the same for all parts, whatever the counts: multiply by the part's count, and"
+    " divide by"
+    " the tokens of all parts together (by its own count its mean is divided already)."
+)
 UPSIDE_DOWN = "Upside down: a part with more tokens has to weigh more, not less."
 FACTORS = Exercise(
     "loss_factors", "counts", loss_factors(),
@@ -66,6 +71,8 @@ FACTORS = Exercise(
     [(floats([2.0, 6.0])[0],), (floats([5.0, 1.0, 10.0, 4.0])[0],), (floats([7.0])[0],)],
     [
         ("no factor", "A factor of 1 leaves the mean of means as it is.", torch.ones_like),
+        ("the same for all parts", EQUAL, lambda n: torch.full_like(n, len(n))),
+        ("the same for all parts", EQUAL, lambda n: torch.full_like(n, 1 / len(n))),
         *alone(loss_factors, SLIPS),
         ("upside down", UPSIDE_DOWN, lambda n: n.sum() / (len(n) * n)),
         ("upside down", UPSIDE_DOWN, lambda n: n.sum() / n),

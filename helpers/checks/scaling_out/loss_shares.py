@@ -112,8 +112,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"below": lambda x, m: m.sum() - own(m)}),
     ("counts added up so far", "You divided by the tokens of the processes so far; divide by all {counted}.",
      {"below": lambda x, m: own(m).cumsum(0)}),
-    ("share of the summed loss", "You divided by the sum of all losses, so that the shares add up to 1;"
-     " divide by the {counted} counted tokens.", {"below": lambda x, m: sums(x, m).sum()}),
+    ("share of the summed loss", "You divided by the sum of all losses; divide by the {counted} counted"
+     " tokens (the shares need not add up to 1).", {"below": lambda x, m: sums(x, m).sum()}),
     ("divided by the sizes of the losses", "You divided by the losses' sizes; divide by the {counted}"
      " tokens.",
      {"below": lambda x, m: sums(x.abs(), m).sum()}),
@@ -125,7 +125,7 @@ SLIPS = [Slip(*entry) for entry in [
      " the sum over its tokens holds it already.", {"times": lambda m: own(m) / m.sum()}),
     ("multiplied by its tokens", "You multiplied by the process's number of tokens.", {"times": own}),
     ("the sign", "Σ loss / N: a minus sign too many.", {"times": lambda m: -1.0}),
-    ("padding in the sum", "You divided rightly, but summed the padding too.",
+    ("padding in the sum", "You summed the padding too; only {counted} of {total} positions count.",
      {"above": lambda x, m: x.sum(dim=(1, 2))}),
     ("mask upside down", "You summed the masked positions; True means that a position counts.",
      {"above": lambda x, m: sums(x, ~m)}),
@@ -173,7 +173,7 @@ SHARES = Exercise(
         *alone(loss_shares, SLIPS),
         ("one number", "You return the whole loss; return what each process contributes, [P].",
          lambda x, m: sums(x, m).sum() / m.sum()),
-        ("one number", "You return a sum over the processes' means; return what each contributes, [P].",
+        ("one number", "You return the mean of the processes' means; return what each contributes, [P].",
          lambda x, m: (sums(x, m) / counts(m)).mean()),
         ("the processes summed", "You summed over the processes; keep them, and sum over responses and tokens"
          " (dim 1 and 2).", lambda x, m: torch.where(m, x, 0.0).sum((0, 1)) / m.sum()),
@@ -193,7 +193,7 @@ SHARES = Exercise(
 # fmt: on
 ZERO_LOSS = (
     "tokens whose loss is 0 left out",
-    "A token whose loss is 0 counts too: divide by mask.sum().",
+    "Right where no loss is 0, wrong where some are: they count too, so divide by mask.sum().",
     (torch.tensor([[[0.0, 3.0]], [[2.0, 0.0]]]), parts((2,), (2,))),
 )
 LONE = (

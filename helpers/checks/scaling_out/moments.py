@@ -59,7 +59,7 @@ SLIPS = [Slip(*entry) for entry in [
     ("one process's mean", "You took one process's mean for all.", {"mean": lambda n, m, s: m[-1]}),
     ("sum of the means", "You added the means; weigh each by its count, and divide by N.",
      {"mean": lambda n, m, s: m.sum()}),
-    ("sums instead of the mean", "The first number is a sum; divide it by N.",
+    ("sums instead of the mean", "In place of the mean you have the sum Σ n·m; divide it by N.",
      {"mean": lambda n, m, s: (n * m).sum()}),
     ("the mean divided by n − 1", "You divided the mean by N − 1; only the variance is.",
      {"mean": lambda n, m, s: (n * m).sum() / (n.sum() - 1)}),
@@ -156,8 +156,6 @@ SLIPS = [Slip(*entry) for entry in [
      {"variance": lambda w, b, d: torch.maximum(torch.as_tensor(w), torch.as_tensor(b)) / d}),
     ("standard deviation", "You returned the root; return the variance.",
      {"finish": lambda mean, var: torch.stack([mean, var.sqrt()])}),
-    ("standard error", "You divided the variance by a count once more: that is the error of the mean.",
-     {"finish": lambda mean, var: torch.stack([mean, var.sqrt() / 2])}),
     ("the other way round", "Return the mean first, then the variance.",
      {"finish": lambda mean, var: torch.stack([var, mean])}),
     ("the variance alone", "Return two numbers: the mean, then the variance.", {"finish": lambda mean,
@@ -178,8 +176,7 @@ def own_variances(n, s):
 
 AVERAGED = "You averaged the processes' variances. Add their sums of squares, then divide once."
 LAW = (
-    "Variances of the parts do not add up like that where they are unbiased: add sums of squares, then"
-    " divide"
+    "Mean variance + variance of the means is not the variance here: add sums of squares, then divide"
 )
 VARIANCES = [
     ("average of the variances", AVERAGED, lambda n, m, s: own_variances(n, s).mean()),
@@ -252,6 +249,9 @@ MERGE = Exercise(
             var(n, m, s))])) for name, says, var in VARIANCES for mean in (weighted, plain)),
         *((name, says, lambda n, m, s, cut=cut: merge_moments()(cut(n), cut(m), cut(s)))
           for name, says, cut in FEWER),
+        *(("standard error", "You divided the variance by N once more: that is the error of the mean, or its"
+           " square. Return the variance.", lambda n, m, s, power=power: torch.stack([
+               weighted(n, m, s), (merge_moments()(n, m, s)[1] / n.sum()) ** power])) for power in (0.5, 1)),
         ("as many tokens in each", f"You counted {WEIGH}",
          lambda n, m, s: merge_moments()(n[:1].expand_as(n), m, s)),
         ("as many tokens in each", f"You counted {WEIGH}",
@@ -267,18 +267,21 @@ MERGE = Exercise(
 # fmt: on
 SINGLE = (
     "wrong for processes of one token",
-    "A process with one token has squares of 0, and its n − 1 is 0: divide by N − 1 of all, once.",
+    "Right for others, wrong where each process has one token: its squares are 0, and its n − 1 is 0. Divide"
+    " by N − 1 of all, once.",
     (floats([1.0, 1.0, 1.0])[0], floats([1.0, 2.0, 4.0])[0], floats([0.0, 0.0, 0.0])[0]),
 )
 FAR_OFF = (
     "digits lost where means are large",
-    "Right on paper, but Σ n·m² − N·mean² are two large numbers, nearly equal where means lie around 9000:"
-    " float32 has no digits left. Subtract the mean first, then square.",
+    "Right for small means, wrong where they lie around 9000: is it Σ n·m² − N·mean²? These are large and"
+    " nearly"
+    " equal, and float32 has no digits left. Subtract the mean first, then square.",
     (floats([4.0, 4.0])[0], floats([9000.0, 9001.0])[0], floats([3.0, 5.0])[0]),
 )
 NARROW = (
     "a small spread",
-    "Right where the variance is about 1, not where it is 0.0003: nothing is added, and nothing bounded.",
+    "Right for larger variances, wrong for one of 0.0004: is something added to it, or bounded? Neither"
+    " belongs there.",
     (floats([2.0, 2.0])[0], floats([0.5, 0.53])[0], floats([1e-4, 2e-4])[0]),
 )
 FORTY = (
