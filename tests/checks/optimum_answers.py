@@ -177,7 +177,7 @@ MEAN_WRONG = [
     ("half the KL's slope", lambda b, s: 4 / (4 + b / s**2)),
     ("a factor 2", lambda b, s: s**2 / (s**2 + b)),
     ("the share given up", lambda b, s: b / (2 * s**2 + b)),
-    ("the KL pulls outwards", lambda b, s: 2 / (2 - b / s**2)),
+    ("a sign in the denominator", lambda b, s: 2 / (2 - b / s**2)),
     ("the reward's peak", lambda b, s: 1.0),
     ("1/(1 + β)", lambda b, s: 1 / (1 + b)),
     ("sign flipped", lambda b, s: -2 / (2 + b / s**2)),

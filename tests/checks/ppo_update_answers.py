@@ -40,7 +40,7 @@ WRONG = [
      '[p for group in optimizer.param_groups for p in group["params"]]',
      '(p for group in optimizer.param_groups for p in group["params"])'),
     ("vf_coef forgotten", "vf_coef missing", "config.vf_coef * critic", "critic"),
-    ("vf_coef written in", "the weight of the value loss", "config.vf_coef * critic", "0.11 * critic"),
+    ("wrong at another vf_coef", "the weight of the value loss", "config.vf_coef * critic", "0.11 * critic"),
     ("the last response never seen", "a response is left out", RANDPERM,
      "torch.randperm(max(len(rollout) - 1, len(rollout) // 6 * 6))"),
     ("the critic's sign", "turned round", "actor + config", "actor - config"),

@@ -269,7 +269,7 @@ wrong("sigmoid of the score", scored(torch.sigmoid))
 wrong("tanh of the score", scored(torch.tanh))
 wrong("ids of chosen with the mask of rejected", wrong_masks)
 wrong("one mask for both", same_mask)
-wrong("chosen compared with itself", same_texts)
+wrong("both scores the same", same_texts)
 wrong("all pairs at each step", loop(rows=lambda b, i: torch.arange(int(b.max()) + 1)))
 wrong("always the first batch", loop(rows=lambda b, i: b[0]))
 wrong("batches backwards", loop(rows=lambda b, i: b.flip(0)[i]))
@@ -313,7 +313,7 @@ wrong("no gradient to the encoder", loop(
     score=lambda e, h, ids, m: h(e(ids, m).last_hidden_state[:, 0].detach()).squeeze(-1)))
 wrong("no gradient to the head", loop(
     score=lambda e, h, ids, m: e(ids, m).last_hidden_state[:, 0] @ h.weight[0].detach() + h.bias.data))
-wrong("no backward", loop(order="zs"))
+wrong("no backward to the weights", loop(order="zs"))
 wrong("gradients cleared before the step", loop(order="bzs"))
 wrong("other weights in the optimizer", loop(
     weights=lambda e, h: [*copy.deepcopy(e).parameters(), *copy.deepcopy(h).parameters()]))
@@ -326,7 +326,7 @@ wrong("exception", loop(score=lambda e, h, ids, m: h(e(ids, m)[:, 0])))
 
 # the short ones: what overflows, and what is close to right
 preference, loss = "preference_probability", "bradley_terry_loss"
-small = "clamped, or a small ε added"
+small = "wrong for large scores"
 wrong("odds that overflow", lambda a, b: torch.exp(a) / torch.exp(b), preference)
 wrong("odds", lambda a, b: torch.exp(a - b), preference)
 wrong(small, lambda a, b: 1 / (1 + torch.exp(b.clamp(-20, 20) - a.clamp(-20, 20))), preference)

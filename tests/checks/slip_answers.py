@@ -68,7 +68,7 @@ WRONG = [
     ("reinforce_loss", "vanished", lambda z, w, a: drawn(z, w, a, (z.exp() / z.exp().sum()).log())),
     ("reinforce_loss", "reverse order", lambda z, w, a: drawn(z, w, a.flip(0))),
     ("reinforce_loss", "squared", lambda z, w, a: drawn(z, w, a, z - z.logsumexp(0)) ** 2),
-    ("ratio", "clamped", lambda p, o, m: torch.where(m, p - o, torch.zeros(())).clip(max=15).exp()),
+    ("ratio", "ratio is large", lambda p, o, m: torch.where(m, p - o, torch.zeros(())).clip(max=15).exp()),
     ("ratio", "log-ratio", lambda p, o, m: ((p - o) * m) + 1.0),
     ("ratio", "power of 2", lambda p, o, m: torch.exp2(torch.where(m, p - o, torch.zeros(())))),
     ("policy_loss", "clipped below only", lambda *g: clipped_loss(*g, high=1e9)),
@@ -108,8 +108,8 @@ WRONG = [
     ("bradley_terry_loss", "ignored", lambda c, r: F.softplus(-c).mean() + 0 * r.sum()),
     ("normalize_scores", "spread", lambda s, ref: (s - ref.mean()) / (ref - ref.mean()).abs().mean()),
     ("normalize_scores", "centre", lambda s, ref: (s - ref.quantile(0.5)) / ref.std()),
-    ("normalize_scores", "clamped", lambda s, ref: ((s - ref.mean()) / ref.std()).clip(-4, 4)),
-    ("normalize_scores", "digits", lambda s, ref: (s - ref.mean()) / (
+    ("normalize_scores", "far from the mean", lambda s, ref: ((s - ref.mean()) / ref.std()).clip(-4, 4)),
+    ("normalize_scores", "mean is large", lambda s, ref: (s - ref.mean()) / (
         ((ref**2).sum() - ref.sum() ** 2 / len(ref)) / (len(ref) - 1)).sqrt()),
     ("normalize_scores", "sign flipped", lambda s, ref: (ref.mean() - s) / ref.std()),
     ("pair_accuracy", "torn apart", lambda c, r: (

@@ -81,4 +81,4 @@ def test_known_errors_of_python_have_names():
         lambda logits, mask: torch.where(mask, terms(logits), 0.0).sum() / mask.sum(),
     )
     for function in over_tokens:
-        assert check_entropy(function).mistake == "sum over the tokens"
+        assert check_entropy(function).mistake == "not one number per token"

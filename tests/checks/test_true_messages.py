@@ -145,3 +145,79 @@ LINES = [  # step, right text, wrong text, what is said, what is not
 def test_what_is_said_of_a_wrong_line_is_true(step, text, instead, true, untrue):
     words = said(step, trainer(step, text, instead)[step])
     assert true in words and untrue not in words, words
+
+
+# --- the fit, the short losses, the update -----------------------------------------------------------
+
+
+def test_a_constant_is_not_told_as_one_cause():
+    assert "//" in said(
+        "pair_accuracy", lambda c, r: torch.tensor(0.0 * float((c > r).sum() // len(c)))
+    )
+    clipped_first = lambda r, a, m, e: (r.clamp(1 - e, 1 + e) > 1 + e)[m].float().mean()  # noqa: E731
+    assert "clipped already" in said("clip_fraction", clipped_first)
+    assert "price at m = 1" in said("best_mean", lambda b, s: b / (2 * s**2))
+
+
+def test_a_case_without_ties_is_told_apart_from_nearly_equal_scores():
+    def of_ties(c, r):
+        ties = c == r
+        return (c > r).float().mean() + 0.5 * ties[ties].float().mean() * ties.float().mean()
+
+    assert "no pair is a tie" in said("pair_accuracy", of_ties)
+
+
+def test_an_unsummed_vocabulary_is_not_told_as_another_axis():
+    masked = lambda x, m: -(x.softmax(-1) * x.log_softmax(-1) * m).sum() / m.sum()  # noqa: E731
+    assert said("entropy", masked).startswith("not one number per token")
+
+
+def test_a_word_s_own_advantage_is_not_told_where_the_words_are_looked_up_twice():
+    twice = lambda z, w, a: -(z[w].log_softmax(-1)[w] * a).mean()  # noqa: E731
+    assert "advantages" not in said("reinforce_loss", twice)
+
+
+def test_the_first_reference_score_is_not_told_as_the_smallest():
+    assert "first reference score" in said(
+        "normalize_scores", lambda s, ref: (s - ref[0]) / ref.std()
+    )
+
+
+def fit_with(rejected_first=False, bend=lambda loss: loss, weights="both"):
+    """A fit of notebook 05 written out, with another order of the texts, loss, or optimizer."""
+
+    def fit(encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, learning_rate):
+        models = {"both": [encoder, head], "encoder": [encoder]}[weights]
+        optimizer = torch.optim.Adam([p for m in models for p in m.parameters()], lr=learning_rate)
+        losses = []
+        for i, rows in enumerate(batches):
+
+            def score(ids, mask, rows=rows):
+                hidden = encoder(ids[rows], mask[rows]).last_hidden_state[:, 0]
+                return head(hidden.detach() if weights == "encoder" else hidden).squeeze(-1)
+
+            if rejected_first:
+                r = score(rejected, rejected_mask)
+            c = score(chosen, chosen_mask)
+            if not rejected_first:
+                r = score(rejected, rejected_mask)
+            loss = bend(-logsigmoid(c - r)).mean()
+            optimizer.param_groups[0]["lr"] = learning_rate * (1 - i / len(batches))
+            optimizer.zero_grad()
+            loss.backward() if loss.requires_grad else None
+            optimizer.step()
+            losses.append(loss.detach())
+        return torch.stack(losses)
+
+    return fit
+
+
+def test_a_fit_with_another_loss_is_not_told_that_its_texts_or_its_gradient_are_wrong():
+    odd = fit_with(rejected_first=True, bend=lambda x: x + 0.3 * x.sin())
+    assert said("fit_pairs", odd).startswith("another loss: The first loss")
+
+
+def test_a_new_tensor_made_of_the_loss_is_not_told_as_no_call_of_backward():
+    remade = fit_with(bend=lambda x: x.detach().clone().requires_grad_())
+    assert "not on a new tensor" in said("fit_pairs", remade)
+    assert said("fit_pairs", fit_with(weights="encoder")).startswith("gradients for other weights")

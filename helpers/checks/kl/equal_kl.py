@@ -74,7 +74,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"over": lambda x, a: x + a}),
     ("a sign in the denominator", "The denominator is √kl_high minus √kl_low; you add.",
      {"under": lambda b, a: b + a}),
-    ("from the far end", "Your share counts from the upper neighbour: at kl_low it must give score_low.",
+    ("from the far end", "At kl_low you give score_high, and the other way round: the share counts from the"
+     " wrong end, or the scores are exchanged.",
      {"bend": lambda s: 1 - s}),
     ("from the far end", "Your start is score_high; at kl_low the share is 0 and must give score_low.",
      {"start": lambda p, q: q}),
@@ -98,7 +99,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"join": lambda s, rise, start: start + s}),
     ("score_low times the share", "You multiply score_low by the share; it is added whole.",
      {"join": lambda s, rise, start: start * s + rise}),
-    ("brackets", "You multiply the sum by the share: only the rise is multiplied by it.",
+    ("score_high times the share", "That is score_high times the share: start at score_low, and multiply only"
+     " the rise by the share (brackets?).",
      {"join": lambda s, rise, start: (start + rise) * s}),
     ("kl without a root", "You take roots of kl_low and kl_high, and not of kl: " + ROOTS,
      {"top": float, "bottom": math.sqrt, "low": math.sqrt}),
@@ -128,11 +130,9 @@ AT_EQUAL_KL = Exercise(
         ("the lower neighbour", "This is score_low, wherever kl stands.", lambda a, p, b, q, x: p),
         ("the upper neighbour", "This is score_high, wherever kl stands.", lambda a, p, b, q, x: q),
         ("through the origin", "Your curve goes from 0 through one neighbour; it goes from the lower"
-         " neighbour"
-         " to the upper one.", lambda a, p, b, q, x: q * (x / b) ** 0.5),
+         " neighbour to the upper one.", lambda a, p, b, q, x: q * (x / b) ** 0.5),
         ("through the origin", "Your curve goes from 0 through one neighbour; it goes from the lower"
-         " neighbour"
-         " to the upper one.", lambda a, p, b, q, x: q * x / b),
+         " neighbour to the upper one.", lambda a, p, b, q, x: q * x / b),
         ("not divided by the distance", "You multiply by √kl − √kl_low, and do not divide by √kl_high −"
          " √kl_low.", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),
         ("one share for both scores", "Both scores get the same share; score_low gets what is left, 1 −"
@@ -159,9 +159,8 @@ def log_of_kl(exercise: Exercise, function, answers: list) -> tuple[str, str] | 
 AT_ZERO = Expected(
     "division by zero",
     "division by 0",
-    "Where kl_low is 0 you divide by 0 (also in a logarithm of kl/kl_low). Only the distance √kl_high −"
-    " √kl_low belongs below the line, and it"
-    " is above 0.",
+    "You divide by 0: kl_low may be 0 (also in kl/kl_low), and log 1 is 0. Only the distance √kl_high −"
+    " √kl_low belongs below the line, and it is above 0.",
 )  # fmt: skip
 LOG_OF_ZERO = Expected(
     "math domain error", "linear in log KL, or a root of a negative number",
@@ -181,8 +180,8 @@ ENDS = (
     ),
     (
         "wrong for large KLs and scores",
-        "Right for KLs below 1; it is not for 40 nats and scores of 80: nothing is clamped.",
-        (4.0, -3.0, 64.0, 80.0, 36.0),
+        "Right for KLs up to 4 nats, wrong where they go to 64, and a score is 80: is something bounded?",
+        (4.0, 3.0, 64.0, 80.0, 36.0),
     ),
     ("wrong for negative scores", "Scores may be negative.", (0.1, -0.8, 0.5, -0.2, 0.3)),
 )

@@ -39,20 +39,20 @@ SLIPS = [Slip(*entry) for entry in [
     ("no clip", "The error is not clipped to ±0.2.", {"clip": lambda x: x}),
     ("clipped above only", "You clip the error at +0.2; below it is −0.2.", {"clip": lambda x: min(x, 0.2)}),
     ("clipped below only", "You clip the error at −0.2; above it is +0.2.", {"clip": lambda x: max(x, -0.2)}),
-    ("never lowered", "You clip below at 0: β could only rise.", {"clip": lambda x: within(x, 0.0)}),
-    ("never raised", "You clip above at 0: β could only fall.", {"clip": lambda x: within(x, -0.2, 0.0)}),
+    ("never lowered", "Below the target you leave β as it is: β could only"
+     " rise.", {"clip": lambda x: within(x, 0.0)}),
+    ("never raised", "Above the target you leave β as it is: β could only"
+     " fall.", {"clip": lambda x: within(x, -0.2, 0.0)}),
     *(("another clip", f"You clip the error to ±{c:g}; it is ±0.2.", {"clip": lambda x, c=c: within(x, -c,
      c)})
       for c in (0.1, 0.02, 0.3, 0.5, 0.25, 0.15, 0.05, 0.01)),
     ("clipped around 1", "The error is clipped to ±0.2, not to 1 ± 0.2.",
      {"clip": lambda x: within(x, 0.8, 1.2)}),
     ("the clip turned round", "Your clipped error is +0.2 (or −0.2) whatever the KL is: limits are"
-     " exchanged, or the"
-     " error is never near 0.",
+     " exchanged, or the error is never near 0.",
      {"clip": lambda x: max(min(x, -0.2), 0.2)}),
     ("the clip turned round", "Your clipped error is +0.2 (or −0.2) whatever the KL is: limits are"
-     " exchanged, or the"
-     " error is never near 0.",
+     " exchanged, or the error is never near 0.",
      {"clip": lambda x: min(max(x, 0.2), -0.2)}),
     ("always the full step", "You always go the full ±0.2; a small error takes a small step.",
      {"clip": lambda x: 0.2 * sign(x)}),
@@ -139,7 +139,8 @@ def doubled_or_halved(width: float, twice: bool = True):
 def next_beta_mistakes() -> list[tuple]:
     """Wrong ways to the next β: one piece changed, or another rule."""
     other = (
-        "That is the other controller of PPO, which doubles or halves β; here it is a small step."
+        "That is the other controller of PPO: a fixed factor (2) where the KL leaves a band; here it is a"
+        " small step."
     )
     power = "You raise 1 + error to the power n/horizon; multiply the error by n/horizon."
     late = "You clip error·n/horizon; clip the error alone."
@@ -147,7 +148,7 @@ def next_beta_mistakes() -> list[tuple]:
         *alone(next_beta, SLIPS),
         ("clipped after n/horizon", late,
          after(lambda b, kl, t, n, h: b * (1 + within((kl / t - 1) * n / h)))),
-        ("β clipped", "You clip the next β; clip the error.",
+        ("always 0.2", "You return 0.2, whatever is given: is β itself clipped? Clip the error.",
          after(lambda b, kl, t, n, h: within(b * (1 + (kl / t - 1) * n / h)))),
         ("a power of 1 + error", power,
          after(lambda b, kl, t, n, h: b * (1 + within(kl / t - 1)) ** (n / h))),
@@ -157,7 +158,7 @@ def next_beta_mistakes() -> list[tuple]:
           for width in (1.5, 1.0, 1.2, 2.0) for twice in (True, False)),
         ("the sum multiplied", "You multiply 1 + error by n/horizon: only the error is multiplied.",
          after(lambda b, kl, t, n, h: b * (1 + within(kl / t - 1)) * n / h)),
-        ("β in the error", "You add the step without β, times n/horizon of both.",
+        ("β in the error", "You add the error to β, and multiply both by n/horizon.",
          after(lambda b, kl, t, n, h: (b + within(kl / t - 1)) * n / h)),
     ]  # fmt: skip
 

@@ -30,12 +30,13 @@ PROBES = [
 TINY = (*WIDE, 0.01, 1.0, 2.0, 64, 640.0)
 LEAST = -80.0  # below it lies nothing that a float32 holds as a probability: any log-prob will do
 STEPS = (  # β, KL, target, n, horizon
-    ("n above the horizon", "The next β is wrong where n = 512 and the horizon is 200: the share is"
+    ("n above the horizon", "The next β is wrong where n = 512 and the horizon is 200: the error is"
      " multiplied by n / horizon, whatever its size.", (0.5, 2.1, 2.0, 512, 200.0)),
-    ("β kept within bounds", "The next β is wrong for a small β, 0.002: it has no lower limit.",
+    ("wrong for a small β", "The next β is wrong for a small β, 0.002: is there a lower limit, or is it"
+     " rounded?",
      (0.002, 1.0, 2.0, 64, 640.0)),
-    ("β kept within bounds", "The next β is wrong for a large β, 40: it has no upper limit.",
-     (40.0, 9.0, 2.0, 64, 640.0)),
+    ("wrong for a large β", "The next β is wrong for a large β, 40: is there an upper limit?",
+     (40.0, 4.0, 2.0, 64, 640.0)),
     ("a KL at or below 0", "The next β is wrong where the estimated KL is below 0, as a sample's may be.",
      (0.5, -0.3, 2.0, 32, 200.0)),
     ("a KL at or below 0", "The next β is wrong where the KL is 0, as at the start of a run.",
@@ -151,9 +152,9 @@ def at_extremes(function) -> tuple[str, str] | None:
     fits = [torch.allclose(got, want, 1e-3, 1e-2) for got, want in pairs]
     for name, fine in zip(("π*", "J*"), fits, strict=True):
         if not fine:
-            return "cut off at a small β", (
-                f"All numbers are right at these β; at 0.01, where log-probs go far below −30, your {name}"
-                " is not. Nothing is added to a probability, clipped or clamped: stay with logarithms."
+            return "wrong at a small β", (
+                f"All numbers are right at larger β; at 0.01, where log-probs go far below −30, your {name}"
+                " is not. Is something added to a probability, or clamped? Stay with logarithms."
             )
     for name, says, given in STEPS:
         got = torch.as_tensor(function(*SMALL, *given)[2]).double()

@@ -32,9 +32,7 @@ def policies() -> list[tuple]:
         return lambda lp, r, b: best(lp, change(r), b)
 
     found = [
-        ("one normaliser for all prompts", "Your normaliser (one prompt's Z, or their mean) is the same"
-         " for all"
-         " prompts; each has its own.",
+        ("one normaliser for all prompts", "Your normaliser is the same for all prompts; each has its own.",
          [normalised_by(lambda z: z[:1]), normalised_by(lambda z: z[-1:]),
           normalised_by(lambda z: z.mean()), normalised_by(lambda z: z.max()),
           normalised_by(lambda z: z.sum())]),
@@ -44,10 +42,12 @@ def policies() -> list[tuple]:
         ("normalised by the largest", "You subtracted the largest exponent, not the log of the sum.",
          [lambda lp, r, b: (lp + r / b) - (lp + r / b).amax(1, keepdim=True)]),
         ("normalised by the mean", "You subtracted the mean exponent; subtract the logsumexp.",
-         [lambda lp, r, b: (lp + r / b) - (lp + r / b).mean(1, keepdim=True),
-          lambda lp, r, b: (lp + r / b) - ((lp + r / b).logsumexp(1, keepdim=True)
+         [lambda lp, r, b: (lp + r / b) - (lp + r / b).mean(1, keepdim=True)]),
+        ("normalised by the log of a mean", "You subtracted the log of the mean of exp; subtract that of"
+         " the sum.",
+         [lambda lp, r, b: (lp + r / b) - ((lp + r / b).logsumexp(1, keepdim=True)
                                            - math.log(lp.shape[1]))]),
-        ("normalised by the sum of the exponents", "You subtracted the sum of the exponents, not the log of"
+        ("normalised by the sum of the exponents", "You used the sum of the exponents; subtract the log of"
          " the sum of their exp.",
          [lambda lp, r, b: (lp + r / b) - (lp + r / b).sum(1, keepdim=True),
           lambda lp, r, b: (lp + r / b) / (lp + r / b).sum(1, keepdim=True)]),
@@ -63,21 +63,24 @@ def policies() -> list[tuple]:
         ("multiplied by the reference's log-probs", "log π_ref is added to r/β, not multiplied by it.",
          [lambda lp, r, b: (lp * r / b).log_softmax(1)]),
         ("β squared", "β divides the scores once.",
-         [lambda lp, r, b: best(lp, r, b * b), lambda lp, r, b: best(lp, r, b**0.5)]),
+         [lambda lp, r, b: best(lp, r, b * b)]),
+        ("the root of β", "You divided the scores by √β; divide them by β.",
+         [lambda lp, r, b: best(lp, r, b**0.5)]),
         ("1 + β", "You divide by 1 + β; divide by β.", [lambda lp, r, b: best(lp, r, 1 + b)]),
         ("scores whitened", "Take the scores as they are: β is measured in their units.",
          [with_scores(lambda r: (r - r.mean(1, keepdim=True)) / r.std(1, keepdim=True)),
           with_scores(lambda r: (r - r.mean()) / r.std()),
           with_scores(lambda r: (r - r.mean(1, keepdim=True)) / r.std(1, keepdim=True, unbiased=False)),
-          with_scores(lambda r: (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-8)),
-          with_scores(lambda r: r / r.std(1, keepdim=True)), with_scores(lambda r: r / r.std()),
+          with_scores(lambda r: (r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-8))]),
+        ("scores scaled", "Take the scores as they are: β is measured in their units.",
+         [with_scores(lambda r: r / r.std(1, keepdim=True)), with_scores(lambda r: r / r.std()),
           with_scores(lambda r: r / r.abs().amax(1, keepdim=True))]),
         ("low scores cut off", "Take every score as it is, those below a mean or 0 too.",
          [with_scores(lambda r: torch.maximum(r, r.mean(1, keepdim=True))),
           with_scores(lambda r: torch.maximum(r, r.mean())),
           with_scores(lambda r: r.clamp(min=0)), with_scores(lambda r: (r - r.mean(1,
            keepdim=True)).relu())]),
-        ("all on the best response", "Your π* has only the best response: that is β → 0.",
+        ("all on the best response", "Your π* has one response alone, as at β → 0; each keeps a share.",
          [lambda lp, r, b: torch.where(r == r.amax(1, keepdim=True), 0.0, -math.inf),
           lambda lp, r, b: torch.where(lp + r / b == (lp + r / b).amax(1, keepdim=True), 0.0, -math.inf),
           lambda lp, r, b: torch.where(r == r.amax(1, keepdim=True), 0.0, -1e9)]),
@@ -111,8 +114,8 @@ def values() -> list[tuple]:
         ("one prompt alone", "You return one prompt's value; return the mean over all prompts.",
          [lambda lp, r, b: value(lp, r, b)[0], lambda lp, r, b: value(lp, r, b)[-1],
           lambda lp, r, b: value(lp, r, b).max(), lambda lp, r, b: value(lp, r, b).min()]),
-        ("the largest exponent never added again", "You subtracted the largest exponent so that nothing"
-         " overflows; after the log it has to be added again.",
+        ("the largest exponent never added again", "You subtracted the largest exponent, or score; after"
+         " the log it has to be added again.",
          [lambda lp, r, b: (b * (tilted(lp, r, b) - tilted(lp, r, b).amax(1,
           keepdim=True)).logsumexp(1)).mean(),
           lambda lp, r, b: (b * (lp + (r - r.amax(1, keepdim=True)) / b).logsumexp(1)).mean(),
@@ -122,7 +125,7 @@ def values() -> list[tuple]:
         ("no logarithm", "You left out the log of Z.",
          [lambda lp, r, b: (b * tilted(lp, r, b).exp().sum(1)).mean(),
           lambda lp, r, b: tilted(lp, r, b).exp().sum(1).mean()]),
-        ("no exponential", "You added the exponents themselves; take the log of the sum of their exp.",
+        ("no exponential", "You took the exponents themselves; take the log of the sum of their exp.",
          [lambda lp, r, b: (b * tilted(lp, r, b).sum(1)).mean(),
           lambda lp, r, b: (b * tilted(lp, r, b).mean(1)).mean()]),
         ("log Z of responses averaged", "Z is a sum over the responses (π_ref is in it already), not a mean.",
@@ -135,8 +138,10 @@ def values() -> list[tuple]:
         ("no β in front, and summed", "β stands in front of the log; and take the mean over the prompts.",
          [lambda lp, r, b: value(lp, r, b).sum() / b]),
         ("sign of the score", "Low scores count as good: a sign in the exponent.",
-         [lambda lp, r, b: (b * (lp - r / b).logsumexp(1)).mean(),
-          lambda lp, r, b: -(b * (lp - r / b).logsumexp(1)).mean()]),
+         [lambda lp, r, b: (b * (lp - r / b).logsumexp(1)).mean()]),
+        ("a soft minimum", "With −r/β in the exponent and a minus in front, the lowest scores count most; the"
+         " exponent is r/β.",
+         [lambda lp, r, b: -(b * (lp - r / b).logsumexp(1)).mean()]),
         ("reference as a probability", "You added π_ref to r/β, not its log.",
          [lambda lp, r, b: (b * (lp.exp() + r / b).logsumexp(1)).mean()]),
         ("the KL of the reference", "The KL is that of π* from π_ref, under π*.",
@@ -151,7 +156,8 @@ def values() -> list[tuple]:
          [lambda lp, r, b: (best(lp, r, b).exp() * (r - b * best(lp, r, b))).sum(1).mean()]),
         ("a mean of all scores", "That is the plain mean of the scores; weigh them.",
          [lambda lp, r, b: r.mean()]),
-        ("the sum of π*", "You used the normalised π*, whose Z is 1, so that the log is 0.",
+        ("always 0", "Your J* is 0 whatever is given: is it the log of the sum of a normalised π*, which"
+         " is 1?",
          [lambda lp, r, b: (b * best(lp, r, b).logsumexp(1)).mean()]),
     ]
     return [policy_mistake(name, says, wrong) for name, says, every in found for wrong in every]

@@ -104,7 +104,9 @@ SLIPS = [Slip(*entry) for entry in [
      " below 1 − ε.", {"above": lambda r, e: (r - 1).abs() > e, "below": nothing}),
     ("bad tokens alone", "You counted tokens with A < 0 on either side; A > 0 is clipped above 1 + ε, A < 0"
      " below 1 − ε.", {"below": lambda r, e: (r - 1).abs() > e, "above": nothing}),
-    ("and for or", "No token is above 1 + ε and below 1 − ε at once: join the two cases by |, not by &.",
+    ("always 0", "Your share is 0 in every test case. No token is above 1 + ε and below 1 − ε at once"
+     " (join the two"
+     " cases by |), and a ratio that was clipped already is never outside. Or is the share rounded?",
      {"join": torch.logical_and}),
     ("share that is not clipped", "You counted the tokens that keep their gradient.",
      {"join": lambda x, y: ~(x | y)}),
@@ -123,7 +125,8 @@ SLIPS = [Slip(*entry) for entry in [
      e))),
     ("limits at 1 ± ε/2", "Your limits are half as far out as ε says.", both(lambda e: (1 - e / 2, 1 + e /
      2))),
-    ("within the band", "You counted tokens within the limits; those outside are clipped.",
+    ("comparisons turned round", "You counted A > 0 below 1 + ε and A < 0 above 1 − ε: turn both"
+     " comparisons round.",
      {"above": lambda r, e: r < 1 + e, "below": lambda r, e: r > 1 - e}),
     ("limits exchanged", "The limits are exchanged: A > 0 is clipped above 1 + ε, A < 0 below 1 − ε.",
      both(lambda e: (1 + e, 1 - e))),
@@ -163,8 +166,7 @@ CLIP = Exercise(
          " compare with <, not with <=.",
          lambda r, a, m, e: masked_mean((r.clamp(1 - e, 1 + e) * a <= r * a).float(), m)),
         ("share of differing gains", "You counted tokens whose two gains differ; only where the clipped"
-         " one is"
-         " smaller does the min take it.",
+         " one is smaller does the min take it.",
          lambda r, a, m, e: masked_mean((r.clamp(1 - e, 1 + e) * a != r * a).float(), m)),
         ("gain compared with the limits", "You compared ρA with 1 ± ε; compare ρ.",
          lambda r, a, m, e: masked_mean(((r * a > 1 + e) | (r * a < 1 - e)).float(), m)),
@@ -191,7 +193,7 @@ CLIP = Exercise(
          lambda r, a, m, e: (clipped(r, a, e) & m).any(1).float().mean()),
         ("share of the responses", "You counted responses whose tokens are all clipped; count tokens.",
          lambda r, a, m, e: (clipped(r, a, e) | ~m).all(1).float().mean()),
-        ("any clipped", "You return whether any token is clipped; return the share.",
+        ("always 1", "You return 1 in every test case: is it whether any token is clipped? Return the share.",
          lambda r, a, m, e: (clipped(r, a, e) & m).any().float()),
     ],
 )

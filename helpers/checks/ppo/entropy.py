@@ -57,7 +57,8 @@ ENTROPY = Exercise(
          entropy(lambda x: -(x.softmax(0) * x.log_softmax(0)).sum(-1))),
         ("sum of squares", "You computed Σ p²; the entropy is −Σ p·log p.",
          entropy(lambda x: x.softmax(-1).square().sum(-1))),
-        ("0·log 0", "The p of an unlikely token rounds to 0, and 0·log 0 is NaN: use log_softmax.",
+        ("0·log 0, or an overflow", "With a logit of 120 your result is NaN: the p of the other words"
+         " rounds to 0, and 0·log 0 is NaN (or exp(120) overflows): use log_softmax.",
          entropy(lambda x: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1))),
         ("perplexity", "That is exp(H), the perplexity; return H.",
          entropy(lambda x: ppo.entropy_from_logits(x).exp())),
@@ -93,7 +94,8 @@ ENTROPY = Exercise(
          entropy(lambda x: x.logsumexp(-1))),
         ("variance", "That is a variance over the vocabulary; the entropy is −Σ p·log p.",
          entropy(lambda x: x.softmax(-1).var(-1))),
-        ("p alone summed", "You left out log p.", entropy(lambda x: x.softmax(-1).sum(-1))),
+        ("always 1", "Your result is 1 whatever the logits are, as Σ p is: is log p left"
+         " out?", entropy(lambda x: x.softmax(-1).sum(-1))),
         ("squared p as weights", "You multiplied by p twice.",
          entropy(lambda x: -(x.softmax(-1).square() * x.log_softmax(-1)).sum(-1))),
         ("square of log p", "You squared log p.",
@@ -122,9 +124,9 @@ ENTROPY = Exercise(
 # fmt: on
 
 WRONG_AXIS = (
-    "sum over the tokens",
-    "You summed over another axis than the vocabulary's, so that one number per token is not what is"
-    " left: the vocabulary is dim=-1.",
+    "not one number per token",
+    "Where it meets the mask [B, T] you do not have one number per token: sum over the vocabulary,"
+    " dim=-1, and over no other axis, before the mask is applied.",
 )
 MISMATCH = ("shape of the mask", "must match the size")  # [B, V] where [B, T] is masked
 

@@ -13,7 +13,7 @@ from helpers.checks.judging.judge import backward, checker
 from helpers.checks.judging.pieces import Slip, alone, two_at_once
 from helpers.checks.judging.raised import UNFINISHED, Expected, also_on, explained
 from helpers.checks.judging.report import CORRECT, Report
-from helpers.checks.judging.runner import attempt
+from helpers.checks.judging.runner import FINISHED, attempt
 from helpers.checks.judging.second_look import one_of
 from helpers.checks.judging.sizes import far_out
 from helpers.checks.judging.transformed import result_changed
@@ -54,13 +54,14 @@ SLIPS = [Slip(*entry) for entry in [
      {"value": lambda z: z.softmax(-1)}),
     ("raw logits", "Logits are not log-probs: apply log_softmax first.", {"value": lambda z: z}),
     ("sum instead of mean", "You summed over the words drawn; take the mean.", {"reduce": torch.sum}),
-    ("log of the logits' exp alone", "You did not divide by Σ exp; use log_softmax.",
+    ("Σ exp without its logarithm", "You subtracted Σ exp of the logits; subtract its logarithm, or use"
+     " log_softmax.",
      {"value": lambda z: z - z.exp().sum()}),
     ("not averaged", "You return a number for each word drawn; return their mean.",
      {"reduce": lambda x: x}),
     ("weighed by π as well", "You multiplied by π(w): words drawn come with that weight already.",
      {"value": lambda z: z.softmax(-1) * log_softmax(z)}),
-    ("advantages left out", "You left the advantages out: every word drawn would become likelier.",
+    ("advantages left out", "You left the advantages out: every word drawn would be pushed up, good or bad.",
      {"scale": torch.ones_like}),
     ("advantages centred", "Take the advantages as they are; you subtracted their mean.",
      {"scale": lambda a: a - a.mean()}),
@@ -72,8 +73,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"scale": lambda a: (a - a.mean()) / (a.std(unbiased=False) + 1e-8)}),
     ("absolute advantage", "Keep the sign of the advantage: bad words must become less likely.",
      {"scale": torch.abs}),
-    ("negative advantages dropped", "You set negative advantages to 0: bad words would never become less"
-     " likely.", {"scale": lambda a: a.clamp(min=0)}),
+    ("negative advantages dropped", "You set negative advantages to 0: a bad word that was drawn would not be"
+     " pushed down.", {"scale": lambda a: a.clamp(min=0)}),
     ("the sign of the advantage alone", "You kept only the advantage's sign; its size counts too.",
      {"scale": torch.sign}),
     ("advantages squared", "You squared the advantages; multiply by each once.", {"scale": torch.square}),
@@ -153,16 +154,26 @@ REINFORCE = Exercise(
     gradient=("logits",),
 )
 # fmt: on
+
+
+def reaches_beyond(function: Callable) -> bool:
+    """Whether an index that is out of bounds is one of the advantages: with more of them it is not."""
+    logits, words, _ = REINFORCE.probes[0]
+    return attempt(function, (logits, words, torch.ones(len(logits))), 1.0).state == FINISHED
+
+
 PICKED = Expected(
     "out of bounds",
     "advantages indexed by the words",
-    "You took advantages[words]. There is one advantage for each word drawn, in their order: index the"
+    "You look up the advantages by the words of the vocabulary. There is one advantage for each word"
+    " drawn, in their order: index the"
     " log-probs by the words, and the advantages not at all.",
+    reaches_beyond,
 )
 VANISHED = (
-    "log of a vanished probability",
-    "For an unlikely word, softmax rounds to 0, and its logarithm is −inf (a clamp or an ε hides that, and"
-    " is wrong). log_softmax gives the log-prob itself.",
+    "log of a vanished or infinite number",
+    "Wrong where a logit is 150: the softmax of the other words rounds to 0, and its logarithm is −inf (a"
+    " clamp or an ε hides that, and is wrong); exp(150) overflows. log_softmax gives the log-prob itself.",
     (torch.tensor([0.0, 150.0, -60.0]), torch.tensor([0, 1, 2]), torch.tensor([1.0, 0.5, -2.0])),
 )
 
@@ -171,8 +182,7 @@ GENTLE = torch.tensor([0.3, -0.2, 0.5])
 FAR = far_out(
     "advantages are large", (GENTLE, torch.tensor([0, 2, 1]), torch.tensor([80.0, -60.0, 5.0]))
 )
-SINGLE = ("wrong for one draw", "Right for several draws, wrong for one alone: squeeze() without an axis?",
-          (GENTLE, torch.tensor([1]), torch.tensor([1.5])))  # fmt: skip
+SINGLE = GENTLE, torch.tensor([1]), torch.tensor([1.5])
 FORTY = ("wrong for forty draws", "Right for a few draws, wrong for forty of three words: a word is drawn"
          " many times, and each time counts.", (GENTLE, torch.arange(40) % 3, noise(9, 40)))  # fmt: skip
 
@@ -192,7 +202,7 @@ def by_gradient(check: Callable[..., Report]) -> Callable[..., Report]:
 
     def kinder(function, *options, **named) -> Report:
         report = check(function, *options, **named)
-        given = [*REINFORCE.probes, VANISHED[2], FAR[2], SINGLE[2], FORTY[2]]
+        given = [*REINFORCE.probes, VANISHED[2], FAR[2], SINGLE, FORTY[2]]
         numbers = report.case and report.mistake not in UNFINISHED
         if not numbers or not all(same_gradient(function, one) for one in given):
             return report
@@ -218,7 +228,7 @@ def same_gradient(function: Callable, given: tuple) -> bool:
 check_reinforce_loss = by_gradient(explained(
     checker(REINFORCE),
     (PICKED,),
-    also_on(REINFORCE, VANISHED, FAR, SINGLE, FORTY),
+    also_on(REINFORCE, VANISHED, FAR, FORTY),
     cause=one_of(
         REINFORCE,
         with_a_term({

@@ -117,8 +117,8 @@ SLIPS = [Slip(*entry) for entry in [
     ("ratio − 1", "You subtracted 1 from the ratio.", {"ratio": lambda p, o, m: torch.expm1(p - o)}),
     ("1 + log-ratio", "1 + log ρ is near ρ only where ρ is near 1; take exp.",
      {"ratio": lambda p, o, m: 1 + p - o}),
-    ("ratio always 1", "Your ratio is 1 everywhere: compare with the rollout's old log-probs, not"
-     " with the new ones.", {"ratio": lambda p, o, m: torch.ones_like(p)}),
+    ("ratio always 1", "Your ratio is 1 everywhere: are both log-probs the new ones, or is there no"
+     " ratio? Compare with the rollout's.", {"ratio": lambda p, o, m: torch.ones_like(p)}),
     ("a probability for the ratio", "You used π; the ratio is π/π_old: subtract the old log-probs before"
      " the exp.", {"ratio": lambda p, o, m: p.exp()}),
     ("old probability for the ratio", "You used π_old; the ratio is π/π_old.",
@@ -140,8 +140,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"ratio": per_response(lambda x, m: x.cumsum(1))}),
     ("absolute advantage", "Keep the sign of the advantage: bad tokens must become less likely.",
      {"scale": lambda a, m: a.abs()}),
-    ("negative advantages dropped", "You set negative advantages to 0: bad tokens would never become less"
-     " likely.", {"scale": lambda a, m: a.clamp(min=0)}),
+    ("negative advantages dropped", "You set negative advantages to 0: a bad token would not be pushed"
+     " down.", {"scale": lambda a, m: a.clamp(min=0)}),
     ("advantages whitened again", AS_IS, {"scale": lambda a, m: centred(a, m) / a[m].std()}),
     ("advantages whitened again", AS_IS, {"scale": lambda a, m: centred(a, m) / (a[m].std() + 1e-8)}),
     ("advantages whitened again", AS_IS + " (You also let the padding in.)",
@@ -210,13 +210,13 @@ def one_token(words: str, log_ratio: float, advantage: float) -> tuple:
 
 NO_ADVANTAGE = (
     "tokens with A = 0 left out",
-    "A token with advantage 0 has gain 0, and counts in the mean as any other.",
+    "Wrong where a token has A = 0: its gain is 0, and it counts in the mean as any other.",
     (floats([-1.0, -2.0]), floats([-1.1, -1.0]), floats([0.0, 1.0]), prefix_mask(2, 2), 0.2),
 )
 QUOTIENT = (
     "quotient of probabilities",
-    "Right for likely tokens; exp(−120) rounds to 0, and 0/0 is NaN: subtract the log-probs first, then take"
-    " one exp.",
+    "Right for likely tokens, wrong at log-probs of −120, where exp rounds to 0: is the ratio a quotient of"
+    " probabilities? Subtract the log-probs first, then take one exp.",
     (*UNLIKELY[:2], floats([1.0, -1.0]), UNLIKELY[2], 0.2),
 )
 FAR = [

@@ -123,11 +123,11 @@ RATIO = Exercise(
 
 
 LET_IN = (
-    "With NaN or −inf in the padding your result is wrong: 0 · NaN is NaN, so a product with the mask"
-    " lets it in. Use torch.where(mask, x, 0.0), or x[mask]."
+    "What the padding holds (numbers whose exp overflows, NaN or −inf) changes your result. A product with"
+    " the mask does not keep it out: 0 · ∞ and 0 · NaN are NaN. Use torch.where(mask, x, 0.0), or x[mask]."
 )
 TOO_LATE = (
-    "The numbers are correct, but with garbage in the padding the gradient of logprobs is NaN:"
+    "The numbers are correct, but with garbage in the padding the gradient of logprobs is not:"
     " replace what is masked (torch.where) before exp, not only after it."
 )
 
@@ -147,7 +147,9 @@ def padding_kept_out(exercise, *cases):
             wanted = backward(exercise.reference, [0])(*copy_of(given))
             if not slopes or slopes[0] is None or not alike(slopes[0], wanted[0]):
                 got = slopes[0] if slopes else None
-                return "NaN gradient", TOO_LATE, (*shown, *compare(got, wanted[0]))
+                spoilt = got is not None and bool(got.isnan().any())
+                name = "NaN gradient" if spoilt else "wrong gradient"
+                return name, TOO_LATE, (*shown, *compare(got, wanted[0]))
         return None
 
     return then
@@ -159,9 +161,9 @@ def one_token(words: str, new: float, old: float) -> tuple:
 
 
 FAR_APART = (
-    "clamped log-ratio",
-    "Right for likely changes, wrong where the ratio is large: a clamp stops the ratio there, and its"
-    " gradient. Clipping is done later, in the loss.",
+    "wrong where the ratio is large",
+    "Right for small changes, wrong where the ratio is large: is there a clamp, which also stops the"
+    " gradient? Clipping is done later, in the loss.",
     (floats([-1.0, -1.0]), floats([-31.0, -1.5]), prefix_mask(2, 2)),
 )
 FARTHER = (*FAR_APART[:2], (floats([-1.0, -1.0]), floats([-81.0, -1.5]), prefix_mask(2, 2)))

@@ -46,9 +46,9 @@ def other_settings(function: Callable) -> Found:
     for name, value in OTHER.items():
         config = settings(**{name: value})
         if apart(first_gradient(function, config), first_gradient(COURSE["update"], config)):
-            return f"{name} written in", (
-                f"Right at the course's settings, wrong at config.{name} = {value:g}: a number is written in"
-                f" where config.{name} belongs."
+            return f"wrong at another {name}", (
+                f"Right at the course's settings, wrong at config.{name} = {value:g}: is a number written in"
+                f" where config.{name} belongs, or does what it sets act in part only?"
             )
     return None
 
@@ -66,13 +66,11 @@ def each_minibatch(function: Callable) -> Found:
         if not apart(got, size * want):
             return "minibatches weighed", (
                 f"A minibatch of {len(rows)} responses has a gradient {size:.3g} times what it should be:"
-                f" each"
-                " minibatch's loss is a mean of its own, not weighed by its size or divided once more."
+                " each minibatch's loss is a mean of its own, not weighed by its size or divided once more."
             )
         return "another gradient in a minibatch", (
             f"Right for the whole batch, wrong for the minibatch of responses {list(rows)}: what is taken"
-            f" from"
-            " the whole batch, or from other rows?"
+            " from the whole batch, or from other rows?"
         )
     return None
 
@@ -119,8 +117,9 @@ def no_step(function: Callable) -> Found:
         )
     recorder, _ = run_update(function, recorded(), settings(minibatch_size=2), lr=0.0, rows=5)
     if len(recorder.seen) == 2:
-        return "the last minibatch is skipped", (
-            "The last minibatch of an epoch gets no step: with one minibatch there is none at all."
+        return "a minibatch is skipped", (
+            "One minibatch of each epoch gets no step (the last, or the first?): where there is one"
+            " alone, there is none at all."
         )
     return "no optimizer.step", (
         "There was no optimizer.step(): it is missing, or never reached (a break, a condition, an empty"
@@ -144,7 +143,7 @@ def attention(function: Callable) -> Found:
         hook.remove()
     if len(sums) == 1 and (sums[0] is None or sums[0] > int(r.mask[:6].sum())):
         return "padding attended to", (
-            "Your models read the padding: hand them query_mask and response_mask, which are 0 there."
+            "Your policy reads the padding: hand it query_mask and response_mask, which are 0 there."
         )
     return None
 
@@ -230,8 +229,7 @@ def scaled(policy: Callable, critic_weight: Callable) -> Callable:
 
 MORE_MISTAKES = kept([
     ("vf_coef weighs the policy's loss", "vf_coef is the weight of the critic's loss; you multiply the"
-     " policy's"
-     " by it.", scaled(lambda c: c.vf_coef, lambda c: 1.0)),
+     " policy's by it.", scaled(lambda c: c.vf_coef, lambda c: 1.0)),
     ("vf_coef weighs both losses", "vf_coef is the weight of the critic's loss alone; you multiply both"
      " by it.",
      scaled(lambda c: c.vf_coef, lambda c: c.vf_coef)),
@@ -241,11 +239,10 @@ MORE_MISTAKES = kept([
      scaled(lambda c: 1.0, lambda c: 1 / c.vf_coef)),
     ("1 − vf_coef", "The policy's loss has the weight 1, not 1 − vf_coef.",
      scaled(lambda c: 1 - c.vf_coef, lambda c: c.vf_coef)),
-    ("loss divided by the number of epochs", "You divide the loss by the number of epochs: each epoch takes"
-     " whole steps.", scaled(lambda c: 1 / c.num_ppo_epochs, lambda c: c.vf_coef / c.num_ppo_epochs)),
+    ("loss halved", "Your whole loss is half of what it should be. Is it divided by the number of epochs,"
+     " here 2? Each epoch takes whole steps.", scaled(lambda c: 0.5, lambda c: c.vf_coef / 2)),
     ("loss divided by the minibatch size", "You divide the loss by minibatch_size; it is a mean over tokens"
      " already.", scaled(lambda c: 1 / c.minibatch_size, lambda c: c.vf_coef / c.minibatch_size)),
-    ("loss halved", "You halve the whole loss.", scaled(lambda c: 0.5, lambda c: c.vf_coef / 2)),
     ("no zero_grad, and gradients not clipped", "There is no zero_grad, and the gradient is not clipped.",
      update_with(zero_grad=False, clip=lambda p, size: None)),
     ("values not clipped, and ½ missing", "The critic's loss lacks its clip and its half.",
@@ -257,8 +254,7 @@ MORE_MISTAKES = kept([
     ("no temperature, and no clip of the gradient", "config.temperature and the clip to max_grad_norm are"
      " missing.", update_with(temperature=1.0, clip=lambda p, size: None)),
     ("old log-probs recomputed, and no clip", "Old log-probs are the rollout's; yours are the new ones;"
-     " and the"
-     " gradient is not clipped.",
+     " and the gradient is not clipped.",
      update_with(old=lambda new, old: new.detach(), clip=lambda p, size: None)),
     ("no zero_grad, and vf_coef missing", "There is no zero_grad, and no vf_coef.",
      update_with(zero_grad=False, weight=lambda c: 0.5)),

@@ -166,15 +166,16 @@ VALUE = Exercise(
         (noise(4, 3, 5), noise(5, 3, 5), noise(6, 3, 5), BATCH[2], 0.3),
     ],
     [
-        ("values and old values swapped", "You clipped V_old around V; clip V around V_old.", exchanged),
+        ("values and old values swapped", "You exchanged V and V_old: V is trained, and clipped around"
+         " V_old.", exchanged),
         *alone(critic, SLIPS),
         ("larger of two means", "You took the larger of two means; take the larger square of each token,"
          " then the mean.", lambda v, old, r, mask, e: 0.5 * torch.maximum(
              masked_mean((v - r).square(), mask), masked_mean((near(v, old, r, e) - r).square(), mask))),
-        *(("larger value", "You took the larger value, V or the clipped one; take the larger square.",
+        *((f"{word} value", f"You took the {word} value, V or the clipped one; take the larger square.",
            lambda v, old, r, mask, e, pick=pick: 0.5 * masked_mean(
                (pick(v, near(v, old, r, e)) - r).square(), mask))
-          for pick in (torch.maximum, torch.minimum)),
+          for word, pick in (("larger", torch.maximum), ("smaller", torch.minimum))),
         ("square of the mean", "You averaged the errors and squared the mean; square each first.",
          lambda v, old, r, mask, e: 0.5 * masked_mean(v - r, mask).square()),
         ("root of the mean", "You took the root of the mean square; leave it as it is.",

@@ -75,11 +75,9 @@ PREFERENCE = Exercise(
         ("powers of 2", "You took powers of 2; the sigmoid has powers of e.",
          lambda a, b: 1 / (1 + 2 ** (b - a))),
         ("normal distribution", "That is the normal distribution function (Thurstone's model);"
-         " Bradley–Terry has"
-         " the sigmoid.", lambda a, b: torch.special.ndtr(a - b)),
+         " Bradley–Terry has the sigmoid.", lambda a, b: torch.special.ndtr(a - b)),
         ("normal distribution", "That is the normal distribution function (Thurstone's model);"
-         " Bradley–Terry has"
-         " the sigmoid.", lambda a, b: torch.special.ndtr((a - b) / 2**0.5)),
+         " Bradley–Terry has the sigmoid.", lambda a, b: torch.special.ndtr((a - b) / 2**0.5)),
         ("arctangent", "You bent the difference by an arctangent; take its sigmoid.",
          lambda a, b: 0.5 + (a - b).atan() / math.pi),
         ("tanh", "tanh lies between −1 and 1; a probability is the sigmoid of the difference.",
@@ -90,9 +88,9 @@ PREFERENCE = Exercise(
          lambda a, b: (a - b).clamp(0, 1)),
         ("a straight line", "You clamped a line between 0 and 1; take the sigmoid of the difference.",
          lambda a, b: (0.5 + (a - b) / 4).clamp(0, 1)),
-        ("half a difference", "You halved the difference, or doubled it; take the sigmoid of a − b.",
+        ("half a difference", "You halved the difference; take the sigmoid of a − b.",
          lambda a, b: torch.sigmoid((a - b) / 2)),
-        ("half a difference", "You halved the difference, or doubled it; take the sigmoid of a − b.",
+        ("twice the difference", "You doubled the difference; take the sigmoid of a − b.",
          lambda a, b: torch.sigmoid(2 * (a - b))),
         ("sigmoid of the product", "You multiplied the scores; subtract them.",
          lambda a, b: torch.sigmoid(a * b)),
@@ -111,8 +109,8 @@ PREFERENCE = Exercise(
         ("every a against every b", "[N, 1] less [N] is [N, N]: every a against every b. Compare within"
          " pairs.",
          lambda a, b: probability(a[:, None], b)),
-        ("compared with the mean", "You compared each score with a mean over the pairs; compare a with"
-         " its b.",
+        ("compared with the mean", "You subtracted a mean over the pairs from the difference; compare"
+         " a with its b.",
          lambda a, b: torch.sigmoid(a - b - (a - b).mean())),
         ("averaged", "You averaged over the pairs; return one probability per pair.",
          lambda a, b: probability(a, b).mean()),
@@ -124,7 +122,8 @@ LOSS = Exercise(
     "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
     [FEW, MANY, FAR],
     [
-        ("log of the difference", "The log of a negative number is NaN: take the sigmoid first.",
+        ("always NaN", "Your result is NaN: a difference, or a score, may be negative, and has no"
+         " logarithm then. Take the sigmoid of the difference first.",
          lambda c, r: -(c - r).log().mean()),
         ("reversed", "You have rejected − chosen; use chosen − rejected.",
          lambda c, r: reward_model.bradley_terry_loss(r, c)),
@@ -178,15 +177,13 @@ LOSS = Exercise(
         ("chosen ignored", "The chosen score is left out; take sigmoid of chosen − rejected.",
          lambda c, r: -logsigmoid(r).mean()),
         ("each score on its own", "You took log sigmoid of each score (right or wrong, one text at a"
-         " time); only"
-         " the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean()),
+         " time); only the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean()),
         ("each score on its own", "You took log sigmoid of each score (right or wrong, one text at a"
-         " time); only"
-         " the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean() / 2),
+         " time); only the difference is known.", lambda c, r: -(logsigmoid(c) + logsigmoid(-r)).mean() / 2),
         ("sum of scores", "You added the scores; only their difference matters.",
          lambda c, r: -logsigmoid(c + r).mean()),
         ("absolute difference", "You took the size of the difference: a wrongly ranked pair would cost"
-         " nothing. Keep its sign.", lambda c, r: -logsigmoid((c - r).abs()).mean()),
+         " as little as a right one. Keep its sign.", lambda c, r: -logsigmoid((c - r).abs()).mean()),
         ("softmax over the batch", "Your softmax is over the pairs; it is over the two texts of a pair.",
          lambda c, r: -(c - r).log_softmax(0).mean()),
         ("softmax over the batch", "Your softmax is over the pairs; it is over the two texts of a pair.",
@@ -196,8 +193,7 @@ LOSS = Exercise(
         ("softmax over the batch", "Your softmax is over all texts; it is over the two texts of a pair.",
          lambda c, r: -torch.cat([c, r]).log_softmax(0)[: len(c)].sum()),
         ("each chosen against all rejected", "You set each chosen score against all rejected ones;"
-         " against that"
-         " of its own pair.", lambda c, r: -(c - torch.cat(
+         " against that of its own pair.", lambda c, r: -(c - torch.cat(
              [c[:, None], r.expand(len(c), len(r))], 1).logsumexp(1)).mean()),
         ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
          " counts.",
@@ -205,14 +201,14 @@ LOSS = Exercise(
         ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
          " counts.",
          lambda c, r: (-logsigmoid(c - r) * (c < r)).mean()),
-        ("only the pairs ranked wrong", "You counted only the pairs that are ranked wrong; every pair"
-         " counts.",
+        ("differences above 0 cut off", "You cut the differences off at 0, so that all pairs ranked right"
+         " cost the same, ln 2; take them as they are.",
          lambda c, r: -logsigmoid((c - r).clamp(max=0)).mean()),
         ("only the pairs ranked right", "You counted only the pairs that are ranked right; every pair"
          " counts.",
          lambda c, r: -logsigmoid(c - r)[c > r].mean()),
-        ("only the pairs ranked right", "You counted only the pairs that are ranked right; every pair"
-         " counts.",
+        ("differences below 0 cut off", "You cut the differences off at 0, so that all pairs ranked wrong"
+         " cost the same, ln 2; take them as they are.",
          lambda c, r: -logsigmoid((c - r).clamp(min=0)).mean()),
         ("median of the pairs", "You took the median over the pairs; take the mean.",
          lambda c, r: -logsigmoid(c - r).median()),
@@ -224,11 +220,12 @@ LOSS = Exercise(
         ("one pair alone", "You took one pair's loss; take the mean.", lambda c, r: -logsigmoid(c - r)[-1]),
         ("divided by n − 1", "You divided by n − 1; a mean divides by n.",
          lambda c, r: -logsigmoid(c - r).sum() / (len(c) - 1)),
-        ("divided by the number of texts", "You divided by 2n, the number of texts; divide by that of pairs.",
+        ("half the loss", "Your loss is half of the right one: is it divided by 2n, the number of texts?"
+         " Divide by that of pairs.",
          lambda c, r: -logsigmoid(c - r).mean() / 2),
-        ("half a difference", "You halved the difference, or doubled it; take it as it is.",
+        ("half a difference", "You halved the difference; take it as it is.",
          lambda c, r: -logsigmoid((c - r) / 2).mean()),
-        ("half a difference", "You halved the difference, or doubled it; take it as it is.",
+        ("twice the difference", "You doubled the difference; take it as it is.",
          lambda c, r: -logsigmoid(2 * (c - r)).mean()),
         ("weighed by the probability", "You multiplied −log P by P (an entropy); average −log P as it is.",
          lambda c, r: -(probability(c, r) * logsigmoid(c - r)).mean()),
@@ -256,7 +253,7 @@ LOSS = Exercise(
 
 
 def limited(exercise: Exercise) -> Callable:
-    """Cause of wrong numbers: a clamp or a small ε, which shows at scores far apart alone."""
+    """Cause of wrong numbers that are right for small scores."""
 
     def cause(function: Callable, report: Report) -> tuple[str, str] | None:
         def fits(given: tuple) -> bool:
@@ -269,11 +266,15 @@ def limited(exercise: Exercise) -> Callable:
         if not all(map(fits, near)):
             return None
         if report.mistake == "NaN or infinite":
-            return LARGE_SCORES[:2]
-        return "clamped, or a small ε added", (
-            "Right where the scores are near each other, wrong where they are far apart. A clamp, or a small"
-            " number that is added so that nothing overflows, changes the result there (and a clamp stops the"
-            " gradient). One function of torch needs neither."
+            return "wrong for large scores", (
+                "Right for small scores, not finite where they are large, or far apart: does an exp or a"
+                " product leave what a float32 holds, or round to 0? One function of torch takes the"
+                " difference as it is."
+            )
+        return "wrong for large scores", (
+            "Right for small scores, wrong where they are large, or far apart. Is something clamped, or a"
+            " small number added, so that nothing overflows? That changes the result there (and a clamp stops"
+            " the gradient). One function of torch needs neither."
         )
 
     return cause
@@ -315,8 +316,9 @@ PENALTIES = {
 }
 LARGE_SCORES = (
     "wrong for large scores",
-    "Right for small scores. For scores like 300 an exp or a product is larger than a float32 holds, or"
-    " so small that it rounds to 0. One function of torch takes the difference as it is.",
+    "Right for smaller scores, wrong for scores like 300: is an exp or a product larger than a float32 holds,"
+    " or so small that it rounds to 0, or is something clamped? One function of torch takes the difference as"
+    " it is.",
     (t([300.0, -250.0, 0.0]), t([0.0, 100.0, 0.0])),
 )
 check_preference_probability = explained(

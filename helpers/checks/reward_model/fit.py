@@ -191,8 +191,9 @@ FIT_PAIRS = Exercise(
          " exchanged them.", lambda e, h, c, cm, r, rm, b, lr: fit_pairs(e, h, c, rm, r, cm, b, lr)),
         ("one mask for both", "Step 2: the rejected texts have a mask of their own, rejected_mask.",
          lambda e, h, c, cm, r, rm, b, lr: fit_pairs(e, h, c, cm, r, cm, b, lr)),
-        ("chosen compared with itself", "Step 2: both scores are those of the chosen texts, so that"
-         " every loss is ln 2.", lambda e, h, c, cm, r, rm, b, lr: fit_pairs(e, h, c, cm, c, cm, b, lr)),
+        ("both scores the same", "Step 2: every loss is ln 2: the two scores of a pair are the same. Are both"
+         " those of the chosen texts (or of the"
+         " rejected)?", lambda e, h, c, cm, r, rm, b, lr: fit_pairs(e, h, c, cm, c, cm, b, lr)),
         ("all pairs at each step", "Step 2: you used all pairs at every step; a step has the rows of"
          " its batch.", wrong(pick=lambda b, i: (slice(None), slice(None)))),
         ("always the first batch", "Step 2: you used the first batch at every step.",
@@ -236,10 +237,10 @@ FIT_PAIRS = Exercise(
         ("no step", "Step 4: the weights of encoder and head never change. Is optimizer.step() called, and"
          " does the optimizer hold their parameters?", wrong(step=False)),
         ("uphill", "Step 4: you went up the gradient.", wrong(sign=-1.0)),
-        ("encoder not trained", "Step 4: your optimizer has the head alone; hand it the encoder's"
-         " parameters too.", wrong(trained="head")),
-        ("head not trained", "Step 4: your optimizer has the encoder alone; hand it the head's"
-         " parameters too.", wrong(trained="encoder")),
+        ("encoder not trained", "Step 4: the head learns, but the encoder's weights never change: hand"
+         " their parameters to the optimizer too, and let it step.", wrong(trained="head")),
+        ("head not trained", "Step 4: the encoder learns, but the head's weights never change: hand"
+         " its parameters to the optimizer too, and let it step.", wrong(trained="encoder")),
         ("rejected without a gradient", "Step 4: no gradient reaches the rejected scores: no no_grad,"
          " no detach here; both sides are trained.", wrong(detached="rejected")),
         ("chosen without a gradient", "Step 4: no gradient reaches the chosen scores; both sides are"

@@ -37,8 +37,8 @@ def left_behind(function: Callable) -> tuple[str, str] | None:
     ]
     if not all(same):
         return "models not as they should be", (
-            "The losses are right, but encoder and head do not end where they should. Train the"
-            " models you are given, and step after every loss, the last one too."
+            "The losses are right, but encoder and head do not end where they should. Do you train the"
+            " models you are given, and is there one step after every loss, the last one too?"
         )
     return fit_parts.overflows(function, fit_pairs, MORE)
 
@@ -56,12 +56,13 @@ def cause(function: Callable, report: Report) -> tuple[str, str] | None:
     if found or report.mistake not in (*VAGUE, "no step") or report.mistake == "wrong shape":
         return found
     if report.mistake == "no step":
-        return steps_differ(seen, len(MORE[6]))
+        return steps_differ(seen, len(MORE[6])) or rates_differ(seen, MORE)
     return (
         one_of(FIT_PAIRS, result_changed)(function, report)
         or steps_differ(seen, len(MORE[6]))
         or rates_differ(seen, MORE)
         or fit_parts.first_part_wrong(function, copy_of(MORE))
+        or fit_parts.first_loss_differs(function, fit_pairs, MORE)
         or fit_parts.pulls_differ(seen, watch(fit_pairs, {}, copy_of(MORE)))
     )
 

@@ -28,8 +28,7 @@ def rates_differ(seen: Fit, given: tuple) -> Found:
         return None
     return "another learning rate", (
         f"Step 4: with learning_rate {rate:g} and {steps} steps, yours go at {numbers(seen.rates)}; they"
-        f" should"
-        f" go at {numbers(wants)}."
+        f" should go at {numbers(wants)}."
     )
 
 
@@ -38,7 +37,8 @@ def steps_differ(seen: Fit, wants: int) -> Found:
     if seen.steps in (0, wants):
         return None
     return "another number of steps", (
-        f"Step 4: your optimizer steps {seen.steps} times; {wants} batches are {wants} steps, one for each."
+        f"Step 4: step() is called {seen.steps} times; {wants} batches are {wants} steps of one"
+        " optimizer, one for each."
     )
 
 
@@ -51,6 +51,17 @@ def pulls_differ(seen: Fit, right: Fit) -> Found:
                 f" should be {want:.3g}. Is something clipped, scaled, added, or left from the step before?"
             )
     return None
+
+
+def first_loss_differs(function: Callable, right: Callable, given: tuple) -> Found:
+    """The loss before any step, where it is wrong although the texts are right."""
+    got, want = (float(fit(*copy_of(given))[0]) for fit in (function, right))
+    if abs(got - want) <= 1e-4 * abs(want) + 1e-5:
+        return None
+    return "another loss", (
+        f"The first loss, before any step, is {got:.4g}; it should be {want:.4g}. Look at the score (step"
+        " 1) and at the loss made of it (step 3)."
+    )
 
 
 def first_loss_of_far_scores(fit: Callable, given: tuple) -> float:
@@ -69,12 +80,13 @@ def overflows(function: Callable, right: Callable, given: tuple) -> Found:
     what = f"it should be {want:.4g}, and yours is {got:.4g}"
     if math.isfinite(got):
         return "the loss bounded for large differences", (
-            f"Step 3: right where scores are near each other; where they differ by some hundred, {what}. A"
-            " clamp or a small number inside the logarithm also stops the gradient: logsigmoid needs neither."
+            f"Step 3: right where scores are near each other; where they differ by some hundred, {what}. Is"
+            " there a clamp, or a small number inside the logarithm? They stop the gradient; logsigmoid needs"
+            " neither."
         )
     return "overflow for large differences", (
-        f"Step 3: right where scores are near each other; where they differ by some hundred, {what}: sigmoid"
-        " rounds to 0 there, or exp leaves what a float32 holds. Take logsigmoid of the difference."
+        f"Step 3: right where scores are near each other; where they differ by some hundred, {what}. Does"
+        " sigmoid round to 0 there, or exp leave what a float32 holds? Take logsigmoid of the difference."
     )
 
 
@@ -93,28 +105,32 @@ def first_part_wrong(function: Callable, given: tuple) -> Found:
     function(*given)
     rows = batches[0]
     wants = [(chosen[rows], chosen_mask[rows]), (rejected[rows], rejected_mask[rows])]
+    wants_of_both = wants
     both = tuple(torch.cat(pair) for pair in zip(*wants, strict=True))
     one = len(texts[0][0]) == 2 * len(rows)
     calls, wants = (texts[:1], [both]) if one else (texts[:2], wants)
-    for (ids, mask), (want, want_mask), side in zip(
-        calls, wants, ("chosen", "rejected"), strict=False
-    ):
-        side = "the texts" if one else f"the {side} texts"
+    names = ["the texts"] if one else ["the chosen texts", "the rejected texts"]
+    if not one and torch.equal(texts[0][0], rejected[rows]):  # the other order is as good
+        wants, names = wants[::-1], names[::-1]
+    if one and torch.equal(texts[0][0], torch.cat([rejected[rows], chosen[rows]])):
+        wants = [tuple(torch.cat(pair[::-1]) for pair in zip(*wants_of_both, strict=True))]
+    for (ids, mask), (want, want_mask), side in zip(calls, wants, names, strict=False):
         if ids.shape != want.shape or not torch.equal(ids, want):
             return "other texts", (
-                f"Step 2: {side} of the first step are not those of rows {rows.tolist()}: look at how you"
-                " pick them, or cut them."
+                f"Step 2: what the encoder reads first as {side} is not rows {rows.tolist()} of them, whole:"
+                " look at how you pick them, or cut them."
             )
         if mask is None or mask.shape != want_mask.shape or not torch.equal(mask.bool(), want_mask):
             return "another mask", (
-                f"Step 2: {side} of the first step come with a mask that is not theirs: take the same rows of"
-                " the mask that belongs to them."
+                f"Step 2: {side} of the first step come without a mask, or with another one than theirs:"
+                " take the same rows of the mask that belongs to them."
             )
     if not vectors:
         return "head not called", "Step 1: `head` is never called: the score is head(vector)."
     if vectors[0].shape[-1] == hidden[0].shape[-1] and vectors[0].dim() == 2:
-        if vectors[0].shape != hidden[0][:, 0].shape or not torch.allclose(
-            vectors[0], hidden[0][:, 0], atol=1e-5
+        firsts = [h[:, 0] for h in hidden[:2]]
+        if not any(
+            v.shape == vectors[0].shape and torch.allclose(vectors[0], v, atol=1e-5) for v in firsts
         ):
             return "another vector", (
                 "Step 1: the head is given another vector than the first token's: take"
@@ -167,15 +183,14 @@ def more_mistakes(fit_pairs: Callable, scores_of: Callable) -> list[tuple]:
         ("pairs torn apart", "Step 2: chosen and rejected of a pair must stand in the same row; yours are of"
          " neighbouring rows.", wrong(pick=both_rows(lambda rows: rows.roll(-1)))),
         ("pairs torn apart", "Step 2: chosen and rejected of a pair must stand in the same row; you"
-         " sorted one"
-         " side.", wrong(pick=both_rows(lambda rows: rows.sort().values))),
-        ("rate of half a line", "Step 4: your rate ends at half of learning_rate; let it fall to 0.",
+         " sorted one side.", wrong(pick=both_rows(lambda rows: rows.sort().values))),
+        ("rate of half a line", "Step 4: your rate falls only towards half of learning_rate; let it fall"
+         " to 0.",
          wrong(factor=lambda i, n: 1 - i / n / 2)),
         ("rate falls with the square", "Step 4: your rate falls as a square; let it fall on a straight line.",
          wrong(factor=lambda i, n: (1 - i / n) ** 2)),
         ("rate falls as an exponential", "Step 4: your rate falls by the same factor each step; let it"
-         " fall on a"
-         " straight line to 0.", wrong(factor=lambda i, n: 0.9**i)),
+         " fall on a straight line to 0.", wrong(factor=lambda i, n: 0.9**i)),
         ("rate falls as 1/step", "Step 4: your rate falls as 1/(step + 1); let it fall on a straight line.",
          wrong(factor=lambda i, n: 1 / (i + 1))),
         ("a margin", "Step 3: you subtracted a margin from the difference; Bradley–Terry has none.",

@@ -67,10 +67,18 @@ def why_still(seen: Fit, mistake: str) -> tuple[str, str] | None:
             " those of encoder and head, not of copies."
         )
     if not seen.reached:
-        return "no backward", "Step 4: step() is called, but loss.backward() never is."
+        return "no backward to the weights", (
+            "Step 4: step() is called, but no gradient ever reaches encoder or head. Is loss.backward()"
+            " called, and on the loss itself, not on a new tensor made from its number?"
+        )
+    if not seen.owned & seen.reached:
+        return "gradients for other weights", (
+            f"Step 4: your optimizer holds the {' and '.join(sorted(seen.owned))}'s parameters, but gradients"
+            f" reach only the {' and '.join(sorted(seen.reached))}'s."
+        )
     if not seen.pulled:
         return "gradients cleared before the step", (
-            "Step 4: zero_grad() comes between backward() and step(), so that the step finds no"
-            " gradient. Clear first."
+            "Step 4: step() finds no gradient, though backward() made one. Does zero_grad() come between the"
+            " two? Clear first."
         )
     return None

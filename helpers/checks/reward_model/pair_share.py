@@ -55,35 +55,36 @@ ACCURACY = Exercise(
          lambda c, r: (c - r).mean()),
         ("ties subtracted", "A tie adds a half; yours takes it away.",
          lambda c, r: (c > r).float().mean() - (c == r).float().mean() / 2),
-        *(("another weight of a tie", f"A tie counts {w}; it should count 1/2.",
+        *(("another weight of a tie", f"You count a tie as {w:.3g}; it should count 1/2.",
            lambda c, r, w=w: (c > r).float().mean() + w * (c == r).float().mean())
           for w in (0.25, 2.0, 1 / 3, 0.1, -1.0)),
         ("ties added as a number", "You add half the number of ties; add half of their share of the pairs.",
          lambda c, r: (c > r).float().mean() + (c == r).sum() / 2),
-        ("another share", "You divided the wins by the losses, or wins less losses by the pairs; the share is"
-         " wins (and half the ties) by pairs.", lambda c, r: (c > r).sum() / (c < r).sum()),
+        ("another share", "You divided the wins by the losses; the share is wins (and half the ties) by"
+         " pairs.", lambda c, r: (c > r).sum() / (c < r).sum()),
         ("another share", "You took wins less losses; the share is wins (and half the ties) by pairs.",
          lambda c, r: ((c > r).sum() - (c < r).sum()).float()),
         ("means compared", "You compared the two means; compare pair by pair, and average.",
          lambda c, r: (c.mean() > r.mean()).float()),
-        ("all or nothing", "You return whether all (or any) pairs are right; return their share.",
+        ("all or nothing", "You return 0 in every test case: a share rounded to a whole number (//, int), or"
+         " whether all pairs are right? Return the share.",
          lambda c, r: (c > r).all().float()),
-        ("all or nothing", "You return whether all (or any) pairs are right; return their share.",
+        ("all or nothing", "You return 1 in every test case: a share rounded up, or whether any pair is"
+         " right? Return the share.",
          lambda c, r: (c > r).any().float()),
         ("divided by n − 1", "You divided by n − 1; divide by the number of pairs.",
          lambda c, r: accuracy(c, r) * len(c) / (len(c) - 1)),
         ("divided by n + 1", "You divided by n + 1; divide by the number of pairs.",
          lambda c, r: accuracy(c, r) * len(c) / (len(c) + 1)),
-        ("divided by the number of texts", "You divided by 2n, the number of texts; divide by that of pairs.",
+        ("half the share", "Your share is half of the right one: is it divided by 2n, the number of"
+         " texts? Divide by that of pairs.",
          lambda c, r: accuracy(c, r) / 2),
-        ("½ as soon as there is a tie", "You return ½ as soon as there is a tie; each tie counts ½, every"
-         " other"
+        ("always ½", "You return ½ in every test case (each has a tie): each tie counts ½, every other"
          " pair 0 or 1.", lambda c, r: t(0.5) if bool((c == r).any()) else accuracy(c, r)),
         ("median of the pairs", "You took the median over the pairs; take the mean.",
          lambda c, r: (((c - r).sign() + 1) / 2).median()),
         ("the better of both directions", "You took the larger of the share and 1 − the share; it may be"
-         " below"
-         " one half.", lambda c, r: torch.maximum(accuracy(c, r), 1 - accuracy(c, r))),
+         " below one half.", lambda c, r: torch.maximum(accuracy(c, r), 1 - accuracy(c, r))),
         ("weighed by the difference", "You weighed the pairs by the size of their difference; each counts"
          " alike.",
          lambda c, r: (c - r).relu().sum() / (c - r).abs().sum()),
@@ -109,17 +110,16 @@ ACCURACY = Exercise(
             ("sorted the scores", lambda c, r: (c.sort().values, r.sort().values)),
             ("reversed one side", lambda c, r: (c, r.flip(0)))) for o in (torch.gt, torch.ge)),
         ("compared with a mean", "You compared each chosen score with the rejected ones' mean; compare it"
-         " with"
-         " that of its own pair.", lambda c, r: (c > r.mean()).float().mean()),
+         " with that of its own pair.", lambda c, r: (c > r.mean()).float().mean()),
         ("compared with a mean", "You compared with the mean of all scores; compare within the pair.",
          lambda c, r: (c > torch.cat([c, r]).mean()).float().mean()),
-        ("a margin", "You asked for a difference above 1 (or ½); any difference above 0 counts.",
+        ("a margin", "You asked for a difference of some size (1, or ½); any difference above 0 counts.",
          lambda c, r: (c - r > 1).float().mean()),
-        ("a margin", "You asked for a difference above 1 (or ½); any difference above 0 counts.",
+        ("a margin", "You asked for a difference of some size (1, or ½); any difference above 0 counts.",
          lambda c, r: (c - r > 0.5).float().mean()),
         ("a margin", "You counted differences below a threshold as ties; a tie is a difference of 0.",
          lambda c, r: ((c - r > 1).float() + ((c - r).abs() <= 1).float() / 2).mean()),
-        ("largest chosen", "You looked at the best texts alone; compare every pair.",
+        ("largest chosen", "You compared the best chosen text with every rejected one; compare within pairs.",
          lambda c, r: (c.max() > r).float().mean()),
         ("mean sign", "You averaged signs, from −1 to 1; the share is (1 + that)/2.",
          lambda c, r: (c - r).sign().mean()),
@@ -128,6 +128,12 @@ ACCURACY = Exercise(
     ],
 )
 # fmt: on
+NO_TIE = (
+    "wrong where no pair is a tie",
+    "Right where some pairs are ties, wrong where none is: does something take for granted that there is one,"
+    " or divide by their number?",
+    (t([2.0, 0.0, 5.0]), t([0.0, 3.0, 1.0])),
+)
 NEARLY_EQUAL = [
     (
         "nearly equal taken for a tie",
@@ -138,7 +144,7 @@ NEARLY_EQUAL = [
 ]  # fmt: skip
 check_pair_accuracy = explained(
     checker(ACCURACY),
-    then=also_on(ACCURACY, *NEARLY_EQUAL, *sizes(SEVERAL, token=False)),
+    then=also_on(ACCURACY, NO_TIE, *NEARLY_EQUAL, *sizes(SEVERAL, token=False)),
     cause=one_of(
         ACCURACY,
         result_changed,

@@ -22,7 +22,7 @@ def normalize(scores, reference_scores):
 NORMALIZE = Exercise(
     "normalize_scores", "scores reference_scores", normalize,
     "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
-    [(t([1.0, 4.0]), t([2.0, 3.0, 7.0])), (noise(3, 5) + 1, 2 * noise(4, 8) - 1)],
+    [(t([1.0, 4.0]), t([3.0, 2.0, 7.0])), (noise(3, 5) + 1, 2 * noise(4, 8) - 1)],
     [
         ("own statistics", "You used mean and std of `scores`, which hides any progress; use those"
          " of the reference.",
@@ -85,8 +85,8 @@ NORMALIZE = Exercise(
             ("all but the outermost ones", lambda r, s: r.sort().values[1:-1]),
             ("all but the first", lambda r, s: r[1:]), ("all but the last", lambda r, s: r[:-1]),
             ("the positive ones", lambda r, s: r[r > 0]), ("the first half", lambda r, s: r[: len(r) // 2]))),
-        ("mean of the scores and nothing else", "You used mean and std of `scores` in part: own std, and no"
-         " mean; use both of the reference.", lambda s, ref: s / s.std()),
+        ("own std, and no mean", "You divided by the std of `scores`, and subtracted no mean; use mean"
+         " and std of the reference.", lambda s, ref: s / s.std()),
         ("reference and scores exchanged", "You normalised the reference by the scores; it is the other way"
          " round.", lambda s, ref: normalize(ref, s)),
         ("one number", "You averaged the normalised scores; return one for each score.",
@@ -105,14 +105,14 @@ NORMALIZE = Exercise(
 )
 # fmt: on
 FAR_OUT = (
-    "clamped",
-    "Right near the reference's mean, wrong far from it: there is a clamp that does not belong there.",
-    (t([40.0, -30.0, 2.0]), t([2.0, 3.0, 7.0])),
+    "wrong far from the mean",
+    "Right near the reference's mean, wrong far from it: is something clamped, or left out?",
+    (t([40.0, -30.0]), t([2.0, 3.0, 7.0])),
 )
 LARGE_MEAN = (
-    "digits lost where the mean is large",
+    "wrong where the mean is large",
     "Right for small scores, wrong where the mean is large against the spread: E[x²] − E[x]² loses its digits"
-    " there. Subtract the mean before you square, or use .std().",
+    " there; or is something clamped? Subtract the mean before you square, or use .std().",
     (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
 )
 NARROW = (
@@ -121,7 +121,9 @@ NARROW = (
     " added to it, or is it bounded below?",
     (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
 )
-ONE = ("wrong for one score", "Right for several scores, wrong for one: mean and std are the reference's.",
+ONE = ("wrong for one score", "Right for several scores, wrong for one: squeeze() without an axis, or a"
+ " statistic of"
+       " the scores? Mean and std are the reference's.",
        (t([2.5]), t([2.0, 3.0, 7.0])))  # fmt: skip
 FORTY = (
     "wrong for many scores",
@@ -139,7 +141,7 @@ check_normalize_scores = explained(
         case_by_case(
             ("there is one score", (t([2.0]), t([2.0, 3.0, 7.0]))),
             ("there are as many scores as references", (t([1.0, 4.0, 0.0]), t([2.0, 3.0, 7.0]))),
-            ("the reference has mean 0", (t([1.0, 4.0]), t([-1.0, 0.0, 1.0]))),
+            ("the reference has mean 0", (t([1.0, 4.0]), t([-2.0, 0.0, 2.0]))),
             ("the reference has mean 0 and std 1", (t([1.0, 4.0]), t([-1.0, 0.0, 1.0]))),
             ("the reference has two scores", (t([1.0, 4.0]), t([2.0, 7.0]))),
         ),
