@@ -49,7 +49,7 @@ class Load:
     epochs: int = 4
     steps: int = 4  # optimizer steps in all epochs together
     parts: int = 8  # micro-batches in all epochs together
-    longest: int | None = None  # tokens of the longest response, if they differ; then T is their mean
+    longest: int | None = None  # tokens of the longest response, where T is a mean
 
     def __post_init__(self):
         for name in ("responses", "prompt", "response", "epochs", "steps", "parts"):
