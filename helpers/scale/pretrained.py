@@ -174,7 +174,9 @@ def make_models(
 def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTrainedTokenizerBase]:
     """Actor and tokenizer from a GGUF file, with weights converted to float32.
 
-    Needs the packages gguf and accelerate. FileProblem: no file, no package, not a GGUF file.
+    The actor has no name, since nothing loads the file's folder as a model: an adapter that named it as
+    its base could not be loaded, so `save_policy` merges LoRA into the weights. Needs the packages gguf
+    and accelerate. FileProblem: no file, no package, not a GGUF file.
     """
     path = Path(path)
     if not path.is_file():
@@ -189,6 +191,7 @@ def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTra
         raise FileProblem(f"Could not load {path.name} (gguf, accelerate?): {reason}") from None
     config = without_dropout(packed.config)
     del config.quantization_config  # else transformers takes it for quantised and cannot save it
+    config._name_or_path = ""
     actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     actor.load_state_dict(packed.state_dict())
     if tokenizer.pad_token is None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 
+from helpers import steps
 from helpers.__main__ import loop as main  # `python -m helpers.loop`
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
@@ -16,7 +17,7 @@ from helpers.models import fingerprint
 from helpers.reward_model import RewardModel
 from helpers.rollouts import forward_logprobs
 from helpers.state import start_run
-from helpers.steps import draw_prompts, estimate_advantages, iterate, write_responses
+from helpers.steps import draw_prompts, estimate_advantages, evaluate, iterate, write_responses
 from helpers.tools.files import ROOT, FileProblem
 from helpers.trace import Trace
 from helpers.whitening import masked_mean
@@ -341,6 +342,35 @@ def test_the_same_seed_gives_the_same_bytes(config, prompts, threads):
         assert trained() == trained()
     finally:
         torch.set_num_threads(before)
+
+
+def moved(actor):
+    """The actor a little away from its reference, so that there is some KL."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in actor.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=generator)
+    return actor
+
+
+def test_evaluation_in_half_precision_compares_like_with_like(config, prompts, monkeypatch):
+    """The KL is between two full forwards under autocast: with the sampler's log-probs the reference
+    would be away from itself.
+    """
+    half = replace(config, mixed_precision="bf16")
+    exact, rough = (start_run(c, tiny_models(), prompts=prompts) for c in (config, half))
+    itself, _ = evaluate(rough.models.reference, rough, count=24)
+    assert float(itself["kl"].abs().max()) < 1e-4
+    actor = moved(exact.models.actor)
+    right, texts = evaluate(actor, exact, count=24)
+    found, again = evaluate(actor, rough, count=24)
+    assert again == texts and torch.equal(found["score"], right["score"])
+    assert found["kl"].dtype == torch.float32 and not torch.equal(found["kl"], right["kl"])
+    gap = float((found["kl"] - right["kl"]).abs().max())
+    assert gap < 0.1 and right["kl"].mean() > 10 * abs(found["kl"].mean() - right["kl"].mean())
+    monkeypatch.setattr(steps, "full_logprobs", lambda policy, state, written: written.logprobs)
+    wrong, _ = evaluate(rough.models.reference, rough, count=24)
+    assert float(wrong["kl"].abs().max()) > 1e-3  # the guard
 
 
 def test_length_reward_counts_commas():

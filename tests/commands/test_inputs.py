@@ -1,19 +1,24 @@
 """A reward, prompts and LoRA of one's own, as flags of `train`; and a run of them resumed."""
 
+import contextlib
 import csv
 import json
+import re
+from dataclasses import fields
 
 import pytest
 
 from helpers import __main__ as command
 from helpers.checkpoints import load_checkpoint, newest_checkpoint
 from helpers.commands.distributed import DistributedOptions, begin
-from helpers.commands.inputs import INPUTS, load_function
+from helpers.commands.inputs import INPUTS, Inputs, load_function
 from helpers.config import RLHFConfig
+from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer
 from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS
 from helpers.scale.held_out import BEST, ROWS
+from helpers.tools.files import ROOT
 
 SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
 SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
@@ -171,6 +176,42 @@ def test_lora_trains_and_goes_on(folder, capsys):
     flags = ["--lora", "2", "--lora-last", "1", "--save", "run"]
     assert command.main(["train", *SMALL, *flags]) == 0
     assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
+
+
+def test_lora_trains_in_two_processes_and_goes_on(folder, capfd):
+    pytest.importorskip("peft")
+    given = "--iterations 2 --batch-size 4 --response-length 4 --normalizer-samples 8".split()
+    assert command.main(["distributed", *given, "--lora", "2", "--save", "run"]) == 0
+    assert "same in all processes: True" in capfd.readouterr().out
+    saved = newest_checkpoint(folder / "run")
+    assert [file.name for file in (saved / "actor").glob("*.safetensors")] == [
+        "adapter_model.safetensors"
+    ]
+    assert json.loads((saved / "state.json").read_text())["processes"] == 2
+    assert command.main(["distributed", "--resume", "run", "--iterations", "3"]) == 0
+    assert newest_checkpoint(folder / "run").name == "iteration_00003"
+
+
+PAGE = (ROOT / "helpers/commands/README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Inputs)])
+def test_every_flag_for_one_s_own_model_is_explained_and_named_on_the_page(name):
+    flag = f"--{name.replace('_', '-')}"
+    (field,) = (field for field in fields(Inputs) if field.name == name)
+    assert len(field.metadata["help"]) > 15 and re.search(rf"{flag}(?![\w-])", PAGE)
+
+
+def test_the_page_names_no_flag_that_is_not_there(capsys):
+    known = {"--nproc-per-node", "--num_processes"}  # torchrun's and accelerate's
+    for name in command.COMMANDS:
+        with contextlib.suppress(SystemExit):
+            command.main([name, "--help"])
+    for study in STUDIES:
+        with contextlib.suppress(SystemExit):
+            command.main(["study", study, "--help"])
+    known |= set(re.findall(r"--[a-z][\w-]*", capsys.readouterr().out))
+    assert set(re.findall(r"--[a-z][\w-]*", PAGE)) <= known
 
 
 @pytest.mark.parametrize(

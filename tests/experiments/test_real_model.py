@@ -16,6 +16,7 @@ from helpers.experiments.real_model import (
     load_real_model,
     run,
 )
+from helpers.models import count_parameters
 from helpers.scale import kindness
 from helpers.scale.kindness import (
     HELD_OUT,
@@ -28,6 +29,7 @@ from helpers.scale.kindness import (
     distinct_pairs,
     on_topic,
 )
+from helpers.scale.memory import adapter_parameters, meta_model
 from helpers.tools.files import FileProblem
 
 
@@ -186,6 +188,29 @@ def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
             del found["final"][name]
         del found["history"]["seconds"]
     assert one == other
+
+
+def test_what_is_shipped_is_a_run_of_a_pretrained_model_with_lora_on_one_core():
+    """SmolLM2 at its own size, with answers that are not empty, before and after."""
+    study = load_real_model()
+    assert study.betas == [0.1, 0.0]
+    for beta in study.betas:
+        run, rows = study.at(beta), study.rows(beta)
+        sizes = run.final["sizes"]
+        whole = sizes["parameters"] - sizes["trained"]
+        assert whole == count_parameters(meta_model("HuggingFaceTB/SmolLM2-135M"))
+        assert sizes["trained"] == adapter_parameters(
+            meta_model("HuggingFaceTB/SmolLM2-135M"), rank=8
+        )
+        assert run.config.device == "cpu" and len(run.history) == run.config.iterations >= 50
+        assert (
+            max(abs(run.history[0]["kl"]), abs(rows[0]["kl"])) < 0.5
+        )  # the reference, in bfloat16
+        assert rows[-1]["reward"] > rows[0]["reward"] + 0.1
+        for shot in run.snapshots:
+            texts = [samples[0].text for samples in shot.samples.values()]
+            assert len(texts) == len(SHOWN) and all(len(text.split()) > 2 for text in texts)
+    assert study.rows(0.0)[-1]["kl"] > 2 * study.rows(0.1)[-1]["kl"]
 
 
 def test_nonsense_is_refused(tmp_path):

@@ -1,5 +1,8 @@
 """The cost model against torch's own FLOP counter on real models, and against what must hold."""
 
+from functools import cache
+
+import nbformat
 import pytest
 import torch
 from conftest import tiny_models
@@ -7,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.models import count_parameters
 from helpers.rollouts import forward_values, response_logits
+from helpers.sampling import generate
 from helpers.scale.cost_model import (
     H100,
     Device,
@@ -23,6 +27,7 @@ from helpers.scale.cost_model import (
     whole,
     writing,
 )
+from helpers.tools.files import ROOT
 from helpers.world import reviews
 
 LOAD = Load(responses=8, prompt=5, response=12)
@@ -78,6 +83,48 @@ def test_writing_costs_the_arithmetic_of_one_forward_but_reads_the_weights_for_e
     assert once.bytes == 2 * size.parameters
 
 
+def test_writing_costs_what_torch_counts_until_the_longest_response_ends(models, tokens):
+    """Rows that have ended are computed with the others, so the mean length says too little."""
+    models.actor.set_attn_implementation("eager")
+    calls, found = [], []
+    hook = models.actor.register_forward_pre_hook(lambda *given: calls.append(1))
+    stops = list(range(1, 30))  # so many that some rows end early
+    generator = torch.Generator().manual_seed(2)
+    asked = (*tokens[:2], 20, stops, 0, 1.0, generator)
+    counted = counted_flops(lambda: found.extend(generate(models.actor, *asked)))
+    hook.remove()
+    lengths = found[1].sum(dim=1)
+    mean, longest = int(lengths.float().mean()), int(lengths.max())
+    assert longest > 1.5 * mean
+    size = Size.of(models.actor)
+    work = writing(size, Load(responses=8, prompt=5, response=mean, longest=longest))
+    assert work.flops == pytest.approx(counted, rel=0.05) and work.calls == len(calls) == longest
+    assert writing(size, Load(responses=8, prompt=5, response=mean)).flops < 0.75 * counted
+    assert whole(size, Load(8, 5, mean, longest=longest)) == whole(size, Load(8, 5, mean))
+
+
+@cache
+def lesson_13() -> list[str]:
+    """The code cells of the lesson, as they stand."""
+    cells = nbformat.read(ROOT / "notebooks/13_scaling_out.ipynb", as_version=4).cells
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+@pytest.mark.slow
+def test_the_lesson_s_constants_predict_the_time_of_writing():
+    """Fitted outside the loop, on other prompts and half as many; 0.99 and 1.00 when the cell was written."""
+    first = next(i for i, cell in enumerate(lesson_13()) if "FlopCounterMode" in cell)
+    start = ("from helpers import gae", "def write_and_score", "written, scores", "lengths = mask")
+    cells = [cell for cell in lesson_13()[:first] if cell.startswith(start) or start[0] in cell]
+    cells += lesson_13()[first : first + 6]
+    assert len(cells) == 10 and "predicted / measured" in cells[-1]
+    space: dict = {}
+    for cell in cells:
+        exec(cell, space)
+    predicted = {name: space["both"][name] / space["measured"][name] for name in space["measured"]}
+    assert 0.5 < predicted["write"] < 2.0, predicted
+
+
 def test_the_cache_holds_keys_and_values_of_every_layer(models, tokens):
     output = models.actor(input_ids=tokens[0], use_cache=True).past_key_values
     floats = sum(layer.keys.numel() + layer.values.numel() for layer in output.layers)
@@ -109,6 +156,20 @@ def test_work_adds_and_scales_and_takes_its_slower_half():
 def test_seven_billion_parameters_need_more_than_one_gpu():
     assert memory([SEVEN], []) == 16 * SEVEN.parameters
     assert memory([SEVEN, SEVEN], [SEVEN, SEVEN], 8) == pytest.approx(36 * SEVEN.parameters / 8)
+
+
+def test_a_trained_parameter_takes_the_bytes_that_mixed_precision_holds():
+    """Weight and gradient in bfloat16; a float32 copy of the weight, which Adam moves, and its moments."""
+    weight = torch.zeros(1000, dtype=torch.bfloat16, requires_grad=True)
+    weight.sum().backward()
+    copy = weight.detach().float()
+    copy.grad = weight.grad.float()
+    adam = torch.optim.Adam([copy])
+    adam.step()
+    held = [weight, weight.grad, copy, adam.state[copy]["exp_avg"], adam.state[copy]["exp_avg_sq"]]
+    one = Size(1000, 1, 1)
+    assert memory([one], []) == sum(tensor.nbytes for tensor in held)
+    assert memory([], [one]) == weight.nbytes
 
 
 @pytest.mark.parametrize("gpus", [8, 64])
@@ -148,5 +209,7 @@ def test_bad_input_is_one_sentence():
         engine_choices(SEVEN, LOAD, 1, H100)
     with pytest.raises(ValueError, match="response: got 0"):
         Load(responses=1, prompt=1, response=0)
+    with pytest.raises(ValueError, match="longest: got 3"):
+        Load(responses=1, prompt=1, response=4, longest=3)
     with pytest.raises(ValueError, match="flops"):
         Device(flops=0.0)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
@@ -21,9 +22,10 @@ from helpers.commands.distributed import main
 from helpers.config import RLHFConfig
 from helpers.kl import kl_estimate
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint
+from helpers.models import fingerprint, trainable
 from helpers.sampling import Responses
 from helpers.scale.distributed import launch
+from helpers.scale.lora import lora_models
 from helpers.state import in_step, start_run
 from helpers.steps import draw_prompts, iterate, write_responses
 from helpers.tools.files import ROOT, hold_folder
@@ -40,6 +42,8 @@ from helpers.tools.parallel import (
 from helpers.world.small_models import make_encoder
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+HAS_PEFT = find_spec("peft") is not None
+LORA = {"micro_batch_size": 2, "learning_rate": 1e-2}
 BASE = {"iterations": 4, "batch_size": 12, "response_length": 16, "minibatch_size": 5}
 CASES = {  # minibatches of 5 of 12 rows: uneven over two processes, the last one of 2 rows
     "plain": {},
@@ -97,7 +101,18 @@ def recorded() -> Responses:
     return dataclasses.replace(responses, **cut)
 
 
-def one_iteration(changes: dict, responses: Responses) -> dict:
+def begin_lora(changes: dict, moved: bool = True):
+    """The same actor, frozen, with an adapter that has left 0."""
+    plain = begin({}).models
+    models = lora_models(plain.actor, plain.tokenizer, length_reward, rank=2)
+    generator = torch.Generator().manual_seed(6)
+    for name, parameter in models.actor.named_parameters():
+        if moved and "lora_B" in name:
+            parameter.data.normal_(0.0, 0.02, generator=generator)
+    return begin(changes, models=models)
+
+
+def one_iteration(changes: dict, responses: Responses, begin: Callable = begin) -> dict:
     """Steps 3 to 7 on the recorded rollout: trained weights, and the record."""
     state, seen = begin(changes), {}
     with patch.object(steps, "write_responses", lambda state, prompts: part_of(responses)):
@@ -126,6 +141,9 @@ def every_case(responses: Responses, folder: Path) -> None:
     found["loop"] = whole_loop(folder)
     found["resumed"] = resumed_loop(folder)
     found["half precision"] = half_precision_gaps()
+    if HAS_PEFT:
+        found["lora"] = one_iteration(LORA, responses, begin_lora)
+        found["lora loop"] = lora_loop(folder)
     found["collectives"] = collectives()
     torch.save(found, folder / f"rank_{rank()}.pt")
 
@@ -159,6 +177,27 @@ def resumed_loop(folder: Path) -> dict:
         "resumed": second.history,
         "weights": [fingerprint(state.models.actor) for state in (whole, second)],
         "random states": torch.cat([before, second.generators["samples"].get_state()]),
+    }
+
+
+def lora_loop(folder: Path) -> dict:
+    """Three iterations with an adapter at once; two, and the third of what the first process saved."""
+    changes = {"iterations": 3, "learning_rate": 1e-2, "checkpoint_every": 2}
+    whole, first = begin_lora(changes, moved=False), begin_lora(changes, moved=False)
+    before = fingerprint(whole.models.reference)
+    list(train_rlhf_loop(state=whole))
+    loop = train_rlhf_loop(state=first, save_dir=folder / "lora")
+    next(loop), next(loop)
+    loop.close()
+    again = load_checkpoint(folder / "lora", models=begin_lora({}, moved=False).models)
+    list(train_rlhf_loop(state=again))
+    trained = [trainable(s.models.actor) + trainable(s.models.critic) for s in (whole, again)]
+    return {
+        "records": whole.history,
+        "resumed": again.history,
+        "trained": [torch.cat([p.detach().flatten() for p in found]) for found in trained],
+        "in_step": in_step(whole.models),
+        "reference": [before, fingerprint(whole.models.reference)],
     }
 
 
@@ -276,6 +315,40 @@ def test_two_iterations_and_two_resumed_are_four(found):
 def test_one_process_does_not_resume_the_run_of_two(found, saved):
     with pytest.raises(ValueError, match="processes: got 1, wants 2 as saved"):
         load_checkpoint(saved / "resumed", models=begin({}).models)
+
+
+needs_peft = pytest.mark.skipif(not HAS_PEFT, reason="peft, an optional extra, is not installed")
+
+
+@needs_peft
+def test_two_processes_with_an_adapter_make_the_update_of_one(found, rollout):
+    """Frozen weights are shared by actor, critic and reference; only adapters and the value head travel."""
+    alone = one_iteration(LORA, rollout, begin_lora)
+    start = [p.detach() for g in begin_lora(LORA).optimizer.param_groups for p in g["params"]]
+    start = torch.cat([p.flatten() for p in start])
+    assert (alone["weights"] - start).abs().max() > 1e-3  # it does move
+    for number in (0, 1):
+        case = found[number]["lora"]
+        assert (case["weights"] - alone["weights"]).abs().max() <= 1e-5
+        for key in set(alone["record"]) - {"seconds", "first_ratio_error"}:
+            assert case["record"][key] == pytest.approx(alone["record"][key], abs=2e-5, rel=1e-4), (
+                key
+            )
+
+
+@needs_peft
+def test_a_lora_run_of_two_processes_stays_in_step_and_goes_on_exactly(found, saved):
+    one, other = (rank_found["lora loop"] for rank_found in found)
+    for case in (one, other):
+        assert case["in_step"] and case["reference"][0] == case["reference"][1]
+        assert torch.equal(*case["trained"]) and torch.equal(case["trained"][0], one["trained"][0])
+        for record, resumed in zip(case["records"], case["resumed"], strict=True):
+            assert {**record, "seconds": 0} == {**resumed, "seconds": 0}
+        first = case["records"][0]
+        assert first["first_ratio_error"] <= 1e-4 and abs(first["kl"]) <= 1e-4
+        assert case["records"][-1]["kl"] != 0.0
+    weights = {file.name for file in (saved / "lora").rglob("*.safetensors")}
+    assert weights == {"adapter_model.safetensors", "state.safetensors"}
 
 
 def test_tensors_of_unlike_shapes_are_gathered_with_zeros_around_them(found):

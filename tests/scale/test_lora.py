@@ -6,11 +6,19 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 from safetensors.torch import load_file
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers.checkpoints import load_checkpoint, save_checkpoint
 from helpers.config import RLHFConfig
-from helpers.models import fingerprint, make_critic, make_reference, trainable
+from helpers.models import (
+    fingerprint,
+    load_actor,
+    load_tokenizer,
+    make_critic,
+    make_reference,
+    trainable,
+)
 from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter
@@ -123,6 +131,38 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
     again = iterate(load_checkpoint(tmp_path, models=fresh))
     del went_on["seconds"], again["seconds"]
     assert again == went_on
+
+
+def test_a_checkpoint_takes_a_fraction_of_the_model_s_bytes(tmp_path):
+    """Bytes on the disk, all files: the critic's frozen trunk alone would be more."""
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
+    whole = sum(p.nbytes for p in actor.parameters())
+    state = start_run(CONFIG, lora_models(actor, tokenizer, length_reward, rank=2), prompts=PROMPTS)
+    iterate(state)
+    saved = save_checkpoint(state, tmp_path)
+    sizes = {file.name: file.stat().st_size for file in saved.rglob("*") if file.is_file()}
+    trained = sum(p.numel() for model in state.models.trained().values() for p in trainable(model))
+    generators = sum(g.get_state().nbytes for g in state.generators.values())
+    weights = sum(size for name, size in sizes.items() if name.endswith(".safetensors"))
+    assert weights < 12 * trained + generators + 60_000  # values, two moments; names and shapes
+    assert sum(sizes.values()) < whole / 4
+
+
+def test_with_the_last_blocks_alone_the_backward_pass_stops_there():
+    """Gradients of the lower blocks' activations are not computed: a forward, and an eighth of a backward."""
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    sizes = {"n_layer": 16, "n_embd": 64, "n_head": 2, "vocab_size": 40}
+    ids, counted = torch.zeros(4, 24, dtype=torch.long), {}
+    for last in (None, 2):
+        actor = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **sizes))
+        add_lora(actor, rank=2, last=last)
+        with FlopCounterMode(display=False) as counter:
+            actor(input_ids=ids).logits.sum().backward()
+        counted[last] = counter.get_total_flops()
+        touched = [n for n, p in actor.named_parameters() if p.grad is not None]
+        assert touched and all(last is None or ".h.14." in n or ".h.15." in n for n in touched)
+    assert counted[2] / counted[None] == pytest.approx((1 + 1 / 8) / 2, abs=0.05)
 
 
 # --- frozen weights in bfloat16 -------------------------------------------------------------------

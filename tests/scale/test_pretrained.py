@@ -1,20 +1,29 @@
 """Which models a run takes, pairs from files, texts between tokenizers, classifiers as rewards."""
 
+import copy
 import json
 import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    LlamaConfig,
+)
 
+from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import check_pairs, load_pairs
-from helpers.models import encode_texts, trainable
+from helpers.models import encode_texts, fingerprint, trainable
 from helpers.reward_model import (
     fit_reward_model,
     fresh_reward_model,
@@ -23,6 +32,10 @@ from helpers.reward_model import (
 )
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
+from helpers.scale import pretrained
+from helpers.scale.export import merge_adapter, save_policy
+from helpers.scale.held_out import BEST, HeldOut
+from helpers.scale.lora import lora_models
 from helpers.scale.pretrained import (
     QUESTIONS,
     ClassifierReward,
@@ -142,6 +155,118 @@ def test_a_name_the_hub_refuses_is_no_fallback(tmp_path, is_there):
 def test_a_gguf_file_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(FileProblem, match="wants a GGUF file"):
         load_gguf(tmp_path / "model.gguf")
+
+
+class Packed:
+    """In place of transformers' loader: a tiny model as it comes from a GGUF file of some folder."""
+
+    from_config = AutoModelForCausalLM.from_config
+
+    @staticmethod
+    def from_pretrained(folder, gguf_file, dtype):
+        packed = copy.deepcopy(tiny_models().actor)
+        packed.config._name_or_path = str(folder)
+        packed.config.quantization_config = {"quant_method": "gguf"}
+        return packed
+
+
+def unpacked(folder, monkeypatch):
+    """Actor and tokenizer of a GGUF file in this folder."""
+    tokenizer = tiny_models().tokenizer
+    loader = SimpleNamespace(from_pretrained=lambda folder, gguf_file: tokenizer)
+    monkeypatch.setattr(pretrained, "AutoModelForCausalLM", Packed)
+    monkeypatch.setattr(pretrained, "AutoTokenizer", loader)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    return load_gguf(folder / "model.gguf", "cpu")
+
+
+def adapted(actor, tokenizer):
+    """A LoRA run of one iteration."""
+    models = lora_models(actor, tokenizer, length_reward, rank=2)
+    state = start_run(replace(SMALL, learning_rate=0.1), models, prompts=["a b"])
+    iterate(state)
+    return state
+
+
+def test_a_gguf_file_s_folder_is_no_base_that_an_adapter_could_name(tmp_path, monkeypatch):
+    """The folder has no config.json: peft would fail there, so the policy is kept with LoRA merged."""
+    actor, tokenizer = unpacked(tmp_path, monkeypatch)
+    assert actor.name_or_path == "" and fingerprint(actor) == fingerprint(tiny_models().actor)
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    state = adapted(actor, tokenizer)
+    with pytest.raises(ValueError, match="^adapter_only: got a base model without a name"):
+        save_policy(state, tmp_path / "adapter", adapter_only=True)
+    HeldOut(["a b"], tmp_path / "run", samples=4).measure(state)
+    for folder in (save_policy(state, tmp_path / "policy"), tmp_path / "run" / BEST):
+        loaded = AutoModelForCausalLM.from_pretrained(folder)
+        assert fingerprint(loaded) == fingerprint(merge_adapter(state.models.actor))
+        assert "a model whose name is not known" in (folder / "README.md").read_text()
+    saved = save_checkpoint(state, tmp_path / "run") / "actor" / "adapter_config.json"
+    assert not json.loads(saved.read_text())["base_model_name_or_path"]
+
+
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+} | {f"self_attn.{x}_proj": f"attn_{x}" for x in "qkv"} | {"self_attn.o_proj": "attn_output"}  # fmt: skip
+LETTERS = ["<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz", "Ġ", "Ġa", "Ġb"]
+
+
+def write_gguf(path, model):
+    """A tiny Llama as a GGUF file, with a tokenizer of letters."""
+    from gguf import GGUFWriter
+
+    config, writer = model.config, GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(LETTERS)
+    writer.add_token_types([3, 3] + [1] * (len(LETTERS) - 2))
+    writer.add_token_merges(["Ġ a", "Ġ b"])
+    for name, number in (("bos", 0), ("eos", 1), ("pad", 1)):
+        getattr(writer, f"add_{name}_token_id")(number)
+    for name, tensor in model.state_dict().items():
+        plain = name.removesuffix(".weight").removeprefix("model.layers.")
+        block, _, rest = plain.partition(".")
+        there = f"blk.{block}.{GGUF_NAMES[rest]}" if block.isdigit() else GGUF_NAMES[plain]
+        if plain.endswith(
+            ("q_proj", "k_proj")
+        ):  # llama.cpp has the pairs of rotary positions together
+            heads = tensor.unflatten(0, (config.num_attention_heads, 2, -1))
+            tensor = heads.transpose(1, 2).flatten(0, 2).contiguous()
+        writer.add_tensor(f"{there}.weight", tensor.numpy())
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_real_gguf_file_is_trained_with_lora_and_kept_merged(tmp_path):
+    for package in ("gguf", "accelerate", "peft"):
+        pytest.importorskip(package)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 40}
+    heads = {"num_attention_heads": 4, "max_position_embeddings": 64}
+    model = AutoModelForCausalLM.from_config(LlamaConfig(**sizes, **heads))
+    write_gguf(tmp_path / "tiny.gguf", model)
+    actor, tokenizer = load_gguf(tmp_path / "tiny.gguf", "cpu")
+    ids = torch.tensor([[5, 9, 7]])
+    with torch.no_grad():
+        torch.testing.assert_close(actor(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-4)
+    assert actor.name_or_path == "" and tokenizer("a b")["input_ids"]
+    folder = save_policy(adapted(actor, tokenizer), tmp_path / "policy")
+    trained = AutoModelForCausalLM.from_pretrained(folder)
+    assert fingerprint(trained) == fingerprint(merge_adapter(actor)) != fingerprint(model)
 
 
 # --- the four models ------------------------------------------------------------------------------

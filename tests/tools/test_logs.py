@@ -6,6 +6,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from helpers import loop
+from helpers.__main__ import main
 from helpers.tools import logs
 from helpers.tools.logs import logged
 
@@ -61,6 +63,22 @@ def test_each_record_is_written_as_it_comes(written, tmp_path):
     assert list(run) == RECORDS[1:]
     assert len(written.wandb) == 3 and sorted(written.closed) == ["tensorboard", "wandb"]
     assert written.folder.endswith("tensorboard") and written.settings["config"] == {"seed": 3}
+
+
+def test_train_logs_each_iteration_while_it_trains(written, tmp_path, monkeypatch):
+    """Of the command: the first record is written before the second iteration begins."""
+    begun, iterate = [], loop.iterate
+
+    def watched(*given, **more):
+        begun.append([step for name, _, step in written.scalars if name == "score"])
+        return iterate(*given, **more)
+
+    monkeypatch.setattr(loop, "iterate", watched)
+    small = "--iterations 3 --batch-size 4 --response-length 4 --evaluation-samples 8".split()
+    flags = [*small, "--device", "cpu", "--log-to", "tensorboard", "--save", str(tmp_path)]
+    assert main(["train", *flags]) == 0
+    assert begun == [[], [1], [1, 2]] and written.folder == str(tmp_path / "tensorboard")
+    assert {name for name, *_ in written.scalars} >= {"score", "kl", "entropy", "clip_fraction"}
 
 
 def test_a_run_that_is_stopped_closes_its_logs(written, tmp_path):

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from helpers.widgets.trainer import LiveTrainer
+from helpers.plots import training_curves
+from helpers.widgets.trainer import LiveTrainer, Stopped
 
 SMALL = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
 
@@ -54,6 +55,32 @@ def test_stop_ends_the_thread_and_keeps_what_there_is(trainer):
     assert 1 <= len(run.history) < 100
     assert "stopped" in shown(trainer) and f"{len(run.history)}/100" in shown(trainer)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_last_iteration_is_drawn_however_the_run_ends(trainer, monkeypatch, stopped):
+    """Even if nothing was drawn on the way, since the drawings are half a second apart."""
+    drawn = []
+
+    def curves(history, total):
+        drawn.append(([record["iteration"] for record in history], total))
+        return training_curves(history, total)
+
+    monkeypatch.setattr("helpers.widgets.trainer.PATIENCE", 1e9)
+    monkeypatch.setattr("helpers.widgets.trainer.training_curves", curves)
+    monkeypatch.setattr(
+        trainer, "_check_stop", lambda step, **tensors: halt(trainer, step, stopped)
+    )
+    trainer.start()
+    done = [record["iteration"] for record in trainer.wait(120).history]
+    assert done == ([1, 2] if stopped else [1, 2, 3])
+    assert drawn == [(done, 3)]
+
+
+def halt(trainer, step, stopped):
+    """Stop in the third iteration."""
+    if stopped and step == 3 and "2/3" in shown(trainer):
+        raise Stopped
 
 
 def test_stop_pressed_at_once_leaves_no_run_and_no_thread(trainer):

@@ -20,7 +20,7 @@ from helpers.experiments.one_token import OneTokenRun, settings
 from helpers.experiments.reward_hacking import FACTORS, load_reward_studies
 from helpers.experiments.reward_quality import load_results
 from helpers.experiments.runs import WATCHED_PROMPTS
-from helpers.plots import new_figure
+from helpers.plots import new_figure, training_curves
 from helpers.plots import reward_model as plots
 from helpers.theory.gaussian import train_gaussians
 from helpers.tools.files import ROOT
@@ -263,6 +263,16 @@ def test_the_last_iteration_is_drawn_whenever_the_run_ends(monkeypatch, made, to
     record = {"score": 0.1, "kl": 0.2, "entropy": 1.0, "seconds": 0.1}
     list(live.watch(iter([record] * made), total, every))
     assert drawn[-1] == made and drawn == sorted(set(drawn)) and len(drawn) <= made // every + 1
+
+
+@pytest.mark.parametrize(("first", "last", "total"), [(1, 20, 20), (1, 7, 20), (11, 30, 20)])
+def test_the_curves_end_at_the_last_iteration_and_stand_within_their_axes(first, last, total):
+    """Of a resumed run, which counts on, too."""
+    history = [{"score": 0.1, "kl": 0.2, "iteration": k} for k in range(first, last + 1)]
+    for axes in training_curves(history, total).axes[:2]:
+        (line,) = axes.lines
+        low, high = axes.get_xlim()
+        assert line.get_xdata()[-1] == last and low <= first and high == max(last, total)
 
 
 def course_sliders() -> dict[tuple, str]:
