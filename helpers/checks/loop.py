@@ -54,8 +54,8 @@ OBJECTIVE = Exercise(
         ("mean over tokens of the batch", "The KL is summed within a response, then averaged over"
          " responses; you averaged over all tokens of the batch.",
          priced(lambda d, mask, b: b * d.sum() / mask.sum())),
-        ("KL of the whole batch", "You took the KL of all responses off every score; each response pays"
-         " for its own.", priced(lambda d, mask, b: b * d.sum())),
+        ("KL of the whole batch", "You subtracted β times the KL of all responses together; each pays for"
+         " its own, and the mean is over responses.", priced(lambda d, mask, b: b * d.sum())),
         ("penalty added", "You added β·KL: drifting away would be rewarded. Subtract it.",
          priced(lambda d, mask, b: -b * d.sum(1))),
         ("β missing", "β = {kl_coef} has no effect; it is the price of a nat.",
@@ -131,10 +131,13 @@ OBJECTIVE = Exercise(
 # fmt: on
 
 BY_POSITION = Expected(
-    "tensor b (3) at non-singleton dimension 0", "summed over responses",
-    "Your KL has one number a position, your scores have one a response: add up along a response, .sum(1).",
+    "tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0", "summed over responses",
+    "A tensor with one number a position meets one with a number a response: add up along a response,"
+    " .sum(1).",
 )  # fmt: skip
-SWAPPED = BY_POSITION._replace(part="tensor b (2) at non-singleton dimension 0")
+SWAPPED = BY_POSITION._replace(
+    part="tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"
+)
 
 FREE = (
     "β = 0",

@@ -52,7 +52,7 @@ WRONG = [
      "gather(1, token if new is batch.input_ids else new)"),
     ("stop token masked", "stop token is masked", "torch.cat([mask, running], 1)",
      "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)"),
-    ("stop token left out", "stop token is left out",
+    ("stop token left out", "ended without a stop token",
      "new = torch.where(running, token, tokenizer.pad_token_id)",
      "running = running & (token != tokenizer.eos_token_id)\n"
      "        new = torch.where(running, token, tokenizer.pad_token_id)"),

@@ -122,7 +122,7 @@ def test_nan_put_in_the_padding_is_named(name):
         kept = torch.where(mask, x, torch.nan)
         return kept.mean() if name == "masked_mean" else kept.var()
 
-    assert named(name, answer).mistake == "NaN put in the padding"
+    assert named(name, answer).mistake == "not finite with padding"
 
 
 def test_padding_that_is_not_cleared_is_called_so_before_nan_is():

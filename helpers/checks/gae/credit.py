@@ -243,17 +243,17 @@ def at_the_edges(function) -> tuple[str, str] | None:
     long = noise(5, 1, 200), noise(6, 1, 200), 0.5, 0.2, prefix_mask(200, 199)
     lone = rewards[:, :1], values[:, :1], gamma, lam, mask[:, :1]
     for name, says, given in (
-        ("γ or λ of 0", "All is right but where λ is 0: do not divide by a power of γλ.",
+        ("γ or λ of 0", "All is right but where λ is 0: is something divided by it, or 0 taken for missing?",
          (rewards, values, gamma, 0.0, mask)),
-        ("γ or λ of 0", "All is right but where γ is 0: do not divide by a power of γ.",
+        ("γ or λ of 0", "All is right but where γ is 0: is something divided by it, or 0 taken for missing?",
          (rewards, values, 0.0, lam, mask)),
         ("a single token", "All is right but where rows have a single column.", lone),
-        ("long rows", "All is right in short rows, but not in one of 200 tokens: powers of γ and γλ get too"
-         " small to divide by.", long),
-        ("γ and λ of 1", "All is right but where γ and λ are 1: nothing is divided by 1 − γ or 1 − γλ.",
+        *sizes((rewards, values, gamma, lam, mask), token=False),  # first: the next has one row
+        ("long rows", "All is right in short rows, but not in one of 200 tokens: is something divided by"
+         " powers of γ or γλ, which get too small, or is there a limit to how many tokens are taken?", long),
+        ("γ and λ of 1", "All is right but where γ and λ are 1: is something divided by 1 − γ or 1 − γλ?",
          (rewards, values, 1.0, 1.0, mask)),
         far_out("rewards and values are large", (*EIGHTHS, 0.5, 0.5, prefix_mask(5, 1, 5, 4))),
-        *sizes((rewards, values, gamma, lam, mask), token=False),
     ):  # fmt: skip
         with torch.no_grad():
             answers = function(*copy_of(given))

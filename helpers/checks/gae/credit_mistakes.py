@@ -182,7 +182,8 @@ ADVANTAGE_MISTAKES = kept([
      " batch's, over counted tokens.", advantages_with(change=whitened_rows_with_padding)),
     ("values of the next token", "Your values are one position late: the value of response token t"
      " stands just before it, at logits[:, -T-1:-1].", advantages_with(first=0)),
-    ("no position ids", "The critic got no position_ids: cumsum(mask) − mask.",
+    ("no position ids", "The critic counts padding in its positions: give it position_ids, cumsum(mask)"
+     " − mask.",
      advantages_with(positions=False)),
     ("values of padding kept", "Values on padding leak into the last counted token: set them to 0"
      " before GAE.", advantages_with(masked=False)),
@@ -226,7 +227,7 @@ ADVANTAGE_MISTAKES = kept([
     ("γ and λ not used", "γ and λ have no effect.",
      advantages_with(lambda r, v, g, lam: gae(r, v, 1.0, 1.0))),
     ("γ not used", "γ has no effect.", advantages_with(lambda r, v, g, lam: gae(r, v, 1.0, lam))),
-    ("λ not used", "λ has no effect on δ, only on the sum; your γ is λ, and λ is γ in δ.",
+    ("γ and λ exchanged", "γ and λ are exchanged: δ has γ in it, and λ comes into the sum alone.",
      advantages_with(lambda r, v, g, lam: gae(r, v, lam, g))),
     ("V_t for V_{t+1}", "δ uses V_t twice: δ_t = r_t + γ·V_{t+1} − V_t. Keep the next value before"
      " you overwrite it.",

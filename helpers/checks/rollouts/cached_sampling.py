@@ -38,9 +38,11 @@ def observe_cached(function: Callable) -> Seen:
         raise
     computed, once = sum(c.ids.shape[1] for c in calls), answers[0][0].shape[1]
     expect(any(call.cached for call in calls), "no cache", NO_CACHE.format(computed, once))
-    says = f"All is right, but the actor computes {computed} positions where {once} are enough: once the"
-    says += " cache holds the earlier tokens, give it the new ones only."
-    expect(computed <= once, "more than the new token", says)
+    says = (
+        f"All is right, but the actor computes {computed} positions where {once} are enough. Is a"
+    )
+    says += " call given tokens that the cache holds already, or a text read once more?"
+    expect(computed <= once, "positions computed twice", says)
     same_prompt(function)
     return {}
 
@@ -78,6 +80,8 @@ def name_wrong_call(calls: list[Call]) -> None:
     expect(not (later and all(c.past == 0 for c in later)), "a new cache each time", says)
     for call in later:
         n, seen = call.ids.shape[1], call.past
+        if seen == 0:  # the prompt's
+            continue
         says = f"The cache holds {seen} tokens already, and you give the actor {n} more. Give it only the"
         says += " token that was drawn last."
         expect(n == 1, "more than the new token", says)
@@ -102,8 +106,6 @@ def name_wrong_position(call: Call) -> None:
     if torch.equal(*here):
         return
     row = int((given != right)[:, 0].logical_and(running[:, 0]).nonzero()[0])
-    says = (
-        f"The new token stands at position {int(given[row])}; before it there are {int(right[row])}"
-    )
-    says += " counted tokens, so that is its position (the first token has 0)."
+    says = f"The new token stands at position {int(given[row])}; by your mask there are"
+    says += f" {int(right[row])} counted tokens before it, so that is its position (the first token has 0)."
     raise Wrong("the position of the new token", says, given[row].tolist(), right[row].tolist())

@@ -33,7 +33,7 @@ GATHER = Exercise(
         (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]], [[1.0, 0.0, 0.0], [0.0, 4.0, 0.0]]),
          torch.tensor([[1, 0], [2, 1]])),
         (noise(1, 2, 4, 5), torch.tensor([[4, 0, 3, 1], [2, 2, 0, 4]])),
-        (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
+        (floats([[0.0, -120.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
     ],
     [
         ("probabilities, not log-probs", "You gathered probabilities; PPO needs their logarithms.",
@@ -173,9 +173,9 @@ KL = Exercise(
          " the mean over samples already contains it.", only("k1", lambda p, q: p.exp() * (p - q))),
         ("averaged", "You averaged; return one number per token.",
          only("k1", lambda p, q: (p - q).mean())),
-        ("k3 for k1", "You ignore `estimator`: this is k3, and k1 is d.",
+        ("k3 for k1", "For 'k1' you return k3; k1 is d. Does every `estimator` have its own line?",
          only("k1", lambda p, q: kl.kl_estimate(p, q, "k3"))),
-        ("k2 for k1", "You ignore `estimator`: this is k2, and k1 is d.",
+        ("k2 for k1", "For 'k1' you return k2; k1 is d. Does every `estimator` have its own line?",
          only("k1", lambda p, q: kl.kl_estimate(p, q, "k2"))),
         ("logarithm taken again", "The arguments are logarithms already: subtract them.",
          only("k1", lambda p, q: (p / q).log())),
@@ -205,7 +205,7 @@ KL = Exercise(
          only("k2", lambda p, q: (p - q).abs())),
         ("absolute value for k2", "You took |d|/2; k2 is d²/2.",
          only("k2", lambda p, q: (p - q).abs() / 2)),
-        ("k1 for k2", "You ignore `estimator`: this is k1.", only("k2", lambda p, q: p - q)),
+        ("k1 for k2", "For 'k2' you return k1; k2 is d²/2.", only("k2", lambda p, q: p - q)),
         ("k3 for k2", "That is k3; k2 is d²/2.",
          only("k2", lambda p, q: kl.kl_estimate(p, q, "k3"))),
         ("k3 with reversed ratio", "You swapped π and π_ref: that estimates another divergence."
@@ -226,7 +226,7 @@ KL = Exercise(
          only("k3", lambda p, q: (q - p).exp() + (p - q))),
         ("k3 without the logarithm", "You have only π_ref/π − 1; add d.",
          only("k3", lambda p, q: (q - p).exp() - 1)),
-        ("k1 for k3", "You ignore `estimator`: this is k1.", only("k3", lambda p, q: p - q)),
+        ("k1 for k3", "For 'k3' you return k1; k3 is exp(−d) − 1 + d.", only("k3", lambda p, q: p - q)),
         ("k2 for k3", "That is k2; k3 is exp(−d) − 1 + d.",
          only("k3", lambda p, q: kl.kl_estimate(p, q, "k2"))),
     ],
@@ -240,12 +240,15 @@ check_gather_logprobs = explained(
     checker(GATHER),
     then=also_on(GATHER, far_out("logits are far apart", UNLIKELY), *sizes(GATHER.probes[1])),
 )
-CUT_OFF = "Right for small differences, not for large ones: nothing is clamped or clipped here."
+CUT_OFF = (
+    "Right for small differences, not for large ones: is something clamped or clipped, or a small number"
+    " added before a logarithm?"
+)
 FAR = (floats([-22.0, -0.5]), floats([-1.0, -21.0]))
 VANISHED = (
     "wrong for very large differences",
-    "Right for differences up to 21, wrong for 199 or −80: the exp of −199 is 0 in a float32, and 0 has no"
-    " logarithm. Take d itself, and clamp nothing.",
+    "Right for differences up to 21, wrong for 199 or −80: is something clamped, or a logarithm taken of an"
+    " exp? The exp of −199 is 0 in a float32. Take d itself.",
 )
 VANISHING = (floats([-1.0, -84.0, -3.0]), floats([-200.0, -4.0, -3.0]))
 RARE = (
@@ -262,7 +265,7 @@ check_kl_estimate = explained(
     checker(KL),
     then=also_on(
         KL,
-        *[("large differences cut off", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")],
+        *[("wrong for large differences", CUT_OFF, (*FAR, k)) for k in ("k1", "k2", "k3")],
         *[(*VANISHED, (*VANISHING, k)) for k in ("k1", "k2", "k3")],
         *[(*RARE, (*RARELY, k)) for k in ("k1", "k2", "k3")],
         *[(*FLAT, (*(x[0] for x in PAIRS), k)) for k in ("k1", "k2", "k3")],

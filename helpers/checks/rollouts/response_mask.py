@@ -45,8 +45,8 @@ MASK = Exercise(
          | ~(x == eos).any(1, True)),
         ("one too many", "You count one position after the EOS.",
          lambda x, eos: up_to(rollouts.response_mask(x, eos).sum(1), x)),
-        ("row without EOS: argmax is 0", "For a row without EOS, argmax is 0, so you count only its"
-         " first token; all of them count.",
+        ("row without EOS: argmax is 0", "In a row without EOS you count only the first token"
+         " (argmax is 0 there); all of them count.",
          lambda x, eos: up_to((x == eos).int().argmax(1), x)),
         ("row without EOS left out", "In a row without EOS (cut at the length limit) all positions"
          " count.",
@@ -118,7 +118,8 @@ EOS_IS_0 = (
 )
 HIGH_IDS = (
     "large ids",
-    "Right for small ids; real vocabularies have 50 257 words and more. Keep int64.",
+    "Right for small ids, wrong for those of a vocabulary of 50 257 words and more: is something kept in"
+    " fewer bits than int64?",
     (torch.tensor([[260, 50256, 4, 0], [4, 65540, 50000, 7]]), 50256),
 )
 check_response_mask = explained(

@@ -18,7 +18,8 @@ CASES = {  # by what is special about them: (name, what to say, mask)
     "one row": ("wrong for one row", "Right for several rows, wrong for one.", [[0, 1, 1, 1]]),
     "a long row": (
         "wrong for a long row",
-        "Right for short rows; in one of 300 words the count leaves 8 bits: count in int64.",
+        "Right for short rows, wrong in one of 300 words: is the count cut off, or kept in few bits?"
+        " Use int64.",
         [[1] * 300],
     ),
 }
@@ -33,5 +34,5 @@ def right_padded(function: Callable) -> tuple | None:
         if got.shape != want.shape or not torch.equal(got[mask], want[mask]):
             return name, says, case
         if bool((got < 0).any()):
-            return "negative on padding", "Pads after the response have negative positions.", case
+            return "negative on padding", "Some pads have negative positions here.", case
     return None

@@ -34,7 +34,8 @@ REWARD_CASES = {  # by name: what to say, the inputs
     ),
     "β = 0": ("Right at other β; at 0 the KL costs nothing.", (SCORES, *LOGPROBS, SHORT, 0.0)),
     "wrong for large numbers": (
-        "Right for small numbers; nothing is clamped or clipped where scores and KL are large, and β is 2.5.",
+        "Right for small numbers, wrong where scores and KL are large, and β is 2.5: is something clamped or"
+        " clipped?",
         (80 * SCORES, floats([-1.0, -90.0, -2.0], [-50.0, -1.0, -1.0], [-1.0, -1.0, -1.0]),
          floats([-31.0, -3.0, -2.0], [-1.0, -0.5, -9.0], [-60.0, -1.0, -7.0]), SHORT, 2.5),
     ),
@@ -72,16 +73,17 @@ def then_advantages(function: Callable) -> Seen:
     whole = r.ids, r.mask
     gamma, lam = r.config.gamma, r.config.lam
     for name, says, (ids, mask), rewards, setting in (
-        ("responses of one token", "Right for longer responses; where all have one token, values [B, 1] have"
-         " lost an axis or met one too many: squeeze(-1) drops the last axis alone.",
+        ("responses of one token", "Right for longer responses, wrong where all have one token: is an axis"
+         " lost (squeeze() drops each of length 1, squeeze(-1) the last alone), or the loop empty?",
          (r.ids[:, :end], r.mask[:, :end]), r.rewards[:, :1], (gamma, lam)),
-        ("wrong for one response", "Right for several responses, wrong for one alone: squeeze(-1) drops the"
-         " last axis alone.", (r.ids[-1:], r.mask[-1:]), r.rewards[-1:], (gamma, lam)),
+        ("wrong for one response", "Right for several responses, wrong for one alone: is an axis lost"
+         " (squeeze() drops each of length 1, squeeze(-1) the last alone)?",
+         (r.ids[-1:], r.mask[-1:]), r.rewards[-1:], (gamma, lam)),
         ("γ and λ of 1", "Right for γ and λ below 1, not for 1.", whole, r.rewards, (1.0, 1.0)),
         ("γ or λ of 0", "Right for other λ, not for 0.", whole, r.rewards, (gamma, 0.0)),
         ("γ or λ of 0", "Right for other γ, not for 0.", whole, r.rewards, (0.0, lam)),
-        ("wrong for an outlier", "Right for most rewards, wrong where one is far above all others: nothing"
-         " is clamped or clipped here.", whole, outlier, (gamma, 0.0)),
+        ("wrong for an outlier", "Right for most rewards, wrong where one is far above all others: is"
+         " something clamped or clipped?", whole, outlier, (gamma, 0.0)),
     ):  # fmt: skip
         T = rewards.shape[1]
         counted = mask[:, -T:]

@@ -161,7 +161,7 @@ def shape_hint(x: Tensor, shape: tuple) -> str:
     if x.dim() == len(shape) + 1 and 1 in (x.shape[-1], x.shape[1]):
         return " An axis of length 1 is left: squeeze it."
     if x.dim() == 1 and len(shape) == 2 and len(x) == shape[0]:
-        return " You summed or averaged over the tokens; return one number per token."
+        return " That is one number a row; return one per token."
     return ""
 
 

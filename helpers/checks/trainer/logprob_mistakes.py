@@ -156,11 +156,11 @@ LOGPROB_MISTAKES = kept([
      " in the input already. The logits are right; the tokens are ids[:, -T:].", of_previous),
     ("times the temperature", "Divide the logits by the temperature; you multiplied.",
      lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, 1 / T)),
-    ("no position ids", "You gave no position_ids, so left padding moves the words to positions they"
-     " were never trained on: cumsum(mask) − mask.", logprobs_with(positions="columns")),
+    ("no position ids", "Your positions count left padding, which moves the words to positions they were"
+     " never trained on: give position_ids, cumsum(mask) − mask.", logprobs_with(positions="columns")),
     ("positions count from 1", "Your positions begin at 1; cumsum(mask) − mask begins at 0.",
      logprobs_with(positions="from one")),
-    ("padding is read", "You gave no attention_mask: the model reads the padding.",
+    ("padding is read", "The model reads the padding: give it the mask as attention_mask.",
      logprobs_with(attend=False)),
     ("in bits", "Your log-probs are in bits; nats are asked for: the natural logarithm.",
      logprobs_with(lambda x: x / math.log(2))),
@@ -171,8 +171,8 @@ LOGPROB_MISTAKES = kept([
      over(0)),
     ("the largest logit for the normaliser", "You subtracted the largest logit; subtract logsumexp of all.",
      over_the_largest),
-    ("padding is read", "You gave neither attention_mask nor position_ids: the model reads the"
-     " padding.", logprobs_with(attend=False, positions="columns")),
+    ("padding is read", "The model reads the padding, and counts it in its positions: give it"
+     " attention_mask and position_ids.", logprobs_with(attend=False, positions="columns")),
     ("position ids of the first row", "You give every row the position ids of the first; each row has its"
      " own padding.", logprobs_with(positions="first row")),
     ("no prompt", "The model reads the response without its prompt: give it ids, and take the last T"

@@ -183,7 +183,7 @@ def check_iteration(spy: Spy, i: int, parts, config) -> None:
     (train, _) = spy.of("update")[i]
     ids, mask, logprobs = wrote
     counted = mask[:, -logprobs.shape[1] :]
-    says = "{} is given another `{}` than the one this iteration made."
+    says = "{} is given another `{}` than it should be."
     wants = [
         ("draw_prompts", asked, {"prompts": parts.prompts, "batch_size": config.batch_size}),
         ("write_responses", write, {"actor": parts.actor, "prompts": batch}),
@@ -197,11 +197,12 @@ def check_iteration(spy: Spy, i: int, parts, config) -> None:
         ("estimate_advantages", credit, {"rewards": rewards, "gamma": config.gamma, "lam": config.lam}),
         ("update", train, {"actor": parts.actor, "critic": parts.critic}),
     ]  # fmt: skip
+    swapped = same(reward["logprobs"], ref_logprobs, counted)
     for name, given, right in wants:
         for argument, value in right.items():
             if not same(given[argument], value, counted):
                 told = says.format(name, argument)
-                raise name_given(name, argument, given[argument], parts, config, told)
+                raise name_given(name, argument, given[argument], parts, config, told, swapped)
     says = "The reference's log-probs carry a gradient, though nobody trains the reference: ask it"
     says += " under torch.no_grad()."
     expect(not reward["ref_logprobs"].requires_grad, "gradient of the reference kept", says)
@@ -218,13 +219,17 @@ def same(one: object, other: object, counted: Tensor) -> bool:
     return one is other or (not callable(one) and not isinstance(one, Tensor) and one == other)
 
 
-def name_given(name: str, argument: str, got: object, parts, config, says: str) -> Wrong:
+def name_given(
+    name: str, argument: str, got: object, parts, config, says: str, swapped: bool
+) -> Wrong:
     """A wrong argument of a step, with its likely reason."""
     if name == "forward_logprobs" and argument == "policy" and got is parts.actor:
         says = "The log-probs of step 4 are the actor's own, so the KL is always 0: ask parts.reference."
         return Wrong("the actor for the reference", says)
-    if name == "total_rewards" and argument in ("logprobs", "ref_logprobs"):
-        return Wrong("log-probs exchanged", f"{says} Are logprobs and ref_logprobs exchanged?")
+    if name == "total_rewards" and argument == "logprobs" and swapped:
+        return Wrong(
+            "log-probs exchanged", f"{says} You give it the ref_logprobs there: exchange them."
+        )
     if argument in ("gamma", "lam") and got in (config.gamma, config.lam):
         return Wrong("γ and λ exchanged", f"{says} The order is gamma, lam.")
     if isinstance(got, (int, float)) and hasattr(config, argument):
@@ -254,9 +259,7 @@ def check_optimizer(optimizer, first, parts, config) -> None:
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for role in ("actor", "critic"):
         own = {id(p) for p in getattr(parts, role).parameters()}
-        says = (
-            f"The optimizer does not hold the {role}'s parameters, so the {role} is never trained."
-        )
+        says = f"The optimizer does not hold all parameters of the {role}: the others are never trained."
         expect(own <= held, f"the {role} is not trained", says)
     frozen = {id(p) for p in parts.reference.parameters()}
     says = "The optimizer holds the reference's parameters; the reference is frozen."
@@ -266,7 +269,7 @@ def check_optimizer(optimizer, first, parts, config) -> None:
     expect(adam, "not Adam", f"{says}config.adam_eps.")
     says = f"Adam's eps is {optimizer.defaults.get('eps')}; config.adam_eps is {config.adam_eps}."
     expect(optimizer.defaults.get("eps") == config.adam_eps, "Adam's ε", says)
-    says = "Your optimizer pulls all weights towards 0 (weight decay), as AdamW does unless told"
+    says = "Your optimizer pulls weights towards 0 (weight decay), as AdamW does unless told"
     says += " otherwise; take torch.optim.Adam."
     decay = any(group.get("weight_decay") for group in optimizer.param_groups)
     expect(not decay, "weight decay", says)

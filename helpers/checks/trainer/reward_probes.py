@@ -25,8 +25,8 @@ def name_rewards(function: Callable) -> None:
     free = function(*given[:-1], 3.0)
     expect(not alike(function(*given), free), "kl_coef not used", says)
     zero = function(0 * r.scores, r.logprobs, r.logprobs, *given[3:])
-    says = "Where logprobs and ref_logprobs are equal there is no KL, but you charge one. β multiplies the"
-    says += " whole difference: mind the brackets."
+    says = "With scores of 0, and logprobs and ref_logprobs equal, all rewards should be 0; yours are not."
+    says += " Does β multiply the whole difference (mind the brackets)?"
     expect(not bool(zero.abs().max() > 1e-5), "a penalty without a difference", says)
     part = "Where log-probs and ref_logprobs are equal, nothing is to be paid. What is left is the score,"
     name_part(function, (r.scores, r.logprobs, r.logprobs, *given[3:]), "the score", part)

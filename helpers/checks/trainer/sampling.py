@@ -36,13 +36,16 @@ def observe_prompts(function: Callable) -> Seen:
         )
     says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
     expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
-    says = "The prompts of each batch are neighbours in the list: only where it begins is drawn. Draw each by"
-    says += " itself: torch.randperm."
+    says = "The prompts of each batch are neighbours in the list: is only the first one drawn, or none? Draw"
+    says += " each by itself: torch.randperm."
     expect(not all(neighbours(prompts, draw) for draw in draws), "neighbours only", says)
     check_even(function, [f"{text}{' and on' * (i % 4)}" for i, text in enumerate(prompts)], size)
     for some in (1, len(prompts)):
         draw = ask(function, list(prompts), some)
-        says = f"Right for {size} of {len(prompts)}; asked for {some} you return {len(set(draw))} prompts."
+        says = (
+            f"Right for {size} of {len(prompts)}; asked for {some} you return {len(draw)} prompts,"
+        )
+        says += f" {len(set(draw))} of them different."
         expect(len(draw) == len(set(draw)) == some, "another number", says)
     return {}
 
@@ -166,7 +169,7 @@ def check_mask(tokens: Tensor, counted: Tensor, T: int, limit: int, stop: int) -
     says = "Your mask ends a response whose ids have no stop token. If it was drawn, keep it: it is an action"
     says += " too, so it stands in ids and counts; padding begins after it."
     dropped = not bool(is_stop[row].any())
-    expect(not dropped, "the stop token is left out", says, *case)
+    expect(not dropped, "ended without a stop token", says, *case)
     says = "The response's mask should be True up to and including the first stop token."
     raise Wrong("the response's mask", says, *case)
 
@@ -184,8 +187,8 @@ def check_padding(tokens: Tensor, counted: Tensor, tokenizer) -> None:
     says += " pad_token_id: whoever looks for the end in the ids finds many."
     stops = bool((tokens == stop)[~counted & (tokens != pad)].all())
     expect(not stops, "padded with the stop token", says, tokens[row].tolist())
-    says = "Words go on after the stop token. The mask hides them from the losses, but the reward model"
-    says += " reads them. Once a response has stopped, append pad_token_id."
+    says = "After the stop token stand other tokens than pad_token_id. The mask hides them from the losses,"
+    says += " but the reward model may read them. Once a response has stopped, append pad_token_id."
     right = torch.where(counted[row], tokens[row], pad).tolist()
     raise Wrong("not padded after the stop token", says, tokens[row].tolist(), right)
 
@@ -242,8 +245,9 @@ def name_shape_of_slip(got: Tensor, expected: Tensor, tokens: Tensor, counted: T
     after = torch.cat([counted[:, 1:], torch.zeros_like(counted[:, :1])], 1)
     last = counted & ~after
     says = "The log-prob of the stop token is 0 in yours, all others are right: it was drawn, so its own"
-    says += " belongs there. Update `running` after you have stored it."
-    cleared = bool((off <= last).all() and (got[off] == 0).all())
+    says += " belongs there. Is `running` updated before it is stored?"
+    stop = recorded().parts.tokenizer.eos_token_id
+    cleared = bool((off <= last).all() and (got[off] == 0).all() and (tokens[off] == stop).all())
     expect(not cleared, "the stop token's log-prob is cleared", says)
     both = counted[:, 1:] & counted[:, :-1]
     late = (got[:, 1:] - expected[:, :-1])[both].abs().max() < 1e-3

@@ -45,10 +45,8 @@ def then_sampling(function: Callable) -> Seen:
     says = "Two calls write the same responses, whatever the state of the random generator. Set no seed in"
     expect(not same_tensor(*found), "a seed inside", f"{says} the function.")
     cold = trainer_config(temperature=0.02, response_length=2)
-    says = "At temperature 0.02, where logits / temperature are large, your sampling fails: exp of them is"
-    says += (
-        " infinite. Take log_softmax or softmax of torch, which subtract the largest logit first."
-    )
+    says = "At temperature 0.02, where logits / temperature are large, your sampling fails. Is exp taken of"
+    says += " them? It is infinite: take softmax or log_softmax of torch, which subtract the largest first."
     try:
         logprobs = function(r.parts.actor, r.parts.tokenizer, list(prompts), cold)[2]
     except (RuntimeError, ValueError) as error:
@@ -112,8 +110,8 @@ def stops_soon(function: Callable) -> None:
     says += " It is a token like the others, from the first step on."
     expect(bool(first.any()), "the stop token cannot come first", says)
     check_answer(answer, actor, prompts, config)
-    says = "You go on when all rows have stopped: the last columns are padding in every row. End the loop"
-    says += " when no row is running."
+    says = "All rows have stopped, and the last columns are padding in every row. End the loop when no row is"
+    says += " running, and give no more columns than were drawn."
     expect(bool(mask[:, -1].any()), "runs on after all have stopped", says)
 
 

@@ -41,11 +41,15 @@ def check_whole(texts: list[str], rows: list[str], special: list[str]) -> None:
     pairs = [(" ".join(w for w in t.split() if w not in special), r.strip())
              for t, r in zip(texts, rows, strict=True)]  # fmt: skip
     shorter = all(len(t) < len(r) for t, r in pairs)
-    says = "Your texts are empty: it is the padding that you decode. Decode ids, all of it."
+    says = "Your texts are empty: is it the padding, or nothing, that you decode? Decode ids, all of it."
     expect(any(t for t, _ in pairs), "empty texts", says, texts[0], rows[0])
-    says = "You score the responses without their prompts; the reward model reads the whole text."
+    says = "You score the ends of the texts only: is it the responses without their prompts? The reward"
+    says += " model reads the whole text."
     ends = shorter and all(r.endswith(t) for t, r in pairs)
     expect(not ends, "responses only", says, texts[0], rows[0])
-    says = "You score the prompts without their responses; the reward model reads the whole text."
+    says = (
+        "You score the beginnings of the texts only: is it the prompts without their responses? The"
+    )
+    says += " reward model reads the whole text."
     begins = shorter and all(r.startswith(t) for t, r in pairs)
     expect(not begins, "prompts only", says, texts[0], rows[0])

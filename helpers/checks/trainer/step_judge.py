@@ -237,7 +237,7 @@ def gradient_words(seen: Seen, expected: Seen, differ: list[str]) -> tuple[str, 
         says += f" Look at the {half} part of the loss."
         says += " Is a term there too many, such as an entropy bonus?" if cosine > 0.9 else ""
     elif "step" in first:
-        says += " The first step is right: what is carried over from it?"
+        says += " The first step is right: is something carried over from it, or computed once for both?"
     elif clean:
         says += " Unclipped gradients are right: look at the clipping to max_grad_norm."
     return "unrecognised", says

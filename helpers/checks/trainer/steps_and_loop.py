@@ -95,8 +95,8 @@ def check_values(values: torch.Tensor, right: torch.Tensor) -> None:
     if bool(close.all()):
         return
     row = int((~close).any(1).nonzero()[0])
-    says = f"Your values are wrong, first in row {row}, though the critic is given what it should. They are"
-    says += " its logits of the same row, [:, -T-1:-1], times counted."
+    says = f"Your values are wrong, first in row {row}. They are the critic's"
+    says += " logits of the same row, [:, -T-1:-1], times counted."
     raise Wrong("values", says, values[row], right[row])
 
 
@@ -231,9 +231,7 @@ class TrainerReport:
     def verdict(self) -> str:
         """One sentence."""
         if self.first is not None:
-            return (
-                f"The first that is not right is {self.first.exercise}; what stands before it is."
-            )
+            return f"The first that is not right is {self.first.exercise}; what you wrote before it is."
         if not self.missing:
             return "On the recorded inputs all eight do what the course's own do. Train with them."
         if len(self.missing) == len(self.reports):

@@ -70,7 +70,9 @@ def observe_update(function: Callable) -> Seen:
     name = "one epoch only" if steps == 1 else "another number of steps"
     expect(steps == epochs, name, says)
     (actor, critic), *_ = recorder.seen
-    says = "At optimizer.step() all gradients are 0. Is zero_grad after backward?"
+    says = (
+        "At optimizer.step() all gradients are 0. Is zero_grad after backward, or backward missing?"
+    )
     expect(bool(actor.any() or critic.any()), "zero_grad after backward", says)
     seen = {}
     for k, (actor, critic) in enumerate(recorder.seen, start=1):

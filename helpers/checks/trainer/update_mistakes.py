@@ -176,7 +176,7 @@ UPDATE_MISTAKES = kept([
      update_with(lambda r, a, e: torch.minimum(r, r.clamp(1 - e, 1 + e)) * a)),
     ("the loss is turned round", "The sign of the policy's loss is wrong: the optimizer goes"
      " downhill, so the loss is minus the gain.", update_with(sign=1.0)),
-    ("old log-probs recomputed", "Your ratio is always 1, so nothing is clipped: the old log-probs"
+    ("old log-probs recomputed", "Your gradient is that of a ratio of 1, never clipped: the old log-probs"
      " are the rollout's, not new ones (and not left out).", update_with(old=lambda new, old: new.detach())),
     ("log-probs of the next token", "Your new log-probs are those of the next token; take"
      " logits[:, -T-1:-1], as in step 4.", update_with(first=0)),
@@ -198,8 +198,8 @@ UPDATE_MISTAKES = kept([
      " only counted ones count.", update_with(value_mean=lambda x, m: x.mean())),
     ("padding in the divisor of the critic's loss", "The padding counts as zeros in the critic's mean;"
      " divide by the counted tokens only.", update_with(value_mean=lambda x, m: (x * m).mean())),
-    ("the stop token is masked out", "The last counted token, the stop token, is left out of the loss:"
-     " the policy would not learn to stop.", update_with(masked=without_last)),
+    ("the stop token is masked out", "The last counted token of each response is left out of the loss:"
+     " where it is the stop token, the policy would not learn to stop.", update_with(masked=without_last)),
     ("the stop token is masked out", "Stop tokens are left out of the loss: the policy would not learn"
      " to stop.", update_with(masked=without_stop)),
     ("the mask one column off", "Your mask is that of the token before, so the first pad after a stop"
@@ -249,7 +249,8 @@ UPDATE_MISTAKES = kept([
      update_with(weight=lambda c: 0.5)),
     ("vf_coef and ½ missing", "The critic's loss lacks vf_coef and the half.",
      update_with(weight=lambda c: 1.0)),
-    ("the critic does not learn", "No gradient reaches the critic: its loss is not in yours.",
+    ("the critic does not learn", "No gradient reaches the critic: its loss is not in yours, or is"
+     " detached.",
      update_with(learns=("actor",))),
     ("the actor does not learn", "No gradient reaches the actor: its loss is not in yours, or is"
      " detached.", update_with(change=lambda a, m: 0 * a)),
@@ -260,7 +261,8 @@ UPDATE_MISTAKES = kept([
     ("returns rebuilt from whitened advantages", "You rebuilt the returns as advantages + values; but the"
      " advantages are whitened by now. Take the rollout's returns.",
      against(lambda rollout: rollout[4] + rollout[3])),
-    ("no zero_grad", "There is no zero_grad: from the second step on, old gradients are still in it.",
+    ("no zero_grad", "From the second step on, old gradients are still in yours: call zero_grad before each"
+     " backward.",
      update_with(zero_grad=False)),
     ("gradients not clipped", "The gradient is not clipped to max_grad_norm before the step.",
      update_with(clip=lambda p, size: None)),

@@ -29,6 +29,8 @@ def changed(r: SimpleNamespace, **settings):
 def step(function: Callable, r: SimpleNamespace, config, rows: int = 6) -> torch.Tensor:
     """The gradient of the first step, of actor and critic together."""
     recorder, _ = run_update(function, r, config, lr=0.0, rows=rows)
+    says = "On a further rollout you made no gradient step. Is there an early stop?"
+    expect(bool(recorder.seen), "no optimizer.step", says)
     return torch.cat(recorder.seen[0])
 
 
@@ -68,9 +70,10 @@ def then_extremes(function: Callable, r: SimpleNamespace) -> None:
         now = COURSE["forward_logprobs"](*given)
     unlikely = with_old(r, logprobs=torch.where(r.counted, now - 0.1, -3.0))
     least = float(now[r.counted].min())
-    says = f"All is right until tokens are very unlikely (one has log-prob {least:.0f}),"
+    says = f"All is right until tokens are very unlikely (one has log-prob {least:.0f})"
     says += (
-        " where exp of a log-prob is 0 and 0/0 is NaN: subtract the log-probs, then take one exp."
+        ". Is exp taken of each (it is 0 there, and 0/0 NaN), or something clamped? Subtract the log-probs,"
+        " then take one exp."
     )
     expect(same_step(function, unlikely, config), "very unlikely tokens", says)
     far = with_old(r, returns=torch.where(r.counted, r.old["returns"] * 30 + 40, 6.0))
@@ -82,8 +85,8 @@ def then_extremes(function: Callable, r: SimpleNamespace) -> None:
     one = SimpleNamespace(
         **vars(r) | {"ids": r.ids[:, :end], "mask": r.mask[:, :end], "old": short}
     )
-    says = "All is right until responses have one token: there squeeze() without an axis drops the"
-    says += " tokens' axis too, and [B] meets [B, 1]. Say which: squeeze(-1)."
+    says = "All is right until responses have one token: is the tokens' axis dropped too"
+    says += " (squeeze() without an axis), so that [B] meets [B, 1]? Say which: squeeze(-1)."
     expect(same_step(function, one, changed(r)), "responses of one token", says)
 
 
@@ -98,8 +101,8 @@ def check_minibatch(function: Callable, r: SimpleNamespace) -> None:
         one.ids, one.mask = r.ids[list(rows)], r.mask[list(rows)]
         one.old = {name: x[list(rows)] for name, x in r.old.items()}
         alone.append(step(COURSE["update"], one, changed(r, minibatch_size=len(rows))))
-    says = "With one minibatch all is right; of a smaller minibatch the gradient is not. Its means are over"
-    says += " its own counted tokens: neither the whole rollout's nor minibatch_size belongs below."
+    says = "With one minibatch all is right; of a smaller minibatch the gradient is not. Are its means over"
+    says += " its own counted tokens? Neither the whole rollout's nor minibatch_size belongs below."
     expect(any(close(got, right) for right in alone), "the mean of a minibatch", says)
     says = "The first minibatch's gradient is right; that of the second holds the first one's too. Call"
     says += " zero_grad before each backward, not once an epoch."
@@ -131,7 +134,7 @@ def cause_update(function: Callable) -> None:
         expect(not close(step(function, r, other), mine), f"{name} not used", says)
     for name in TENSORS:
         moved = with_old(r, **{name: torch.where(r.counted, r.old[name] * 0.7 - 0.3, r.old[name])})
-        says = f"The rollout's {name} have no effect on your loss."
+        says = f"The rollout's {name} have no effect on your gradient."
         expect(not close(step(function, moved, config), mine), f"{name} not used", says)
     name_rows(function, r, mine)
 
@@ -146,6 +149,6 @@ def name_rows(function: Callable, r: SimpleNamespace, mine: torch.Tensor) -> Non
     """Wrong: the loss depends on how the responses are shuffled, so rows are mixed up."""
     config = changed(r)
     again = [step(function, r, config) for _ in range(2)]
-    says = "Each shuffling gives another gradient of the same whole batch: one of the tensors is not taken by"
-    says += " the same rows as the others (x[rows], for each of the six)."
+    says = "Each shuffling gives another gradient of the same whole batch: is one of the tensors not taken"
+    says += " by the same rows as the others (x[rows], for each of the six), or something random?"
     expect(all(close(one, mine) for one in again), "rows mixed up", says)

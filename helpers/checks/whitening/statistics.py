@@ -25,7 +25,7 @@ def whitening_grid():
 
     wrong = [entry for entry in MEANS if entry[0]]
     both = [
-        (name, f"{says} So is that in your variance.", one(mean, variance(mean, divisor)))
+        (name, f"{says} The same in your variance.", one(mean, variance(mean, divisor)))
         for name, says, mean in wrong
         for _, _, divisor in DIVISORS[:4]
     ]
@@ -143,7 +143,8 @@ VAR = Exercise(
          lambda x, mask: masked_var(x, mask, unbiased=False).sqrt()),
         ("fourth powers", "You squared twice.",
          lambda x, mask: (x - masked_mean(x, mask))[mask].pow(4).sum() / (mask.sum() - 1)),
-        ("mask squared in", "You subtracted the mean of all squares; use (x − mean)² of what counts.",
+        ("mean over padding squared", "You subtracted the square of the mean over all"
+         " {total} positions; use (x − mean)² of what counts.",
          lambda x, mask: masked_mean(x.square(), mask) - x.mean().square()),
         ("range", "That is the distance of the extremes.",
          lambda x, mask: x[mask].max() - x[mask].min()),

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import torch
+
 from helpers.checks.judging.compare import alike
-from helpers.checks.judging.exercise import Exercise, floats, prefix_mask
+from helpers.checks.judging.exercise import Exercise, floats, noise, prefix_mask
 from helpers.checks.judging.judge import checker
 from helpers.checks.judging.raised import also_on, explained
 from helpers.checks.judging.report import Report
@@ -12,11 +14,17 @@ from helpers.checks.judging.sizes import far_out, sizes
 from helpers.checks.whitening.statistics import LARGE, MEAN, VAR, WHITEN, WITH_ZERO
 
 NAN = float("nan")
-LET_IN = "0 · NaN is NaN, so mask * x lets the padding in where it holds NaN: use torch.where(mask, x, 0.0)"
+LET_IN = (
+    "Right where padding holds numbers, wrong where it holds NaN: 0 · NaN is NaN, so mask * x lets it in. Use"
+    " torch.where(mask, x, 0.0)"
+)
 LONE = (floats([3.0, 7.0]), prefix_mask(2, 1))
 WITH_NAN = (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3))
 NAN_MISTAKE = ("NaN in the padding", f"{LET_IN}, or x[mask].", WITH_NAN)
-ONE_TOKEN = "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp)."
+ONE_TOKEN = (
+    "Wrong with one counted token, where n − 1 is 0, and 0/0 NaN: divide by at least 1 (clamp), so that the"
+    " variance is 0."
+)
 
 WHOLE = floats([1.0, 4.0, 2.0], [3.0, -1.0, 6.0]), prefix_mask(3, 3, 3)  # without padding
 
@@ -30,9 +38,9 @@ def nan_of_padding(exercise: Exercise) -> Callable:
             return None
         if not alike(found[0], exercise.reference(*WHOLE)):
             return None
-        return "NaN put in the padding", (
-            "Right without padding, NaN with it, whatever it holds: a mean over a NaN is NaN. Take x[mask],"
-            " or sum 0 there and divide by how many count."
+        return "not finite with padding", (
+            "Right without padding, NaN or infinite with it, though it holds numbers. Is NaN put there, or"
+            " divided by the mask? Take x[mask], or sum 0 there and divide by how many count."
         )
 
     return cause
@@ -40,8 +48,8 @@ def nan_of_padding(exercise: Exercise) -> Callable:
 
 FLOOD = (
     "large numbers in the padding",
-    "Right where padding holds small numbers. Where it holds 1e9, adding it and taking it away again leaves"
-    " rounding: choose what counts, torch.where or x[mask].",
+    "Right where padding holds small numbers. Where it holds 1e9 it is not: is it added, and taken away"
+    " again? That leaves rounding. Choose what counts, torch.where or x[mask].",
     (floats([1.0, 2.0, 1e9], [4.0, -3e9, 1e9]), prefix_mask(3, 2, 1)),
 )
 ONE_COUNTED = (
@@ -63,13 +71,13 @@ PAIR = (
 )
 COUNTED_ZERO = (
     "zeros left out",
-    "You take x = 0 for padding; a counted token may be 0: use the mask.",
+    "Wrong where counted tokens are 0: are they taken for padding? Use the mask.",
     WITH_ZERO,
 )
 FAR_OFF = (
     "digits lost",
-    "Right on paper, but the mean of squares minus the square of the mean are two large numbers,"
-    " nearly equal: float32 has no digits left. Subtract the mean first, then square.",
+    "Wrong where numbers lie around 9000 and differ little. Is it the mean of squares minus the square of the"
+    " mean? These are large there, and nearly equal: float32 has no digits left. Subtract the mean first.",
     (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
 )
 NARROW = (
@@ -80,14 +88,17 @@ NARROW = (
 )
 OUTLIER = (
     "wrong for an outlier",
-    "Right for most numbers, wrong where one is 11 deviations from the mean: nothing is clipped here.",
-    (floats([60.0, *[0.5, -0.5] * 64]), prefix_mask(129, 129)),
+    "Right for ordinary numbers, wrong where one is 11 deviations from the mean, in long rows: is something"
+    " clipped, or limited?",
+    (torch.cat([floats([60.0])[0], noise(11, 128)]).view(3, 43), prefix_mask(43, 43, 43, 43)),
 )
 ONE = ("one token", ONE_TOKEN, LONE)
+# the row alone has five counted tokens; it comes first, since some of the other cases have one row
+ONE_ROW, *MORE = sizes(tuple(x.roll(-1, 0) for x in LARGE))
 check_masked_var = explained(
     checker(VAR),
     then=also_on(
-        VAR, NAN_MISTAKE, ONE, PAIR, COUNTED_ZERO, FAR_OFF, FLOOD, NARROW, OUTLIER, *sizes(LARGE)
+        VAR, NAN_MISTAKE, ONE_ROW, ONE, PAIR, COUNTED_ZERO, FAR_OFF, FLOOD, NARROW, OUTLIER, *MORE
     ),
     cause=nan_of_padding(VAR),
 )
@@ -96,12 +107,13 @@ check_whiten_advantages = explained(
     then=also_on(
         WHITEN,
         ("NaN in the padding", f"{LET_IN}.", WITH_NAN),
+        ONE_ROW,
         ONE,
         PAIR,
         COUNTED_ZERO,
         FAR_OFF,
         NARROW,
         OUTLIER,
-        *sizes(LARGE),
+        *MORE,
     ),
 )

@@ -59,7 +59,7 @@ MISTAKES = [Mistake(*entry) for entry in [
      rollout_with(white=lambda a, k: (a - a[k].mean()) / (spread(a[k]) + 1e-8))),
     ("mean kept", "You only divided; subtract the mean too.",
      rollout_with(white=lambda a, k: a / (spread(a[k]) + 1e-8).sqrt())),
-    ("only centred", "You never divide by the standard deviation; that is for nearly equal scores only.",
+    ("only centred", "Where the deviation is above `floor` you subtract the mean only; divide there.",
      rollout_with(reached=lambda v, s, floor: True)),
     ("one whitening per sequence", "You whitened each row by itself, so that good and bad responses look"
      " alike; take the statistics of the whole batch.", rollout_with(white=whitened_by_row)),
@@ -142,7 +142,7 @@ MISTAKES = [Mistake(*entry) for entry in [
     ("the gauge is never below the floor", "Your second gauge is raised to `floor`; give the deviation as it"
      " is.", rollout_with(gauge=lambda m, s, v, share, ev: [m, s.clamp(min=FLOOR), share, ev])),
     ("the deviation with 1e-8", "Your second gauge has the 1e-8 in it; that belongs to the division.",
-     rollout_with(gauge=lambda m, s, v, share, ev: [m, (v + 1e-4).sqrt(), share, ev])),
+     rollout_with(gauge=lambda m, s, v, share, ev: [m, (v + 1e-8).sqrt(), share, ev])),
     ("mean and deviation exchanged", "The first two gauges are exchanged: [mean, std, share, explained].",
      rollout_with(gauge=lambda m, s, v, share, ev: [s, m, share, ev])),
     ("mean of the rows' shares", "You averaged one share per row; take the share of all counted tokens.",

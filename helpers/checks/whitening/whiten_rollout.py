@@ -38,7 +38,7 @@ def batches() -> dict[str, SimpleNamespace]:
     sixteen = prefix_mask(8, 8, 5, 3)
     far = 1000.0 + (noise(1, 3, 8) * 8).round() / 8, v[:3]
     outlier = (
-        torch.cat([torch.tensor([60.0]), torch.tensor([0.5, -0.5] * 64)]).view(3, 43),
+        torch.cat([torch.tensor([60.0]), noise(11, 128)]).view(3, 43),
         noise(3, 3, 43),
     )
     bad = a, 0.2 * noise(4, 4, 8) - 0.9 * a  # a critic that is further off than a constant
@@ -112,17 +112,17 @@ STEP = Step(
 SPECIAL = {  # right elsewhere, wrong for such a batch: name, what to say
     " around 1000": (
         "digits lost",
-        "Right on paper, but the mean of squares minus the square of the mean are two large numbers, nearly"
-        " equal where advantages lie around 1000: float32 has few digits left. Subtract the mean first.",
+        "Is it the mean of squares minus the square of the mean? Where advantages lie around 1000 these are"
+        " large and nearly equal: float32 has few digits left. Subtract the mean first.",
     ),
     " with one far from all others": (
         "wrong for an outlier",
-        "Right for most advantages, wrong where one is 11 deviations from the mean: nothing is clipped here.",
+        "Wrong where one of 126 advantages is 11 deviations from the mean: is something clipped, or limited?",
     ),
     " of a bad critic": (
         "wrong for a bad critic",
         "Right for a fair critic; where the error varies more than the returns do, the explained variance is"
-        " below 0, and stays so: clamp nothing.",
+        " below 0, and stays so: is it clamped?",
     ),
     " where the deviation is the floor": (
         "at the floor",
@@ -130,19 +130,21 @@ SPECIAL = {  # right elsewhere, wrong for such a batch: name, what to say
     ),
     " of a single token": (
         "one token",
-        "With one counted token n − 1 is 0, and 0/0 is NaN: divide by at least 1 (clamp).",
+        "Wrong with one counted token, where n − 1 is 0, and 0/0 NaN: divide by at least 1 (clamp).",
     ),
     " of two tokens": (
         "two tokens",
-        "With two counted tokens n − 1 is 1, and you divide by something else.",
+        "Wrong with two counted tokens, where n − 1 is 1: is the divisor kept above 1, or is 0 returned for"
+        " too few?",
     ),
     " with NaN in the padding": (
         "NaN from the padding",
-        "All is right but where padding holds NaN: 0 · NaN is NaN. Choose with torch.where(mask, x, 0.0).",
+        "Nothing of it may come through, and 0 · NaN is NaN. Choose with torch.where(mask, x, 0.0).",
     ),
     " where all scores are equal and the floor is 0": (
         "no epsilon",
-        "Where all advantages are equal and `floor` is 0 you divide 0 by 0: add 1e-8 to the variance.",
+        "Where all advantages are equal and `floor` is 0 the variance is 0: is 0 divided by 0? Add 1e-8 to"
+        " it.",
     ),
 }
 
