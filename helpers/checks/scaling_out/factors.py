@@ -43,8 +43,6 @@ SLIPS = [Slip(*entry) for entry in [
     ("one less", "You took one less than the part's count.", {"above": lambda n: n - 1}),
     ("never divided by all tokens", "You multiplied by the counts; divide by the tokens of all parts"
      " together.", {"below": lambda n: 1}),
-    ("divided by its own count", "You divided by the part's own count, which its mean has done already:"
-     " divide by the tokens of all parts together.", {"below": lambda n: n}),
     ("divided by the largest count", "You divided by the largest count; divide by the tokens of all.",
      {"below": lambda n: n.max()}),
     ("divided by the smallest count", "You divided by the smallest count; divide by the tokens of all.",
@@ -59,6 +57,8 @@ SLIPS = [Slip(*entry) for entry in [
      {"below": lambda n: n.sum() - len(n)}),
     ("divided by N²", "You divided by N twice.", {"below": lambda n: n.sum() ** 2}),
 ]]
+OWN = Slip("divided by its own count", "You divided by the part's own count, which its mean has done already:"
+           " divide by the tokens of all parts together.", {"below": lambda n: n})  # alone it is `EQUAL`
 EQUAL = (
     "Your factors are the same for all parts, whatever the counts: multiply by the part's count, and"
     " divide by"
@@ -94,7 +94,7 @@ check_loss_factors = explained(
     then=also_on(FACTORS, MANY),
     cause=one_of(
         FACTORS,
-        two_at_once(loss_factors, SLIPS),
+        two_at_once(loss_factors, [*SLIPS, OWN]),
         result_changed,
         other_inputs(),
         without_effect,
