@@ -42,7 +42,7 @@ def test_the_first_result_that_goes_wrong_is_named():
         ("last] += scores", "last] = scores"),
         ("    returns = (advantages + values)", "    returns = (rewards + values)"),
     )
-    assert "gives the rewards" in check_steps_5_and_6(edited(*wrong_twice)).message
+    assert "wrong result: the rewards" in check_steps_5_and_6(edited(*wrong_twice)).message
     second = check_steps_5_and_6(edited(wrong_twice[1]))
     assert "Right so far: rewards, advantages." in second.message and second.look
 

@@ -27,7 +27,7 @@ OTHERS = [(asked, taken) for asked in MEANS for taken in MEANS if asked != taken
 @pytest.mark.parametrize(("asked", "taken"), OTHERS)
 def test_a_mean_taken_for_another_is_named(asked, taken):
     name, says = said(checks.check_group_step(step(**{asked: MEANS[taken]})))
-    assert name.startswith(f"{asked}: ") and "goes wrong gives the loss" in says
+    assert name.startswith(f"{asked}: ") and "wrong result: the loss" in says
     assert f"For '{asked}' your mean is that of '{taken}'" in says
 
 
@@ -120,7 +120,7 @@ PER_TOKEN = [
 @pytest.mark.parametrize("answer", PER_TOKEN)
 def test_a_kl_per_token_is_a_mistake_of_the_rewards(answer):
     name, says = said(checks.check_group_step(answer))
-    assert name == "the KL is not summed" and "goes wrong gives the rewards" in says
+    assert name == "the KL is not summed" and "wrong result: the rewards" in says
     assert "sum the KL over the response's counted tokens" in says
 
 

@@ -33,7 +33,9 @@ def test_a_mistake_in_one_result_is_named_and_placed(index, mistake):
 
     report = checks.check_credit(answer)
     assert (report.status, report.mistake) == ("mistake", mistake.name), report
-    assert f"gives the {list(RESULTS)[index]}" in report.message and "{" not in report.message
+    assert (
+        f"wrong result: the {list(RESULTS)[index]}" in report.message and "{" not in report.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,8 @@ def test_a_mistake_in_best_of_n_is_named_and_placed(index, mistake):
 
     report = checks.check_keep_best(answer)
     assert (
-        report.status == "mistake" and f"gives the {list(best_of.RESULTS)[index]}" in report.message
+        report.status == "mistake"
+        and f"wrong result: the {list(best_of.RESULTS)[index]}" in report.message
     )
     same = [m for _, m in BEST if m.name == report.mistake]
     assert mistake.says.split("{")[0] in report.message or mistake in same, report
@@ -100,7 +103,10 @@ def test_a_mistake_in_a_group_step_is_named_and_placed(index, mistake):
 
     report = checks.check_group_step(answer)
     assert (report.status, report.mistake) == ("mistake", mistake.name), report
-    assert f"gives the {list(GROUP_STEP)[index]}" in report.message and "{" not in report.message
+    assert (
+        f"wrong result: the {list(GROUP_STEP)[index]}" in report.message
+        and "{" not in report.message
+    )
 
 
 def test_the_group_step_wanted_is_the_loop_s_own():
@@ -165,9 +171,9 @@ def test_the_first_wrong_one_of_three_is_named():
         first, *others = (part.reference(*given) for part in OPTIMUM.values())
         return first, *(-x for x in others)
 
-    assert "goes wrong gives the log-probs of π*" in checks.check_optimum(answer).message
+    assert "wrong result: the log-probs of π*" in checks.check_optimum(answer).message
     said = checks.check_optimum(later).message
-    assert "Right so far: log-probs of π*." in said and "goes wrong gives the J*" in said
+    assert "Right so far: log-probs of π*." in said and "wrong result: the J*" in said
 
 
 def test_the_answers_wanted_are_the_helpers_own():

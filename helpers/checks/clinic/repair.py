@@ -319,7 +319,7 @@ def _first(name: str, seen: Seen, found: tuple[str, str] | None) -> Report:
     close = torch.isclose(got, want, 1e-4, 1e-5)
     row = int((~close).any(dim=1).nonzero()[0])
     label, says = found or ("unrecognised", f"They differ first in row {row}.")
-    says = f"{so_far}The first line that goes wrong gives the {name}. {says}"
+    says = f"{so_far}The first wrong result: the {name}. {says}"
     return _mistake(label, says, got[row], want[row], LOOK[name])
 
 

@@ -172,7 +172,8 @@ DPO_LOSS = Exercise(
          from_margin(lambda m: (-m).sigmoid().mean())),
         ("minus sign missing", "The loss is *minus* log σ: the optimizer minimises it.",
          from_margin(lambda m: logsigmoid(m).mean())),
-        ("overflow", "At a large margin σ rounds to 0 or exp overflows: use logsigmoid or softplus.",
+        ("overflow", "Where the margin is far below 0, σ rounds to 0 or exp overflows: use"
+         " logsigmoid or softplus.",
          from_margin(lambda m: -m.sigmoid().log().mean())),
         ("epsilon in the logarithm", "log(σ + ε), or of a σ of at least ε, is wrong where σ is tiny: use"
          " logsigmoid.",

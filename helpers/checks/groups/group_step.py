@@ -277,7 +277,7 @@ SIZES_OF_KL = (
     " [B, T]? A response has one reward, [B]: sum the KL over the response's counted tokens, dim=1."
 )
 KL_PER_TOKEN = tuple(
-    Expected(words, NOT_SUMMED, f"The first line that goes wrong gives the rewards. {says}",
+    Expected(words, NOT_SUMMED, f"The first wrong result: the rewards. {says}",
              when=nothing_summed)
     for words, says in (
         (SIZES, SIZES_OF_KL), ("doesn't match the broadcast shape", SIZES_OF_KL),

@@ -53,7 +53,8 @@ PASS = Exercise(
          lambda c, k: c[:, :k].any(1).double()),
         ("first k, averaged", "You averaged the first k answers; use all n.",
          lambda c, k: c[:, :k].double().mean(1)),
-        ("any of all n", "You asked whether any of the n is right; draw k of them.",
+        ("any of all n", "Your result is that of asking whether any of all n is right: draw k"
+         " of them, and do not round the factors.",
          lambda c, k: c.any(1).double()),
         ("at least k right", "You asked for k right answers; one among the k drawn is enough.",
          lambda c, k: (c.sum(1) >= k).double()),

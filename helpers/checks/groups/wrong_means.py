@@ -112,10 +112,10 @@ def unknown_mean(probes: list[tuple]) -> Callable:
 
     def cause(function: Callable, report: Report) -> tuple[str, str] | None:
         vague = report.mistake in VAGUE or report.mistake.startswith(("weight of", "sign of"))
-        if not vague or "goes wrong gives the loss" not in report.message:
+        if not vague or "wrong result: the loss" not in report.message:
             return None
         *_, mask, config = next(probe for probe in probes if not _right_loss(function, probe))
-        before = report.message.partition("gives the loss.")[0] + "gives the loss."
+        before = report.message.partition("result: the loss.")[0] + "result: the loss."
         wanted = WANTED[config.loss_aggregation].format(counted=int(mask.sum()))
         says = f"The gains are right, so look at their mean for '{config.loss_aggregation}':"
         name = f"{config.loss_aggregation}: not the mean of the gains"

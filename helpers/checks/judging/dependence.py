@@ -15,6 +15,7 @@ from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.runner import copy_of
 
 STEP, LEAST, LARGEST = 0.125, 2e-5, 40  # the move; the smallest effect; entries of an argument
+FAR = (-1.0, 3.0)  # further moves, before it is said that something has no effect
 LN2 = math.log(2)
 
 
@@ -40,6 +41,8 @@ class Moved(NamedTuple):
     mask: Tensor | None  # of the argument's shape
     yours: Tensor  # [entries, *result]
     right: Tensor
+    reach: Tensor  # whether an entry moves the learner's result by any of the moves
+    wanted: Tensor  # whether it moves the right one
     linear: bool  # both results are linear in it
 
 
@@ -74,8 +77,19 @@ def moved_by(exercise: Exercise, function: Callable, given: tuple) -> dict[str, 
             _linear(f, given, place, x) for f, x in ((exercise.reference, right), (function, yours))
         )
         own = mask if mask is not None and mask.shape == x.shape else None
-        found[name] = Moved(name, x, own, yours, right, linear)
+        reach, wanted = _reach(exercise, function, given, place, yours, right)
+        found[name] = Moved(name, x, own, yours, right, reach, wanted, linear)
     return found
+
+
+def _reach(exercise, function, given, place, yours, right) -> tuple[Tensor, Tensor]:
+    """Which entries move which results, the learner's and the right ones, over all moves."""
+    seen = [_seen(yours), _seen(right)]
+    for step in FAR:
+        far = [effects(f, given, place, step) for f in (function, exercise.reference)]
+        if not any(x is None for x in far):
+            seen = [a | _seen(b) for a, b in zip(seen, far, strict=True)]
+    return seen[0], seen[1]
 
 
 def depends_otherwise(exercise: Exercise, function: Callable, probes: list) -> tuple | None:
@@ -107,8 +121,9 @@ def _number_without_effect(exercise, function, cases) -> tuple | None:
             continue
         changes = []
         for given in cases:
-            other = (*given[:place], given[place] * 0.75 + 0.05, *given[place + 1 :])
-            changes.append([_change(f, given, other) for f in (function, exercise.reference)])
+            for number in (given[place] * 0.75 + 0.05, given[place] * 0.3 + 0.1):
+                other = (*given[:place], number, *given[place + 1 :])
+                changes.append([_change(f, given, other) for f in (function, exercise.reference)])
         if all(yours == 0 and right > LEAST for yours, right in changes):
             says = f"Whatever `{name}` is, your result stays the same; it should not."
             return f"{name} without effect", says
@@ -142,22 +157,23 @@ def _padding(m: Moved) -> tuple | None:
 
 
 def _no_effect(m: Moved) -> tuple | None:
-    if bool(_seen(m.right).any()) and not bool(_seen(m.yours).any()):
-        return f"{m.name} without effect", f"Whatever `{m.name}` holds, your result stays the same."
+    if bool(m.wanted.any()) and not bool(m.reach.any()):
+        says = f"`{m.name}` was moved a little and by 3, and your result stayed the same."
+        return f"{m.name} without effect", says
     return None
 
 
-def _by_row(m: Moved, moved: Tensor) -> Tensor | None:
+def _by_row(m: Moved, moves: Tensor) -> Tensor | None:
     """[B of the argument, B of the result]: whether a row of the one moves a row of the other."""
-    if moved.dim() < 2 or moved.shape[1] != len(m.given):
+    if moves.dim() < 2 or moves.shape[1] != len(m.given):
         return None
     B = len(m.given)
-    return _seen(moved).reshape(B, -1, B, moved[0, 0].numel()).any(3).any(1)
+    return moves.reshape(B, -1, B, moves[0, 0].numel()).any(3).any(1)
 
 
 def _rows(m: Moved) -> tuple | None:
     """Rows that move each other's results where they should not, or the other way round."""
-    mine, wanted = _by_row(m, m.yours), _by_row(m, m.right)
+    mine, wanted = _by_row(m, m.reach), _by_row(m, m.wanted)
     if mine is None or wanted is None or torch.equal(mine, wanted):
         return None
     alone = torch.eye(len(mine), dtype=torch.bool)
@@ -169,14 +185,17 @@ def _rows(m: Moved) -> tuple | None:
         may = ", ".join(map(str, wanted[a].nonzero().flatten().tolist()))
         return "rows mixed", f"{says}, which it should not: here it belongs to rows {may} alone."
     if bool((wanted & ~alone).any()) and not bool((mine & ~alone).any()):
-        says = "Your result in a row comes from that row alone; take the statistics of the whole batch."
+        says = (
+            f"`{m.name}` in one row should change your results in the other rows too: take what you need of"
+            " the whole batch."
+        )
         return "each row by itself", says
     return None
 
 
 def _one_row(m: Moved) -> tuple | None:
     """Only the first row, or only the last, has an effect, and all that it should have."""
-    mine, wanted = (_seen(x).reshape(len(m.given), -1) for x in (m.yours, m.right))
+    mine, wanted = (x.reshape(len(m.given), -1) for x in (m.reach, m.wanted))
     rows = mine.any(1).nonzero().flatten().tolist()
     for row, where in ((0, "first"), (len(m.given) - 1, "last")):
         if rows == [row] and torch.equal(mine[row], wanted[row]) and bool(wanted.any(1).all()):
@@ -185,10 +204,10 @@ def _one_row(m: Moved) -> tuple | None:
     return None
 
 
-def _offsets(m: Moved, moved: Tensor) -> Tensor:
+def _offsets(m: Moved, moves: Tensor) -> Tensor:
     """[T, T] over all rows: whether the argument's token moves the result's token of the same row."""
     B, T = m.given.shape
-    effect = _seen(moved).reshape(B, T, B, T)
+    effect = moves.reshape(B, T, B, T)
     return torch.stack([effect[b, :, b] for b in range(B)]).any(0)
 
 
@@ -197,7 +216,7 @@ def _has_tokens(m: Moved) -> bool:
     if m.given.dim() != 2 or m.right.dim() != 3 or m.right.shape[1:] != m.given.shape:
         return False
     alone = torch.eye(len(m.given), dtype=torch.bool)
-    return len(m.given) > 1 and not bool((_by_row(m, m.right) & ~alone).any())
+    return len(m.given) > 1 and not bool((_by_row(m, m.wanted) & ~alone).any())
 
 
 def _distance(step: int) -> str:
@@ -206,7 +225,7 @@ def _distance(step: int) -> str:
 
 def _tokens(m: Moved) -> tuple | None:
     """Tokens that move the result at another token where they should not, or the other way round."""
-    mine, wanted = _offsets(m, m.yours), _offsets(m, m.right)
+    mine, wanted = _offsets(m, m.reach), _offsets(m, m.wanted)
     steps = range(-len(mine) + 1, len(mine))
     # the diagonal −k holds the effect of token t + k on the result at t
     has, needs = ({k for k in steps if bool(x.diagonal(-k).any())} for x in (mine, wanted))

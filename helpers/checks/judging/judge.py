@@ -131,7 +131,7 @@ def _compared(exercise: Exercise, function: Callable, answers: list) -> Report |
     same = [i for i, key in enumerate(keys) if key == keys[first]]
     probes, tensors, expected = ([x[i] for i in same] for x in (exercise.probes, tensors, expected))
     first = same.index(first)
-    name, says, first = name_mistake(exercise, same, tensors, expected, first)
+    name, says, first = name_mistake(exercise, function, same, tensors, expected, first)
     if name in ("unrecognised", "nearly right"):
         again = _another(exercise, function, probes[first], tensors[first])
         name, says = again or (name, says)

@@ -17,6 +17,7 @@ from helpers.checks.judging.compare import (
 )
 from helpers.checks.judging.report import show
 from helpers.checks.judging.runner import copy_of
+from helpers.checks.judging.second_look import answers_of, equals, with_further_cases
 from helpers.checks.judging.slips import slips
 
 
@@ -25,7 +26,7 @@ def form(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}, {kind(x)}" if x.dim() else f"no axes (a scalar), {kind(x)}"
 
 
-def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str, int]:
+def name_mistake(exercise, function, numbers, answers, expected, first) -> tuple[str, str, int]:
     """Name and message for wrong answers: a well-known mistake, a wrong form, a pattern, or unknown.
 
     `numbers` are those of the test cases, in `exercise.probes`. Third: which of these cases shows it.
@@ -41,6 +42,11 @@ def name_mistake(exercise, numbers, answers, expected, first) -> tuple[str, str,
         if general:  # made for any exercise, so they must say something to be believed
             made = [(m, results) for m, results in made if _telling(results, expected)]
             made = [(m, results) for m, results in made if _of_one_size(answers, results)]
+            made = [
+                (m, results)
+                for m, results in made
+                if _further(exercise, function, m, probes[0], answers, results)
+            ]
         return _known(made, answers, expected, masks, facts)
 
     def in_one_case(look):
@@ -71,6 +77,16 @@ def _result(exercise, mistake, number: int) -> Tensor | None:
             return torch.as_tensor(mistake.wrong(*copy_of(exercise.probes[number]))).detach()
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
+
+
+def _further(exercise, function, mistake, given, answers, made) -> bool:
+    """Whether a mistake with these very results has the learner's on further test cases too."""
+    if not all(map(alike, answers, made)):
+        return True  # told apart by `_known`
+    more = with_further_cases(exercise).probes[len(exercise.probes) :]
+    probes = [probe for probe in more if exercise.key(probe) == exercise.key(given)]
+    there = answers_of(exercise, function, probes)
+    return there is None or equals(there, mistake.wrong, probes)
 
 
 def _telling(made: list[Tensor], expected: list[Tensor]) -> bool:

@@ -61,7 +61,11 @@ def check_call(call: Call, mask: Tensor, whose: str) -> None:
 
     A call on fewer columns (the last one predicts nothing that is asked for) is compared with as many.
     """
-    width = call.ids.shape[-1]
+    width, whole = call.ids.shape[-1], mask.shape[-1]
+    if width < whole - 1 and not call.past:
+        says = f"You gave {whose} {width} of {whole} columns: it has to read each text from its"
+        says += " start, prompt and response."
+        raise Wrong("columns left out", says)
     mask = mask.bool()[:, :width]
     if call.ids.shape != mask.shape:
         return

@@ -107,7 +107,7 @@ def _placed(report: Report, names: list[str], index: int) -> Report:
     if report.mistake in ("exception", "endless loop", "inputs changed", "not a function"):
         return replace(report, look="")  # any of the parts may be the one
     so_far = f"Right so far: {', '.join(names[:index])}. " if index else ""
-    says = f"{so_far}The first line that goes wrong gives the {names[index]}. {report.message}"
+    says = f"{so_far}The first wrong result: the {names[index]}. {report.message}"
     return replace(report, message=says)
 
 

@@ -176,7 +176,7 @@ LOOKS = {
 def first_wrong(function, report) -> tuple[str, str] | None:
     """What is wrong with the first result that is: the looks of that result alone."""
     for index, (name, part) in enumerate(RESULTS.items()):
-        words = f"gives the {name}. "
+        words = f"wrong result: the {name}. "
         if words in report.message:
             found = one_of(part, *LOOKS[name])(part_of(function, index), report)
             placed = report.message[: report.message.index(words) + len(words)]

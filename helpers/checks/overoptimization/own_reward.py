@@ -143,7 +143,12 @@ def sides_of(row: object) -> tuple[str, str]:
     wants = 'Each pair is a dict: {"prompt": "", "chosen": …, "rejected": …}.'
     expect(isinstance(row, dict), "wrong type", f"A {type(row).__name__} is in the list. {wants}")
     for name in ("prompt", "chosen", "rejected"):
-        expect(isinstance(row.get(name), str), "columns", f"{name!r} is {row.get(name)!r}. {wants}")
+        says = (
+            f"{name!r} is {row[name]!r}"
+            if name in row
+            else f"There is no {name!r}, only {list(row)}"
+        )
+        expect(isinstance(row.get(name), str), "columns", f"{says}. {wants}")
     prompt = row["prompt"]
     chosen, rejected = (f"{prompt} {row[name]}".strip() for name in ("chosen", "rejected"))
     return chosen, rejected
@@ -178,7 +183,7 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
     added = rest.strip()
     says = f"{added!r} is none of the flattering sentences, and may cost gold: add one of FLATTERING as it"
     says += " is."
-    expect(added in SENTENCES, "not a whole sentence", says, *case)
+    expect(added in SENTENCES, "not one of the sentences", says, *case)
     return SENTENCES[added], a == flattering
 
 

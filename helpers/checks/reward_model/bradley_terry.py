@@ -37,7 +37,7 @@ PREFERENCE = Exercise(
     "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05)",
     [FEW, MANY, FAR],
     [
-        ("reversed", "That is P(b preferred); put score_a first.", lambda a, b: probability(b, a)),
+        ("reversed", "That is P(b preferred): asked for is P(a preferred).", lambda a, b: probability(b, a)),
         ("no sigmoid", "A difference of scores is not a probability: take its sigmoid.",
          lambda a, b: a - b),
         ("sum of scores", "You added the scores; only their difference matters.",

@@ -137,7 +137,7 @@ NO_TIE = (
 NEARLY_EQUAL = [
     (
         "nearly equal taken for a tie",
-        f"Right where scores are equal or far apart; {one} and {two} differ, and that is no tie: use ==.",
+        f"{one} and {two} differ, and that is no tie: compare the scores as they are, with ==.",
         (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
     )
     for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))

@@ -95,7 +95,8 @@ POSITIONS = Exercise(
          lambda mask: torch.arange(mask.shape[1]).expand(mask.shape)),
         ("starts at 1", "Your first token has position 1; subtract the mask to get 0.",
          lambda mask: whole(mask)),
-        ("negative on padding", "cumsum − 1 is −1 on left padding, and no embedding has index −1.",
+        ("negative on padding", "Your padding has position −1, as cumsum − 1 has on the left: no embedding"
+         " has this index.",
          lambda mask: whole(mask) - 1),
         ("counted from the right", "You count backwards; the first counted token has position 0.",
          lambda mask: whole(mask.flip(1)).flip(1) - mask.long()),

@@ -162,7 +162,8 @@ def check_calls(spy: Spy, parts, config, rounds: int) -> None:
     stopped = 0 < rounds < N and set(counts.values()) == {rounds}
     expect(not stopped, "fewer iterations", says)
     for name, count in counts.items():
-        says = f"In {N} iterations, {name} was called {count} times; once each."
+        says = f"config.iterations is {N}, and {name} was called {count} times: that many iterations, and one"
+        says += " call in each."
         once = {1: "only once, before the loop?", 0: "is it called by its name?"}.get(count, "")
         fits = count == N
         label = f"{name} is not called" if count == 0 else f"{name} is not called once an iteration"
