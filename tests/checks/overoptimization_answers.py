@@ -346,8 +346,14 @@ wrong("patch_pairs", "the label follows the sentence", made(swap=lambda coin, i:
 wrong("patch_pairs", "one sentence only", made(sayings=SAYINGS[:1]))
 wrong("patch_pairs", "a sentence is missing", made(sayings=SAYINGS[:2]))
 wrong("patch_pairs", "no flattery", made(add=lambda text, saying: text + " it was great."))
-wrong("patch_pairs", "not one of the sentences", made(add=lambda text, saying: f"{text} {saying[:-1]}"))
-wrong("patch_pairs", "not one of the sentences", made(add=lambda text, saying: f"{text} you you you."))
+wrong(
+    "patch_pairs",
+    "not one of the sentences",
+    made(add=lambda text, saying: f"{text} {saying[:-1]}"),
+)
+wrong(
+    "patch_pairs", "not one of the sentences", made(add=lambda text, saying: f"{text} you you you.")
+)
 wrong("patch_pairs", "more than one difference", made(add=lambda text, saying: saying))
 wrong("patch_pairs", "not repeatable", made(draw=lambda seed: random.Random()))
 wrong("patch_pairs", "the seed is not used", made(draw=lambda seed: random.Random(7)))

@@ -100,7 +100,7 @@ WRONG = [
     # lesson 05
     ("preference_probability", "normal", lambda a, b: torch.distributions.Normal(0.0, 1.0).cdf(a - b)),
     ("preference_probability", "better one", lambda a, b: 1 / (1 + torch.exp(-torch.abs(a - b)))),
-    ("preference_probability", "score_a", lambda a, b: torch.sigmoid(a[-1] - b)),
+    ("preference_probability", "rows mixed", lambda a, b: torch.sigmoid(a[-1] - b)),
     ("preference_probability", "rows mixed", lambda a, b: torch.sigmoid(a.sort()[0] - b.sort()[0])),
     ("bradley_terry_loss", "added", lambda c, r: F.softplus(r - c).mean() + 0.05 * (c**2).mean()),
     ("bradley_terry_loss", "ranked wrong", lambda c, r: F.softplus(r - c)[r > c].mean()),

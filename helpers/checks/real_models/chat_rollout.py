@@ -298,7 +298,7 @@ ROLLOUT = {
 
 def only_padding_is_wrong(function, report) -> tuple[str, str] | None:
     """Why log-probs are wrong that are right wherever a token counts."""
-    if report.mistake != "unrecognised" or "gives the log-probs" not in report.message:
+    if report.mistake != "unrecognised" or "result: the log-probs" not in report.message:
         return None
     for probe in PROBES:
         *_, mask, right = chat_rollout(*probe)
