@@ -136,7 +136,7 @@ def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str])
     for axes, metric in zip(figure.axes, METRICS, strict=True):
         if metric.key in judged:
             wrong = metric.key in out
-            axes.set_facecolor("#FBE3D6" if wrong else "#DDF2E9")
+            axes.set_facecolor("#FBE3D6" if wrong else "#CDEBDD")
             axes.set_title(f"{'✗' if wrong else '✓'} {metric.key}")
             if metric.key not in EXACT:  # whose limit is the dotted line
                 _draw_judged(axes, run, metric.key, judged_band(healthy, metric.key))

@@ -98,11 +98,15 @@ def factor_figure(bands: dict, chosen: str, factor: str = "") -> Figure:
     panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
     shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
-        for (label, band), colour in zip(bands.items(), shades, strict=True):
+        for k, (label, band) in enumerate(bands.items()):
+            colour = shades[k]
             if label == chosen:
                 draw_band(axes, band, column, colour, label, linewidth=3, zorder=5)
             else:
-                axes.plot(band["d"], band[column][0], color=colour, label=label, linewidth=1.1)
+                line = ("-", "--")[k % 2]  # neighbours differ in grey print, too
+                axes.plot(
+                    band["d"], band[column][0], line, color=colour, label=label, linewidth=1.1
+                )
         label_axes(axes, title, DISTANCE, unit, grid="both")
     legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
     for text in legend.get_texts():
@@ -115,8 +119,9 @@ def _dumbbells(axes: Axes, rows: dict) -> None:
     for k, (end, kept, peak) in enumerate(rows.values()):
         axes.plot([end, peak], [k, k], color=QUIET, linewidth=2, zorder=1)
         axes.plot(end, k, "x", color=KL, markersize=7, label="never stopped" if k == 0 else "")
-        axes.plot(kept, k, "o", color=GOLD, markersize=7, label="stopped" if k == 0 else "")
-        axes.plot(peak, k, "|", color=BLACK, markersize=15, label="its own peak" if k == 0 else "")
+        axes.plot(kept, k, "o", color=GOLD, markersize=6, label="stopped" if k == 0 else "")
+        how = {"color": BLACK, "markersize": 11, "markeredgewidth": 1.4, "zorder": 3}
+        axes.plot(peak, k, "|", label="its own peak" if k == 0 else "", **how)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(len(rows) - 0.5, -0.5)
 

@@ -158,5 +158,6 @@ def _false_alarms(said: list, false: list[Recorded], total: int) -> Report:
         return _mistake("false alarms", f"{says} There are some on seeds 0 to 2, too: look there.")
     says += (
         " There is none on seeds 0 to 2: does a limit lie too near to the runs it was chosen on?"
+        " A limit at exactly 0 may: rounding crosses it."
     )
     return _mistake("fitted to the seen seeds", says)
