@@ -234,6 +234,8 @@ def _reward_name(reward: Reward | nn.Module) -> str:
         parts = zip(reward.weights, reward.rewards, strict=True)
         return " + ".join(f"{weight:g} · {_reward_name(part)}" for weight, part in parts)
     name = getattr(reward, "__name__", type(reward).__name__)
+    if name == "<lambda>":  # Markdown would take it for a tag
+        return "a function without a name"
     if isinstance(reward, nn.Module):
         return f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
     return name

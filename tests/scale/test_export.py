@@ -81,11 +81,16 @@ def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
     def kind(texts):
         return [float("good" in text) for text in texts]
 
-    models = tiny_models(reward=RewardSum([kind, length_reward], [1.0, 0.25]))
+    models = tiny_models(
+        reward=RewardSum([kind, length_reward, lambda texts: [0.0] * len(texts)], [1.0, 0.25, 2])
+    )
     state = start_run(CONFIG, models, prompts=PROMPTS)
     HeldOut(["i read"], tmp_path, samples=4).measure(state)
     card, facts = (tmp_path / BEST / CARD).read_text(), read_json(tmp_path / BEST / FACTS)
-    assert "the reward was 1 · kind + 0.25 · length_reward" in card and "LoRA" not in card
+    assert (
+        "was 1 · kind + 0.25 · length_reward + 2 · a function without a name." in card
+        and "LoRA" not in card
+    )
     row = read_json(tmp_path / ROWS)["rows"][0]
     assert facts["held_out"] == row and facts["lora"] is None
     assert f"prompts not trained on: value {row['value']:.4g}, which is score" in card
