@@ -12,7 +12,8 @@ from torch import nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from helpers.models import check_vocabulary, quiet_loading, stop_tokens
-from helpers.scale.lora import ADAPTER
+from helpers.rewards import Reward, RewardSum
+from helpers.scale.lora import ADAPTER, describe_adapter
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
 from helpers.tools.parallel import rank
@@ -31,19 +32,21 @@ def save_policy(
     folder: str | Path,
     tokenizer: PreTrainedTokenizerBase | None = None,
     adapter_only: bool = False,
+    held_out: dict | None = None,
 ) -> Path:
     """Save the actor of a run, or a model with its tokenizer, as an ordinary folder; → the folder.
 
     It holds weights (LoRA merged into them; with `adapter_only` the adapter alone, and the name of its
-    base model), tokenizer, generation config, a model card, and `how_trained.json`. An earlier export
-    is replaced atomically. Over several processes each calls this, and the first writes. ValueError:
-    no tokenizer, no adapter, a base model without a name; FileProblem: a folder that holds anything
-    else; OSError: a full or read-only disk.
+    base model), tokenizer, generation config, a model card, and `how_trained.json`; `held_out` is a row
+    of `HeldOut`, for the last two. An earlier export is replaced atomically. Over several processes
+    each calls this, and the first writes. ValueError: no tokenizer, no adapter, a base model without a
+    name; FileProblem: a folder that holds anything else; OSError: a full or read-only disk.
     """
     folder = Path(folder).expanduser()
     require_flag("adapter_only", adapter_only)
     require_exportable(folder)
     export = _Export.of(policy, tokenizer, adapter_only)
+    export.facts |= {} if held_out is None else {"held_out": held_out}
     if rank() == 0:
         with atomic_folder(folder) as temporary, quiet_loading():
             export.write(temporary)
@@ -157,8 +160,7 @@ class _Export:
             about = {"task_type": "CAUSAL_LM", "base_model_name_or_path": self.base}
             settings = read_json(folder / ADAPTER_SETTINGS)
             write_json(folder / ADAPTER_SETTINGS, settings | about)
-        else:
-            self.generation.save_pretrained(folder)
+        self.generation.save_pretrained(folder)  # beside an adapter too, where peft does not look
         (folder / CARD).write_text(_card(self.facts, self.adapter_only), encoding="utf-8")
         files = sorted({path.name for path in folder.iterdir()} | {FACTS})
         write_json(folder / FACTS, self.facts | {"files": files})
@@ -212,13 +214,11 @@ def _facts(state: RLHFState | None, base: str) -> dict:
     """How a policy was trained, for `how_trained.json`; nothing is known of a model alone."""
     if state is None:
         return {"base": base}
-    reward, settings = state.models.reward, state.config.as_dict()
-    name = getattr(reward, "__name__", type(reward).__name__)
-    if isinstance(reward, nn.Module):
-        name = f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
+    settings, adapter = state.config.as_dict(), describe_adapter(state.models.actor)
     return {
         "base": base,
-        "reward": name,
+        "reward": _reward_name(state.models.reward),
+        "lora": adapter or None,
         "method": state.config.method,
         "iterations": state.iteration,
         "kl_coef_now": state.kl_coef,
@@ -226,6 +226,39 @@ def _facts(state: RLHFState | None, base: str) -> dict:
         "last": state.history[-1] if state.history else {},
         "torch": torch.__version__,
     }
+
+
+def _reward_name(reward: Reward | nn.Module) -> str:
+    """A function's name, a reward model with its encoder's; of a sum all parts with their weights."""
+    if isinstance(reward, RewardSum):
+        parts = zip(reward.weights, reward.rewards, strict=True)
+        return " + ".join(f"{weight:g} · {_reward_name(part)}" for weight, part in parts)
+    name = getattr(reward, "__name__", type(reward).__name__)
+    if name == "<lambda>":  # Markdown would take it for a tag
+        return "a function without a name"
+    if isinstance(reward, nn.Module):
+        return f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
+    return name
+
+
+def _how_adapted(adapter: dict, adapter_only: bool) -> str:
+    """What was trained under LoRA, for a card."""
+    blocks = adapter["blocks"] or ["none"]
+    which = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
+    kept = "here alone, without the base model" if adapter_only else "here merged into the weights"
+    size = f"rank {adapter['rank']}, α {adapter['alpha']}"
+    return f"A LoRA adapter was trained ({size}, {adapter['layers']} linear layers in {which}), {kept}."
+
+
+def _how_to_sample(adapter_only: bool) -> str:
+    """How to write as in training, for a card."""
+    if not adapter_only:
+        return "The generation config samples as training did."
+    given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
+    return (
+        "`generation_config.json` samples as training did. peft reads the base model's instead, so give"
+        f" it: `model.generate(**inputs, {given})`."
+    )
 
 
 def _card(facts: dict, adapter_only: bool) -> str:
@@ -245,8 +278,16 @@ def _card(facts: dict, adapter_only: bool) -> str:
         f" {facts['reward']}.",
         f"Trained for {facts['iterations']} of {settings['iterations']} iterations with"
         f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
+        *([_how_adapted(facts["lora"], adapter_only)] if facts["lora"] else []),
         "",
     ]
+    if "held_out" in facts:
+        row = facts["held_out"]
+        lines += [
+            f"Kept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
+            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}.",
+            "",
+        ]
     names = {"kl": "KL from the reference, nats per response", "score": "score, as trained on"}
     names |= {"raw_score": "score, as the reward gives it"}
     known = [f"- {what}: {last[name]:.4g}" for name, what in names.items() if name in last]
@@ -255,7 +296,7 @@ def _card(facts: dict, adapter_only: bool) -> str:
     rows = {"method": facts["method"]} | settings
     table = [f"| {name} | {rows[name]} |" for name in DECISIVE if rows.get(name) is not None]
     lines += ["| setting | value |", "|---|---|", *table, ""]
-    lines.append(f"All settings are in `{FACTS}`. The generation config samples as training did.")
+    lines.append(f"All settings are in `{FACTS}`. {_how_to_sample(adapter_only)}")
     return "\n".join([*lines, ""])
 
 

@@ -72,7 +72,7 @@ class HeldOut:
         better = not self.rows or means["value"] > self.best["value"]
         self.rows.append({"iteration": state.iteration} | means)
         if better:
-            save_policy(state, self.folder / BEST, adapter_only=small(state))
+            save_policy(state, self.folder / BEST, None, small(state), self.rows[-1])
         if rank() == 0:
             write_json(self.folder / ROWS, {"prompts": as_rows(asked), "rows": self.rows})
         return {f"held_out_{name}": x for name, x in means.items()}

@@ -21,10 +21,15 @@ ADAPTER = "lora_"  # in the names of peft's matrices
 BASES = (torch.float32, torch.bfloat16)  # of frozen weights; float16 would need loss scaling
 
 
+def _block(name: str) -> int:
+    """The number of the block that a layer is in."""
+    return int(re.search(r"\d+", BLOCK.search(name)[0])[0])
+
+
 def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
     """Names of the linear layers in all blocks, or in the `last` blocks only."""
     found = [
-        (name, int(re.search(r"\d+", BLOCK.search(name)[0])[0]))
+        (name, _block(name))
         for name, module in actor.named_modules()
         if isinstance(module, (nn.Linear, Conv1D)) and BLOCK.search(name)
     ]
@@ -43,8 +48,11 @@ def add_lora(
 
     The adapter starts at 0, so the policy equals the reference at first. `last` adapts only the last
     blocks, and gradients stop there. `base` is the type of the frozen weights; the adapter is float32
-    always, and so are its gradients and Adam. ValueError: rank or last < 1, another type, no peft.
+    always, and so are its gradients and Adam. ValueError: a name in place of the model, rank or
+    last < 1, another type, no peft.
     """
+    wants = "a loaded model: load_actor(name), or make_models, which loads it"
+    require(isinstance(actor, nn.Module), "actor", repr(actor)[:60], wants)
     require_count("rank", rank)
     require(base in BASES, "base", base, "torch.float32 or torch.bfloat16")
     if last is not None:
@@ -94,6 +102,17 @@ def convert_base(actor: nn.Module, base: torch.dtype) -> None:
     head = actor.get_output_embeddings()
     if type(head) is nn.Linear:
         head.__class__ = Float32Head  # the same weight, under the same name
+
+
+def describe_adapter(actor: nn.Module) -> dict:
+    """Rank, α, number of adapted linear layers and their blocks of a model's adapter; {} without one."""
+    names = [name for name, _ in actor.named_modules() if name.endswith(".lora_A")]
+    if not names:
+        return {}
+    settings = next(iter(actor.peft_config.values()))
+    blocks = {_block(name) for name in names if BLOCK.search(name)}
+    size = {"rank": settings.r, "alpha": settings.lora_alpha, "layers": len(names)}
+    return size | {"blocks": sorted(blocks)}
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""Memory of a run: estimated from shapes, then measured."""
+"""Memory of a run: estimated from shapes, then measured.
+
+Estimated are the tensors of training. Not included: Python and its libraries, freed blocks that an
+allocator keeps, and what an export or a reward function needs.
+"""
 
 import copy
 from contextlib import nullcontext
@@ -22,6 +26,7 @@ from transformers import (
 
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, load_pretrained, with_fused_gelu, without_dropout
+from helpers.rewards import Reward
 from helpers.scale.lora import linear_layers
 from helpers.tools.validate import require, require_choice, require_count
 
@@ -55,6 +60,13 @@ KNOWN = {  # shapes of common models, to estimate them offline
 }
 
 
+LEFT_OUT = """\
+These are the tensors of training. On top come the imported libraries (250 to 340 MiB), what a reward
+function holds, on a CPU the freed blocks that glibc keeps (all together was up to 2.4 times the peak;
+MALLOC_MMAP_THRESHOLD_=262144 before the command gives them back: benchmarks/README.md, cuda), and while a
+merged policy is exported one more copy of the actor."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """Bytes of one model for one purpose in one phase."""
@@ -67,7 +79,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Estimated memory of a run, as a list of entries."""
+    """Estimated memory of a run, as a list of entries: its tensors, without what `LEFT_OUT` says."""
 
     entries: tuple[Entry, ...]
 
@@ -78,7 +90,7 @@ class MemoryEstimate:
 
     @property
     def peak(self) -> int:
-        """Peak bytes: what is always held, plus the largest of the phases."""
+        """Peak bytes of tensors: what is always held, plus the largest of the phases."""
         return self.total(phase="always") + max(self.total(phase=phase) for phase in PHASES)
 
     def _most(self, role: str, kind: str) -> int:
@@ -96,6 +108,9 @@ class MemoryEstimate:
                 f"{role:10}" + "".join(f"{x:13,.1f}" if x else f"{'–':>13}" for x in cells)
             )
         return "\n".join([*lines, f"{'peak':10}{self.peak / MIB:13,.1f}"])
+
+    def __str__(self) -> str:
+        return f"{self.table()}\n{LEFT_OUT}"
 
 
 def architecture(name: str) -> PreTrainedConfig:
@@ -220,7 +235,7 @@ def _trained(role: str, trained: int, frozen_bytes: int = 0) -> list[Entry]:
 
 def estimate_memory(
     actor: str | nn.Module,
-    reward: str | nn.Module,
+    reward: str | nn.Module | Reward,
     config: RLHFConfig,
     prompt_length: int,
     method: str = "full",
@@ -230,18 +245,20 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the memory of a run from the models' shapes, without loading weights.
 
-    `method` is "full" (actor and critic trained in full, the reference a copy of type `frozen`) or
-    "lora" (one set of weights of type `base`, two adapters, no copy; its activations count as
-    float32, since an adapter computes in it).
+    It is that of the run's tensors; print the result to see what comes on top. A reward function counts
+    as 0 bytes. `method` is not `config.method` (ppo, grpo, …) but what is trained: "full" (actor and
+    critic trained in full, the reference a copy of type `frozen`) or "lora" (one set of weights of type
+    `base`, two adapters, no copy; its activations count as float32, since an adapter computes in it).
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
-    in the update (logits, softmax, and a gradient of each). ValueError: method, a reward that is a
-    function; FileProblem: unknown model.
+    in the update (logits, softmax, and a gradient of each). ValueError: method, another reward;
+    FileProblem: unknown model.
     """
     require_choice("method", method, ("full", "lora"))
     actor = meta_model(actor) if isinstance(actor, str) else actor
     reward = meta_model(reward, AutoModel) if isinstance(reward, str) else reward
-    is_model = isinstance(reward, nn.Module)
-    require(is_model, "reward", f"a {type(reward).__name__}", "a model, or the name of one")
+    wants = "a function, a model, or the name of one"
+    require(callable(reward), "reward", f"a {type(reward).__name__}", wants)
+    judge = count_parameters(reward) if isinstance(reward, nn.Module) else 0
     size, length = count_parameters(actor), prompt_length + config.response_length
     adapter = adapter_parameters(actor, rank)
     rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
@@ -260,7 +277,7 @@ def estimate_memory(
     logits = FLOAT * vocabulary
     scored = min(rows, SCORED_ROWS) * config.response_length
     entries += [
-        Entry("reward", "weights", frozen.itemsize * count_parameters(reward)),
+        Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
         Entry("actor", "logits", 3 * logits * rows, "rollout"),
         Entry("actor", "bf16 copies", copies, "scoring"),

@@ -21,6 +21,7 @@ from helpers.models import (
     encode_texts,
     freeze,
     half_precision,
+    load_actor,
     load_pretrained,
     load_tokenizer,
     make_critic,
@@ -149,19 +150,28 @@ def frozen_dtype(device: torch.device) -> torch.dtype:
 
 
 def make_models(
-    actor: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
+    actor: str | nn.Module,
+    tokenizer: str | PreTrainedTokenizerBase,
     reward: Reward | RewardModel,
     method: str = "full",
     frozen: torch.dtype = torch.float32,
+    device: str = "auto",
     **lora,
 ) -> Models:
     """Make the four models from an actor: "full" copies it, "lora" adapts it in place (`rank`, `last`).
 
-    `frozen` is the type of the models that are not trained: the reward model, and the reference if it
-    is a copy. Trained weights stay float32. ValueError: method, and as in `add_lora`.
+    Actor and tokenizer may be names: they are loaded, the actor onto `device`, where a reward model is
+    put too. `frozen` is the type of the models that are not trained: the reward model, and the reference
+    if it is a copy. Trained weights stay float32. ValueError: method, and as in `add_lora`; FileProblem:
+    no such model.
     """
     require_choice("method", method, ("full", "lora"))
+    tokenizer = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    if isinstance(actor, str):
+        actor = load_actor(actor, device)
+        reward = reward.to(actor.device) if isinstance(reward, nn.Module) else reward
+    wants = "a language model of transformers, or its name"
+    require(isinstance(actor, nn.Module), "actor", type(actor).__name__, wants)
     check_vocabulary(actor, tokenizer)
     if isinstance(reward, nn.Module):
         reward = half_precision(freeze(reward), frozen)

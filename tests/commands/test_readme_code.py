@@ -1,22 +1,30 @@
-"""The Python of README.md and of the commands' README runs as it stands, on the course's small models."""
+"""The Python of README.md and of the commands' README runs as it stands, on the course's small models.
+
+Each example runs alone, with names of its own; only files that an earlier one wrote are there.
+"""
 
 import json
 import re
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from conftest import tiny_models
 from transformers import AutoModelForCausalLM
 
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.reward_model import load_reward_model
+from helpers.scale.export import FACTS, save_policy
+from helpers.scale.held_out import BEST
 from helpers.tools.files import ROOT
 
 SMALL = {"batch_size": 4, "response_length": 4, "normalizer_samples": 8, "iterations": 2}
 HERE = {  # in place of what a hub has
-    "HuggingFaceTB/SmolLM2-135M-Instruct": "data/sft",
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "./chat_model",
     "HuggingFaceTB/SmolLM2-135M": "data/sft",
     "distilbert-base-uncased": "data/reward",
 }
+TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}{% if add_generation_prompt %}it{% endif %}"
 
 
 def small(config_class: type):
@@ -27,35 +35,59 @@ def small(config_class: type):
     )
 
 
-def run_examples(page: str) -> int:
-    """Run a page's Python, one example after the other; → how many."""
+def run_examples(page: str, peft: bool = False) -> int:
+    """Run those of a page's Python examples that need peft, or all others; → how many."""
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
-    shown = {}
+    chosen = [e for e in examples if peft == ("make_models" in e or "from peft" in e)]
     with small(RLHFConfig), small(DirectConfig):
-        for number, example in enumerate(examples):
+        for number, example in enumerate(chosen):
             for name, stand_in in HERE.items():
                 example = example.replace(name, stand_in)
-            exec(compile(example, f"example {number} of {page}", "exec"), shown)
-    return len(examples)
+            exec(compile(example, f"example {number} of {page}", "exec"), {"__name__": "example"})
+    return len(chosen)
 
 
 def pair(number: int) -> dict:
-    chosen, rejected = ("it was good.", "it was bad.")[:: 1 if number % 3 else -1]
-    return {"prompt": f"we saw film {number}", "chosen": chosen, "rejected": rejected}
+    """A pair in the form of a conversation."""
+    chosen, rejected = ("was good.", "was bad.")[:: 1 if number % 3 else -1]
+    asked = [{"role": "user", "content": f"we saw film {number}"}]
+    sides = {"chosen": chosen, "rejected": rejected}
+    return {"prompt": asked} | {
+        side: [{"role": "assistant", "content": text}] for side, text in sides.items()
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A working directory with what the commands' page takes for granted: rows, pairs, a chat model."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"prompt": f"we saw film {number}", "solution": "the"} for number in range(5)]
+    for name, lines in (("rows", rows), ("pairs", [pair(number) for number in range(30)])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    models = tiny_models()
+    models.tokenizer.chat_template = TEMPLATE
+    save_policy(models.actor, tmp_path / "chat_model", models.tokenizer)
+    return tmp_path
 
 
 @pytest.mark.slow
-def test_the_first_page_s_example_keeps_the_policy_that_it_trains(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_first_page_s_example_keeps_the_policy_that_it_trains(folder):
     assert run_examples("README.md") == 1
     AutoModelForCausalLM.from_pretrained("my_policy")
 
 
 @pytest.mark.slow
-def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    lines = "".join(json.dumps(pair(number)) + "\n" for number in range(30))
-    (tmp_path / "pairs.jsonl").write_text(lines)
-    assert run_examples("helpers/commands/README.md") == 3
+def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(folder, capsys):
+    assert run_examples("helpers/commands/README.md") == 6
     AutoModelForCausalLM.from_pretrained("my_policy")
     load_reward_model("my_reward", "cpu")
+    assert (folder / "my_run" / BEST / FACTS).exists()
+    assert "glibc" in capsys.readouterr().out  # the printed estimate says what comes on top
+
+
+@pytest.mark.slow
+def test_the_commands_examples_of_lora_leave_an_adapter_that_peft_loads(folder):
+    pytest.importorskip("peft")
+    assert run_examples("helpers/commands/README.md", peft=True) == 3
+    AutoModelForCausalLM.from_pretrained("my_merged_policy")
+    assert (folder / "my_adapter" / "adapter_config.json").exists()

@@ -6,15 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from helpers.checkpoints import save_checkpoint
 from helpers.commands.train import train
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.models import fingerprint, load_actor, make_reference
+from helpers.rewards import RewardSum
 from helpers.scale import export
 from helpers.scale.export import CARD, FACTS, merge_adapter, push_policy, save_policy
+from helpers.scale.held_out import BEST, ROWS, HeldOut
 from helpers.scale.lora import lora_models
 from helpers.state import start_run
 from helpers.steps import iterate
@@ -73,6 +75,25 @@ def test_the_card_says_how_it_was_trained(tmp_path, state):
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert RLHFConfig(**facts["config"]) == state.config and facts["last"] == last
     assert set(facts["files"]) == {path.name for path in folder.iterdir()}
+
+
+def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
+    def kind(texts):
+        return [float("good" in text) for text in texts]
+
+    models = tiny_models(
+        reward=RewardSum([kind, length_reward, lambda texts: [0.0] * len(texts)], [1.0, 0.25, 2])
+    )
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    HeldOut(["i read"], tmp_path, samples=4).measure(state)
+    card, facts = (tmp_path / BEST / CARD).read_text(), read_json(tmp_path / BEST / FACTS)
+    assert (
+        "was 1 · kind + 0.25 · length_reward + 2 · a function without a name." in card
+        and "LoRA" not in card
+    )
+    row = read_json(tmp_path / ROWS)["rows"][0]
+    assert facts["held_out"] == row and facts["lora"] is None
+    assert f"prompts not trained on: value {row['value']:.4g}, which is score" in card
 
 
 def test_a_policy_of_direct_optimisation_too(tmp_path):
@@ -159,6 +180,9 @@ def test_lora_is_merged_into_ordinary_weights(tmp_path, adapted):
     before = fingerprint(actor)
     folder = save_policy(adapted, tmp_path / "policy")
     assert fingerprint(actor) == before  # a copy was merged
+    card, told = (folder / CARD).read_text(), read_json(folder / FACTS)["lora"]
+    assert told == {"rank": 2, "alpha": 4, "layers": 4, "blocks": [0]}
+    assert "(rank 2, α 4, 4 linear layers in block 0), here merged into the weights." in card
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert not any("lora" in name for name, _ in model.named_parameters())
     assert fingerprint(model) != fingerprint(adapted.models.reference)
@@ -182,6 +206,10 @@ def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
     assert not (folder / "model.safetensors").exists()
     from peft import AutoPeftModelForCausalLM
 
+    how = GenerationConfig.from_pretrained(folder)
+    assert (how.do_sample, how.top_k, how.max_new_tokens) == (True, 0, 6)
+    card = (folder / CARD).read_text()
+    assert "peft reads the base model's" in card and "LoRA adapter was trained (rank 2" in card
     model = AutoPeftModelForCausalLM.from_pretrained(folder).eval()
     assert greedy(model, tokenizer) == greedy(actor, tokenizer)
     assert greedy(merge_adapter(actor), tokenizer) == greedy(actor, tokenizer)

@@ -64,6 +64,13 @@ def test_nonsense_is_refused(wrong):
         add_lora(tiny_models().actor, **wrong)
 
 
+def test_a_name_in_place_of_a_model_is_refused_with_what_loads_it():
+    with pytest.raises(
+        ValueError, match="^actor: got 'data/sft', wants a loaded model: load_actor"
+    ):
+        add_lora("data/sft")
+
+
 def test_only_the_last_blocks_can_be_adapted():
     sizes = {"n_layer": 3, "n_embd": 16, "n_head": 2, "vocab_size": 40}
     actor = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **sizes))

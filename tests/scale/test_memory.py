@@ -228,9 +228,21 @@ def test_an_unknown_method_is_refused():
         estimate(method="qlora")
 
 
-def test_a_reward_function_is_refused():
-    with pytest.raises(ValueError, match="reward: got a function, wants a model"):
-        estimate(reward=lambda texts: [len(text) for text in texts])
+def test_a_reward_function_counts_as_nothing_and_what_is_no_reward_is_refused():
+    free, model = estimate(reward=lambda texts: [len(text) for text in texts]), estimate()
+    assert free.total(role="reward") == 0 < model.total(role="reward")
+    assert free.total(role="actor") == model.total(role="actor")
+    with pytest.raises(
+        ValueError, match="reward: got a int, wants a function, a model, or the name"
+    ):
+        estimate(reward=3)
+
+
+def test_a_printed_estimate_says_what_comes_on_top():
+    printed = str(estimate())
+    assert printed.startswith(estimate().table())
+    for said in ("libraries", "glibc", "MALLOC_MMAP_THRESHOLD_", "export"):
+        assert said in printed
 
 
 def test_the_peak_sees_memory_that_is_gone_again():

@@ -23,7 +23,7 @@ from transformers import (
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import check_pairs, load_pairs
-from helpers.models import encode_texts, fingerprint, trainable
+from helpers.models import encode_texts, fingerprint, load_actor, trainable
 from helpers.reward_model import (
     fit_reward_model,
     fresh_reward_model,
@@ -35,7 +35,7 @@ from helpers.sampling import sample_responses
 from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
-from helpers.scale.lora import lora_models
+from helpers.scale.lora import describe_adapter, lora_models
 from helpers.scale.pretrained import (
     QUESTIONS,
     ClassifierReward,
@@ -288,6 +288,25 @@ def test_an_unknown_method_is_refused():
     plain = tiny_models()
     with pytest.raises(ValueError, match="method: got 'qlora'"):
         make_models(plain.actor, plain.tokenizer, length_reward, "qlora")
+
+
+def test_a_name_is_loaded_and_what_is_no_model_is_refused():
+    models = make_models("data/sft", "data/sft", length_reward, device="cpu")
+    assert fingerprint(models.actor) == fingerprint(load_actor("data/sft", "cpu"))
+    assert fingerprint(models.reference) == fingerprint(models.actor)
+    with pytest.raises(ValueError, match="^actor: got int, wants a language model"):
+        make_models(3, models.tokenizer, length_reward)
+    with pytest.raises(FileProblem, match="No folder 'data/sfft'"):
+        make_models("data/sfft", models.tokenizer, length_reward)
+
+
+def test_a_name_is_adapted_too():
+    pytest.importorskip("peft")
+    models = make_models(
+        "data/sft", "data/sft", length_reward, "lora", device="cpu", rank=2, last=1
+    )
+    rows = describe_adapter(models.actor)
+    assert (rows["rank"], rows["alpha"], len(rows["blocks"])) == (2, 4, 1) and rows["layers"] > 1
 
 
 def test_questions_get_answers_without_themselves():
