@@ -7,6 +7,9 @@ import torch
 from helpers.config import RLHFConfig
 from helpers.kl import kl_estimate
 from helpers.ppo import policy_loss
+from helpers.prompts import MESSAGES
+from helpers.reward_model import RewardModel
+from helpers.rewards import Reward, RewardSum, takes_completions
 from helpers.rollouts import forward_logprobs, response_logits
 from helpers.state import Models
 from helpers.whitening import masked_mean
@@ -26,6 +29,31 @@ def shape(tensor: torch.Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
+def asked(prompt: str) -> str:
+    """A prompt's beginning; of a conversation its last words, since all begin with the template's."""
+    messages = getattr(prompt, "columns", {}).get(MESSAGES)
+    return messages[-1]["content"][:60] if messages else prompt[:60]
+
+
+def end_and_answer(text: str) -> str:
+    """The beginning of a text; after a long prompt, the prompt's end and the beginning of the answer."""
+    prompt, answer = getattr(text, "prompt", ""), getattr(text, "completion", "")
+    if len(prompt) <= 60:
+        return text[:90]
+    return f"… {text[: len(text) - len(answer)][-30:]}{answer[:60]}"
+
+
+def scoring(reward: Reward | RewardModel) -> str:
+    """Who scores, and what."""
+    if isinstance(reward, RewardModel):
+        return "The reward model scores each text (prompt + response)"
+    if isinstance(reward, RewardSum):
+        return f"The sum of {len(reward.rewards)} rewards scores each response"
+    if takes_completions(reward):
+        return "The reward function scores each response, given its prompt"
+    return "The reward function scores each text (prompt + response)"
+
+
 class Trace:
     """Print each step of `iterate`: pass as its `observe`. It changes nothing."""
 
@@ -40,7 +68,7 @@ class Trace:
 
     def step_1(self, prompts: list[str]) -> None:
         self.show(f"(1) {len(prompts)} prompts, padded on the left")
-        self.line("first prompt", repr(prompts[0][:60]))
+        self.line("first prompt", repr(asked(prompts[0])))
 
     @torch.no_grad()
     def step_2(self, responses) -> None:
@@ -50,10 +78,10 @@ class Trace:
         self.line("response_tensors", shape(responses.response_tensors))
         self.line("actor logits", shape(logits))
         self.line("old log-probs", f"{shape(responses.logprobs)}  {numbers(responses.logprobs[0])}")
-        self.line("first text", repr(responses.texts[0][:90]))
+        self.line("first text", repr(end_and_answer(responses.texts[0])))
 
     def step_3(self, responses, scores) -> None:
-        self.show("(3) The reward model scores each text (prompt + response)")
+        self.show(f"(3) {scoring(self.models.reward)}")
         self.line("scores", f"{shape(scores)}  {numbers(scores)}")
         self.line("mean score", f"{float(scores.mean()):+.3f}")
 
@@ -65,7 +93,10 @@ class Trace:
         self.line("mean KL per response", f"{float(kl.sum(dim=1).mean()):+.6f} nats")
 
     def step_5(self, rewards, mask) -> None:
-        self.show("(5) Rewards: −β·KL on every token, plus the score on the last")
+        in_loss = self.config.kl_placement == "loss"
+        what = "the score on the last token; the KL is in the loss"
+        what = what if in_loss else "−β·KL on every token, plus the score on the last"
+        self.show(f"(5) Rewards: {what}")
         last = int(mask[0].sum())
         self.line(
             "rewards",
@@ -73,10 +104,20 @@ class Trace:
         )
 
     def step_6(self, values, advantages, returns, mask) -> None:
-        self.show("(6) Values, GAE returns, advantages")
-        self.line("values", f"{shape(values)}  {numbers(values[0])}")
+        if self.config.method == "ppo":
+            self.show("(6) Values, GAE returns, advantages")
+            self.line("values", f"{shape(values)}  {numbers(values[0])}")
+        else:
+            self.show(f"(6) Returns, and advantages without a critic: {self.baseline()}")
         self.line("returns", f"{shape(returns)}  {numbers(returns[0])}")
         self.line(self.advantages_name(), f"{shape(advantages)}  {numbers(advantages[0])}")
+
+    def baseline(self) -> str:
+        """What a return is compared with, where there is no critic."""
+        if self.config.method == "reinforce":
+            return "the returns themselves"
+        count = self.config.responses_per_prompt
+        return f"each response beside the others of {count} to its prompt ({self.config.method})"
 
     def advantages_name(self) -> str:
         """What the advantages are: whitened over the batch, unless the config says otherwise."""
@@ -85,7 +126,8 @@ class Trace:
 
     @torch.no_grad()
     def step_7(self, rollout, metrics: dict) -> None:
-        self.show("(7) PPO update")
+        alone = "" if self.config.method == "ppo" else " of the actor alone"
+        self.show(f"(7) PPO update{alone}")
         mask = rollout.response_mask
         tokens = (rollout.query_tensors, rollout.query_mask, rollout.response_tensors, mask)
         logprobs = forward_logprobs(self.models.actor, *tokens, self.config.temperature)

@@ -26,6 +26,7 @@ from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_count, require_number
 
 INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
+FREE = ("evaluation_samples", "export")  # of `train`: kept too, and may be others in what goes on
 
 
 @dataclass(kw_only=True)
@@ -73,7 +74,9 @@ class Inputs:
 
     def as_dict(self) -> dict:
         """As plain values; paths in full, since a run may be resumed from another folder."""
-        found = {f.name: getattr(self, f.name) for f in fields(Inputs)}
+        names = [field.name for field in fields(Inputs)]
+        names += [name for name in FREE if hasattr(self, name)]
+        found = {name: getattr(self, name) for name in names}
         paths = {n: str(p.absolute()) for n, p in found.items() if isinstance(p, Path)}
         return found | paths | {"reward": [absolute_name(name) for name in self.reward]}
 
@@ -134,6 +137,18 @@ def for_evaluation(state: RLHFState, held_out: HeldOut | None) -> RLHFState:
     return replace(state, prompts=as_prompts(held_out.prompts, state.models.tokenizer))
 
 
+def say_held_out(state: RLHFState, held_out: HeldOut | None, own: bool) -> None:
+    """Say before training what is held out; nothing of the course's own prompts."""
+    if held_out is not None:
+        print(held_out.opening(len(state.prompts)), flush=True)
+    elif own:
+        few = "; --eval-prompts FILE names others" if len(state.prompts) < LEAST else ""
+        print(
+            f"No prompt is held out: measured on the {len(state.prompts)} trained on{few}.",
+            flush=True,
+        )
+
+
 def absolute_name(name: str) -> str:
     """FILE.py:NAME with the file's full path; MODULE:NAME as it is."""
     place, _, function = name.rpartition(":")
@@ -172,22 +187,30 @@ def _load_module(name: str):
 
 def keep_inputs(inputs: Inputs, folder: Path) -> None:
     """Write the inputs beside the checkpoints of a run that begins, if there are any."""
-    if inputs.as_dict() != Inputs().as_dict():
+    given = inputs.as_dict()
+    # one that was stopped before its first checkpoint may have left others
+    if given != type(inputs)().as_dict() or (folder / INPUTS).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / INPUTS, inputs.as_dict())
+        write_json(folder / INPUTS, given)
 
 
 def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
-    """The inputs of the run in `folder`. ValueError: a flag given now says something else."""
+    """These inputs with those of the run in `folder`. ValueError: a flag given now says something else.
+
+    Only what is free to change is taken as it is given now, where it is.
+    """
     if not (folder / INPUTS).exists():
         return inputs
-    names = tuple(field.name for field in fields(Inputs))
-    given, nothing = inputs.as_dict(), Inputs().as_dict()
+    given, nothing = inputs.as_dict(), type(inputs)().as_dict()
     # an earlier version has fewer
     saved = nothing | read_json(folder / INPUTS, ("reward", "prompts"))
-    for name in names:
-        same = given[name] in (nothing[name], saved[name])
+    for name in given:
+        same = given[name] in (nothing[name], saved[name]) or name in FREE
         flag = f"--{name.replace('_', '-')}"
         require(same, flag, repr(given[name]), f"{saved[name]!r}, as the run was started")
-    paths = {n: Path(saved[n]) for n in ("prompts", "eval_prompts") if saved[n] is not None}
-    return Inputs(**{name: saved[name] for name in names} | paths)
+    taken = {name: saved[name] for name in given}
+    for name in ("prompts", "eval_prompts", "export"):
+        if taken.get(name) is not None:
+            taken[name] = Path(taken[name])
+    taken |= {name: getattr(inputs, name) for name in FREE if given.get(name) is not None}
+    return replace(inputs, **taken)

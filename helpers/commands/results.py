@@ -4,10 +4,15 @@ import csv
 import io
 from pathlib import Path
 
+import torch
+
 from helpers.checkpoints import save_checkpoint
 from helpers.plots import training_curves
 from helpers.state import RLHFState
-from helpers.tools.files import atomic_file, write_text
+from helpers.tools.files import atomic_file, read_json, write_json, write_text
+from helpers.tools.noise import FROM_CHANCE, change, from_chance
+
+BEFORE, SHOWN = "before.json", 5  # the reference's measurement, in a run's folder; texts printed
 
 
 def write_csv(path: Path, history: list[dict]) -> None:
@@ -29,21 +34,40 @@ def save_results(state: RLHFState, folder: Path) -> None:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
 
 
-def print_samples(before: list[str], after: list[str], count: int = 5) -> None:
+def keep_before(folder: Path, found: dict, texts: list[str]) -> None:
+    """Write what was measured before training, so that a run that goes on need not measure it again."""
+    numbers = {name: values.tolist() for name, values in found.items()}
+    write_json(folder / BEFORE, {"found": numbers, "texts": texts[:SHOWN]})
+
+
+def kept_before(folder: Path, count: int) -> tuple[dict, list[str]] | None:
+    """What `keep_before` wrote; None if nothing, or of another number of responses."""
+    if not (folder / BEFORE).exists():
+        return None
+    kept = read_json(folder / BEFORE, ("found", "texts"))
+    found = {name: torch.tensor(values) for name, values in kept["found"].items()}
+    return (found, kept["texts"]) if all(len(x) == count for x in found.values()) else None
+
+
+def print_samples(before: list[str], after: list[str], count: int = SHOWN) -> None:
     """The same prompts answered by the reference and by the trained policy."""
-    for old, new in list(zip(before, after, strict=True))[:count]:
+    for old, new in zip(before[:count], after[:count], strict=True):
         print(f"  before  {old}\n  after   {new}\n")
 
 
 def print_comparison(before: dict, after: dict) -> None:
-    """Means before and after, and the change in standard deviations of the reference."""
-    print(f"{'':12s}{'before':>9s}{'after':>9s}{'change':>9s}   in reference std")
+    """Means before and after; the change with its standard error, and in standard deviations."""
+    wide = max(12, *(len(name) for name in before))
+    titles = "".join(f" {title:>9s}" for title in ("before", "after", "change"))
+    print(f"{'':{wide}s}{titles} ± standard error   in reference std")
     for name, old in before.items():
         new = after[name]
-        change = float(new.mean() - old.mean())
+        moved, error = change(old, new)
         spread = float(old.std())  # 0 where all are equal, as when no answer was right
-        scaled = f"{change / spread:+9.2f}" if name != "kl" and spread > 0 else ""
-        print(f"{name:12s}{old.mean():9.3f}{new.mean():9.3f}{change:+9.3f}   {scaled}")
+        scaled = f"{moved / spread:+.2f}" if name != "kl" and spread > 0 else ""
+        noise = FROM_CHANCE if from_chance(moved, error, len(new)) else ""
+        means = f" {old.mean():9.3f} {new.mean():9.3f} {moved:+9.3f} ± {error:<14.3f}"
+        print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
 
 
 def print_metrics(history: list[dict], rows: int = 7) -> None:
@@ -53,4 +77,4 @@ def print_metrics(history: list[dict], rows: int = 7) -> None:
     picked = history[::step]
     picked = picked if picked[-1] is history[-1] else [*picked, history[-1]]
     for name in names:
-        print(f"{name:>20s} " + "".join(f"{record[name]:>10.4g}" for record in picked))
+        print(f"{name:>20s}" + "".join(f" {record[name]:>10.4g}" for record in picked))

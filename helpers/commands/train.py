@@ -1,6 +1,7 @@
 """`python -m helpers train` and `trace`: start or resume a run, watch it, compare, save."""
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,16 @@ from pathlib import Path
 from tqdm.auto import tqdm
 
 from helpers.checkpoints import list_checkpoints, require_unused, saved_config
-from helpers.commands.inputs import Inputs, for_evaluation, keep_inputs, kept_inputs
+from helpers.commands.inputs import (
+    Inputs,
+    for_evaluation,
+    keep_inputs,
+    kept_inputs,
+    say_held_out,
+)
 from helpers.commands.results import (
+    keep_before,
+    kept_before,
     print_comparison,
     print_metrics,
     print_samples,
@@ -42,6 +51,10 @@ from helpers.tools.validate import require, require_count
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
+COURSE_SAMPLES, OTHER_SAMPLES = (
+    2000,
+    200,
+)  # a larger model takes minutes for what the course's has in seconds
 ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 2.3
 
 
@@ -56,7 +69,11 @@ class TrainOptions(Inputs):
     export: Path | None = setting(
         None, "folder for the trained policy at the end, as plain transformers loads it"
     )
-    evaluation_samples: int = setting(2000, "fresh responses measured before and after")
+    evaluation_samples: int | None = setting(
+        None,
+        f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
+        f" policy, {OTHER_SAMPLES} of another",
+    )
     log_to: list[str] = setting(
         [], "tensorboard or wandb, each iteration; if not given, TensorBoard where installed"
     )
@@ -64,7 +81,8 @@ class TrainOptions(Inputs):
 
     def __post_init__(self):
         super().__post_init__()
-        require_count("evaluation_samples", self.evaluation_samples, low=2)
+        if self.evaluation_samples is not None:
+            require_count("evaluation_samples", self.evaluation_samples, low=2)
 
 
 @dataclass(kw_only=True)
@@ -75,9 +93,15 @@ class TraceOptions(Inputs):
     random_gpt2: bool = setting(False, "random models of GPT-2's size, nothing to download")
 
 
-def bar(title: str) -> Callable:
-    """A progress bar to wrap batches in."""
-    return partial(tqdm, desc=title, unit="batch")
+def on_screen() -> bool:
+    """Whether bars are watched: in a file or a pipe each drawing of one is more text."""
+    return sys.stderr.isatty()
+
+
+def bar(title: str, unit: str = "batch") -> Callable:
+    """A progress bar to wrap batches in; drawn every ten seconds where nobody watches it."""
+    pace = {} if on_screen() else {"mininterval": 10.0}
+    return partial(tqdm, desc=title, unit=unit, **pace)
 
 
 def start(settings: dict, inputs: Inputs) -> RLHFState:
@@ -111,9 +135,7 @@ def unused_folder(name: str) -> Path:
 def start_or_resume(options: TrainOptions, settings: dict) -> tuple[RLHFState, Path]:
     """The run, and the folder its results go to."""
     if options.resume is not None:
-        require_free(options.resume)
-        inputs = kept_inputs(options, options.resume)
-        return resume(options.resume, settings, inputs), options.resume
+        return resume(options.resume, settings, options), options.resume
     config = RLHFConfig(**settings)
     folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
     require_free(folder)
@@ -150,7 +172,8 @@ def refuse_absurd(state: RLHFState, metrics: dict) -> None:
 
 def observer(state: RLHFState, force: bool) -> Callable:
     """Traces the first iteration of a run and stops after an absurd update, before it is saved."""
-    trace = Trace(state.models, state.config, show=tqdm.write)
+    show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
+    trace = Trace(state.models, state.config, show=show)
 
     def observe(step: int, **tensors) -> None:
         if state.iteration == 0:
@@ -173,32 +196,64 @@ def train_with_bar(
     records = logged(records, log_to or installed(), folder, state.config.as_dict())
     with (
         stop_after_iteration() as asked,
-        tqdm(total=total, initial=state.iteration, desc="iterations") as progress,
+        bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
         for record in records:
-            progress.set_postfix({name: f"{record[name]:.2f}" for name in shown})
+            numbers = {name: f"{record[name]:.2f}" for name in shown}
+            progress.set_postfix(numbers, refresh=False)  # `update` draws it
             progress.update()
             if asked:
                 return state.iteration == total
     return True
 
 
-def train_and_compare(options: TrainOptions, settings: dict) -> None:
-    """Train with the first iteration traced; the same prompts before and after; save."""
-    started = time.perf_counter()
+def as_started(options: TrainOptions) -> TrainOptions:
+    """The options with what a run that goes on was started with, flags given now first; all checked."""
+    if options.resume is not None:
+        require_free(options.resume)
+        given = options.export
+        options = kept_inputs(options, options.resume)
+        if options.export != given:
+            print(f"At the end the policy goes to {options.export}, as the run was started.")
     if options.export is not None:  # before training, not after
         require_exportable(options.export)
         require_writable(options.export.absolute().parent)
+    return options
+
+
+def measure_before(
+    state: RLHFState, folder: Path, options: TrainOptions, count: int
+) -> tuple[dict, list[str]]:
+    """The reference measured on `count` fresh responses, or its measurement of when the run began."""
+    kept = kept_before(folder, count) if options.resume is not None else None
+    if kept is not None and kept[0].keys() >= state.measures.keys():
+        print(
+            f"Before training {count} responses were measured; as many follow after it.", flush=True
+        )
+        return kept
+    fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
+    print(f"Measuring {count} responses before training and as many after it{fewer}.", flush=True)
+    found, texts = evaluate(state.models.reference, state, count, progress=bar("before"))
+    keep_before(folder, found, texts)
+    return found, texts
+
+
+def train_and_compare(options: TrainOptions, settings: dict) -> None:
+    """Train with the first iteration traced; the same prompts before and after; save."""
+    started = time.perf_counter()
+    options = as_started(options)
     state, folder = start_or_resume(options, settings)
     require_writable(folder)
     with hold_folder(folder):
         reference = fingerprint(state.models.reference)
-        samples = {"count": options.evaluation_samples}
-        held_out = kept_inputs(options, folder).held_out(folder, state.config.seed)
+        course = has_review_vocabulary(state.models.tokenizer)
+        count = options.evaluation_samples or (COURSE_SAMPLES if course else OTHER_SAMPLES)
+        held_out = options.held_out(folder, state.config.seed)
+        say_held_out(state, held_out, own=options.prompts is not None)
         asked = for_evaluation(state, held_out)
-        before = evaluate(state.models.reference, asked, **samples, progress=bar("before"))
+        before = measure_before(asked, folder, options, count)
         whole = train_with_bar(state, folder, options, held_out)
-        after = evaluate(state.models.actor, asked, **samples, progress=bar("after"))
+        after = evaluate(state.models.actor, asked, count, progress=bar("after"))
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")

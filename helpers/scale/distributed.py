@@ -109,6 +109,8 @@ def train_together(
     started, speaks = time.perf_counter(), rank() == 0
     if speaks:
         show(state)
+        if held_out is not None:
+            print(held_out.opening(len(state.prompts)), flush=True)
     records = train_rlhf_loop(state=state, save_dir=folder)
     for _ in records if held_out is None else held_out.watch(state, records):
         if speaks:

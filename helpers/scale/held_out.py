@@ -11,11 +11,13 @@ from helpers.scale.export import has_adapter, save_policy
 from helpers.state import RLHFState
 from helpers.steps import evaluate
 from helpers.tools.files import read_json, write_json
+from helpers.tools.noise import FROM_CHANCE, change, from_chance
 from helpers.tools.parallel import rank
 from helpers.tools.validate import require, require_count, require_number
 
 BEST, ROWS = "best", "held_out.json"  # in a run's folder
 SHARE, LEAST = 0.1, 10  # of the prompts, held out by default; fewer prompts are all trained on
+FEW = 10  # held-out prompts: with fewer, what is measured is of these prompts and not of others
 
 
 def split_prompts(rows: list, share: float = SHARE, seed: int = 0) -> tuple[list, list]:
@@ -36,7 +38,8 @@ def split_prompts(rows: list, share: float = SHARE, seed: int = 0) -> tuple[list
 class HeldOut:
     """Prompts that a run is not trained on; measures its policy on them, and keeps the best in `folder`.
 
-    Best is the largest value, score − β·KL: what training maximises, on prompts it has not seen.
+    Best is the largest value, score − β·KL: what training maximises, on prompts it has not seen. Each row
+    has its `gain` in value since the first, with the standard error. The best of many is partly luck.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class HeldOut:
         self.prompts, self.folder = prompts, Path(folder)
         self.every, self.samples = every, samples
         there = (self.folder / ROWS).exists()
-        self.rows: list[dict] = read_json(self.folder / ROWS, ("rows",))["rows"] if there else []
+        kept = read_json(self.folder / ROWS, ("rows",)) if there else {"rows": []}
+        self.rows: list[dict] = kept["rows"]
+        self.first: list[float] = kept.get("first", [])  # values of the responses before training
 
     def watch(self, state: RLHFState, records: Iterable[dict]) -> Iterator[dict]:
         """Pass a run's records through; measure before the first, at times, and after the last."""
@@ -67,15 +72,37 @@ class HeldOut:
         """Measure the policy now, and keep it if it is the best so far; → the row, for a record."""
         asked = as_prompts(self.prompts, state.models.tokenizer)
         found, _ = evaluate(state.models.actor, replace(state, prompts=asked), self.samples)
+        found["value"] = found["score"] - state.kl_coef * found["kl"]
         means = {name: float(x.mean()) for name, x in found.items()}
-        means["value"] = means["score"] - state.kl_coef * means["kl"]
+        means |= self.gain(found["value"])
         better = not self.rows or means["value"] > self.best["value"]
         self.rows.append({"iteration": state.iteration} | means)
         if better:
             save_policy(state, self.folder / BEST, None, small(state), self.rows[-1])
         if rank() == 0:
-            write_json(self.folder / ROWS, {"prompts": as_rows(asked), "rows": self.rows})
+            write_json(self.folder / ROWS, self.as_dict(asked))
         return {f"held_out_{name}": x for name, x in means.items()}
+
+    def as_dict(self, asked: list[str]) -> dict:
+        """What is kept in the run's folder."""
+        return {"prompts": as_rows(asked), "rows": self.rows, "first": self.first}
+
+    def gain(self, values: torch.Tensor) -> dict:
+        """The gain in value since before training, and its standard error; [samples] values."""
+        if not self.rows:
+            self.first = values.tolist()
+        if not self.first:  # measured by an earlier version, which kept the mean alone
+            return {}
+        gain, error = change(torch.tensor(self.first), values)
+        return {"gain": gain, "gain_error": error}
+
+    def opening(self, trained: int) -> str:
+        """What is said before training: how many prompts are held out, of how many."""
+        count = len(self.prompts)
+        said = f"Trained on {trained} prompts; {count} held out, to measure on"
+        if count >= FEW:
+            return said + "."
+        return f"{said}: few, which tell little about others (--eval-prompts FILE names more)."
 
     @property
     def best(self) -> dict:
@@ -86,12 +113,23 @@ class HeldOut:
     def report(self) -> str:
         """One line about the best policy, and where it is."""
         first, best = self.rows[0], self.best
-        gain = f"value {best['value']:.3f} (before training {first['value']:.3f})"
+        gain = (
+            f"value {best['value']:.3f} (before training {first['value']:.3f}{self.sureness(best)})"
+        )
         where = f"iteration {best['iteration']} is best: {gain}"
         if best["iteration"] == first["iteration"]:
             where = f"no policy is better than the one before training, value {best['value']:.3f}"
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
-        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}"
+        what = "Value is score − β·KL, what training maximises."
+        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
+
+    def sureness(self, row: dict) -> str:
+        """The gain of a row with its standard error, and whether it is noise; empty if not known."""
+        if "gain" not in row:
+            return ""
+        noise = from_chance(row["gain"], row["gain_error"], self.samples)
+        said = f", gain {row['gain']:+.3f} ± {row['gain_error']:.3f} standard error"
+        return said + (f", {FROM_CHANCE}" if noise else "")
 
 
 def small(state: RLHFState) -> bool:

@@ -1,6 +1,7 @@
 """The loop: its invariants at every iteration, exact resumption, refusals, the command line."""
 
 import csv
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,12 +15,15 @@ from helpers.__main__ import loop as main  # `python -m helpers.loop`
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
+from helpers.prompts import Prompt
 from helpers.reward_model import RewardModel
+from helpers.rewards import RewardSum
 from helpers.rollouts import forward_logprobs
+from helpers.sampling import SampledText
 from helpers.state import start_run
 from helpers.steps import draw_prompts, estimate_advantages, evaluate, iterate, write_responses
 from helpers.tools.files import ROOT, FileProblem
-from helpers.trace import Trace
+from helpers.trace import Trace, asked, end_and_answer
 from helpers.whitening import masked_mean
 from helpers.world.small_models import make_encoder
 
@@ -396,3 +400,41 @@ def test_the_trace_says_whether_advantages_are_whitened(config, models, prompts,
     iterate(state, Trace(models, config, lines.append))
     (line,) = [line for line in lines if line.strip().startswith("advantages")]
     assert line.strip().startswith(name)
+
+
+def traced(config, models, prompts) -> str:
+    lines = []
+    iterate(start_run(config, models, prompts=prompts), Trace(models, config, lines.append))
+    return "\n".join(lines)
+
+
+def test_the_trace_names_who_scores(config, prompts):
+    def right(prompts, completions):
+        return [1.0] * len(completions)
+
+    both = RewardSum([right, length_reward])
+    says = {length_reward: "reward function scores each text", right: "given its prompt"}
+    for reward, what in (says | {both: "sum of 2 rewards"}).items():
+        (line,) = re.findall(r"\(3\) .*", traced(config, tiny_models(reward=reward), prompts))
+        assert what in line and "reward model" not in line
+
+
+def test_the_trace_of_a_method_without_a_critic_shows_none(config, models, prompts):
+    config = replace(
+        config, method="rloo", responses_per_prompt=4, kl_placement="loss", kl_loss="k2"
+    )
+    said = traced(config, replace(models, critic=None), prompts)
+    assert "values " not in said and "GAE" not in said and "critic loss" not in said
+    assert "beside the others of 4 to its prompt (rloo)" in said and "actor alone" in said
+    assert "−β·KL" not in said and "the KL is in the loss" in said
+
+
+def test_the_trace_shows_what_a_user_asked_and_what_was_answered():
+    template = "system " * 20
+    talk = [{"role": "system", "content": template}, {"role": "user", "content": "why is it?"}]
+    prompt = Prompt(f"{template}user why is it? assistant", {"messages": talk})
+    text = SampledText(f"{prompt} because it was", prompt, " because it was")
+    assert asked(prompt) == "why is it?"
+    said = end_and_answer(text)
+    assert "why is it? assistant because it was" in said and len(said) < 95
+    assert end_and_answer(SampledText("it was good", "it was", " good")) == "it was good"

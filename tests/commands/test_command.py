@@ -13,7 +13,7 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
-from helpers.commands.results import print_comparison
+from helpers.commands.results import print_comparison, print_metrics
 from helpers.commands.train import ABSURD_KL
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
@@ -197,8 +197,41 @@ def test_trace_shows_the_seven_steps_and_saves_nothing(
     assert not list(tmp_path.rglob("*"))
 
 
+def compared(capsys, before, after) -> list[str]:
+    print_comparison({"score": before}, {"score": after})
+    return capsys.readouterr().out.splitlines()[-1].split()
+
+
 def test_scores_that_were_all_equal_before_are_compared_without_a_scale(capsys):
     """As of a task in which no answer was right."""
     before, after = torch.zeros(4), torch.tensor([0.0, 1.0, 1.0, 0.0])
-    print_comparison({"score": before}, {"score": after})
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["score", "0.000", "0.500", "+0.500"]
+    words = compared(capsys, before, after)
+    assert words == "score 0.000 0.500 +0.500 ± 0.289 within the noise".split()
+
+
+def test_a_change_has_its_error_and_one_of_chance_is_called_so(capsys):
+    torch.manual_seed(0)
+    before = torch.randn(400)
+    after = before + torch.randn(400)
+    assert "noise" not in compared(capsys, before, after + 0.3)
+    assert "noise" in compared(capsys, before[:8], after[:8] + 0.3)  # the same change, of eight
+    words = compared(capsys, before, before + 0.25)  # pairs that all moved alike leave no doubt
+    assert words[3:6] == ["+0.250", "±", "0.000"] and "noise" not in words
+
+
+def test_columns_of_the_tables_stand_apart(capsys):
+    history = [{"loss": -2.384e-07, "kl": -123456.0}, {"loss": -1.602e-07, "kl": 1.0}]
+    print_metrics(history)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["loss", "-2.384e-07", "-1.602e-07"]
+    print_comparison({"reward_brevity": -1e5 * torch.ones(3)}, {"reward_brevity": torch.ones(3)})
+    words = capsys.readouterr().out.splitlines()[-1].split()
+    assert words[:3] == ["reward_brevity", "-100000.000", "1.000"]
+
+
+# ---- where nobody watches ----
+def test_a_bar_that_nobody_watches_is_drawn_a_few_times(pretrained, tmp_path, capsys):
+    flags = [*pretrained, *SMALL, "--normalize-scores", "false", "--save", str(tmp_path)]
+    assert command.main(["train", *flags]) == 0
+    bars = capsys.readouterr().err.split("\r")
+    assert sum(bar.startswith("iterations:   0%") for bar in bars) == 1

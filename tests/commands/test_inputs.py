@@ -7,11 +7,13 @@ import re
 from dataclasses import fields
 
 import pytest
+import torch
 
 from helpers import __main__ as command
 from helpers.checkpoints import load_checkpoint, newest_checkpoint
+from helpers.commands import train
 from helpers.commands.distributed import DistributedOptions, begin
-from helpers.commands.inputs import INPUTS, Inputs, load_function
+from helpers.commands.inputs import INPUTS, Inputs, keep_inputs, kept_inputs, load_function
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer
@@ -97,6 +99,9 @@ def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(fol
     assert [row["iteration"] for row in saved["rows"]] == [0, 1, 2]
     best = max(saved["rows"], key=lambda row: row["value"])
     assert "not trained on" in printed and "kept in run/best" in printed
+    opening = "Trained on 12 prompts; 1 held out, to measure on: few"
+    assert opening in printed and "--eval-prompts FILE" in printed
+    assert printed.index(opening) < printed.index("(1) 4 prompts")
     trained = json.loads((folder / "run" / BEST / FACTS).read_text())
     assert trained["iterations"] == best["iteration"]
     state = load_checkpoint(folder / "run")
@@ -150,8 +155,9 @@ def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the
     assert again["rows"][:3] == found["rows"] and again["rows"][-1]["iteration"] == 3
 
 
-def test_few_prompts_are_all_trained_on(folder):
+def test_few_prompts_are_all_trained_on(folder, capsys):
     assert command.main(["train", *SMALL, "--prompts", "rows.jsonl", "--save", "run"]) == 0
+    assert "No prompt is held out: measured on the 2 trained on; --eval" in capsys.readouterr().out
     assert not (folder / "run" / ROWS).exists()
 
 
@@ -162,6 +168,51 @@ def test_inputs_of_an_earlier_version_are_read(folder):
         del saved[name]
     (folder / "run" / INPUTS).write_text(json.dumps(saved))
     assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
+
+
+def test_what_goes_on_measures_and_exports_as_it_was_started(folder, capsys):
+    assert command.main(["train", *SMALL, *OWN, "--save", "run", "--export", "policy"]) == 0
+    table = capsys.readouterr().out
+    assert "Measuring 8 responses before training and as many after" in table
+    longer = ["train", "--resume", "run", "--iterations"]
+    assert command.main([*longer, "3"]) == 0
+    shown = capsys.readouterr()
+    assert "Before training 8 responses were measured" in shown.out and "before:" not in shown.err
+    (first, again) = (text.split("before and after")[1].split() for text in (table, shown.out))
+    assert first[first.index("before") :][:3] == again[again.index("before") :][:3]
+    numbers = [text[text.index("\nscore ") :].split()[1] for text in (table, shown.out)]
+    assert numbers[0] == numbers[1]  # the mean before training
+    assert json.loads((folder / "policy" / FACTS).read_text())["iterations"] == 3
+    others = ["--evaluation-samples", "6", "--export", "other"]
+    assert command.main([*longer, "4", *others]) == 0
+    printed = capsys.readouterr().out
+    assert "Measuring 6 responses" in printed and "Policy exported to other" in printed
+
+
+def test_another_model_than_the_course_s_is_measured_on_fewer_responses(
+    monkeypatch, folder, capsys
+):
+    counts = []
+
+    def noted(policy, state, count, **more):
+        counts.append(count)
+        return {"score": torch.zeros(count), "kl": torch.zeros(count)}, ["text"] * count
+
+    monkeypatch.setattr(train, "evaluate", noted)
+    flags = [flag for flag in SMALL if flag != "8"]
+    flags = [flag for flag in flags if flag not in ("--evaluation-samples", "--normalizer-samples")]
+    flags += ["--iterations", "1", "--normalize-scores", "false"]
+    assert command.main(["train", *flags, "--save", "course"]) == 0
+    monkeypatch.setattr(train, "has_review_vocabulary", lambda tokenizer: False)
+    assert command.main(["train", *flags, "--save", "other"]) == 0
+    assert counts == [2000, 2000, 200, 200]
+    assert "200 responses before training and as many after it: --eval" in capsys.readouterr().out
+
+
+def test_inputs_left_by_a_run_that_was_stopped_early_are_replaced(folder):
+    keep_inputs(Inputs(reward=["my_rewards.py:brevity"]), folder / "run")
+    keep_inputs(Inputs(), folder / "run")
+    assert kept_inputs(Inputs(), folder / "run").reward == []
 
 
 def test_a_run_does_not_go_on_with_another_reward(folder, capsys):

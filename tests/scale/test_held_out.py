@@ -10,9 +10,10 @@ from transformers import AutoModelForCausalLM
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, load_actor, load_tokenizer
-from helpers.scale.held_out import BEST, HeldOut, split_prompts
+from helpers.scale.held_out import BEST, ROWS, HeldOut, split_prompts
 from helpers.scale.lora import lora_models
 from helpers.state import start_run
+from helpers.tools.files import read_json, write_json
 
 SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
 CONFIG = RLHFConfig(device="cpu", iterations=4, learning_rate=3e-2, kl_coef=0.2, **SMALL)
@@ -76,6 +77,53 @@ def test_a_policy_that_only_gets_worse_is_not_kept(tmp_path):
     assert held_out.rows[1]["kl"] > 0 and held_out.best["iteration"] == 0
     assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path / BEST)) == first
     assert "no policy is better than the one before training" in held_out.report()
+
+
+def test_a_gain_has_its_error_and_one_of_chance_is_called_so(tmp_path, models, monkeypatch):
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    before = torch.randn(16, generator=torch.Generator().manual_seed(0))
+    moved = 0.2 * torch.randn(16, generator=torch.Generator().manual_seed(1))
+    moved -= moved.mean()
+    scores = iter([before, before + moved + 0.05, before + moved + 0.5])
+
+    def written(*_):
+        return {"score": next(scores), "kl": torch.zeros(16)}, []
+
+    monkeypatch.setattr("helpers.scale.held_out.evaluate", written)
+    HeldOut(OTHERS, tmp_path, 1, samples=16).measure(state)
+    state.iteration = 1
+    held_out = HeldOut(OTHERS, tmp_path, 1, samples=16)  # the run goes on: from the file
+    held_out.measure(state)
+    row = held_out.rows[-1]
+    assert row["gain"] == pytest.approx(0.05, abs=1e-5)
+    assert row["gain_error"] == pytest.approx(float(moved.std()) / 4, abs=1e-5)
+    assert "± 0.0" in held_out.report() and "within the noise" in held_out.report()
+    assert "Value is score − β·KL" in held_out.report()
+    state.iteration = 2
+    held_out.measure(state)
+    assert "iteration 2 is best" in held_out.report()
+    assert "within the noise" not in held_out.report()
+
+
+def test_rows_of_an_earlier_version_are_reported_without_an_error(tmp_path, models):
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    held_out = HeldOut(OTHERS, tmp_path, 1, samples=16)
+    held_out.measure(state)
+    kept = read_json(tmp_path / ROWS)
+    row = kept["rows"][0]
+    rows = [{name: row[name] for name in ("iteration", "score", "kl", "value")}]
+    write_json(tmp_path / ROWS, {"prompts": kept["prompts"], "rows": rows})
+    state.iteration = 1
+    again = HeldOut(OTHERS, tmp_path, 1, samples=16)
+    again.measure(state)
+    assert "±" not in again.report() and "gain" not in again.rows[-1]
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_it_is_said_at_the_start_how_many_are_held_out(tmp_path, count):
+    said = HeldOut(["it was"] * count, tmp_path).opening(trained=11)
+    assert f"Trained on 11 prompts; {count} held out" in said
+    assert ("--eval-prompts FILE" in said) == (count < 10)
 
 
 def test_measuring_changes_nothing_of_the_training(tmp_path):
