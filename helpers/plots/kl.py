@@ -220,7 +220,7 @@ def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen
 
 
 def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -> Figure:
-    """m over the steps with the reward right and with its sign wrong, on a scale that holds both."""
+    """m over the steps with the reward right and with its sign wrong, the second on a scale that holds it."""
     figure, grid = new_figure(1, 2, 9.6, 3.0)
     titles = "reward −(y − 1)²", "“reward peak at 1” as +2(y − 1)²"
     colours = (POLICY, GOLD, KL, VALUE)
@@ -229,10 +229,12 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
             label = f"β = {run.kl_coef:g}"
             axes.plot(run.means, line, color=colour, linewidth=1.8, label=label)
         axes.axhline(1, color=REWARD, linewidth=1)
-        axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(-2e4, 4)
-        axes.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
-        axes.minorticks_off()
         label_axes(axes, title, "step", "mean m")
-        axes.legend(loc="lower left")
+    near, far = grid[0]
+    near.legend(loc=(0.42, 0.2), ncols=2)
+    far.legend(loc="lower left")
+    far.set_yscale("symlog", linthresh=1)
+    far.set_ylim(-2e4, 4)
+    far.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
+    far.minorticks_off()
     return figure

@@ -1,5 +1,6 @@
 """The drift explorer: the drift page in a notebook's output, with its controls and numbers in Python."""
 
+import base64
 import importlib.util
 from itertools import count
 
@@ -56,7 +57,7 @@ class DriftExplorer:
     (anywidget), a move there is a move here, and the other way round. `values` holds the numbers now
     shown (β, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length ...; None where
     nothing was measured), `view` all of them. `add_run` lets another run join. If not `pictured`, a
-    saved notebook keeps no page. Works with ipywidgets 7.7 and 8.
+    saved notebook keeps a still and no page. Works with ipywidgets 7.7 and 8.
     """
 
     def __init__(self, sweep: Sweep, vocabulary: list[str] | None = None, pictured: bool = True):
@@ -158,7 +159,11 @@ class DriftExplorer:
         if live is not None:
             view = {"version_major": 2, "version_minor": 0, "model_id": live.model_id}
             words = "the drift explorer: run this cell to move β from Python too"
-            display({WIDGET_VIEW: view, "text/plain": words}, raw=True)
+            bundle = {WIDGET_VIEW: view, "text/plain": words}
+            if not self.pictured:
+                still = drift_figure(self.drift, self.view).still()
+                bundle["image/png"] = base64.b64encode(still).decode()
+            display(bundle, raw=True)
 
 
 def show_page(sweep: Sweep) -> HTML:
@@ -172,6 +177,6 @@ def show_page(sweep: Sweep) -> HTML:
 def explore_drift(sweep: Sweep, pictured: bool = True) -> DriftExplorer:
     """The explorer of this sweep; the last expression of a cell shows it.
 
-    Without `pictured` a saved notebook keeps no page of it (where one stands above).
+    Without `pictured` a saved notebook keeps a still of it (where its page stands above).
     """
     return DriftExplorer(sweep, pictured=pictured)

@@ -29,7 +29,7 @@ def estimator_explorer(
     """Drift and batch size: lists run over the same snapshots, the first of them the reference.
 
     `exact` KL in nats; `errors` batch size → name → list; `sampled` a list of batch size → name →
-    [batches]; `next_logprobs` [V] each, nats.
+    [batches]; `next_logprobs` [V] each, nats. It starts at the farthest.
     """
 
     def draw(shot: int, size: int):
@@ -38,7 +38,7 @@ def estimator_explorer(
 
     return Explorer(
         draw,
-        shot=stops("drift: after iteration", iterations, start=len(iterations) // 2),
+        shot=stops("drift: after iteration", iterations, start=list(exact).index(max(exact))),
         size=picker("tokens in a batch", sorted(errors)),
     )
 

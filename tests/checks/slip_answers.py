@@ -117,6 +117,7 @@ WRONG = [
     ("pair_accuracy", "another weight", lambda c, r: torch.heaviside(c - r, torch.tensor(0.25)).mean()),
     ("pair_accuracy", "means", lambda c, r: torch.tensor(1.0 if c.mean() > r.mean() else 0.0)),
     # lesson 07
+    ("best_mean", "2σ²", lambda b, s: 1 / (1 + 2 * b * s**2)),
     ("best_mean", "brackets", lambda b, s: 2 / 2 + b / (s * s)),
     ("best_mean", "first order", lambda b, s: 1 - b / s**2 / 2),
     ("best_mean", "sigma", lambda b, s: 2 / (2 + b / 0.25)),

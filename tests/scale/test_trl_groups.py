@@ -1,6 +1,7 @@
 """Losses without a critic and DPO beside TRL's current release: the same numbers on the same tensors."""
 
 import copy
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
+from helpers.scale.trl import trl_version
 from helpers.scale.trl_direct import direct_settings, train_with_direct
 from helpers.scale.trl_groups import (
     TABLE,
@@ -31,6 +33,7 @@ from helpers.steps import (
     total_rewards,
     write_responses,
 )
+from helpers.tools.files import ROOT
 
 PROMPTS = ["we saw this film", "the soup was very"]  # of one length: TRL gives no position ids
 GROUP = {"method": "grpo", "responses_per_prompt": 4, "batch_size": 8, "minibatch_size": 8}
@@ -288,6 +291,12 @@ def test_grpo_trainer_learns_on_our_models_and_reward():
     first, last = (sum(r["score"] for r in part) / 3 for part in (records[:3], records[-3:]))
     assert last > first + 0.15
     assert not models.actor.training
+    if trl_version() == "1.16.0":  # whose rollouts the lesson quotes
+        lesson = (ROOT / "notebooks/13_scaling_out.ipynb").read_text("utf-8")
+        quoted = re.findall(r'"iteration \d  score (\S+)  entropy', lesson)
+        assert [float(score) for score in quoted] == pytest.approx(
+            [record["score"] for record in records], abs=0.05
+        )
 
 
 @needs_trl

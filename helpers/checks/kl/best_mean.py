@@ -30,6 +30,7 @@ SLIPS = [Slip(*entry) for entry in [
     ("σ left out", KL + "σ is missing.", {"anchor": lambda b, s: b}),
     ("σ not squared", KL + "you divide by σ.", {"anchor": lambda b, s: b / s}),
     ("σ multiplies", KL + "you multiply by σ².", {"anchor": lambda b, s: b * s**2}),
+    ("2σ² multiplies", KL + "you multiply by 2σ².", {"anchor": lambda b, s: 4 * b * s**2}),
     ("σ multiplies", KL + "you multiply by σ.", {"anchor": lambda b, s: b * s}),
     ("σ doubled, not squared", KL + "you take 2σ (σ*2) for σ² (σ**2).", {"anchor": lambda b, s: b / (2 * s)}),
     ("half the KL's slope", "The derivative of m²/(2σ²) is m/σ²: yours is half of it (or the reward's slope"
