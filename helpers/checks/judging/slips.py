@@ -178,11 +178,8 @@ def _of_number(exercise: Exercise, name: str) -> Iterator[Mistake]:
          lambda x: 2 * x),
         (f"root of {name}", f"Your result is that of the root of `{name}`: a root too many, or a square"
          " left out?", lambda x: x**0.5),
-        (f"0.1 for {name}", f"You wrote 0.1; use `{name}` = {{{name}}}.", lambda x: 0.1),
-        (f"0.2 for {name}", f"You wrote 0.2; use `{name}` = {{{name}}}.", lambda x: 0.2),
-        (f"0.5 for {name}", f"You wrote 0.5; use `{name}` = {{{name}}}.", lambda x: 0.5),
-        (f"0.99 for {name}", f"You wrote 0.99; use `{name}` = {{{name}}}.", lambda x: 0.99),
-        (f"0.95 for {name}", f"You wrote 0.95; use `{name}` = {{{name}}}.", lambda x: 0.95),
+        *((f"{n:g} for {name}", f"Your result is that of {n:g} for `{name}`, which is {{{name}}}: is a number"
+           " written in?", lambda x, n=n: n) for n in (0.1, 0.2, 0.5, 0.99, 0.95)),
     ):  # fmt: skip
         yield Mistake(
             label, says, on_changed(exercise, lambda n, change=change: {name: change(n[name])})

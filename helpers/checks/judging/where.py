@@ -45,26 +45,29 @@ def without_effect(exercise: Exercise, function: Callable, answers: list[Tensor]
     """A look for an argument that changes nothing, though it should."""
     expected = [exercise.reference(*copy_of(probe)) for probe in exercise.probes]
     for place, name in enumerate(exercise.names):
-        moved = [_moved(probe, place) for probe in exercise.probes]
+        moved = [_moved(probe, place, back) for back in (False, True) for probe in exercise.probes]
         if any(m is None for m in moved):
             continue
         there = [exercise.reference(*copy_of(given)) for given in moved]
-        if all(a.shape == b.shape and alike(a, b) for a, b in zip(there, expected, strict=True)):
+        if all(
+            a.shape == b.shape and alike(a, b) for a, b in zip(there, 2 * expected, strict=True)
+        ):
             continue
         again = answers_of(exercise, function, moved)
-        if again is not None and all(map(alike, again, answers)):
-            says = f"Your result is the same whatever `{name}` is. Is a number written in its place, or"
+        if again is not None and all(map(alike, again, 2 * answers)):
+            says = f"Your result stays the same when `{name}` changes. Is a number written in its place, or"
             return f"{name} has no effect", f"{says} does it cancel?"
     return None
 
 
-def _moved(probe: tuple, place: int) -> tuple | None:
-    """The probe with other numbers in one argument; None for one that holds no floats."""
+def _moved(probe: tuple, place: int, back: bool) -> tuple | None:
+    """The probe with other numbers in one argument, in two ways; None for one that holds no floats."""
     x = probe[place]
     if isinstance(x, Tensor) and x.is_floating_point():
-        other = x * 1.3 + 0.37 * torch.linspace(1.0, 2.0, max(x.numel(), 1)).view(x.shape)
+        slope = torch.linspace(1.0, 2.0, max(x.numel(), 1)).view(x.shape)
+        other = x * 0.4 + 2.3 * slope.flip(0) if back and x.dim() else x * 1.3 + 0.37 * slope
     elif isinstance(x, Real) and isinstance(x, float):
-        other = 1.37 * x + 0.11
+        other = 0.6 * x + 0.03 if back else 1.37 * x + 0.11
     else:
         return None
     return (*probe[:place], other, *probe[place + 1 :])
