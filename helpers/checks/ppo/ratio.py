@@ -168,10 +168,17 @@ FAR_APART = (
 )
 FARTHER = (*FAR_APART[:2], (floats([-1.0, -1.0]), floats([-81.0, -1.5]), prefix_mask(2, 2)))
 
+HOLES = (
+    "wrong for a mask with gaps",
+    "Right where the counted tokens of a row stand first, wrong where padding stands before or between them.",
+    (floats([-1.0, -2.0, -0.4], [-0.3, -1.0, -2.5]), floats([-1.5, -1.0, -0.5], [-0.9, -2.0, -2.0]),
+     torch.tensor([[False, True, True], [True, False, True]])),
+)  # fmt: skip
+
 
 def passed(function):
     """All second looks at a ratio that passed."""
-    further = also_on(RATIO, FAR_APART, FARTHER, *sizes(BATCH))
+    further = also_on(RATIO, HOLES, FAR_APART, FARTHER, *sizes(BATCH))
     return padding_kept_out(RATIO, *SPOILT)(function) or further(function)
 
 
