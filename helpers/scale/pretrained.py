@@ -31,7 +31,7 @@ from helpers.models import (
     without_dropout,
 )
 from helpers.prompts import chat_text
-from helpers.reward_model import RewardModel
+from helpers.reward_model import RewardModel, load_reward_model
 from helpers.sampling import sample_responses
 from helpers.scale.lora import lora_models
 from helpers.state import Models, Reward
@@ -152,7 +152,7 @@ def frozen_dtype(device: torch.device) -> torch.dtype:
 def make_models(
     actor: str | nn.Module,
     tokenizer: str | PreTrainedTokenizerBase,
-    reward: Reward | RewardModel,
+    reward: str | Reward | RewardModel,
     method: str = "full",
     frozen: torch.dtype = torch.float32,
     device: str = "auto",
@@ -161,9 +161,10 @@ def make_models(
     """Make the four models from an actor: "full" copies it, "lora" adapts it in place (`rank`, `last`).
 
     Actor and tokenizer may be names: they are loaded, the actor onto `device`, where a reward model is
-    put too. `frozen` is the type of the models that are not trained: the reward model, and the reference
-    if it is a copy. Trained weights stay float32. ValueError: method, and as in `add_lora`; FileProblem:
-    no such model.
+    put too. So may the reward: of a model that `RewardModel.save` wrote, loaded beside the actor.
+    `frozen` is the type of the models that are not trained: the reward model, and the reference if it is
+    a copy. Trained weights stay float32. ValueError: method, a reward model without its head, and as in
+    `add_lora`; FileProblem: no such model.
     """
     require_choice("method", method, ("full", "lora"))
     tokenizer = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
@@ -173,6 +174,8 @@ def make_models(
     wants = "a language model of transformers, or its name"
     require(isinstance(actor, nn.Module), "actor", type(actor).__name__, wants)
     check_vocabulary(actor, tokenizer)
+    if isinstance(reward, str):
+        reward = load_reward_model(reward, "cpu").to(next(actor.parameters()).device)
     if isinstance(reward, nn.Module):
         reward = half_precision(freeze(reward), frozen)
     if method == "lora":

@@ -300,6 +300,18 @@ def test_a_name_is_loaded_and_what_is_no_model_is_refused():
         make_models("data/sfft", models.tokenizer, length_reward)
 
 
+def test_a_reward_model_may_be_a_name_too():
+    models = make_models("data/sft", "data/sft", "data/reward", device="cpu")
+    texts = ["the soup was good.", "the soup was bad."]
+    expected = load_reward_model("data/reward", "cpu").score_texts(texts)
+    torch.testing.assert_close(models.reward.score_texts(texts), expected)
+    assert not trainable(models.reward)
+    with pytest.raises(FileProblem, match="No folder 'data/rewardd'"):
+        make_models(models.actor, models.tokenizer, "data/rewardd")
+    with pytest.raises(ValueError, match="^reward_model: got 'data/sft', a model without"):
+        make_models(models.actor, models.tokenizer, "data/sft")
+
+
 def test_a_name_is_adapted_too():
     pytest.importorskip("peft")
     models = make_models(
