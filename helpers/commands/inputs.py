@@ -18,7 +18,7 @@ from helpers.models import load_actor, load_tokenizer, resolve_device
 from helpers.prompts import as_prompts, read_prompts
 from helpers.reward_model import load_reward_model
 from helpers.rewards import Reward, RewardSum
-from helpers.scale.held_out import LEAST, ROWS, SHARE, HeldOut, split_prompts
+from helpers.scale.held_out import LEAST, ROWS, SAMPLES, SHARE, HeldOut, split_prompts
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.state import Models, RLHFState, start_run
 from helpers.tools.files import read_json, write_json
@@ -26,7 +26,7 @@ from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_count, require_number
 
 INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
-FREE = ("evaluation_samples", "export")  # of `train`: kept too, and may be others in what goes on
+FREE = ("evaluation_samples", "export")  # kept too, and may be others in what goes on
 
 
 @dataclass(kw_only=True)
@@ -121,13 +121,31 @@ class Inputs:
             return own, []
         return split_prompts(own, self.eval_share, seed)
 
+
+@dataclass(kw_only=True)
+class MeasuredInputs(Inputs):
+    """Flags of a command that measures on held-out prompts along the run."""
+
+    evaluation_samples: int | None = setting(
+        None, f"fresh responses a measurement on held-out prompts takes, at most {SAMPLES}"
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.evaluation_samples is not None:
+            require_count("evaluation_samples", self.evaluation_samples, low=2)
+
     def held_out(self, folder: Path, seed: int) -> HeldOut | None:
-        """The held-out prompts of the run in `folder`, as it was started; None where there are none."""
+        """The held-out prompts of the run in `folder`, as it was started; None where there are none.
+
+        Measured on as many responses as before training, so that rows can be compared.
+        """
         there = folder / ROWS
-        prompts = (
-            read_json(there, ("prompts",))["prompts"] if there.exists() else self.split(seed)[1]
-        )
-        return HeldOut(prompts, folder, self.eval_every) if prompts else None
+        kept = read_json(there, ("prompts",)) if there.exists() else {}
+        prompts = kept["prompts"] if kept else self.split(seed)[1]
+        # an earlier version kept no values of the first
+        samples = len(kept.get("first", ())) or min(SAMPLES, self.evaluation_samples or SAMPLES)
+        return HeldOut(prompts, folder, self.eval_every, samples) if prompts else None
 
 
 def for_evaluation(state: RLHFState, held_out: HeldOut | None) -> RLHFState:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     Inputs,
+    MeasuredInputs,
     for_evaluation,
     keep_inputs,
     kept_inputs,
@@ -38,7 +39,7 @@ from helpers.models import (
     resolve_device,
 )
 from helpers.scale.export import require_exportable, save_policy
-from helpers.scale.held_out import HeldOut
+from helpers.scale.held_out import SAMPLES, HeldOut
 from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
@@ -47,7 +48,7 @@ from helpers.tools.command import exit_status
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import FlagParser, only, setting
 from helpers.tools.logs import installed, logged
-from helpers.tools.validate import require, require_count
+from helpers.tools.validate import require
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
@@ -59,7 +60,7 @@ ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 
 
 
 @dataclass(kw_only=True)
-class TrainOptions(Inputs):
+class TrainOptions(MeasuredInputs):
     """What `train` asks beside the settings of the run."""
 
     save: Path | None = setting(
@@ -72,17 +73,12 @@ class TrainOptions(Inputs):
     evaluation_samples: int | None = setting(
         None,
         f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
-        f" policy, {OTHER_SAMPLES} of another",
+        f" policy, {OTHER_SAMPLES} of another; on held-out prompts along the run at most {SAMPLES} of them",
     )
     log_to: list[str] = setting(
         [], "tensorboard or wandb, each iteration; if not given, TensorBoard where installed"
     )
     force: bool = setting(False, "go on even after an update that wrecked the policy")
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.evaluation_samples is not None:
-            require_count("evaluation_samples", self.evaluation_samples, low=2)
 
 
 @dataclass(kw_only=True)

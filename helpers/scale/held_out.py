@@ -17,6 +17,7 @@ from helpers.tools.validate import require, require_count, require_number
 
 BEST, ROWS = "best", "held_out.json"  # in a run's folder
 SHARE, LEAST = 0.1, 10  # of the prompts, held out by default; fewer prompts are all trained on
+SAMPLES = 64  # responses a measurement
 FEW = 10  # held-out prompts: with fewer, what is measured is of these prompts and not of others
 
 
@@ -43,7 +44,7 @@ class HeldOut:
     """
 
     def __init__(
-        self, prompts: list, folder: str | Path, every: int | None = None, samples: int = 64
+        self, prompts: list, folder: str | Path, every: int | None = None, samples: int = SAMPLES
     ):
         """`every`: iterations between two measurements (None: those between checkpoints)."""
         require(len(prompts) > 0, "prompts", "an empty list", "at least one held-out prompt")

@@ -130,6 +130,26 @@ def test_distributed_without_a_folder_trains_on_every_prompt(folder):
     assert len(state.prompts) == 12 and held_out is None
 
 
+@pytest.mark.parametrize("kind", [train.TrainOptions, DistributedOptions])
+@pytest.mark.parametrize(("asked", "taken"), [(None, 64), (8, 8), (500, 64)])
+def test_held_out_prompts_are_measured_on_no_more_responses_than_asked(folder, kind, asked, taken):
+    given = {"eval_prompts": folder / "held_out.jsonl", "evaluation_samples": asked}
+    keep_inputs(kind(**given), folder / "run")
+    for options in (kind(**given), kept_inputs(kind(), folder / "run")):
+        assert options.held_out(folder / "run", 0).samples == taken
+
+
+def test_a_run_that_goes_on_is_measured_on_as_many_responses_as_before(folder):
+    (folder / "run").mkdir()
+    kept = {"prompts": ["it was"], "rows": [], "first": [0.0] * 5}
+    (folder / "run" / ROWS).write_text(json.dumps(kept))
+    options = DistributedOptions(evaluation_samples=8)
+    assert options.held_out(folder / "run", 0).samples == 5
+    del kept["first"]  # as of an earlier version
+    (folder / "run" / ROWS).write_text(json.dumps(kept))
+    assert options.held_out(folder / "run", 0).samples == 8
+
+
 def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the_best(
     folder, capfd
 ):
@@ -138,7 +158,7 @@ def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the
     (folder / "mine.py").write_text(COLUMNS)
     given = "--iterations 2 --batch-size 4 --response-length 4 --eval-every 1".split()
     given += ["--normalizer-samples", "8", "--reward", "mine.py:hits"]
-    given += ["--prompts", "rows.jsonl", "--eval-share", "0.25"]
+    given += ["--prompts", "rows.jsonl", "--eval-share", "0.25", "--evaluation-samples", "6"]
     assert command.main(["distributed", *given, "--save", "run"]) == 0
     printed = capfd.readouterr().out
     assert "On 3 prompts not trained on" in printed and "same in all processes: True" in printed
@@ -146,6 +166,7 @@ def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the
     state = json.loads((newest_checkpoint(folder / "run") / "state.json").read_text())
     assert len(state["prompts"]) == 9 and all(row["word"] == "the" for row in state["prompts"])
     assert [row["iteration"] for row in found["rows"]] == [0, 1, 2] and len(found["prompts"]) == 3
+    assert len(found["first"]) == 6
     assert found["rows"][0]["kl"] == pytest.approx(0.0, abs=1e-4)
     best = max(found["rows"], key=lambda row: (row["value"], -row["iteration"]))
     trained = json.loads((folder / "run" / BEST / FACTS).read_text())
