@@ -13,6 +13,7 @@ from helpers.tools.files import atomic_file, read_json, write_json, write_text
 from helpers.tools.noise import FROM_CHANCE, change, from_chance
 
 BEFORE, SHOWN = "before.json", 5  # the reference's measurement, in a run's folder; texts printed
+SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
 
 
 def write_csv(path: Path, history: list[dict]) -> None:
@@ -55,6 +56,16 @@ def print_samples(before: list[str], after: list[str], count: int = SHOWN) -> No
         print(f"  before  {old}\n  after   {new}\n")
 
 
+def in_reference_std(name: str, before: dict, moved: float) -> str:
+    """A change in standard deviations before training; empty where these are no scale for it."""
+    # beside `raw_score`, `score` is in standard deviations of the reference already
+    unfit = name == "kl" or (name == "score" and "raw_score" in before)
+    spread = float(before[name].std())  # 0 where all are equal, as when no answer was right
+    if unfit or len(before[name]) < SPREAD_FROM or spread == 0.0:
+        return ""
+    return f"{moved / spread:+.2f}"
+
+
 def print_comparison(before: dict, after: dict) -> None:
     """Means before and after; the change with its standard error, and in standard deviations."""
     wide = max(12, *(len(name) for name in before))
@@ -63,8 +74,7 @@ def print_comparison(before: dict, after: dict) -> None:
     for name, old in before.items():
         new = after[name]
         moved, error = change(old, new)
-        spread = float(old.std())  # 0 where all are equal, as when no answer was right
-        scaled = f"{moved / spread:+.2f}" if name != "kl" and spread > 0 else ""
+        scaled = in_reference_std(name, before, moved)
         noise = FROM_CHANCE if from_chance(moved, error, len(new)) else ""
         means = f" {old.mean():9.3f} {new.mean():9.3f} {moved:+9.3f} ± {error:<14.3f}"
         print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
