@@ -1,5 +1,6 @@
 """Full and read-only disks: one sentence, exit status 2, and existing files are kept."""
 
+import json
 import os
 import subprocess
 
@@ -13,7 +14,15 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint
 def test_a_disk_that_fills_up_is_told_and_leaves_nothing_half(world, harness, tmp_path, limit):
     done = harness.run("loop", *loop_flags(world, 3), "--save", tmp_path / "run", file_limit=limit)
     refused(done, "was not written")
-    assert list_checkpoints(tmp_path / "run") == [] and contents(tmp_path) == {}
+    assert list_checkpoints(tmp_path / "run") == []
+    left = contents(
+        tmp_path
+    )  # what the run was told, and measured before training, each of them whole
+    assert set(left) <= {"run/inputs.json", "run/before.json"} and all(
+        map(json.loads, left.values())
+    )
+    again = harness.run("loop", *loop_flags(world, 3), "--save", tmp_path / "run")
+    assert again.status == 0 and load_checkpoint(tmp_path / "run").iteration == 3
 
 
 @pytest.fixture
