@@ -104,9 +104,6 @@ def by_cases(p, old, a, mask, eps):
 
 
 WRONG = [
-    ("pass_at_k", "many answers drawn", lambda c, k: 1 - torch.stack([
-        (((~row).sum() - torch.arange(k)).clamp(min=0)).prod() / (len(row) - torch.arange(k)).prod()
-        for row in c]).double()),
     ("ratio", "wrong for a mask with gaps", lambda p, old, m: torch.where(
         torch.arange(m.shape[1]) < m.sum(1, keepdim=True), p - old, 0.0).exp()),
     ("objective", "wrong for large numbers", lambda s, p, q, m, b: (

@@ -108,13 +108,6 @@ MANY = (
     (noise(8, 3, 40) > 1, 3),
 )
 
-MANY_DRAWN = (
-    "many answers drawn",
-    "Right for few answers drawn, wrong for 16 of 64: does a product of whole numbers leave 64 bits?"
-    " Multiply the k quotients (n − c − i)/(n − i).",
-    (noise(12, 3, 64) > 1, 16),
-)
-
 
 def answers(right: int, wrong: int) -> torch.Tensor:
     """One prompt with so many right and wrong answers."""
@@ -139,6 +132,6 @@ by_count = case_by_case(
 )
 check_pass_at_k = explained(
     checker(PASS),
-    then=also_on(PASS, MANY, MANY_DRAWN, ONE, FORTY),
+    then=also_on(PASS, MANY, ONE, FORTY),
     cause=one_of(PASS, by_count, only=("unrecognised",)),
 )
