@@ -6,7 +6,8 @@ the formula that the learner wrote: padding that matters, an argument without ef
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ FAR = (-1.0, 3.0)  # further moves, before it is said that something has no effe
 LN2 = math.log(2)
 
 
-def effects(function: Callable, given: tuple, place: int, step: float = STEP) -> Tensor | None:
+def effects(function: Callable, given: tuple, place: int, step: float) -> Tensor | None:
     """How the result moves with each entry of one argument: [entries, *result]; None if it cannot be."""
     with torch.no_grad():
         start = torch.as_tensor(function(*copy_of(given))).double()
@@ -33,17 +34,48 @@ def effects(function: Callable, given: tuple, place: int, step: float = STEP) ->
     return found if bool(found.isfinite().all()) else None
 
 
-class Moved(NamedTuple):
-    """One argument of one test case, and how it moves the learner's result and the right one."""
+@dataclass
+class Moved:
+    """One argument of one test case, and how it moves the learner's result and the right one.
+
+    What takes more calls is computed when a look first asks for it.
+    """
 
     name: str
     given: Tensor
     mask: Tensor | None  # of the argument's shape
     yours: Tensor  # [entries, *result]
     right: Tensor
-    reach: Tensor  # whether an entry moves the learner's result by any of the moves
-    wanted: Tensor  # whether it moves the right one
-    linear: bool  # both results are linear in it
+    again: Callable[[float], list[Tensor | None]]  # both once more, for another step
+
+    @cached_property
+    def far(self) -> list[list[Tensor]]:
+        """Both for all moves, of which there are numbers."""
+        more = [self.again(step) for step in FAR]
+        return [
+            [self.yours, self.right],
+            *(pair for pair in more if not any(x is None for x in pair)),
+        ]
+
+    @cached_property
+    def reach(self) -> Tensor:
+        """Whether an entry moves the learner's result by any of the moves."""
+        return torch.stack([_seen(yours) for yours, _ in self.far]).any(0)
+
+    @cached_property
+    def wanted(self) -> Tensor:
+        """Whether it moves the right one."""
+        return torch.stack([_seen(right) for _, right in self.far]).any(0)
+
+    @cached_property
+    def linear(self) -> bool:
+        """Both results are linear in it: a move back, and one twice as far, are those of a straight line."""
+        there = (self.yours, self.right)
+        return all(
+            x is not None and torch.allclose(x, times * once, 1e-3, 2e-5)
+            for times in (-1, 2)
+            for x, once in zip(self.again(times * STEP), there, strict=True)
+        )
 
 
 def tame(given: tuple) -> tuple:
@@ -54,15 +86,6 @@ def tame(given: tuple) -> tuple:
     )
 
 
-def _linear(function: Callable, given: tuple, place: int, found: Tensor) -> bool:
-    """Whether the effects of a move back, and of one twice as far, are those of a straight line."""
-    for times in (-1, 2):
-        other = effects(function, given, place, times * STEP)
-        if other is None or not torch.allclose(other, times * found, 1e-3, 2e-5):
-            return False
-    return True
-
-
 def moved_by(exercise: Exercise, function: Callable, given: tuple) -> dict[str, Moved]:
     """Each float argument of one test case that can be moved."""
     found, mask = {}, exercise.named(given).get("mask")
@@ -70,26 +93,16 @@ def moved_by(exercise: Exercise, function: Callable, given: tuple) -> dict[str, 
         x = given[place]
         if not isinstance(x, Tensor) or not x.is_floating_point():
             continue
-        yours, right = (effects(f, given, place) for f in (function, exercise.reference))
+
+        def again(step, place=place):
+            return [effects(f, given, place, step) for f in (function, exercise.reference)]
+
+        yours, right = again(STEP)
         if yours is None or right is None or yours.shape != right.shape:
             continue
-        linear = all(
-            _linear(f, given, place, x) for f, x in ((exercise.reference, right), (function, yours))
-        )
         own = mask if mask is not None and mask.shape == x.shape else None
-        reach, wanted = _reach(exercise, function, given, place, yours, right)
-        found[name] = Moved(name, x, own, yours, right, reach, wanted, linear)
+        found[name] = Moved(name, x, own, yours, right, again)
     return found
-
-
-def _reach(exercise, function, given, place, yours, right) -> tuple[Tensor, Tensor]:
-    """Which entries move which results, the learner's and the right ones, over all moves."""
-    seen = [_seen(yours), _seen(right)]
-    for step in FAR:
-        far = [effects(f, given, place, step) for f in (function, exercise.reference)]
-        if not any(x is None for x in far):
-            seen = [a | _seen(b) for a, b in zip(seen, far, strict=True)]
-    return seen[0], seen[1]
 
 
 def depends_otherwise(exercise: Exercise, function: Callable, probes: list) -> tuple | None:
