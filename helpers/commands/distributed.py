@@ -31,6 +31,7 @@ class DistributedOptions(MeasuredInputs):
     processes: int = setting(2, "how many on this machine, unless a launcher started them")
     save: Path | None = setting(None, "folder for checkpoints and history")
     resume: Path | None = setting(None, "go on with the run in this folder")
+    force: bool = setting(False, "go on even after an update that wrecked the policy")
 
 
 def begin(options: DistributedOptions, config: RLHFConfig) -> tuple[RLHFState, HeldOut | None]:
@@ -55,7 +56,8 @@ def run(options: DistributedOptions, settings: dict) -> None:
     config = RLHFConfig(**DEFAULTS | precision | settings)
     if options.resume is not None:
         config = replace(saved_config(options.resume), **settings)
-    work = train_together, partial(begin, options, config), options.resume or options.save
+    begun, folder = partial(begin, options, config), options.resume or options.save
+    work = train_together, begun, folder, options.force
     if all(name in os.environ for name in LAUNCHED):
         if os.environ["RANK"] == "0":
             prepare(options)

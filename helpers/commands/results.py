@@ -13,6 +13,7 @@ from helpers.tools.files import atomic_file, read_json, write_json, write_text
 from helpers.tools.noise import FROM_CHANCE, change, from_chance
 
 BEFORE, SHOWN = "before.json", 5  # the reference's measurement, in a run's folder; texts printed
+METRICS = "metrics.csv"
 SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
 
 
@@ -30,7 +31,7 @@ def save_results(state: RLHFState, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(state, folder)
     if state.history:
-        write_csv(folder / "metrics.csv", state.history)
+        write_csv(folder / METRICS, state.history)
         with atomic_file(folder / "curves.png") as temporary:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
 

@@ -18,6 +18,7 @@ import torch.multiprocessing
 
 from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
+from helpers.scale.absurd import guard
 from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState, in_step
 from helpers.tools.files import write_json, write_text
@@ -99,11 +100,14 @@ def show(state: RLHFState) -> None:
 
 
 def train_together(
-    begin: Callable[[], tuple[RLHFState, HeldOut | None]], folder: Path | None = None
+    begin: Callable[[], tuple[RLHFState, HeldOut | None]],
+    folder: Path | None = None,
+    force: bool = False,
 ) -> None:
     """The loop, on this process's part of every batch; all processes begin the same run.
 
-    Held-out prompts are measured by each process in the same way; only the first one writes and speaks.
+    An update that wrecks the policy ends it, unsaved, unless `force`. Held-out prompts are measured by
+    each process in the same way; only the first one writes and speaks.
     """
     state, held_out = begin()
     started, speaks = time.perf_counter(), rank() == 0
@@ -111,7 +115,7 @@ def train_together(
         show(state)
         if held_out is not None:
             print(held_out.opening(len(state.prompts)), flush=True)
-    records = train_rlhf_loop(state=state, save_dir=folder)
+    records = train_rlhf_loop(state=state, save_dir=folder, observe=guard(state, force))
     for _ in records if held_out is None else held_out.watch(state, records):
         if speaks:
             show(state)

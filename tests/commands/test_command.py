@@ -14,11 +14,11 @@ from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
 from helpers.commands.results import print_comparison, print_metrics
-from helpers.commands.train import ABSURD_KL
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer, make_critic, make_reference
 from helpers.reward_model import RewardModel
+from helpers.scale.absurd import ABSURD_KL
 from helpers.state import Models, resolve_rates, start_run
 from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_policy, make_tokenizer
@@ -179,6 +179,8 @@ def test_what_was_saved_before_an_absurd_update_stays(pretrained, tmp_path, caps
     assert command.main(["train", *flags, "--save", str(tmp_path)]) == 2
     assert "5.1 nats per token in update 2, wants at most 5" in capsys.readouterr().err
     assert [path.name for path in list_checkpoints(tmp_path)] == ["iteration_00001"]
+    with (tmp_path / "metrics.csv").open() as file:  # written along the run
+        assert [row["iteration"] for row in csv.DictReader(file)] == ["1"]
     assert command.main(["train", "--resume", str(tmp_path), "--evaluation-samples", "8"]) == 0
     assert list_checkpoints(tmp_path)[-1].name == "iteration_00002"
 

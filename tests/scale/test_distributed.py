@@ -24,7 +24,7 @@ from helpers.kl import kl_estimate
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, trainable
 from helpers.sampling import Responses
-from helpers.scale.distributed import launch
+from helpers.scale.distributed import launch, train_together
 from helpers.scale.lora import lora_models
 from helpers.state import in_step, start_run
 from helpers.steps import draw_prompts, iterate, write_responses
@@ -405,6 +405,16 @@ def test_bf16_works_in_one_process_too():
         plain["kl"], abs=0.2
     )
     assert {p.dtype for p in state.models.actor.parameters()} == {torch.float32}
+
+
+def test_an_update_that_wrecks_the_policy_is_refused_and_not_saved(tmp_path):
+    state = begin({"learning_rate": 3.0, "iterations": 1})
+    with pytest.raises(ValueError, match=r"approx_kl: got .* in update 1, .*--force to go on"):
+        train_together(lambda: (state, None), tmp_path)
+    assert not list_checkpoints(tmp_path)
+    again = begin({"learning_rate": 3.0, "iterations": 1})
+    train_together(lambda: (again, None), tmp_path, force=True)
+    assert len(list_checkpoints(tmp_path)) == 1
 
 
 @pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate is an optional extra")
