@@ -46,17 +46,24 @@ def inject(request: dict) -> None:
 
 
 def watch(child: int, errors: int, request: dict) -> int:
-    """Wait for the child, or end it after `seconds` or once stderr says `stop_at`: SIGKILL to it
-    alone, or to its whole session.
+    """Wait for the child, or end it after `seconds` or once `stop_at` stands on stderr or in the file
+    `stop_in`: by `signal`, to it alone or to its whole session. SIGKILL where it waited in vain.
     """
     end = time.monotonic() + request.get("seconds", 300)
-    word = request.get("stop_at", "\0").encode()
-    while time.monotonic() < end and word not in os.pread(errors, 1 << 16, 0):
+    word, file = request.get("stop_at", "\0").encode(), request.get("stop_in")
+
+    def seen() -> bool:
+        if file is None:
+            return word in os.pread(errors, 1 << 16, 0)
+        return Path(file).exists() and word in Path(file).read_bytes()
+
+    while time.monotonic() < end and not (stop := seen()):
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
-    number = getattr(signal, request.get("signal", "SIGKILL"))
+    asked = stop or "stop_at" not in request
+    number = getattr(signal, request.get("signal", "SIGKILL") if asked else "SIGKILL")
     (os.killpg if request.get("whole_session") else os.kill)(child, number)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
