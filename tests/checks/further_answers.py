@@ -32,6 +32,14 @@ def clipped_white(a, mask):
     return torch.where(mask, ((a - kept.mean()) / (var + 1e-8).sqrt()).clamp(-5, 5), 0.0)
 
 
+def by_column(a, mask):
+    white = torch.zeros_like(a)
+    for column, kept, out in zip(a.T, mask.T, white.T, strict=True):
+        if kept.sum() > 1:
+            out[kept] = (column[kept] - column[kept].mean()) / (column[kept].var() + 1e-8).sqrt()
+    return white
+
+
 def powers_first(scores, gold, n):
     low = (scores.unsqueeze(1) < scores.unsqueeze(2)).sum(2)
     high = (scores.unsqueeze(1) <= scores.unsqueeze(2)).sum(2)
@@ -104,6 +112,7 @@ def by_cases(p, old, a, mask, eps):
 
 
 WRONG = [
+    ("whiten_advantages", "one whitening per column", by_column),
     ("ratio", "wrong for a mask with gaps", lambda p, old, m: torch.where(
         torch.arange(m.shape[1]) < m.sum(1, keepdim=True), p - old, 0.0).exp()),
     ("objective", "wrong for large numbers", lambda s, p, q, m, b: (

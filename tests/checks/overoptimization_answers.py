@@ -69,6 +69,8 @@ def loops(slip=""):
             kept = gold[torch.arange(count), scores.argmax(-1)].mean()
         if slip == "gold best":
             kept = gold.max(dim=1).values.mean()
+        if slip == "gold sorted":
+            kept = (chance.sort(1).values * gold.sort(1).values).sum(1).mean()
         if slip == "gold plain":
             kept = gold.mean()
         if slip == "gold sum":
@@ -169,6 +171,7 @@ for slip, name in {
     "proxy rows": "one a prompt",
     "gold top": "gold of the top",
     "gold best": "the maximum",
+    "gold sorted": "gold in another order",
     "gold plain": "not weighted",
     "gold sum": "summed over prompts",
     "gold is proxy": "the proxy again",

@@ -121,6 +121,8 @@ WRONG = [
         [(n * m).sum() / n.sum(), (s + n * m * m).sum() / (n.sum() - 1)])),
     ("merge_moments", "sums instead of the mean",
      lambda n, m, s: merged()(n, m, s) * torch.stack([n.sum(), torch.tensor(1.0)])),
+    ("merge_moments", "wrong where a process has no tokens",
+     lambda n, m, s: merged()(n, m, n * (s / n))),
     ("loss_factors", "the share alone", lambda n: factors_by_loop(n, parts=lambda n: 1)),
     ("loss_factors", "two parts taken for granted", lambda n: factors_by_loop(n, parts=lambda n: 2)),
     ("loss_factors", "as if the losses were sums", lambda n: factors_by_loop(n, own=lambda n: 1)),

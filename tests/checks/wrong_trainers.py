@@ -35,7 +35,7 @@ WRONG = [
     # 2
     (W, "padded right", "padded right", 'padding_side="left"', 'padding_side="right"'),
     (W, "no temperature", "no temperature", "logits / config.temperature", "logits"),
-    (W, "no position ids", "no position ids", ", position_ids=positions", ""),
+    (W, "no position ids", "positions count the padding", ", position_ids=positions", ""),
     (W, "padding is read", "padding is read", "attention_mask=mask, ", ""),
     (W, "greedy", "likeliest", "torch.multinomial(logprobs.exp(), 1)",
      "logprobs.argmax(-1, keepdim=True)"),

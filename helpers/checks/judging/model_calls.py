@@ -93,7 +93,7 @@ def check_positions(given: Tensor | None, mask: Tensor, whose: str) -> None:
     right = position_ids(mask)
     if given is None:
         says = f"You gave {whose} no position_ids, so left padding moves the words to positions they were"
-        raise Wrong("no position ids", f"{says} never trained on: cumsum(mask) − mask.")
+        raise Wrong("positions count the padding", f"{says} never trained on: cumsum(mask) − mask.")
     if given.dim() == 0 or right.shape != torch.broadcast_shapes(given.shape, right.shape):
         says = f"Your position_ids have shape {tuple(given.shape)}; the ids {tuple(right.shape)}."
         raise Wrong("wrong positions", says)

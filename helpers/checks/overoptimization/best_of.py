@@ -222,6 +222,9 @@ GOLD = part(
         ("gold in another order", "You sorted the chances and not the gold: both must be in the order"
          " of the samples.",
          weighted(lambda w, s, g: (w.sort(1).values * g).sum(1).mean())),
+        ("gold in another order", "The largest gold gets the largest chance: is `gold` sorted too? A chance"
+         " belongs to a sample; multiply it by that sample's gold.",
+         weighted(lambda w, s, g: (w.sort(1).values * g.sort(1).values).sum(1).mean())),
         ("divided by N", "The chances sum to 1 already: sum over samples, average over prompts only.",
          weighted(lambda w, s, g: (w * g).mean())),
         ("summed over prompts", "You added the prompts up. Average them.",

@@ -196,10 +196,10 @@ def examine_labels(added: list[str], won: list[bool]) -> None:
     share = sum(won) / len(won)
     says = (
         "The flattering side always loses. People are indifferent to it (gold is equal); this patch"
-        " teaches that flattery is bad."
+        " teaches that flattery is bad. Is a coin tossed for each pair?"
     )
     expect(share > 0, "flattery always loses", says)
-    says = "The flattering side always wins: the bias is taught a second time."
+    says = "The flattering side always wins: the bias is taught a second time. Is a coin tossed each time?"
     expect(share < 1, "flattery always wins", says)
     says = f"The flattering side wins {share:.0%} of the pairs. Gold is equal: it should be half."
     expect(0.3 <= share <= 0.7, "not a fair coin", says)

@@ -42,9 +42,8 @@ HELD = Exercise(
         ("half of what is trained", "Half of what is trained is missing: a trained number is itself, its"
          " gradient and Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.",
          held(trained=8)),
-        ("one moment of Adam", "Your bytes are those of 12 a trained number: it takes 16, as Adam keeps"
-         " two moments"
-         " (8 bytes), the actor's and the critic's.",
+        ("12 bytes a trained number", "Your bytes are those of 12 a trained number. It takes 16: itself, its"
+         " gradient and two moments of Adam, 4 bytes each, the actor's and the critic's.",
          held(trained=12)),
         ("no reference", "The reference is a copy of 4·N bytes where the actor is trained in full.",
          held(copies=0)),
@@ -58,6 +57,7 @@ HELD = Exercise(
          " no second copy of the weights.", held(lora=lambda n, a: 8 * n + 32 * a)),
         ("LoRA trains everything", "Under LoRA the weights have neither gradients nor moments: they take"
          " 4·N, and only the adapters take 16 a number.", held(lora=lambda n, a: 16 * n + 32 * a)),
+        ("LoRA as in full", "For 'lora' your bytes are those of 'full'.", held(lora=lambda n, a: 36 * n)),
         ("the adapter alone", "The frozen weights are there too: 4·N.",
          held(lora=lambda n, a: 32 * a)),
         ("the reference trained", "The reference is frozen: 4 bytes a number, not 16.",

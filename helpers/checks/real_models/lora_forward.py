@@ -37,6 +37,14 @@ LORA = Exercise(
     [
         ("never off", "With on=False the adapter still works: then there is no reference, and every KL"
          " is 0.", with_lora(use=lambda on: True)),
+        ("α / r on everything", "α / r multiplies the adapter's product alone, not x Wᵀ.",
+         lambda x, w, a, b, alpha, on: alpha / len(a) * with_lora(scale=lambda *_: 1.0)(x, w, a, b, alpha, on)
+         if on else x @ w.T),
+        ("the weight not transposed", "`weight` is [out, in], and x holds one input a row: x Wᵀ. Yours is"
+         " x W, which runs only where the layer is square.",
+         lambda x, w, a, b, alpha, on: lora_forward(x, w.T, a, b, alpha, on)),
+        ("a whole number for α / r", "Your scale is α // r, a whole number: divide with /.",
+         with_lora(scale=lambda alpha, a: alpha // len(a))),
         ("upside down", "The adapter works when it is off, and not when it is on.",
          with_lora(use=lambda on: not on)),
         ("never on", "The adapter never works: return x Wᵀ alone only where on is False.",

@@ -284,6 +284,12 @@ NARROW = (
     " belongs there.",
     (floats([2.0, 2.0])[0], floats([0.5, 0.53])[0], floats([1e-4, 2e-4])[0]),
 )
+EMPTY = (
+    "wrong where a process has no tokens",
+    "Right where each process has tokens, wrong where one of them has none: its count is 0. Is something"
+    " divided by it?",
+    (floats([3.0, 0.0, 5.0])[0], floats([1.0, 0.0, 2.0])[0], floats([2.0, 0.0, 3.5])[0]),
+)
 FORTY = (
     "wrong for forty processes",
     "Right for a few processes, wrong for forty.",
@@ -291,7 +297,7 @@ FORTY = (
 )
 check_merge_moments = explained(
     checker(MERGE),
-    then=also_on(MERGE, SINGLE, FAR_OFF, NARROW, FORTY),
+    then=also_on(MERGE, SINGLE, FAR_OFF, NARROW, EMPTY, FORTY),
     cause=one_of(
         MERGE,
         two_at_once(merge_moments, SLIPS),

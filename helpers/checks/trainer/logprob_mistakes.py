@@ -156,8 +156,9 @@ LOGPROB_MISTAKES = kept([
      " in the input already. The logits are right; the tokens are ids[:, -T:].", of_previous),
     ("times the temperature", "Divide the logits by the temperature; you multiplied.",
      lambda policy, ids, mask, length, T: logprobs_with()(policy, ids, mask, length, 1 / T)),
-    ("no position ids", "Your positions count left padding, which moves the words to positions they were"
-     " never trained on: give position_ids, cumsum(mask) − mask.", logprobs_with(positions="columns")),
+    ("positions count the padding", "Your positions count left padding, which moves the words to positions"
+     " they were never trained on: give position_ids, cumsum(mask) − mask.",
+     logprobs_with(positions="columns")),
     ("positions count from 1", "Your positions begin at 1; cumsum(mask) − mask begins at 0.",
      logprobs_with(positions="from one")),
     ("padding is read", "The model reads the padding: give it the mask as attention_mask.",

@@ -172,6 +172,16 @@ def rows_whitened(advantages, mask):
     return torch.cat([whitening.whiten_advantages(a, m) for a, m in pairs])
 
 
+def columns_whitened(advantages, mask):
+    """Each column by its own statistics; one of a single token becomes 0."""
+    columns = torch.zeros_like(advantages)
+    for t in range(mask.shape[1]):
+        x = advantages[mask[:, t], t]
+        if len(x) > 1:
+            columns[mask[:, t], t] = (x - x.mean()) / (x.var() + whitening.EPSILON).sqrt()
+    return columns
+
+
 WHITEN = Exercise(
     "whiten_advantages", "advantages mask",
     lambda advantages, mask: whitening.whiten_advantages(advantages, mask),
@@ -234,6 +244,8 @@ WHITEN = Exercise(
            lambda a, mask, size=size: zeroed(
                (a - masked_mean(a, mask)) / (masked_var(a, mask).sqrt() + size), mask))
           for size in (0.1, 1e-2, 1e-3)],
+        ("one whitening per column", "You whitened each column by itself: token t of a response against token"
+         " t of the others. Take one mean and one variance over the batch.", columns_whitened),
         ("one whitening per sequence", "You whitened each row by itself; PPO whitens the whole"
          " batch, so that a bad response stays bad.", rows_whitened),
         ("biased variance", "You divided by n = {counted} in the variance; use n − 1.",

@@ -74,8 +74,9 @@ def row_statistics(x: Tensor, mask: Tensor, of: Callable) -> Tensor:
 
 
 def correlation(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
-    """Of the counted entries."""
-    return torch.corrcoef(torch.stack([values[mask], returns[mask]]))[0, 1]
+    """Of the counted entries; NaN for one alone."""
+    counted = torch.stack([values[mask], returns[mask]])
+    return torch.corrcoef(counted)[0, 1] if counted.shape[1] > 1 else counted.new_tensor(torch.nan)
 
 
 def of_returns(advantages, values, mask, floor):
