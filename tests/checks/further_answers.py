@@ -112,6 +112,9 @@ def by_cases(p, old, a, mask, eps):
 
 
 WRONG = [
+    *(("kl_estimate", "sign flipped", lambda p, q, e, wrong=wrong: (-1 if e == wrong else 1) * {
+        "k1": p - q, "k2": (p - q) ** 2 / 2, "k3": (q - p).expm1() + p - q}[e]) for wrong in ("k2", "k3")),
+    ("preference_probability", "wrong for large scores", lambda a, b: (a - b).exp() / (1 + (a - b).exp())),
     ("whiten_advantages", "one whitening per column", by_column),
     ("ratio", "wrong for a mask with gaps", lambda p, old, m: torch.where(
         torch.arange(m.shape[1]) < m.sum(1, keepdim=True), p - old, 0.0).exp()),

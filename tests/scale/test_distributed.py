@@ -371,7 +371,7 @@ def run_command(*flags) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
-def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own(tmp_path):
+def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own(tmp_path, capsys):
     small = ["--iterations", 1, "--batch-size", 8]
     done = run_command("--mixed-precision", "bf16", *small, "--save", tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -381,8 +381,8 @@ def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own
     assert 1e-4 < record["logprob_gap"] < 0.5
     assert f"logprob_gap {record['logprob_gap']:.3g}" in done.stdout
     with hold_folder(tmp_path):
-        busy = run_command("--resume", tmp_path)
-    assert busy.returncode == 2 and f"error: {tmp_path} is in use by another process" in busy.stderr
+        assert main(["--resume", str(tmp_path)]) == 2
+    assert f"error: {tmp_path} is in use by another process" in capsys.readouterr().err
 
 
 def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):

@@ -272,7 +272,9 @@ def eight_million(device: str) -> tuple:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="wants Linux")
-@pytest.mark.parametrize("changes", [{}, {"gradient_checkpointing": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.nightly)]
+)
 def test_the_peak_of_a_whole_iteration_is_near_the_estimate(monkeypatch, changes):
     """Of a process of its own, above its imports. When this was written: 1.19 and 0.93 of it, each time.
 
