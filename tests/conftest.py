@@ -1,5 +1,6 @@
 """Shared by all tests: one torch thread (two test processes must not spin), tiny real models."""
 
+import gc
 import os
 import socket
 import tempfile
@@ -21,6 +22,7 @@ from helpers.world import reviews
 from helpers.world.small_models import make_policy, make_tokenizer
 
 torch.set_num_threads(1)
+gc.freeze()  # what is imported stays: the collector need not walk it again and again
 
 # the same examples in every run, so that a red test is red for everybody; `nightly` draws fresh ones
 settings.register_profile("steady", derandomize=True, deadline=None)
