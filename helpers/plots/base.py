@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image  # comes with matplotlib
 
+from helpers.plots.alt_text import alt_text
 from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REWARD, VALUE
 
 rcParams.update(
@@ -48,7 +49,10 @@ DRAWING = threading.RLock()
 
 
 class Picture(Figure):
-    """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it)."""
+    """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it).
+
+    Its words go with it: in IPython's place for alternative text, and as plain text, which VS Code reads.
+    """
 
     DPI = 80  # pixels of the page to an inch
 
@@ -71,8 +75,9 @@ class Picture(Figure):
         """
         return packed(self.pixels().quantize(64, Image.Quantize.MAXCOVERAGE))
 
-    def _repr_png_(self) -> bytes:
-        return self.still()
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+        words = alt_text(self)
+        return {"image/png": self.still(), "text/plain": words}, {"image/png": {"alt": words}}
 
 
 def packed(picture: Image.Image, **how) -> bytes:

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.experiments.diagnose import EXACT, SILENT, judged_band, late
 from helpers.plots.base import label_axes, new_figure, one_panel
-from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
+from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, ink_on
 from helpers.state import History
 
 CASE, HEALTHY = KL, REFERENCE  # orange line on a grey band: apart in grey print too
@@ -181,8 +181,8 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
         for x, rule in enumerate(rules):
             if found[rule]:
                 share = found[rule] / sizes[row]
-                axes.add_patch(_cell(x, y, share))
-                ink = "white" if share > 0.5 else "black"
+                cell = axes.add_patch(_cell(x, y, share))
+                ink = ink_on(cell.get_facecolor())
                 words = f"{found[rule]}"
                 axes.text(x, y, words, ha="center", va="center", fontsize=9, color=ink)
         if not any(found.values()):

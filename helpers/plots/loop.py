@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from helpers.plots.base import one_panel
-from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.plots.palette import GOLD, KL, POLICY, QUIET_INK, REFERENCE, REWARD, VALUE, ink_on
 
 BOXES = {  # name: x, y, colour, what it does
     "Actor π": (0.15, 0.66, POLICY, "writes · trained"),
@@ -15,6 +15,7 @@ BOXES = {  # name: x, y, colour, what it does
     "Rewards": (0.84, 0.72, KL, "score − β·KL"),
     "Advantages": (0.84, 0.27, GOLD, "which token earned it"),
 }
+LOUD, QUIET = ("black", "black"), ("#BBBBBB", QUIET_INK)  # a step's arrow and words
 STRAIGHT = "arc3"
 AROUND = "arc,angleA=-90,angleB=-90,armA=60,armB=192,rad=12"  # below everything; arms in points
 ARROWS = (  # step, from, to, path, words, where the words stand
@@ -36,8 +37,7 @@ def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str)
         (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0.01", color=colour
     )
     axes.add_patch(box)
-    dark = colour in (GOLD,)
-    ink = "black" if dark else "white"
+    ink = ink_on(colour)
     axes.text(x, y + 0.03, name, ha="center", va="center", fontsize=11, weight="bold", color=ink)
     axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=9, color=ink)
     return box
@@ -50,14 +50,20 @@ def loop_figure(active: int | None = None) -> Figure:
     axes.axis("off")
     boxes = {name: draw_box(axes, x, y, c, name, words) for name, (x, y, c, words) in BOXES.items()}
     for step, start, end, path, words, place in ARROWS:
-        ink = "black" if active in (None, step) else "#BBBBBB"
-        arrow = {"arrowstyle": "-|>", "connectionstyle": path, "color": ink, "lw": 1.4}
+        line, ink = LOUD if active in (None, step) else QUIET
+        arrow = {"arrowstyle": "-|>", "connectionstyle": path, "color": line, "lw": 1.4}
         arrow |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 3, "shrinkB": 3}
         axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
         if words:
             axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
-    ink = "black" if active in (None, 1) else "#BBBBBB"
+    line, ink = LOUD if active in (None, 1) else QUIET
     axes.text(0.15, 0.93, "1 prompts", ha="center", va="center", fontsize=9, color=ink)
-    arrow = {"arrowstyle": "-|>", "color": ink, "lw": 1.4, "patchB": boxes["Actor π"], "shrinkB": 3}
+    arrow = {
+        "arrowstyle": "-|>",
+        "color": line,
+        "lw": 1.4,
+        "patchB": boxes["Actor π"],
+        "shrinkB": 3,
+    }
     axes.annotate("", BOXES["Actor π"][:2], (0.15, 0.91), arrowprops=arrow)
     return figure

@@ -95,7 +95,7 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     axes.axvline(target, color=REWARD, linewidth=1.5)
     top = float(larger.max())
     axes.text(old_value, top, " V_old", fontsize=9, va="top")
-    axes.text(target, 0.86 * top, " R", fontsize=9, va="top", color=REWARD)
+    axes.text(target, 0.86 * top, " R", fontsize=9, va="top")
     label_axes(axes, "", "new value V (shaded: V_old ± ε)", "loss of this token")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

@@ -78,7 +78,7 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     loss, accuracy = grid[0]
     loss.plot([r["step"] for r in history], [r["loss"] for r in history], color=POLICY)
     loss.axhline(LN2, color=REFERENCE, linestyle="--", linewidth=1)
-    loss.text(total, LN2, "ln 2 ", fontsize=9, color=REFERENCE, ha="right", va="bottom")
+    loss.text(total, LN2, "ln 2 ", fontsize=9, ha="right", va="bottom")
     loss.set(xlim=(0, total), ylim=(0, None))
     label_axes(
         loss, "Bradley–Terry loss of the batch", "gradient step", "nats per pair", grid="both"

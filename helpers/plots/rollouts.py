@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from helpers.plots.base import label_axes, new_figure, one_panel
-from helpers.plots.palette import GOLD, KL, POLICY, REFERENCE, REWARD
+from helpers.plots.palette import GOLD, KL, POLICY, QUIET_INK, REFERENCE, REWARD, ink_on
 
-TOKEN_KINDS = {  # a position is 0 padding, 1 prompt, 2 response or 3 stop token: ground, ink
-    "padding": ("#E3E3E3", "#6A6A6A"),
-    "prompt": (REFERENCE, "white"),
-    "response": (POLICY, "white"),
-    "stop token": (GOLD, "black"),
+TOKEN_KINDS = {  # the ground of a position: 0 padding, 1 prompt, 2 response or 3 stop token
+    "padding": "#E3E3E3",
+    "prompt": REFERENCE,
+    "response": POLICY,
+    "stop token": GOLD,
 }
 PAINT = list(TOKEN_KINDS.values())
 
@@ -95,14 +95,15 @@ def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: 
     axes.axis("off")
     for r in range(rows):
         for c in range(columns):
-            fill, ink = PAINT[kinds[r][c]]
+            fill = PAINT[kinds[r][c]]
+            ink = ink_on(fill)
             axes.add_patch(Rectangle((c + 0.03, r + 0.06), 0.94, 0.88, color=fill))
             word = tokens[r][c] if len(tokens[r][c]) < 8 else tokens[r][c][:6] + "…"
             axes.text(c + 0.5, r + 0.42, word, ha="center", va="center", fontsize=9, color=ink)
             if numbers is not None:
                 axes.text(c + 0.5, r + 0.77, str(numbers[r][c]), ha="center", va="center",
                           fontsize=9, color=ink)  # fmt: skip
-        patches = [Patch(color=fill, label=kind) for kind, (fill, ink) in TOKEN_KINDS.items()]
+        patches = [Patch(color=fill, label=kind) for kind, fill in TOKEN_KINDS.items()]
     axes.legend(handles=patches, ncol=4, loc="upper left",
                 bbox_to_anchor=(0, -0.01))  # fmt: skip
     axes.set_title(title)
@@ -130,11 +131,12 @@ def alignment_figure(tokens: Sequence, prompt_length: int) -> Figure:
     axes.axis("off")
     for c, token in enumerate(tokens):
         kind = "prompt" if c < prompt_length else "stop token" if c == count - 1 else "response"
-        fill, ink = TOKEN_KINDS[kind]
+        fill = TOKEN_KINDS[kind]
+        ink = ink_on(fill)
         axes.add_patch(Rectangle((c + 0.03, 0), 0.94, 0.55, color=fill))
         axes.text(c + 0.5, 0.28, token, ha="center", va="center", fontsize=9, color=ink)
         used = prompt_length - 1 <= c < count - 1
-        edge = POLICY if used else "#BBBBBB"
+        edge = POLICY if used else QUIET_INK
         axes.add_patch(Rectangle((c + 0.03, 1.5), 0.94, 0.5, fill=False, ec=edge, lw=1.5))
         axes.text(c + 0.5, 1.75, str(c), ha="center", va="center", fontsize=9, color=edge)
         if used:

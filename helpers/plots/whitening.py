@@ -37,7 +37,7 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
         axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
     axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
     words, above = f"max_grad_norm = {limit:g}", {"xytext": (0, 3), "textcoords": "offset points"}
-    axes.annotate(words, (-0.45, limit), fontsize=9, color=KL, **above)
+    axes.annotate(words, (-0.45, limit), fontsize=9, **above)
     axes.set_yscale("log")
     axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])

@@ -258,9 +258,7 @@ class ClinicExplorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the curves of this case where there is none."""
-        show_live(
-            self.box, "the clinic: run this cell to diagnose", png=self._curves()._repr_png_()
-        )
+        show_live(self.box, "the clinic: run this cell to diagnose", self._curves())
 
 
 def explore_clinic(clinic: Clinic) -> ClinicExplorer:

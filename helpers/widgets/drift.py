@@ -10,6 +10,7 @@ from traitlets import Any, HasTraits, List, validate
 from helpers.experiments.beta_sweep import Sweep
 from helpers.experiments.drift import Drift, DriftView, run_curves
 from helpers.experiments.runs import Run
+from helpers.plots.alt_text import alt_text
 from helpers.plots.drift import drift_figure
 from helpers.tools.validate import require
 from helpers.widgets.drift_page import (
@@ -159,11 +160,12 @@ class DriftExplorer:
         if live is not None:
             view = {"version_major": 2, "version_minor": 0, "model_id": live.model_id}
             words = "the drift explorer: run this cell to move β from Python too"
-            bundle = {WIDGET_VIEW: view, "text/plain": words}
+            bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
             if not self.pictured:
-                still = drift_figure(self.drift, self.view).still()
-                bundle["image/png"] = base64.b64encode(still).decode()
-            display(bundle, raw=True)
+                figure = drift_figure(self.drift, self.view)
+                bundle["image/png"] = base64.b64encode(figure.still()).decode()
+                metadata["image/png"] = {"alt": alt_text(figure)}
+            display(bundle, metadata=metadata, raw=True)
 
 
 def show_page(sweep: Sweep) -> HTML:

@@ -8,42 +8,40 @@ from decimal import Decimal
 import ipywidgets
 from IPython.display import display
 
+from helpers.plots.alt_text import alt_text
 from helpers.plots.base import Picture
 from helpers.widgets.markup import Markup, guarded, styled
-from helpers.widgets.style import widget_style
+from helpers.widgets.style import part, widget_style
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 WIDE = {"description_width": "initial"}  # as much room as the words need
 SHARP = 2  # pixels drawn for each pixel of the page: sharp on fine screens too
 
-# JupyterLab's one-letter commands ("b" inserts a cell) stay away from what has the keyboard in a widget:
-# it asks the focused element itself first, so whatever takes the focus is marked
-KEEP_KEYS = (
-    '<img alt="" src="data:," style="display:none" onerror="setTimeout(() => {'
-    "const area = this.closest('.jp-OutputArea-output');"
-    "const keep = node => node.setAttribute('data-lm-suppress-shortcuts', 'true');"
-    "if (area) { keep(area); area.addEventListener('focusin', event => keep(event.target)) }}, 200)\">"
+# runs where scripts of an output do not: keeps JupyterLab's keys away, names sliders and pictures
+SCRIPT = Markup('<img alt="" src="data:," style="display:none" onerror="{}">').format(
+    part("output.js")
 )
 UNSEEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
 
 
 def show_live(
-    box: ipywidgets.Box, words: str, png: bytes | None = None, page: str | None = None
+    box: ipywidgets.Box, words: str, figure: Picture | None = None, page: str | None = None
 ) -> None:
     """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
     running): a picture, a page of HTML, or plain words.
     """
-    extra = str(Markup(KEEP_KEYS) + widget_style())
+    extra = str(SCRIPT + widget_style())
     if all(getattr(child, "value", "") != extra for child in box.children):
         box.children += (ipywidgets.HTML(extra),)
         box.add_class("course")
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    bundle = {WIDGET_VIEW: view, "text/plain": words}
-    if png is not None:
-        bundle["image/png"] = base64.b64encode(png).decode()
+    bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
+    if figure is not None:
+        bundle["image/png"] = base64.b64encode(figure.still()).decode()
+        metadata["image/png"] = {"alt": alt_text(figure)}
     if page is not None:
         bundle["text/html"] = str(styled(Markup(page)))
-    display(bundle, raw=True)
+    display(bundle, metadata=metadata, raw=True)
 
 
 def show_picture(image: ipywidgets.Image, figure: Picture) -> None:
@@ -92,19 +90,18 @@ class Explorer:
         self.message.value = words
 
     def _drawn_for(self, values: dict) -> Markup:
-        """Which values the picture belongs to, for those who hear the page (and for tests)."""
+        """Which values the picture belongs to, for those who hear the page (and for tests); its words."""
         labels = {
             control.description: getattr(control, "label", values[name])
             for name, control in self.controls.items()
         }
         words = ", ".join(f"{name} {value}" for name, value in labels.items())
-        span = Markup('<span data-drawn-for="{}" style="{}" role="status">{}</span>')
-        return span.format(json.dumps(labels), UNSEEN, words)
+        span = Markup('<span data-drawn-for="{}" data-alt="{}" style="{}" role="status">{}</span>')
+        return span.format(json.dumps(labels), alt_text(self.figure), UNSEEN, words)
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same picture, still, where there is none."""
-        png = None if self.figure is None else self.figure.still()
-        show_live(self.box, png=png, words="an explorer with sliders")
+        show_live(self.box, "an explorer with sliders", self.figure)
 
 
 def slider(description: str, value: float, low: float, high: float, step: float):

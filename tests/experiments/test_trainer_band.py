@@ -155,7 +155,7 @@ def test_the_figure_shows_the_band_and_the_runs(band):
         "Score",
         "KL from the reference",
     ]
-    assert figure.axes[0].get_legend() is not None and figure._repr_png_().startswith(b"\x89PNG")
+    assert figure.axes[0].get_legend() is not None and figure.still().startswith(b"\x89PNG")
 
 
 def test_few_runs_make_no_band():

@@ -3,7 +3,6 @@
 import gc
 from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from conftest import tiny_models
@@ -17,6 +16,7 @@ from helpers.experiments.patients import PATIENTS, Patient
 from helpers.experiments.runs import Run, record_run
 from helpers.experiments.strengths import VARIANTS
 from helpers.experiments.telling import tell_apart
+from helpers.plots.base import Picture
 from helpers.plots.clinic import (
     METRICS,
     cost_figure,
@@ -68,7 +68,7 @@ def clinic() -> Clinic:
 
 
 @pytest.fixture(scope="module")
-def pictures() -> dict[str, SimpleNamespace]:
+def pictures() -> dict[str, Picture]:
     """What `case_figure` drew, by its title: drawn once for all tests."""
     return {}
 
@@ -80,9 +80,9 @@ def explorer(clinic, pictures, monkeypatch) -> ClinicExplorer:
     def draw_once(healthy, broken, title):
         if title not in pictures:
             figure = draw(healthy, broken, title)
-            drawn, width = figure.png(2), figure.get_figwidth()
-            still = {"png": lambda scale: drawn, "_repr_png_": lambda: drawn, "DPI": figure.DPI}
-            pictures[title] = SimpleNamespace(get_figwidth=lambda: width, **still)
+            drawn = figure.png(2)
+            figure.png, figure.still = lambda scale: drawn, lambda: drawn
+            pictures[title] = figure
         return pictures[title]
 
     monkeypatch.setattr(page, "case_figure", draw_once)
@@ -309,9 +309,12 @@ def test_a_clinic_without_patients_is_refused(clinic):
 
 def test_without_a_kernel_the_curves_show(explorer, monkeypatch):
     shown = []
-    monkeypatch.setattr("helpers.widgets.sliders.display", lambda data, raw: shown.append(data))
+    show = lambda data, metadata, raw: shown.append((data, metadata))  # noqa: E731
+    monkeypatch.setattr("helpers.widgets.sliders.display", show)
     explorer._ipython_display_()
-    assert len(shown[0]["image/png"]) > 10_000 and any("widget-view" in key for key in shown[0])
+    data, metadata = shown[0]
+    assert len(data["image/png"]) > 10_000 and any("widget-view" in key for key in data)
+    assert metadata["image/png"]["alt"].startswith("Case 1")
 
 
 def test_a_live_run_is_followed(monkeypatch, config, prompts):
@@ -358,4 +361,4 @@ def test_the_other_figures_draw(clinic):
         flags_figure(counts, {"a": 3, "b": 12}),
         cost_figure({"a": [1.0, 2.0, 3.0], "b": [-9.0]}, [2.0, 2.5], [0.0]),
     ):
-        assert figure._repr_png_().startswith(b"\x89PNG")
+        assert figure.still().startswith(b"\x89PNG")

@@ -228,7 +228,7 @@ def test_the_frontier_lies_above_every_policy(sweep):
 def shown(monkeypatch) -> list:
     """What is displayed, as a list that grows."""
     found = []
-    monkeypatch.setattr(drift_module, "display", lambda thing, raw=False: found.append(thing))
+    monkeypatch.setattr(drift_module, "display", lambda thing, **_: found.append(thing))
     return found
 
 

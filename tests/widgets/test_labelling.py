@@ -171,7 +171,7 @@ def test_the_file_trains_a_reward_model(labeller, tmp_path):
 
 def test_it_shows_a_still_page_where_there_is_no_kernel(labeller, monkeypatch):
     shown = []
-    monkeypatch.setattr("helpers.widgets.sliders.display", lambda data, raw: shown.append(data))
+    monkeypatch.setattr("helpers.widgets.sliders.display", lambda data, **_: shown.append(data))
     labeller._ipython_display_()
     assert "the soup" in shown[0]["text/html"] and any("widget-view" in key for key in shown[0])
 
