@@ -232,6 +232,17 @@ def test_bad_behaviour_is_reported_never_raised(name, mistake, function):
     assert str(report) and report._repr_html_()
 
 
+def test_an_exercise_that_is_called_and_not_written_yet_is_told_as_that():
+    def masked_mean(x, mask):
+        return NotImplemented
+
+    def masked_var(x, mask):
+        return ((x - masked_mean(x, mask)) ** 2)[mask].sum() / (mask.sum() - 1)
+
+    says = of("masked_var", masked_var).message
+    assert "A function called there is not written yet" in says
+
+
 def test_an_exception_is_told_with_the_learner_s_own_line():
     message = of("masked_mean", broken).message
     assert "NameError" in message and "`return total / undefined_name" in message

@@ -111,6 +111,8 @@ def _exception(exercise, function, probe, error: BaseException) -> Report:
     line = line_of(error, function)
     says = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     says += f", in {line}." if line else f". It is called as {exercise.signature}."
+    if "NotImplementedType" in str(error):
+        says += " A function called there is not written yet: it returns NotImplemented."
     return _mistake(exercise, "exception", says, probe)
 
 
