@@ -152,3 +152,29 @@ def test_no_question_shows_its_own_answer(notebook):
     for cell in asks:  # folded in JupyterLab, and as a form in Colab
         assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
         assert cell.source.startswith("# @title ")
+
+
+TELLS_NOTHING = {  # outputs below a prediction that do not answer it, by lesson and cell
+    *(("01", "cell-033"), ("02", "cell-048"), ("06", "c39"), ("07", "c057")),
+    *(("10", "c10-024"), ("13", "c043"), ("13", "c081")),
+}
+EXERCISE = re.compile(r"\ncheck_\w+\(.*\)$")
+
+
+def test_no_output_below_a_question_answers_it(request, notebook):
+    """The first output below a prediction, up to the next heading, is saved folded.
+
+    Other predictions, exercises (they say what to write) and the cells of TELLS_NOTHING are passed over.
+    """
+    asked = False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            asked = asked and not re.search(r"^#{2,3} (?!Exercise)", cell.source, re.M)
+        elif re.search(r"^predict_\w+\(", cell.source, re.M):
+            asked = True
+        elif asked and cell.outputs and not EXERCISE.search(cell.source):
+            if (request.node.callspec.id[:2], cell.id) in TELLS_NOTHING:
+                continue
+            hidden = cell.metadata.get("jupyter", {}).get("outputs_hidden")
+            assert hidden and cell.metadata.get("collapsed"), cell.id
+            asked = False
