@@ -206,7 +206,7 @@ ENLARGED = -2.5  # gold from here on is shown a second time, on a scale of its o
 def cost_figure(
     costs: dict[str, list[float]], healthy: Sequence[float], start: Sequence[float]
 ) -> Figure:
-    """Gold at the end, a row a fault and a dot a run: on the whole scale, and its right end enlarged.
+    """Gold at the end, each row a fault and each dot a run: the whole scale, and its right end enlarged.
 
     `healthy`: the same of healthy runs. `start`: gold before the first update.
     """

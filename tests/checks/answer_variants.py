@@ -135,6 +135,7 @@ RIGHT = [
     ("response_mask", lambda x, e: F.pad((x == e).int().cumsum(1), (1, -1)) < 1),
     ("position_ids", lambda m: (m.long().cumsum(1) - 1).clamp(min=0)),
     ("position_ids", lambda m: (m.long().cumsum(1) - 1).masked_fill(~m, 0)),
+    ("position_ids", lambda m: (m.long().cumsum(1) - 1).masked_fill(~m, 1)),
     ("kl_estimate", lambda p, q, e: {"k1": p - q, "k2": (p - q) ** 2 / 2,
                                      "k3": torch.exp(q - p) - 1 - (q - p)}[e]),
     ("shape_rewards", shape_rewards_by_loop),

@@ -58,16 +58,32 @@ def test_it_opens_and_closes_as_all_do(notebook):
 
 MINUTES = re.compile(r"\*(\d+) minutes to read((?:, label)? and write)?")
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+AN_EXERCISE = re.compile(r"(?:●[●○]{2}|think)[^\n]*?(\d+) minutes")
+EXERCISES = re.compile(r"(\d+)(?: minutes)?(?: more)? for the (?:\w+ )?exercises")
 
 
-def test_it_says_truthfully_how_long_it_takes_to_read(notebook):
-    """200 words a minute and 15 seconds a code cell; with what is folded or without, within a tenth."""
+def visible_lines(cell) -> int:
+    if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        return 0
+    return sum(bool(line.strip()) for line in cell.source.splitlines())
+
+
+def test_it_says_truthfully_how_long_it_takes(notebook):
+    """200 words a minute, 15 seconds a code cell, 2 a line of visible code; exercises as each says.
+
+    With what is folded or without, within a tenth; labelling takes what it takes.
+    """
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    at_cells = len(code_cells(notebook)) / 4
-    least, most = (len(x.split()) / 200 + at_cells for x in (FOLDED.sub("", text), text))
-    said = MINUTES.search(text)
-    assert said and int(said[1]) >= 0.9 * least
-    assert said[2] or int(said[1]) <= 1.1 * most
+    cells = code_cells(notebook)
+    at_code = len(cells) / 4 + sum(map(visible_lines, cells)) / 30
+    at_exercises = sum(map(int, AN_EXERCISE.findall(text)))
+    said, more = MINUTES.search(text), EXERCISES.search(text)
+    if said[2]:
+        at_code += at_exercises
+    least, most = (len(x.split()) / 200 + at_code for x in (FOLDED.sub("", text), text))
+    assert int(said[1]) >= 0.9 * least
+    assert "label" in (said[2] or "") or int(said[1]) <= 1.1 * most
+    assert not more or abs(int(more[1]) - at_exercises) <= 5
 
 
 def test_it_has_pictures_and_checked_cells(notebook):
@@ -152,3 +168,29 @@ def test_no_question_shows_its_own_answer(notebook):
     for cell in asks:  # folded in JupyterLab, and as a form in Colab
         assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
         assert cell.source.startswith("# @title ")
+
+
+TELLS_NOTHING = {  # outputs below a prediction that do not answer it, by lesson and cell
+    *(("01", "cell-033"), ("02", "cell-048"), ("06", "c39"), ("07", "c057")),
+    *(("10", "c10-024"), ("13", "c043"), ("13", "c081")),
+}
+EXERCISE = re.compile(r"\ncheck_\w+\(.*\)$")
+
+
+def test_no_output_below_a_question_answers_it(request, notebook):
+    """The first output below a prediction, up to the next heading, is saved folded.
+
+    Other predictions, exercises (they say what to write) and the cells of TELLS_NOTHING are passed over.
+    """
+    asked = False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            asked = asked and not re.search(r"^#{2,3} (?!Exercise)", cell.source, re.M)
+        elif re.search(r"^predict_\w+\(", cell.source, re.M):
+            asked = True
+        elif asked and cell.outputs and not EXERCISE.search(cell.source):
+            if (request.node.callspec.id[:2], cell.id) in TELLS_NOTHING:
+                continue
+            hidden = cell.metadata.get("jupyter", {}).get("outputs_hidden")
+            assert hidden and cell.metadata.get("collapsed"), cell.id
+            asked = False
