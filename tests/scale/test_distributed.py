@@ -371,6 +371,7 @@ def run_command(*flags) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.nightly  # float32 by two processes, and bf16 by one, are in `make test`
 def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own(tmp_path, capsys):
     small = ["--iterations", 1, "--batch-size", 8]
     done = run_command("--mixed-precision", "bf16", *small, "--save", tmp_path)

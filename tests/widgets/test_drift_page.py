@@ -141,10 +141,10 @@ def test_no_text_of_a_run_can_end_the_script(sweep):
 
 
 def test_scripts_insert_texts_as_text_only():
-    scripts = "".join(drift_page.part(name) for name in drift_page.SCRIPTS)
+    scripts = "".join(drift_page.part(name) for name in (*drift_page.SCRIPTS, "output.js"))
     wrong = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function"
     assert re.findall(wrong, scripts) == []
-    others = {"page.html", "page.css", "shell.html", "widget.js", "widgets.css"}
+    others = {"page.html", "page.css", "shell.html", "widget.js", "widgets.css", "output.js"}
     assert {path.name for path in PARTS.iterdir()} == {*drift_page.SCRIPTS, *others}
     assert re.findall(wrong, drift_page.part("widget.js")) == []
 
