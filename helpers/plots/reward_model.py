@@ -12,27 +12,31 @@ from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, V
 LN2 = math.log(2)
 NOISE_COLOURS = (REWARD, POLICY, KL)  # few to many wrong labels
 NOISE_MARKS = ("o", "s", "^")
+FARTHEST = 8  # points of gold score that the histogram of gaps shows
 
 
 def gap_histogram(gaps: Sequence[float]) -> Figure:
-    """Gold score of the chosen minus that of the rejected response, pair by pair."""
+    """Gold score of the chosen minus that of the rejected response, pair by pair.
+
+    Gaps above `FARTHEST` stand at the edge.
+    """
     figure, axes = one_panel(8.4, 2.8)
-    edges = [k / 2 for k in range(-22, 23)]
+    edges = [k / 2 for k in range(-22, 2 * FARTHEST + 1)]
     sides = {
         "the better one was chosen, or an equal": ([g for g in gaps if g >= 0], REWARD),
         "the worse one was chosen": ([g for g in gaps if g < 0], KL),
     }
     for name, (some, colour) in sides.items():
-        axes.hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
-    axes.margins(y=0.3)  # room for the legend
-    axes.set_xlim(min(gaps) - 0.5, max(gaps) + 0.5)
+        shown = [min(FARTHEST, gap) for gap in some]
+        axes.hist(shown, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
+    axes.set_xlim(min(gaps) - 0.5, FARTHEST + 0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend
     axes.legend(loc="upper right")
     label_axes(
         axes,
         "What the labeller did",
-        "gold(chosen) − gold(rejected), points",
+        f"gold(chosen) − gold(rejected), points (above {FARTHEST} at the edge)",
         "pairs",
         grid="both",
     )
@@ -182,7 +186,7 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
             for run in own:
                 seed = run["seed"]
                 draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
-    axes.plot([], [], color=REFERENCE, linestyle="--", label="best possible")
+    axes.plot([], [], color="black", linestyle="--", label="best possible (in its colour)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     axes.set_ylim(0.48, 1.0)
     words = "Accuracy against held-out labels", "pairs to learn from", "share of pairs"

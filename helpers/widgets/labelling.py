@@ -212,7 +212,7 @@ def fill_in(
     """
     rows, answers = labeller.labels, labeller.answers
     if len(rows) >= at_least:
-        return rows, f"All {len(rows)} answers are yours."
+        return rows, f"You gave all {len(rows)} answers."
     own, ties = len(rows), 0
     for number in answers.open_questions:
         prompt, first, second = (answers.questions[number][name] for name in ("prompt", "A", "B"))
@@ -222,5 +222,5 @@ def fill_in(
             continue
         chosen, rejected = (first, second) if better else (second, first)
         rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
-    words = f"{own} answers are yours; the simulated labeller gave the other {len(rows) - own}"
+    words = f"You gave {own} answer{'' if own == 1 else 's'}; a stand-in gave {len(rows) - own}"
     return rows, f"{words}; ties: {ties}." if ties else f"{words}."

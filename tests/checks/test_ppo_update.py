@@ -56,6 +56,11 @@ def test_a_stub_and_a_call_of_a_stub_are_told_so():
     assert (report.status, report.mistake) == (MISTAKE, "policy_loss comes first")
 
 
+def test_a_single_step_is_counted_in_the_singular():
+    report = check_ppo_update_step(answer("range(config.num_ppo_epochs)", "range(1)"))
+    assert report.status == MISTAKE and "1 gradient step;" in report.message
+
+
 def test_an_error_is_told_with_the_learner_s_call():
     report = check_ppo_update_step(lambda policy, critic: policy.trunk)
     assert report.exercise == "ppo_update_step"
