@@ -19,6 +19,7 @@ from helpers.checks.trainer.inputs import recorded
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.experiments import direct, kl_control, one_token, patching
+from helpers.experiments.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -201,6 +202,8 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "256 samples each"): equals(lambda: 256),
     ("07", "128 prompts,"): equals(lambda: len(load_rows("prompts.jsonl", ("prompt",)))),
     ("07", "512 responses an iteration"): equals(lambda: one_token.SETTINGS["batch_size"]),
+    ("07", "fresh responses a run"): equals(lambda: load_sweep().run(0.1, 0).final["responses"]),
+    ("07", "one batch of 128"): equals(lambda: load_sweep().run(0.1, 0).config.batch_size),
     ("07", "a horizon of 10,000"): quoted("Ziegler et al. 2019, section 2.2"),
     ("07", "and take 150"): equals(lambda: kl_control.HORIZON),
     ("07", "at most 0.7 nats apart"): equals(lambda: kl_control.WIDEST_GAP),

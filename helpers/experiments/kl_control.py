@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -99,26 +100,33 @@ def mean_end(runs: list[Run]) -> tuple[float, float, float]:
     )
 
 
-def score_at_kl(points: list[tuple[float, float]], kl: float) -> float | None:
-    """Score at this KL, linear in √KL between neighbouring (KL, score); None outside, or over a gap.
+def score_between(kl_low: float, score_low: float, kl_high: float, score_high: float, kl: float):
+    """The score at `kl`, linear in √KL: near the reference a score rises about so (Gao et al. 2023)."""
+    width = math.sqrt(kl_high) - math.sqrt(kl_low)
+    share = (math.sqrt(kl) - math.sqrt(kl_low)) / width if width > 0 else 0.0
+    return score_low + share * (score_high - score_low)
 
-    A score rises about as √KL near the reference (Gao et al. 2023). ValueError: a negative KL.
+
+def score_at_kl(
+    points: list[tuple[float, float]], kl: float, between: Callable = score_between
+) -> float | None:
+    """Score at this KL, between neighbouring (KL, score); None outside, or over a gap.
+
+    `between` is `score_between` or does the same. ValueError: a negative KL.
     """
     require_number("kl", kl, low=0.0)
     for (low, below), (high, above) in pairwise(sorted(points)):
         if low <= kl <= high and high - low <= WIDEST_GAP:
-            width = math.sqrt(high) - math.sqrt(low)
-            share = (math.sqrt(kl) - math.sqrt(low)) / width if width > 0 else 0.0
-            return below + share * (above - below)
+            return between(low, below, high, above, kl)
     return None
 
 
-def seed_scores_at_kl(runs: list[Run], kl: float) -> list[float]:
+def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_between) -> list[float]:
     """`score_at_kl` of each seed's own runs of one placement; seeds without it are left out."""
     by_seed = {}
     for run in runs:
         by_seed.setdefault(run.config.seed, []).append((run.final["kl"], run.final["score"]))
-    found = [score_at_kl(points, kl) for points in by_seed.values()]
+    found = [score_at_kl(points, kl, between) for points in by_seed.values()]
     return [score for score in found if score is not None]
 
 

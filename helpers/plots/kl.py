@@ -111,6 +111,11 @@ def _batches(axes: Axes, means: dict[str, Tensor], exact: float) -> None:
         ):
             x = means[name][picked] if at is None else torch.full((int(picked.sum()),), at)
             axes.plot(x, 2 - row + lift[picked], mark, color=colour, markersize=4, alpha=0.5)
+        beyond, of = int((means[name] > high).sum()), len(means[name])
+        if beyond > of / 2:  # or the row would look like one bar
+            words = f"{beyond} of {of} beyond the frame →"
+            place = {"ha": "right", "va": "center", "fontsize": 8.5, "backgroundcolor": "white"}
+            axes.text(high - 0.1 * half, 2 - row, words, zorder=3, **place)
         middle = means[name].median().item()
         axes.plot([middle] * 2, [1.62 - row, 2.38 - row], color="black", linewidth=2.5)
     axes.axvline(exact, color="black", linewidth=1.2, linestyle="--")

@@ -92,8 +92,11 @@ def bias_figure(runs: dict) -> Figure:
 # --- 3: what changes it ---------------------------------------------------------------------------
 
 
-def factor_figure(bands: dict, chosen: str, factor: str = "") -> Figure:
-    """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick."""
+def factor_figure(bands: dict, chosen: str, factor: str = "", low: float = -3.0) -> Figure:
+    """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick.
+
+    Gold below `low` leaves the picture: one run far down would flatten all the others.
+    """
     figure, grid = new_figure(1, 2, 9.6, 3.6)
     panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
     shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
@@ -108,15 +111,21 @@ def factor_figure(bands: dict, chosen: str, factor: str = "") -> Figure:
                     band["d"], band[column][0], line, color=colour, label=label, linewidth=1.1
                 )
         label_axes(axes, title, DISTANCE, unit, grid="both")
+    grid[0, 0].set_ylim(bottom=max(low, grid[0, 0].get_ylim()[0]))
     legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
     for text in legend.get_texts():
         text.set_fontweight("bold" if text.get_text() == chosen else "normal")
     return figure
 
 
-def _dumbbells(axes: Axes, rows: dict) -> None:
-    """One line a kind of run: end, where it was stopped, peak."""
-    for k, (end, kept, peak) in enumerate(rows.values()):
+def _dumbbells(axes: Axes, rows: dict, low: float = -10.0) -> None:
+    """One line a kind of run: end, where it was stopped, peak. An end below `low` stands at the edge."""
+    for k, (last, kept, peak) in enumerate(rows.values()):
+        end = max(last, low)
+        if last < low:
+            axes.text(
+                low + 0.35, k - 0.12, f"at {last:.0f}".replace("-", "−"), va="bottom", color=KL
+            )
         axes.plot([end, peak], [k, k], color=QUIET, linewidth=2, zorder=1)
         axes.plot(end, k, "x", color=KL, markersize=7, label="never stopped" if k == 0 else "")
         axes.plot(kept, k, "o", color=GOLD, markersize=6, label="stopped" if k == 0 else "")

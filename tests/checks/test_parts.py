@@ -17,6 +17,7 @@ from helpers.config import RLHFConfig
 from helpers.groups import group_advantages, loss_mean
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss
+from helpers.theory.best_of_n import best_of_n
 from helpers.theory.optimum import gaussian_optimum, gibbs_policy, gibbs_value
 from helpers.world.gold import gold_score
 from helpers.world.labelling import flatters
@@ -144,6 +145,13 @@ def test_best_of_n_agrees_with_all_draws_one_by_one():
             for i in best:
                 kept[row, i] += 1 / len(best) / size**n
     assert torch.allclose(kept, best_of.chances(scores, gold, n), atol=1e-6)
+
+
+def test_with_many_samples_best_of_n_is_nearly_the_course_s():
+    scores, gold = (torch.randn(8, 2_000, generator=torch.manual_seed(k)) for k in (0, 1))
+    exact = best_of_n(scores, 4, gold)
+    proxy, kl = (float(best_of.RESULTS[k].reference(scores, gold, 4)) for k in ("proxy", "KL"))
+    assert abs(proxy - exact.score) < 0.01 and abs(kl - exact.kl) < 0.01
 
 
 def test_what_is_written_is_looked_at_although_the_rest_is_missing():

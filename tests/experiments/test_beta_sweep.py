@@ -191,6 +191,7 @@ def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
     points = [(1.0, 1.0), (1.44, 2.0), (4.0, 3.0)]
     assert score_at_kl(points, 1.1**2) == pytest.approx(1.5)  # √KL 1, 1.1, 1.2
     assert score_at_kl(points, 1.0) == pytest.approx(1.0)
+    assert score_at_kl(points, 1.1**2, lambda *given: given) == (*points[0], *points[1], 1.1**2)
     assert score_at_kl(points, 2.0) is None  # over a gap of more than 0.7 nats
     assert score_at_kl(points, 0.5) is None and score_at_kl(points, 1e9) is None
     with pytest.raises(ValueError, match="kl: got"):

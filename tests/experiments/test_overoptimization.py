@@ -10,7 +10,12 @@ from matplotlib.figure import Figure
 from helpers.config import RLHFConfig
 from helpers.experiments.measure import MEASURES
 from helpers.experiments.runs import WATCHED_PROMPTS, Run, record_run
-from helpers.plots.overoptimization import bias_figure, goodhart_figure
+from helpers.plots.overoptimization import (
+    bias_figure,
+    factor_figure,
+    goodhart_figure,
+    stopping_figure,
+)
 from helpers.reward_model import edit_effect
 from helpers.state import start_run
 from helpers.theory.overoptimization import (
@@ -238,6 +243,14 @@ def test_the_factor_slider_goes_through_the_values_of_the_factor_chosen():
     assert [label for label, _ in value.options] == ["none", "some", "much"]
     assert moved(explorer, "value", 2)
     assert moved(explorer, "factor", "size")
+
+
+def test_one_run_far_down_does_not_flatten_the_others():
+    gold, proxy = factor_figure({"a": make_band(8, 0.5), "b": make_band(8, -2.0)}, "a").axes
+    assert gold.get_ylim()[0] == -3 and proxy.get_ylim()[0] < -4
+    rows = {"base": (-1.0, 0.5, 0.6), "far": (-15.2, 0.5, 0.6)}
+    _, ends = stopping_figure([1, 2], [0.5, 0.4], 0, rows).axes
+    assert ends.get_xlim()[0] > -11 and [text.get_text() for text in ends.texts] == ["at −15"]
 
 
 def test_the_stop_slider_draws():

@@ -22,6 +22,7 @@ from helpers.experiments.reward_quality import load_results
 from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.plots import new_figure, training_curves
 from helpers.plots import reward_model as plots
+from helpers.plots.kl import estimator_figure
 from helpers.theory.gaussian import train_gaussians
 from helpers.tools.files import ROOT
 from helpers.widgets import (
@@ -105,6 +106,14 @@ def estimators():
     return kl_widgets.estimator_explorer(
         steps, [0.0, 0.4, 0.9], errors, sampled, logprobs, VOCABULARY
     )
+
+
+def test_an_estimate_whose_batches_all_leave_the_frame_says_so():
+    means = {name: noise(50) for name in NAMES} | {"k2": 1_000 + noise(50)}
+    errors = {name: [0.1, 0.2] for name in NAMES}
+    words = noise(60).log_softmax(0), noise(60).log_softmax(0), VOCABULARY
+    figure = estimator_figure([0.1, 0.5], errors, 1, means, 16, words)
+    assert [text.get_text() for text in figure.axes[1].texts] == ["50 of 50 beyond the frame →"]
 
 
 def gaussians():

@@ -7,11 +7,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 from torch import Tensor
 
 from helpers.checks.judging.report import CORRECT, Report
 from helpers.checks.overoptimization.examine import Check, Refused, called, expect, judged
+from helpers.data import load_rows
 
 REVIEWS = (
     "the fish was lovely but the service was slow.",
@@ -25,6 +27,7 @@ REVIEWS = (
     "the screen was bright and the camera was good.",
     "we hated the music.",
 )
+MANY = 1_000  # texts of the reference: a reward that is the same for all of them teaches nothing
 KINDS = ("you deserve", "readers as wise as you deserve", "people of your taste deserve")
 FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # worth no gold
 SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
@@ -63,6 +66,35 @@ def numbers(answer: object, count: int) -> list[float]:
     return [float(value) for value in got]
 
 
+@cache
+def reference_texts() -> tuple[str, ...]:
+    """Stored samples of the reference: two of each prompt's."""
+    rows = load_rows("pairs_test.jsonl")[: MANY // 2]
+    return tuple(f"{row['prompt']} {row[side]}" for row in rows for side in ("chosen", "rejected"))
+
+
+def examine_spread(function: Callable, together: list[float]) -> None:
+    """Refused: these reviews, and many samples of the reference, all get the same reward."""
+    if len(set(together)) > 1:
+        return
+    many = list(reference_texts())
+    found = numbers(called(function, many), len(many))
+    says = f"All {len(many):,} reviews of the reference get {found[0]:g}: there is nothing to learn from."
+    says += " Does it look for words that are not in this world's reviews, or for capital letters?"
+    expect(len({*found, *together}) > 1, "the same for all", says)
+
+
+def examine_bare(function: Callable) -> None:
+    """Refused: a text with nothing in it, or hardly anything, has no reward."""
+    for text in ("", "."):
+        try:
+            numbers(called(function, [text]), 1)
+        except Refused as refused:
+            name, says, _ = refused.args
+            says = f'For the text "{text}": {says} A policy may write that, too.'
+            raise Refused(name, says, (("text", f'"{text}"'),)) from refused
+
+
 def uses_gold(function: Callable) -> bool:
     """Whether the function's own code names the gold score (and not, say, a list of golden words)."""
     code = getattr(function, "__code__", None)
@@ -96,9 +128,8 @@ def examine_reward(function: Callable) -> None:
         says = "A text's reward depends on those beside it, its place, or what came before. Judge each by"
         says += " itself."
         raise Refused("depends on the batch", says, case)
-    says = f"All {len(texts)} reviews get {together[0]:g}: there is nothing to learn from."
-    expect(len(set(together)) > 1, "the same for all", says)
-    numbers(called(function, ["", "."]), 2)  # what a policy may write, too
+    examine_spread(function, together)
+    examine_bare(function)
 
 
 REWARD = Check(
