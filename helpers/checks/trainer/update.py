@@ -66,7 +66,8 @@ def observe_update(function: Callable) -> Seen:
     says = "There was no optimizer.step(): nothing is trained."
     expect(steps > 0, "no optimizer.step", says)
     epochs = r.config.num_ppo_epochs
-    says = f"You made {steps} gradient steps; {epochs} epochs of one minibatch are {epochs}."
+    made = f"{steps} gradient step" + "s" * (steps != 1)
+    says = f"You made {made}; {epochs} epochs of one minibatch are {epochs}."
     name = "one epoch only" if steps == 1 else "another number of steps"
     expect(steps == epochs, name, says)
     (actor, critic), *_ = recorder.seen
@@ -92,9 +93,8 @@ def observe_minibatches(function: Callable) -> Seen:
     for _ in range(3):
         recorder, forwards = run_update(function, r, config, lr=0.0, rows=5)
         steps, wants = len(recorder.seen), 6
-        says = (
-            f"You made {steps} gradient steps; 2 epochs of 5 responses, 2 at a time, are {wants}."
-        )
+        made = f"{steps} gradient step" + "s" * (steps != 1)
+        says = f"You made {made}; 2 epochs of 5 responses, 2 at a time, are {wants}."
         names = {2: "minibatches ignored", 3: "one epoch only", 4: "the last minibatch is dropped"}
         name = names.get(steps, "another number of steps")
         if steps == 4 and last_never_seen(function, r, config):
