@@ -81,7 +81,8 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
         some = [n for n, s in zip(lengths, stopped, strict=True) if bool(s) == wanted]
         counts = [some.count(n) for n in range(1, limit + 1)]
         axes.bar(range(1, limit + 1), counts, bottom=below, color=colour, label=label)
-        below = counts
+        below = [b + n for b, n in zip(below, counts, strict=True)]
+    axes.set_ylim(0, 1.1 * max(below))  # the tallest bar stays below the frame
     axes.legend(loc="upper left")
     label_axes(axes, "How long the responses are", "tokens, </s> included", "responses")
     return figure
@@ -193,14 +194,15 @@ def means_beside_exact(axes: Axes, estimates: dict, exact: float) -> None:
     label_axes(axes, "Means ± standard error", "nats per token", grid="x")
 
 
-def arms_figure(arms: dict, title: str, xlabel: str, ylabel: str, step: int = 1) -> Figure:
-    """One curve per arm: `arms` maps a label to (numbers, colour)."""
+def arms_figure(
+    arms: dict, title: str, xlabel: str, ylabel: str, step: int = 1, first: int = 0
+) -> Figure:
+    """One curve per arm, from x = `first` on: `arms` maps a label to (numbers, colour)."""
     figure, axes = one_panel(8.0, 2.5)
     for style, (label, (numbers, colour)) in zip(("o-", "s--", "^:"), arms.items(), strict=False):
-        axes.plot(
-            [step * i for i in range(len(numbers))], numbers, style, color=colour, label=label
-        )
-    axes.set_xticks([step * i for i in range(len(numbers))])
+        at = [first + step * i for i in range(len(numbers))]
+        axes.plot(at, numbers, style, color=colour, label=label)
+    axes.set_xticks(at)
     axes.legend()
     label_axes(axes, title, xlabel, ylabel, grid="both")
     return figure

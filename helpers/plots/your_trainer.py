@@ -8,8 +8,8 @@ from helpers.plots.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
 
 LINES = ((POLICY, "-"), (KL, "--"), (GOLD, "-."), (ACCENT, ":"))  # colour and dashes of each run
 PANELS = (
-    ("score", "Score", "standard deviations"),
-    ("kl", "KL from the reference", "nats per response"),
+    ("score", "Score, means of 5", "standard deviations"),
+    ("kl", "KL from the reference, means of 5", "nats per response"),
 )
 
 

@@ -187,3 +187,22 @@ def test_an_endless_loop_ends():
             pass
 
     assert checks.check_update(update, seconds=0.2).mistake == "endless loop"
+
+
+def told(step: str, text: str, instead: str) -> tuple[str, str]:
+    """Name and words of the mistake in one step, one piece of it replaced."""
+    report = judge(step, trainer(step, text, instead)[step])
+    return report.mistake, report.message
+
+
+def test_advantages_in_the_order_of_the_walk_are_told_so():
+    line = "    returns = advantages + values\n"
+    name, says = told("estimate_advantages", line, f"    advantages = advantages.flip(1)\n{line}")
+    assert name == "in the order of the walk" and "turn them round" in says
+
+
+def test_one_step_is_one_and_the_check_says_that_its_settings_are_its_own():
+    says = told("update", "range(config.num_ppo_epochs)", "range(1)")[1]
+    assert "1 gradient step;" in says
+    says = told("train", ", eps=config.adam_eps", "")[1]
+    assert "settings of its own" in says

@@ -152,8 +152,8 @@ def test_the_figure_shows_the_band_and_the_runs(band):
     run = {name: band_of.smooth(curve) for name, curve in mean_run(band).items()}
     figure = band_figure(edges, {"mine": run})
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "Score",
-        "KL from the reference",
+        "Score, means of 5",
+        "KL from the reference, means of 5",
     ]
     assert figure.axes[0].get_legend() is not None and figure.still().startswith(b"\x89PNG")
 

@@ -268,7 +268,8 @@ def check_optimizer(optimizer, first, parts, config) -> None:
     says = f"Your optimizer is {type(optimizer).__name__}; it is to be torch.optim.Adam, with eps="
     adam = "Adam" in type(optimizer).__name__
     expect(adam, "not Adam", f"{says}config.adam_eps.")
-    says = f"Adam's eps is {optimizer.defaults.get('eps')}; config.adam_eps is {config.adam_eps}."
+    says = f"Adam's eps is {optimizer.defaults.get('eps')}; config.adam_eps is {config.adam_eps}"
+    says += " here, since the check has settings of its own."
     expect(optimizer.defaults.get("eps") == config.adam_eps, "Adam's ε", says)
     says = "Your optimizer pulls weights towards 0 (weight decay), as AdamW does unless told"
     says += " otherwise; take torch.optim.Adam."

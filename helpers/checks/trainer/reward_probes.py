@@ -81,6 +81,13 @@ def name_delta(credit: Credit, rewards: Tensor, values: Tensor, counted: Tensor)
         raise Wrong(
             "the sum of δ", f"{says} A_t = δ_t + γ·λ·A_{{t+1}}, from the last token backwards."
         )
+    delta = gae(rewards, values, gamma, 0.0)
+    for made in (delta.flip(1) + values, (delta + values).flip(1)):
+        says = (
+            "The columns of your advantages stand in the order of the walk, from the end: turn them"
+        )
+        turned = alike(got, torch.where(counted, made, 0.0))
+        expect(not turned, "in the order of the walk", f"{says} round.")
     close = torch.isclose(got.double(), want.double(), 1e-4, 1e-5)
     row = int((~close).any(1).nonzero()[0])
     says = "With λ = 0, where A is δ alone and the return r + γ·V', your returns are wrong already"

@@ -273,8 +273,9 @@ def name_drawn(actor, ids, mask, got, expected, temperature: float, counted: Ten
     for other in (0.5, 0.6, 0.7, 0.9, 1.2, 1.5, 2.0):
         made = picked(all_logprobs(actor, ids, mask, other)[:, -T - 1 : -1], ids[:, -T:])
         says = (
-            f"Your log-probs are those at temperature {other}; config.temperature is {temperature}."
+            f"Your log-probs are those at temperature {other}; config.temperature is {temperature}"
         )
+        says += " here, since the check has settings of its own."
         near = torch.allclose(torch.where(counted, made, expected), got, rtol=0, atol=1e-3)
         expect(not near, "temperature written in", f"{says} Is a number written in?")
     name_shape_of_slip(got, expected, ids[:, -T:], counted)
