@@ -199,8 +199,8 @@ def _rows(m: Moved) -> tuple | None:
         return "rows mixed", f"{says}, which it should not: here it belongs to rows {may} alone."
     if bool((wanted & ~alone).any()) and not bool((mine & ~alone).any()):
         says = (
-            f"`{m.name}` in one row should change your results in the other rows too: take what you need of"
-            " the whole batch."
+            f"Each of your results depends on its own entry of `{m.name}` alone; it should depend on the"
+            " others, too: take what you need of all."
         )
         return "each row by itself", says
     return None
