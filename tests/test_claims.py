@@ -20,6 +20,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.experiments import direct, kl_control, one_token, patching
 from helpers.experiments.beta_sweep import load_sweep
+from helpers.scale.cost_model import H100, Load, Size, engine_choices
 from helpers.tools.files import ROOT
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -171,6 +172,23 @@ def parameters_of_the_encoder() -> int:
     return sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())
 
 
+def arranged(gpus: int, tokens: int = 1024) -> dict[str, dict[str, float]]:
+    """Lesson 13's seconds for 6.5 billion parameters: phases of each arrangement."""
+    seven = Size(matrices=6_500_000_000, layers=32, width=4096, vocab=32_000)
+    return engine_choices(seven, Load(512, 256, tokens, 1, 4, 8), gpus, H100)
+
+
+def writing_share(gpus: int, tokens: int) -> float:
+    phases = arranged(gpus, tokens)["engine"]
+    return phases["write"] / sum(phases.values())
+
+
+def async_gain(gpus: int) -> float:
+    """Share of the engine's iteration that asynchronous rollouts save."""
+    totals = {name.split(",")[0]: sum(row.values()) for name, row in arranged(gpus).items()}
+    return 1 - totals["async"] / totals["engine"]
+
+
 CONFIG = RLHFConfig()
 GIVEN = quoted("an exercise's own example")
 CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
@@ -220,6 +238,10 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
     ("12", "model of 135 million"): quoted("the name SmolLM2-135M"),
     ("13", "OpenRLHF reports 80 %"): quoted("OpenRLHF's README"),
+    ("13", "writing 69 %"): equals(lambda: 100 * writing_share(gpus=32, tokens=8192)),
+    ("13", "and 80 % on"): equals(lambda: 100 * writing_share(gpus=128, tokens=8192)),
+    ("13", "little (7 % on 8)"): equals(lambda: 100 * async_gain(gpus=8)),
+    ("13", "more (26 % on"): equals(lambda: 100 * async_gain(gpus=128)),
 }
 
 

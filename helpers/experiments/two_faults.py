@@ -31,8 +31,9 @@ PAIRS = {
         (
             "stop_masked",
             "clip_max",
-            "The share of ended responses is 0: easy to see. approx_kl is too high as well, which a "
-            "masked stop token does not explain.",
+            "The share of ended responses is 0: easy to see. approx_kl lies above that of the masked "
+            "stop token alone on each seed, but the two sets of runs nearly touch: only a repair and a "
+            "new run make it clear.",
         ),
         (
             "raw_scores",

@@ -24,7 +24,7 @@ TABLE = (  # ours, GRPOConfig's argument, what differs
     (
         "`loss_aggregation`",
         "`loss_type`",
-        "`response`: `grpo`, `token`: `dapo`, `fixed`: `dr_grpo`",
+        "`response`: `grpo`, `token`: `dapo` (TRL's default), `fixed`: `dr_grpo`",
     ),
     ("`scale_by_std`", "`scale_rewards`", "`group` or `none`; there is also `batch`"),
     ("`cliprange`, `cliprange_high`", "`epsilon`, `epsilon_high`", "the same"),

@@ -8,6 +8,8 @@ from helpers.checks import check_my_rule, check_steps_5_and_6
 from helpers.checks.clinic import own_rule
 from helpers.checks.clinic.repair import RESULTS, as_found, expected, observe, right, trainable
 from helpers.checks.trainer.inputs import recorded
+from helpers.experiments.clinic import load_clinic
+from helpers.experiments.diagnose import average, diagnose
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -90,6 +92,36 @@ def test_a_limit_fitted_to_the_seen_seeds_is_told_so():
             assert report.mistake == "fitted to the seen seeds", report
             return
     raise AssertionError("the seen seeds bound the unseen ones in every metric")
+
+
+def test_the_best_kinds_of_rule_are_praised():
+    """One fault alone; and the one that `diagnose` misses, by the metric that the lesson's hint names."""
+    later = next(rule for rule in RIGHT_RULES if rule.__name__ == "ratio_later")
+    assert "One fault alone" in check_my_rule(later).message
+    message = check_my_rule(lambda history: average(history, "policy_loss") < -0.0196).message
+    assert "`diagnose` does not find clip_max" in message and "One fault alone" not in message
+    per_clipped = check_my_rule(
+        lambda h: average(h, "approx_kl") / average(h, "clip_fraction") > 0.41
+    )
+    assert per_clipped.mistake == "fitted to the seen seeds", "the hint may name it now"
+
+
+def test_what_diagnose_misses_is_named_rightly():
+    clinic = load_clinic()
+    kinds = {run.kind for run in own_rule.recorded() if not run.healthy}
+    missed = [
+        kind for kind in kinds if not all(map(diagnose, clinic.histories(kind, own_rule.UNSEEN)))
+    ]
+    assert sorted(missed) == sorted(own_rule.MISSED)
+
+
+def test_a_cut_answer_ends_with_dots_and_the_third_mistake_is_not_told():
+    assert "…, a list" in check_my_rule(lambda history: [False] * 9).message
+    without = edited(
+        ("delta = rewards[:, t] + gamma * following", "delta = rewards[:, t] + following")
+    )
+    message = check_steps_5_and_6(without).message
+    assert "γ = 0.97" in message and "curve" not in message and "δ" not in message
 
 
 def test_a_rule_sees_no_gold():

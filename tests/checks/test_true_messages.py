@@ -221,3 +221,8 @@ def test_a_new_tensor_made_of_the_loss_is_not_told_as_no_call_of_backward():
     remade = fit_with(bend=lambda x: x.detach().clone().requires_grad_())
     assert "not on a new tensor" in said("fit_pairs", remade)
     assert said("fit_pairs", fit_with(weights="encoder")).startswith("gradients for other weights")
+
+
+def test_entries_of_a_list_of_counts_are_not_called_rows():
+    message = checks.check_loss_factors(lambda counts: len(counts) / counts).message
+    assert "own entry of `counts`" in message and "row" not in message

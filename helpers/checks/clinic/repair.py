@@ -68,7 +68,7 @@ LOST = (
 )
 NO_GAMMA = (
     "no γ in δ",
-    "δ lacks γ: δ_t = r_t + γ·V_{t+1} − V_t. No curve of this lesson could show it, since γ is 1 there.",
+    "Your advantages lack γ in one place. This check has γ = 0.97: look at each place where γ should stand.",
 )
 TOO_EARLY = (
     "returns of whitened advantages",

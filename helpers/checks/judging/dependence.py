@@ -198,9 +198,10 @@ def _rows(m: Moved) -> tuple | None:
         may = ", ".join(map(str, wanted[a].nonzero().flatten().tolist()))
         return "rows mixed", f"{says}, which it should not: here it belongs to rows {may} alone."
     if bool((wanted & ~alone).any()) and not bool((mine & ~alone).any()):
+        own = "entry" if m.given.dim() == 1 else "row"
         says = (
-            f"`{m.name}` in one row should change your results in the other rows too: take what you need of"
-            " the whole batch."
+            f"Each of your results depends on its own {own} of `{m.name}` alone; it should depend on the"
+            " others, too: take what you need of all."
         )
         return "each row by itself", says
     return None
