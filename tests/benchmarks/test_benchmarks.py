@@ -259,7 +259,7 @@ def test_trl_reads_our_reward_model_and_starts_from_a_critic_of_zeros():
     assert (values == 0).all()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_explorers_benchmark_measures_as_many_moves_as_asked():
     pytest.importorskip("playwright")
     if explorer.CHROMIUM is None:

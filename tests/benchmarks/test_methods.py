@@ -45,7 +45,7 @@ def test_every_method_sees_as_many_responses_and_differs_as_it_says():
             assert getattr(config, key) == value
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_are_made_and_kept(folder):
     for name in ("RLOO", "DPO", "online DPO"):
         config = methods.make_config(name, BETA, 0, 3e-4, 1)

@@ -92,6 +92,10 @@ RIGHT = [
     ("in float64", "(output.logits[:, -1] /", "(output.logits[:, -1].double() /"),
 ]
 # fmt: on
+NIGHTLY = pytest.mark.nightly  # every other one
+WRONG_IN_TURN = [
+    row if k % 2 == 0 else pytest.param(*row, marks=NIGHTLY) for k, row in enumerate(WRONG)
+]
 
 
 def sampler(text="", instead=""):
@@ -114,7 +118,7 @@ def test_there_are_enough_of_both():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("what", "name", "text", "instead"), WRONG, ids=lambda x: x[:40])
+@pytest.mark.parametrize(("what", "name", "text", "instead"), WRONG_IN_TURN, ids=lambda x: x[:40])
 def test_a_wrong_line_is_named(what, name, text, instead):
     report = checks.check_sample_with_cache(sampler(text, instead))
     assert report.status == MISTAKE and name in report.mistake, report

@@ -69,6 +69,7 @@ def test_subword_tokens_are_shown_as_text():
     assert shown == [" film", " film", "⏎", "film"]
 
 
+@pytest.mark.nightly
 def test_the_gpu_benchmark_runs_on_a_cpu_too(capsys):
     small = RLHFConfig(device="cpu", batch_size=4, minibatch_size=4, response_length=4)
     found = cuda.alone(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)

@@ -136,7 +136,7 @@ def test_a_helper_function_is_saved_with_the_trainer(tmp_path, capsys):
     assert text.count("def _first(") == text.count("def _order(") == 1 and "_unused" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # a file that is saved runs alone: above
 def test_a_name_of_the_notebook_is_told(tmp_path, capsys):
     def change(source):
         return source.replace(
