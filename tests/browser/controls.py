@@ -11,6 +11,7 @@ from playwright.sync_api import Locator
 from .notebook_page import NotebookPage
 
 PATIENCE = 10.0  # seconds for a picture to follow its control, on a busy machine
+PATIENCE_IF_WAITING = 1.0  # the same where nothing has to follow before a button is pressed
 COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem)\b: |Traceback")
 
 # marks every control with a number; what is hidden or switched off stays in the list and is skipped later
@@ -58,9 +59,7 @@ DRAWN_FOR = """node => {
     if (box.classList.contains('jp-OutputArea')) return null;
   }
 }"""
-WAITS = (
-    "node => node.closest('.waits-for-button') !== null"  # takes effect when a button is pressed
-)
+WAITS = "node => node.closest('.waits-for-button') !== null"
 
 
 @dataclass
@@ -81,6 +80,10 @@ class Control:
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}"
 
+    def waits(self) -> bool:
+        """Whether it takes effect only when a button is pressed."""
+        return self.node.evaluate(WAITS)
+
     def shown(self) -> str:
         """What the cell shows apart from its controls."""
         return self.node.evaluate(SHOWN)
@@ -89,7 +92,8 @@ class Control:
         """Whether the cell shows something else once `act` was done; notes what it says of errors."""
         before = self.shown()
         act()
-        changed = holds(lambda: self.shown() != before, self.patience)
+        patience = min(self.patience, PATIENCE_IF_WAITING) if self.waits() else self.patience
+        changed = holds(lambda: self.shown() != before, patience)
         self.seen |= set(self.errors())  # now: the way back may take the words off the page
         return changed
 
@@ -131,7 +135,7 @@ def move_slider(control: Control) -> Iterator[str]:
             yield f"{control}: {key} leaves it at {before}"
         if not holds(lambda: disagreement(control) is None, min(3, control.patience)):
             yield disagreement(control) or f"{control}: its figure came late"
-    if not alive and not control.node.evaluate(WAITS):
+    if not alive and not control.waits():
         yield f"{control}: nothing changes when it moves"
 
 
@@ -158,14 +162,14 @@ def move_choice(control: Control) -> Iterator[str]:
             control.changes(lambda value=value: node.select_option(value)) for value in others[1:]
         ]
     node.select_option(now)
-    if others and not any(alive) and not node.evaluate(WAITS):
+    if others and not any(alive) and not control.waits():
         yield f"{control}: nothing changes with another option"
 
 
 def move_tick(control: Control) -> Iterator[str]:
     """On and off."""
     alive = [control.changes(control.node.click) for _ in range(2)]
-    if not any(alive) and not control.node.evaluate(WAITS):
+    if not any(alive) and not control.waits():
         yield f"{control}: nothing changes"
 
 
@@ -176,7 +180,7 @@ def move_text(control: Control) -> Iterator[str]:
         control.node.fill("7" if control.node.get_attribute("type") == "number" else "the soup")
         control.node.press("Enter")
 
-    if not control.changes(type_words) and not control.node.evaluate(WAITS):
+    if not control.changes(type_words) and not control.waits():
         yield f"{control}: nothing changes with what is typed"
 
 
