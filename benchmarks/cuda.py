@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(torch.cuda.get_device_name(device))
     print(f"torch {torch.__version__}")
     every = {}
-    iterations = 0 if options.short else options.iterations
+    iterations = 1 if options.short else options.iterations  # Adam holds nothing before its first step
     for name, (make, config, method, frozen) in settings(half, options.short).items():
         if options.only and not name.startswith(options.only):
             continue

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from helpers.plots.base import label_axes, new_figure, one_panel
@@ -36,13 +38,14 @@ def _curve(axes: Axes, sign: float, cliprange: float) -> None:
 
 def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> None:
     """How many real tokens have which ratio; those on the flat part in the colour of the flat part."""
-    bins = torch.linspace(LEAST_RATIO, LARGEST_RATIO, 49).tolist()
+    edges = np.linspace(LEAST_RATIO, LARGEST_RATIO, 49)
     clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
     shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
-    stacks = [shown[~clipped].tolist(), shown[clipped].tolist()]
-    axes.hist(stacks, bins, stacked=True, color=[POLICY, KL], log=True)
-    axes.set_ylim(0.7, 2 * len(ratios))
+    for tokens, colour in ((shown, KL), (shown[~clipped], POLICY)):  # one outline each: fast to draw
+        axes.stairs(*np.histogram(tokens, edges), baseline=0.5, fill=True, color=colour)
+    axes.set(yscale="log", ylim=(0.7, 2 * len(ratios)))
     axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     share = float(clipped.float().mean()) if len(ratios) else 0.0
     words = f"{len(ratios)} tokens, {share:.0%} clipped"
     words += f"; ratios {ratios.min():.2f} to {ratios.max():.2f}"
