@@ -153,7 +153,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(torch.cuda.get_device_name(device))
     print(f"torch {torch.__version__}")
     every = {}
-    iterations = 1 if options.short else options.iterations  # Adam holds nothing before its first step
+    # a first iteration is not enough: Adam holds nothing before its first step
+    iterations = 1 if options.short else options.iterations
     for name, (make, config, method, frozen) in settings(half, options.short).items():
         if options.only and not name.startswith(options.only):
             continue

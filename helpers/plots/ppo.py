@@ -41,7 +41,8 @@ def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> Non
     edges = np.linspace(LEAST_RATIO, LARGEST_RATIO, 49)
     clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
     shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
-    for tokens, colour in ((shown, KL), (shown[~clipped], POLICY)):  # one outline each: fast to draw
+    stacked = ((shown, KL), (shown[~clipped], POLICY))  # an outline each: faster than 48 bars
+    for tokens, colour in stacked:
         axes.stairs(*np.histogram(tokens, edges), baseline=0.5, fill=True, color=colour)
     axes.set(yscale="log", ylim=(0.7, 2 * len(ratios)))
     axes.yaxis.set_major_formatter("{x:g}")

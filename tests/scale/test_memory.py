@@ -276,15 +276,16 @@ def eight_million(device: str) -> tuple:
     "changes", [{}, pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.nightly)]
 )
 def test_the_peak_of_a_whole_iteration_is_near_the_estimate(monkeypatch, changes):
-    """Of a process of its own, above its imports. When this was written: 1.19 and 0.93 of it, each time.
+    """Of a process of its own, above its imports, from Adam's second step on. When this was written:
+    0.90 and 0.88 of it, each time.
 
     LoRA is measured by `benchmarks.cuda` alone: beside so small a model, peft's import weighs too much.
     """
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(2**18))  # glibc keeps no freed block
     config = replace(MIDDLE, **changes)
-    found = alone(measure, eight_million, config, "full", torch.float32, 0)
+    found = alone(measure, eight_million, config, "full", torch.float32, 1)
     assert found["peak_MiB"] > 200
-    assert 0.75 < found["estimated_MiB"] / found["peak_MiB"] < 1.35, found
+    assert 0.85 < found["estimated_MiB"] / found["peak_MiB"] < 1.15, found
 
 
 def test_phases_add_up_to_the_iteration():
