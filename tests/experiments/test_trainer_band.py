@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from helpers.checks.judging.report import CORRECT, MISTAKE
+from helpers.checks.trainer import course_steps
 from helpers.checks.trainer.course_steps import COURSE, NAMES, trainer_config
 from helpers.checks.trainer.reward_mistakes import rewards_with
 from helpers.experiments import trainer_band as band_of
@@ -87,6 +89,19 @@ def test_wrong_rewards_leave_the_band_and_the_page_does_not(band, seed):
     wrong = band_of.run_trainer({"total_rewards": paid}, seed=seed)
     assert band_of.first_exit(wrong, band)[::2] == ("kl", "above")
     assert band_of.check_curve(run_page(seed), band).status == CORRECT
+
+
+@pytest.mark.nightly
+def test_a_masked_stop_token_leaves_the_band_on_some_seeds_only(band):
+    """Lesson 06 says so: on two of seven further seeds; here one of each kind."""
+    (theirs,) = (cell.source for cell in read(LESSON).cells if "def anna_s_update" in cell.source)
+    known = {"torch": torch, "course": course_steps}
+    exec(theirs, known)  # noqa: S102 (the lesson's own cell)
+    runs = {
+        seed: band_of.run_trainer({"update": known["anna_s_update"]}, seed) for seed in (1001, 1006)
+    }
+    assert band_of.first_exit(runs[1001], band) is None
+    assert band_of.first_exit(runs[1006], band) == ("kl", 11, "above")
 
 
 def written(tmp_path, change=lambda source: source) -> dict:

@@ -143,7 +143,7 @@ LOGPROB_MISTAKES = kept([
     ("one token too early", "Your logits are one position too early: response token t is predicted at"
      " the position just before it.", logprobs_with(first=2)),
     ("no temperature", "These log-probs are those of the logits as they are: divide them by the temperature,"
-     " as for drawing.",
+     " here and for drawing.",
      no_temperature),
     ("log-probs of the next token, and no temperature", "Two slips: your log-probs are those of the next"
      " token (the response's T tokens are predicted by logits[:, -T-1:-1]), and the logits are not divided"

@@ -291,7 +291,8 @@ def check_rates(spy: Spy, config) -> None:
         says = f"The learning rate{which} stays as it is; anneal it to 0 over the run, before each update"
         says += ", in every parameter group." if groups > 1 else "."
         expect(len(set(got)) > 1, f"learning rate{which} not annealed", says, *case)
-        says = f"The learning rate{which} at iteration i (from 0) is learning_rate · (1 − i / iterations)."
+        says = f"The learning rate{which} at iteration i (from 0) is learning_rate · (1 − i / iterations),"
+        says += " set before the update of that iteration."
         raise Wrong("learning rate annealed otherwise", says, *case)
 
 

@@ -34,7 +34,7 @@ def observe_prompts(function: Callable) -> Seen:
         expect(
             len(set(draw)) == size, "twice in a batch, as with replacement", says, sorted(draw)[:4]
         )
-    says = "It is the same batch at each call, so most prompts are never seen. Draw anew."
+    says = "The same prompts come at each call, so most are never seen. Draw anew."
     expect(len({tuple(sorted(d)) for d in draws}) > 1, "always the same prompts", says)
     says = "The prompts of each batch are neighbours in the list: is only the first one drawn, or none? Draw"
     says += " each by itself: torch.randperm."
