@@ -6,6 +6,7 @@ reward as a column named `messages`, beside the row's other columns.
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -30,11 +31,21 @@ class Prompt(str):
 def read_prompts(path: Path) -> list[dict]:
     """Prompts from a JSON Lines file: a row each, with a text or messages under `prompt`.
 
-    FileProblem: missing, damaged, a row without `prompt`. ValueError: no row.
+    FileProblem: missing, damaged, a row without `prompt`. ValueError: no row, a row with other columns.
     """
     rows = read_jsonl(path, ("prompt",))
     require(len(rows) > 0, "prompts", f"no row in {path}", "at least one")
+    _require_same_columns(rows, [f"line {number} of {path}" for number in range(1, len(rows) + 1)])
     return rows
+
+
+def _require_same_columns(rows: list[dict], places: list[str]) -> None:
+    """Require the columns of most rows in each; the first that has others is named by its place."""
+    names = [sorted(set(row) - {"prompt"}) for row in rows]
+    usual = Counter(map(tuple, names)).most_common(1)[0][0]
+    others = [(n, place) for n, place in zip(names, places, strict=True) if tuple(n) != usual]
+    got = "columns {} in {}".format(*others[0]) if others else ""
+    require(not others, "prompts", got, f"{list(usual)} beside the prompt, as in most rows")
 
 
 def as_prompts(
@@ -43,8 +54,8 @@ def as_prompts(
     """Prompts as texts; those of rows carry the row's other columns. Anything else is left as it is.
 
     Conversations need the `tokenizer`, for its chat template. ValueError: a row without a text or
-    messages under `prompt`, other columns than the first one's, a column that JSON (a checkpoint)
-    cannot hold, a conversation without a template.
+    messages under `prompt`, other columns than most rows', a column that JSON (a checkpoint) cannot
+    hold, a conversation without a template.
     """
     plain = not isinstance(rows, (list, tuple)) or not any(
         isinstance(r, (dict, list)) for r in rows
@@ -52,9 +63,8 @@ def as_prompts(
     if plain:
         return rows
     prompts = [_as_prompt(row, tokenizer) for row in rows]
-    names = prompts[0].columns.keys()
-    other = [sorted(p.columns) for p in prompts if p.columns.keys() != names]
-    require(not other, "prompts", f"columns {other[:1]}", f"{sorted(names)} in every row")
+    places = [f"the row {prompt[:30] + ' …'!r}" for prompt in prompts]
+    _require_same_columns([prompt.columns for prompt in prompts], places)
     return prompts
 
 

@@ -81,6 +81,16 @@ def print_comparison(before: dict, after: dict) -> None:
         print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
 
 
+def say_if_all_equal(history: list[dict]) -> None:
+    """A sentence where the scores of all iterations are one number: no policy learns from that."""
+    seen = {(record["score"], record["score_std"]) for record in history}
+    if len(history) > 1 and len(seen) == 1 and seen.pop()[1] == 0.0:
+        print(
+            "Every response of every iteration got the same score, so there was nothing to learn from:"
+            " does the reward see what you think it sees?"
+        )
+
+
 def print_metrics(history: list[dict], rows: int = 7) -> None:
     """A table of some iterations, first and last among them."""
     names = [name for name in history[0] if name not in ("seconds", "first_ratio_error")]

@@ -29,6 +29,7 @@ from helpers.commands.results import (
     print_metrics,
     print_samples,
     save_results,
+    say_if_all_equal,
     write_csv,
 )
 from helpers.config import RLHFConfig
@@ -247,6 +248,7 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print_samples(before[1], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
+        say_if_all_equal(state.history)
         save_results(state, folder)
         if held_out is not None:
             print(held_out.report())

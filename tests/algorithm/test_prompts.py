@@ -68,6 +68,21 @@ def test_other_conversations_are_refused(chatty, messages, says):
         as_prompts([{"prompt": messages}], chatty)
 
 
+def test_a_row_with_other_columns_than_most_is_named(tmp_path):
+    rows = [{"prompt": text, "want": "a"} for text in ("one", "two", "three")]
+    rows.insert(0, {"prompt": "a mistyped row, the first", "wnat": "a"})
+    wants = "wants ['want'] beside the prompt, as in most rows."
+    with pytest.raises(ValueError) as found:
+        as_prompts(rows)
+    place = "the row 'a mistyped row, the first …'"
+    assert str(found.value) == f"prompts: got columns ['wnat'] in {place}, {wants}"
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows[::-1]), encoding="utf-8")
+    with pytest.raises(ValueError) as found:
+        read_prompts(path)
+    assert str(found.value) == f"prompts: got columns ['wnat'] in line 4 of {path}, {wants}"
+
+
 def test_a_conversation_needs_a_template_and_its_own_column(chatty):
     with pytest.raises(ValueError, match="tokenizer: got no chat template"):
         as_prompts([TALK], load_tokenizer("data/sft"))

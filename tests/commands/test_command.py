@@ -13,7 +13,7 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
-from helpers.commands.results import print_comparison, print_metrics
+from helpers.commands.results import print_comparison, print_metrics, say_if_all_equal
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer, make_critic, make_reference
@@ -245,6 +245,17 @@ def test_columns_of_the_tables_stand_apart(capsys):
     print_comparison({"reward_brevity": -1e5 * torch.ones(3)}, {"reward_brevity": torch.ones(3)})
     words = capsys.readouterr().out.splitlines()[-1].split()
     assert words[:3] == ["reward_brevity", "-100000.000", "1.000"]
+
+
+def test_a_reward_that_tells_nothing_apart_is_said(capsys):
+    def said(*records):
+        say_if_all_equal([dict(zip(("score", "score_std"), r, strict=True)) for r in records])
+        return "same score" in capsys.readouterr().out
+
+    assert said((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
+    assert not said((0.0, 0.0), (0.0, 0.1), (0.0, 0.0))
+    assert not said((0.0, 0.0), (1.0, 0.0))  # batches of one response
+    assert not said()
 
 
 # ---- where nobody watches ----
