@@ -145,19 +145,22 @@ def as_pairs(
 ) -> list[dict]:
     """Preference rows in any usual form → `{prompt, chosen, rejected}` texts; text rows stay as they are.
 
-    The answers are texts or messages. Without a `prompt`, it is what both begin with. Conversations need
-    the `tokenizer`; with `plain` their prompts are without the template's special tokens, as a reward
-    sees texts. ValueError: answers of two kinds, with nothing in common or no difference, or that are
-    not one message of the assistant.
+    The answers are texts or messages, also after a conversation. Without a `prompt`, it is what both
+    begin with. Conversations need the `tokenizer`; with `plain` their prompts are without the template's
+    special tokens, as a reward sees texts. ValueError: answers of two kinds, with nothing in common or no
+    difference, or that are not one message of the assistant.
     """
     return [_as_pair(row, tokenizer, plain) for row in rows]
 
 
 def _as_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
     answers = [row.get(side) for side in SIDES]
+    texts = all(isinstance(answer, str) for answer in answers)
+    if texts and isinstance(row.get("prompt"), list):
+        answers = [[{"role": "assistant", "content": answer}] for answer in answers]
+        row = row | dict(zip(SIDES, answers, strict=True))
     if all(isinstance(answer, list) for answer in answers):
         return _as_text_pair(row, tokenizer, plain)
-    texts = all(isinstance(answer, str) for answer in answers)
     if "prompt" in row or not texts:  # complete, or to be named as no pair by `data.check_pairs`
         return row
     shared = _shared(*(answer.split(" ") for answer in answers))

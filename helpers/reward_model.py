@@ -149,7 +149,15 @@ def load_reward_model(name: str = "data/reward", device: str = "auto") -> Reward
 
 
 def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
-    """Prompt + chosen and prompt + rejected texts of `{prompt, chosen, rejected}` rows."""
+    """Prompt + chosen and prompt + rejected texts of `{prompt, chosen, rejected}` rows.
+
+    ValueError: a row without these three texts.
+    """
+    names = ("prompt", "chosen", "rejected")
+    for pair in pairs:
+        texts = isinstance(pair, dict) and all(isinstance(pair.get(name), str) for name in names)
+        wants = "texts under prompt, chosen and rejected (`as_pairs` makes them of messages)"
+        require(texts, "pairs", repr(pair)[:60], wants)
     return tuple(
         [join(pair["prompt"], pair[side]) for pair in pairs] for side in ("chosen", "rejected")
     )

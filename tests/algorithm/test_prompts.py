@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helpers.loop import train_rlhf_loop
 from helpers.models import load_tokenizer
 from helpers.prompts import Prompt, as_pairs, as_prompts, as_rows, chat_text, read_prompts
-from helpers.reward_model import join
+from helpers.reward_model import join, pair_texts
 from helpers.rewards import RewardSum, score_texts
 from helpers.sampling import SampledText, encode_prompts
 from helpers.state import start_run
@@ -185,7 +185,8 @@ def test_all_forms_of_a_preference_become_the_same_texts(chatty):
     }
     without = {side: asked + with_prompt[side] for side in ("chosen", "rejected")}
     as_text = {"prompt": chat_text(chatty, asked), "chosen": GOOD, "rejected": BAD}
-    assert as_pairs([with_prompt, without, as_text], chatty) == [as_text] * 3
+    mixed = {"prompt": asked, "chosen": GOOD, "rejected": BAD}
+    assert as_pairs([with_prompt, without, as_text, mixed], chatty) == [as_text] * 4
     (plain,) = as_pairs([with_prompt], chatty, plain=True)
     assert plain["prompt"] == chatty.decode(
         chatty(as_text["prompt"])["input_ids"], skip_special_tokens=True
@@ -242,6 +243,14 @@ def test_nothing_of_two_texts_is_lost(one, other):
 def test_what_is_no_pair_is_named(row, says):
     with pytest.raises(ValueError, match=says):
         as_pairs([row])
+
+
+@pytest.mark.parametrize(
+    "row", [{"prompt": [said("user", "y")], "chosen": "a", "rejected": "b"}, 3]
+)
+def test_a_reward_model_s_pairs_are_texts(row):
+    with pytest.raises(ValueError, match="pairs: got .* wants texts under prompt, chosen"):
+        pair_texts([{"prompt": "a", "chosen": "b", "rejected": "c"}, row])
 
 
 def test_rows_of_texts_stay_as_they_are_and_others_are_left_to_the_check():
