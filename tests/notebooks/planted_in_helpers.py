@@ -267,7 +267,7 @@ PLANTS = [
         "steps.py",
         "left = 1.0 - state.iteration / config.iterations",
         "left = 1.0",
-        "04 06",
+        "00",
     ),
     Plant(
         "one prompt a response",
