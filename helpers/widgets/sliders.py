@@ -77,6 +77,8 @@ class Explorer:
         self.redraw = guarded(self._redraw, self._tell)
         for control in controls.values():
             control.observe(self.redraw, names="value")
+            if hasattr(control.style, "description_width"):
+                control.style.description_width = WIDE["description_width"]
         self.box = ipywidgets.VBox([in_a_row(*controls.values()), self.message, self.image])
         self.redraw()
 
