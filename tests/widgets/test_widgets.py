@@ -334,14 +334,14 @@ def test_a_callback_gets_every_stop_of_a_slider_as_it_stands_there(numbers, monk
 @pytest.mark.parametrize(
     ("low", "step", "shown"), [(0.0, 0.25, ".2f"), (0.05, 0.1, ".2f"), (1, 0.5, ".1f")]
 )
+def test_a_slider_shows_the_digits_it_needs(low, step, shown):
+    assert slider("x", low, low, low + 5 * step, step).readout_format == shown
+
+
 def test_no_control_of_an_explorer_cuts_its_name_short():
     made = ipywidgets.SelectionSlider(options=[1, 2], description="a longer name than fits")
     sliders.Explorer(lambda x: new_figure(width=4, height=1)[0], x=made)
     assert made.style.description_width == "initial"
-
-
-def test_a_slider_shows_the_digits_it_needs(low, step, shown):
-    assert slider("x", low, low, low + 5 * step, step).readout_format == shown
 
 
 def test_a_picture_is_sharp_and_keeps_its_size():
