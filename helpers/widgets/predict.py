@@ -15,7 +15,7 @@ from helpers.plots.base import label_axes, one_panel
 from helpers.plots.palette import ACCENT, POLICY
 from helpers.tools.validate import require, require_number, require_positive
 from helpers.widgets.markup import Markup, card, guarded
-from helpers.widgets.sliders import WIDE, exact_value, in_a_row, show_live, show_picture
+from helpers.widgets.sliders import exact_value, in_a_row, show_live, show_picture, slider
 
 RIGHT = ""  # the remark of the right choice: `predict_choice` shows the explanation alone
 BUTTON = "This is my prediction"
@@ -153,14 +153,12 @@ def predict_value(
     require_number("truth", truth, low, high)
     middle = low + step * round((high - low) / step / 2)
     start = low if abs(middle - truth) <= tolerance else middle
-    slider = ipywidgets.FloatSlider(
-        value=start, min=low, max=high, step=step, description=unit, style=WIDE
-    )
+    control = slider(unit, start, low, high, step)
     moved: list[object] = []
-    slider.observe(moved.append, names="value")
+    control.observe(moved.append, names="value")
 
     def judge() -> Verdict:
-        gap = exact_value(slider) - truth
+        gap = exact_value(control) - truth
         if abs(gap) <= tolerance:
             return Verdict(True, "")
         return Verdict(False, too_low if gap < 0 else too_high)
@@ -168,7 +166,7 @@ def predict_value(
     words = f"{truth:g} {unit}".strip() + "."
     shown = f"It is {words} {explanation}"
     between = f"a number from {low:g} to {high:g}" + f" ({unit})" * bool(unit)
-    return Prediction(question, [slider], judge, shown, lambda: bool(moved), choices=[between])
+    return Prediction(question, [control], judge, shown, lambda: bool(moved), choices=[between])
 
 
 def predict_curve(
@@ -212,14 +210,14 @@ def predict_curve(
         show_picture(image, figure)
 
     def judge() -> Verdict:
-        drawn = [slider.value for slider in sliders]
+        drawn = [each.value for each in sliders]
         draw(with_truth=True)
         away = math.fsum(abs(a - b) for a, b in zip(drawn, truth, strict=True)) / len(drawn)
         right = away <= tolerance * (high - low)
         return Verdict(right, "" if right or remark is None else remark(drawn))
 
-    for slider in sliders:
-        slider.observe(lambda change: (moved.append(change), draw(with_truth=False)), names="value")
+    for each in sliders:
+        each.observe(lambda change: (moved.append(change), draw(with_truth=False)), names="value")
     draw(with_truth=False)
     points = ", ".join(f"{b:.3g} at {a:g}" for a, b in zip(x, truth, strict=True))
     made = Prediction(
