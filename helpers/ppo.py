@@ -10,6 +10,7 @@ from helpers.groups import loss_mean, loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast, gradient_checkpointing
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
+from helpers.tools.interrupts import interrupts_wait
 from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
 from helpers.tools.validate import (
     require,
@@ -226,7 +227,8 @@ def gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     wants = "a finite norm: a lower learning rate, or a look at the scores"
     require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", wants)
-    optimizer.step()
+    with interrupts_wait():  # Adam's first step, cut in two, would leave a state it trips over
+        optimizer.step()
     return grad_norm
 
 

@@ -1,6 +1,7 @@
 """How wrong the gradient from old samples is, exactly, in a world that can be listed.
 
-PPO's ratio weighs the token that was drawn, not the words before it, which the old policy drew too:
+PPO's ratio weighs the token that was drawn, not the words before it, which the old policy drew too, nor
+those after it, on which its advantage rests:
 
     surrogate:  Σ_t E_{s_t∼π_old} Σ_a π(a|s_t)·A_old(s_t, a)      (Schulman et al. 2015, eq. 3)
     objective:  E_π[r]
@@ -42,11 +43,19 @@ def exact_gradient(world: SequenceWorld, policy: Policy) -> Tensor:
     return _flat(torch.autograd.grad(probs @ world.rewards, logits))
 
 
-def surrogate_gradient(world: SequenceWorld, policy: Policy, old: Policy) -> Tensor:
-    """The gradient that the ratio gives on samples of an older policy, averaged over all of them."""
+def surrogate_gradient(
+    world: SequenceWorld, policy: Policy, old: Policy, ratio: bool = True
+) -> Tensor:
+    """The gradient that the ratio gives on samples of an older policy, averaged over all of them.
+
+    Without the ratio: that of E_old[A log π], as if the samples were the policy's own.
+    """
     logits = [step.log().requires_grad_() for step in policy]
-    known = zip(logits, prefix_probs(old), advantages(world, old), strict=True)
-    gain = sum((p * (z.softmax(-1) * a).sum(-1)).sum() for z, p, a in known)
+    known = zip(logits, old, prefix_probs(old), advantages(world, old), strict=True)
+    gain = sum(
+        (p * ((z.softmax(-1) if ratio else before * z.log_softmax(-1)) * a).sum(-1)).sum()
+        for z, before, p, a in known
+    )
     return _flat(torch.autograd.grad(gain, logits))
 
 
@@ -76,10 +85,10 @@ def moved(old: Policy, distance: float, seed: int = 0) -> Policy:
     return _step(old, noise, low)
 
 
-def gradient_error(world: SequenceWorld, policy: Policy, old: Policy) -> float:
+def gradient_error(world: SequenceWorld, policy: Policy, old: Policy, ratio: bool = True) -> float:
     """Length of the surrogate gradient's error, as a share of the exact gradient's length."""
     exact = exact_gradient(world, policy)
-    return float((surrogate_gradient(world, policy, old) - exact).norm() / exact.norm())
+    return float((surrogate_gradient(world, policy, old, ratio) - exact).norm() / exact.norm())
 
 
 def _step(old: Policy, noise: list[Tensor], size: float) -> Policy:

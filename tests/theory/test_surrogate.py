@@ -1,5 +1,7 @@
 """The gradient that old samples give, against definitions: right at home, wrong away from it."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given
@@ -27,7 +29,27 @@ def close(a, b):
 def test_at_the_old_policy_both_gradients_are_one(seed):
     world = random_world(seed, vocabulary=3, length=3)
     old = world.reference
-    close(surrogate_gradient(world, old, old), exact_gradient(world, old))
+    for ratio in (True, False):
+        close(surrogate_gradient(world, old, old, ratio), exact_gradient(world, old))
+
+
+@pytest.mark.parametrize("ratio", [True, False])
+@given(SEEDS)
+def test_the_gradient_is_the_mean_over_every_text_of_the_old_policy(ratio, seed):
+    world = random_world(seed, vocabulary=3, length=2)
+    old, new = world.reference, moved(world.reference, 0.02, seed)
+    worth, logits = advantages(world, old), [step.log().requires_grad_() for step in new]
+    gain = torch.zeros((), dtype=old[0].dtype)
+    for text in product(range(3), repeat=2):
+        prefix, chance, terms = 0, 1.0, 0.0
+        for t, word in enumerate(text):
+            logprob, before = logits[t].log_softmax(-1)[prefix, word], old[t][prefix, word]
+            weight = logprob.exp() / before if ratio else logprob
+            terms = terms + worth[t][prefix, word] * weight
+            chance, prefix = chance * before, 3 * prefix + word
+        gain = gain + chance * terms
+    expected = torch.cat([each.flatten() for each in torch.autograd.grad(gain, logits)])
+    close(surrogate_gradient(world, new, old, ratio), expected)
 
 
 @given(SEEDS)

@@ -1,0 +1,58 @@
+"""An interrupt inside a gradient step: raised, and after the step."""
+
+import os
+import signal
+import threading
+
+import pytest
+import torch
+
+from helpers.ppo import gradient_step
+from helpers.tools.interrupts import interrupts_wait
+
+
+class CutInTwo(torch.optim.Adam):
+    """Interrupted between the first and the second entry of its state, as a user may do it."""
+
+    def _init_group(self, group, *lists):
+        os.kill(os.getpid(), signal.SIGINT)
+        return super()._init_group(group, *lists)
+
+
+def test_an_interrupt_in_adam_s_first_step_comes_when_the_step_is_whole():
+    weight = torch.zeros(3, requires_grad=True)
+    weight.grad = torch.ones(3)
+    optimizer = CutInTwo([weight], lr=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        gradient_step([weight], optimizer, 10.0)
+    assert set(optimizer.state[weight]) == {"step", "exp_avg", "exp_avg_sq"}
+    torch.testing.assert_close(weight.detach(), torch.full((3,), -0.1))
+
+
+def test_the_handler_is_the_one_from_before_also_after_an_error():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), interrupts_wait():
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGINT) is before
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        with interrupts_wait():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not seen
+        assert seen == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_nothing_is_asked_of_signals():
+    found = []
+
+    def work():
+        with interrupts_wait():
+            found.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [True]
