@@ -41,6 +41,7 @@ READINGS = (  # the sharpest first, as in the lesson's order of looking
     Reading("ended, " + LATE, STATISTICS["ended"], 0.1),
     Reading("score at iteration 1", first("score"), 0.5),
     Reading("kl at iteration 1", first("kl"), 0.1),
+    Reading("policy_loss at iteration 1", first("policy_loss"), 0.02),
     Reading("kl, " + LATE, STATISTICS["kl"], 0.5),
     Reading("score, " + LATE, STATISTICS["score"], 0.2),
     Reading("response_length, " + LATE, STATISTICS["response_length"], 1.0),
@@ -74,8 +75,7 @@ def compare(reading: Reading, here: Sequence[History], there: Sequence[History])
     if not all(math.isfinite(x) for case in places for x in case):
         return Telling(reading, *ends, 0.0)
     gap = max(min(places[1]) - max(places[0]), min(places[0]) - max(places[1]), 0.0)
-    spread = sum(max(case) - min(case) for case in places) / 2
-    return Telling(reading, *ends, gap / max(reading.visible, spread))
+    return Telling(reading, *ends, gap / reading.visible)
 
 
 def tell_apart(here: Sequence[History], there: Sequence[History]) -> Telling | None:
