@@ -153,7 +153,7 @@ def test_texts_stay_the_texts_they_are():
         ),
         ([{"prompt": 3}], "^prompts: got"),
         ([{"prompt": "a"}, 3], "^prompts: got 3"),
-        ([{"prompt": "a", "x": 1}, {"prompt": "b"}], "^prompts: got columns \\[\\[\\]\\]"),
+        ([{"prompt": "a", "x": 1}, {"prompt": "b"}], "^prompts: got columns \\[\\]"),
         ([{"prompt": "a", "x": 1}, "b"], "^prompts: got columns"),
         ([{"prompt": "a", "x": {1}}], "^columns of prompts: got 'x': {1}"),
         ([{"prompt": "a", "x": (1, 2)}], "^columns of prompts: got 'x'"),
