@@ -192,7 +192,7 @@ def load_checkpoint(
     _check_files(path, facts)
     saved = config_from_dict(facts["config"])
     if config is not None:
-        config = resolve_rates(config, models.tokenizer if models else None)
+        config = resolve_rates(config, models)
         if config.iterations is None:  # DPO's, by its epochs
             config = replace(config, iterations=saved.iterations)
     _refuse_changes(facts, saved, config)

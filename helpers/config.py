@@ -79,7 +79,8 @@ class PPOConfig:
     )
     learning_rate: float | None = setting(
         None,
-        "of the actor, annealed to 0; if not given, 1e-3 for the course's own model, else 1e-5",
+        "of the actor, annealed to 0; if not given, 1e-3 for the course's own model, else 3e-4 under"
+        " LoRA and 1e-5 without",
         UPDATE,
     )
     critic_learning_rate: float | None = setting(

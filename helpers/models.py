@@ -24,6 +24,8 @@ from helpers.data import DATA, find_folder, verify
 from helpers.tools.files import FileProblem, read_json
 from helpers.tools.validate import require
 
+ADAPTER = "lora_"  # in the names of peft's matrices
+
 
 @cache
 def _arguments(model_class: type) -> frozenset[str]:
@@ -213,6 +215,11 @@ def has_review_vocabulary(tokenizer: PreTrainedTokenizerBase) -> bool:
     All of them and no others: a large vocabulary may well contain the few hundred words.
     """
     return set(tokenizer.get_vocab()) == _review_words()
+
+
+def has_adapter(model: nn.Module) -> bool:
+    """Whether a model has LoRA matrices."""
+    return any(ADAPTER in name for name, _ in model.named_parameters())
 
 
 def load_actor(

@@ -14,6 +14,7 @@ from helpers.models import (
     check_vocabulary,
     fingerprint,
     freeze,
+    has_adapter,
     has_review_vocabulary,
     load_actor,
     load_tokenizer,
@@ -29,7 +30,8 @@ from helpers.sampling import sample_texts
 from helpers.tools.parallel import rank, same_everywhere, world_size
 from helpers.tools.validate import require
 
-COURSE_RATE, PRETRAINED_RATE = 1e-3, 1e-5  # learning rates where the config names none
+# learning rates where the config names none; under LoRA few numbers move, each may move further
+COURSE_RATE, PRETRAINED_RATE, ADAPTER_RATE = 1e-3, 1e-5, 3e-4
 
 
 @dataclass
@@ -119,19 +121,20 @@ class RLHFState:
         return not plain
 
 
-def resolve_rates(
-    config: RLHFConfig, tokenizer: PreTrainedTokenizerBase | None = None
-) -> RLHFConfig:
-    """The config with a number for each learning rate not given, chosen by the actor's tokenizer.
+def resolve_rates(config: RLHFConfig, models: Models | None = None) -> RLHFConfig:
+    """The config with a number for each learning rate not given, chosen by the actor.
 
-    The course's own small model learns at 1e-3, which would destroy any other model in one update.
+    The course's own small model learns at 1e-3, which would destroy any other model in one update; at
+    the 1e-5 of whole models a LoRA adapter does not move a word in a short run.
     """
     rates = ("learning_rate", "critic_learning_rate")  # DirectConfig has no critic's
     names = [name for name in rates if getattr(config, name, 0.0) is None]
     if not names:
         return config
-    tokenizer = load_tokenizer(config.actor) if tokenizer is None else tokenizer
-    rate = COURSE_RATE if has_review_vocabulary(tokenizer) else PRETRAINED_RATE
+    tokenizer = load_tokenizer(config.actor) if models is None else models.tokenizer
+    adapted = models is not None and has_adapter(models.actor)
+    other = ADAPTER_RATE if adapted else PRETRAINED_RATE
+    rate = COURSE_RATE if has_review_vocabulary(tokenizer) else other
     return replace(config, **dict.fromkeys(names, rate))
 
 
@@ -209,7 +212,7 @@ def start_run(
         models = replace(models, critic=None)
     missing = config.method == "ppo" and models.critic is None
     require(not missing, "models.critic", "None", "a critic, for ppo")
-    config = resolve_rates(config, models.tokenizer)
+    config = resolve_rates(config, models)
     require(in_step(models), "models", "others in another process", "the same in all")
     if prompts is None:
         prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]

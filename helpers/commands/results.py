@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from helpers.checkpoints import save_checkpoint
+from helpers.config import RLHFConfig
 from helpers.plots import training_curves
 from helpers.state import RLHFState
 from helpers.tools.files import atomic_file, read_json, write_json, write_text
@@ -81,13 +82,26 @@ def print_comparison(before: dict, after: dict) -> None:
         print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
 
 
-def say_if_all_equal(history: list[dict]) -> None:
-    """A sentence where the scores of all iterations are one number: no policy learns from that."""
+def all_equal(history: list[dict]) -> bool:
+    """Whether the scores of all iterations are one number: no policy learns from that."""
     seen = {(record["score"], record["score_std"]) for record in history}
-    if len(history) > 1 and len(seen) == 1 and seen.pop()[1] == 0.0:
+    return len(history) > 1 and len(seen) == 1 and seen.pop()[1] == 0.0
+
+
+def say_if_nothing_learnt(
+    history: list[dict], before: list[str], after: list[str], config: RLHFConfig
+) -> None:
+    """A sentence where no policy could learn, or where it writes the reference's texts word for word."""
+    if all_equal(history):
         print(
             "Every response of every iteration got the same score, so there was nothing to learn from:"
             " does the reward see what you think it sees?"
+        )
+    elif len(before) > 1 and before == after[: len(before)]:
+        print(
+            "The texts are the same before and after: the policy has hardly moved. Train it for longer"
+            f" (--iterations, now {config.iterations}) or faster (--learning-rate, now"
+            f" {config.learning_rate:g})."
         )
 
 

@@ -23,13 +23,14 @@ from helpers.commands.inputs import (
 )
 from helpers.commands.results import (
     METRICS,
+    SHOWN,
     keep_before,
     kept_before,
     print_comparison,
     print_metrics,
     print_samples,
     save_results,
-    say_if_all_equal,
+    say_if_nothing_learnt,
     write_csv,
 )
 from helpers.config import RLHFConfig
@@ -248,7 +249,7 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print_samples(before[1], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
-        say_if_all_equal(state.history)
+        say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)
         save_results(state, folder)
         if held_out is not None:
             print(held_out.report())

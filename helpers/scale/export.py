@@ -11,9 +11,9 @@ from huggingface_hub import HfApi
 from torch import nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from helpers.models import check_vocabulary, quiet_loading, stop_tokens
+from helpers.models import check_vocabulary, has_adapter, quiet_loading, stop_tokens
 from helpers.rewards import Reward, RewardSum
-from helpers.scale.lora import ADAPTER, describe_adapter
+from helpers.scale.lora import describe_adapter
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
 from helpers.tools.parallel import rank
@@ -172,11 +172,6 @@ def _base_name(model: nn.Module) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() and name else name
 
 
-def has_adapter(model: nn.Module) -> bool:
-    """Whether a model has LoRA matrices."""
-    return any(ADAPTER in name for name, _ in model.named_parameters())
-
-
 def merge_adapter(model: nn.Module) -> nn.Module:
     """The model with its LoRA matrices added into the weights, as a copy; without LoRA, itself."""
     if not has_adapter(model):
@@ -250,13 +245,14 @@ def _how_adapted(adapter: dict, adapter_only: bool) -> str:
     return f"A LoRA adapter was trained ({size}, {adapter['layers']} linear layers in {which}), {kept}."
 
 
-def _how_to_sample(adapter_only: bool) -> str:
-    """How to write as in training, for a card."""
+def _how_to_sample(adapter_only: bool, length: int) -> str:
+    """How to write as in training, for a card; `length` is a response's there."""
+    so = f"samples as training did, {length} tokens at most (`max_new_tokens` for more)"
     if not adapter_only:
-        return "The generation config samples as training did."
+        return f"The generation config {so}."
     given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
     return (
-        "`generation_config.json` samples as training did. peft reads the base model's instead, so give"
+        f"`generation_config.json` {so}. peft reads the base model's instead, so give"
         f" it: `model.generate(**inputs, {given})`."
     )
 
@@ -296,7 +292,8 @@ def _card(facts: dict, adapter_only: bool) -> str:
     rows = {"method": facts["method"]} | settings
     table = [f"| {name} | {rows[name]} |" for name in DECISIVE if rows.get(name) is not None]
     lines += ["| setting | value |", "|---|---|", *table, ""]
-    lines.append(f"All settings are in `{FACTS}`. {_how_to_sample(adapter_only)}")
+    how = _how_to_sample(adapter_only, settings["response_length"])
+    lines.append(f"All settings are in `{FACTS}`. {how}")
     return "\n".join([*lines, ""])
 
 

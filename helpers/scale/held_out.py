@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
+from helpers.models import has_adapter
 from helpers.prompts import as_prompts, as_rows
-from helpers.scale.export import has_adapter, save_policy
+from helpers.scale.export import save_policy
 from helpers.state import RLHFState
 from helpers.steps import evaluate
 from helpers.tools.files import read_json, write_json

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
-from helpers.models import freeze, make_critic
+from helpers.models import ADAPTER, freeze, make_critic
 from helpers.state import Models, Reward
 from helpers.tools.optimizers import BLOCK
 from helpers.tools.validate import require, require_count
 
-ADAPTER = "lora_"  # in the names of peft's matrices
 BASES = (torch.float32, torch.bfloat16)  # of frozen weights; float16 would need loss scaling
 
 

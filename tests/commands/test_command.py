@@ -13,7 +13,7 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
-from helpers.commands.results import print_comparison, print_metrics, say_if_all_equal
+from helpers.commands.results import print_comparison, print_metrics, say_if_nothing_learnt
 from helpers.config import RLHFConfig
 from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer, make_critic, make_reference
@@ -117,6 +117,9 @@ def test_rates_left_out_are_resolved_by_the_actor_and_given_ones_stay(prompts):
     assert (state.config.learning_rate, state.config.critic_learning_rate) == (1e-5, 3e-4)
     assert [group["lr"] for group in state.optimizer.param_groups] == [1e-5, 3e-4]
     assert resolve_rates(RLHFConfig()).learning_rate == 1e-3  # of data/sft, by its folder
+    actor.add_module("lora_A", torch.nn.Linear(1, 1))  # as peft names its matrices
+    assert resolve_rates(given, models).learning_rate == 3e-4
+    assert resolve_rates(RLHFConfig(), tiny_models()).learning_rate == 1e-3
 
 
 @pytest.fixture(scope="module")
@@ -249,13 +252,26 @@ def test_columns_of_the_tables_stand_apart(capsys):
 
 def test_a_reward_that_tells_nothing_apart_is_said(capsys):
     def said(*records):
-        say_if_all_equal([dict(zip(("score", "score_std"), r, strict=True)) for r in records])
-        return "same score" in capsys.readouterr().out
+        history = [dict(zip(("score", "score_std"), r, strict=True)) for r in records]
+        say_if_nothing_learnt(history, ["a", "b"], ["a", "b"], RLHFConfig(learning_rate=1e-5))
+        shown = capsys.readouterr().out
+        assert shown.count(":") == 1  # one reason, not two
+        return "same score" in shown
 
     assert said((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
     assert not said((0.0, 0.0), (0.0, 0.1), (0.0, 0.0))
     assert not said((0.0, 0.0), (1.0, 0.0))  # batches of one response
     assert not said()
+
+
+def test_a_policy_that_writes_as_before_is_said_to_have_hardly_moved(capsys):
+    def said(before, after):
+        history = [{"score": 0.0, "score_std": 1.0}] * 2
+        say_if_nothing_learnt(history, before, after, RLHFConfig(learning_rate=1e-5, iterations=7))
+        return capsys.readouterr().out
+
+    assert "now 7) or faster (--learning-rate, now 1e-05)" in said(["a", "b"], ["a", "b", "c"])
+    assert said(["a", "b"], ["a", "c"]) == said([], ["a"]) == ""
 
 
 # ---- where nobody watches ----
