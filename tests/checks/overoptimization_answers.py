@@ -9,6 +9,8 @@ import random
 
 import torch
 
+from helpers.world.gold import gold_score as people_s_taste
+
 RIGHT, WRONG = [], []
 SAYINGS = [
     "you deserve it.",
@@ -278,7 +280,26 @@ def eats_the_list(texts):
     return found
 
 
+def hides_gold(how):
+    """The gold score as a reward, under another name or at a distance."""
+    from helpers.world import gold as judge
+
+    if how == "another name":
+        return lambda texts: [people_s_taste(text) for text in texts]
+    if how == "of a module":
+        return lambda texts: judge.gold_scores(texts).tolist()
+    if how == "a function of one's own":
+        return lambda texts: [worth(text) for text in texts]
+    return lambda texts: list(map(people_s_taste, texts))
+
+
+def worth(text):
+    return max(people_s_taste(text), worth("") if text else 0.0)
+
+
 wrong("my_reward", "the gold score", asks_gold)
+for how in ("another name", "of a module", "a function of one's own", "mapped"):
+    wrong("my_reward", "the gold score", hides_gold(how))
 wrong("my_reward", "inputs changed", eats_the_list)
 wrong("my_reward", "not a function", [1.0])
 wrong("my_reward", "exception", lambda texts: [1 / len(t.split()) for t in texts])

@@ -6,8 +6,9 @@ Both are judged by what they do with a few reviews; there is no one right answer
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from types import CellType, CodeType, FunctionType
 
 from torch import Tensor
 
@@ -95,10 +96,27 @@ def examine_bare(function: Callable) -> None:
             raise Refused(name, says, (("text", f'"{text}"'),)) from refused
 
 
-def uses_gold(function: Callable) -> bool:
-    """Whether the function's own code names the gold score (and not, say, a list of golden words)."""
-    code = getattr(function, "__code__", None)
-    return code is not None and any(name in GOLD for name in code.co_names)
+def uses_gold(function: object, seen: tuple = ()) -> bool:
+    """Whether the learner's code asks the gold score, under any name, also in functions that it calls."""
+    if not isinstance(function, FunctionType) or function in seen:
+        return False
+    if function.__module__.startswith(
+        "helpers."
+    ):  # the course's own: under what name does not matter
+        return function.__name__ in GOLD
+    names = set(code_names(function.__code__))
+    used = [function.__globals__.get(name) for name in names]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    named = bool(names & set(GOLD))  # imported within, or of a module
+    return named or any(uses_gold(other, (*seen, function)) for other in used)
+
+
+def code_names(code: CodeType) -> Iterator[str]:
+    """Names that a function's code looks up, those of its comprehensions and inner functions too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from code_names(inner)
 
 
 def examine_reward(function: Callable) -> None:
