@@ -13,8 +13,8 @@ MUON_FACTOR = 8  # Muon's learning rate, as a multiple of Adam's: its steps are 
 class Optimizers:
     """Muon with Adam, or AdamW, for one model.
 
-    "muon" trains the matrices of the blocks with Muon (Jordan et al. 2024) and the rest with Adam: on
-    these small models it needs a third of Adam's steps. "adamw" is usual for a pretrained model.
+    "muon" trains the matrices of the blocks with Muon (Jordan et al. 2024) and the rest with Adam: for
+    models that begin at random weights, as the course's do. "adamw" is usual for a pretrained model.
     """
 
     def __init__(self, model: nn.Module, learning_rate: float, kind: str = "muon"):

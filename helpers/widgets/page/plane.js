@@ -87,7 +87,7 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 0, y: 11 }, "score, logarithmic below −2");
+  mark("text", "", { x: 2, y: 11 }, "proxy (std), gold (points); log below −2");
 }
 
 const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
