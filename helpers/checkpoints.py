@@ -99,7 +99,10 @@ def newest_checkpoint(folder: str | Path) -> Path:
     """The last complete checkpoint in a run's folder. FileProblem: there is none."""
     found = list_checkpoints(folder)
     if not found:
-        raise FileProblem(f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*.")
+        raise FileProblem(
+            f"No checkpoint below {folder}: wants {folder}/checkpoints/iteration_*. A run that was stopped"
+            " before its first one (checkpoint_every) begins anew, by the command that started it."
+        )
     return found[-1]
 
 

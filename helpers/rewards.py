@@ -52,27 +52,41 @@ def _call(reward: Reward, texts: list[SampledText]) -> object:
         "completions": [t.completion for t in texts],
     }
     given |= {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+    require_columns(reward, list(rows[0]) if rows else [])
     named = _parameters(reward)
     if not any(p.kind is p.VAR_KEYWORD for p in named.values()):
         given = {name: values for name, values in given.items() if name in named}
-    for name, parameter in named.items():
-        known = name in given or parameter.default is not parameter.empty
-        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        columns = sorted(rows[0]) if rows else []
-        wants = f"a column {name!r}, which the reward function names"
-        require(known or optional, "prompts", f"rows with columns {columns}", wants)
     return reward(**given)
+
+
+def require_columns(reward: Reward, columns: list[str]) -> None:
+    """ValueError: a reward that takes completions names a column that the prompts do not have."""
+    for name, parameter in _parameters(reward).items():
+        known = name in ("prompts", "completions", *columns)
+        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        fits = known or optional or parameter.default is not parameter.empty
+        wants = f"a column {name!r}, which the reward function names"
+        require(fits, "prompts", f"rows with columns {sorted(columns)}", wants)
 
 
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
     """Scores [B] on the CPU from a reward of either form, as it gives them: not normalised.
 
-    ValueError: wrong count, NaN, infinite or no numbers, a column that the prompts do not have.
+    ValueError: wrong count, NaN, infinite or no numbers, a column that the prompts do not have;
+    RuntimeError: the function raised an OSError.
     """
-    if takes_completions(reward):
-        given = _call(reward, texts)
-    else:
-        given = (reward.score_texts if isinstance(reward, RewardModel) else reward)(texts)
+    try:
+        if takes_completions(reward):
+            given = _call(reward, texts)
+        else:
+            given = (reward.score_texts if isinstance(reward, RewardModel) else reward)(texts)
+    except (
+        OSError
+    ) as problem:  # of a judge over a network; else it would read as a file of the run's
+        name = getattr(reward, "__name__", type(reward).__name__)
+        raise RuntimeError(
+            f"The reward {name} raised {type(problem).__name__}: {problem}"
+        ) from problem
     try:
         scores = torch.as_tensor(given).detach()
     except (RuntimeError, TypeError, ValueError):

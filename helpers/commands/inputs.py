@@ -17,8 +17,16 @@ from helpers.config import RLHFConfig
 from helpers.models import load_actor, load_tokenizer, resolve_device
 from helpers.prompts import as_prompts, read_prompts
 from helpers.reward_model import load_reward_model
-from helpers.rewards import Reward, RewardSum
-from helpers.scale.held_out import LEAST, ROWS, SAMPLES, SHARE, HeldOut, split_prompts
+from helpers.rewards import Reward, RewardSum, require_columns, takes_completions
+from helpers.scale.held_out import (
+    LEAST,
+    ROWS,
+    SAMPLES,
+    SHARE,
+    HeldOut,
+    require_apart,
+    split_prompts,
+)
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.state import Models, RLHFState, start_run
 from helpers.tools.files import read_json, write_json
@@ -102,8 +110,17 @@ class Inputs:
         """A run at its beginning; `more` as in `start_run`."""
         reward, (prompts, _) = self.own_reward(), self.split(config.seed)
         measures = reward.measures() if isinstance(reward, RewardSum) else {}
+        self.require_columns(reward, prompts)
         models = self.own_models(config, reward)
         return start_run(config, models, reward, prompts, measures, **more)
+
+    def require_columns(self, reward: Reward | None, prompts: list | None) -> None:
+        """ValueError before any model is loaded: a reward names a column that no row has."""
+        rows = [row for row in prompts or [] if isinstance(row, dict)]
+        columns = {"messages", *rows[0]} - {"prompt"} if rows else []
+        for one in reward.rewards if isinstance(reward, RewardSum) else [reward]:
+            if one is not None and takes_completions(one):
+                require_columns(one, list(columns))
 
     def go_on(self, folder: Path, config: RLHFConfig) -> RLHFState:
         """The run in a folder where it stopped, with the inputs it was started with."""
@@ -116,7 +133,9 @@ class Inputs:
         """Prompts to train on (None: the course's), and prompts held out (none of the course's)."""
         own = None if self.prompts is None else read_prompts(self.prompts)
         if self.eval_prompts is not None:
-            return own, read_prompts(self.eval_prompts)
+            held_out = read_prompts(self.eval_prompts)
+            require_apart(own or [], held_out)
+            return own, held_out
         if own is None or len(own) < LEAST or self.eval_share == 0.0:
             return own, []
         return split_prompts(own, self.eval_share, seed)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, require_unused, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint, saved_config
 from helpers.commands.inputs import (
     Inputs,
     MeasuredInputs,
@@ -65,7 +65,8 @@ class TrainOptions(MeasuredInputs):
     """What `train` asks beside the settings of the run."""
 
     save: Path | None = setting(
-        None, "folder for checkpoints, metrics.csv and curves.png; left out: one in my_course/runs"
+        None,
+        "folder for checkpoints, metrics.csv and curves.png; if not given, in the clone's my_course/runs",
     )
     resume: Path | None = setting(None, "go on with the run in this folder, where it stopped")
     export: Path | None = setting(
@@ -159,6 +160,29 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
+class LastWhole:
+    """Observes a run, so that an error in the next iteration, in a reward say, loses none before it."""
+
+    def __init__(self, state: RLHFState):
+        self.state = state
+        self(7)
+
+    def __call__(self, step: int, **tensors) -> None:
+        self.step = step
+        if step == 7:
+            self.drawn = {name: g.get_state() for name, g in self.state.generators.items()}
+
+    def save(self, folder: Path) -> None:
+        """Save the run after its last whole iteration, if there is one, and say so."""
+        within_update = self.step == 6  # some weights may have changed
+        if within_update or self.state.iteration == 0:
+            return
+        for name, generator in self.state.generators.items():
+            generator.set_state(self.drawn[name])
+        save_checkpoint(self.state, folder)
+        print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
+
+
 def observer(state: RLHFState, force: bool) -> Callable:
     """Traces the first iteration of a run and stops after an absurd update, before it is saved."""
     show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
@@ -178,7 +202,13 @@ def train_with_bar(
     """Train with a progress bar and logs; False if Ctrl-C ended it early."""
     force, log_to = options.force, options.log_to
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    records = train_rlhf_loop(state=state, save_dir=folder, observe=observer(state, force))
+    watch, whole = observer(state, force), LastWhole(state)
+
+    def observe(step: int, **tensors) -> None:
+        watch(step, **tensors)
+        whole(step)
+
+    records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
     records = logged(records, log_to or installed(), folder, state.config.as_dict())
@@ -186,13 +216,17 @@ def train_with_bar(
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        for record in records:
-            write_csv(folder / METRICS, state.history)  # what is read is what has been trained
-            numbers = {name: f"{record[name]:.2f}" for name in shown}
-            progress.set_postfix(numbers, refresh=False)  # `update` draws it
-            progress.update()
-            if asked:
-                return state.iteration == total
+        try:
+            for record in records:
+                write_csv(folder / METRICS, state.history)  # what is read is what has been trained
+                numbers = {name: f"{record[name]:.2f}" for name in shown}
+                progress.set_postfix(numbers, refresh=False)  # `update` draws it
+                progress.update()
+                if asked:
+                    return state.iteration == total
+        except Exception:
+            whole.save(folder)
+            raise
     return True
 
 

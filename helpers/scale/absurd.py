@@ -4,19 +4,46 @@ The loop in Python has none: a lesson breaks runs on purpose.
 """
 
 from collections.abc import Callable
+from math import ceil
 
+import torch
+
+from helpers.config import RLHFConfig
+from helpers.rollouts import RolloutBatch, forward_logprobs
 from helpers.state import RLHFState
+from helpers.tools.parallel import total
 from helpers.tools.validate import require
 
 ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 2.3
 
 
-def refuse_absurd(state: RLHFState, metrics: dict) -> None:
-    """ValueError after an update that moved the policy absurdly far; it is not saved."""
-    got = f"{metrics['approx_kl']:.3g} nats per token in update {state.iteration + 1}"
+def refuse_absurd(state: RLHFState, approx_kl: float) -> None:
+    """ValueError after an update that moved the policy absurdly far, in nats per token; it is not saved."""
+    got = f"{approx_kl:.3g} nats per token in update {state.iteration + 1}"
     lower = f"--learning-rate below {state.config.learning_rate:g}"
     wants = f"at most {ABSURD_KL:g}: take a {lower}, or --force to go on"
-    require(metrics["approx_kl"] <= ABSURD_KL, "approx_kl", got, wants)
+    require(approx_kl <= ABSURD_KL, "approx_kl", got, wants)
+
+
+def steps_of(config: RLHFConfig) -> int:
+    """Gradient steps of an update."""
+    return config.num_ppo_epochs * ceil(config.batch_size / config.minibatch_size)
+
+
+@torch.no_grad()
+def moved(state: RLHFState, rollout: RolloutBatch) -> float:
+    """approx_kl after an update, on some responses, over all processes: what a single step logs is 0.
+
+    NaN counts as infinite.
+    """
+    config, mask = state.config, rollout.response_mask
+    some = rollout.rows(
+        torch.arange(min(len(rollout), config.micro_batch_size), device=mask.device)
+    )
+    tokens = some.query_tensors, some.query_mask, some.response_tensors, some.response_mask
+    now = forward_logprobs(state.models.actor, *tokens, config.temperature)
+    far = 0.5 * (now - some.logprobs).square()[some.response_mask].sum()
+    return float((total(far) / total(some.response_mask.sum())).nan_to_num(float("inf")))
 
 
 def guard(state: RLHFState, force: bool = False) -> Callable:
@@ -24,6 +51,8 @@ def guard(state: RLHFState, force: bool = False) -> Callable:
 
     def observe(step: int, **tensors) -> None:
         if step == 7 and not force:
-            refuse_absurd(state, tensors["metrics"])
+            alone = steps_of(state.config) == 1
+            logged = tensors["metrics"]["approx_kl"]
+            refuse_absurd(state, moved(state, tensors["rollout"]) if alone else logged)
 
     return observe

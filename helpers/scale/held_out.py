@@ -25,16 +25,34 @@ FEW = 10  # held-out prompts: with fewer, what is measured is of these prompts a
 def split_prompts(rows: list, share: float = SHARE, seed: int = 0) -> tuple[list, list]:
     """Prompts to train on and prompts held out, drawn at random, both in their order; at least one each.
 
-    ValueError: a share outside (0, 1), fewer than two prompts.
+    Rows of the same prompt stay together. ValueError: a share outside (0, 1), fewer than two prompts.
     """
     require_number("share", share, 0.0, 1.0)
     require(0.0 < share < 1.0, "share", share, "a number between 0 and 1")
-    require(len(rows) > 1, "prompts", len(rows), "at least two, to hold one out")
-    count = min(max(1, round(share * len(rows))), len(rows) - 1)
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).tolist()
-    chosen = set(order[:count])
-    kept = [row for i, row in enumerate(rows) if i not in chosen]
-    return kept, [row for i, row in enumerate(rows) if i in chosen]
+    names = [name_of(row) for row in rows]
+    others = list(dict.fromkeys(names))
+    require(len(others) > 1, "prompts", len(others), "at least two different ones, to hold one out")
+    count = min(max(1, round(share * len(others))), len(others) - 1)
+    order = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed)).tolist()
+    chosen = {others[i] for i in order[:count]}
+    kept = [row for row, name in zip(rows, names, strict=True) if name not in chosen]
+    return kept, [row for row, name in zip(rows, names, strict=True) if name in chosen]
+
+
+def name_of(row: object) -> str:
+    """What tells a prompt from others: its text or messages, without the row's other columns."""
+    return repr(row["prompt"] if isinstance(row, dict) else row)
+
+
+def require_apart(trained: list, held_out: list) -> None:
+    """ValueError: prompts that are trained on are among those that measure it."""
+    known = {name_of(row) for row in trained}
+    both = [name for name in map(name_of, held_out) if name in known]
+    wants = "prompts that are not trained on"
+    got = (
+        f"{len(both)} of {len(held_out)} that are trained on too, as {both[0]:.60}" if both else ""
+    )
+    require(not both, "eval_prompts", got, wants)
 
 
 class HeldOut:

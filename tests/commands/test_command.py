@@ -170,6 +170,16 @@ def test_an_absurd_update_stops_the_command_and_is_not_saved(pretrained, tmp_pat
         assert float(next(csv.DictReader(file))["approx_kl"]) > ABSURD_KL
 
 
+def test_an_absurd_update_of_a_single_step_is_noticed_too(pretrained, tmp_path, capsys):
+    """What such an update logs was measured before its only step: nothing has moved by then."""
+    flags = [*pretrained, *SMALL, "--num-ppo-epochs", "1", "--normalize-scores", "false"]
+    flags += ["--save", str(tmp_path)]
+    assert command.main(["train", *flags, "--learning-rate", "3"]) == 2
+    assert "nats per token in update 1, wants at most 5" in capsys.readouterr().err
+    assert not list_checkpoints(tmp_path)
+    assert command.main(["train", *flags, "--learning-rate", "1e-4"]) == 0
+
+
 def test_what_was_saved_before_an_absurd_update_stays(pretrained, tmp_path, capsys, monkeypatch):
     update, updates = steps.ppo_update_step, []
 

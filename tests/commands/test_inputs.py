@@ -5,6 +5,7 @@ import csv
 import json
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +26,8 @@ from helpers.tools.files import ROOT
 SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
 SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
 REWARDS = """
+from pathlib import Path
+
 def brevity(completions, **columns):
     return [-float(len(c)) for c in completions]
 
@@ -33,6 +36,14 @@ def hits(completions, solution):
 
 def never(texts):
     raise RuntimeError("this reward fails")
+
+def away(texts):
+    if Path("down").exists():
+        raise ConnectionError("the judge is down")
+    return [float(len(t)) for t in texts]
+
+def stray(completions, solutoin):
+    return [0.0 for c in completions]
 
 number = 3
 """
@@ -46,7 +57,9 @@ def folder(tmp_path, monkeypatch):
     rows = [{"prompt": p, "solution": "the"} for p in ("i saw this film", "it was")]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "rows.jsonl").write_text(lines)
-    (tmp_path / "held_out.jsonl").write_text(lines.replace("it was", "the waiters"))
+    (tmp_path / "held_out.jsonl").write_text(
+        lines.replace("it was", "the waiters").replace("film", "book")
+    )
     return tmp_path
 
 
@@ -236,6 +249,51 @@ def test_inputs_left_by_a_run_that_was_stopped_early_are_replaced(folder):
     keep_inputs(Inputs(reward=["my_rewards.py:brevity"]), folder / "run")
     keep_inputs(Inputs(), folder / "run")
     assert kept_inputs(Inputs(), folder / "run").reward == []
+
+
+def test_prompts_that_are_trained_on_cannot_be_held_out_too(folder, capsys):
+    own = ["--prompts", "rows.jsonl", "--eval-prompts", "rows.jsonl", "--save", "run"]
+    assert command.main(["train", *SMALL, *own]) == 2
+    assert "eval_prompts: got 2 of 2 that are trained on too" in sentence(capsys)
+    assert not (folder / "run").exists()
+
+
+def test_a_column_that_no_row_has_is_named_before_models_are_loaded(folder, capsys, monkeypatch):
+    monkeypatch.setattr(Inputs, "own_models", lambda *_: pytest.fail("models were loaded"))
+    for more in ([], ["my_rewards.py:brevity"]):
+        own = ["--reward", "my_rewards.py:stray", *more, "--prompts", "rows.jsonl"]
+        assert command.main(["train", *SMALL, *own]) == 2
+        assert "wants a column 'solutoin', which the reward function names" in sentence(capsys)
+
+
+def test_a_reward_that_fails_along_the_run_loses_no_iteration(folder, capsys):
+    """Resumed, the run is the one that nothing disturbed."""
+    given = [*SMALL, "--reward", "my_rewards.py:away", "--prompts", "rows.jsonl"]
+    given += ["--iterations", "3"]
+    assert command.main(["train", *given, "--save", "whole"]) == 0
+    watched = train.train_rlhf_loop
+
+    def goes_down(**more):
+        for record in watched(**more):
+            yield record
+            if record["iteration"] == 2:
+                Path("down").touch()
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(RuntimeError, match="away raised Conn"),
+    ):
+        patch.setattr(train, "train_rlhf_loop", goes_down)
+        command.main(["train", *given, "--save", "cut"])
+    assert "2 iterations are saved: --resume cut" in capsys.readouterr().out
+    Path("down").unlink()
+    assert command.main(["train", "--resume", "cut"]) == 0
+
+    def history(name):
+        rows = load_checkpoint(folder / name, reward=load_function("my_rewards.py:away")).history
+        return [{key: row[key] for key in row if key != "seconds"} for row in rows]
+
+    assert history("cut") == history("whole") and len(history("cut")) == 3
 
 
 def test_a_run_does_not_go_on_with_another_reward(folder, capsys):

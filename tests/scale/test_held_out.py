@@ -30,10 +30,18 @@ def test_a_split_keeps_every_prompt_once_and_its_order(count, share, seed):
     assert (kept, held) == split_prompts(rows, share, seed)
 
 
+def test_rows_of_one_prompt_stay_together():
+    rows = [{"prompt": p, "level": k} for k in range(3) for p in "abcd"]
+    kept, held = split_prompts(rows, 0.5, 0)
+    assert len(kept) == len(held) == 6
+    assert not {row["prompt"] for row in kept} & {row["prompt"] for row in held}
+
+
 @pytest.mark.parametrize(
     ("rows", "share", "says"),
     [
         (["a"], 0.1, "prompts: got 1, wants at least two"),
+        (["a", "a"], 0.1, "prompts: got 1, wants at least two different ones"),
         (["a", "b"], 0.0, "share: got 0.0"),
         (["a", "b"], 1.0, "share: got 1.0"),
     ],

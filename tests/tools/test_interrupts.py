@@ -19,6 +19,15 @@ class CutInTwo(torch.optim.Adam):
         return super()._init_group(group, *lists)
 
 
+@pytest.fixture
+def interrupts():
+    """Ctrl-C raises, also where tests were started in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_in_adam_s_first_step_comes_when_the_step_is_whole():
     weight = torch.zeros(3, requires_grad=True)
     weight.grad = torch.ones(3)

@@ -100,9 +100,8 @@ def uses_gold(function: object, seen: tuple = ()) -> bool:
     """Whether the learner's code asks the gold score, under any name, also in functions that it calls."""
     if not isinstance(function, FunctionType) or function in seen:
         return False
-    if function.__module__.startswith(
-        "helpers."
-    ):  # the course's own: under what name does not matter
+    # the course's own, under whatever name
+    if (function.__module__ or "").startswith("helpers."):
         return function.__name__ in GOLD
     names = set(code_names(function.__code__))
     used = [function.__globals__.get(name) for name in names]
