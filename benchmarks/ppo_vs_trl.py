@@ -13,17 +13,22 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 from benchmarks.common import Span, emit, in_own_process, median, now, phases, show
 from benchmarks.floor import Floor
 from benchmarks.models import Size, make_actor, make_run
 from benchmarks.tokens import TokenCounter
+from helpers.plots.base import label_axes, new_figure
+from helpers.plots.palette import ACCENT, POLICY, REFERENCE
 from helpers.scale.memory import MIB, peak_bytes
 from helpers.state import RLHFState
 from helpers.steps import iterate
 from helpers.tools.command import exit_status
+from helpers.tools.files import ROOT
 from helpers.tools.validate import require_choice, require_count
 
 PHASES = ("rollout", "scoring", "update", "total")
@@ -31,6 +36,9 @@ CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
 FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM = 2  # warm-up iterations of each, not counted
+PICTURE = ROOT / "notebooks" / "images" / "speed.png"
+DRAWN = {"TRL": "TRL's PPOTrainer", "torchrl": "torchrl's parts", "ours": "ours"}
+DRAWN |= {"floor": "the arithmetic alone"}
 
 
 def torchrl_names() -> list[str]:
@@ -169,6 +177,29 @@ def print_race(facts: dict, title: str) -> None:
         print(f"  {name}: peak {peak:.0f} MiB in its own process, {before:.0f} before training")
 
 
+def bars(axes, rows: list[tuple[str, float, float]], title: str, unit: str) -> None:
+    """A bar a row, the best known name on top: its length, and the pale part at its end."""
+    for y, (name, length, pale) in enumerate(reversed(rows)):
+        colour = {"ours": POLICY, "floor": REFERENCE}.get(name, ACCENT)
+        axes.barh(y, length - pale, color=colour, height=0.6)
+        axes.barh(y, pale, left=length - pale, color=colour, height=0.6, alpha=0.4)
+        axes.text(length, y, f" {length:.{0 if length > 100 else 2}f}", va="center", fontsize=9)
+    axes.set_yticks(range(len(rows)), [DRAWN[name] for name, *_ in reversed(rows)])
+    axes.set_xlim(0, 1.15 * max(length for _, length, _ in rows))
+    label_axes(axes, title, unit)
+
+
+def picture(facts: dict) -> Figure:
+    """Time and memory of an iteration in one configuration; pale: the collections that TRL forces."""
+    figure, (axes,) = new_figure(1, 2, 9.0, 2.2)
+    times = {n: row for n in DRAWN if (row := facts["contestants"].get(n)) is not None}
+    seconds = [(name, row["total_s"], row.get("gc_s", 0.0)) for name, row in times.items()]
+    bars(axes[0], seconds, "Time (pale: forced garbage collection)", "seconds an iteration")
+    peaks = {n: row["peak_MiB"] for n in DRAWN if (row := facts["memory"].get(n)) is not None}
+    bars(axes[1], [(n, peak, 0.0) for n, peak in peaks.items()], "Peak memory", "MiB")
+    return figure
+
+
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Command-line options; `--worker` is used by child processes only."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_vs_trl", description=__doc__)
@@ -177,6 +208,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--minibatches", type=int, nargs="+", default=[64, 16])
     parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
     parser.add_argument("--batch", type=int, default=64, help="responses per iteration (64)")
+    parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     require_choice("--worker", options.worker, ("", "race", "TRL", "ours", *TORCHRL))
@@ -218,6 +250,9 @@ def run(arguments: list[str] | None) -> None:
             facts["memory"] = {w: ask(options, w, threads, minibatch) for w in names}
             print_race(facts, f"{threads} thread(s), minibatch {minibatch}")
             everything[f"{threads} threads, minibatch {minibatch}"] = facts
+    if options.picture is not None:  # of the first configuration
+        picture(next(iter(everything.values()))).savefig(options.picture, dpi=110)
+        print(f"wrote {options.picture}")
     emit("ppo_vs_trl", everything)
     return None
 

@@ -57,6 +57,26 @@ def test_the_race_runs_and_counts_everyone(recwarn):
         assert phases == pytest.approx(row["total_s"], rel=1e-3) and row["total_cpu_s"] > 0
 
 
+def test_the_picture_of_speed_has_a_bar_for_each_and_shows_forced_collections_apart():
+    rows = {
+        "TRL": {"total_s": 2.0, "gc_s": 0.5},
+        "ours": {"total_s": 1.25},
+        "floor": {"total_s": 1.0},
+    }
+    facts = {"contestants": rows, "memory": {"TRL": {"peak_MiB": 900}, "ours": {"peak_MiB": 500}}}
+    time, memory = ppo_vs_trl.picture(facts).axes
+    drawn = [(round(bar.get_y() + 0.3), bar.get_x(), bar.get_width()) for bar in time.patches]
+    assert drawn == [
+        (0, 0, 1.0),
+        (0, 1.0, 0),
+        (1, 0, 1.25),
+        (1, 1.25, 0),
+        (2, 0, 1.5),
+        (2, 1.5, 0.5),
+    ]
+    assert [label.get_text() for label in memory.get_yticklabels()] == ["ours", "TRL's PPOTrainer"]
+
+
 def tiny_llama():
     """SmolLM2's shape, tiny, with the tokens of `SMALL`."""
     config = smollm2(width=48, inner=128, layers=2, heads=3, groups=1)

@@ -1,6 +1,6 @@
 """`python -m tests.browser.film`, or `make film`: the README's film of the drift page, as a GIF.
 
-Not a test: it opens the page as it would be exported now in a real chromium, as wide as a phone, goes
+Not a test: it opens the page as it would be exported now in a real chromium, its text beside its plane, goes
 through training at the smallest β and then through every β, and keeps what it sees.
 """
 
@@ -19,22 +19,25 @@ from .conftest import CHROMIUM, FLAGS
 
 OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
-WIDTH, SHARP = 480, 1.5  # pixels of the page; of the film for each of them
+WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
 COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
-QUIET = "header,.choices,#plane-text,#tour,#ship-box,#ladder-box,footer{display:none!important}"
+QUIET = "header,.choices,#tour,footer{display:none!important}"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-STEP, STOP, HOLD = 220, 650, 1800  # milliseconds: an update seen, a β seen, an end seen
+BEGUN = 0.1  # of a run: where the film begins
+STEP, STOP, HOLD = 500, 650, 1800  # milliseconds: an update seen, a β seen, an end seen
 
 
-def scenes(sweep: Sweep, steps: int) -> list[tuple[float, int, int]]:
+def scenes(sweep: Sweep) -> list[tuple[float, int, int]]:
     """(β, iteration, milliseconds): on with training at the smallest β, then every β's last policy.
 
-    It begins in the midst of training, so that the first picture shows something happening.
+    Each picture of training is of an iteration whose texts were kept, so that text and slider agree.
+    It begins in the midst of training: the first picture shows something happening.
     """
-    first, last = sweep.betas[0], len(sweep.run(sweep.betas[0], sweep.shown_seeds[0]).history)
-    begun = round(0.15 * last)
-    training = [round(begun + (last - begun) * k / steps) for k in range(steps + 1)]
-    told = [(first, iteration, STEP) for iteration in training[:-1]] + [(first, last, HOLD)]
+    first = sweep.betas[0]
+    run = sweep.run(first, sweep.shown_seeds[0])
+    last = len(run.history)
+    kept = [shot.iteration for shot in run.snapshots if BEGUN * last <= shot.iteration < last]
+    told = [(first, iteration, STEP) for iteration in kept] + [(first, last, HOLD)]
     told += [(beta, last, STOP) for beta in sweep.betas[1:-1]]
     return told + [(sweep.betas[-1], last, HOLD)]
 
@@ -45,8 +48,10 @@ def look(page, beta: float, iteration: int, prompt: int) -> Image.Image:
     page.evaluate("link => location.hash = link", link)
     page.evaluate(FRAMES)
     page.wait_for_timeout(60)
-    plane = page.locator("#plane").bounding_box()
-    low = plane["y"] + plane["height"] + 12
+    cards = page.locator(".columns").first.locator(".card")
+    low = 12 + max(
+        box["y"] + box["height"] for box in (card.bounding_box() for card in cards.all()[:2])
+    )
     shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": low})
     return Image.open(io.BytesIO(shot)).convert("RGB")
 
@@ -87,18 +92,17 @@ def fitting(pictures: list[Image.Image], lengths: list[int]) -> bytes:
         gif = packed(pictures, lengths, colours)
         if len(gif) <= MOST:
             return gif
-    raise ValueError(f"film: got {len(gif):,} bytes, wants {MOST:,}: fewer --steps.")
+    raise ValueError(f"film: got {len(gif):,} bytes, wants {MOST:,}: a shorter film.")
 
 
 def main() -> None:
     """Write the page, open it, film it, save the film."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=14, help="pictures of training at the first β")
     parser.add_argument("--prompt", type=int, default=1, help="the beginning shown, from 1")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     sweep = load_sweep()
-    told = scenes(sweep, options.steps)
+    told = scenes(sweep)
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "drift.html", sweep)
         pictures = film(Path(folder) / "drift.html", told, options.prompt)
