@@ -44,6 +44,7 @@ PLACE = "    rewards[torch.arange(len(scores)), last] += scores\n"
 DELTA = "rewards[:, t] + gamma * following - values[:, t]"
 RETURNS = "    returns = (advantages + values) * counted\n"
 END = "    return rewards, advantages, returns"
+TARGETS = "rewards + gamma * torch.cat([values[:, 1:], 0 * values[:, :1]], dim=1)"
 WHITEN = "(advantages - mean) / (variance + 1e-8).sqrt() * counted"
 PENALTY = "-kl_coef * (logprobs - ref_logprobs)"
 
@@ -77,6 +78,7 @@ WRONG_REPAIRS = [
     ("TD errors only", [("delta + gamma * lam * running", "delta")]),
     (None, [("reversed(range(rewards.shape[1]))", "range(rewards.shape[1])")]),
     ("returns of whitened advantages", [(RETURNS, ""), (END, RETURNS + END)]),
+    ("one-step targets", [(RETURNS, f"    returns = ({TARGETS}) * counted\n")]),
     ("rewards + values for returns", [("(advantages + values)", "(rewards + values)")]),
     ("returns without the values", [("(advantages + values)", "advantages")]),
     (None, [("(advantages + values) * counted", "(advantages - values) * counted")]),
@@ -175,6 +177,12 @@ def half_a_return(history):
         return True
 
 
+def half_a_stub(history):
+    if column(history, "kl")[-1] > 10:
+        return True
+    return NotImplemented
+
+
 def changes_it(history):
     history.pop()
     return history[-1]["kl"] > 10
@@ -219,6 +227,7 @@ WRONG_RULES = [
     ("wrong type", no_return),
     ("wrong type", half_a_return),
     ("wrong type", a_string),
+    ("half a stub", half_a_stub),
     ("inputs changed", changes_it),
     ("always an alarm", lambda history: True),
     ("never an alarm", lambda history: False),

@@ -2,7 +2,15 @@
 
 import pytest
 import torch
-from clinic_answers import RIGHT_REPAIRS, RIGHT_RULES, WRONG_REPAIRS, WRONG_RULES, edited
+from clinic_answers import (
+    END,
+    RETURNS,
+    RIGHT_REPAIRS,
+    RIGHT_RULES,
+    WRONG_REPAIRS,
+    WRONG_RULES,
+    edited,
+)
 
 from helpers.checks import check_my_rule, check_steps_5_and_6
 from helpers.checks.clinic import own_rule
@@ -122,6 +130,26 @@ def test_a_cut_answer_ends_with_dots_and_the_third_mistake_is_not_told():
     )
     message = check_steps_5_and_6(without).message
     assert "γ = 0.97" in message and "curve" not in message and "δ" not in message
+
+
+def test_what_is_returned_is_said_as_it_is():
+    assert "9, an int." in check_my_rule(lambda history: 9).message
+    two = check_steps_5_and_6(edited((END, "    return rewards, advantages"))).message
+    assert "You return 2 results; 3 are asked." in two
+    last = check_steps_5_and_6(edited((END, "    return rewards, advantages, 0"))).message
+    assert "Your result 3 is an int, no tensor." in last
+
+
+def test_words_about_advantages_are_not_said_of_returns():
+    """Returns that fit another mistake's advantages, beside right ones."""
+    steps = "    far, after = torch.zeros_like(values), torch.zeros(len(values))\n"
+    steps += "    for t in reversed(range(values.shape[1])):\n"
+    steps += "        later = values[:, t + 1] if t + 1 < values.shape[1] else 0.0\n"
+    steps += "        after = rewards[:, t] + gamma * later - values[:, t] + lam * after\n"
+    steps += "        far[:, t] = after\n    returns = (far + values) * counted\n"
+    report = check_steps_5_and_6(edited((RETURNS, steps)))
+    assert report.mistake == "no γ in the sum", report
+    assert "They fit other advantages than yours." in report.message
 
 
 def test_a_rule_sees_no_gold():

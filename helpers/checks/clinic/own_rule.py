@@ -1,13 +1,14 @@
 """Exercise of notebook 09: a rule of the learner's own, judged on recorded runs it was not made on."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
 import numpy
 import torch
 
-from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, one
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
 from helpers.data import DATA, verify
 from helpers.state import History
@@ -66,8 +67,10 @@ def as_bool(answer: object) -> bool:
         raise Refused("wrong type", "You return None: is there a `return` on every path?")
     shown = repr(answer)
     shown = shown if len(shown) <= 40 else f"{shown[:39]}…"
-    got = f"{shown}, a {type(answer).__name__}"
-    raise Refused("wrong type", f"You return {got}. Return True or False: compare the number.")
+    raise Refused(
+        "wrong type",
+        f"You return {shown}, {one(answer)}. Return True or False: compare the number.",
+    )
 
 
 def apply(rule: Callable, run: Recorded, seconds: float) -> bool:
@@ -93,6 +96,18 @@ def apply(rule: Callable, run: Recorded, seconds: float) -> bool:
     return as_bool(outcome.value)
 
 
+def all_said(rule: Callable, seconds: float) -> list[tuple[Recorded, bool]]:
+    """What the rule says of each run; [] if it is a stub. Refused: it fails, or is one on some runs."""
+    said, runs = [], recorded()
+    for run in runs:
+        with suppress(NotImplementedError):
+            said.append((run, apply(rule, run, seconds)))
+    if said and len(said) < len(runs):
+        says = "Some runs still reach the `return NotImplemented` of the stub. Return True or False there."
+        raise Refused("half a stub", says)
+    return said
+
+
 def check_my_rule(function: Callable, seconds: float = TIME_LIMIT) -> Report:
     """Check your `my_rule(history)` on seeds 3 to 5 of the clinic."""
     if function is None or function is Ellipsis or function is NotImplemented:
@@ -101,12 +116,10 @@ def check_my_rule(function: Callable, seconds: float = TIME_LIMIT) -> Report:
         got = f"{type(function).__name__} {function!r:.60}"
         return _mistake("not a function", f"Pass the function itself, not the {got}.")
     try:
-        said = [(run, apply(function, run, seconds)) for run in recorded()]
-    except NotImplementedError:
-        return _not_attempted()
+        said = all_said(function, seconds)
     except Refused as refused:
         return _mistake(*refused.args)
-    return _judged(said)
+    return _judged(said) if said else _not_attempted()
 
 
 def _not_attempted() -> Report:

@@ -75,6 +75,12 @@ def short(value: object) -> str:
     return text
 
 
+def one(value: object) -> str:
+    """What this is, with its article: "a tuple", "an int"."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
 def show(value: object, digits: int = 4) -> str:
     """A tensor as text, one row per line, with this many digits; the repr of anything else."""
     plain = isinstance(value, Tensor) and value.layout == torch.strided

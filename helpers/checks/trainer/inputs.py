@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.gae.credit_mistakes import read_values
+from helpers.checks.judging.report import one
 from helpers.checks.judging.runner import differs, is_empty
 from helpers.checks.trainer.course_steps import COURSE, trainer_config, trainer_parts
 from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
@@ -144,8 +145,7 @@ def tensors(answer: object, names: tuple[str, ...], shape: tuple) -> list[Tensor
     found = (answer,) if len(names) == 1 else answer
     wants = f"Return {', '.join(names)}" if len(names) > 1 else f"Return a tensor: {names[0]}"
     kinds = isinstance(found, (tuple, list)) and len(found) == len(names)
-    got = "None: is there a `return`?" if answer is None else f"a {type(answer).__name__}."
-    says = f"{wants}. You return {got}"
+    says = f"{wants}. {not_these(answer, names)}"
     expect(kinds and all(isinstance(x, Tensor) for x in found), "wrong type", says)
     for name, x in zip(names, found, strict=True):
         says = f"Your {name} have shape {tuple(x.shape)}; it should be {tuple(shape)}."
@@ -154,6 +154,18 @@ def tensors(answer: object, names: tuple[str, ...], shape: tuple) -> list[Tensor
         rough = x.dtype in (torch.float16, torch.bfloat16)
         expect(not rough, "half precision", says)
     return list(found)
+
+
+def not_these(answer: object, names: tuple[str, ...]) -> str:
+    """What is returned in place of tensors of these names: too many, too few, or something else."""
+    if answer is None:
+        return "You return None: is there a `return`?"
+    if len(names) == 1 or not isinstance(answer, (tuple, list)):
+        return f"You return {one(answer)}."
+    if len(answer) != len(names):
+        return f"You return {len(answer)} result{'s' * (len(answer) != 1)}; {len(names)} are asked."
+    other = next((k for k, x in enumerate(answer) if not isinstance(x, Tensor)), 0)
+    return f"Your result {other + 1} is {one(answer[other])}, no tensor."
 
 
 def shape_hint(x: Tensor, shape: tuple) -> str:
