@@ -37,9 +37,9 @@ def single(fault: Fault) -> Patient:
     return Patient(fault.name, (fault.name,), fault.sign)
 
 
-def mild(name: str) -> Patient:
-    """The patient with the mild form of a fault."""
-    sign = f"{FAULTS[name].sign} This one is a mild case."
+def mild(name: str, size: str) -> Patient:
+    """The patient with the mild form of a fault; `size` says it in a few words."""
+    sign = f"{FAULTS[name].sign} A mild case: {size}."
     return Patient(of_strength(name, MILD), (name,), sign)
 
 
@@ -47,8 +47,8 @@ REPAIRED_IN_CODE = "score_on_pad", "whitening_first"  # the patient of the lesso
 PATIENTS = (
     *(single(fault) for fault in FAULTS.values()),
     *(Patient(PAIRS[two].name, two, PAIRS[two].sign) for two in PAIRS if two != REPAIRED_IN_CODE),
-    mild("learning_rate"),
-    mild("dropout_on"),
+    mild("learning_rate", "three times the healthy rate"),
+    mild("dropout_on", "dropout of 1 %"),
     Patient(
         "healthy",
         (),

@@ -19,9 +19,10 @@ from helpers.experiments.clinic import (
     rerun,
     separation,
 )
-from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose, out_of_band
+from helpers.experiments.diagnose import RULES, STATISTICS, column, diagnose, late, out_of_band
 from helpers.experiments.faults import FAULTS, Fault, find_fault
 from helpers.experiments.patients import REPAIRED_IN_CODE
+from helpers.experiments.strengths import VARIANTS
 from helpers.experiments.telling import tell_apart
 from helpers.experiments.treatment import Credit, treat
 from helpers.experiments.two_faults import PAIRS, together
@@ -254,6 +255,30 @@ def test_no_healthy_run_is_flagged_and_most_faults_are(seeds):
     assert len(healthy) >= 10 and not any(diagnose(history) for history in healthy.values())
     found = [n for n in FAULTS if all(diagnose(h) for h in clinic.histories(n, seeds))]
     assert len(found) >= 9
+
+
+def test_a_kl_that_is_not_0_at_the_start_is_dropout_or_temperature():
+    """Lesson 09 says so of an assertion that `RULES` lacks."""
+    clinic, seeds = load_clinic(), range(6)
+    start = lambda history: abs(column(history, "kl")[0])  # noqa: E731
+    assert max(map(start, clinic.healthy(seeds).values())) < 1e-6
+    for name in (*FAULTS, *VARIANTS):
+        shows = [start(history) > 1e-4 for history in clinic.histories(name, seeds)]
+        assert set(shows) == {name.startswith(("dropout_on", "temperature"))}, name
+
+
+def test_lesson_09_says_how_far_the_kl_runs():
+    clinic = load_clinic()
+    ends = {n: [late(h, "kl") for h in clinic.histories(n, range(6))] for n in ("no_kl", "kl_sign")}
+    assert [[round(x) for x in (min(e), max(e))] for e in ends.values()] == [[11, 27], [74, 172]]
+    raw = [late(history, "kl") for history in clinic.histories("raw_scores")]
+    healthy = [late(history, "kl") for history in clinic.histories("healthy")]
+    assert (round(min(raw)), round(max(raw))) == (7, 9)
+    assert 1.5 < sum(raw) / sum(healthy) < 2.5  # "about twice"
+    reached = [late(history, "kl") for history in clinic.healthy(range(6)).values()]
+    for name in ("dropout_on_mild", "temperature_mild"):
+        mild = [late(history, "kl") for history in clinic.histories(name, range(6))]
+        assert min(reached) < min(mild) and max(mild) < max(reached)
 
 
 @pytest.mark.slow
