@@ -127,7 +127,7 @@ def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict
     label_axes(
         left, f"{name.capitalize()}: the best E[r] at each KL", "KL, nats", "E[r], std", "both"
     )
-    label_axes(right, "E[r] given up with the KL in the loss", "KL, nats", "E[r], std", "both")
+    label_axes(right, "Given up with the KL in the loss", "KL, nats", "E[r] given up, std", "both")
     left.legend(loc="lower right")
     right.legend(loc="upper left")
     return figure
@@ -154,7 +154,7 @@ def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tens
 
 HEALTH = (  # key, title
     ("score", "score, reference std"),
-    ("approx_kl", "approx KL, nats per token"),
+    ("approx_kl", "approx_kl, nats per token"),
     ("kl", "KL from the reference, nats"),
     ("clip_fraction", "clip fraction"),
 )

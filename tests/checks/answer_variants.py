@@ -279,6 +279,8 @@ WRONG = [
      lambda v, r, m: 1 - F.mse_loss(v[m], r[m]) / r[m].var()),
     ("explained_variance", "squared error instead of variance",
      lambda v, r, m: 1 - F.mse_loss(v[m], r[m]) / r[m].var(unbiased=False)),
+    ("clip_fraction", "tokens inside the limits",
+     lambda r, a, m, e: ((r > 1 - e) & (r < 1 + e))[m].float().mean()),
     ("clip_fraction", "equal gains counted",
      lambda r, a, m, e: (r.clamp(1 - e, 1 + e) * a <= r * a)[m].float().mean()),
     ("value_loss", "clipped in proportion to the old value", lambda v, o, r, m, e: value_loss_as_trl(
@@ -293,6 +295,7 @@ WRONG = [
     ("entropy", "plain mean of −log p", lambda x, m: -x.log_softmax(-1)[m].mean()),
     ("entropy", "softmax over the batch", lambda x, m: -(
         x.softmax(0) * x.log_softmax(0)).sum(-1)[m].mean()),
+    ("entropy", "NaN gradient", lambda x, m: torch.special.entr(x.softmax(-1)).sum(-1)[m].mean()),
     ("ratio", "quotient of probabilities", lambda p, q, m: torch.where(m, p.exp() / q.exp(), 1.0)),
     ("ratio", "difference without exp", lambda p, q, m: (p - q) * m),
     ("ratio", "ratio reversed", lambda p, q, m: torch.exp((q - p) * m)),

@@ -12,7 +12,7 @@ from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "04_ppo_update")
 SOLUTIONS = solutions(read(LESSON))
 MINIBATCHES = "torch.randperm(len(rollout)).split(config.minibatch_size)"
-NAMED = 33  # of 36, when this was written
+NAMED = 39  # of 41, when this was written
 
 
 def answer(text: str = "", instead: str = "", **names):
@@ -69,7 +69,9 @@ def test_an_error_is_told_with_the_learner_s_call():
 
 def test_a_ratio_whose_gradient_is_nan_with_garbage_in_the_padding_is_told_so():
     late = lambda p, old, mask: torch.where(mask, (p - old).exp(), 1.0)  # noqa: E731
-    assert check_ratio(late).mistake == "NaN gradient"
+    report = check_ratio(late)
+    assert report.mistake == "NaN gradient"
+    assert [label for label, _ in report.case][-2:] == ["gradient, yours", "gradient, expected"]
     early = lambda p, old, mask: torch.where(mask, p - old, 0.0).exp()  # noqa: E731
     assert check_ratio(early).status == CORRECT
 

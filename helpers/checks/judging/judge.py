@@ -78,13 +78,15 @@ def _not_attempted(exercise: Exercise, probe: tuple) -> Report:
     return Report(exercise.name, NOT_ATTEMPTED, says)  # `look` would give the formula away
 
 
-def _mistake(exercise, name: str, says: str, probe=None, yours=None, expected=None) -> Report:
+def _mistake(
+    exercise, name: str, says: str, probe=None, yours=None, expected=None, what: str = ""
+) -> Report:
     """The report of a mistake, with a case that shows it."""
     case = []
     if probe is not None:
         case = [(label, show(x)) for label, x in exercise.named(probe).items()]
     if expected is not None:
-        case += compare(yours, expected)
+        case += compare(yours, expected, what)
     return Report(exercise.name, MISTAKE, says, name, exercise.look, tuple(case))
 
 
@@ -193,11 +195,11 @@ def _gradients(exercise: Exercise, function: Callable, seconds: float) -> Report
             if bool(got.isnan().any()) and not bool(want.isnan().any()):
                 says = f"The numbers are correct, but the gradient of {name} is NaN:"
                 says += f" {why_nan(exercise, probe)}"
-                return _mistake(exercise, "NaN gradient", says, probe, got, want)
+                return _mistake(exercise, "NaN gradient", says, probe, got, want, "gradient")
             if not alike(got, want):
                 says = f"The numbers are correct, but the gradient of {name} is not."
                 says += " Is a part of the formula detached?"
-                return _mistake(exercise, "wrong gradient", says, probe, got, want)
+                return _mistake(exercise, "wrong gradient", says, probe, got, want, "gradient")
     return None
 
 

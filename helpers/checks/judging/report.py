@@ -94,7 +94,8 @@ def show(value: object, digits: int = 4) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
 
 
-def compare(yours: object, expected: object) -> list[tuple[str, str]]:
-    """Both values as lines of a case, with enough digits to show a difference."""
+def compare(yours: object, expected: object, what: str = "") -> list[tuple[str, str]]:
+    """Both values as lines of a case, with enough digits to show a difference; `what` they are, if said."""
     digits = 4 if show(yours) != show(expected) else 8
-    return [("yours", show(yours, digits)), ("expected", show(expected, digits))]
+    labels = (f"{what}, yours", f"{what}, expected") if what else ("yours", "expected")
+    return list(zip(labels, (show(yours, digits), show(expected, digits)), strict=True))

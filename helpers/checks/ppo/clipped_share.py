@@ -168,6 +168,8 @@ CLIP = Exercise(
         ("share of differing gains", "You counted tokens whose two gains differ; only where the clipped"
          " one is smaller does the min take it.",
          lambda r, a, m, e: masked_mean((r.clamp(1 - e, 1 + e) * a != r * a).float(), m)),
+        ("tokens inside the limits", "You counted the tokens inside 1 ± ε; the clipped ones lie outside, on"
+         " their advantage's side.", lambda r, a, m, e: masked_mean(((r - 1).abs() <= e).float(), m)),
         ("gain compared with the limits", "You compared ρA with 1 ± ε; compare ρ.",
          lambda r, a, m, e: masked_mean(((r * a > 1 + e) | (r * a < 1 - e)).float(), m)),
         ("only of the clipped side", "You divided by the number of tokens with A > 0; divide by all"

@@ -149,7 +149,7 @@ def padding_kept_out(exercise, *cases):
                 got = slopes[0] if slopes else None
                 spoilt = got is not None and bool(got.isnan().any())
                 name = "NaN gradient" if spoilt else "wrong gradient"
-                return name, TOO_LATE, (*shown, *compare(got, wanted[0]))
+                return name, TOO_LATE, (*shown, *compare(got, wanted[0], "gradient"))
         return None
 
     return then

@@ -227,7 +227,23 @@ def scaled(policy: Callable, critic_weight: Callable) -> Callable:
     return wrong
 
 
+def critic_limit(actor, critic, optimizer, rollout, config):
+    """The ratio clipped by `cliprange_value`."""
+    other = type(config)(**config.as_dict() | {"cliprange": config.cliprange_value})
+    update_with()(actor, critic, optimizer, rollout, other)
+
+
+def returns_for_advantages(actor, critic, optimizer, rollout, config):
+    """The policy learns from the returns, as the critic does."""
+    *first, _, returns = rollout
+    update_with()(actor, critic, optimizer, (*first, returns, returns), config)
+
+
 MORE_MISTAKES = kept([
+    ("the values' ε for the policy", "The ratio is clipped by `cliprange_value`; its limit is `cliprange`.",
+     critic_limit),
+    ("returns for advantages", "The policy learns from the returns; it learns from the advantages.",
+     returns_for_advantages),
     ("vf_coef weighs the policy's loss", "vf_coef is the weight of the critic's loss; you multiply the"
      " policy's by it.", scaled(lambda c: c.vf_coef, lambda c: 1.0)),
     ("vf_coef weighs both losses", "vf_coef is the weight of the critic's loss alone; you multiply both"

@@ -259,4 +259,5 @@ def factor_words(first: str, size: float) -> tuple[str, str]:
 
 def wrong_share(got: Tensor, right: Tensor) -> str:
     """The length of the error of a gradient, in percent of the right one's."""
-    return f"{float(100 * (got - right).norm() / right.norm()):.2g} %"
+    percent = float(100 * (got - right).norm() / right.norm())
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"

@@ -97,6 +97,9 @@ def observe_minibatches(function: Callable) -> Seen:
         says = f"You made {made}; 2 epochs of 5 responses, 2 at a time, are {wants}."
         names = {2: "minibatches ignored", 3: "one epoch only", 4: "the last minibatch is dropped"}
         name = names.get(steps, "another number of steps")
+        if steps == 2 and forwards and all(len(ids) <= 2 for _, ids in forwards):
+            says += " optimizer.step() stands outside the loop over minibatches: make one step for each."
+            raise Wrong("one step an epoch", says)
         if steps == 4 and last_never_seen(function, r, config):
             raise Wrong("a response is left out", f"{says} The last response is never among them.")
         says += " The last minibatch may be short; it counts too." if steps == 4 else ""
