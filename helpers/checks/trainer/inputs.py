@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.gae.credit_mistakes import read_values
+from helpers.checks.judging.report import kind_of
 from helpers.checks.judging.runner import differs, is_empty
 from helpers.checks.trainer.course_steps import COURSE, trainer_config, trainer_parts
 from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
@@ -144,7 +145,7 @@ def tensors(answer: object, names: tuple[str, ...], shape: tuple) -> list[Tensor
     found = (answer,) if len(names) == 1 else answer
     wants = f"Return {', '.join(names)}" if len(names) > 1 else f"Return a tensor: {names[0]}"
     kinds = isinstance(found, (tuple, list)) and len(found) == len(names)
-    got = "None: is there a `return`?" if answer is None else f"a {type(answer).__name__}."
+    got = "None: is there a `return`?" if answer is None else f"{kind_of(answer)}."
     says = f"{wants}. You return {got}"
     expect(kinds and all(isinstance(x, Tensor) for x in found), "wrong type", says)
     for name, x in zip(names, found, strict=True):
