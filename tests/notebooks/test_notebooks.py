@@ -1,5 +1,7 @@
 """What every saved notebook must be: run, clean, small, in the course's rhythm. (nbval runs them.)"""
 
+import ast
+import html
 import os
 import re
 import statistics
@@ -168,6 +170,20 @@ def test_no_question_shows_its_own_answer(notebook):
     for cell in asks:  # folded in JupyterLab, and as a form in Colab
         assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
         assert cell.source.startswith("# @title ")
+
+
+def test_a_saved_question_offers_what_its_cell_offers(notebook):
+    """Where no kernel runs the saved list is the question."""
+    for cell in code_cells(notebook):
+        for call in ast.walk(ast.parse(re.sub(r"^[%!].*", "", cell.source, flags=re.M))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict_choice":
+                said = html.unescape(cell.outputs[0].data["text/html"])
+                saved = re.findall(r"<li>(.*?)</li>", said)
+                literal = [node for node in ast.walk(call.args[1]) if isinstance(node, ast.Dict)]
+                keys = [key for node in literal for key in node.keys]
+                offered = [key.value for key in keys if isinstance(key, ast.Constant)]
+                whole = isinstance(call.args[1], ast.Dict)  # others add what the cell computes
+                assert saved == offered if whole else set(offered) <= set(saved), cell.id
 
 
 TELLS_NOTHING = {  # outputs below a prediction that do not answer it, by lesson and cell
