@@ -84,7 +84,9 @@ class Explorer:
 
     def _redraw(self) -> None:
         values = {name: exact_value(control) for name, control in self.controls.items()}
-        self.figure = self.draw(**values)
+        before, self.figure = self.figure, self.draw(**values)
+        if before is not None:
+            self.figure.lie_as(before)
         show_picture(self.image, self.figure)
         self._tell(self._drawn_for(values))
 

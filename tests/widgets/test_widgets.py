@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 import ipywidgets
+import numpy as np
 import pytest
 import torch
 from conftest import length_reward
@@ -22,6 +23,7 @@ from helpers.experiments.reward_quality import load_results
 from helpers.experiments.runs import WATCHED_PROMPTS
 from helpers.plots import new_figure, training_curves
 from helpers.plots import reward_model as plots
+from helpers.plots.base import touches_edge
 from helpers.plots.kl import estimator_figure
 from helpers.theory.gaussian import train_gaussians
 from helpers.tools.files import ROOT
@@ -360,3 +362,45 @@ def test_no_widget_is_left_out():
             named = re.search(r"^explore_|_explorer$", name) or hasattr(value, "_ipython_display_")
             made |= {name} if own and named else set()
     assert made == set(WIDGETS) | ELSEWHERE
+
+
+def bars_of(names: list[str]):
+    """A picture whose left margin depends on the words of its rows."""
+    figure, grid = new_figure(width=4, height=1)
+    grid[0, 0].barh(names, [1.0] * len(names))
+    return figure
+
+
+def left(figure) -> float:
+    return figure.axes[0].get_position().x0
+
+
+def test_panels_stay_where_they_are_while_a_slider_moves_and_no_word_is_cut():
+    shown = sliders.Explorer(lambda x: bars_of(["b" * x, "a"]), x=slider("x", 8, 1, 30, 1))
+    at_first = left(shown.figure)
+    shown.controls["x"].value = 2
+    assert left(shown.figure) == at_first  # alone, it would need less room
+    shown.controls["x"].value = 30
+    alone = bars_of(["b" * 30, "a"])
+    alone.png(sliders.SHARP)
+    assert left(shown.figure) == pytest.approx(left(alone)) > at_first
+    assert not touches_edge(np.asarray(shown.figure.pixels(sliders.SHARP)))
+
+
+def test_a_picture_of_another_size_or_make_keeps_its_own_layout():
+    for other in (new_figure(width=5, height=1)[0], new_figure(1, 2, width=4, height=1)[0]):
+        other.pixels()
+        figure = bars_of(["a"])
+        figure.lie_as(other)
+        assert figure.own_layout is None and figure.get_layout_engine() is not None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in WIDGETS if name not in ("SentenceScorer", "Gallery")]
+)
+def test_no_explorer_cuts_a_word_at_the_end_of_a_control(name):
+    shown = WIDGETS[name]()
+    for control in getattr(shown, "controls", {}).values():
+        for last in (True, False):
+            move(control, last)
+            assert not touches_edge(np.asarray(shown.figure.pixels(sliders.SHARP)))
