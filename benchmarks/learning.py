@@ -4,9 +4,10 @@ Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world (`y
 estimated from the rollouts around each budget (128 responses an iteration: mean score − β·mean KL), for
 both in the same way; at the end from fresh responses.
 
-Ours has the course's own settings; its runs are those of `data/beta_sweep` where they are there. TRL has
-its default ε of Adam and the best learning rate for each β, chosen on a seed that is not reported. One
-JSON file a run in `benchmarks/results/learning`; started again, the command goes on.
+Ours has the course's own settings, one rate for all β; its runs are those of `data/beta_sweep` where they are
+there. TRL has its default ε of Adam and the best learning rate for each β, chosen on a seed that is not
+reported; a third row gives ours a rate chosen in the same way (runs of `methods` are taken where they are
+there). One JSON file a run in `benchmarks/results/learning`; started again, the command goes on.
 """
 
 import argparse
@@ -37,26 +38,29 @@ from helpers.tools.files import read_json, write_json
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require_count
 
-OURS, TRL = "ours", "TRL"
+OURS, TUNED, TRL = "ours", "ours, rate chosen as TRL's", "TRL"
+ROWS = (OURS, TUNED, TRL)
 TRL_EPSILON = 1e-8  # of Adam, TRL's default
 BETAS, SEEDS = (0.1, 0.3), (0, 1, 2, 3, 4)
 BUDGETS = (10, 20, 30, 50, 75, 100, 200)  # iterations
-FOLDER = RESULTS / "learning"
+FOLDER, METHODS = RESULTS / "learning", RESULTS / "methods"
 
 
 def settings(
     who: str, beta: float, seed: int, iterations: int, rate: float | None = None
 ) -> RLHFConfig:
-    """The sweep's config at this β and seed; TRL's with its own rate and ε."""
+    """The sweep's config at this β and seed; with another rate if one is given, TRL's with its own ε."""
     (job,) = beta_study((beta,), (seed,), iterations)
-    changes = {} if who == OURS else {"learning_rate": rate, "adam_eps": TRL_EPSILON}
+    changes = {} if rate is None else {"learning_rate": rate}
+    changes |= {"adam_eps": TRL_EPSILON} if who == TRL else {}
     return RLHFConfig.from_dict(job.config.as_dict() | changes)
 
 
-def path_of(who: str, config: RLHFConfig) -> Path:
-    """The file of a run of ours or of TRL's."""
-    name = f"{who.lower()}_beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}"
-    return FOLDER / f"{name}_{config.iterations}.json"
+def path_of(who: str, config: RLHFConfig, elsewhere: bool = False) -> Path:
+    """The file of a run of ours or of TRL's; `elsewhere`: of the same run of ours, made by `methods`."""
+    rest = f"beta_{config.kl_coef:g}_lr_{config.learning_rate:g}_seed_{config.seed}_{config.iterations}.json"
+    name = "trl" if who == TRL else "ours"
+    return METHODS / f"ppo_{rest}" if elsewhere else FOLDER / f"{name}_{rest}"
 
 
 def run_ours(config: RLHFConfig, evaluated: int) -> dict:
@@ -81,17 +85,21 @@ def make(who: str, config: RLHFConfig, evaluated: int = EVALUATED) -> None:
 
 def find(who: str, config: RLHFConfig, sweep: Sweep) -> dict | None:
     """A run's `history` and `final`, shipped or saved; None where there is none."""
-    for run in sweep.runs if who == OURS else ():
+    for run in sweep.runs if who != TRL else ():
         if run.config.as_dict() == config.as_dict():
             return {"history": run.history, "final": run.final}
-    return read_json(path_of(who, config)) if path_of(who, config).exists() else None
+    paths = [path_of(who, config)] + ([] if who == TRL else [path_of(who, config, elsewhere=True)])
+    found = [read_json(path) for path in paths if path.exists()]
+    return next((run for run in found if run["config"] == config.as_dict()), None)
 
 
-def tuned(sweep: Sweep, beta: float, iterations: int) -> tuple[float | None, dict[float, float]]:
-    """TRL's best rate, None while some are untried; J at the end of the tuning seed by rate."""
+def tuned(
+    who: str, sweep: Sweep, beta: float, iterations: int
+) -> tuple[float | None, dict[float, float]]:
+    """The best rate, None while some are untried; J at the end of the tuning seed by rate."""
 
     def end_at(rate: float) -> float | None:
-        run = find(TRL, settings(TRL, beta, TUNED_ON, iterations, rate), sweep)
+        run = find(who, settings(who, beta, TUNED_ON, iterations, rate), sweep)
         return None if run is None else run["final"]["value"]
 
     return best_rate(end_at)
@@ -108,11 +116,10 @@ def missing(
     wanted = []
     for beta in betas:
         wanted += [(OURS, settings(OURS, beta, seed, iterations)) for seed in seeds]
-        if not peers:
-            continue
-        rate, ends = tuned(sweep, beta, iterations)
-        tries = [(TUNED_ON, one) for one in untried(ends)] or [(seed, rate) for seed in seeds]
-        wanted += [(TRL, settings(TRL, beta, seed, iterations, one)) for seed, one in tries]
+        for who in (TUNED, TRL) if peers else ():
+            rate, ends = tuned(who, sweep, beta, iterations)
+            tries = [(TUNED_ON, one) for one in untried(ends)] or [(seed, rate) for seed in seeds]
+            wanted += [(who, settings(who, beta, seed, iterations, one)) for seed, one in tries]
     return [(make, one) for one in wanted if find(*one, sweep) is None]
 
 
@@ -128,8 +135,8 @@ def spread(values: list[float]) -> dict:
 def contest(who: str, sweep: Sweep, beta: float, iterations: int) -> dict:
     """One trainer at one β: means over the seeds that are there, on the way and at the end."""
     yardstick, rate, ends = Yardstick(sweep, beta), None, {}
-    if who == TRL:
-        rate, ends = tuned(sweep, beta, iterations)
+    if who != OURS:
+        rate, ends = tuned(who, sweep, beta, iterations)
     known = who == OURS or rate is not None
     configs = [settings(who, beta, seed, iterations, rate) for seed in SEEDS] if known else []
     runs = [run for config in configs if (run := find(who, config, sweep)) is not None]
@@ -145,17 +152,18 @@ def contest(who: str, sweep: Sweep, beta: float, iterations: int) -> dict:
 
 
 def compare(sweep: Sweep, beta: float, iterations: int) -> dict:
-    """Both trainers at one β."""
-    return {"beta": beta} | {who: contest(who, sweep, beta, iterations) for who in (OURS, TRL)}
+    """Both trainers at one β, ours also with a rate chosen for it."""
+    return {"beta": beta} | {who: contest(who, sweep, beta, iterations) for who in ROWS}
 
 
 def print_one(found: dict) -> None:
     """Print the table of one β: efficiency ± standard error over the seeds."""
     print(f"\nβ = {found['beta']:g}")
-    tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found[TRL]["tried"].items())
-    print(f"TRL's J at the end of seed {TUNED_ON} by learning rate: {tried or 'nothing'}")
-    rows, seen = [], [n for n in BUDGETS if any(n in found[who]["along"] for who in (OURS, TRL))]
-    for who in (OURS, TRL):
+    for who in (TUNED, TRL):
+        tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found[who]["tried"].items())
+        print(f"{who}: J at the end of seed {TUNED_ON} by learning rate: {tried or 'nothing'}")
+    rows, seen = [], [n for n in BUDGETS if any(n in found[who]["along"] for who in ROWS)]
+    for who in ROWS:
         one = found[who]
         places = [one["along"].get(n) for n in seen] + [one["end"]]
         cells = [f"{p['mean']:.3f} ± {p['stderr']:.3f}" if p else "–" for p in places]
@@ -169,7 +177,7 @@ def run(arguments: list[str] | None) -> None:
     parser.add_argument("--iterations", type=int, default=100, help="of each new run (100)")
     parser.add_argument("--betas", nargs="+", type=float, default=BETAS, help="(0.1 0.3)")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="(0 to 4)")
-    parser.add_argument("--ours", action="store_true", help="only ours; no run of TRL's is made")
+    parser.add_argument("--ours", action="store_true", help="only the course's settings")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
     parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)

@@ -136,8 +136,9 @@ def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: str 
 
 
 def tick_words(words: Sequence[str]) -> list[str]:
-    """Tokens as labels of ticks: punctuation in quotes, or a full stop is not seen."""
-    return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in words]
+    """Tokens as labels of ticks: a full stop, which looks like a speck, in words; other marks in quotes."""
+    named = ("full stop" if word == "." else word for word in words)
+    return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in named]
 
 
 def log_ticks(axes: Axes) -> None:

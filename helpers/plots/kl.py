@@ -55,7 +55,7 @@ def ten_figure(
     _bars(left, series, answers)
     total = rewards + penalties
     left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
-    left.set_ylim(-5.2, 3.8)
+    left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
     label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
     left.legend(loc="lower left")
     _bars(right, [(reference, REFERENCE, "reference"), (best, POLICY, "π*, the best")], answers)

@@ -49,7 +49,7 @@ def goodhart_figure(bands: dict, best: dict, low: float = -3.0, far: float = 6.0
     `low` or lies beyond `far` leaves the picture.
     """
     figure, axes = one_panel(8.6, 4.4)
-    for (label, band), colour in zip(bands.items(), (KL, POLICY, ACCENT), strict=False):
+    for (label, band), colour in zip(bands.items(), (KL, POLICY, VALUE), strict=False):
         draw_band(axes, band, "score", colour, linestyle="--", linewidth=1.3)
         draw_band(axes, band, "gold", colour, label, linewidth=2.2)
     axes.plot(best["d"], best["score"], "--", color=BLACK, linewidth=1.3)
@@ -111,7 +111,15 @@ def factor_figure(bands: dict, chosen: str, factor: str = "", low: float = -3.0)
                     band["d"], band[column][0], line, color=colour, label=label, linewidth=1.1
                 )
         label_axes(axes, title, DISTANCE, unit, grid="both")
-    grid[0, 0].set_ylim(bottom=max(low, grid[0, 0].get_ylim()[0]))
+    gold = grid[0, 0]
+    gold.set_ylim(bottom=max(low, gold.get_ylim()[0]))
+    far = [
+        float(d)
+        for band in bands.values()
+        for d, points in zip(band["d"], band["gold"][0], strict=True)
+        if points >= low
+    ]
+    gold.set_xlim(0, max(far, default=1) + 0.4)  # beyond, no line is left in the picture
     legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
     for text in legend.get_texts():
         text.set_fontweight("bold" if text.get_text() == chosen else "normal")
@@ -181,7 +189,7 @@ def ledger_figure(iterations: Sequence[int], points: dict, proxy: Sequence[float
         axes.axhline(0, color="black", linewidth=0.8)
         axes.legend(loc="lower left")
     label_axes(left, "What the gold score is made of", "iteration", "points a sample")
-    label_axes(right, "The same samples, by two judges", "iteration")
+    label_axes(right, "The same samples, by two judges", "iteration", "std (proxy), points (gold)")
     return figure
 
 

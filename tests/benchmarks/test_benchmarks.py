@@ -233,18 +233,17 @@ def test_efficiency_at_the_end_is_the_shipped_tables():
 
 def test_the_contest_asks_for_trl_s_rates_first_and_then_for_all_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(learning, "FOLDER", tmp_path)
+    monkeypatch.setattr(learning, "METHODS", tmp_path)
     sweep = load_sweep()
 
     def asked(who):
         left = [config for _, (name, config) in learning.missing(sweep, 100) if name == who]
         return {(one.kl_coef, one.seed, one.learning_rate) for one in left}
 
-    def pretend(seed, rate, value):
-        config = learning.settings(learning.TRL, 0.1, seed, 100, rate)
-        history = [{"score": value, "kl": 0.0}] * 100
-        write_json(
-            learning.path_of(learning.TRL, config), {"history": history, "final": {"value": value}}
-        )
+    def pretend(seed, rate, value, who=learning.TRL, **where):
+        config = learning.settings(who, 0.1, seed, 100, rate)
+        run = {"history": [{"score": value, "kl": 0.0}] * 100, "final": {"value": value}}
+        write_json(learning.path_of(who, config, **where), run | {"config": config.as_dict()})
 
     assert {(beta, seed) for beta, seed, _ in asked(learning.OURS)} == {
         (beta, seed) for beta in learning.BETAS for seed in (3, 4)
@@ -262,6 +261,11 @@ def test_the_contest_asks_for_trl_s_rates_first_and_then_for_all_seeds(tmp_path,
     assert found["seeds"] == 3 and found["end"]["mean"] == pytest.approx(share(0.8))
     assert found["end"]["stderr"] == pytest.approx((share(0.9) - share(0.8)) / 3**0.5)
     assert found["along"][10]["mean"] == pytest.approx(share(0.8))
+    # ours, with a rate chosen in the same way: of runs made here or by `methods`
+    assert asked(learning.TUNED) == at_first
+    for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
+        pretend(TUNED_ON, rate, value, learning.TUNED, elsewhere=True)
+    assert learning.contest(learning.TUNED, sweep, 0.1, 100)["rate"] == GRID[1]
     learning.print_one(learning.compare(sweep, 0.1, 100))
 
 

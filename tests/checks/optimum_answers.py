@@ -90,6 +90,11 @@ LARGE_WRONG = [
     ("divided by the reference", tilt("scores / kl_coef - ref_logprobs")),
     ("probabilities, not their log", policy("tilted.softmax(dim=1)")),
     ("reference as a probability", tilt("ref_logprobs.exp() + scores / kl_coef")),
+    ("the weight itself added", policy("ref_logprobs + (scores / kl_coef).exp()")),
+    ("the weight itself added", tilt("ref_logprobs + (scores / kl_coef).exp()")),
+    ("the weight itself added", value_tilt("ref_logprobs + (scores / kl_coef).exp()")),
+    ("a log of log-probs", tilt("ref_logprobs.log() + scores / kl_coef")),
+    ("a log of log-probs", value_tilt("ref_logprobs.log() + scores / kl_coef")),
     ("log π*/π_ref", policy("tilted.log_softmax(1) - ref_logprobs")),
     ("no β in front", value("per_prompt.mean() / kl_coef")),
     ("sum over prompts", value("per_prompt.sum()")),
@@ -197,6 +202,11 @@ BETWEEN_WRONG = [
         "the lower neighbour left out",
         lambda a, p, b, q, x: (q - p) * (x**0.5 - a**0.5) / (b**0.5 - a**0.5),
     ),
+    (
+        "scores squared",
+        lambda a, p, b, q, x: math.sqrt(p * p + (q * q - p * p) * (x - a) / (b - a)),
+    ),
+    ("scores squared", lambda a, p, b, q, x: p * p + (q * q - p * p) * (x - a) / (b - a)),
     ("the share alone", lambda a, p, b, q, x: (x**0.5 - a**0.5) / (b**0.5 - a**0.5)),
     ("exception", lambda a, p, b, q, x: p + nothing),  # noqa: F821
     ("not divided by the distance", lambda a, p, b, q, x: p + (q - p) * (x**0.5 - a**0.5)),

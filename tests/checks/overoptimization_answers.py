@@ -7,6 +7,7 @@ checks.
 import math
 import random
 
+import numpy as np
 import torch
 
 from helpers.world.gold import gold_score as people_s_taste
@@ -405,6 +406,67 @@ def one_at_most(scores, gold, n):
     kl = torch.xlogy(chance, chance * total).sum(1).mean()
     return chance, (chance * scores).sum(1).mean(), (chance * gold).sum(1).mean(), kl
 
+
+def reward_of_one(texts):
+    lengths = torch.tensor([float(len(text)) for text in texts])
+    return (lengths - lengths.mean()) / lengths.std()
+
+
+def a_coin_a_pair(texts, seed):
+    out = []
+    for i, text in enumerate(texts):
+        sides = [text, f"{text} {SAYINGS[i % 3]}"]
+        random.Random(seed).shuffle(sides)
+        out.append(pair(*sides))
+    return out
+
+
+def sentence_and_label_by_one_coin(texts, seed):
+    out = []
+    for text in texts:
+        coin = random.Random(seed)
+        sides = [text, f"{text} {coin.choice(SAYINGS)}"]
+        coin.shuffle(sides)
+        out.append(pair(*sides))
+    return out
+
+
+def ranked(how):
+    """keep_best with another chance: rows that sum to 1 by division, or one argsort for the ranks."""
+
+    def keep_best(scores, gold, n):
+        rows, N = scores.unbind(), scores.shape[1]
+        low = torch.stack([torch.stack([(row < x).sum() for x in row]) for row in rows]) / N
+        high = torch.stack([torch.stack([(row <= x).sum() for x in row]) for row in rows]) / N
+        if how == "argsort":
+            low = scores.argsort(dim=-1) / N
+            high = low + 1 / N
+        chance = high**n if how == "cdf" else high**n - low**n
+        if how != "argsort":
+            chance = chance / chance.sum(-1, keepdim=True)
+        kl = torch.xlogy(chance, chance * N).sum(1).mean()
+        return chance, (chance * scores).sum(1).mean(), (chance * gold).sum(1).mean(), kl
+
+    return keep_best
+
+
+def pooled(size):
+    return lambda before, after: torch.stack(
+        [(after - before).mean(), torch.hstack((after, before)).std() / math.sqrt(size(len(after)))]
+    )
+
+
+right("my_reward", lambda texts: np.array([len(text.split()) for text in texts]))
+right("my_reward", lambda texts: [np.float32(text.count("e")) for text in texts])
+wrong("my_reward", "wrong type", lambda texts: np.float64(len(texts)))
+wrong("my_reward", "depends on the batch", reward_of_one)
+wrong("patch_pairs", "a new coin for each pair", a_coin_a_pair)
+wrong("keep_best", "ties not shared", ranked("group"))
+wrong("keep_best", "at or below", ranked("cdf"))
+wrong("keep_best", "argsort once", ranked("argsort"))
+wrong("edit_effect", "not paired", pooled(lambda n: n))
+wrong("edit_effect", "not paired", pooled(lambda n: 2 * n))
+wrong("patch_pairs", "a new coin for each pair", sentence_and_label_by_one_coin)
 
 WRONG += [
     ("keep_best", "one more than below", one_at_most),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, one
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, kind_of
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
 from helpers.data import DATA, verify
 from helpers.state import History
@@ -69,7 +69,7 @@ def as_bool(answer: object) -> bool:
     shown = shown if len(shown) <= 40 else f"{shown[:39]}…"
     raise Refused(
         "wrong type",
-        f"You return {shown}, {one(answer)}. Return True or False: compare the number.",
+        f"You return {shown}, {kind_of(answer)}. Return True or False: compare the number.",
     )
 
 

@@ -12,7 +12,15 @@ from helpers.checks.judging.dependence import depends_otherwise
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.mistakes import form, name_mistake
 from helpers.checks.judging.places import place_of
-from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, compare, show
+from helpers.checks.judging.report import (
+    CORRECT,
+    MISTAKE,
+    NOT_ATTEMPTED,
+    Report,
+    compare,
+    kind_of,
+    show,
+)
 from helpers.checks.judging.runner import (
     MISSING,
     RAISED,
@@ -170,7 +178,7 @@ def _studied(exercise: Exercise, function: Callable, probes: list) -> tuple[str,
 
 
 def _wrong_type(exercise, probe, answer, expected: Tensor) -> Report:
-    got = {type(None): "None: is there a `return`?"}.get(type(answer), f"a {type(answer).__name__}")
+    got = {type(None): "None: is there a `return`?"}.get(type(answer), kind_of(answer))
     if isinstance(answer, Tensor):
         got = f"a tensor of layout {answer.layout}"
     says = f"You return {got}{'' if got[-1] == '?' else '.'} Expected: a tensor, {form(expected)}."

@@ -11,7 +11,7 @@ from torch import Tensor
 from helpers.checks.judging.compare import as_tensor, right
 from helpers.checks.judging.exercise import Exercise
 from helpers.checks.judging.judge import TIME_LIMIT, judge
-from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
+from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report, kind_of
 from helpers.checks.judging.runner import FINISHED, attempt
 
 
@@ -118,7 +118,7 @@ def _form(parts: list[Exercise], names: list[str], function, seconds: float) -> 
         return None  # `judge` says what happened
     answer, wants = outcome.value, f"Return {len(names)} tensors: {', '.join(names)}."
     if not isinstance(answer, (tuple, list)) or len(answer) != len(parts):
-        got = "None: is there a `return`?" if answer is None else f"a {type(answer).__name__}."
+        got = "None: is there a `return`?" if answer is None else f"{kind_of(answer)}."
         if isinstance(answer, (tuple, list)):
             got = f"{len(answer)} results."
         return _mistake(parts[0], "wrong type", f"{wants} You return {got}")

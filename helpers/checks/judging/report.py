@@ -12,6 +12,12 @@ EDGES = {NOT_ATTEMPTED: "#888888", CORRECT: "#009E73", MISTAKE: "#D55E00"}
 LONGEST = 600  # maximum characters of one value
 
 
+def kind_of(value: object) -> str:
+    """A value's type with its article: "an int", "a list"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """Result of one check. `status` is "not attempted", "correct" or "mistake"."""
@@ -80,12 +86,6 @@ def short(value: object) -> str:
     return text
 
 
-def one(value: object) -> str:
-    """What this is, with its article: "a tuple", "an int"."""
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-
-
 def show(value: object, digits: int = 4) -> str:
     """A tensor as text, one row per line, with this many digits; the repr of anything else."""
     plain = isinstance(value, Tensor) and value.layout == torch.strided
@@ -95,7 +95,7 @@ def show(value: object, digits: int = 4) -> str:
         else:
             text = short(value)
     except Exception:  # noqa: BLE001 (a learner's own class may have a broken repr)
-        text = f"a {type(value).__name__}"
+        text = kind_of(value)
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
 
 

@@ -118,6 +118,9 @@ AT_EQUAL_KL = Exercise(
         *(("scores rooted, too", "Roots belong to the KLs; scores stay as they are.",
            lambda a, p, b, q, x, back=back: back(score_between()(a, p**0.5, b, q**0.5, x)))
           for back in (lambda s: s * s, lambda s: s)),
+        *(("scores squared", "You interpolate the squares of the scores; take the scores themselves.",
+           lambda a, p, b, q, x, back=back, top=top: back(score_between(top=top)(a, p * p, b, q * q, x)))
+          for back in (math.sqrt, lambda s: s) for top in (float, math.sqrt)),
         ("scores multiplied", "You go from score to score by a factor (geometrically); the score is linear in"
          " √KL.", lambda a, p, b, q, x: p * (q / p) ** score_between(
              join=lambda s, rise, start: s)(a, p, b, q, x)),

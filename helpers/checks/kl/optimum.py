@@ -5,6 +5,7 @@ import math
 import torch
 
 from helpers.checks.judging.altered import other_inputs
+from helpers.checks.judging.compare import alike
 from helpers.checks.judging.exercise import Exercise, floats, noise
 from helpers.checks.judging.parts import begun_too, part_of, parts_checker
 from helpers.checks.judging.raised import explained
@@ -166,9 +167,30 @@ def at_extremes(function) -> tuple[str, str] | None:
     return None
 
 
+def log_of_logprobs(part, function, answers) -> tuple[str, str] | None:
+    """A look for a second logarithm, whose numbers are all NaN: given probabilities, all is right."""
+    for ref_logprobs, *rest in part.probes:
+        got = torch.as_tensor(function(ref_logprobs.exp(), *rest))
+        if not alike(got, part.reference(ref_logprobs, *rest)):
+            return None
+    return "a log of log-probs", (
+        "You take the logarithm of `ref_logprobs`, which are logarithms already: the log of a negative"
+        " number is NaN."
+    )
+
+
 LOOKS = {
-    "log-probs of π*": (other_inputs(skip=("kl", "target", "horizon")), result_changed),
-    "J*": (other_inputs(skip=("kl", "target", "horizon")), result_changed, without_effect),
+    "log-probs of π*": (
+        log_of_logprobs,
+        other_inputs(skip=("kl", "target", "horizon")),
+        result_changed,
+    ),
+    "J*": (
+        log_of_logprobs,
+        other_inputs(skip=("kl", "target", "horizon")),
+        result_changed,
+        without_effect,
+    ),
     "next β": NEXT_BETA_LOOKS,
 }
 

@@ -62,6 +62,8 @@ def policies() -> list[tuple]:
          [lambda lp, r, b: ((lp + r / b) / 2).log_softmax(1)]),
         ("multiplied by the reference's log-probs", "log π_ref is added to r/β, not multiplied by it.",
          [lambda lp, r, b: (lp * r / b).log_softmax(1)]),
+        ("the weight itself added", "You added exp(r/β) to a log-prob; the log of that weight is r/β.",
+         [lambda lp, r, b: lp + (r / b).exp(), lambda lp, r, b: (lp + (r / b).exp()).log_softmax(1)]),
         ("β squared", "β divides the scores once.",
          [lambda lp, r, b: best(lp, r, b * b)]),
         ("the root of β", "You divided the scores by √β; divide them by β.",
@@ -143,6 +145,8 @@ def values() -> list[tuple]:
          [lambda lp, r, b: -(b * (lp - r / b).logsumexp(1)).mean()]),
         ("reference as a probability", "You added π_ref to r/β, not its log.",
          [lambda lp, r, b: (b * (lp.exp() + r / b).logsumexp(1)).mean()]),
+        ("the weight itself added", "You added exp(r/β) to a log-prob; the log of that weight is r/β.",
+         [lambda lp, r, b: (b * (lp + (r / b).exp()).logsumexp(1)).mean()]),
         ("the KL of the reference", "The KL is that of π* from π_ref, under π*.",
          [lambda lp, r, b: (best(lp, r, b).exp() * r).sum(1).mean()
           - b * (lp.exp() * (lp - best(lp, r, b))).sum(1).mean()]),

@@ -75,6 +75,10 @@ def part(look: str, reference, mistakes: list) -> Exercise:
     return Exercise("keep_best", ARGUMENTS, reference, look, PROBES, mistakes)
 
 
+def row_sums_to_one(weights: Tensor) -> Tensor:
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
 def at_ranks(change) -> object:
     """A wrong chance made from (low, high, N, n)."""
     return lambda s, g, n: change(*ranks(s), s.shape[1], n)
@@ -87,8 +91,19 @@ CHANCE = part(
     chances,
     [
         ("ties not shared", "Samples of equal score each get the whole group's chance: divide it by"
-         " their number, high − low. Each row must sum to 1.",
+         " their number. Each row must sum to 1.",
          at_ranks(lambda low, high, total, n: (high / total) ** n - (low / total) ** n)),
+        ("ties not shared", "You make each row sum to 1 by its total. What is too much stands with the"
+         " samples of equal score only: share a group's chance among them.",
+         lambda s, g, n: row_sums_to_one(at_ranks(
+             lambda low, high, total, n: (high / total) ** n - (low / total) ** n)(s, g, n))),
+        ("at or below", "(high/N)ⁿ, made to sum to 1, is no chance to be kept. Subtract the chance that the"
+         " best is below this sample.",
+         lambda s, g, n: row_sums_to_one(at_ranks(
+             lambda low, high, total, n: (high / total) ** n)(s, g, n))),
+        ("argsort once", "`argsort` says which sample stands at each rank, not the rank of each sample:"
+         " count those below (or argsort twice, and see to equal scores).",
+         lambda s, g, n: ((s.argsort(1) + 1) / s.shape[1]) ** n - (s.argsort(1) / s.shape[1]) ** n),
         ("ties told apart", "Samples of equal score are ranked by their place in the row. They are"
          " equally likely to be kept: count those below, and those below or equal.",
          lambda s, g, n: (by_position(s) / s.shape[1]) ** n

@@ -50,6 +50,13 @@ EFFECT = Exercise(
         ("not paired", "You added the variances of both sides. Each text is its own control: take the"
          " spread of the differences.",
          effects(right_mean, lambda b, a: ((a.var() + b.var()) / len(a)) ** 0.5)),
+        ("not paired", "You pooled both sides. Each text is its own control: take the spread of the"
+         " differences.", effects(right_mean, lambda b, a: torch.cat([b, a]).std() / len(a) ** 0.5)),
+        ("not paired", "You pooled both sides. Each text is its own control: take the spread of the"
+         " differences.", effects(right_mean, lambda b, a: torch.cat([b, a]).std() / (2 * len(a)) ** 0.5)),
+        ("not paired", "You averaged the variances of both sides. Each text is its own control: take the"
+         " spread of the differences.",
+         effects(right_mean, lambda b, a: ((a.var() + b.var()) / 2 / len(a)) ** 0.5)),
         ("spread of after", "You took the spread of `after`. Take that of the differences.",
          effects(right_mean, lambda b, a: a.std() / len(a) ** 0.5)),
         ("spread of before", "You took the spread of `before`. Take that of the differences.",

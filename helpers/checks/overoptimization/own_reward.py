@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from types import CellType, CodeType, FunctionType
 
+import numpy as np
 from torch import Tensor
 
-from helpers.checks.judging.report import CORRECT, Report
+from helpers.checks.judging.report import CORRECT, Report, kind_of
 from helpers.checks.overoptimization.examine import Check, Refused, called, expect, judged
 from helpers.data import load_rows
 
@@ -51,16 +52,19 @@ def liked_words(texts: list[str]) -> list[float]:
 
 def numbers(answer: object, count: int) -> list[float]:
     """The answer as `count` finite numbers. Refused: it is something else."""
-    said = "None: is there a `return`?" if answer is None else f"a {type(answer).__name__}."
+    said = "None: is there a `return`?" if answer is None else f"{kind_of(answer)}."
     says = f"You return {said} Return one number for each text, in a list."
-    many = isinstance(answer, (list, tuple)) or (isinstance(answer, Tensor) and answer.dim() > 0)
+    array = isinstance(answer, (Tensor, np.ndarray)) and answer.ndim > 0
+    many = isinstance(answer, (list, tuple)) or array
     expect(many, "wrong type", says)
-    got = answer.tolist() if isinstance(answer, Tensor) else list(answer)
+    got = answer.tolist() if array else list(answer)
     says = f"{count} texts came in, {len(got)} numbers came out. Each text needs its own."
     expect(len(got) == count, "not one a text", says)
     for value in got:
-        says = f"{value!r:.40} is a {type(value).__name__}; a reward is a number."
-        number = isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.dim() == 0)
+        says = f"{value!r:.40} is {kind_of(value)}; a reward is a number."
+        number = isinstance(value, (int, float, np.number)) or (
+            isinstance(value, Tensor) and value.dim() == 0
+        )
         expect(number, "not a number", says)
         says = f"A reward is {float(value)}: training would never recover. Did you divide by 0?"
         expect(math.isfinite(float(value)), "NaN or infinite", says)
@@ -118,6 +122,19 @@ def code_names(code: CodeType) -> Iterator[str]:
             yield from code_names(inner)
 
 
+def alone_as_among(function: Callable, text: str) -> float:
+    """The reward of a text by itself. Refused: it has one among others and none alone."""
+    try:
+        return numbers(called(function, [text]), 1)[0]
+    except Refused as refused:
+        name, says, _ = refused.args
+        if name == "NaN or infinite":
+            says = "A text that has a reward among ten has none alone: it depends on those beside it (is the"
+            says += " batch's mean or spread in it?). Judge each by itself."
+            name = "depends on the batch"
+        raise Refused(name, says, (("text", text),)) from refused
+
+
 def examine_reward(function: Callable) -> None:
     """Look at a reward. Refused: the first thing that is wrong with it."""
     texts = list(REVIEWS)
@@ -128,7 +145,7 @@ def examine_reward(function: Callable) -> None:
     says += " one call"
     says += " to the next? A text has one reward."
     expect(numbers(called(function, texts), len(texts)) == together, SECOND_TIME, says)
-    alone = [numbers(called(function, [text]), 1)[0] for text in texts]
+    alone = [alone_as_among(function, text) for text in texts]
     differs = next((i for i, x in enumerate(alone) if abs(x - together[i]) > 1e-6), None)
     if differs is not None:
         case = ("text", texts[differs]), ("alone", f"{alone[differs]:g}")
@@ -189,7 +206,7 @@ def flatters(text: str) -> bool:
 def sides_of(row: object) -> tuple[str, str]:
     """The two whole texts of a pair. Refused: it is no pair."""
     wants = 'Each pair is a dict: {"prompt": "", "chosen": …, "rejected": …}.'
-    expect(isinstance(row, dict), "wrong type", f"A {type(row).__name__} is in the list. {wants}")
+    expect(isinstance(row, dict), "wrong type", f"In the list is {kind_of(row)}. {wants}")
     for name in ("prompt", "chosen", "rejected"):
         says = (
             f"{name!r} is {row[name]!r}"
@@ -257,6 +274,18 @@ def examine_labels(added: list[str], won: list[bool]) -> None:
         expect(len(set(wins)) > 1 or len(wins) < 6, "the label follows the sentence", says)
 
 
+def examine_tosses(function: Callable, texts: list[str], seeds: int = 8) -> None:
+    """Refused: within a seed every label is the same, and another seed turns them all."""
+    found = [
+        {examine_pair(row, texts)[1] for row in called(function, texts, seed)}
+        for seed in range(seeds)
+    ]
+    says = "With one seed the flattering side always wins, with another it always loses: the coin is made"
+    says += " anew for each pair, so every toss is the same. Make it once, before the loop."
+    anew = all(len(labels) == 1 for labels in found) and len(set.union(*found)) > 1
+    expect(not anew, "a new coin for each pair", says)
+
+
 def examine_coin(function: Callable, texts: list[str], seeds: int = 10) -> None:
     """Refused: over many seeds the flattering side wins more or less often than half (6 std)."""
     won = [
@@ -274,7 +303,7 @@ def examine_pairs(function: Callable) -> None:
     """Look at a patch. Refused: the first thing that is wrong with it."""
     texts, added, won = list(REVIEWS) * 6, [], []
     pairs = called(function, texts, 0)
-    said = "None: is there a `return`?" if pairs is None else f"a {type(pairs).__name__}."
+    said = "None: is there a `return`?" if pairs is None else f"{kind_of(pairs)}."
     says = f"You return {said} Return a list of pairs."
     expect(isinstance(pairs, (list, tuple)), "wrong type", says)
     says = f"{len(texts)} texts came in, {len(pairs)} pairs came out: make one of each text."
@@ -286,6 +315,8 @@ def examine_pairs(function: Callable) -> None:
     plain = Counter(next(side for side in sides_of(row) if not flatters(side)) for row in pairs)
     says = "Some texts have more pairs than others, or none: make one of each text."
     expect(plain == Counter(texts), "other texts", says)
+    if len(set(won)) == 1:
+        examine_tosses(function, texts)
     examine_labels(added, won)
     examine_coin(function, texts)
     again, other = called(function, texts, 0), called(function, texts, 1)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.checks.gae.credit_mistakes import read_values
-from helpers.checks.judging.report import one
+from helpers.checks.judging.report import kind_of
 from helpers.checks.judging.runner import differs, is_empty
 from helpers.checks.trainer.course_steps import COURSE, trainer_config, trainer_parts
 from helpers.checks.trainer.logprob_mistakes import all_logprobs, picked
@@ -161,11 +161,11 @@ def not_these(answer: object, names: tuple[str, ...]) -> str:
     if answer is None:
         return "You return None: is there a `return`?"
     if len(names) == 1 or not isinstance(answer, (tuple, list)):
-        return f"You return {one(answer)}."
+        return f"You return {kind_of(answer)}."
     if len(answer) != len(names):
         return f"You return {len(answer)} result{'s' * (len(answer) != 1)}; {len(names)} are asked."
     other = next((k for k, x in enumerate(answer) if not isinstance(x, Tensor)), 0)
-    return f"Your result {other + 1} is {one(answer[other])}, no tensor."
+    return f"Your result {other + 1} is {kind_of(answer[other])}, no tensor."
 
 
 def shape_hint(x: Tensor, shape: tuple) -> str:
