@@ -5,12 +5,14 @@ five iterations, mean ± `WIDTH` standard deviations. The study records the runs
 others that only tell how often a right trainer leaves it.
 """
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, con
     """Train with these functions, the course's for those not given; → curves [iterations] by name."""
     functions, curve = COURSE | (functions or {}), []
     parts, config = trainer_parts(), config or trainer_config(seed=seed)
-    torch.manual_seed(seed)
+    torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)  # prompts may be drawn by any
     started = time.process_time()
     with in_place(functions):
         for score, kl in functions["train"](parts, config):

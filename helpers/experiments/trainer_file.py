@@ -52,7 +52,7 @@ config = SimpleNamespace(
 '''
 TAIL = """if __name__ == "__main__":
     config.iterations = int(sys.argv[1]) if len(sys.argv) > 1 else config.iterations
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.seed), random.seed(config.seed), np.random.seed(config.seed)
     for number, (score, kl) in enumerate(train(load_parts(DATA), config), start=1):
         print(f"iteration {number:3d}   score {float(score):6.3f}   KL {float(kl):6.3f}", flush=True)
 """

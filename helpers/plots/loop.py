@@ -29,6 +29,8 @@ ARROWS = (  # step, from, to, path, words, where the words stand
     (7, "Advantages", "Actor π", AROUND, "7 PPO updates actor and critic", (0.48, 0.035)),
 )
 
+BRANCHES = ((1, 0.15, 0.91, "Actor π"), (7, 0.48, 0.092, "Critic V"))  # step, from where, to
+
 
 def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str) -> FancyBboxPatch:
     """A filled box with a name and what it does; returned so that arrows can stop at its edge."""
@@ -56,14 +58,11 @@ def loop_figure(active: int | None = None) -> Figure:
         axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
         if words:
             axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
-    line, ink = LOUD if active in (None, 1) else QUIET
+    ink = (LOUD if active in (None, 1) else QUIET)[1]
     axes.text(0.15, 0.93, "1 prompts", ha="center", va="center", fontsize=9, color=ink)
-    arrow = {
-        "arrowstyle": "-|>",
-        "color": line,
-        "lw": 1.4,
-        "patchB": boxes["Actor π"],
-        "shrinkB": 3,
-    }
-    axes.annotate("", BOXES["Actor π"][:2], (0.15, 0.91), arrowprops=arrow)
+    for step, x, y, end in BRANCHES:
+        line, _ = LOUD if active in (None, step) else QUIET
+        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4, "shrinkA": 0}
+        arrow |= {"patchB": boxes[end], "shrinkB": 3}
+        axes.annotate("", BOXES[end][:2], (x, y), arrowprops=arrow)
     return figure

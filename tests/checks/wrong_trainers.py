@@ -247,6 +247,11 @@ WRONG = [
     (U, "last minibatch dropped", "last minibatch", ".split(config.minibatch_size):",
      ".split(config.minibatch_size):\n            if len(rows) < config.minibatch_size:\n"
      "                continue"),
+    (U, "last minibatch dropped, also where it is the only one", "last minibatch",
+     ".split(config.minibatch_size):", ".split(config.minibatch_size)[:-1]:"),
+    (U, "a stop by KL before the first step", "no optimizer.step", "            optimizer.zero_grad()\n",
+     "            if (logprobs - old_logprobs)[counted].abs().mean() > 1e-3:\n                return\n"
+     "            optimizer.zero_grad()\n"),
     # 8
     ("train", "the actor as reference", "reference", "forward_logprobs(parts.reference",
      "forward_logprobs(actor"),

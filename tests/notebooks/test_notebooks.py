@@ -172,6 +172,36 @@ def test_no_question_shows_its_own_answer(notebook):
         assert cell.source.startswith("# @title ")
 
 
+def words_of_questions(source: str) -> list[str]:
+    """The question and the explanation of each prediction, as far as they are literal."""
+    said = []
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "").startswith("predict_"):
+            texts = call.args[:1] + call.args[2:]  # the second is the choices, a truth or an axis
+            texts += [word.value for word in call.keywords if word.arg == "explanation"]
+            parts = [part for text in texts for part in getattr(text, "values", [text])]
+            said += [part.value for part in parts if isinstance(part, ast.Constant)]
+    return [words for words in said if isinstance(words, str)]
+
+
+def saved_words(cell) -> str:
+    """What a cell's saved outputs say on a page without a kernel."""
+    pages = [output.get("data", {}).get("text/html", "") for output in cell.outputs]
+    return html.unescape("".join(pages))
+
+
+def test_a_question_was_saved_as_it_is_asked(notebook):
+    """Where no kernel runs, the saved words are what is read: they must be those of the source."""
+    for cell in code_cells(notebook):
+        stale = [said for said in words_of_questions(cell.source) if said not in saved_words(cell)]
+        assert not stale, (cell.id, stale)
+
+
+def test_a_stale_question_is_found():
+    source = "predict_choice('Which?', {'a': RIGHT, 'b': 'no'}, f'Since {x} is' ' so.')"
+    assert words_of_questions(source) == ["Which?", "Since ", " is so."]
+
+
 def test_a_saved_question_offers_what_its_cell_offers(notebook):
     """Where no kernel runs the saved list is the question."""
     for cell in code_cells(notebook):

@@ -38,9 +38,14 @@ class Report:
             verdict = "not right yet" + (f" ({self.mistake})" if known else "")
         return f"{SIGNS[self.status]} {self.exercise}: {verdict}"
 
+    @property
+    def hint(self) -> str:
+        """What stands before the formula: who is right has nothing to look for."""
+        return "In short" if self.status == CORRECT else "Look at"
+
     def __str__(self) -> str:
         lines = [self.title, f"  {self.message}"]
-        lines += [f"  Look at: {self.look}"] if self.look else []
+        lines += [f"  {self.hint}: {self.look}"] if self.look else []
         width = max((len(label) for label, _ in self.case), default=0)
         for label, value in self.case:
             indent = "\n" + " " * (width + 6)
@@ -53,7 +58,7 @@ class Report:
         # only the edge has a colour: text and background follow the theme, light or dark
         edge = f"border-left:4px solid {EDGES[self.status]};padding:2px 12px;margin:4px 0"
         parts = [f"<b>{escape(self.title)}</b>", f"<div>{escape(self.message)}</div>"]
-        parts += [f"<div>Look at: {escape(self.look)}</div>"] if self.look else []
+        parts += [f"<div>{self.hint}: {escape(self.look)}</div>"] if self.look else []
         cell = "text-align:left;vertical-align:top;padding:1px 12px 1px 0;white-space:pre-wrap"
         rows = "".join(
             f'<tr style="background:none"><th scope="row" style="{cell}">{escape(label)}</th>'

@@ -95,7 +95,7 @@ def judge_step(step: Step, function: Callable, seconds: float = TIME_LIMIT) -> R
         report = _looked_at(step, step.then, function, seconds)
     if step.cause is not None and report is not None and report.mistake in VAGUE:
         report = _caused(step, function, seconds) or report
-    right = "As the course's own on the recorded inputs."
+    right = "Same as the course's on the recorded inputs."
     return report or Report(step.name, CORRECT, right, look=step.look)
 
 

@@ -63,7 +63,10 @@ def observe_update(function: Callable) -> Seen:
     says = "There was no step of the optimizer that update is given. Make no other one: Adam's averages, and"
     says += " the learning rate that train sets, are in the one of the loop."
     expect(steps > 0 or not recorder.moved(), "another optimizer", says)
-    says = "There was no optimizer.step(): nothing is trained."
+    if not steps and run_update(function, r, minibatches(r), lr=0.0, rows=5)[0].seen:
+        observe_minibatches(function)  # one minibatch alone gets no step, several do
+    says = "There was no optimizer.step(): it is missing, or never reached (a break, a condition on the"
+    says += " KL, an empty loop)."
     expect(steps > 0, "no optimizer.step", says)
     epochs = r.config.num_ppo_epochs
     made = f"{steps} gradient step{'' if steps == 1 else 's'}"
@@ -84,12 +87,15 @@ def observe_update(function: Callable) -> Seen:
     return seen | {"clipped gradient of the actor": actor, "clipped gradient of the critic": critic}
 
 
+def minibatches(r: SimpleNamespace):
+    """The recorded settings, for two epochs of minibatches of two."""
+    return type(r.config)(**r.config.as_dict() | {"minibatch_size": 2, "num_ppo_epochs": 2})
+
+
 def observe_minibatches(function: Callable) -> Seen:
     """Which responses each gradient step sees: two epochs of five responses, two at a time."""
     r = recorded()
-    sizes = {"minibatch_size": 2, "num_ppo_epochs": 2}
-    config = type(r.config)(**r.config.as_dict() | sizes)
-    orders = []
+    config, orders = minibatches(r), []
     for _ in range(3):
         recorder, forwards = run_update(function, r, config, lr=0.0, rows=5)
         steps, wants = len(recorder.seen), 6
