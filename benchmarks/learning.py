@@ -161,9 +161,11 @@ def print_one(found: dict) -> None:
     print(f"\nβ = {found['beta']:g}")
     for who in (TUNED, TRL):
         tried = ", ".join(f"{rate:g}: {end:.3f}" for rate, end in found[who]["tried"].items())
-        print(f"{who}: J at the end of seed {TUNED_ON} by learning rate: {tried or 'nothing'}")
-    rows, seen = [], [n for n in BUDGETS if any(n in found[who]["along"] for who in ROWS)]
-    for who in ROWS:
+        if tried:
+            print(f"{who}: J at the end of seed {TUNED_ON} by learning rate: {tried}")
+    made = [who for who in ROWS if found[who]["seeds"]]
+    rows, seen = [], [n for n in BUDGETS if any(n in found[who]["along"] for who in made)]
+    for who in made:
         one = found[who]
         places = [one["along"].get(n) for n in seen] + [one["end"]]
         cells = [f"{p['mean']:.3f} ± {p['stderr']:.3f}" if p else "–" for p in places]
