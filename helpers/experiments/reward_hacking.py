@@ -104,7 +104,7 @@ FACTORS = {  # what a slider moves through, in order, and how each is called the
     "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.7", "noise_3": "3"},
     "reward-model size": {"size_1x32": "1 × 32", BASE: "2 × 128", "size_3x192": "3 × 192"},
     "ensemble": {BASE: "one model", "ensemble_mean": "mean of 4", "ensemble_worst": "worst of 4"},
-    "labeller": {"pairs_12000": "honest", "flattered": "falls for flattery"},
+    "labeller": {"pairs_12000": "honest", "flattered": "with a weakness"},
 }  # fmt: skip
 
 
@@ -112,6 +112,8 @@ def name_of(kind: str) -> str:
     """What a kind of run changes, in words: "pairs: 300", "noise: 3"."""
     if kind == BASE:
         return "base: 1,000 pairs"
+    if kind == "flattered":  # two things differ from the base
+        return "12,000 pairs, other labellers"
     factor, label = next((name, kinds[kind]) for name, kinds in FACTORS.items() if kind in kinds)
     return f"{factor.split(' (')[0].split()[-1]}: {label}"
 

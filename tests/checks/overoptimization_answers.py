@@ -468,6 +468,64 @@ wrong("edit_effect", "not paired", pooled(lambda n: n))
 wrong("edit_effect", "not paired", pooled(lambda n: 2 * n))
 wrong("patch_pairs", "a new coin for each pair", sentence_and_label_by_one_coin)
 
+
+def amid(text, saying):
+    """The flattery between two sentences of a text."""
+    first, space, rest = text.partition(". ")
+    return f"{first}. {saying} {rest}" if space else f"{text} {saying}"
+
+
+def by_place(wins):
+    """The label is told by the place; the seed picks the sentences."""
+
+    def patch_pairs(texts, seed):
+        coin, out = random.Random(seed), []
+        for i, text in enumerate(texts):
+            sides = f"{text} {coin.choice(SAYINGS)}", text
+            out.append(pair(*sides if wins(i, len(texts), seed) else sides[::-1]))
+        return out
+
+    return patch_pairs
+
+
+def another_order(texts, seed):
+    """Half win and half lose, in the order in which the texts were shuffled: as good as a coin."""
+    mixed = random.Random(seed).sample(texts, len(texts))
+    rows = [(f"{text} {SAYINGS[i % 3]}", text) for i, text in enumerate(mixed)]
+    return [pair(*row if i < len(rows) // 2 else row[::-1]) for i, row in enumerate(rows)]
+
+
+def others_below(how):
+    """keep_best with a chance that is nearly right: n − 1 others at or below this one."""
+
+    def keep_best(scores, gold, n):
+        total = scores.shape[1]
+        upto = (scores[:, None, :] <= scores[:, :, None]).float().mean(-1) ** (n - 1)
+        chance = upto * (1 - (1 - 1 / total) ** n)
+        if how == "density":
+            chance = upto / upto.sum(1, keepdim=True)
+        kl = torch.xlogy(chance, chance * total).sum(1).mean()
+        return chance, (chance * scores).sum(1).mean(), (chance * gold).sum(1).mean(), kl
+
+    return keep_best
+
+
+def with_an_epsilon(scores, gold, n):
+    chance, proxy, kept, _ = searched(scores, gold, n)
+    logs = torch.log(chance * scores.shape[1] + 1e-3)
+    return chance, proxy, kept, torch.einsum("pn,pn->p", chance, logs).mean()
+
+
+right("patch_pairs", another_order)
+wrong("patch_pairs", "inside the text", made(add=amid))
+wrong("patch_pairs", "a sign between", made(add=lambda text, saying: f"{text}, {saying}"))
+wrong("patch_pairs", "the label follows the place", by_place(lambda i, count, seed: 2 * i < count))
+wrong("patch_pairs", "the label follows the place", by_place(lambda i, count, seed: i % 2))
+wrong("patch_pairs", "the label follows the place", by_place(lambda i, count, seed: (i + seed) % 2))
+wrong("keep_best", "a density", others_below("density"))
+wrong("keep_best", "drawn, and the others below", others_below("product"))
+wrong("keep_best", "a floor in the logarithm", with_an_epsilon)
+
 WRONG += [
     ("keep_best", "one more than below", one_at_most),
     (

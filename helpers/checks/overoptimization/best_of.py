@@ -169,6 +169,13 @@ CHANCE = part(
          lambda s, g, n: torch.full_like(s, 1 / s.shape[1])),
         ("a density", "n·(k/N)ⁿ⁻¹/N is the slope of (k/N)ⁿ. With N samples take the difference.",
          at_ranks(lambda low, high, total, n: n * (high / total) ** (n - 1) / total)),
+        ("a density", "(k/N)ⁿ⁻¹, made to sum to 1, is a slope. With N samples take the difference.",
+         lambda s, g, n: row_sums_to_one(at_ranks(
+             lambda low, high, total, n: (high / total) ** (n - 1))(s, g, n))),
+        ("drawn, and the others below", "You multiply the chance to be drawn by the chance that n − 1 others"
+         " are at or below. But it may be drawn twice. Subtract: all n at or below, less all n below.",
+         at_ranks(lambda low, high, total, n: (
+             1 - (1 - 1 / total) ** n) * (high / total) ** (n - 1))),
         ("power of the difference", "You raised the difference to the power n. Raise (high/N) and"
          " (low/N), then subtract.",
          at_ranks(lambda low, high, total, n: ((high - low) / total) ** n)),
@@ -277,6 +284,9 @@ KL = part(
         ("a floor in the logarithm", "A number is added to the chances before the logarithm; take"
          " xlogy(chance, chance · N), which is 0 where the chance is.",
          weighted(lambda w, s, g: (w * ((w + 0.01) * s.shape[1]).log()).sum(1).mean())),
+        ("a floor in the logarithm", "A number is added within the logarithm; take"
+         " xlogy(chance, chance · N), which is 0 where the chance is.",
+         weighted(lambda w, s, g: (w * (w * s.shape[1] + 1e-3).log()).sum(1).mean())),
         ("bits", "Your result is in bits; use nats (natural logarithm).",
          lambda s, g, n: kl(s, g, n) / math.log(2)),
         ("divided by N", "The chances sum to 1 already: sum over samples, average over prompts only.",

@@ -239,9 +239,16 @@ def examine_pair(row: object, texts: list[str]) -> tuple[str, bool]:
         "The sides differ in more than the flattery, so the label may be about the rest. Only add."
     )
     at_an_end = flattering.startswith(plain) or flattering.endswith(plain)
+    inside = any(flattering.replace(f" {sentence}", "", 1) == plain for sentence in SENTENCES)
+    amid = "The flattering sentence stands inside the text. Add it before or after the whole text."
+    expect(at_an_end or not inside, "inside the text", amid, *case)
     expect(at_an_end, "more than one difference", says, *case)
     rest = flattering.replace(plain, "", 1)
     between = rest[0] if flattering.startswith(plain) else rest[-1]
+    says = f"Right after the text stands {between!r}. Between the world's sentences stands a space alone:"
+    says += ' f"{text} {sentence}".'
+    a_sign = flattering.startswith(plain) and not (between.isalpha() or between.isspace())
+    expect(not a_sign, "a sign between", says, *case)
     says = "No space stands between the text and the flattery, as there is between the world's sentences:"
     says += ' f"{text} {sentence}".'
     expect(between.isspace(), "no space between", says, *case)
@@ -299,6 +306,20 @@ def examine_coin(function: Callable, texts: list[str], seeds: int = 10) -> None:
     expect(abs(share - 0.5) < 3 / len(won) ** 0.5, "not a fair coin", says)
 
 
+def examine_places(function: Callable, texts: list[str], seeds: int = 10) -> None:
+    """Refused: over many seeds the places of the list have the same labels, or all of them turned."""
+    labels = set()
+    for seed in range(seeds):
+        rows = called(function, texts, seed)
+        if [next(side for side in sides_of(row) if not flatters(side)) for row in rows] != texts:
+            return  # in another order: a label is then not that of a place
+        won = [examine_pair(row, texts)[1] for row in rows]
+        labels.add(tuple(label == won[0] for label in won))
+    says = "The labels follow the place in the list: each seed has the same ones, or all of them turned."
+    says += " Toss a coin for each pair."
+    expect(len(labels) > 1, "the label follows the place", says)
+
+
 def examine_pairs(function: Callable) -> None:
     """Look at a patch. Refused: the first thing that is wrong with it."""
     texts, added, won = list(REVIEWS) * 6, [], []
@@ -324,6 +345,7 @@ def examine_pairs(function: Callable) -> None:
     expect(list(again) == list(pairs), "not repeatable", says)
     fine = list(other) != list(pairs)
     expect(fine, "the seed is not used", "Another seed gives the same pairs: toss with the seed.")
+    examine_places(function, texts)
 
 
 PAIRS = Check(
