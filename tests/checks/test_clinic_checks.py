@@ -107,7 +107,10 @@ def test_the_best_kinds_of_rule_are_praised():
     later = next(rule for rule in RIGHT_RULES if rule.__name__ == "ratio_later")
     assert "One fault alone" in check_my_rule(later).message
     message = check_my_rule(lambda history: average(history, "policy_loss") < -0.0196).message
-    assert "`diagnose` does not find clip_max" in message and "One fault alone" not in message
+    assert (
+        "what the rules miss: `diagnose` does not find clip_max" in message
+        and "One fault alone" not in message
+    )
     per_clipped = check_my_rule(
         lambda h: average(h, "approx_kl") / average(h, "clip_fraction") > 0.41
     )
