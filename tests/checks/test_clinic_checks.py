@@ -158,3 +158,9 @@ def test_words_about_advantages_are_not_said_of_returns():
 def test_a_rule_sees_no_gold():
     assert not any(set(own_rule.SECRET) & set(run.history[0]) for run in own_rule.recorded())
     assert {run.seed for run in own_rule.recorded()} == set(range(6))
+
+
+def test_a_zero_is_shown_without_a_sign():
+    report = check_steps_5_and_6(edited(("last] += scores", "last] = scores")))
+    shown = dict(report.case)["expected"]
+    assert ", 0, 0]" in shown and "-0," not in shown and "-0]" not in shown
