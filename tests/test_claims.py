@@ -5,6 +5,7 @@ NEAR cells away shows it, in its text output or its code (where an assertion may
 prose rounds. All others are in CLAIMS, with what gives them.
 """
 
+import inspect
 import json
 import math
 import re
@@ -21,6 +22,8 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.experiments import direct, kl_control, one_token, patching
 from helpers.experiments.beta_sweep import load_sweep
+from helpers.experiments.faults import sample_cooler
+from helpers.experiments.strengths import VARIANTS
 from helpers.kl import kl_estimate
 from helpers.scale.cost_model import H100, Load, Size, engine_choices
 from helpers.tools.files import ROOT
@@ -191,6 +194,16 @@ def async_gain(gpus: int) -> float:
     return 1 - totals["async"] / totals["engine"]
 
 
+def planted(variant: str, setting: str) -> float:
+    """How strong a milder or grosser fault of the clinic is."""
+    (wrong,) = VARIANTS[variant].wrong.values()
+    return wrong.keywords[setting]
+
+
+def clear_temperature() -> float:
+    return inspect.signature(sample_cooler).parameters["temperature"].default
+
+
 def untried_at_least() -> float:
     """Nats that a policy is away from π* which gives nothing to the words never drawn, β = 0.1."""
     untried = one_token.load_one_token()[0.1].tensors["untried"].double()
@@ -272,6 +285,13 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("08", "labelled the first 12,000"): equals(lambda: 12_000),
     ("08", "1,000 honest pairs"): equals(lambda: patching.PAIRS),
     ("08", "and 500 more"): equals(lambda: patching.ADDED),
+    ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
+    ("09", "sampling at 0.95, 0.7, 0.4"): lambda figure: figure.is_said_by(
+        [
+            clear_temperature(),
+            *(planted(f"temperature_{size}", "temperature") for size in ("mild", "gross")),
+        ]
+    ),
     ("09", "with γ = 0.97"): equals(lambda: recorded().config.gamma),
     ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
     ("11", "with 300 other pairs"): equals(lambda: direct.FEW),

@@ -137,7 +137,8 @@ RULES = (
         "KL stays at 0",
         "kl, last third",
         STATISTICS["kl"],
-        "the policy does not move, or the reference moves with it",
+        "the policy does not move, the reference moves with it, or the reference's log-probs stand in for "
+        "the policy's",
     ),
     Rule(
         "entropy collapse",

@@ -206,7 +206,7 @@ FAULTS = {
             "temperature",
             "Sampled at one temperature, log-probs at another",
             "first_ratio_error",
-            "The ratio is not 1 on the first minibatch, and entropy falls from the start.",
+            "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
             {"write_responses": sample_cooler},
         ),
         Fault(
@@ -256,14 +256,16 @@ FAULTS = {
             "padding_counted",
             "Padding counts",
             "kl",
-            "KL is far below 0, impossible for a mean over the policy's samples: pads are not samples.",
+            "KL is below 0 for long, which a mean over the policy's own samples cannot be: pads are not "
+            "samples.",
             {"write_responses": count_padding},
         ),
         Fault(
             "clip_max",
             "max instead of min in the clipped objective",
             "approx_kl",
-            "approx_kl is about twice that of a healthy run, but the clip fraction looks normal.",
+            "approx_kl is about twice that of a healthy run, and policy_loss at iteration 1 lies about "
+            "twice as far below 0, or farther; but the clip fraction looks normal.",
             wrong_in_ppo={"policy_loss": take_larger},
         ),
     )

@@ -31,9 +31,9 @@ PAIRS = {
         (
             "stop_masked",
             "clip_max",
-            "The share of ended responses is 0: easy to see. approx_kl lies above that of the masked "
-            "stop token alone on each seed, but the two sets of runs nearly touch: only a repair and a "
-            "new run make it clear.",
+            "The share of ended responses is 0: easy to see. policy_loss at iteration 1 lies about twice "
+            "as far below 0 as with the masked stop token alone, or farther; approx_kl is higher too, but "
+            "there the two sets of runs nearly touch.",
         ),
         (
             "raw_scores",

@@ -55,6 +55,11 @@ WRONG_REPAIRS = [
         "the score stands on a pad",
         [(PLACE, "    rewards[:, -1] += scores\n    rewards = rewards * counted\n")],
     ),
+    ("the score twice", [(PLACE, PLACE + "    rewards[:, -1] += scores * counted[:, -1]\n")]),
+    (
+        "the score twice",
+        [(PLACE, PLACE + "    rewards[:, -1] += scores\n    rewards = rewards * counted\n")],
+    ),
     ("the score one token early", [("counted.sum(dim=1) - 1", "counted.sum(dim=1) - 2")]),
     (
         "the score stands on a pad",

@@ -107,7 +107,10 @@ def test_the_best_kinds_of_rule_are_praised():
     later = next(rule for rule in RIGHT_RULES if rule.__name__ == "ratio_later")
     assert "One fault alone" in check_my_rule(later).message
     message = check_my_rule(lambda history: average(history, "policy_loss") < -0.0196).message
-    assert "`diagnose` does not find clip_max" in message and "One fault alone" not in message
+    assert (
+        "what the rules miss: `diagnose` does not find clip_max" in message
+        and "One fault alone" not in message
+    )
     per_clipped = check_my_rule(
         lambda h: average(h, "approx_kl") / average(h, "clip_fraction") > 0.41
     )
@@ -155,3 +158,9 @@ def test_words_about_advantages_are_not_said_of_returns():
 def test_a_rule_sees_no_gold():
     assert not any(set(own_rule.SECRET) & set(run.history[0]) for run in own_rule.recorded())
     assert {run.seed for run in own_rule.recorded()} == set(range(6))
+
+
+def test_a_zero_is_shown_without_a_sign():
+    report = check_steps_5_and_6(edited(("last] += scores", "last] = scores")))
+    shown = dict(report.case)["expected"]
+    assert ", 0, 0]" in shown and "-0," not in shown and "-0]" not in shown

@@ -169,7 +169,8 @@ def _praise(found: list[str]) -> str:
     """What is said of the best kinds of rule."""
     alone = " One fault alone: the sharpest kind." if len(found) == 1 else ""
     missed = ", ".join(kind for kind in found if kind in MISSED)
-    return alone + (f" `diagnose` does not find {missed} on all three." if missed else "")
+    more = f" You found what the rules miss: `diagnose` does not find {missed} on all three."
+    return alone + (more if missed else "")
 
 
 def _false_alarms(said: list, false: list[Recorded], total: int) -> Report:

@@ -49,6 +49,13 @@ def lost_on_pads(scores, logprobs, ref_logprobs, counted, kl_coef) -> Tensor:
     return rewards_with(place=last_column)(*given) * counted
 
 
+def paid_twice(scores, logprobs, ref_logprobs, counted, kl_coef) -> Tensor:
+    """The score on the last counted token, and once more in the last column where that counts."""
+    rewards = rewards_with()(scores, logprobs, ref_logprobs, counted, kl_coef)
+    rewards[:, -1] += scores * counted[:, -1]
+    return rewards
+
+
 def without_gamma(rewards: Tensor, values: Tensor, gamma: float, lam: float) -> Tensor:
     """GAE whose δ has no γ."""
     return gae(rewards, values, 1.0, lam, decay=gamma * lam)
@@ -65,6 +72,11 @@ LOST = (
     "the score stands on a pad",
     "The score stands in the last column, and padding is set to 0: only responses that fill all columns"
     " keep theirs. Its place is each row's last counted token.",
+)
+TWICE = (
+    "the score twice",
+    "Responses that fill all columns get the score twice: is the line that adds it to the last column still"
+    " there?",
 )
 NO_GAMMA = (
     "no γ in δ",
@@ -142,8 +154,9 @@ def credit_mistakes() -> list[tuple[Mistake, Tensor, Tensor]]:
 def wrong_rewards(got: Tensor) -> tuple[str, str] | None:
     """Name and message of a mistake that gives these rewards."""
     scores, logprobs, ref_logprobs, _, counted, kl_coef, *_ = inputs().given
-    if alike(got, lost_on_pads(scores, logprobs, ref_logprobs, counted, kl_coef)):
-        return LOST
+    for known, wrong in ((LOST, lost_on_pads), (TWICE, paid_twice)):
+        if alike(got, wrong(scores, logprobs, ref_logprobs, counted, kl_coef)):
+            return known
     for mistake in MISTAKES["total_rewards"]:
         if alike(got, of_rewards(mistake)):
             return mistake.name, mistake.says

@@ -71,7 +71,7 @@ class Report:
 
 def _nested(x, depth: int, digits: int) -> str:
     if not isinstance(x, list):
-        return f"{x:.{digits}g}" if isinstance(x, float) else str(x)
+        return f"{x + 0.0:.{digits}g}" if isinstance(x, float) else str(x)  # −0 is shown as 0
     comma = ", " if depth <= 1 else ",\n "
     items = [_nested(item, depth - 1, digits).replace("\n", "\n ") for item in x]
     return "[" + comma.join(items) + "]"
