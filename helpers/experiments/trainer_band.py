@@ -34,9 +34,14 @@ FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs 
 
 
 def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
-    """Train with these functions, the course's for those not given; → curves [iterations] by name."""
-    functions, curve = COURSE | (functions or {}), []
+    """Train with these functions, the course's for those not given; → curves [iterations] by name.
+
+    `ended` is the share of each rollout's responses that end by themselves.
+    """
+    functions, curve, ended = COURSE | (functions or {}), [], []
     parts, config = trainer_parts(), config or trainer_config(seed=seed)
+    stop = parts.tokenizer.eos_token_id
+    functions["write_responses"] = noting_ends(functions["write_responses"], stop, ended)
     torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)  # prompts may be drawn by any
     started = time.process_time()
     with in_place(functions):
@@ -44,7 +49,19 @@ def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, con
             curve.append((float(score), float(kl)))
             advance(1)
     found = dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
-    return found | {"seconds": time.process_time() - started}
+    return found | {"ended": ended, "seconds": time.process_time() - started}
+
+
+def noting_ends(write: Callable, stop: int, ended: list[float]) -> Callable:
+    """`write_responses` that notes the share of its responses with a stop token."""
+
+    def write_and_note(*arguments, **named):
+        written = write(*arguments, **named)
+        ids, _, logprobs = written
+        ended.append(float((ids[:, -logprobs.shape[1] :] == stop).any(1).float().mean()))
+        return written
+
+    return write_and_note
 
 
 def smooth(curve: list[float]) -> Tensor:

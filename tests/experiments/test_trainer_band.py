@@ -77,6 +77,16 @@ def test_the_recorded_runs_are_the_course_s_own():
     assert abs(again["kl"][0]) < 1e-4 and abs(recorded["kl"][0]) < 1e-4
 
 
+def test_the_share_that_ends_counts_stop_tokens_of_the_response_alone():
+    stop, length, ended = 2, 3, []
+    ids = torch.tensor(
+        [[2, 5, 6, 7, 8], [4, 5, 6, 2, 0], [4, 5, 2, 2, 0], [4, 5, 6, 7, 8]]
+    )  # 2 + 3
+    written = ids, torch.ones_like(ids), torch.zeros(4, length)
+    assert band_of.noting_ends(lambda *_: written, stop, ended)("actor", "prompts") is written
+    assert ended == [0.5]
+
+
 def test_functions_of_the_learner_are_called_and_put_back():
     called = []
 
