@@ -92,7 +92,11 @@ def mean_of_means(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def mean_over_length(x: Tensor, mask: Tensor, length: int) -> Tensor:
-    """Sum over counted tokens / (B · length), a scalar: the same weight for every token (Dr. GRPO)."""
+    """Sum over counted tokens / (B · length), a scalar: the same weight for every token (Dr. GRPO).
+
+    ValueError: shapes, a row without counted tokens, non-finite x, a length below 1.
+    """
+    require_count("length", length)
     require_tokens(mask, dims=2, every_row=True, x=x)
     return torch.where(mask, x, 0.0).sum() / (len(x) * length)
 

@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 from strategies import tiny_policy
 
 from helpers.config import RLHFConfig
+from helpers.direct import dpo_loss, implicit_reward, ipo_loss
 from helpers.gae import compute_gae
+from helpers.groups import (
+    grpo_advantages,
+    mean_of_means,
+    mean_over_length,
+    pass_at_k,
+    rloo_advantages,
+    sequence_log_ratio,
+)
 from helpers.kl import AdaptiveKLController, full_kl, kl_estimate, shape_rewards
+from helpers.off_policy import truncated_importance_weights
 from helpers.ppo import policy_loss, value_loss
 from helpers.reward_model import bradley_terry_loss
 from helpers.rollouts import (
@@ -74,6 +84,8 @@ GOOD = {
     "positive": st.floats(1e-3, 1e3),
     "coef": st.sampled_from([0.0, 0.1, 1e6]),
     "count": st.integers(1, 5),
+    "tries": st.integers(1, T),
+    "group": st.just(B),
     "flag": st.booleans(),
     "estimator": st.sampled_from(["k1", "k2", "k3"]),
 }
@@ -99,6 +111,7 @@ def arguments(names: str, kinds: str) -> dict:
 
 
 LOGS = "logprobs ref_logprobs"
+SIDES = "chosen rejected ref_chosen ref_rejected kl_coef"
 CALLS = {
     gather_logprobs: arguments("logits tokens", "logits ids"),
     response_mask: arguments("response_tensors eos_token_id", "ids count"),
@@ -118,6 +131,18 @@ CALLS = {
     ),
     value_loss: arguments("values old_values returns mask cliprange_value", "x x x mask positive"),
     bradley_terry_loss: arguments("chosen rejected", "row row"),
+    rloo_advantages: arguments("rewards group_size", "row group"),
+    grpo_advantages: arguments("rewards group_size scale_by_std", "row group flag"),
+    mean_of_means: arguments("x mask", "x mask"),
+    mean_over_length: arguments("x mask length", "x mask count"),
+    sequence_log_ratio: arguments("logprobs old_logprobs mask", "x x mask"),
+    pass_at_k: arguments("correct k", "mask tries"),
+    truncated_importance_weights: arguments(
+        "logprobs sampler_logprobs mask cap", "x x mask positive"
+    ),
+    implicit_reward: arguments(f"{LOGS} kl_coef", "row row positive"),
+    dpo_loss: arguments(SIDES, "row row row row positive"),
+    ipo_loss: arguments(SIDES, "row row row row positive"),
     gibbs_policy: arguments("ref_probs rewards kl_coef", "probs x positive"),
     gibbs_value: arguments("ref_probs rewards kl_coef", "probs x positive"),
     sample: arguments(
