@@ -1,5 +1,8 @@
 """Exercises of the notebooks: stubs run and say so, folded solutions pass, and 'run all' works twice."""
 
+import ast
+import builtins
+
 import nbformat
 import pytest
 import torch
@@ -42,6 +45,28 @@ def test_the_folded_solution_passes_its_check(path, name):
         define(solutions(read(path))[name], name, earlier(path, name))
     )
     assert report.status == "correct", report.message
+
+
+def bound(source: str) -> set[str]:
+    """Names that code binds: imports, definitions, parameters, assignments."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    names |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
+    return names | {(a.asname or a.name).split(".")[0] for n in imports for a in n.names}
+
+
+@pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
+def test_what_a_solution_uses_stands_in_a_cell_before_it(path, name):
+    notebook, solution = read(path), solutions(read(path))[name]
+    cells = notebook.cells[: stub_cells(notebook)[name] + 1]
+    known = set(dir(builtins)).union(
+        *(bound(cell.source) for cell in cells if cell.cell_type == "code")
+    )
+    nodes = ast.walk(ast.parse(solution))
+    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    assert used <= known | bound(solution)
 
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
