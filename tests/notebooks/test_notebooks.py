@@ -172,15 +172,20 @@ def test_no_question_shows_its_own_answer(notebook):
         assert cell.source.startswith("# @title ")
 
 
+def predictions(source: str) -> list[ast.Call]:
+    """The calls of a cell that ask for a prediction."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [call for call in calls if getattr(call.func, "id", "").startswith("predict_")]
+
+
 def words_of_questions(source: str) -> list[str]:
     """The question and the explanation of each prediction, as far as they are literal."""
     said = []
-    for call in ast.walk(ast.parse(source)):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "").startswith("predict_"):
-            texts = call.args[:1] + call.args[2:]  # the second is the choices, a truth or an axis
-            texts += [word.value for word in call.keywords if word.arg == "explanation"]
-            parts = [part for text in texts for part in getattr(text, "values", [text])]
-            said += [part.value for part in parts if isinstance(part, ast.Constant)]
+    for call in predictions(source):
+        texts = call.args[:1] + call.args[2:]  # the second is the choices, a truth or an axis
+        texts += [word.value for word in call.keywords if word.arg == "explanation"]
+        parts = [part for text in texts for part in getattr(text, "values", [text])]
+        said += [part.value for part in parts if isinstance(part, ast.Constant)]
     return [words for words in said if isinstance(words, str)]
 
 
@@ -205,10 +210,9 @@ def test_a_stale_question_is_found():
 def test_a_saved_question_offers_what_its_cell_offers(notebook):
     """Where no kernel runs the saved list is the question."""
     for cell in code_cells(notebook):
-        for call in ast.walk(ast.parse(re.sub(r"^[%!].*", "", cell.source, flags=re.M))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict_choice":
-                said = html.unescape(cell.outputs[0].data["text/html"])
-                saved = re.findall(r"<li>(.*?)</li>", said)
+        for call in predictions(cell.source):
+            if call.func.id == "predict_choice":
+                saved = re.findall(r"<li>(.*?)</li>", saved_words(cell))
                 literal = [node for node in ast.walk(call.args[1]) if isinstance(node, ast.Dict)]
                 keys = [key for node in literal for key in node.keys]
                 offered = [key.value for key in keys if isinstance(key, ast.Constant)]
