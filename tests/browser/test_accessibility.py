@@ -1,12 +1,8 @@
-"""The drift page against axe-core's rules, and what axe leaves undecided: text inside pictures.
-
-Widgets in JupyterLab: every slider and picture has a name.
-"""
+"""The drift page against axe-core's rules, and what axe leaves undecided: text inside pictures."""
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.notebook_page import open_cells
 from tests.browser.test_drift_page import opened
 
 UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
@@ -46,45 +42,3 @@ def test_no_fault_of_accessibility_is_found(browser, scheme, width):
         contrasts = page.evaluate(CONTRASTS)
         assert len(contrasts) > 15
         assert [text for ratio, text in contrasts if ratio < LEAST] == []
-
-
-EXPLORER = """
-import sys
-sys.path.insert(0, "..")
-import ipywidgets
-from helpers.plots.base import label_axes, one_panel
-from helpers.widgets.sliders import Explorer, slider, stops
-
-def draw(height, beta):
-    figure, axes = one_panel(4, 2)
-    label_axes(axes, f"Height {height}", "x", "y")
-    return figure
-
-explorer = Explorer(draw, height=slider("height", 1, 0, 5, 1), beta=stops("β", [0, 0.1]))
-explorer
-"""
-LATER = """
-upright = ipywidgets.FloatSlider(description="upright", orientation="vertical", readout=False)
-explorer.box.children += (upright,)
-"""
-NAMED = {"runOnly": ["aria-input-field-name", "image-alt"]}
-
-
-@pytest.mark.timeout(300)
-def test_every_slider_and_picture_of_an_explorer_has_a_name(browser, course, lab):
-    with open_cells(browser, course, lab, "notebooks/names.ipynb", [EXPLORER]) as notebook:
-        page, handles = notebook.page, notebook.page.locator("[role=slider]")
-        page.locator("[role=slider][aria-label='β']").wait_for(timeout=10_000)
-        notebook.run_below(LATER)
-        page.locator("[role=slider][aria-label='upright']").wait_for(timeout=10_000)
-        assert [one.get_attribute("aria-label") for one in handles.all()] == [
-            "height",
-            "β",
-            "upright",
-        ]
-        picture = page.locator(".jp-OutputArea img.widget-image")
-        assert picture.get_attribute("alt") == "Height 1; x, y"
-        handles.first.press("ArrowRight")
-        page.locator("img[alt='Height 2; x, y']").wait_for(timeout=10_000)
-        assert Axe().run(page, ".jp-OutputArea", NAMED).response["violations"] == []
-        assert notebook.problems == []

@@ -125,6 +125,7 @@ def number(frame, name: str) -> float:
     return float(frame.locator(f"#{name}").inner_text().replace("−", "-"))
 
 
+@pytest.mark.nightly  # test_saved_notebook.py has the same page without wire and kernel
 def test_without_the_wire_the_page_moves_by_itself(browser, course, lab, sweep):
     """As where a notebook's front end cannot load anywidget's module."""
     path, blocked = "notebooks/plain.ipynb", "**/*anywidget*/**"

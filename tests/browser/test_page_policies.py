@@ -36,7 +36,7 @@ def tokenizer():
     return load_tokenizer("data/sft")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bare(browser, reference, tokenizer):
     """A page with nothing but the script of the policy, and the reference in it."""
     words = plain_tokens(tokenizer, list(range(reference.config.vocab_size)))
@@ -100,7 +100,7 @@ def test_what_is_written_follows_the_policy_s_own_probabilities(bare, reference,
 def test_a_response_ends_at_the_stop_or_at_its_length_or_where_the_context_does(bare, tokenizer):
     ids = tokenizer("i")["input_ids"]
     script = (
-        "([ids, most]) => Array.from({length: 20}, () => writeResponse(policy, policy, ids, most))"
+        "([ids, most]) => Array.from({length: 8}, () => writeResponse(policy, policy, ids, most))"
     )
     for response in bare.evaluate(script, [ids, 24]):
         ends = [t["word"] == "</s>" for t in response]
