@@ -22,7 +22,7 @@ from tests.notebooks.exercises import NOTEBOOKS, read, solutions, stub_source
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")
 SOLUTIONS = solutions(read(LESSON))
 NIGHTLY = pytest.mark.nightly  # more of the same
-HALVES = [slice(0, None, 2), pytest.param(slice(1, None, 2), marks=NIGHTLY)]
+THIRDS = [slice(0, None, 3), *(pytest.param(slice(k, None, 3), marks=NIGHTLY) for k in (1, 2))]
 
 
 def trainer(step: str = "", text: str = "", instead: str = "") -> dict:
@@ -47,7 +47,7 @@ def test_the_solution_and_the_course_s_own_pass():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("some", HALVES)
+@pytest.mark.parametrize("some", THIRDS)
 def test_wrong_lines_are_caught_and_named(some):
     """All are caught; when this was written 9 in 10 were named."""
     assert len(WRONG) >= 40 and {row[0] for row in WRONG[some]} == set(NAMES)
@@ -64,7 +64,7 @@ def test_wrong_lines_are_caught_and_named(some):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("some", HALVES)
+@pytest.mark.parametrize("some", THIRDS)
 def test_right_trainers_of_another_build_pass(some):
     assert len(RIGHT) >= 20
     found = zip(RIGHT[some], reports(RIGHT[some]), strict=True)
