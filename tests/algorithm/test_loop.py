@@ -316,7 +316,7 @@ def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path,
         assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2", "3"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # test_one_page.py and commands/ start others by day
 def test_the_module_is_a_command():
     done = cli("--iterations", "0")
     assert done.returncode == 2 and done.stderr.startswith("error: iterations")

@@ -27,8 +27,15 @@ CONTRASTS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ("light", "dark"))
-@pytest.mark.parametrize("width", (320, 1280))
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (320, "dark"),
+        (1280, "light"),
+        pytest.param(320, "light", marks=pytest.mark.nightly),
+        pytest.param(1280, "dark", marks=pytest.mark.nightly),
+    ],
+)
 def test_no_fault_of_accessibility_is_found(browser, scheme, width):
     link = "#beta=0.03&iteration=40&prompt=2"
     with opened(browser, link, width, color_scheme=scheme, reduced_motion="reduce") as page:

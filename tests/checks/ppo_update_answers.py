@@ -78,7 +78,7 @@ WRONG = [
     ("the stop token left out", "stop token", "mask = batch.response_mask",
      "mask = batch.response_mask & (batch.response_mask.cumsum(1) < batch.response_mask.sum(1, True))"),
     ("returns rebuilt", "returns rebuilt", "batch.returns", "batch.advantages + batch.values"),
-    ("an entropy bonus", "", LOSS,
+    ("an entropy bonus", "entropy bonus", LOSS,
      "(actor + config.vf_coef * critic + 0.01 * logprobs[mask].mean()).backward()"),
     ("no gradient to the actor", "actor does not learn",
      "logprobs = forward_logprobs(policy, *tokens, config.temperature)",

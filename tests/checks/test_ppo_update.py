@@ -12,7 +12,6 @@ from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "04_ppo_update")
 SOLUTIONS = solutions(read(LESSON))
 MINIBATCHES = "torch.randperm(len(rollout)).split(config.minibatch_size)"
-NAMED = 39  # of 41, when this was written
 
 
 def answer(text: str = "", instead: str = "", **names):
@@ -31,16 +30,18 @@ def answer(text: str = "", instead: str = "", **names):
 
 
 @pytest.mark.slow
-def test_wrong_updates_are_caught_and_nearly_all_named():
+@pytest.mark.parametrize("start", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_wrong_updates_are_caught_and_named(start):
+    rows = WRONG[start::2]
     assert len(WRONG) >= 20
-    found = [check_ppo_update_step(answer(text, instead)) for *_, text, instead in WRONG]
-    pairs = list(zip(WRONG, found, strict=True))
+    found = [check_ppo_update_step(answer(text, instead)) for *_, text, instead in rows]
+    pairs = list(zip(rows, found, strict=True))
     assert [row[0] for row, report in pairs if report.status != MISTAKE] == []
-    named = [row[1] and row[1].lower() in (report.mistake or "").lower() for row, report in pairs]
+    named = [row[1].lower() in (report.mistake or "").lower() for row, report in pairs]
     missed = [
         (row[:2], report.mistake) for (row, report), ok in zip(pairs, named, strict=True) if not ok
     ]
-    assert sum(map(bool, named)) >= NAMED, missed
+    assert missed == []
 
 
 @pytest.mark.slow
