@@ -10,6 +10,9 @@ BROWSER_FLAG := $(if $(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell 
 # two processes side by side on two cores must not spin-wait for each other; no test asks a hub
 export OMP_WAIT_POLICY ?= passive
 
+# bytecode is kept, also where the environment says not to: else each of some sixty processes compiles the course
+unexport PYTHONDONTWRITEBYTECODE
+
 # `make test-colab` runs on Colab's Python where there is one (a pyenv shim may be there and not run)
 COLAB := .venv-colab
 COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))

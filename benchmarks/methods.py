@@ -62,6 +62,7 @@ BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
 BUDGETS = (10, 30, 50, 100)  # iterations
 ON_THE_WAY = BUDGETS[:-1]
 FOLDER = RESULTS / "methods"
+TARGET = 0.95  # efficiency, for the column of time
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
@@ -261,16 +262,21 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
     errors = [yardstick.estimate(*last).stderr for last in lasts]
     mean = {key: statistics.fmean(run["final"][key] for run in found) for key in ("gold", "kl")}
+    spent = statistics.fmean(run["cpu_seconds"] for run in found)
+    shares = {n: statistics.fmean(c[n] for c in curves) for n in ON_THE_WAY if n in curves[0]}
+    needed = iterations_to(TARGET, shares | {iterations: statistics.fmean(ends)})
     return mean | {
         "method": name,
         "beta": beta,
         "rate": rate,
         "seeds": len(found),
-        "along": {n: statistics.fmean(c[n] for c in curves) for n in ON_THE_WAY if n in curves[0]},
+        "along": shares,
         "end": statistics.fmean(ends),
         "stderr": statistics.fmean(errors) / len(errors) ** 0.5,
         "spread": statistics.stdev(ends) if len(ends) > 1 else 0.0,
-        "cpu_seconds": statistics.fmean(run["cpu_seconds"] for run in found),
+        "cpu_seconds": spent,
+        "seconds_an_iteration": spent / iterations,
+        "seconds_to_target": None if needed is None else needed * spent / iterations,
         "peak_mb": statistics.fmean(run["peak_mb"] for run in found),
     }
 
@@ -281,6 +287,18 @@ def along(yardstick: Yardstick, history: list[dict]) -> dict[int, float]:
         values = {row["iteration"]: row["value"] for row in history}
         return {n: yardstick.share(values[n]) for n in ON_THE_WAY if n in values}
     return yardstick.along(history, ON_THE_WAY)
+
+
+def iterations_to(target: float, efficiencies: dict[int, float]) -> float | None:
+    """Iterations until an efficiency is reached, by straight lines between those known, from 0 at the start.
+
+    None: it is never reached.
+    """
+    known = sorted(({0: 0.0} | efficiencies).items())
+    for (n, low), (m, high) in itertools.pairwise(known):
+        if low < target <= high:
+            return n + (m - n) * (target - low) / (high - low)
+    return None
 
 
 def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
@@ -312,11 +330,15 @@ def print_rows(beta: float, rows: list[dict]) -> None:
     for one in rows:
         along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in ON_THE_WAY]
         cost = [f"{one[key]:.0f}" if key in one else "–" for key in ("cpu_seconds", "peak_mb")]
+        each = f"{one['seconds_an_iteration']:.2f}" if "seconds_an_iteration" in one else "–"
+        until = one.get("seconds_to_target")
+        cost[1:1] = [each, "–" if until is None else f"{until:.0f}"]
         errors = [f"{one[key]:.3f}" if key in one else "–" for key in ("stderr", "spread")]
         rate = f"{one['rate']:g}" if "rate" in one else "–"
         measured = [f"{one['gold']:.2f}", f"{one['kl']:.2f}"]
         lines.append([one["method"], rate, *along, f"{one['end']:.3f}", *errors, *measured, *cost])
-    show([*header, "± seeds", "gold", "KL", "CPU s", "MB"], lines)
+    times = ["CPU s", "an iteration", f"to {TARGET:g}"]
+    show([*header, "± seeds", "gold", "KL", *times, "MB"], lines)
 
 
 def colour_of(name: str) -> str:

@@ -153,7 +153,7 @@ def test_every_control_is_reached_by_tab(page):
     assert names == ["β, the price of drifting", "PPO updates"]
 
 
-@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.nightly)])
 def test_nothing_jumps_while_it_moves(browser, width):
     with opened(browser, STILL, width) as page:
         page.evaluate(WATCH_SHIFTS)
@@ -169,7 +169,7 @@ def test_nothing_jumps_while_it_moves(browser, width):
         assert page.evaluate("() => window.shifts") == 0
 
 
-@pytest.mark.parametrize("width", [320, 900])
+@pytest.mark.parametrize("width", [320, pytest.param(900, marks=pytest.mark.nightly)])
 def test_it_fits_a_narrow_window(browser, width):
     with opened(browser, STILL, width) as page:
         page.evaluate(

@@ -391,7 +391,7 @@ def test_any_encoder_can_be_fitted_to_pairs():
     model = fresh_reward_model("data/reward", "cpu")
     shipped = load_reward_model("data/reward", "cpu")
     assert not torch.equal(model.head.weight, shipped.head.weight) and not model.is_normalized
-    pairs = load_pairs("data/pairs_train.jsonl", 2000)
+    pairs = load_pairs("data/pairs_train.jsonl", 1200)
     held_out = load_pairs("data/pairs_test.jsonl", 400)
     with torch.no_grad():
         sign = 1 if pair_accuracy(model.score_texts, held_out) < 0.5 else -1
