@@ -69,10 +69,9 @@ def test_the_page_makes_the_same_run_as_the_loop():
     assert same(run_page(SOURCE, SMALL), small_run())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.nightly)])
-def test_the_first_iterations_at_the_default_settings_are_the_same(count):
-    assert same(run_page(SOURCE, {}), list(islice(run_loop({}), count)))
+@pytest.mark.nightly  # by day with the settings of SMALL
+def test_the_first_iterations_at_the_default_settings_are_the_same():
+    assert same(run_page(SOURCE, {}), list(islice(run_loop({}), 5)))
 
 
 def test_the_settings_are_the_loop_s_defaults():

@@ -97,7 +97,7 @@ def train(whiten, iterations=70, learning_rate=5e-3):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whiten", [False, True])
+@pytest.mark.parametrize("whiten", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_ppo_finds_the_exact_optimum(whiten):
     policy, reference, history = train(whiten)
     learned, start = next_logprobs(policy), next_logprobs(reference)

@@ -298,7 +298,8 @@ def test_bad_values_are_one_sentence_and_status_2(capsys, flags, says):
 
 @pytest.mark.slow
 def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path, capsys):
-    assert main([*SMALL, "--save", str(tmp_path)]) == 0
+    few = ["--evaluation-samples", "8", "--normalizer-samples", "32"]
+    assert main([*SMALL, *few, "--save", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     places = [printed.index(f"({step})") for step in range(1, 8)]
     assert places == sorted(places)

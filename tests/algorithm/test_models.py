@@ -172,7 +172,9 @@ def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate
         assert reached == 1.0
 
 
-@pytest.mark.parametrize("settings", [{"epochs": 1, "learning_rate": 1e-3}, {}])
+@pytest.mark.parametrize(
+    "settings", [{"epochs": 1, "learning_rate": 1e-3}, pytest.param({}, marks=pytest.mark.nightly)]
+)
 def test_thirty_pairs_teach_a_reward_model(settings):
     """One step, as the lesson on real models makes, and the defaults: measured 0.49 → 0.84 and 0.88."""
     pairs, gained = load_pairs("data/pairs_train.jsonl", 30), []

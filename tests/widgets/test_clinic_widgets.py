@@ -185,9 +185,8 @@ def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, c
     assert explorer.solved == set() and f"0 of {len(PATIENTS)}" in explorer.progress.value
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
-def test_no_wrong_diagnosis_gives_the_answer_away(explorer, every):
-    for number, patient in list(explorer.patients.items())[::every]:
+def test_no_wrong_diagnosis_gives_the_answer_away(explorer):
+    for number, patient in explorer.patients.items():
         explorer.case.value = number
         said = choose(explorer, other(explorer))
         assert escape(patient.sign) not in said

@@ -96,7 +96,7 @@ def test_the_reference_seldom_passes():
     assert float(pass_at_k(correct, 8).mean()) < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day GRPO learns a reward function, in algorithm/
 def test_grpo_raises_the_pass_rate():
     """A shorter run: 20 iterations raise 0.05 to 0.27, 0.18, 0.19 (seeds 0, 1, 2)."""
     config = RLHFConfig(
