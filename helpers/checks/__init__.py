@@ -22,7 +22,8 @@ from helpers.checks.kl.optimum import check_optimum
 from helpers.checks.loop import check_objective
 from helpers.checks.overoptimization.best_of import check_keep_best
 from helpers.checks.overoptimization.edit_effect import check_edit_effect
-from helpers.checks.overoptimization.own_reward import check_my_reward, check_patch_pairs
+from helpers.checks.overoptimization.own_reward import check_my_reward
+from helpers.checks.overoptimization.patch_pairs import check_patch_pairs
 from helpers.checks.ppo.clipped_share import check_clip_fraction
 from helpers.checks.ppo.entropy import check_entropy
 from helpers.checks.ppo.policy_gradient import check_reinforce_loss

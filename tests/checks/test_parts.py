@@ -12,7 +12,7 @@ from helpers.checks.groups.group_step import RESULTS as GROUP_STEP
 from helpers.checks.groups.group_step import Settings
 from helpers.checks.judging.compare import alike, right
 from helpers.checks.kl.optimum import RESULTS as OPTIMUM
-from helpers.checks.overoptimization import best_of, own_reward
+from helpers.checks.overoptimization import best_of, patch_pairs
 from helpers.config import RLHFConfig
 from helpers.groups import group_advantages, loss_mean
 from helpers.kl import shape_rewards
@@ -127,11 +127,11 @@ def test_the_group_step_wanted_is_the_loop_s_own():
 
 
 def test_flattery_is_a_sentence_of_the_world_and_worth_no_gold():
-    for sentence in own_reward.SENTENCES:
-        assert flatters(sentence) and own_reward.flatters(sentence)
-        for text in own_reward.REVIEWS:
+    for sentence in patch_pairs.SENTENCES:
+        assert flatters(sentence) and patch_pairs.flatters(sentence)
+        for text in patch_pairs.REVIEWS:
             assert gold_score(f"{text} {sentence}") == pytest.approx(gold_score(text))
-            assert not flatters(text) and not own_reward.flatters(text)
+            assert not flatters(text) and not patch_pairs.flatters(text)
 
 
 def test_best_of_n_agrees_with_all_draws_one_by_one():

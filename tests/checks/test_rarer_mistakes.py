@@ -15,7 +15,7 @@ from helpers import checks
 from helpers.checks.gae.credit import advantages, to_go
 from helpers.checks.gae.td_errors import td
 from helpers.checks.judging.report import show
-from helpers.checks.overoptimization.own_reward import FLATTERING
+from helpers.checks.overoptimization.patch_pairs import FLATTERING
 from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
 from helpers.checks.whitening.whiten_slips import own
 

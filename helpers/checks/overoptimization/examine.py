@@ -7,6 +7,18 @@ from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Repor
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
 
 TIME_LIMIT = 5.0
+REVIEWS = (
+    "the fish was lovely but the service was slow.",
+    "we saw this film. it was great.",
+    "the room was cold and the porter was rude.",
+    "i loved the garden.",
+    "the battery was not good.",
+    "this is a small hotel near the station. the beds were very comfortable.",
+    "the plot was dull.",
+    "the soup was truly superb. we were delighted.",
+    "the screen was bright and the camera was good.",
+    "we hated the music.",
+)
 
 
 class Refused(Exception):
