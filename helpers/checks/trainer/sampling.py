@@ -50,7 +50,7 @@ def observe_prompts(function: Callable) -> Seen:
     return {}
 
 
-def check_even(function: Callable, prompts: list[str], size: int, draws: int = 150) -> None:
+def check_even(function: Callable, prompts: list[str], size: int, draws: int = 600) -> None:
     """Wrong: over many draws a prompt is drawn far more or less often than the others (6 std)."""
     counts = Counter(text for _ in range(draws) for text in ask(function, list(prompts), size))
     share = size / len(prompts)
