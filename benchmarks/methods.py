@@ -316,6 +316,19 @@ def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
     }
 
 
+FORMS = {  # the table's columns after those on the way
+    "end": ".3f",
+    "stderr": ".3f",
+    "spread": ".3f",
+    "gold": ".2f",
+    "kl": ".2f",
+    "cpu_seconds": ".0f",
+    "seconds_an_iteration": ".2f",
+    "seconds_to_target": ".0f",
+    "peak_mb": ".0f",
+}
+
+
 def print_rows(beta: float, rows: list[dict]) -> None:
     """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
     print(f"\nβ = {beta:g}")
@@ -329,14 +342,11 @@ def print_rows(beta: float, rows: list[dict]) -> None:
     lines = []
     for one in rows:
         along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in ON_THE_WAY]
-        cost = [f"{one[key]:.0f}" if key in one else "–" for key in ("cpu_seconds", "peak_mb")]
-        each = f"{one['seconds_an_iteration']:.2f}" if "seconds_an_iteration" in one else "–"
-        until = one.get("seconds_to_target")
-        cost[1:1] = [each, "–" if until is None else f"{until:.0f}"]
-        errors = [f"{one[key]:.3f}" if key in one else "–" for key in ("stderr", "spread")]
+        rest = [
+            "–" if one.get(key) is None else f"{one[key]:{form}}" for key, form in FORMS.items()
+        ]
         rate = f"{one['rate']:g}" if "rate" in one else "–"
-        measured = [f"{one['gold']:.2f}", f"{one['kl']:.2f}"]
-        lines.append([one["method"], rate, *along, f"{one['end']:.3f}", *errors, *measured, *cost])
+        lines.append([one["method"], rate, *along, *rest])
     times = ["CPU s", "an iteration", f"to {TARGET:g}"]
     show([*header, "± seeds", "gold", "KL", *times, "MB"], lines)
 

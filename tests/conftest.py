@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -38,6 +39,13 @@ DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
+
+
+def in_turn(rows: Iterable) -> list:
+    """Parameters of a test, one or a tuple each: every other one by day, all of them at night."""
+    rows = [row if isinstance(row, tuple) else (row,) for row in rows]
+    night = pytest.mark.nightly
+    return [pytest.param(*row, marks=[night] * (k % 2)) for k, row in enumerate(rows)]
 
 
 def pytest_collection_modifyitems(items):

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import islice
 
 import pytest
+from conftest import in_turn
 
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -181,13 +182,7 @@ MISTAKES = {  # name: (right, wrong)
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if k % 2 == 0 else pytest.param(name, marks=pytest.mark.nightly)
-        for k, name in enumerate(MISTAKES)
-    ],
-)
+@pytest.mark.parametrize("name", in_turn(MISTAKES))
 def test_a_mistake_on_the_page_is_noticed(name):
     right, wrong = MISTAKES[name]
     assert SOURCE.count(right) == 1, f"the page holds {right!r} {SOURCE.count(right)} times"

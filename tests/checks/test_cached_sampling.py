@@ -6,6 +6,7 @@ right text, wrong text).
 
 import pytest
 import torch
+from conftest import in_turn
 
 from helpers import checks
 from helpers.checks.judging.report import CORRECT, MISTAKE
@@ -92,11 +93,6 @@ RIGHT = [
     ("in float64", "(output.logits[:, -1] /", "(output.logits[:, -1].double() /"),
 ]
 # fmt: on
-NIGHTLY = pytest.mark.nightly  # every other one
-
-
-def in_turn(rows: list) -> list:
-    return [row if k % 2 == 0 else pytest.param(*row, marks=NIGHTLY) for k, row in enumerate(rows)]
 
 
 def sampler(text="", instead=""):

@@ -7,7 +7,7 @@ from helpers.checks.judging.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Repor
 from helpers.checks.judging.runner import MISSING, RAISED, TIMED_OUT, attempt, line_of
 
 TIME_LIMIT = 5.0
-REVIEWS = (
+REVIEWS = (  # what a reward and a patch are asked about
     "the fish was lovely but the service was slow.",
     "we saw this film. it was great.",
     "the room was cold and the porter was rude.",
