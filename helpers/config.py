@@ -99,7 +99,7 @@ class PPOConfig:
         True, "grpo: divide by the group's standard deviation; false is Dr. GRPO", CREDIT
     )
     skip_equal_groups: bool = setting(
-        False, "rloo, grpo: leave groups of equal rewards out of the loss", CREDIT
+        False, "rloo, grpo: leave groups of equal rewards out of whitening and loss", CREDIT
     )
     whiten_rewards: bool = setting(False, "unit variance only; the mean is kept", CREDIT)
     response_length: int = setting(

@@ -60,6 +60,16 @@ def equal_groups(rewards: Tensor, group_size: int) -> Tensor:
     return (grouped == grouped[:, :1]).all(dim=1).repeat_interleave(group_size)
 
 
+def skipped_rows(rewards: Tensor, mask: Tensor, config: RLHFConfig) -> Tensor:
+    """Responses that `skip_equal_groups` leaves out of the loss: [B, T], [B, T] → [B] bool.
+
+    Their advantages cannot tell: whitening moves zeros, and in a group of unlike rewards one may be 0.
+    """
+    if not config.skip_equal_groups or config.method not in ("rloo", "grpo"):
+        return torch.zeros(len(mask), dtype=torch.bool, device=mask.device)
+    return equal_groups(torch.where(mask, rewards, 0.0).sum(dim=1), config.responses_per_prompt)
+
+
 def per_token(advantages: Tensor, mask: Tensor) -> Tensor:
     """Copy each response's advantage to all its counted tokens: [B], [B, T] → [B, T]."""
     return torch.where(mask, advantages.unsqueeze(1), 0.0)

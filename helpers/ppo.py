@@ -202,7 +202,7 @@ def accumulate_gradients(
     share of them give the gradient of the whole minibatch, with less memory.
     """
     if config.skip_equal_groups and len(batch):
-        batch = batch.rows(batch.advantages.ne(0).any(dim=1).nonzero().squeeze(1))
+        batch = batch.rows(~batch.skipped)
     names = STATS if value_network is None else STATS + CRITIC_STATS
     means = dict.fromkeys(names, batch.scores.new_zeros(()))
     by_tokens = config.loss_aggregation == "token"

@@ -74,6 +74,7 @@ class RolloutBatch:
     advantages: Tensor  # (B, T)
     returns: Tensor  # (B, T) advantages + values
     scores: Tensor  # (B,) one per response, from the reward model
+    skipped: Tensor | None = None  # (B,) True: left out of the loss; if not given, none is
 
     def __post_init__(self):
         names = ("response_tensors", "response_mask", *PER_TOKEN)
@@ -82,9 +83,12 @@ class RolloutBatch:
         rows, queries = len(self.response_tensors), len(self.query_tensors)
         require_scores("scores", self.scores, rows, like="the batch axis of response_tensors")
         require(queries == rows, "query_tensors", f"{queries} rows", f"{rows} rows")
-        for name in ("query_mask", "response_mask"):
+        if self.skipped is None:
+            self.skipped = torch.zeros_like(self.scores, dtype=torch.bool)
+        require_shape("skipped", self.skipped, (rows,), like="the batch axis of response_tensors")
+        for name in ("query_mask", "response_mask", "skipped"):
             dtype = getattr(self, name).dtype
-            require(dtype == torch.bool, name, f"dtype {dtype}", "a boolean mask, True = counts")
+            require(dtype == torch.bool, name, f"dtype {dtype}", "a boolean mask")
 
     def __len__(self) -> int:
         return self.query_tensors.shape[0]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers.gae import compute_gae
-from helpers.groups import group_advantages
+from helpers.groups import group_advantages, skipped_rows
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.models import autocast
 from helpers.ppo import ppo_update_step
@@ -16,7 +16,7 @@ from helpers.rewards import score_texts
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values, is_stop
 from helpers.sampling import Responses, sample_batches, sample_responses
 from helpers.state import RLHFState
-from helpers.tools.parallel import gather, share, world_size
+from helpers.tools.parallel import gather, share, total, world_size
 from helpers.whitening import whiten_advantages
 
 
@@ -116,7 +116,8 @@ def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor)
         advantages, returns = compute_gae(rewards, values, config.gamma, 1.0, mask)
     if config.method in ("rloo", "grpo"):
         advantages = group_advantages(rewards, mask, config)
-    if config.whiten_advantages and config.method != "grpo":
+        mask = mask & ~skipped_rows(rewards, mask, config).unsqueeze(1)
+    if config.whiten_advantages and config.method != "grpo" and total(mask) > 0:
         advantages = whiten_advantages(advantages, mask)
     return values, advantages, returns
 
@@ -169,7 +170,8 @@ def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
     values, advantages, returns = estimate_advantages(state, responses, rewards)
     observe(6, values=values, advantages=advantages, returns=returns, mask=responses.response_mask)
     per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
-    rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
+    skipped = skipped_rows(rewards, responses.response_mask, state.config)
+    rollout = RolloutBatch(*responses.tokens(), *per_token, scores, skipped)
     metrics = update(state, rollout)
     observe(7, rollout=rollout, metrics=metrics)
     state.iteration += 1

@@ -35,9 +35,9 @@ def whiten_advantages(
     With several processes, the statistics are those of all processes together. Any shape. ValueError:
     shapes, an empty mask, non-finite advantages.
     """
-    mask = require_tokens(mask, optional=True, advantages=advantages)
-    everyone, counted = gather(advantages), gather(mask)
+    everyone, counted = gather(advantages), None if mask is None else gather(mask)
+    counted = require_tokens(counted, optional=True, advantages=everyone)
     mean, var = masked_mean(everyone, counted), masked_var(everyone, counted)
     whitened = (advantages - mean) * torch.rsqrt(var + EPSILON)
     whitened = whitened if shift_mean else whitened + mean
-    return torch.where(mask, whitened, 0.0)
+    return whitened if mask is None else torch.where(mask, whitened, 0.0)

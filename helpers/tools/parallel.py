@@ -80,8 +80,9 @@ def sum_gradients(parameters: list) -> None:
 
     One flat vector over the wire. A parameter without gradient here may have one elsewhere.
     """
-    if world_size() == 1:
-        return
+    held = any(parameter.grad is not None for parameter in parameters)
+    if world_size() == 1 or total(torch.tensor(held, device=parameters[0].device)) == 0:
+        return  # without a gradient anywhere Adam makes no step, as in one process
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)

@@ -351,23 +351,6 @@ def test_without_a_critic_the_policy_moves_as_beside_one_that_is_not_trained():
     assert {name: beside[name] for name in metrics} == pytest.approx(metrics)
 
 
-def test_groups_of_equal_rewards_are_left_out_of_the_loss():
-    """The update is that of the other responses alone; without it their gradient is diluted."""
-    world = tiny_world()
-    advantages = world.rollout.advantages.clone()
-    advantages[1:3] = 0.0
-    rollout = replace(world.rollout, advantages=advantages)
-    rest = rollout.rows(torch.tensor([k for k in range(len(rollout)) if k not in (1, 2)]))
-    once = {"num_ppo_epochs": 1, "max_grad_norm": 1e9}
-    skipped = updated(world, rollout, skip_equal_groups=True, **once)
-    close(skipped[1], updated(world, rest, **once)[1], 1e-6)
-    kept = updated(world, rollout, **once)
-    assert (kept[1] - skipped[1]).abs().max() > 1e-5
-    nothing = replace(world.rollout, advantages=torch.zeros_like(advantages))
-    still = updated(world, nothing, skip_equal_groups=True, **once)
-    assert torch.equal(still[1], flat(world.policy)) and math.isfinite(still[0]["approx_kl"])
-
-
 def test_equal_groups_have_advantages_of_exactly_zero():
     rewards = torch.tensor([0.1, 0.1, 0.1, 0.7, 0.1, 0.1])
     assert equal_groups(rewards, 3).tolist() == [True] * 3 + [False] * 3
@@ -446,6 +429,44 @@ def test_a_group_s_advantage_is_that_of_score_less_kl(prompts):
     close(seen[6]["advantages"][:, 0], wanted.flatten(), 1e-5)
     assert bool((seen[6]["advantages"] == seen[6]["advantages"][:, :1])[mask].all())
     assert isinstance(seen[2]["responses"], Responses)
+
+
+def paid(rewards: list[float], name: str, prompts: list[str]):
+    """A run whose twelve responses, three groups of four, get these rewards; equal groups skipped."""
+    once = {"batch_size": 12, "minibatch_size": 12, "num_ppo_epochs": 1, "max_grad_norm": 1e9}
+    once |= {"learning_rate": 1e3, "adam_eps": 1e3}  # a step as long as its gradient
+    config = settings(name, kl_coef=0.0, skip_equal_groups=True, **once)
+    models = replace(lone(), reward=lambda texts: torch.tensor(rewards))
+    return start_run(config, models, prompts=prompts)
+
+
+@pytest.mark.parametrize("name, unequal", [("rloo", [0.0, 1, 0, 0]), ("grpo", [0.0, 1, 1, 2])])
+def test_the_loop_leaves_out_the_rows_of_equal_groups_and_no_other(name, unequal, prompts):
+    """The update is that of the one group that teaches, and RLOO's are whitened over its tokens."""
+    seen, rewards = {}, [1.0] * 4 + unequal + [0.0] * 4
+    run, alone = paid(rewards, name, prompts), paid(rewards, name, prompts)
+    iterate(run, lambda step, **tensors: seen.update(tensors))
+    rest = seen["rollout"].rows(torch.arange(4, 8))
+    scores, counted = rest.scores, rest.response_mask
+    wanted = (scores - scores.mean()) / (scores.std() + (1e-4 if name == "grpo" else 0))
+    wanted = torch.where(counted, wanted.unsqueeze(1), 0.0)
+    if name == "rloo":
+        wanted = (wanted - wanted[counted].mean()) / wanted[counted].std() * counted
+    close(rest.advantages, wanted, 1e-5)
+    assert not seen["rollout"].advantages[[0, 1, 2, 3, 8, 9, 10, 11]].any()
+    whole = replace(alone.config, skip_equal_groups=False)
+    ppo_update_step(alone.models.actor, None, rest, alone.optimizer, whole)
+    close(flat(run.models.actor), flat(alone.models.actor), 1e-5)
+    assert (flat(run.models.actor) - flat(lone().actor)).abs().max() > 1e-2  # it does move
+
+
+@pytest.mark.parametrize("name", ["rloo", "grpo"])
+def test_a_run_in_which_all_groups_are_equal_changes_nothing(name, prompts):
+    run = paid([1.0] * 12, name, prompts)
+    before = fingerprint(run.models.actor)
+    records = list(train_rlhf_loop(state=run))
+    assert fingerprint(run.models.actor) == before and len(records) == 3
+    assert all(math.isfinite(value) for record in records for value in record.values())
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def test_an_unknown_estimator_is_refused():
 
 
 @pytest.mark.parametrize(
-    "field", [*TOKEN_FIELDS, "response_tensors", "response_mask", "query_mask", "scores"]
+    "field", [*TOKEN_FIELDS, "response_tensors", "response_mask", "query_mask", "scores", "skipped"]
 )
 def test_a_rollout_batch_refuses_a_field_of_another_shape(field):
     rollout = tiny_world().rollout
@@ -192,7 +192,7 @@ def test_a_rollout_batch_refuses_a_field_of_another_shape(field):
             dataclasses.replace(rollout, **{field: wrong})
 
 
-@pytest.mark.parametrize("field", ["response_mask", "query_mask"])
+@pytest.mark.parametrize("field", ["response_mask", "query_mask", "skipped"])
 def test_a_rollout_batch_refuses_a_mask_that_is_not_boolean(field):
     rollout = tiny_world().rollout
     for cast in (torch.Tensor.float, torch.Tensor.long):

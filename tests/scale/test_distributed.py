@@ -122,6 +122,16 @@ def one_iteration(changes: dict, responses: Responses, begin: Callable = begin) 
     return {"weights": weights, "record": record, "advantages": seen[6]["advantages"]}
 
 
+def equal_groups_skipped(responses: Responses) -> dict:
+    """One iteration in which one group teaches: its pair is longer and shorter than 12 tokens."""
+
+    def long_ones(state, written) -> torch.Tensor:
+        return (written.response_mask.sum(dim=1) > 12).float()
+
+    with patch.object(steps, "score_responses", long_ones):
+        return one_iteration(CASES["rloo"] | {"kl_coef": 0.0, "skip_equal_groups": True}, responses)
+
+
 def mean_gradients(parameters: list) -> None:
     """The bug: mean over this process's own tokens, then the mean over processes."""
     sum_gradients(parameters)
@@ -138,6 +148,7 @@ def every_case(responses: Responses, folder: Path) -> None:
         found["averaging"] = one_iteration({}, responses)
     with patch.object(whitening, "gather", lambda x: x):  # statistics of this process's own part
         found["whitening alone"] = one_iteration({}, responses)
+    found["equal groups"] = equal_groups_skipped(responses)
     found["loop"] = whole_loop(folder)
     found["resumed"] = resumed_loop(folder)
     found["half precision"] = half_precision_gaps()
@@ -262,6 +273,15 @@ def test_advantages_are_whitened_over_all_processes(found, rollout):
     both = torch.cat([torch.nn.functional.pad(p, (0, alone.shape[1] - p.shape[1])) for p in parts])
     torch.testing.assert_close(both, alone, atol=1e-5, rtol=1e-5)
     assert (found[0]["whitening alone"]["advantages"] - parts[0]).abs().max() > 1e-3
+
+
+def test_a_process_whose_groups_are_all_equal_makes_the_update_of_the_others(found, rollout):
+    alone = equal_groups_skipped(rollout)
+    rows = alone["advantages"].ne(0).any(dim=1)
+    assert rows.any() and not rows[6:].any()  # the second process has none that teaches
+    for number in (0, 1):
+        apart = (found[number]["equal groups"]["weights"] - alone["weights"]).abs().max()
+        assert apart <= 1e-5, float(apart)
 
 
 @pytest.mark.parametrize("bug", ["averaging", "whitening alone"])
