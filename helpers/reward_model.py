@@ -1,4 +1,4 @@
-"""The reward model: an encoder with a scalar head on [CLS], trained on preferences (Bradley–Terry)."""
+"""The reward model: an encoder or a decoder with a scalar head, trained on preferences (Bradley–Terry)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from transformers.utils import cached_file
 
 from helpers.data import find_folder
 from helpers.models import (
+    accepts,
     check_vocabulary,
     encode_texts,
     load_pretrained,
@@ -33,6 +34,11 @@ from helpers.tools.validate import (
 )
 
 HEAD_FILE = "reward_head.safetensors"
+ONE_SCORE = (
+    "reward model",
+    "one score for all texts",
+    "scores that differ (are the texts cut before they do?)",
+)
 OPTIONAL = {  # a file that a model may lack: None then, and no error
     "_raise_exceptions_for_missing_entries": False,
     "_raise_exceptions_for_gated_repo": False,
@@ -54,13 +60,38 @@ def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
     return -logsigmoid(chosen - rejected).mean()
 
 
+@torch.no_grad()
+def is_causal(encoder: nn.Module) -> bool:
+    """Whether another second token leaves the first token's state as it was: a decoder.
+
+    Asked of the model itself, on two texts of two tokens: no configuration says it for all models.
+    ValueError: a model that gives no states, or the same ones for both texts.
+    """
+    training, states = encoder.training, []
+    wants = "one that turns input_ids and attention_mask into a last_hidden_state of the tokens"
+    try:
+        encoder.eval()
+        for second in (1, 2):
+            ids = torch.tensor([[0, second]], device=next(encoder.parameters()).device)
+            output = encoder(input_ids=ids, attention_mask=torch.ones_like(ids))
+            states.append(output.last_hidden_state[0].float())
+    except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        got = f"a {type(encoder).__name__} ({' '.join(str(problem).split())[:100]})"
+        raise ValueError(f"encoder: got {got}, wants {wants}.") from None
+    finally:
+        encoder.train(training)
+    at_first, at_second = (states[0] - states[1]).abs().amax(dim=1).tolist()
+    require(at_second > 0, "encoder", "one that gives two texts the same states", wants)
+    return at_first <= 1e-4 * at_second  # exactly 0 but for rounding; random encoders: above 2e-3
+
+
 class RewardModel(nn.Module):
-    """Encoder, scalar head, and the mean and scale that normalise its scores."""
+    """Encoder (or decoder), scalar head, and the mean and scale that normalise its scores."""
 
     def __init__(self, encoder: nn.Module, tokenizer: PreTrainedTokenizerBase):
         super().__init__()
         check_vocabulary(encoder, tokenizer)
-        self.encoder, self.tokenizer = encoder, tokenizer
+        self.encoder, self.tokenizer, self.causal = encoder, tokenizer, is_causal(encoder)
         width = encoder.config.hidden_size
         self.head = nn.Linear(width, 1)
         nn.init.normal_(self.head.weight, std=(width + 1) ** -0.5)  # Stiennon et al. 2020
@@ -79,10 +110,21 @@ class RewardModel(nn.Module):
         return float(self.score_std) != 1.0 or float(self.score_mean) != 0.0
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Normalised scores, read at the first token, [CLS]: [B, L] ids and mask → [B]."""
-        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
-        first = output.last_hidden_state[:, 0].to(self.head.weight.dtype)  # (B, d)
-        return (self.head(first).squeeze(-1) - self.score_mean) / self.score_std
+        """Normalised scores: [B, L] ids and mask → [B].
+
+        Read at the first token, [CLS]. A decoder's first token sees only itself: its last one that
+        counts is read.
+        """
+        options = {"use_cache": False} if accepts(self.encoder, "use_cache") else {}
+        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **options)
+        hidden = output.last_hidden_state  # (B, L, d)
+        if self.causal:
+            last = attention_mask.cumsum(dim=1).argmax(dim=1)
+            read = hidden[torch.arange(len(last), device=last.device), last]
+        else:
+            read = hidden[:, 0]
+        scores = self.head(read.to(self.head.weight.dtype)).squeeze(-1)
+        return (scores - self.score_mean) / self.score_std
 
     def encode(self, texts: list[str]) -> dict:
         """Token ids and mask [B, L] of prompt + response texts, padded right, on the model's device."""
@@ -186,6 +228,11 @@ def passes(pairs: int) -> int:
     return max(3, min(12, round(4_000 / pairs)))
 
 
+def tells_apart(difference: Tensor, scores: Tensor) -> bool:
+    """Whether scores differ by more than rounding makes of equal texts; NaN does not."""
+    return bool(difference > 1e-6 + 1e-5 * scores.abs().max())
+
+
 def fit_reward_model(
     model: RewardModel,
     pairs: list[dict],
@@ -204,7 +251,8 @@ def fit_reward_model(
     "muon" for an encoder trained from scratch, "adamw" with a learning rate near 5e-5 for a
     pretrained one. `on_step(step, steps, loss)` is called after each gradient step; an exception in
     it stops the training there.
-    ValueError: no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer.
+    ValueError: no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer, or eight steps in
+    which both texts of every pair get the same score.
     """
     require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
     epochs = passes(len(pairs)) if epochs is None else epochs
@@ -216,16 +264,19 @@ def fit_reward_model(
     generator = torch.Generator().manual_seed(seed)
     steps = epochs * -(-len(pairs) // batch_size)
     optimizers = Optimizers(model, learning_rate, optimizer)
-    step = 0
+    step, learns = 0, False
     model.train()
     for _ in range(epochs):
         for index in torch.randperm(len(pairs), generator=generator).split(batch_size):
             rows = index.tolist()
             texts = [chosen[i] for i in rows] + [rejected[i] for i in rows]
             scores = model(**model.encode(texts))
-            loss = bradley_terry_loss(*scores.split(len(rows)))
+            sides = scores.split(len(rows))
+            loss = bradley_terry_loss(*sides)
             optimizers.step(loss, warm_cosine(step, steps, warmup_steps(steps)))
             step += 1
+            learns = learns or tells_apart((sides[0] - sides[1]).abs().max(), scores)
+            require(learns or step < min(steps, 8), *ONE_SCORE)
             if on_step is not None:
                 on_step(step, steps, float(loss.detach()))
     model.eval()
@@ -233,12 +284,15 @@ def fit_reward_model(
 
 
 def normalize(model: RewardModel, reference_texts: list[str]) -> RewardModel:
-    """Set mean and scale so that the scores of these reference samples have mean 0, variance 1."""
+    """Set mean and scale so that the scores of these reference samples have mean 0, variance 1.
+
+    ValueError: fewer than two texts, or one score for all of them.
+    """
     require(len(reference_texts) > 1, "reference_texts", len(reference_texts), "at least two texts")
     model.score_mean.zero_()
     model.score_std.fill_(1.0)
     scores = model.score_texts(reference_texts)
-    require_positive("variance of the reference scores", float(scores.var()))
+    require(tells_apart(scores.std(), scores), *ONE_SCORE)
     model.score_mean.copy_(scores.mean())
     model.score_std.copy_(scores.std())
     return model

@@ -58,6 +58,9 @@ class ClassifierReward:
         model = load_pretrained(AutoModelForSequenceClassification, name, dtype=torch.float32)
         self.model = freeze(model.to(resolve_device(device)))
         self.tokenizer = load_tokenizer(name)
+        config = model.config.get_text_config()
+        if config.pad_token_id is None:  # a decoder reads its last token that is no padding
+            config.pad_token_id = self.tokenizer.pad_token_id
         labels = model.config.label2id
         index = label if isinstance(label, int) else labels.get(label, -1)
         fits = 0 <= index < model.config.num_labels

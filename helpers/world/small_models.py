@@ -7,7 +7,6 @@ import torch
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from transformers import (
     DistilBertConfig,
     DistilBertModel,
@@ -16,6 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.sft import sft_loss
 from helpers.tools.optimizers import Optimizers, warm_cosine
 from helpers.tools.validate import require, require_count, require_positive
 
@@ -96,13 +96,6 @@ def encode_corpus(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> tuple
     return encoded["input_ids"], encoded["attention_mask"].bool()
 
 
-def next_token_loss(model: nn.Module, ids: Tensor, mask: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy of each counted token given the tokens before it: nats."""
-    logits = model(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits[:, :-1]
-    targets = ids[:, 1:].masked_fill(~mask[:, 1:], -100)  # cross_entropy ignores −100
-    return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction=reduction)
-
-
 def fit_language_model(
     model: nn.Module,
     tokenizer: PreTrainedTokenizerFast,
@@ -113,7 +106,7 @@ def fit_language_model(
     seed: int = 0,
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> nn.Module:
-    """Supervised fine-tuning, in place: reshuffled every epoch, cosine schedule with warm-up."""
+    """Supervised fine-tuning on whole texts, in place: reshuffled every epoch, cosine with warm-up."""
     require_count("steps", steps)
     require_positive("learning_rate", learning_rate)
     ids, mask = encode_corpus(tokenizer, texts)
@@ -126,7 +119,8 @@ def fit_language_model(
             batches = iter(torch.randperm(len(ids), generator=generator).split(batch_size))
             rows = next(batches)
         width = int(mask[rows].any(dim=0).sum())
-        loss = next_token_loss(model, ids[rows, :width], mask[rows, :width])
+        counted = mask[rows, :width]
+        loss = sft_loss(model, ids[rows, :width], counted, counted)
         optimizers.step(loss, warm_cosine(step, steps, warmup=30))
         if on_step is not None:
             on_step(step + 1, steps, float(loss.detach()))
@@ -138,7 +132,7 @@ def perplexity(model: nn.Module, tokenizer: PreTrainedTokenizerFast, texts: list
     """Perplexity per token: EOS counts, the first `<s>` does not."""
     ids, mask = encode_corpus(tokenizer, texts)
     total = sum(
-        float(next_token_loss(model, ids[rows], mask[rows], reduction="sum"))
+        float(sft_loss(model, ids[rows], mask[rows], mask[rows])) * int(mask[rows, 1:].sum())
         for rows in torch.arange(len(ids)).split(256)
     )
     return math.exp(total / int(mask[:, 1:].sum()))

@@ -1,5 +1,6 @@
 """Models: any causal LM of transformers, loaded from folders, without dropout; padding changes nothing."""
 
+import copy
 import io
 import logging
 import shutil
@@ -15,7 +16,13 @@ from transformers import (
     AutoModelForCausalLM,
     DistilBertConfig,
     DistilBertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPT2Model,
     LlamaConfig,
+    LlamaModel,
+    T5Config,
+    T5Model,
 )
 from transformers.utils import logging as transformers_logging
 
@@ -31,12 +38,14 @@ from helpers.models import (
     quiet_loading,
     resolve_device,
     stop_tokens,
+    without_dropout,
 )
 from helpers.reward_model import (
     HEAD_FILE,
     RewardModel,
     fit_reward_model,
     fresh_reward_model,
+    is_causal,
     join,
     load_reward_model,
     normalize,
@@ -126,14 +135,90 @@ def test_the_reference_is_frozen_and_equal():
     assert reference is not actor
 
 
-def tiny_reward_model(seed: int = 0) -> RewardModel:
-    torch.manual_seed(seed)
+GPT2 = GPT2Config(vocab_size=600, n_positions=64, n_embd=32, n_layer=1, n_head=2)  # has dropout
+LLAMA = LlamaConfig(
+    vocab_size=600,
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=64,
+)
+TRUNKS = {
+    "encoder": lambda tokenizer: make_encoder(tokenizer, 1, 32),
+    "gpt2": lambda tokenizer: GPT2Model(without_dropout(copy.deepcopy(GPT2))),
+    "llama": lambda tokenizer: LlamaModel(LLAMA),
+}
+
+
+def tiny_reward_model(kind: str = "encoder") -> RewardModel:
     tokenizer = tiny_models().tokenizer
-    return RewardModel(make_encoder(tokenizer, 1, 32), tokenizer).eval()
+    torch.manual_seed(0)
+    return RewardModel(TRUNKS[kind](tokenizer), tokenizer).eval()
 
 
-def test_padding_changes_no_score():
-    model = tiny_reward_model()
+@pytest.mark.parametrize("kind", TRUNKS)
+def test_a_score_is_read_where_the_whole_text_is_seen(kind):
+    """Every word of a text changes its score; it is the head's of the one state that sees them all."""
+    model, text = tiny_reward_model(kind), "the soup was good and cold"
+    changed = [text.replace(word, "poor") for word in text.split()]
+    scores = model.score_texts([text, *changed])
+    assert len(set(scores.tolist())) == 7
+    ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+    with torch.no_grad():
+        states = model.encoder(input_ids=ids).last_hidden_state[0]
+        read = states[0 if kind == "encoder" else -1]
+        assert scores[0].item() == pytest.approx(model.head(read).item(), abs=1e-5)
+
+
+def test_dropout_makes_no_encoder_of_a_decoder():
+    trunk = GPT2Model(GPT2).train()
+    assert is_causal(trunk) and trunk.training
+
+
+@pytest.mark.parametrize(
+    "trunk",
+    [
+        GPT2LMHeadModel(GPT2),
+        T5Model(T5Config(vocab_size=600, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)),
+        GPT2Model(GPT2).apply(lambda part: [p.data.zero_() for p in part.parameters()]),
+    ],
+    ids=["logits", "encoder and decoder", "zeros"],
+)
+def test_a_model_that_gives_no_states_is_refused(trunk):
+    with pytest.raises(ValueError, match="^encoder: got .*last_hidden_state") as said:
+        RewardModel(trunk, tiny_models().tokenizer)
+    assert "\n" not in str(said.value)
+
+
+ONE_SCORE = "^reward model: got one score for all texts, wants"
+
+
+def test_a_fit_to_texts_that_are_cut_before_they_differ_says_so():
+    """Both texts of a pair are then the same tokens: the loss would stay at ln 2."""
+    model, long = tiny_reward_model(), "the soup was cold. " * 20
+    pairs = [
+        {"prompt": long, "chosen": "good.", "rejected": f"{word}."} for word in ("bad", "poor")
+    ]
+    with pytest.raises(ValueError, match=ONE_SCORE):
+        fit_reward_model(model, pairs, epochs=1, batch_size=1)
+    with pytest.raises(ValueError, match=ONE_SCORE):
+        normalize(model, [long + "good.", long + "bad."])
+
+
+def test_a_decoder_read_at_its_first_token_would_say_so():
+    """Its scores are equal up to rounding, which is not always to nothing."""
+    model = tiny_reward_model("gpt2")
+    model.causal = False
+    with pytest.raises(ValueError, match=ONE_SCORE):
+        fit_reward_model(model, PAIRS, epochs=9, batch_size=4)
+    with pytest.raises(ValueError, match=ONE_SCORE):
+        normalize(model, [join(pair["prompt"], pair["chosen"]) for pair in PAIRS])
+
+
+@pytest.mark.parametrize("kind", TRUNKS)
+def test_padding_changes_no_score(kind):
+    model = tiny_reward_model(kind)
     short, long = "the soup was good.", "the soup was good and we would recommend it to friends."
     alone, together = model.score_texts([short]), model.score_texts([short, long])
     assert torch.allclose(alone[0], together[0], atol=1e-5)
@@ -144,8 +229,9 @@ def test_padding_changes_no_score():
     assert torch.allclose(scores, together, atol=1e-5)
 
 
-def test_it_fits_pairs_and_survives_a_round_trip(tmp_path):
-    model, losses = tiny_reward_model(), []
+@pytest.mark.parametrize("kind", TRUNKS)
+def test_it_fits_pairs_and_survives_a_round_trip(tmp_path, kind):
+    model, losses = tiny_reward_model(kind), []
     fit_reward_model(
         model,
         PAIRS,

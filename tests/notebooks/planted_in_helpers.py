@@ -344,8 +344,8 @@ PLANTS = [
     Plant(
         "reads the last token",
         "reward_model.py",
-        "last_hidden_state[:, 0]",
-        "last_hidden_state[:, -1]",
+        "hidden[:, 0]",
+        "hidden[:, -1]",
         "05",
     ),
     Plant(

@@ -410,11 +410,15 @@ def test_long_texts_are_cut_at_what_an_encoder_can_hold():
     assert encode_texts(tokenizer, ["the " * 99], config)["input_ids"].shape == (1, 64)
 
 
-@pytest.fixture
-def classifier(tmp_path):
+@pytest.fixture(params=["distilbert", "llama"])
+def classifier(request, tmp_path):
+    """A classifier's folder; the Llama's configuration names no pad token, as many on the hub do."""
     torch.manual_seed(0)
     tokenizer = make_tokenizer(reviews.VOCABULARY)
     config = make_encoder(tokenizer, layers=1, width=32).config
+    if request.param == "llama":
+        shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+        config = LlamaConfig(vocab_size=len(tokenizer), num_hidden_layers=1, **shape)
     config.id2label, config.label2id = (
         {0: "BAD", 1: "FAIR", 2: "GOOD"},
         {"BAD": 0, "FAIR": 1, "GOOD": 2},
