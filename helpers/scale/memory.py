@@ -263,14 +263,20 @@ def estimate_memory(
     adapter = adapter_parameters(actor, rank)
     rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
     vocabulary = actor.get_input_embeddings().num_embeddings
+    head = actor.get_input_embeddings().weight.numel()
     if method == "full":
         entries = _trained("actor", size) + _trained("critic", size)
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
-        entries = _trained("actor", adapter, base.itemsize * size) + _trained("critic", adapter)
+        held = base.itemsize * size
+        if (
+            base != torch.float32
+        ):  # the head stays in float32, beside an embedding that it was tied to
+            tied = actor.get_output_embeddings().weight is actor.get_input_embeddings().weight
+            held += head * (FLOAT - (0 if tied else base.itemsize))
+        entries = _trained("actor", adapter, held) + _trained("critic", adapter)
     half, checkpointing = config.mixed_precision != "no", config.gradient_checkpointing
     kept = activation_bytes(actor.base_model, part * length, checkpointing, half)
-    head = actor.get_input_embeddings().weight.numel()
     blocks = count_parameters(actor.base_model) - head
     # autocast's copies of what is multiplied live until the backward pass has used them
     critic_copies, copies = (2 * half * copied for copied in (blocks, blocks + head))
