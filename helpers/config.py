@@ -21,7 +21,7 @@ CHOICES = {
     "method": ("ppo", "rloo", "grpo", "reinforce"),
     "ratio_level": ("token", "sequence"),
     "loss_aggregation": ("token", "response", "fixed"),
-    "mixed_precision": ("no", "bf16"),  # fp16 would need loss scaling
+    "mixed_precision": ("no", "tf32", "bf16"),  # fp16 would need loss scaling
 }
 
 
@@ -107,7 +107,10 @@ class PPOConfig:
     )
     temperature: float = setting(1.0, "for sampling and for log-probs", RUN)
     mixed_precision: str = setting(
-        "no", "'bf16': forwards that train run in half precision, by autocast", UPDATE
+        "no",
+        "'bf16': forwards of what is trained run in half precision, by autocast; 'tf32': on a GPU"
+        " float32 products round their factors to 11 bits. 'no' keeps first ratios at 1 ± 1e-4",
+        UPDATE,
     )
     gradient_checkpointing: bool = setting(
         False, "keep the inputs of blocks only: less memory in the update, a forward more", UPDATE

@@ -32,7 +32,7 @@ from helpers.pairs import (
 from helpers.ppo import gradient_step, mean_stats
 from helpers.prompts import as_pairs
 from helpers.rollouts import forward_logprobs
-from helpers.sampling import Responses
+from helpers.sampling import Responses, rows_at_once
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import (
     describe,
@@ -327,6 +327,6 @@ def evaluate_pairs(state: RLHFState, pairs: list[dict]) -> dict:
     rows = torch.arange(len(batch))
     fill_reference(state, batch, rows)
     actor = partial(forward_logprobs, state.models.actor, temperature=temperature)
-    logprobs = batch.responses.in_parts(actor).sum(dim=1)
+    logprobs = batch.responses.in_parts(actor, rows_at_once(state.config)).sum(dim=1)
     loss, stats = batch_loss(logprobs, batch, rows, state.config)
     return {name: float(value) for name, value in ({"loss": loss} | stats).items()}

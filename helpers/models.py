@@ -60,8 +60,14 @@ def last_logits(policy: nn.Module, count: int) -> dict:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    """Where forwards run: as the weights are ("no"), or in bfloat16 wherever that is safe ("bf16")."""
-    return nullcontext() if precision == "no" else torch.autocast(device.type, torch.bfloat16)
+    """Where forwards run: as the weights are, or in bfloat16 wherever that is safe ("bf16")."""
+    return nullcontext() if precision != "bf16" else torch.autocast(device.type, torch.bfloat16)
+
+
+def allow_tf32(device: torch.device, allowed: bool) -> None:
+    """Whether float32 products may round their factors to TF32's 11 bits; only CUDA devices have it."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if allowed else "highest")
 
 
 class gradient_checkpointing:

@@ -78,12 +78,19 @@ def value_loss(
     return loss, {"clip_fraction": clip_fraction.detach()}
 
 
+ENTROPY_LOGITS = 2**22  # at once: each step below makes a tensor of their size
+
+
 def entropy_from_logits(logits: Tensor) -> Tensor:
     """Entropy of softmax(logits) in nats: [..., V] → [...]. A logit may be −inf (probability 0)."""
     require_tensor("logits", logits)
-    logprobs = logits.float().log_softmax(dim=-1)
-    # 0·log 0 is 0, and so is its gradient
-    return -(logprobs.exp() * logprobs.masked_fill(logprobs.isneginf(), 0.0)).sum(dim=-1)
+    size, entropies = logits.shape[-1], []
+    for part in logits.reshape(-1, size).split(max(1, ENTROPY_LOGITS // size)):
+        logprobs = part.float().log_softmax(dim=-1)
+        # 0·log 0 is 0, and so is its gradient
+        products = logprobs.exp() * logprobs.masked_fill(logprobs.isneginf(), 0.0)
+        entropies.append(-products.sum(dim=-1))
+    return torch.cat(entropies).reshape(logits.shape[:-1])
 
 
 def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:

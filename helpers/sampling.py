@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
-from helpers.models import last_logits, model_inputs, stop_tokens
+from helpers.models import autocast, last_logits, model_inputs, stop_tokens
 from helpers.rollouts import (
     gather_logprobs,
     is_stop,
@@ -68,6 +68,14 @@ class Responses:
         return queries[:, first:], query_mask[:, first:], responses[:, :last], counted[:, :last]
 
 
+def rows_at_once(config: RLHFConfig) -> int:
+    """Responses of one forward without gradients: two micro-batches take the memory of an update of one.
+
+    There logits are held twice (with what their log-sum needs), in an update four times.
+    """
+    return 2 * config.micro_batch_size
+
+
 def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: list[str], device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
@@ -114,7 +122,12 @@ def sample_responses(
     queries = encode_prompts(tokenizer, prompts, policy.device)
     stop, pad = stop_tokens(policy, tokenizer), tokenizer.pad_token_id
     length, temperature = config.response_length, config.temperature
-    response, mask, logprobs = generate(policy, *queries, length, stop, pad, temperature, generator)
+    # autocast keeps its copies of trained weights, but would convert frozen ones again at every token
+    kept = all(parameter.requires_grad for parameter in policy.parameters())
+    with autocast(policy.device, config.mixed_precision if kept else "no"):
+        response, mask, logprobs = generate(
+            policy, *queries, length, stop, pad, temperature, generator
+        )
     whole = decode(tokenizer, *queries, response, mask)
     completions = _decode_counted(tokenizer, response, mask)
     texts = list(map(SampledText, whole, prompts, completions))
@@ -144,6 +157,9 @@ def sample_texts(*arguments, **more) -> list[str]:
 
 
 LARGE_VOCABULARY = 10_000  # tokens
+LEAVE_EVERY = (
+    32  # tokens: finished rows leave the batch then, which waits for a GPU and copies the cache
+)
 
 
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
@@ -182,21 +198,27 @@ def generate(
     require_positive("temperature", temperature)
     cache, ids, mask = DynamicCache(config=policy.config), query_tensors, query_mask
     positions, running = position_ids(query_mask), query_mask.any(dim=1)  # (B, P), (B,)
+    rows = slice(None)  # in the batch; tokens are drawn for all, so none depends on who has left
     tokens, logprobs = [], []
     # testing "has every row ended?" waits for the GPU, so it is done only every 16 tokens there
     every = 1 if query_tensors.device.type == "cpu" else 16
     for t in range(response_length):
-        inputs = model_inputs(policy, ids, mask, positions)
+        inputs = model_inputs(policy, ids[rows], mask[rows], positions[rows])
         logits = policy(
             **inputs, past_key_values=cache, use_cache=True, **last_logits(policy, 1)
-        ).logits
-        token, logprob = _sample(logits[:, -1], temperature, generator)
+        ).logits[:, -1]
+        if len(logits) < len(running):
+            logits = logits.new_zeros(len(running), logits.shape[1]).index_copy(0, rows, logits)
+        token, logprob = _sample(logits, temperature, generator)
         tokens.append(torch.where(running, token, pad_token_id))
         logprobs.append(torch.where(running, logprob, 0.0))
         mask = torch.cat([mask, running.unsqueeze(1)], dim=1)
         running = running & ~is_stop(token, eos_token_id)
         if t % every == every - 1 and not running.any():
             break
+        if t % LEAVE_EVERY == LEAVE_EVERY - 1:
+            cache.batch_select_indices(running[rows].nonzero().squeeze(1))
+            rows = running.nonzero().squeeze(1)
         ids, positions = tokens[-1].unsqueeze(1), positions[:, -1:] + 1
     counted = mask[:, query_mask.shape[1] :]  # (B, T)
     length = int(counted.any(dim=0).sum())

@@ -11,6 +11,7 @@ from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.kl import AdaptiveKLController
 from helpers.models import (
+    allow_tf32,
     check_vocabulary,
     fingerprint,
     freeze,
@@ -109,6 +110,11 @@ class RLHFState:
     def normalize(self, raw_scores: Tensor) -> Tensor:
         """Scores as the reward gave them → in standard deviations of the reference: [B] → [B]."""
         return (raw_scores - self.score_mean) / self.score_std
+
+    @property
+    def in_half_precision(self) -> bool:
+        """Whether the actor computes in less than float32: by its weights, or as the config says."""
+        return self.models.actor.dtype != torch.float32 or self.config.mixed_precision != "no"
 
     @property
     def keeps_raw_scores(self) -> bool:
@@ -227,6 +233,8 @@ def start_run(
         make_generators(config.seed, models.device),
         config.kl_coef,
     )
+    # float32 beside 16 bits is no more precise; a run in float32 would lose |ratio − 1| ≤ 1e-4
+    allow_tf32(models.device, state.in_half_precision)
     known = isinstance(models.reward, RewardModel) and models.reward.is_normalized
     if config.normalize_scores and not known:
         fit_normalizer(state, progress)

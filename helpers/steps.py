@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from helpers.models import autocast
 from helpers.ppo import ppo_update_step
 from helpers.rewards import score_texts
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values, is_stop
-from helpers.sampling import Responses, sample_batches, sample_responses
+from helpers.sampling import Responses, rows_at_once, sample_batches, sample_responses
 from helpers.state import RLHFState
 from helpers.tools.parallel import gather, share, total, world_size
 from helpers.whitening import whiten_advantages
@@ -33,17 +34,12 @@ def draw_prompts(state: RLHFState) -> list[str]:
     return [state.prompts[i] for i in share(order[:size]) for _ in range(group)]
 
 
-def in_half_precision(state: RLHFState) -> bool:
-    """Whether the actor computes in 16 bits: by its weights, or by autocast."""
-    return state.models.actor.dtype != torch.float32 or state.config.mixed_precision != "no"
-
-
 @torch.no_grad()
 def write_responses(state: RLHFState, prompts: list[str]) -> Responses:
     """Step 2: the actor samples a response to each prompt, with log-probs."""
     models, config, generator = state.models, state.config, state.generators["samples"]
     responses = sample_responses(models.actor, models.tokenizer, prompts, config, generator)
-    if in_half_precision(state):
+    if state.in_half_precision:
         # cached decoding and a full forward differ there, so PPO compares with the latter
         logprobs = full_logprobs(models.actor, state, responses)
         responses.logprob_gap = float((logprobs - responses.logprobs).abs().max())
@@ -70,21 +66,21 @@ def full_logprobs(policy, state: RLHFState, responses: Responses) -> Tensor:
 
     Those of sampling, but in half precision those of a full forward: cached decoding differs there.
     """
-    if not in_half_precision(state):
+    if not state.in_half_precision:
         return responses.logprobs
     config = state.config
     with autocast(state.models.device, config.mixed_precision):
-        return responses.in_parts(
-            lambda *tokens: forward_logprobs(policy, *tokens, config.temperature)
-        )
+        forward = partial(forward_logprobs, policy, temperature=config.temperature)
+        return responses.in_parts(forward, rows_at_once(config))
 
 
 @torch.no_grad()
 def reference_logprobs(state: RLHFState, responses: Responses) -> Tensor:
     """Step 4: log-probs of the same tokens under the frozen reference: [B, T] nats."""
-    reference, temperature = state.models.reference, state.config.temperature
-    with autocast(state.models.device, state.config.mixed_precision):
-        return responses.in_parts(lambda *tokens: forward_logprobs(reference, *tokens, temperature))
+    config = state.config
+    forward = partial(forward_logprobs, state.models.reference, temperature=config.temperature)
+    with autocast(state.models.device, config.mixed_precision):
+        return responses.in_parts(forward, rows_at_once(config))
 
 
 def total_rewards(
@@ -109,7 +105,8 @@ def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor)
     """
     config, mask = state.config, responses.response_mask
     if config.method == "ppo":
-        values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
+        forward = partial(forward_values, state.models.critic)
+        values = responses.in_parts(forward, rows_at_once(config))
         advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
     else:
         values = torch.zeros_like(rewards)
@@ -193,7 +190,7 @@ def describe(state: RLHFState, responses: Responses, scores: Tensor) -> dict:
     }
     if state.keeps_raw_scores:
         record["raw_score"] = float(gather(responses.raw_scores).mean())
-    if in_half_precision(state):
+    if state.in_half_precision:
         record["logprob_gap"] = float(gather(torch.tensor([responses.logprob_gap])).max())
     for name, measure in state.measures.items():
         values = torch.as_tensor(measure(responses.texts)).float()

@@ -14,9 +14,8 @@ import torch
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
-from helpers.models import load_actor, load_tokenizer, resolve_device
+from helpers.models import resolve_device
 from helpers.prompts import as_prompts, read_prompts
-from helpers.reward_model import load_reward_model
 from helpers.rewards import Reward, RewardSum, require_columns, takes_completions
 from helpers.scale.held_out import (
     LEAST,
@@ -99,12 +98,11 @@ class Inputs:
         """The models under LoRA; None without it, where the config says which they are."""
         if self.lora is None:
             return None
-        place = resolve_device(config.device)
-        actor, tokenizer = load_actor(config.actor, place.type), load_tokenizer(config.actor)
-        reward = reward or load_reward_model(config.reward_model, place.type)
+        frozen = frozen_dtype(resolve_device(config.device))
+        what = (config.actor, config.actor, reward or config.reward_model, "lora", frozen)
         base = torch.bfloat16 if self.lora_bf16 else torch.float32
         how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed, "base": base}
-        return make_models(actor, tokenizer, reward, "lora", frozen_dtype(place), **how)
+        return make_models(*what, config.device, **how)
 
     def begin(self, config: RLHFConfig, **more) -> RLHFState:
         """A run at its beginning; `more` as in `start_run`."""

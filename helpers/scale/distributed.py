@@ -94,7 +94,8 @@ def show(state: RLHFState) -> None:
         line = "  ".join(f"{name} {record[name]:.3g}" for name in names if name in record)
     else:
         config, count = state.config, world_size()
-        precision = "float32" if config.mixed_precision == "no" else "bf16 autocast"
+        names = {"no": "float32", "tf32": "TF32", "bf16": "bf16 autocast"}
+        precision = names[config.mixed_precision]
         line = f"{count} processes, {config.batch_size // count} responses each, {precision}"
     print(line, flush=True)
 

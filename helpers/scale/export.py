@@ -179,6 +179,7 @@ def merge_adapter(model: nn.Module) -> nn.Module:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     merged = copy.deepcopy(model).float()  # in bfloat16 a small change would be rounded away
+    merged.tie_weights()  # `convert_base` parts the head from the embedding
     layers = [(n, m) for n, m in merged.named_modules() if isinstance(m, BaseTunerLayer)]
     for name, layer in layers:
         layer.merge(safe_merge=True)  # refuses NaN

@@ -82,25 +82,26 @@ def add_lora(
 
 
 class Float32Head(nn.Linear):
-    """A head whose logits are computed in float32 from weights in half precision.
+    """A head whose logits are computed in float32 from hidden states in half precision.
 
     bfloat16 logits near 20 are 0.125 apart: as noise on log-probs that is most of PPO's clip (MiniMax-M1,
     2025, arXiv 2506.13585, computes its head in float32 for this reason).
     """
 
     def forward(self, hidden: Tensor) -> Tensor:
-        bias = None if self.bias is None else self.bias.float()
-        return nn.functional.linear(hidden.float(), self.weight.float(), bias)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return super().forward(hidden.float())
 
 
 def convert_base(actor: nn.Module, base: torch.dtype) -> None:
-    """Convert all weights but the adapter's to this type, in place; logits stay float32."""
+    """Convert all weights to this type, in place, but the adapter's and the head's: these are float32."""
     for name, parameter in actor.named_parameters():
-        if ADAPTER not in name:
-            parameter.data = parameter.data.to(base)
+        parameter.data = parameter.data.to(torch.float32 if ADAPTER in name else base)
     head = actor.get_output_embeddings()
     if type(head) is nn.Linear:
-        head.__class__ = Float32Head  # the same weight, under the same name
+        # converted here, not at each token; a frozen head need not be tied to the embedding
+        head.weight = nn.Parameter(head.weight.data, requires_grad=False)
+        head.float().__class__ = Float32Head
 
 
 def describe_adapter(actor: nn.Module) -> dict:

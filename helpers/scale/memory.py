@@ -27,6 +27,7 @@ from transformers import (
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, load_pretrained, with_fused_gelu, without_dropout
 from helpers.rewards import Reward
+from helpers.sampling import rows_at_once
 from helpers.scale.lora import linear_layers
 from helpers.tools.validate import require, require_choice, require_count
 
@@ -35,7 +36,6 @@ MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
 PROBE = 16  # tokens of the forward that counts activations
 ROLES = ("actor", "critic", "reference", "reward")
 PHASES = ("rollout", "scoring", "update")  # writing; log-probs of what was written; gradients
-SCORED_ROWS = 64  # of one forward in `Responses.in_parts`
 
 
 def smollm2(width: int, inner: int, layers: int, heads: int, groups: int) -> LlamaConfig:
@@ -263,19 +263,25 @@ def estimate_memory(
     adapter = adapter_parameters(actor, rank)
     rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
     vocabulary = actor.get_input_embeddings().num_embeddings
+    head = actor.get_input_embeddings().weight.numel()
     if method == "full":
         entries = _trained("actor", size) + _trained("critic", size)
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
-        entries = _trained("actor", adapter, base.itemsize * size) + _trained("critic", adapter)
-    half, checkpointing = config.mixed_precision != "no", config.gradient_checkpointing
+        held = base.itemsize * size
+        if (
+            base != torch.float32
+        ):  # the head stays in float32, beside an embedding that it was tied to
+            tied = actor.get_output_embeddings().weight is actor.get_input_embeddings().weight
+            held += head * (FLOAT - (0 if tied else base.itemsize))
+        entries = _trained("actor", adapter, held) + _trained("critic", adapter)
+    half, checkpointing = config.mixed_precision == "bf16", config.gradient_checkpointing
     kept = activation_bytes(actor.base_model, part * length, checkpointing, half)
-    head = actor.get_input_embeddings().weight.numel()
     blocks = count_parameters(actor.base_model) - head
     # autocast's copies of what is multiplied live until the backward pass has used them
     critic_copies, copies = (2 * half * copied for copied in (blocks, blocks + head))
     logits = FLOAT * vocabulary
-    scored = min(rows, SCORED_ROWS) * config.response_length
+    scored = min(rows, rows_at_once(config)) * config.response_length
     entries += [
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),

@@ -172,7 +172,9 @@ def make_models(
     require_choice("method", method, ("full", "lora"))
     tokenizer = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
     if isinstance(actor, str):
-        actor = load_actor(actor, device)
+        # as it will be held: in float32 an 8B model would take 32 GB before its half
+        held = lora.get("base", torch.float32) if method == "lora" else torch.float32
+        actor = load_actor(actor, device, held)
         reward = reward.to(actor.device) if isinstance(reward, nn.Module) else reward
     wants = "a language model of transformers, or its name"
     require(isinstance(actor, nn.Module), "actor", type(actor).__name__, wants)

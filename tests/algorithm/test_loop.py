@@ -14,7 +14,7 @@ from helpers import steps
 from helpers.__main__ import loop as main  # `python -m helpers.loop`
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint
+from helpers.models import fingerprint, freeze
 from helpers.prompts import Prompt
 from helpers.reward_model import RewardModel
 from helpers.rewards import RewardSum
@@ -366,7 +366,7 @@ def test_evaluation_in_half_precision_compares_like_with_like(config, prompts, m
     exact, rough = (start_run(c, tiny_models(), prompts=prompts) for c in (config, half))
     itself, _ = evaluate(rough.models.reference, rough, count=24)
     assert float(itself["kl"].abs().max()) < 1e-4
-    actor = moved(exact.models.actor)
+    actor = freeze(moved(exact.models.actor))  # frozen, it samples in float32 in both
     right, texts = evaluate(actor, exact, count=24)
     found, again = evaluate(actor, rough, count=24)
     assert again == texts and torch.equal(found["score"], right["score"])

@@ -5,6 +5,7 @@ import io
 import logging
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,13 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from helpers import state as states
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs
 from helpers.experiments.reward_quality import SEEDS
 from helpers.loop import train_rlhf_loop
 from helpers.models import (
+    allow_tf32,
     fingerprint,
     load_actor,
     make_critic,
@@ -125,6 +128,22 @@ def test_a_missing_device_is_refused():
     with pytest.raises(ValueError, match="device: got 'abacus'"):
         resolve_device("abacus")
     assert resolve_device("auto").type in ("cpu", "cuda", "mps")
+
+
+@pytest.mark.parametrize(
+    ("precision", "wanted"), [("no", "highest"), ("tf32", "high"), ("bf16", "high")]
+)
+def test_a_gpu_has_tf32_where_a_run_asks_for_less_than_float32(monkeypatch, precision, wanted):
+    """Factors of 11 bits would move first ratios by more than the 1e-4 that float32 keeps."""
+    chosen = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", chosen.append)
+    config = RLHFConfig(device="cpu", normalize_scores=False, mixed_precision=precision)
+    start_run(config, tiny_models())
+    assert chosen == []
+    on_gpu = partial(allow_tf32, torch.device("cuda"))
+    monkeypatch.setattr(states, "allow_tf32", lambda device, allowed: on_gpu(allowed))
+    start_run(config, tiny_models())
+    assert chosen == [wanted]
 
 
 def test_the_reference_is_frozen_and_equal():

@@ -31,7 +31,9 @@ from strategies import (
     tiny_world,
     updated,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers import ppo
 from helpers.ppo import entropy_from_logits, micro_batches, policy_loss, ppo_update_step, value_loss
 from helpers.rollouts import RolloutBatch, forward_logprobs, response_mask
 
@@ -240,6 +242,32 @@ def test_entropy_is_the_mean_surprise_in_nats():
 def test_entropy_of_uniform_is_log_v_and_of_certainty_zero():
     close(entropy_from_logits(torch.full((1, 8), 3.0)), torch.tensor([math.log(8)]))
     close(entropy_from_logits(torch.tensor([[1e4, 0.0, 0.0]])), torch.zeros(1))
+
+
+class Made(TorchDispatchMode):
+    """The largest tensor that was made, in numbers; views of what was given are not."""
+
+    def __init__(self, given: torch.Tensor):
+        super().__init__()
+        self.given, self.largest = given.untyped_storage().data_ptr(), 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() != self.given:
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def test_entropy_makes_no_tensor_as_large_as_the_logits(monkeypatch):
+    """[b, T, V] float32 of a large vocabulary are gigabytes, and each step of the formula makes one."""
+    logits = torch.randn(4, 6, 100, generator=torch.Generator().manual_seed(0))
+    whole = entropy_from_logits(logits)
+    monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 700)
+    with Made(logits) as made:
+        parts = entropy_from_logits(logits)
+    assert torch.equal(parts, whole) and 600 <= made.largest <= 700
+    monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 1)  # a row at least
+    assert torch.equal(entropy_from_logits(logits[0, 0]), whole[0, 0])
 
 
 def test_forbidden_tokens_add_no_entropy_and_no_nan_gradient():

@@ -5,12 +5,15 @@ from collections import Counter
 
 import pytest
 import torch
-from conftest import DEVICES, needs_cuda
+from conftest import DEVICES, needs_cuda, tiny_models
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers import models as arguments
-from helpers.sampling import _sample, generate
+from helpers import sampling
+from helpers.config import RLHFConfig
+from helpers.models import freeze
+from helpers.sampling import _sample, generate, sample_responses
 
 
 @pytest.fixture(params=DEVICES)
@@ -54,6 +57,59 @@ def test_sampling_never_waits_for_a_gpu_inside_the_token_loop(monkeypatch, kind)
     assert waits[0] == waits[1]  # what waits comes before and after the loop
     for mine, other in zip(quick, plain, strict=True):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_finished_rows_leave_the_batch_and_change_no_text(monkeypatch, kind):
+    model, asked = writer(kind, torch.device("cpu")), torch.tensor([[0, 5], [3, 4]]).repeat(8, 1)
+    batches, stops = [], [1, 2]
+    model.register_forward_pre_hook(
+        lambda model, given, named: batches.append(len(named["input_ids"])), with_kwargs=True
+    )
+    written = []
+    for every in (8, 1000):
+        monkeypatch.setattr(sampling, "LEAVE_EVERY", every)
+        generator = torch.Generator().manual_seed(0)
+        written.append(generate(model, asked, asked > 0, 60, stops, 0, 1.0, generator))
+        tokens, counted, _ = written[-1]
+        steps = -(-counted.sum(dim=1) // every) * every  # a row stays until the next multiple
+        assert sum(batches) == steps.clamp(max=tokens.shape[1]).sum() and batches[0] == 16
+        batches.clear()
+    for left, stayed in zip(*written, strict=True):
+        torch.testing.assert_close(left, stayed)
+
+
+class Casts(TorchDispatchMode):
+    """Counts how often a whole weight is converted to bfloat16."""
+
+    def __init__(self, weight: torch.Tensor):
+        super().__init__()
+        self.shape, self.count = weight.shape, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten._to_copy.default and result.dtype == torch.bfloat16:
+            self.count += result.shape == self.shape
+        return result
+
+
+def test_under_autocast_sampling_is_in_half_precision_and_converts_a_weight_once():
+    """A frozen weight, of which autocast keeps no copy, is used as it is."""
+    models = tiny_models()
+    block, products = models.actor.transformer.h[0].mlp.c_fc, set()
+    block.register_forward_hook(lambda module, given, result: products.add(result.dtype))
+    for precision, frozen, dtype, casts in (
+        ("bf16", False, torch.bfloat16, 1),
+        ("bf16", True, torch.float32, 0),
+        ("tf32", False, torch.float32, 0),
+        ("no", False, torch.float32, 0),
+    ):
+        config = RLHFConfig(device="cpu", response_length=6, mixed_precision=precision)
+        actor = freeze(models.actor) if frozen else models.actor.requires_grad_(True)
+        products.clear()
+        with Casts(block.weight) as counted:
+            sample_responses(actor, models.tokenizer, ["the soup"], config)
+        assert products == {dtype} and counted.count == casts, (precision, frozen)
 
 
 @pytest.mark.cuda

@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -24,6 +25,7 @@ from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter
 from helpers.scale.lora import add_lora, linear_layers, lora_models
 from helpers.scale.memory import adapter_parameters, estimate_memory
+from helpers.scale.pretrained import make_models
 from helpers.state import start_run
 from helpers.steps import iterate
 
@@ -203,7 +205,8 @@ def adapter_gradients(models, responses):
 def test_adapters_on_a_half_base_get_the_same_gradients_up_to_its_rounding():
     """bfloat16 rounds to 1/256; through a few layers gradients agree to a few times that."""
     exact, half = with_base(torch.float32), with_base(torch.bfloat16)
-    types = {"lora_" in n: p.dtype for n, p in half.actor.named_parameters()}
+    named = half.actor.named_parameters()
+    types = {"lora_" in name or "lm_head" in name: p.dtype for name, p in named}
     assert types == {True: torch.float32, False: torch.bfloat16}
     written = sample_responses(exact.actor, exact.tokenizer, PROMPTS, CONFIG)
     pairs = zip(adapter_gradients(exact, written), adapter_gradients(half, written), strict=True)
@@ -227,15 +230,74 @@ def test_a_run_on_a_half_base_moves_the_adapter_alone():
 def test_logits_on_a_half_base_are_float32_and_so_nearer_to_the_right_ones():
     exact, half = with_base(torch.float32), with_base(torch.bfloat16)
     head = half.actor.get_output_embeddings()
-    assert head.weight.dtype == torch.bfloat16
+    assert head.weight.dtype == torch.float32
+    assert torch.equal(head.weight.bfloat16(), half.actor.get_input_embeddings().weight)
     hidden = 20 * torch.randn(64, head.weight.shape[1], generator=torch.Generator().manual_seed(0))
     hidden = hidden.bfloat16()
     right = hidden.double() @ head.weight.double().T
-    rounded = torch.nn.functional.linear(hidden, head.weight)
+    rounded = torch.nn.functional.linear(hidden, head.weight.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert head(hidden).dtype == torch.float32  # under autocast too
     assert head(hidden).dtype == torch.float32 and rounded.dtype == torch.bfloat16
     error, coarse = ((x.double() - right).abs().max() for x in (head(hidden), rounded))
     assert error < 1e-2 * coarse
     assert half.actor.state_dict().keys() == exact.actor.state_dict().keys()
+
+
+class Casts(TorchDispatchMode):
+    """Collects how many numbers each conversion of a tensor's type writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten._to_copy.default:
+            self.sizes.append(result.numel())
+        return result
+
+
+def test_no_token_on_a_half_base_converts_the_head():
+    """Its weight has rows for the whole vocabulary, more numbers than all that a token converts."""
+    models = with_base(torch.bfloat16)
+    with Casts() as casts:
+        sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
+    assert casts.sizes  # the hidden states
+    assert max(casts.sizes) < models.actor.get_output_embeddings().weight.numel()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, kind, tied):
+    """An 8B model in float32 would take 32 GB before its weights are halved to 16."""
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"vocab_size": 500, "tie_word_embeddings": tied}
+    torch.manual_seed(0)
+    source = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
+    source.save_pretrained(tmp_path)
+    loaded, load = [], AutoModelForCausalLM.from_pretrained
+
+    def recorded(*arguments, **settings):
+        model = load(*arguments, **settings)
+        loaded.append({parameter.dtype for parameter in model.parameters()})
+        return model
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", recorded)
+    how = {"device": "cpu", "rank": 2, "base": torch.bfloat16}
+    models = make_models(str(tmp_path), "data/sft", length_reward, "lora", **how)
+    assert loaded == [{torch.bfloat16}]
+    assert {p.dtype for p in trainable(models.actor)} == {torch.float32}
+    halved = add_lora(load_actor(str(tmp_path), "cpu"), rank=2, base=torch.bfloat16)
+    ids = torch.arange(20).reshape(2, 10)
+    with torch.no_grad():
+        assert torch.equal(models.actor(input_ids=ids).logits, halved(input_ids=ids).logits)
+    merged = merge_adapter(models.actor)
+    ends = merged.get_input_embeddings().weight, merged.get_output_embeddings().weight
+    assert (ends[0] is ends[1]) == tied
+    whole = make_models(str(tmp_path), "data/sft", length_reward, device="cpu", base=torch.bfloat16)
+    assert {p.dtype for p in whole.actor.parameters()} == {torch.float32}  # it is trained
 
 
 def test_merging_into_a_half_base_is_done_in_float32():
@@ -252,8 +314,16 @@ def test_merging_into_a_half_base_is_done_in_float32():
 def test_a_half_base_takes_half_the_memory_of_the_weights():
     shape = ("HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased", CONFIG, 8, "lora")
     whole, half = estimate_memory(*shape), estimate_memory(*shape, base=torch.bfloat16)
+    head = 4 * 49_152 * 576  # in float32 beside the embedding that it was tied to
     size = 2 * 134_515_008  # bytes saved: two of four for each frozen weight
-    assert whole.total(kind="weights") - half.total(kind="weights") == size
+    assert whole.total(kind="weights") - half.total(kind="weights") == size - head
     assert half.total(kind="KV cache") * 2 == whole.total(kind="KV cache")
     for kind in ("gradients", "Adam", "activations"):
         assert half.total(kind=kind) == whole.total(kind=kind)
+
+
+def test_a_half_base_holds_the_bytes_that_are_estimated():
+    held = sum(p.nbytes for p in with_base(torch.bfloat16).actor.parameters())
+    what = tiny_models().actor, length_reward, CONFIG, 8, "lora", 2
+    memory = estimate_memory(*what, base=torch.bfloat16)
+    assert memory.total(role="actor", kind="weights") == held

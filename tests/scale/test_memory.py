@@ -14,12 +14,11 @@ from helpers.models import count_parameters, freeze, load_actor
 from helpers.ppo import minibatch_loss
 from helpers.reward_model import load_reward_model
 from helpers.rollouts import gather_logprobs
-from helpers.sampling import generate
+from helpers.sampling import generate, rows_at_once
 from helpers.scale import timing
 from helpers.scale.memory import (
     MIB,
     PHASES,
-    SCORED_ROWS,
     activation_bytes,
     cache_bytes,
     estimate_memory,
@@ -30,7 +29,13 @@ from helpers.scale.memory import (
 )
 from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
-from helpers.steps import draw_prompts, iterate, reference_logprobs, write_responses
+from helpers.steps import (
+    draw_prompts,
+    estimate_advantages,
+    iterate,
+    reference_logprobs,
+    write_responses,
+)
 
 CPU = torch.device("cpu")
 CONFIG = RLHFConfig(batch_size=64, minibatch_size=32, micro_batch_size=8, response_length=32)
@@ -97,7 +102,7 @@ def test_autocast_copies_of_the_weights_are_counted():
 
 
 def test_the_logits_of_scoring_are_those_that_a_forward_holds_at_once():
-    """Log-probs of the reference, and in half precision of the actor too, of up to 64 responses at once."""
+    """Log-probs of the reference, and in half precision of the actor too, of two micro-batches at once."""
     rows, length, vocabulary = 8, 16, 50_000
     logits = torch.randn(rows, length, vocabulary)
     tokens = torch.zeros(rows, length, dtype=torch.long)
@@ -106,27 +111,31 @@ def test_the_logits_of_scoring_are_those_that_a_forward_holds_at_once():
     gather_logprobs(logits, tokens)
     held = logits.nbytes + peak_bytes(CPU) - before
     assert held == pytest.approx(2 * logits.nbytes, rel=0.15)
-    config = replace(CONFIG, micro_batch_size=1, response_length=length)
-    for batch, at_once in ((8, 8), (512, SCORED_ROWS)):
+    config = replace(CONFIG, micro_batch_size=4, response_length=length)
+    for batch, at_once in ((6, 6), (512, 8)):
         memory = estimate(config=replace(config, batch_size=batch))
         vocabulary = meta_model("data/sft").get_input_embeddings().num_embeddings
         found = memory.total(kind="logits", phase="scoring")
         assert found == 2 * 4 * at_once * length * vocabulary
-    large = estimate_memory("gpt2", "distilbert-base-uncased", config, 8)
-    assert large.peak == large.total(phase="always") + large.total(phase="scoring")
+    assert found == memory.total(
+        kind="logits", phase="update"
+    )  # so scoring is never the worst moment
 
 
 def test_no_forward_of_scoring_takes_more_rows_than_are_counted():
-    state, rows = start_run(replace(RUN, batch_size=96, mixed_precision="bf16"), tiny_models()), []
-    for model in (state.models.actor, state.models.reference):
+    config = replace(RUN, batch_size=80, micro_batch_size=16, mixed_precision="bf16")
+    state, rows = start_run(config, tiny_models()), []
+    models = state.models
+    for model in (models.actor, models.reference, models.critic.trunk):
         model.register_forward_pre_hook(
             lambda model, given, named: rows.append(tuple(named["input_ids"].shape)),
             with_kwargs=True,
         )
     responses = write_responses(state, draw_prompts(state))
-    reference_logprobs(state, responses)
+    ref_logprobs = reference_logprobs(state, responses)
+    estimate_advantages(state, responses, ref_logprobs)
     whole = [count for count, length in rows if length > responses.query_tensors.shape[1]]
-    assert sorted(whole) == [32, 32, 64, 64] and max(whole) == SCORED_ROWS
+    assert sorted(whole) == 3 * [16] + 6 * [32] and max(whole) == rows_at_once(config)
 
 
 def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
