@@ -136,13 +136,25 @@ class Trace:
         clipped = ratio.clamp(1 - clip, 1 + clip)
         before = metrics["first_ratio_error"]
         self.line("ratio, first minibatch", f"1 to within {before:.1e}")
-        self.line("ratio, after the update", f"{numbers(ratio[0])}  mean {_mean(ratio, mask):.3f}")
-        self.line("clipped ratio", f"{numbers(clipped[0])}  mean {_mean(clipped, mask):.3f}")
+        self.line(
+            "ratio, after the update", f"{numbers(ratio[0])}  mean {masked_mean(ratio, mask):.3f}"
+        )
+        self.line("clipped ratio", f"{numbers(clipped[0])}  mean {masked_mean(clipped, mask):.3f}")
         self.line("actor loss", f"{metrics['policy_loss']:+.4f}")
         if "value_loss" in metrics:
             self.line("critic loss", f"{metrics['value_loss']:.4f}")
-        self.show("update complete")
+        self.show(f"update complete: {len(rollout)} responses, {int(mask.sum())} tokens")
+        self.summary(rollout, metrics["kl_coef"])
 
-
-def _mean(x: torch.Tensor, mask: torch.Tensor) -> float:
-    return float(masked_mean(x, mask))
+    def summary(self, rollout, kl_coef: float) -> None:
+        """Total reward of the step, a mean over its responses, and the score and β·KL it consists of."""
+        kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs) * rollout.response_mask
+        kl, score = kl.sum(dim=1).mean(), rollout.scores.mean()
+        made_of = f" = score {score:+.3f}"
+        if self.config.whiten_rewards:
+            made_of = ", whitened"
+        elif self.config.kl_placement == "reward":
+            made_of += f" − β·KL {kl_coef * kl:+.3f}"
+        self.line("KL per response", f"{kl:+.3f} nats, β·KL {kl_coef * kl:+.3f}")
+        total = rollout.rewards.sum(dim=1).mean()
+        self.line("reward per response", f"{total:+.3f}{made_of}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from helpers.experiments import (
     beta_sweep,
     clinic,
+    clip,
     direct,
     kl_control,
     one_token,
@@ -25,6 +26,7 @@ STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     "reward_quality": (reward_quality.RewardQualityOptions, reward_quality.run),
     "patching": (patching.PatchingOptions, patching.run),
     "clinic": (clinic.ClinicOptions, clinic.run),
+    "clip": (clip.ClipOptions, clip.run),
     "direct": (direct.DirectOptions, direct.run),
     "real_model": (real_model.RealModelOptions, real_model.run),
     "one_token": (one_token.OneTokenOptions, one_token.run),

@@ -29,7 +29,8 @@ class SideBySide:
     ):
         """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts.
 
-        `fold`: without a kernel the last iteration is folded, where the reader is to guess it first.
+        It opens at the last iteration; with `fold`, where the reader is to guess that first, at the
+        first, and without a kernel the last is folded.
         """
         require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
@@ -39,6 +40,7 @@ class SideBySide:
         self.runs, self.cell, self.asked, self.fold = runs, cell, asked, fold
         self.slider = ipywidgets.SelectionSlider(
             options=[(str(number), number) for number in iterations],
+            value=iterations[0 if fold else -1],
             description="iteration",
             style=WIDE,
         )

@@ -409,6 +409,34 @@ def traced(config, models, prompts) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"kl_target": 0.01, "kl_horizon": 20.0}, 3),
+        ({"kl_placement": "loss"}, 2),  # there the KL is in no reward
+        ({"whiten_rewards": True}, 1),
+    ],
+)
+def test_the_trace_closes_with_a_sum_that_adds_up(config, models, prompts, changes, shown):
+    """Σ rewards = score − β·KL, with the β of this step."""
+    state = start_run(replace(config, kl_coef=0.5, **changes), models, prompts=prompts)
+    moved(state.models.actor)
+    iterate(state)  # after which an adaptive β is another
+    beta, seen, lines = state.kl_coef, {}, []
+    trace = Trace(state.models, state.config, lines.append)
+    iterate(state, lambda step, **tensors: seen.update(tensors) or trace(step, **tensors))
+    rollout = seen["rollout"]
+    mask = rollout.response_mask
+    paid = beta * float((rollout.logprobs - rollout.ref_logprobs)[mask].sum()) / len(rollout)
+    score, total = float(rollout.scores.mean()), float(rollout.rewards.sum()) / len(rollout)
+    kl, reward = (re.findall(r"[+-]\d+\.\d{3}", line) for line in lines[-2:])
+    assert abs(paid) > 0.01 and float(kl[1]) == pytest.approx(paid, abs=6e-4)
+    assert [float(x) for x in reward] == pytest.approx([total, score, paid][:shown], abs=6e-4)
+    if shown > 1:
+        assert total == pytest.approx(score - (shown == 3) * paid, abs=1e-4)
+    assert f"{int(mask.sum())} tokens" in lines[-3]
+
+
 def test_the_trace_names_who_scores(config, prompts):
     def right(prompts, completions):
         return [1.0] * len(completions)

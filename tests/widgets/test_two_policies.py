@@ -24,12 +24,12 @@ def page() -> SideBySide:
 
 
 def test_each_run_s_text_and_score_at_the_slider_s_iteration(page):
-    assert "&lt;one&gt; at 0." in page.page.value and "&lt;two&gt; at 0." in page.page.value
-    page.slider.value = 5
-    assert "&lt;one&gt; at 5." in page.page.value and "at 0." not in page.page.value
-    assert "+0.50" in page.page.value
+    assert "&lt;one&gt; at 5." in page.page.value and "&lt;two&gt; at 5." in page.page.value
+    page.slider.value = 0
+    assert "&lt;one&gt; at 0." in page.page.value and "at 5." not in page.page.value
+    assert "+0.00" in page.page.value
     drawn = page.page.value.split('data-drawn-for="')[1].split('"')[0].replace("&#34;", '"')
-    assert json.loads(drawn) == {"iteration": "5"}
+    assert json.loads(drawn) == {"iteration": "0"}
 
 
 def test_without_a_kernel_the_first_and_the_last_stand_there(page):
@@ -40,7 +40,7 @@ def test_the_last_may_be_folded_there_and_only_there():
     made = SideBySide({"A": run("one"), "B": run("two")}, (0, 5), fold=True)
     before, folded = made.still().split("<details>")
     assert "at 0." in before and "at 5." not in before and "at 5." in folded
-    assert "<details>" not in made.page.value
+    assert "<details>" not in made.page.value and "at 5." not in made.page.value
 
 
 def test_an_iteration_that_was_not_recorded_is_named():
