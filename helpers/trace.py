@@ -144,17 +144,18 @@ class Trace:
         if "value_loss" in metrics:
             self.line("critic loss", f"{metrics['value_loss']:.4f}")
         self.show(f"update complete: {len(rollout)} responses, {int(mask.sum())} tokens")
-        self.summary(rollout, metrics["kl_coef"])
+        self.summary(rollout, metrics)
 
-    def summary(self, rollout, kl_coef: float) -> None:
+    def summary(self, rollout, metrics: dict) -> None:
         """Total reward of the step, a mean over its responses, and the score and β·KL it consists of."""
         kl = kl_estimate(rollout.logprobs, rollout.ref_logprobs) * rollout.response_mask
         kl, score = kl.sum(dim=1).mean(), rollout.scores.mean()
+        paid = metrics["kl_coef"] * kl
         made_of = f" = score {score:+.3f}"
         if self.config.whiten_rewards:
             made_of = ", whitened"
         elif self.config.kl_placement == "reward":
-            made_of += f" − β·KL {kl_coef * kl:+.3f}"
-        self.line("KL per response", f"{kl:+.3f} nats, β·KL {kl_coef * kl:+.3f}")
+            made_of += f" − β·KL {paid:+.3f}"
+        self.line("KL per response", f"{kl:+.3f} nats, β·KL {paid:+.3f}")
         total = rollout.rewards.sum(dim=1).mean()
         self.line("reward per response", f"{total:+.3f}{made_of}")
