@@ -75,7 +75,9 @@ class PPOConfig:
     num_ppo_epochs: int = setting(4, "passes over one rollout", UPDATE)
     minibatch_size: int = setting(64, "responses per gradient step", UPDATE)
     micro_batch_size: int = setting(
-        32, "responses in memory at once; does not change the gradient", UPDATE
+        32,
+        "responses in memory at once (without gradients twice as many); does not change the gradient",
+        UPDATE,
     )
     learning_rate: float | None = setting(
         None,
