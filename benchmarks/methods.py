@@ -93,10 +93,20 @@ METHODS = {
         "grpo", scale_by_std=False, loss_aggregation="fixed"
     ),
     "GRPO, KL as k3 in the loss": groups("grpo", loss_aggregation="response", **IN_LOSS),
+    "GRPO, k3 in the loss, ratio": groups(
+        "grpo", loss_aggregation="response", **IN_LOSS, kl_ratio=True
+    ),
+    "GRPO, k3 in the loss, no std": groups(
+        "grpo", loss_aggregation="response", scale_by_std=False, **IN_LOSS
+    ),
+    "GRPO, k3 in the loss, no std, ratio": groups(
+        "grpo", loss_aggregation="response", scale_by_std=False, **IN_LOSS, kl_ratio=True
+    ),
     "DPO": Method(pairs=True),
     "online DPO": Method({"online": True}, pairs=True),
     "TRL's RLOOTrainer": groups("rloo", trl=True),
     "TRL's GRPOTrainer": groups("grpo", trl=True, loss_aggregation="response", **IN_LOSS),
+    "TRL's GRPOTrainer, its default loss": groups("grpo", trl=True, **IN_LOSS, kl_ratio=True),
     "TRL's DPOTrainer": Method(pairs=True, trl=True),
 }
 
