@@ -298,11 +298,47 @@ def _weights(cases: list[Moved]) -> tuple:
     )
 
 
+def _strengths(m: Moved) -> tuple | None:
+    """By how much a linear argument at another token comes in, where it should come in otherwise."""
+    for k in sorted(range(-len(m.given[0]) + 1, len(m.given[0])), key=abs):
+        yours, right = (_along(m, effect, k) for effect in (m.yours, m.right))
+        if yours is None or right is None or abs(yours - right) < 1e-3 * max(1.0, abs(right)):
+            continue
+        says = f"In your result at t, `{m.name}` at {_distance(k)} counts {yours / STEP:.4g} times; it should"
+        return f"{m.name} at {_distance(k)}", f"{says} count {right / STEP:.4g} times."
+    return None
+
+
+def _along(m: Moved, effect: Tensor, k: int) -> float | None:
+    """The effect of the argument at t + k on the result at t, if it is one number wherever there is any."""
+    B, T = m.given.shape
+    effect = effect.reshape(B, T, B, T)
+    found = torch.cat([effect[b, :, b].diagonal(-k) for b in range(B)])
+    found = found[_seen(found)]
+    if not len(found):
+        return 0.0
+    return float(found[0]) if torch.allclose(found, found[0].expand_as(found), 1e-3, 1e-5) else None
+
+
+def _columns(m: Moved) -> tuple | None:
+    """Where one number a row comes in: at which tokens of its row."""
+    mine, wanted = ({tuple(x) for x in moves.nonzero().tolist()} for moves in (m.reach, m.wanted))
+    if mine == wanted:
+        return None
+    row = min(x[0] for x in mine ^ wanted)
+    places = [sorted(t for b, r, t in found if b == r == row) for found in (mine, wanted)]
+    got, want = (", ".join(map(str, x)) or "none" for x in places)
+    says = f"`{m.name}` of row {row} changes your result at token {got} of that row; it should at {want}."
+    return f"{m.name} at other tokens", says
+
+
 LOOKS = (
     (_has_padding, _padding),
     (lambda m: True, _no_effect),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _rows),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _one_row),
     (_has_tokens, _tokens),
+    (lambda m: m.given.dim() == 1 and m.right.dim() == 3, _columns),
     (lambda m: m.linear, _weight),
+    (lambda m: _has_tokens(m) and m.linear, _strengths),
 )
