@@ -25,6 +25,23 @@ class Mistake(NamedTuple):
     new: str
 
 
+def mistakes_of(text: str) -> list[Mistake]:
+    """Mistakes written as small differences, `name: sentence`, then `- old` and `+ new` lines.
+
+    A line of one blank and text goes on with the sentence before it. An edit without `+` takes text away.
+    """
+    found: list[dict] = []
+    for line in text.splitlines():
+        if line[:2] in ("- ", "+ ") or line in ("-", "+"):
+            found[-1][line[0]].append(line[2:])
+        elif line.startswith(" "):
+            found[-1]["says"] += line
+        elif line:
+            name, _, says = line.partition(": ")
+            found.append({"name": name, "says": says, "-": [], "+": []})
+    return [Mistake(m["name"], m["says"], "\n".join(m["-"]), "\n".join(m["+"])) for m in found]
+
+
 class Wrong(Exception):
     """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
 
@@ -54,7 +71,7 @@ class Exercise:
     solution: str  # as the notebook folds it
     look: str  # the formula and its source
     probes: list[tuple] | Callable[[], list[tuple]]
-    mistakes: list[Mistake] = field(default_factory=list)
+    mistakes: str | list[Mistake] = ""  # as `mistakes_of` reads them
     results: tuple[str, ...] = ("result",)
     gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
     further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
@@ -66,7 +83,9 @@ class Exercise:
     memo: dict = field(default_factory=dict, init=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "mistakes", [Mistake(*entry) for entry in self.mistakes])
+        given = self.mistakes
+        listed = mistakes_of(given) if isinstance(given, str) else [Mistake(*one) for one in given]
+        object.__setattr__(self, "mistakes", listed)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
