@@ -218,6 +218,15 @@ def _one_row(m: Moved) -> tuple | None:
     return None
 
 
+def _one_entry(m: Moved) -> tuple | None:
+    """One number of an argument alone has an effect, where several should."""
+    mine, wanted = _seen(m.yours), m.wanted
+    if int(mine.sum()) != 1 or int(wanted.sum()) < 2:
+        return None
+    says = f"Your result changes with one number of `{m.name}` alone. Is it a maximum, a minimum, a median?"
+    return f"one number of {m.name} only", f"{says} All that count should."
+
+
 def _offsets(m: Moved, moves: Tensor) -> Tensor:
     """[T, T] over all rows: whether the argument's token moves the result's token of the same row."""
     B, T = m.given.shape
@@ -337,6 +346,7 @@ LOOKS = (
     (lambda m: True, _no_effect),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _rows),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _one_row),
+    (lambda m: m.right.dim() == 1, _one_entry),
     (_has_tokens, _tokens),
     (lambda m: m.given.dim() == 1 and m.right.dim() == 3, _columns),
     (lambda m: m.linear, _weight),

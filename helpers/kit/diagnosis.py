@@ -13,10 +13,12 @@ from helpers.kit.exercise import Exercise, Mistake, Seen, View
 from helpers.kit.patterns import (
     alike,
     as_tensor,
+    divided,
     first_difference,
     form_problem,
     infinite,
     kind,
+    rescaled,
     right,
     symptom,
 )
@@ -54,12 +56,15 @@ def diagnosed(exercise, function, answers, names, got: Tensor, wanted: Tensor) -
     looks = [
         lambda: edited(exercise, answers, names),
         lambda: form_problem(got, wanted),
+        lambda: exchanged(view, pairs, exercise) if usable else None,
         lambda: another_time(view, got) if usable else None,
         lambda: slipped(view, [a for a, _ in pairs]) if usable else None,
         lambda: infinite(got, wanted),
+        lambda: divided(pairs, [exercise.counts(p) for p in exercise.cases]) if usable else None,
         lambda: symptom(pairs, fits) if usable else None,
         lambda: depends_otherwise(view, exercise.cases) if usable else None,
         lambda: place_of(pairs, fits) if usable else None,
+        lambda: rescaled(pairs, fits) if usable else None,
     ]
     for look in looks:
         found = looked(look)
@@ -117,6 +122,22 @@ def made_alike(answers: list[Seen], made: list[Seen] | None, names: list[str]) -
         for name in names
         if name in there or name in seen
     )
+
+
+def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
+    """Another of the results, where this one belongs."""
+    wanted = [exercise.expected(probe) for probe in exercise.cases]
+    for name in wanted[0]:
+        there = [seen.get(name) for seen in wanted if view.name in seen]
+        if name != view.name and all(
+            isinstance(x, Tensor) and right(got, x) and not right(x, want)
+            for x, (got, want) in zip(there, pairs, strict=True)
+        ):
+            return (
+                f"{name} for {view.name}",
+                f"You return the {name} in place of the {view.name}.",
+            )
+    return None
 
 
 def another_time(view: View, got: Tensor) -> Found:

@@ -60,8 +60,9 @@ def expect(condition: bool, name: str, says: str, yours: object = None, expected
 class Exercise:
     """A function for the learner to write, with everything needed to check it.
 
-    `probes` are inputs, smallest first; `further` are inputs at an edge, (what is special there, inputs),
-    tried when all else is right. Both may be functions, called once, where making them costs time.
+    `probes` are inputs, smallest first; `further` are inputs at an edge, tried when all else is right:
+    ("what is special there" or "what: a hint", inputs). Both may be functions, called once, where making
+    them costs time.
     `observe(function, *probe)` tries a function and returns what it gave by name; by default its result,
     or its `results` by their names. It may raise `Wrong`.
     """
@@ -157,6 +158,21 @@ class Exercise:
     def mask(self, probe: tuple) -> Tensor | None:
         """The probe's mask, where it has one."""
         return self.named(probe).get("mask")
+
+    def counts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sum may be divided by, by what they count."""
+        mask, named = self.mask(probe), self.named(probe)
+        if not isinstance(mask, Tensor):
+            flat = {
+                f"len({k})": len(x) for k, x in named.items() if isinstance(x, Tensor) and x.dim()
+            }
+            return {"1": 1} | flat
+        n, (rows, columns) = int(mask.sum()), mask.shape
+        return {
+            "n": n, "(n − 1)": n - 1, "the number of rows": rows, "the number of columns": columns,
+            "the number of all positions": rows * columns, "1": 1, "(n + 1)": n + 1, "(n − 2)": n - 2,
+            "all positions less 1": rows * columns - 1, "the longest row": int(mask.sum(1).max()),
+        }  # fmt: skip
 
     def facts(self, probe: tuple) -> dict:
         """The numbers that a message may contain."""

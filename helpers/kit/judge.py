@@ -159,7 +159,10 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
             return Report(exercise.name, NOT_ATTEMPTED, says)
         wrong = [one for one in pairs if not agrees(name, *one[1:])]
         if wrong:
-            return first_wrong(exercise, function, answers, names[: index + 1], wrong[0])
+            report = first_wrong(exercise, function, answers, names[: index + 1], wrong[0])
+            rest = len(pairs) - len(wrong)
+            some = f"{report.where} ({rest} of {len(pairs)} test cases are right.)"
+            return replace(report, where=some) if rest and report.where else report
     return None
 
 
@@ -210,7 +213,8 @@ def second_looks(exercise: Exercise, function: Callable) -> Report | None:
 
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
     """The report of the first further input on which the function is wrong."""
-    for words, probe in exercise.edges:
+    for what, probe in exercise.edges:
+        words, _, hint = what.partition(": ")
         outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
         if report is not None:
@@ -220,8 +224,8 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
             if not agrees(name, got, wanted):
                 both = (got, wanted) if isinstance(wanted, Tensor) else (None, None)
                 case = case_of(exercise, probe, *both, name if len(exercise.results) > 1 else "")
-                says = f"All is right but where {words}."
-                return told(exercise, f"wrong where {words}", says, case, says)
+                where = f"All is right but where {words}."
+                return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None
 
 

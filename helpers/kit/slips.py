@@ -38,6 +38,14 @@ MASKS = {  # "You read the mask as if …"
         "the last column never counted",
         lambda m: torch.cat([m[:, :-1], torch.zeros_like(m[:, -1:])], 1),
     ),
+    "first token only": (
+        "each row had its first token alone",
+        lambda m: m & (m.long().cumsum(1) == 1),
+    ),
+    "last token only": (
+        "each row had its last token alone",
+        lambda m: m & (m.long().flip(1).cumsum(1).flip(1) == 1),
+    ),
     "first row's mask for all": (
         "every row had the first one's",
         lambda m: m[:1].expand_as(m).clone(),
@@ -153,7 +161,17 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
                 f"You read the mask as if {words}.",
                 on(mask=lambda n, f=change: f(n["mask"])),
             )
+        zeroed = {
+            name: lambda n, name=name: torch.where(n["mask"], n[name], 0.0)
+            for name, x in given.items()
+            if isinstance(x, Tensor) and x.is_floating_point() and x.shape == given["mask"].shape
+        }
+        says = "You set padding to 0, but it still counts: {counted} of {total} positions do."
+        yield "padding counts as 0", says, on(**zeroed, mask=lambda n: torch.ones_like(n["mask"]))
     yield from _of_rows(right)
+    for name, x in given.items():
+        if isinstance(x, float):
+            yield from _changed(f"`{name}`", name, NUMBERS, on)
     for a, b in combinations(names, 2):
         x, y = given[a], given[b]
         tensors = isinstance(x, Tensor) and isinstance(y, Tensor)
@@ -166,15 +184,31 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
                     f"You used `{other}` where `{one}` belongs.",
                     on(**{one: lambda n, other=other: n[other]}),
                 )
+            if tensors and x.is_floating_point() and _of_difference(names, a, b, probe, right):
+                yield from _changed(f"`{a} − {b}`", a, TENSORS, on, minus=b)
     for name, x in given.items():
-        tensor = isinstance(x, Tensor) and x.is_floating_point()
-        kinds = TENSORS if tensor else NUMBERS if isinstance(x, float) else {}
-        for label, (words, change) in kinds.items():
-            wrong = on(**{name: lambda n, name=name, f=change: f(n[name])})
-            yield f"{name} {label}", f"Your result is that of `{name}` {words}.", wrong
+        if isinstance(x, Tensor) and x.is_floating_point():
+            yield from _changed(f"`{name}`", name, TENSORS, on)
     for label, (words, change) in RESULTS.items():
         says = f"Your result is the right one, {words}."
         yield f"right, then {label}", says, lambda *given, f=change: f(right(*given))
+
+
+def _changed(what: str, name: str, kinds: dict, on: Callable, minus: str = "") -> Iterator[Slip]:
+    """An argument that was changed before it was used, or its difference to another one, `minus`."""
+    for label, (words, change) in kinds.items():
+
+        def changed(n: dict, change=change):
+            return n[minus] + change(n[name] - n[minus]) if minus else change(n[name])
+
+        says = f"Your result is that of {what} {words}{'' if words.endswith('?') else '.'}"
+        yield f"{what.replace('`', '')} {label}", says, on(**{name: changed})
+
+
+def _of_difference(names: tuple, a: str, b: str, probe: tuple, right: Callable) -> bool:
+    """Whether only the difference of two arguments counts."""
+    moved = [x + 1 if name in (a, b) else x for name, x in zip(names, probe, strict=True)]
+    return torch.allclose(right(*moved), right(*probe), 1e-4, 1e-5, equal_nan=True)
 
 
 def _of_rows(right: Callable) -> Iterator[Slip]:
