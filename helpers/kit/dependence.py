@@ -220,8 +220,9 @@ def _one_row(m: Moved) -> tuple | None:
 
 def _one_entry(m: Moved) -> tuple | None:
     """One number of an argument alone has an effect, where several should."""
-    mine, wanted = _seen(m.yours), m.wanted
-    if int(mine.sum()) != 1 or int(wanted.sum()) < 2:
+    counted = slice(None) if m.mask is None else m.mask.reshape(-1)
+    wanted = _seen(m.right)[counted]
+    if int(_seen(m.yours).sum()) != 1 or len(wanted) < 2 or not bool(wanted.all()):
         return None
     says = f"Your result changes with one number of `{m.name}` alone. Is it a maximum, a minimum, a median?"
     return f"one number of {m.name} only", f"{says} All that count should."

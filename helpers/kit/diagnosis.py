@@ -65,6 +65,7 @@ def diagnosed(exercise, function, answers, names, got: Tensor, wanted: Tensor) -
         lambda: depends_otherwise(view, exercise.cases) if usable else None,
         lambda: place_of(pairs, fits) if usable else None,
         lambda: rescaled(pairs, fits) if usable else None,
+        lambda: token_by_token(view) if usable else None,
     ]
     for look in looks:
         found = looked(look)
@@ -138,6 +139,35 @@ def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
                 f"You return the {name} in place of the {view.name}.",
             )
     return None
+
+
+def token_by_token(view: View) -> Found:
+    """Of one number for all tokens that count: for which of them alone it is wrong."""
+    exercise = view.exercise
+    named = next(
+        exercise.named(p) for p in exercise.cases if not alike(view.mine(*p), view.right(*p))
+    )
+    right, wrong = [], []
+    for at in map(tuple, named["mask"].nonzero().tolist()):
+        alone = torch.zeros_like(named["mask"])
+        alone[at] = True
+        got, want = (f(*(named | {"mask": alone}).values()) for f in (view.mine, view.right))
+        if got.dim() or not bool(got.isfinite()):
+            return None
+        (right if alike(got, want) else wrong).append((at, got, want))
+    if not right or len(right + wrong) < 2:
+        return None
+    if not wrong:
+        says = "Right where one token alone counts, wrong for several: how are they put together?"
+        return "right for each token alone", says
+    at, got, want = wrong[0]
+    there = ", ".join(f"`{k}` is {show(x[at])}" for k, x in named.items()
+                      if isinstance(x, Tensor) and x.is_floating_point())  # fmt: skip
+    fine = ", ".join(str(list(at)) for at, *_ in right[:4])
+    return "wrong for some tokens", (
+        f"Where one token alone counts, yours is right at {fine}, and wrong at {list(at)}, where {there}:"
+        f" you have {show(got)}, it should be {show(want)}."
+    )
 
 
 def another_time(view: View, got: Tensor) -> Found:

@@ -232,7 +232,8 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
 def gradients(exercise: Exercise, function: Callable) -> Report | None:
     """The report of a wrong gradient of an argument that is trained; None if all are right."""
     places = [exercise.names.index(name) for name in exercise.gradient]
-    for probe in exercise.cases if places else ():
+    further = [probe for _, probe in exercise.edges]
+    for probe in [*exercise.cases, *further] if places else ():
         outcome = attempt(lambda p=probe: backward(exercise, function, p, places), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
         if report is not None:

@@ -54,6 +54,7 @@ MASKS = {  # "You read the mask as if …"
 # what was done to a tensor before it was used: "Your result is that of `values` …"
 TENSORS = {
     "left out": ("left out (0 in its place)", torch.zeros_like),
+    "as 1": ("being 1 everywhere", torch.ones_like),
     "with the wrong sign": ("with the opposite sign", torch.neg),
     "without its sign": ("without its sign", torch.abs),
     "cut off at 0": ("cut off at 0", lambda x: x.clamp(min=0)),
@@ -178,14 +179,14 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
         if (tensors and (x.shape, x.dtype) == (y.shape, y.dtype)) or type(x) is type(y) is float:
             swap = on(**{a: lambda n, b=b: n[b], b: lambda n, a=a: n[a]})
             yield f"{a} and {b} exchanged", f"`{a}` and `{b}` are exchanged.", swap
+            if tensors and x.is_floating_point() and _of_difference(names, a, b, probe, right):
+                yield from _changed(f"`{a} − {b}`", a, TENSORS, on, minus=b)
             for one, other in ((a, b), (b, a)):
                 yield (
                     f"{other} for {one}",
                     f"You used `{other}` where `{one}` belongs.",
                     on(**{one: lambda n, other=other: n[other]}),
                 )
-            if tensors and x.is_floating_point() and _of_difference(names, a, b, probe, right):
-                yield from _changed(f"`{a} − {b}`", a, TENSORS, on, minus=b)
     for name, x in given.items():
         if isinstance(x, Tensor) and x.is_floating_point():
             yield from _changed(f"`{name}`", name, TENSORS, on)
