@@ -133,9 +133,8 @@ RESULTS = {  # what was done to the right result: "Your result is the right one,
 
 def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Slip]:
     """The slips that these arguments allow; `right` is the solution, one tensor of given arguments."""
-    if any(not isinstance(x, (Tensor, int, float, str)) for x in probe):
-        return
     given = dict(zip(names, probe, strict=True))
+    mask = "mask" if "mask" in given else "counted"
 
     def on(**changes: Callable) -> Callable:
         def wrong(*inputs):
@@ -146,12 +145,12 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
 
         return wrong
 
-    if "mask" in given:
+    if mask in given:
         for name, (words, change) in MASKS.items():
             yield (
                 name,
                 f"You read the mask as if {words}.",
-                on(mask=lambda n, f=change: f(n["mask"])),
+                on(**{mask: lambda n, f=change: f(n[mask])}),
             )
     yield from _of_rows(right)
     for a, b in combinations(names, 2):
