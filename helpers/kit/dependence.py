@@ -15,7 +15,8 @@ from torch import Tensor
 from helpers.kit.exercise import View
 from helpers.kit.running import copy_of
 
-STEP, LEAST, LARGEST = 0.125, 2e-5, 40  # the move; the smallest effect; entries of an argument
+STEP, LEAST = 0.125, 2e-5  # the move; the smallest effect
+LARGEST, CASES = 40, 4  # entries of an argument; test cases
 FAR = (-1.0, 3.0)  # further moves, before it is said that something has no effect
 LN2 = math.log(2)
 
@@ -47,6 +48,7 @@ class Moved:
     yours: Tensor  # [entries, *result]
     right: Tensor
     again: Callable[[float], list[Tensor | None]]  # both once more, for another step
+    whole: Callable[[Callable], list[Tensor]]  # both results when all of the argument is changed
 
     @cached_property
     def far(self) -> list[list[Tensor]]:
@@ -88,8 +90,8 @@ def tame(given: tuple) -> tuple:
 
 def moved_by(view: View, given: tuple) -> dict[str, Moved]:
     """Each float argument of one test case that can be moved."""
-    found, mask = {}, view.exercise.mask(given)
-    for place, name in enumerate(view.exercise.names):
+    found, mask = {}, view.mask(given)
+    for place, name in enumerate(view.names):
         x = given[place]
         if not isinstance(x, Tensor) or not x.is_floating_point():
             continue
@@ -97,26 +99,33 @@ def moved_by(view: View, given: tuple) -> dict[str, Moved]:
         def again(step, place=place):
             return [effects(f, given, place, step) for f in (view.mine, view.right)]
 
+        def whole(change, place=place):
+            other = (*given[:place], change(given[place]), *given[place + 1 :])
+            with torch.no_grad():
+                return [
+                    torch.as_tensor(f(*copy_of(other))).double() for f in (view.mine, view.right)
+                ]
+
         yours, right = again(STEP)
         if yours is None or right is None or yours.shape != right.shape:
             continue
         own = mask if mask is not None and mask.shape == x.shape else None
-        found[name] = Moved(name, x, own, yours, right, again)
+        found[name] = Moved(name, x, own, yours, right, again, whole)
     return found
 
 
 def depends_otherwise(view: View, probes: list) -> tuple | None:
     """Name and message of the first way in which the answer depends on its arguments wrongly, or None.
 
-    It must show in each test case in which it can.
+    It must show in each of the smallest test cases in which it can.
     """
-    cases = [tame(probe) for probe in probes if _size(probe) <= LARGEST]
+    cases = sorted((tame(probe) for probe in probes if _size(probe) <= LARGEST), key=_size)
     number = _number_without_effect(view, cases)
     if number is not None:
         return number
-    moved = [moved_by(view, given) for given in sorted(cases, key=_size)]
+    moved = [moved_by(view, given) for given in cases[:CASES]]
     for can, look in LOOKS:
-        for name in view.exercise.names:
+        for name in view.names:
             shown = [case[name] for case in moved if name in case and can(case[name])]
             found = [look(one) for one in shown]
             if found and all(found) and len({x[0] for x in found}) == 1:
@@ -128,25 +137,35 @@ def _size(given: tuple) -> int:
     return max((x.numel() for x in given if isinstance(x, Tensor)), default=0)
 
 
+def _other_numbers(x: object) -> tuple:
+    """Two other values of a number; none of anything else."""
+    return {float: lambda: (x * 0.5 + 0.013, x * 0.3 + 0.1), int: lambda: (x - 1, x + 1)}.get(
+        type(x), tuple
+    )()
+
+
 def _number_without_effect(view: View, cases: list) -> tuple | None:
-    for place, name in enumerate(view.exercise.names):
-        if not cases or not isinstance(cases[0][place], float):
-            continue
+    for place, name in enumerate(view.names):
         changes = []
         for given in cases:
-            for number in (given[place] * 0.75 + 0.05, given[place] * 0.3 + 0.1):
+            for number in _other_numbers(given[place]):
                 other = (*given[:place], number, *given[place + 1 :])
                 changes.append([_change(f, given, other) for f in (view.mine, view.right)])
-        if all(yours == 0 and right > LEAST for yours, right in changes):
+        known = [pair for pair in changes if None not in pair]
+        if known and all(yours == 0 for yours, _ in known) and any(y > LEAST for _, y in known):
             says = f"Whatever `{name}` is, your result stays the same; it should not."
             return f"{name} without effect", says
     return None
 
 
-def _change(function: Callable, given: tuple, other: tuple) -> float:
-    with torch.no_grad():
-        a, b = (torch.as_tensor(function(*copy_of(x))).double() for x in (given, other))
-    return float((a - b).abs().max())
+def _change(function: Callable, given: tuple, other: tuple) -> float | None:
+    """The largest change of the result from one input to another; None if it cannot be had."""
+    try:
+        with torch.no_grad():
+            a, b = (torch.as_tensor(function(*copy_of(x))).double() for x in (given, other))
+        return float((a - b).abs().max())
+    except Exception:  # noqa: BLE001 (a number may be impossible: k above n)
+        return None
 
 
 def _seen(x: Tensor) -> Tensor:
@@ -204,6 +223,12 @@ def _rows(m: Moved) -> tuple | None:
             " others, too: take what you need of all."
         )
         return "each row by itself", says
+    if bool((wanted & ~mine).any()):
+        a, b = (wanted & ~mine).nonzero()[0].tolist()
+        return (
+            "rows left out",
+            f"`{m.name}` in row {a} does not change your result in row {b}; it should.",
+        )
     return None
 
 
@@ -332,6 +357,55 @@ def _columns(m: Moved) -> tuple | None:
     return f"{m.name} at other tokens", says
 
 
+def _shifted(m: Moved) -> tuple | None:
+    """The learner's result changes when 1 is added to all of an argument, and the right one does not."""
+    before, after = m.whole(lambda x: x), m.whole(lambda x: x + 1.0)
+    if float((after[0] - before[0]).abs().max()) < 0.01 * float(before[0].abs().max()):
+        return None
+    says = f"Adding 1 to all of `{m.name}` changes your result, and should not: is a mean, or a reference,"
+    return f"{m.name} shifted", f"{says} not subtracted?"
+
+
+def _stays(m: Moved) -> bool:
+    """Whether the right result stays the same when 1 is added to all of an argument."""
+    return not bool(_seen(m.whole(lambda x: x + 1.0)[1] - m.whole(lambda x: x)[1]).any())
+
+
+POWERS = {0.25: "a fourth of", 0.5: "half", 1.0: "the same as", 2.0: "2 times", 4.0: "4 times"}
+
+
+def _powers(m: Moved) -> list[float | None]:
+    """What the learner's result and the right one are multiplied by when all of an argument is doubled."""
+    found = []
+    for before, after in zip(m.whole(lambda x: x), m.whole(lambda x: 2 * x), strict=True):
+        fit = [p for p in POWERS if torch.allclose(after, p * before, 5e-3, 1e-6)]
+        found.append(fit[0] if len(fit) == 1 else None)
+    return found
+
+
+def _doubled(m: Moved) -> tuple | None:
+    """Doubling all of an argument does something else to the learner's result."""
+    mine, right = _powers(m)
+    if mine is None or mine == right:
+        return None
+    return f"{m.name} doubled", (
+        f"With all of `{m.name}` doubled your result is {POWERS[mine]} what it was; it should be"
+        f" {POWERS[right]} it."
+    )
+
+
+def _direction(m: Moved) -> tuple | None:
+    """Where the learner's result goes the other way."""
+    against = _seen(m.yours) & _seen(m.right) & (m.yours.sign() != m.right.sign())
+    if not bool(against.any()):
+        return None
+    entry, *at = against.nonzero()[0].tolist()
+    index = [int(i) for i in torch.unravel_index(torch.tensor(entry), m.given.shape)]
+    grows, should = ("grows", "fall") if m.yours[entry, *at] > 0 else ("falls", "grow")
+    says = f"Raise `{m.name}` at {index} by {STEP}, and your result{f' at {at}' if at else ''} {grows}; it"
+    return f"{m.name} the wrong way", f"{says} should {should}."
+
+
 LOOKS = (
     (_has_padding, _padding),
     (lambda m: True, _no_effect),
@@ -341,4 +415,7 @@ LOOKS = (
     (lambda m: m.given.dim() == 1 and m.right.dim() == 3, _columns),
     (lambda m: m.linear, _weight),
     (lambda m: _has_tokens(m) and m.linear, _strengths),
+    (_stays, _shifted),
+    (lambda m: _powers(m)[1] is not None, _doubled),
+    (lambda m: True, _direction),
 )

@@ -39,27 +39,32 @@ def agrees(name: str, got: object, wanted: object) -> bool:
     return got == wanted
 
 
-def diagnosed(exercise, function, answers, names, got: Tensor, wanted: Tensor) -> tuple[str, str]:
+def diagnosed(
+    view: View, answers, names: list[str], got: Tensor, wanted: Tensor
+) -> tuple[str, str]:
     """Kind and sentence of a mistake: the first look that finds something, or unknown."""
-    view = View(exercise, names[-1], function)
+    exercise = view.exercise
     pairs = [
         (as_tensor(seen.get(view.name), w), w)
-        for seen, w in ((a, exercise.expected(p)[view.name]) for a, p in
-                        zip(answers, exercise.cases, strict=True) if view.name in exercise.expected(p))
+        for seen, probe in zip(answers, exercise.cases, strict=True) if view.has(probe)
+        for w in [exercise.expected(probe)[view.name]]
     ]  # fmt: skip
     usable = all(a is not None for a, _ in pairs)
-    masks = [exercise.mask(probe) for probe in exercise.cases]
-    fits = [m if isinstance(m, Tensor) and m.shape == w.shape else None for m, (_, w) in
-            zip(masks, pairs, strict=False)]  # fmt: skip
+    wrong = [k for k, pair in enumerate(pairs) if not agrees(view.name, *pair)]
+    cases = [view.cases[k] for k in wrong]
+    masks = [view.mask(given) for given in cases]
+    fits = [m if isinstance(m, Tensor) and m.shape == pairs[k][1].shape else None
+            for m, k in zip(masks, wrong, strict=True)]  # fmt: skip
     looks = [
         lambda: edited(exercise, answers, names),
         lambda: form_problem(got, wanted),
         lambda: another_time(view, got) if usable else None,
-        lambda: slipped(view, [a for a, _ in pairs]) if usable else None,
+        lambda: exchanged(exercise, answers, view.name),
+        lambda: slipped(view, pairs) if usable else None,
         lambda: infinite(got, wanted),
-        lambda: symptom(pairs, fits) if usable else None,
-        lambda: depends_otherwise(view, exercise.cases) if usable else None,
-        lambda: place_of(pairs, fits) if usable else None,
+        lambda: symptom([pairs[k] for k in wrong], fits) if usable else None,
+        lambda: depends_otherwise(view, cases) if usable else None,
+        lambda: place_of([pairs[k] for k in wrong], fits) if usable else None,
     ]
     for look in looks:
         found = looked(look)
@@ -87,10 +92,10 @@ def looked(look: Callable[[], Found]) -> Found:
 
 def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
-    for one in exercise.mistakes:
+    for one in exercise.known:
         if made_alike(answers, made_by(exercise, (one,)), names):
             return one.name, one.says
-    for two in combinations(exercise.mistakes, 2):
+    for two in combinations(exercise.known, 2):
         if made_alike(answers, made_by(exercise, two), names):
             return (
                 f"{two[0].name}, and {two[1].name}",
@@ -121,8 +126,7 @@ def made_alike(answers: list[Seen], made: list[Seen] | None, names: list[str]) -
 
 def another_time(view: View, got: Tensor) -> Found:
     """Whether the same inputs give another wrong result when they are given again."""
-    probe = next(p for p in view.exercise.cases if view.name in view.exercise.expected(p))
-    first, again = view.mine(*probe), view.mine(*probe)
+    first, again = view.mine(*view.cases[0]), view.mine(*view.cases[0])
     if alike(first, again):
         return None
     return "another result the second time", (
@@ -143,31 +147,50 @@ def stretched(probe: tuple, generator: torch.Generator) -> tuple:
     return tuple(map(change, probe))
 
 
-def slipped(view: View, answers: list[Tensor]) -> Found:
+def slipped(view: View, pairs: list[tuple[Tensor, Tensor]]) -> Found:
     """The slip that gives the learner's results, on these inputs and on stretched ones."""
-    cases, generator = view.exercise.cases, torch.Generator().manual_seed(0)
-    wanted = [view.right(*copy_of(p)) for p in cases]
+    answers, wanted = zip(*pairs, strict=True)
+    cases, generator = view.cases, torch.Generator().manual_seed(0)
+    named = [view.exercise.named(p, apart=True) for p in view.exercise.cases]
+    words = {name: {x[name] for x in named} for name, x in named[0].items() if isinstance(x, str)}
     further = [stretched(p, generator) for p in cases]
     there = None
-    for name, says, wrong in slips(view.exercise.names, cases[0], view.right):
-        made = results(wrong, cases)
-        if made is None or not all(map(same, answers, made)) or all(map(alike, made, wanted)):
+    for name, says, wrong in slips(view.names, cases[0], view.right, words, wanted[0].dim() == 0):
+        made = results(wrong, cases, answers)
+        if made is None or all(map(alike, made, wanted)):
             continue
         there = there or results(view.mine, further)
-        more = results(wrong, further)
-        if there is None or more is None or not all(map(same, there, more)):
-            continue
-        if informative(answers, wanted):
+        if there is None:
+            return None
+        if results(wrong, further, there) is not None and informative(answers, wanted):
             return name, says
     return None
 
 
-def results(function: Callable, cases: list[tuple]) -> list[Tensor] | None:
-    """A function's results on these inputs; None if it fails on one."""
+def results(function: Callable, cases: list[tuple], like: list | None = None) -> list | None:
+    """A function's results on these inputs; None if it fails on one, or gives others than those `like` it."""
+    found = []
     try:
-        return [torch.as_tensor(function(*copy_of(p))).detach() for p in cases]
+        for k, given in enumerate(cases):
+            found.append(torch.as_tensor(function(*copy_of(given))).detach())
+            if like is not None and not same(like[k], found[k]):
+                return None
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
+    return found
+
+
+def exchanged(exercise: Exercise, answers: list[Seen], name: str) -> Found:
+    """Whether a result is what another one should be."""
+    for other in dict.fromkeys(name for p in exercise.cases for name in exercise.expected(p)):
+        there = [
+            (seen.get(name), wanted[other])
+            for seen, wanted in zip(answers, map(exercise.expected, exercise.cases), strict=True)
+            if name in wanted and other in wanted
+        ]
+        if there and other != name and all(agrees(name, *pair) for pair in there):
+            return f"{other} for {name}", f"Where the {name} should be, you return the {other}."
+    return None
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ class Mistake(NamedTuple):
     says: str
     old: str
     new: str
+    inside: str = ""  # the exercise, among those that the solution uses, whose text it edits
 
 
 def mistakes_of(text: str) -> list[Mistake]:
@@ -77,8 +79,10 @@ class Exercise:
     further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
     observe: Callable[..., Seen] | None = None
     uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch
+    parts: tuple["Exercise", ...] = ()  # exercises whose functions it calls, with their mistakes
     seconds: float = 5.0  # for all probes together
     advice: str = "Calculate this small case by hand."  # where nothing else can be said
+    remark: Callable[[Callable], str] = lambda function: ""  # said to a right answer, if anything
 
     memo: dict = field(default_factory=dict, init=False)
 
@@ -112,37 +116,43 @@ class Exercise:
         """The solution as a function."""
         return self.compiled(self.solution)
 
-    def compiled(self, source: str) -> Callable:
-        """The function that a source defines under the exercise's name."""
-        names = {"torch": torch, **self.uses}
+    @cached_property
+    def known(self) -> list[Mistake]:
+        """Its mistakes, and those in the functions that it calls."""
+        inner = [one._replace(inside=part.name, name=f"{part.name}: {one.name}")
+                 for part in self.parts for one in part.mistakes]  # fmt: skip
+        return [*self.mistakes, *inner]
+
+    def compiled(self, source: str, **parts: Callable) -> Callable:
+        """The function that a source defines under the exercise's name; `parts`: what it calls."""
+        names = {
+            "torch": torch,
+            **self.uses,
+            **{part.name: part.right for part in self.parts},
+            **parts,
+        }
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
     def edited(self, *mistakes: Mistake) -> Callable:
         """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
-        source = self.solution
+        sources = {part.name: part.solution for part in (self, *self.parts)}
         for one in mistakes:
-            if source.count(one.old) != 1:
+            name = one.inside or self.name
+            if sources[name].count(one.old) != 1:
                 raise ValueError(
-                    f"{self.name}, {one.name}: {one.old!r} stands {source.count(one.old)} times"
+                    f"{name}, {one.name}: {one.old!r} stands {sources[name].count(one.old)} times"
                 )
-            source = source.replace(one.old, one.new)
-        return self.compiled(source)
+            sources[name] = sources[name].replace(one.old, one.new)
+        parts = {part.name: part.compiled(sources[part.name]) for part in self.parts}
+        return self.compiled(sources[self.name], **parts)
 
     def seen(self, function: Callable, given: tuple) -> Seen:
         """What a function gives on these inputs, by name."""
         if self.observe is not None:
             return self.observe(lambda *inputs: call(function, inputs), *given)
         answer = call(function, given)
-        if len(self.results) == 1:
-            return {self.results[0]: answer}
-        wants = f"Return {len(self.results)} results: {', '.join(self.results)}."
-        several = isinstance(answer, (tuple, list))
-        got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
-        expect(
-            several and len(answer) == len(self.results), "wrong type", f"{wants} You return {got}."
-        )
-        return dict(zip(self.results, answer, strict=True))
+        return by_name(self.results, answer) if len(self.results) > 1 else {self.results[0]: answer}
 
     def expected(self, probe: tuple) -> Seen:
         """What the solution gives on a probe, computed once."""
@@ -150,9 +160,18 @@ class Exercise:
             self.memo[id(probe)] = self.seen(self.right, probe)
         return self.memo[id(probe)]
 
-    def named(self, probe: tuple) -> dict:
-        """Arguments of a probe by name."""
-        return dict(zip(self.names, probe, strict=len(probe) == len(self.names)))
+    def named(self, probe: tuple, apart: bool = False) -> dict:
+        """Arguments of a probe by name; `apart`: settings field by field."""
+        named = dict(zip(self.names, probe, strict=len(probe) == len(self.names)))
+        if not apart:
+            return named
+        parts = (
+            {f"{name}.{field}": x for field, x in x._asdict().items()}
+            if hasattr(x, "_fields")
+            else {name: x}
+            for name, x in named.items()
+        )
+        return {name: x for part in parts for name, x in part.items()}
 
     def mask(self, probe: tuple) -> Tensor | None:
         """The probe's mask, where it has one."""
@@ -167,21 +186,66 @@ class Exercise:
         return known
 
 
+def by_name(names: tuple[str, ...], answer: object) -> Seen:
+    """Several results by their names. Wrong: another number of them."""
+    wants = f"Return {len(names)} results: {', '.join(names)}."
+    several = isinstance(answer, (tuple, list))
+    got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
+    expect(several and len(answer) == len(names), "wrong type", f"{wants} You return {got}.")
+    return dict(zip(names, answer, strict=True))
+
+
 @dataclass(frozen=True)
 class View:
-    """One result of an exercise as a function of its inputs: the learner's and the right one."""
+    """One result of an exercise as a function of its inputs: the learner's and the right one.
+
+    Settings (a NamedTuple) are taken apart: each of their fields is an input, `config.kl_coef`.
+    """
 
     exercise: Exercise
     name: str
     function: Callable
+    where: tuple[str, object] | None = (
+        None  # an input and its value, in all cases where it is wrong
+    )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The inputs' names."""
+        return tuple(self.exercise.named(self.exercise.cases[0], apart=True))
+
+    @cached_property
+    def cases(self) -> list[tuple]:
+        """The probes that have this result, where it is wrong."""
+        return [tuple(self.exercise.named(p, apart=True).values()) for p in self.exercise.cases
+                if self.has(p)]  # fmt: skip
+
+    def has(self, probe: tuple) -> bool:
+        """Whether a probe is one of the cases."""
+        name, value = self.where or ("", None)
+        there = self.where is None or self.exercise.named(probe, apart=True)[name] == value
+        return there and self.name in self.exercise.expected(probe)
+
+    def mask(self, given: tuple) -> Tensor | None:
+        """The mask among these inputs, where there is one."""
+        return dict(zip(self.names, given, strict=True)).get("mask")
+
+    def result(self, function: Callable, given: tuple) -> Tensor:
+        """What a function gives here. It may raise anything."""
+        rest = iter(given)
+        put = (
+            type(x)(*islice(rest, len(x))) if hasattr(x, "_fields") else next(rest)
+            for x in self.exercise.cases[0]
+        )
+        return torch.as_tensor(self.exercise.seen(function, tuple(put))[self.name]).detach()
 
     def mine(self, *given: object) -> Tensor:
-        """The learner's. It may raise anything."""
-        return torch.as_tensor(self.exercise.seen(self.function, given)[self.name]).detach()
+        """The learner's."""
+        return self.result(self.function, given)
 
     def right(self, *given: object) -> Tensor:
         """The right one."""
-        return torch.as_tensor(self.exercise.seen(self.exercise.right, given)[self.name]).detach()
+        return self.result(self.exercise.right, given)
 
 
 def floats(*rows) -> Tensor:

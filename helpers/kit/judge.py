@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers.kit.diagnosis import agrees, diagnosed, edited
-from helpers.kit.exercise import Exercise, Seen, Wrong
+from helpers.kit.exercise import Exercise, Seen, View, Wrong
 from helpers.kit.patterns import alike, as_tensor, first_difference, form
 from helpers.kit.report import (
     CORRECT,
@@ -68,15 +68,15 @@ def judge(exercise: Exercise, function: Callable) -> Report:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
-    return report or second_looks(exercise, function) or passed(exercise)
+    return report or second_looks(exercise, function) or passed(exercise, exercise.remark(function))
 
 
-def passed(exercise: Exercise) -> Report:
+def passed(exercise: Exercise, remark: str) -> Report:
     """The report of a right answer."""
     names = ", ".join(exercise.results) if len(exercise.results) > 1 else ""
     says = f"Passed {len(exercise.cases)} of {len(exercise.cases)} test cases."
     says = f"All {len(exercise.results)} results are right: {names}." if names else says
-    return Report(exercise.name, CORRECT, says)
+    return Report(exercise.name, CORRECT, f"{says} {remark}".strip())
 
 
 def not_attempted(exercise: Exercise) -> Report:
@@ -130,6 +130,8 @@ HINTS = {  # a part of what torch says → what it means
     "index out of range in self": "A model was given a position or a token that its embedding does not have:"
     " is a position −1?",
     "NotImplementedType": "A function called there is not written yet: it returns NotImplemented.",
+    "NaN": "Padding may hold anything, and 0 · ∞ is NaN: replace what is there with torch.where.",
+    "graph a second time": "Is something with a gradient made before the loop? What is fixed: no_grad().",
     "probability tensor contains": "multinomial takes probabilities, not logarithms: exp or softmax first.",
 }
 
@@ -149,7 +151,9 @@ def raised(exercise: Exercise, function: Callable, probe: tuple, error: BaseExce
 def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Report | None:
     """None if every result is right, else the report of the first one that is not."""
     wanted = [exercise.expected(probe) for probe in exercise.cases]
-    names = list(dict.fromkeys(name for seen in wanted for name in seen))
+    given = list(dict.fromkeys(name for seen in wanted for name in seen))
+    # results that only some probes have stand in the order of the exercise's
+    names = sorted(given, key=(*exercise.results, *given).index)
     for index, name in enumerate(names):
         pairs = [(i, a.get(name), w[name]) for i, (a, w) in enumerate(zip(answers, wanted, strict=True))
                  if name in w]  # fmt: skip
@@ -159,19 +163,34 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
             return Report(exercise.name, NOT_ATTEMPTED, says)
         wrong = [one for one in pairs if not agrees(name, *one[1:])]
         if wrong:
-            return first_wrong(exercise, function, answers, names[: index + 1], wrong[0])
+            alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
+            return first_wrong(exercise, function, answers, names[: index + 1], wrong[0], alone)
     return None
 
 
-def first_wrong(exercise, function, answers: list[Seen], names: list[str], wrong: tuple) -> Report:
+def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple | None:
+    """The word, or yes or no, among the inputs that all wrong cases have, and no others, or right ones."""
+    cases = {i: exercise.named(exercise.cases[i], apart=True) for i in there}
+    having = {
+        (name, value): {i for i in there if cases[i][name] == value}
+        for name, value in cases[wrong[0]].items()
+        if isinstance(value, (str, bool))
+    }
+    fit = [one for one in having if set(wrong) <= having[one] < set(there)]
+    return min(fit, key=lambda one: len(having[one]), default=None)
+
+
+def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alone) -> Report:
     """The report of the last of these results, the first one that is wrong; those before are right."""
     number, got, wanted = wrong
     *before, name = names
     probe = exercise.cases[number]
     where = f"Right so far: {', '.join(before)}. The first that is not: {name}." if before else ""
+    if alone:
+        where = f"{where} It is wrong only where {alone[0]} is {alone[1]!r}.".strip()
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = edited(exercise, answers, names) or (UNKNOWN, says)
+        found = edited(exercise, answers, names) or (name, says)
         return told(exercise, *found, case_of(exercise, probe), where or says)
     tensor = as_tensor(got, wanted)
     if tensor is None:
@@ -183,7 +202,9 @@ def first_wrong(exercise, function, answers: list[Seen], names: list[str], wrong
     if not where:
         at = first_difference(tensor, wanted) if tensor.shape == wanted.shape else ()
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
-    kind_of_mistake, says = diagnosed(exercise, function, answers, names, tensor, wanted)
+    kind_of_mistake, says = diagnosed(
+        View(exercise, name, function, alone), answers, names, tensor, wanted
+    )
     return told(
         exercise, kind_of_mistake, says.format_map(Facts(exercise.facts(probe))), case, where
     )
@@ -228,7 +249,7 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
 def gradients(exercise: Exercise, function: Callable) -> Report | None:
     """The report of a wrong gradient of an argument that is trained; None if all are right."""
     places = [exercise.names.index(name) for name in exercise.gradient]
-    for probe in exercise.cases if places else ():
+    for probe in (*exercise.cases, *(p for _, p in exercise.edges)) if places else ():
         outcome = attempt(lambda p=probe: backward(exercise, function, p, places), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
         if report is not None:

@@ -199,6 +199,11 @@ def _factor_words(factor: float) -> str:
     return f"Every number is {factor:.4g} times what it should be."
 
 
+def _rows_of(pairs: list) -> list:
+    """Each row of [B, T] results by itself; none of others."""
+    return [row for a, e in pairs if e.dim() == 2 for row in zip(a, e, strict=True)]
+
+
 def _scaled(pairs: list) -> tuple[str, str] | None:
     factor = _constant(pairs, lambda a, e: torch.where(e == 0, torch.nan, a / e))
     zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
@@ -206,6 +211,14 @@ def _scaled(pairs: list) -> tuple[str, str] | None:
         return _tiny(pairs)
     if factor is not None and zeros and abs(factor - 1) > 5e-3:
         return "constant factor", _factor_words(factor)
+    rows = [_constant([pair], lambda a, e: torch.where(e == 0, torch.nan, a / e)) for pair in
+            _rows_of(pairs)] if zeros else []  # fmt: skip
+    if rows and None not in rows:
+        each = ", ".join(f"{x:.4g}" for x in rows[:6])
+        return "a factor for each row", (
+            f"Row by row your numbers are {each} times what they should be: is each row to be divided by"
+            " something of its own, or by one number for all?"
+        )
     offset = _constant(pairs, torch.sub)
     if offset is not None:
         return "constant offset", f"Every number is off by {offset:+.4g}."

@@ -14,9 +14,9 @@ Slip = tuple[str, str, Callable]  # its name, what to say, the wrong function
 
 
 def _cut(x: Tensor, step: int) -> Tensor:
-    """The row one token on (1) or back (−1), 0 where nothing comes."""
-    zero = torch.zeros_like(x[:, :1])
-    return torch.cat([x[:, 1:], zero] if step > 0 else [zero, x[:, :-1]], 1)
+    """The row one token on (1) or back (−1), 0 where nothing comes; of a tensor with rows."""
+    zero = torch.zeros_like(x.movedim(-1, 1)[:, :1]).movedim(1, -1)
+    return torch.cat([x[..., 1:], zero] if step > 0 else [zero, x[..., :-1]], -1)
 
 
 def _whitened(x: Tensor) -> Tensor:
@@ -28,15 +28,15 @@ MASKS = {  # "You read the mask as if …"
     "mask upside down": ("False meant that a position counts", torch.logical_not),
     "first token left out": (
         "each row began one token later",
-        lambda m: m & (m.long().cumsum(1) > 1),
+        lambda m: m & (m.long().cumsum(-1) > 1),
     ),
     "last token left out": (
         "each row ended one token earlier",
-        lambda m: m & (m.long().flip(1).cumsum(1).flip(1) > 1),
+        lambda m: m & (m.long().flip(-1).cumsum(-1).flip(-1) > 1),
     ),
     "last column left out": (
         "the last column never counted",
-        lambda m: torch.cat([m[:, :-1], torch.zeros_like(m[:, -1:])], 1),
+        lambda m: torch.cat([m[..., :-1], torch.zeros_like(m[..., -1:])], -1),
     ),
     "first row's mask for all": (
         "every row had the first one's",
@@ -76,11 +76,11 @@ TENSORS = {
     "of the previous token": ("taken at t − 1 instead of t", lambda x: _cut(x, -1)),
     "of the next token, rolled": (
         "taken at t + 1 instead of t, rolled round",
-        lambda x: x.roll(-1, 1),
+        lambda x: x.roll(-1, -1),
     ),
     "of the previous token, rolled": (
         "taken at t − 1 instead of t, rolled round",
-        lambda x: x.roll(1, 1),
+        lambda x: x.roll(1, -1),
     ),
 }
 NUMBERS = {  # what was done to a number: "Your result is that of `gamma` …"
@@ -131,8 +131,32 @@ RESULTS = {  # what was done to the right result: "Your result is the right one,
 }
 
 
-def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Slip]:
-    """The slips that these arguments allow; `right` is the solution, one tensor of given arguments."""
+COUNTS = {  # what was done to a whole number
+    "one too small": ("one smaller than it is", lambda x: x - 1),
+    "one too large": ("one larger than it is", lambda x: x + 1),
+    **{
+        f"written in as {n}": (f"being {n}: is it written in?", lambda x, n=n: n)
+        for n in (1, 2, 3, 4)
+    },
+}
+SWITCHES = {  # what was done to a yes or no
+    "upside down": ("the other way round", lambda x: not x),
+    "taken as True": ("being True", lambda x: True),
+    "taken as False": ("being False", lambda x: False),
+}
+
+
+def slips(
+    names: tuple[str, ...],
+    probe: tuple,
+    right: Callable,
+    words: dict[str, set[str]],
+    scalar: bool,
+) -> Iterator[Slip]:
+    """The slips that these arguments allow; `right` is the solution, one tensor of given arguments.
+
+    `words` are the values of arguments that are words; `scalar`: the result is one number.
+    """
     if any(not isinstance(x, (Tensor, int, float, str)) for x in probe):
         return
     given = dict(zip(names, probe, strict=True))
@@ -147,13 +171,18 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
         return wrong
 
     if "mask" in given:
-        for name, (words, change) in MASKS.items():
+        for name, (what, change) in MASKS.items():
             yield (
                 name,
-                f"You read the mask as if {words}.",
+                f"You read the mask as if {what}.",
                 on(mask=lambda n, f=change: f(n["mask"])),
             )
-    yield from _of_rows(right)
+    for name, values in words.items():
+        for value in sorted(values):
+            says = f"Your result is that of `{name}` being {value!r}."
+            yield f"{name} taken as {value}", says, on(**{name: lambda n, value=value: value})
+    yield from _of_rows(right) if scalar else ()
+    yield from _changed(given, on, {float: NUMBERS, int: COUNTS, bool: SWITCHES})
     for a, b in combinations(names, 2):
         x, y = given[a], given[b]
         tensors = isinstance(x, Tensor) and isinstance(y, Tensor)
@@ -166,15 +195,19 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
                     f"You used `{other}` where `{one}` belongs.",
                     on(**{one: lambda n, other=other: n[other]}),
                 )
-    for name, x in given.items():
-        tensor = isinstance(x, Tensor) and x.is_floating_point()
-        kinds = TENSORS if tensor else NUMBERS if isinstance(x, float) else {}
-        for label, (words, change) in kinds.items():
-            wrong = on(**{name: lambda n, name=name, f=change: f(n[name])})
-            yield f"{name} {label}", f"Your result is that of `{name}` {words}.", wrong
-    for label, (words, change) in RESULTS.items():
-        says = f"Your result is the right one, {words}."
+    yield from _changed(given, on, {Tensor: TENSORS})
+    for label, (what, change) in RESULTS.items():
+        says = f"Your result is the right one, {what}."
         yield f"right, then {label}", says, lambda *given, f=change: f(right(*given))
+
+
+def _changed(given: dict, on: Callable, kinds: dict[type, dict]) -> Iterator[Slip]:
+    """An argument of one of these types that was changed before it was used."""
+    for name, x in given.items():
+        number = not isinstance(x, Tensor) or x.is_floating_point()
+        for label, (what, change) in kinds.get(type(x), {}).items() if number else ():
+            wrong = on(**{name: lambda n, name=name, f=change: f(n[name])})
+            yield f"{name} {label}", f"Your result is that of `{name}` {what}.", wrong
 
 
 def _of_rows(right: Callable) -> Iterator[Slip]:
