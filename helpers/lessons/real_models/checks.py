@@ -121,27 +121,27 @@ BOS twice: Each prompt begins with BOS twice: the template writes one, and the t
  it. Call the tokenizer with add_special_tokens=False.
 - texts, add_special_tokens=False,
 + texts,
-no generation prompt: The prompt ends after the user's turn. Without add_generation_prompt=True the model is to
- write `<turn> assistant` itself, and may go on as the user.
+no generation prompt: The prompt ends after the user's turn. Without add_generation_prompt=True the model is
+ to write `<turn> assistant` itself, and may go on as the user.
 - "add_generation_prompt": True
 + "add_generation_prompt": False
-the last message only: Only the last message is there; the model is to see the whole conversation, the system's
- message too.
+the last message only: Only the last message is there; the model is to see the whole conversation, the
+ system's message too.
 - apply_chat_template(talk,
 + apply_chat_template(talk[-1:],
 padded right: Prompts are padded on the right, so pads stand between prompt and answer: padding_side="left".
 - "left"
 + "right"
-mask made from pad: Your mask is `ids != pad`. Here pad is EOS, and EOS also ends each turn of the prompt: these
- count. Take the tokenizer's attention_mask.
+mask made from pad: Your mask is `ids != pad`. Here pad is EOS, and EOS also ends each turn of the prompt:
+ these count. Take the tokenizer's attention_mask.
 - encoded["attention_mask"].bool()
 + encoded["input_ids"] != tokenizer.pad_token_id
-the stop token masked out: Your mask is that of `response != pad`, and pad is EOS: the one real stop token of each
- response does not count, so nothing teaches the model to stop. Count by length.
+the stop token masked out: Your mask is that of `response != pad`, and pad is EOS: the one real stop token of
+ each response does not count, so nothing teaches the model to stop. Count by length.
 - torch.arange(width) < torch.tensor([[len(row)] for row in answers])
 + response != pad
-those of the next token: Logits at position t are for token t + 1. Begin one earlier, at the prompt's last: [:,
- P − 1 : −1].
+those of the next token: Logits at position t are for token t + 1. Begin one earlier, at the prompt's last:
+ [:, P − 1 : −1].
 - query.shape[1] - 1 : -1
 + query.shape[1] :
 logits: These are logits; subtract their logsumexp over the vocabulary (log_softmax).
@@ -185,8 +185,8 @@ def held_bytes(parameters, adapter, method):
         "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a",
         [(n, a, how) for n, a in ((10, 3), (135_000, 2_400)) for how in ("full", "lora")],
         """\
-half of what is trained: Half of what is trained is missing: a trained number is itself, its gradient and Adam's two
- moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.
+half of what is trained: Half of what is trained is missing: a trained number is itself, its gradient and
+ Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.
 - 4 + 4 + 8
 + 4 + 4
 12 bytes a trained number: It takes 16: itself, its gradient and two moments of Adam, 4 bytes each.
@@ -208,8 +208,8 @@ LoRA trains everything: Under LoRA the weights have neither gradients nor moment
  adapters take 16 a number.
 - (frozen * parameters + 2
 + (trained * parameters + 2
-LoRA with a copy: Under LoRA one frozen set of weights serves actor, critic and reference, which is the actor with
- its adapter off: 4·N once.
+LoRA with a copy: Under LoRA one frozen set of weights serves actor, critic and reference, which is the actor
+ with its adapter off: 4·N once.
 - (frozen * parameters + 2
 + (2 * frozen * parameters + 2
 """,
@@ -273,15 +273,15 @@ never off: With on=False the adapter still works: then there is no reference, an
 α / r on everything: α / r multiplies the adapter's product alone, not x Wᵀ.
 - plain + alpha / len(a) * (x @ a.T) @ b.T
 + alpha / len(a) * (plain + (x @ a.T) @ b.T)
-the weight not transposed: `weight` is [out, in], and x holds one input a row: x Wᵀ. Yours is x W, which runs only
- where the layer is square.
+the weight not transposed: `weight` is [out, in], and x holds one input a row: x Wᵀ. Yours is x W, which runs
+ only where the layer is square.
 - weight.T
 + weight
 a whole number for α / r: Your scale is α // r, a whole number: divide with /.
 - alpha / len(a)
 + alpha // len(a)
-divided by the width: You divided α by the layer's width, the number of its inputs or of its outputs; `a` is [r, in]
- and `b` is [out, r], so the rank is a.shape[0], or len(a).
+divided by the width: You divided α by the layer's width, the number of its inputs or of its outputs; `a` is
+ [r, in] and `b` is [out, r], so the rank is a.shape[0], or len(a).
 - len(a)
 + a.shape[1]
 divided by √r: That is rsLoRA's scale, α/√r; here it is α/r.

@@ -29,12 +29,12 @@ def loss_shares(losses, mask):
         "Σ of the process's counted losses / counted tokens of ALL processes",
         [TWO, THREE],
         """\
-each process's own mean: You divided by each process's own count. Gradients are added, so two processes would count
- twice: divide by all {counted} counted tokens.
+each process's own mean: You divided by each process's own count. Gradients are added, so two processes would
+ count twice: divide by all {counted} counted tokens.
 - mask.sum()
 + mask.sum(dim=(1, 2))
-mean of means: This is the mean of the processes' means: a token weighs more where there are few. Divide each sum by
- all {counted} counted tokens.
+mean of means: This is the mean of the processes' means: a token weighs more where there are few. Divide each
+ sum by all {counted} counted tokens.
 - mask.sum()
 + mask.sum(dim=(1, 2)) / len(mask)
 padding in the divisor: You divided by all {total} positions; only {counted} count.
@@ -43,8 +43,8 @@ padding in the divisor: You divided by all {total} positions; only {counted} cou
 divided by the number of responses: PPO's loss is a mean over {counted} tokens, not over responses.
 - mask.sum()
 + mask[..., 0].numel()
-divided by the number of processes: You divided once more by the number of processes. Gradients are added here, not
- averaged.
+divided by the number of processes: You divided once more by the number of processes. Gradients are added
+ here, not averaged.
 - mask.sum()
 + mask.sum() / len(mask)
 multiplied by the number of processes: That is right where a library averages gradients; here they are added.
@@ -53,7 +53,8 @@ multiplied by the number of processes: That is right where a library averages gr
 padding in the sum: You summed the padding too; only {counted} of {total} positions count.
 - torch.where(mask, losses, 0.0)
 + losses
-the responses' means: You averaged each response first; a token of a long one would weigh less. Sum over all tokens.
+the responses' means: You averaged each response first; a token of a long one would weigh less. Sum over all
+ tokens.
 - torch.where(mask, losses, 0.0).sum(dim=(1, 2))
 -     return sums / mask.sum()
 + torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)
@@ -100,8 +101,8 @@ def merge_moments(counts, means, squares):
 mean of means: You weigh processes, not tokens: a mean stands for n tokens. Weigh it by its count.
 - (counts * means).sum() / counts.sum()
 + means.mean()
-nothing between the processes: The means of the processes differ, and that is variance too: add Σ n·(m − mean)².
- (Without the square they cancel.)
+nothing between the processes: The means of the processes differ, and that is variance too: add Σ n·(m −
+ mean)². (Without the square they cancel.)
 - squares.sum() + between
 + squares.sum()
 between the processes unweighted: Each (m − mean)² stands for n tokens: multiply it by the count.
@@ -116,8 +117,8 @@ one less for each process: You divided by N − P. Only one mean, that of all, w
 average of the variances: You averaged the processes' variances. Add their sums of squares, then divide once.
 - (squares.sum() + between) / (counts.sum() - 1)
 + (squares / (counts - 1)).mean()
-squares about zero: `squares` are about each process's own mean, not about 0: what is missing is n·(m − mean)², not
- n·m².
+squares about zero: `squares` are about each process's own mean, not about 0: what is missing is n·(m −
+ mean)², not n·m².
 - (means - mean) ** 2
 + means ** 2
 standard deviation: You returned the root; return the variance.
@@ -161,7 +162,8 @@ divided by the number of parts: The library does so already: multiply by it, so 
 two parts taken for granted: You multiplied by 2; multiply by the number of parts, len(counts).
 - len(counts) * counts
 + 2 * counts
-as if the losses were sums: You left out the part's own count: its loss is a mean over its tokens, not their sum.
+as if the losses were sums: You left out the part's own count: its loss is a mean over its tokens, not their
+ sum.
 - len(counts) * counts
 + len(counts) * torch.ones_like(counts)
 upside down: A part with more tokens has to weigh more, not less.
@@ -170,7 +172,8 @@ upside down: A part with more tokens has to weigh more, not less.
 never divided by all tokens: You multiplied by the counts; divide by the tokens of all parts together.
 - counts / counts.sum()
 + counts
-divided by its own count: The part's mean has divided by it already: divide by the tokens of all parts together.
+divided by its own count: The part's mean has divided by it already: divide by the tokens of all parts
+ together.
 - counts / counts.sum()
 + counts / counts
 """,

@@ -80,7 +80,8 @@ def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
 reference missing: Your margin is of log π alone; take each response's log-ratio to the reference.
 - (chosen - ref_chosen) - (rejected - ref_rejected)
 + chosen - rejected
-chosen and rejected swapped: The loss must fall as the *chosen* response gains: your margin is rejected − chosen.
+chosen and rejected swapped: The loss must fall as the *chosen* response gains: your margin is rejected −
+ chosen.
 - (chosen - ref_chosen) - (rejected - ref_rejected)
 + (rejected - ref_rejected) - (chosen - ref_chosen)
 β outside the sigmoid: β belongs inside the sigmoid; outside it only scales the loss.
@@ -117,7 +118,7 @@ another loss: That is IPO's squared error; DPO's loss is −log σ(margin).
 
 
 class Table(nn.Module):
-    """A language model of a table [V + 1, V]: row v holds the logits after token v; the last is added to each."""
+    """A language model of a table [V + 1, V]: row v holds the logits after token v, the last is added."""
 
     def __init__(self, table: Tensor, met: list):
         super().__init__()
@@ -221,8 +222,8 @@ def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
         losses.append(loss.detach())
     return torch.stack(losses)
 """,
-        "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response = the sum"
-        " over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023)",
+        "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response = the"
+        " sum over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023)",
         [
             (PAIR[0], PAIR[0], *ONE, 0.5, 0.5, 1),
             (*PAIR, *ONE, 0.5, 0.5, 1),
@@ -230,29 +231,30 @@ def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
             (*SEVERAL, 0.3, 0.5, 4),
         ],
         """\
-logits of the token's own position: You read each token's log-prob from the logits at its own position. They are a
- forecast of the next token: take those of the position before.
+logits of the token's own position: You read each token's log-prob from the logits at its own position. They
+ are a forecast of the next token: take those of the position before.
 - model(tokens[:, :-1]).logits
 + model(tokens).logits[:, 1:]
-mask one position off: The mask belongs to the tokens. The log-probs are those of tokens[:, 1:], so the mask is
- mask[:, 1:].
+mask one position off: The mask belongs to the tokens. The log-probs are those of tokens[:, 1:], so the mask
+ is mask[:, 1:].
 - mask[:, 1:]
 + mask[:, :-1]
-mean over tokens: You averaged over the tokens. log π of a response is the sum; a mean makes β another one for each
- length.
+mean over tokens: You averaged over the tokens. log π of a response is the sum; a mean makes β another one
+ for each length.
 - .sum(dim=1)
 + .sum(dim=1) / mask[:, 1:].sum(dim=1)
 logits not normalised: You summed logits; log-probs are log_softmax of them.
 - .logits.log_softmax(-1)
 + .logits
-rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are the chosen ones, the last B the rejected:
- chunk(2).
+rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are the chosen ones, the last B the
+ rejected: chunk(2).
 - .sum(dim=1)
 + .sum(dim=1)[[*range(0, len(tokens), 2), *range(1, len(tokens), 2)]]
 reference missing: Your margin is of log π alone; take log-ratios to the reference.
 - ((chosen - ref_chosen) - (rejected - ref_rejected))
 + (chosen - rejected)
-gradients never cleared: Call optimizer.zero_grad() before each backward; otherwise the gradients of all steps add up.
+gradients never cleared: Call optimizer.zero_grad() before each backward; otherwise the gradients of all
+ steps add up.
 - optimizer.zero_grad()
 + pass
 Adam: Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD.
@@ -271,7 +273,7 @@ Adam: Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD
             ),
         ],
         observe=training_seen,
-        advice="`policy` and `reference` are shown as tables: row v holds the logits after token v, and the last"
+        advice="`policy` and `reference` are shown as tables: row v holds the logits after token v, the last"
         " row is added to each. Calculate this small case by hand.",
     )
 )

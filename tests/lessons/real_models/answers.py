@@ -12,7 +12,8 @@ PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 
 WRONG = [
     ("chat_rollout", "BOS twice", "add_special_tokens=False, ", ""),
-    ("chat_rollout", "no generation prompt", '"add_generation_prompt": True', '"add_generation_prompt": False'),
+    ("chat_rollout", "no generation prompt", '"add_generation_prompt": True',
+     '"add_generation_prompt": False'),
     ("chat_rollout", "no generation prompt, BOS twice", '"add_generation_prompt": True',
      '"add_generation_prompt": False', "add_special_tokens=False, ", ""),
     ("chat_rollout", "no template", "tokenizer.apply_chat_template(talk, **how)",
@@ -21,12 +22,12 @@ WRONG = [
     ("chat_rollout", "the system's message left out", "apply_chat_template(talk,",
      'apply_chat_template([m for m in talk if m["role"] != "system"],'),
     ("chat_rollout", "prompts padded as the tokenizer pleases", '"padding_side": "left", ', ""),
-    ("chat_rollout", "the mask by comparing with pad", SEEN, "query != pad",
-     "width, pad = max(map(len, answers)), tokenizer.pad_token_id\n", "",
-     "    query, query_mask =", "    width, pad = max(map(len, answers)), tokenizer.pad_token_id\n    query, query_mask ="),
+    ("chat_rollout", "the mask by comparing with pad", SEEN,
+     'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
     ("chat_rollout", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
     ("chat_rollout", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
-    ("chat_rollout", "answers padded left", "row + [pad] * (width - len(row))", "[pad] * (width - len(row)) + row"),
+    ("chat_rollout", "answers padded left", "row + [pad] * (width - len(row))",
+     "[pad] * (width - len(row)) + row"),
     ("chat_rollout", "padded with 0", "[pad] *", "[0] *"),
     ("chat_rollout", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
     ("chat_rollout", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
@@ -35,8 +36,7 @@ WRONG = [
     ("chat_rollout", "a column early", AT, "query.shape[1] - 2 : -2"),
     ("chat_rollout", "no position ids", GIVEN, "input_ids=ids, attention_mask=mask"),
     ("chat_rollout", "no attention mask", GIVEN, "input_ids=ids, position_ids=mask.cumsum(1) - mask"),
-    ("chat_rollout", "positions from −1", GIVEN, GIVEN.replace("- mask", "- 1").replace("mask.cumsum(1) - 1",
-     "(mask.cumsum(1) - 2).clamp(min=0)")),
+    ("chat_rollout", "positions from −1", GIVEN, GIVEN.replace("- mask", "- 1")),
     ("chat_rollout", "logits", LOG, ""),
     ("chat_rollout", "probabilities", LOG, ".float().softmax(-1)"),
     ("chat_rollout", "temperature 0.7", LOG, ".float().div(0.7).log_softmax(-1)"),
@@ -115,11 +115,14 @@ def held_bytes(parameters, adapter, method):
     return sum(count * each for count, each in rows[method])
 """),
     ("held_bytes", "a tensor", f"float({FULL})", "torch.tensor(36.0 * parameters)"),
-    ("lora_forward", "weights merged (a remark says what it costs)", PRODUCT, "x @ (alpha / len(a) * b @ a).T"),
-    ("lora_forward", "row by row", PRODUCT, "torch.stack([torch.mv(b, torch.mv(a, row)) for row in x]) * alpha / len(a)"),
+    ("lora_forward", "weights merged (a remark says what it costs)", PRODUCT,
+     "x @ (alpha / len(a) * b @ a).T"),
+    ("lora_forward", "row by row", PRODUCT,
+     "torch.stack([torch.mv(b, torch.mv(a, row)) for row in x]) * alpha / len(a)"),
     ("lora_forward", "the adapter's share is 0 when off", """
 def lora_forward(x, weight, a, b, alpha, on):
     scale = alpha / a.shape[0] if on else 0.0
-    return torch.nn.functional.linear(x, weight) + scale * torch.nn.functional.linear(torch.nn.functional.linear(x, a), b)
+    return torch.nn.functional.linear(x,
+    weight) + scale * torch.nn.functional.linear(torch.nn.functional.linear(x, a), b)
 """),
 ]

@@ -13,7 +13,8 @@ FACTOR = "len(counts) * counts / counts.sum()"
 WRONG = [
     ("loss_shares", "each process's own mean", SHARE, f"sums / {OWN}"),
     ("loss_shares", "mean of means", SHARE, f"sums / {OWN} / len(mask)"),
-    ("loss_shares", "means of the responses", SUMS, "(torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)).mean(1)", SHARE,
+    ("loss_shares", "means of the responses", SUMS,
+     "(torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)).mean(1)", SHARE,
      "sums / len(mask)"),
     ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
     ("loss_shares", "divided by the responses", SHARE, "sums / mask.any(2).sum()"),
@@ -42,12 +43,14 @@ WRONG = [
     ("merge_moments", "divided by N", "(counts.sum() - 1)", "counts.sum()"),
     ("merge_moments", "divided by N − P", "(counts.sum() - 1)", "(counts - 1).sum()"),
     ("merge_moments", "squares averaged", VARIANCE, "(squares / (counts - 1)).mean()"),
-    ("merge_moments", "variances weighed by n", VARIANCE, "(counts * squares / (counts - 1)).sum() / counts.sum()"),
+    ("merge_moments", "variances weighed by n", VARIANCE,
+     "(counts * squares / (counts - 1)).sum() / counts.sum()"),
     ("merge_moments", "the root", BOTH, "torch.stack([mean, variance**0.5])"),
     ("merge_moments", "the other order", BOTH, "torch.stack([variance, mean])"),
     ("merge_moments", "the variance alone", BOTH, "variance"),
     ("merge_moments", "the first process alone", BETWEEN, "0", VARIANCE, "squares[0] / (counts[0] - 1)"),
-    ("merge_moments", "E[x²] − E[x]²", VARIANCE, "((squares + counts * means**2).sum() - counts.sum() * mean**2) /"
+    ("merge_moments", "E[x²] − E[x]²", VARIANCE,
+     "((squares + counts * means**2).sum() - counts.sum() * mean**2) /"
      " (counts.sum() - 1)"),
     ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
 
@@ -70,9 +73,11 @@ WRONG = [
 ]
 
 RIGHT = [
-    ("loss_shares", "einsum", f"sums = {SUMS}", 'sums = torch.einsum("pbt,pbt->p", losses.masked_fill(~mask, 0), mask.float())'),
+    ("loss_shares", "einsum", f"sums = {SUMS}",
+     'sums = torch.einsum("pbt,pbt->p", losses.masked_fill(~mask, 0), mask.float())'),
     ("loss_shares", "means times counts", SHARE, f"sums / {OWN}.clamp(min=1) * ({OWN} / mask.sum())"),
-    ("loss_shares", "process by process", SUMS, "torch.stack([row[m].sum() for row, m in zip(losses, mask)])"),
+    ("loss_shares", "process by process", SUMS,
+     "torch.stack([row[m].sum() for row, m in zip(losses, mask)])"),
     ("merge_moments", "one process after the other (Chan)", """
 def merge_moments(counts, means, squares):
     n, mean, m2 = 0.0, 0.0, 0.0
@@ -84,7 +89,8 @@ def merge_moments(counts, means, squares):
         mean, n = mean + delta * count / both, both
     return torch.tensor([mean, m2 / (n - 1)])
 """),
-    ("merge_moments", "matrix products", BETWEEN, "counts @ (means - mean).square()", MEAN, "counts @ means / counts.sum()"),
+    ("merge_moments", "matrix products", BETWEEN, "counts @ (means - mean).square()", MEAN,
+     "counts @ means / counts.sum()"),
     ("loss_factors", "over the mean count", FACTOR, "counts / counts.mean()"),
     ("loss_factors", "a loop", FACTOR, "torch.stack([len(counts) * n / sum(counts) for n in counts])"),
 ]

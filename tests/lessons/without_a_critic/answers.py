@@ -19,7 +19,8 @@ DRAWS = "((wrong - j) / (n - j)).prod(dim=1)"
 PASS = "return 1 - all_wrong"
 
 WRONG = [
-    ("rloo_advantages", "baseline minus reward", RETURN, "return (others / (group_size - 1) - groups).flatten()"),
+    ("rloo_advantages", "baseline minus reward", RETURN,
+     "return (others / (group_size - 1) - groups).flatten()"),
     ("rloo_advantages", "every K-th response is a group", "groups = rewards.view(-1, group_size)",
      "groups = rewards.view(group_size, -1).T"),
     ("rloo_advantages", "own reward stays in the sum", " - groups\n", "\n"),
@@ -37,9 +38,12 @@ WRONG = [
      "return (group_size * (groups - groups.mean(1, keepdim=True))).flatten()"),
     ("rloo_advantages", "the best of the group as baseline", RETURN,
      "return (groups - groups.amax(1, keepdim=True)).flatten()"),
-    ("rloo_advantages", "equal rewards are taken for its own", "    others = groups.sum(dim=1, keepdim=True) - groups\n"
-     "    return (groups - others / (group_size - 1)).flatten()", "    rows = [[r - sum(x for x in g if x != r) / max(1,"
-     " sum(x != r for x in g)) for r in g] for g in groups.tolist()]\n    return torch.tensor(rows).flatten()"),
+    ("rloo_advantages", "equal rewards are taken for its own",
+     "    others = groups.sum(dim=1, keepdim=True) - groups\n"
+     "    return (groups - others / (group_size - 1)).flatten()",
+     "    rows = [[r - sum(x for x in g if x != r) / max(1,"
+     " sum(x != r for x in g)) for r in g] for g in groups.tolist()]\n"
+     "    return torch.tensor(rows).flatten()"),
 
     ("grpo_advantages", "mean not subtracted", CENTRED, "centred = groups"),
     ("grpo_advantages", "mean added", "groups - groups.mean", "groups + groups.mean"),
@@ -54,21 +58,26 @@ WRONG = [
      "groups = rewards.view(group_size, -1).T"),
     ("grpo_advantages", "columns for rows", GROUPS, "view(group_size, -1)"),
     ("grpo_advantages", "epsilon inside the root", STD, "(groups.var(dim=1, keepdim=True) + 1e-4) ** 0.5"),
-    ("grpo_advantages", "variance as E[x²] − E[x]²", STD, "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
+    ("grpo_advantages", "variance as E[x²] − E[x]²", STD,
+     "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
      " keepdim=True) ** 2).clamp(min=0) * group_size / (group_size - 1)).sqrt() + 1e-4)"),
     ("grpo_advantages", "advantages clamped", ".flatten()", ".flatten().clamp(-5, 5)"),
 
     ("group_step", "the KL is paid", "scores - config", "scores + config"),
     ("group_step", "β forgotten", "config.kl_coef * kl", "kl"),
     ("group_step", "KL forgotten", "scores - config.kl_coef * kl", "scores.clone()"),
-    ("group_step", "padding in the KL, then the course's advantages", KL, "(old_logprobs - ref_logprobs).sum(dim=1)"),
-    ("group_step", "KL times the mask, then the course's advantages", KL, "((old_logprobs - ref_logprobs) * mask).sum(1)"),
+    ("group_step", "padding in the KL, then the course's advantages", KL,
+     "(old_logprobs - ref_logprobs).sum(dim=1)"),
+    ("group_step", "KL times the mask, then the course's advantages", KL,
+     "((old_logprobs - ref_logprobs) * mask).sum(1)"),
     ("group_step", "KL averaged over the width", KL, KL.replace("sum", "mean")),
     ("group_step", "KL of the policy in training", "mask, old_logprobs - ref", "mask, logprobs - ref"),
-    ("group_step", "absolute differences", "old_logprobs - ref_logprobs", "(old_logprobs - ref_logprobs).abs()"),
+    ("group_step", "absolute differences", "old_logprobs - ref_logprobs",
+     "(old_logprobs - ref_logprobs).abs()"),
     ("group_step", "the batch's mean KL", "config.kl_coef * kl", "config.kl_coef * kl.mean()"),
     ("group_step", "KL not summed", KL, KL.removesuffix(".sum(dim=1)")),
-    ("group_step", "always GRPO", 'rloo_advantages if config.method == "rloo" else grpo_advantages', "grpo_advantages"),
+    ("group_step", "always GRPO", 'rloo_advantages if config.method == "rloo" else grpo_advantages',
+     "grpo_advantages"),
     ("group_step", "own reward in RLOO's baseline", CREDIT, CREDIT + "\n    if config.method == 'rloo':\n"
      "        table = rewards.view(-1, config.responses_per_prompt)\n"
      "        advantages = (table - table.mean(1, keepdim=True)).flatten()"),
@@ -82,9 +91,11 @@ WRONG = [
     ("group_step", "limits without 1", LOWER, "clamp(-config.cliprange,", UPPER, "config.cliprange_high)"),
     ("group_step", "the larger of the two", GAINS, "torch.max(ratio * column, clipped * column)"),
     ("group_step", "padding not masked", f"torch.where(mask, {GAINS}, 0.0)", GAINS),
-    ("group_step", "one ratio a response", RATIO, "(torch.where(mask, logprobs - old_logprobs, 0.0).sum(1) / mask.sum(1)"
+    ("group_step", "one ratio a response", RATIO,
+     "(torch.where(mask, logprobs - old_logprobs, 0.0).sum(1) / mask.sum(1)"
      ").exp().unsqueeze(1)"),
-    ("group_step", "the ratio cleaned after exp", RATIO, "torch.where(mask, (logprobs - old_logprobs).exp(), 1.0)"),
+    ("group_step", "the ratio cleaned after exp", RATIO,
+     "torch.where(mask, (logprobs - old_logprobs).exp(), 1.0)"),
     ("group_step", "the sign of the loss", "-mean", "mean"),
     ("group_step", "all tokens together for 'response'", ROWS, TOKENS),
     ("group_step", "rows not divided", ROWS, "sums.mean()"),
@@ -109,7 +120,8 @@ WRONG = [
     ("pass_at_k", "one number for all prompts", PASS, "return (1 - all_wrong).mean()"),
     ("pass_at_k", "rounded", PASS, "return (1 - all_wrong).round()"),
     ("pass_at_k", "factorials", "j = torch.arange(k)\n    all_wrong = ((wrong - j) / (n - j)).prod(dim=1)",
-     "f = torch.arange(1, n + 1).cumprod(0)\n    f = torch.cat([f[:1], f])\n    left = (wrong[:, 0] - k).clamp(min=0)\n"
+     "f = torch.arange(1, n + 1).cumprod(0)\n    f = torch.cat([f[:1], f])\n"
+     "    left = (wrong[:, 0] - k).clamp(min=0)\n"
      "    all_wrong = torch.where(wrong[:, 0] < k, 0, f[wrong[:, 0]] * f[n - k] / (f[left] * f[n]))"),
 ]
 
@@ -130,7 +142,8 @@ def rloo_advantages(rewards, group_size):
 def grpo_advantages(rewards, group_size):
     return torch.cat([(g - g.mean()) / (g.std() + 1e-4) for g in rewards.split(group_size)])
 """),
-    ("grpo_advantages", "std by hand, in float64", STD, "((centred.double() ** 2).sum(1, keepdim=True) / (group_size - 1)"
+    ("grpo_advantages", "std by hand, in float64", STD,
+     "((centred.double() ** 2).sum(1, keepdim=True) / (group_size - 1)"
      ").sqrt().float().add(1e-4)"),
     ("group_step", "as TRL writes it: clean first, two losses, the larger one", """
 def group_step(scores, logprobs, old, ref, mask, config):
@@ -156,8 +169,10 @@ def group_step(scores, logprobs, old, ref, mask, config):
         loss = per_token.sum() / (per_token.size(0) * config.response_length)
     return rewards, advantages, -per_token, loss
 """),
-    ("group_step", "the clip by the sign of A", f"torch.where(mask, {GAINS}, 0.0)", "torch.where(mask, torch.where(column"
-     " > 0, ratio.clamp(max=1 + config.cliprange_high), ratio.clamp(min=1 - config.cliprange)) * column, 0.0)"),
+    ("group_step", "the clip by the sign of A", f"torch.where(mask, {GAINS}, 0.0)",
+     "torch.where(mask, torch.where(column"
+     " > 0, ratio.clamp(max=1 + config.cliprange_high), ratio.clamp(min=1 - config.cliprange))"
+     " * column, 0.0)"),
     ("group_step", "a list of results, the mean by indexing", TOKENS, "gains[mask].mean()",
      "return rewards, advantages, gains, -mean", "return [rewards, advantages, gains, -mean]"),
     ("pass_at_k", "binomial coefficients", """

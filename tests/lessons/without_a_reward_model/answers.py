@@ -8,7 +8,8 @@ LOSS = "-torch.nn.functional.logsigmoid(margin).mean()"
 SUM = "torch.where(mask[:, 1:], taken, 0.0).sum(dim=1)"
 LOGPROBS = "model(tokens[:, :-1]).logits.log_softmax(-1)"
 SGD = "torch.optim.SGD(policy.parameters(), lr=learning_rate)"
-REFERENCE = "    with torch.no_grad():\n        ref_chosen, ref_rejected = sequence_logprobs(reference).chunk(2)\n"
+REFERENCE = "    with torch.no_grad():\n"
+REFERENCE += "        ref_chosen, ref_rejected = sequence_logprobs(reference).chunk(2)\n"
 KEPT = "losses.append(loss.detach())"
 
 WRONG = [
@@ -35,7 +36,8 @@ WRONG = [
     ("dpo_loss", "the chosen alone", INNER, "(chosen - ref_chosen)"),
     ("dpo_loss", "a bracket forgotten", INNER, "(chosen - ref_chosen - rejected - ref_rejected)"),
     ("dpo_loss", "β forgotten", MARGIN, INNER),
-    ("dpo_loss", "β on the policy alone", MARGIN, "kl_coef * (chosen - rejected) - (ref_chosen - ref_rejected)"),
+    ("dpo_loss", "β on the policy alone", MARGIN,
+     "kl_coef * (chosen - rejected) - (ref_chosen - ref_rejected)"),
     ("dpo_loss", "divided by β", "kl_coef * ((chosen", "1 / kl_coef * ((chosen"),
     ("dpo_loss", "no logarithm", "logsigmoid", "sigmoid"),
     ("dpo_loss", "sigmoid, then log", LOSS, "-margin.sigmoid().log().mean()"),
@@ -51,7 +53,8 @@ WRONG = [
     ("train_dpo", "probabilities", "log_softmax(-1)", "softmax(-1)"),
     ("train_dpo", "padding counted", SUM, "taken.sum(dim=1)"),
     ("train_dpo", "the mask of the token before", "mask[:, 1:]", "mask[:, :-1]"),
-    ("train_dpo", "the stop token left out", SUM, "torch.where(mask[:, 1:] & (mask.cumsum(1) < mask.sum(1, keepdim=True))"
+    ("train_dpo", "the stop token left out", SUM,
+     "torch.where(mask[:, 1:] & (mask.cumsum(1) < mask.sum(1, keepdim=True))"
      "[:, 1:], taken, 0.0).sum(dim=1)"),
     ("train_dpo", "mean over the tokens", SUM, f"{SUM} / mask.sum(dim=1)"),
     ("train_dpo", "mean over the width", SUM, SUM.replace("sum", "mean")),
@@ -59,12 +62,13 @@ WRONG = [
     ("train_dpo", "the policy at the start as the reference", "(reference)", "(policy)"),
     ("train_dpo", "no reference", INNER, "(chosen - rejected)"),
     ("train_dpo", "rejected minus chosen", INNER, "-" + INNER),
-    ("train_dpo", "rows two by two", REFERENCE, "    tokens = tokens[[*range(0, len(tokens), 2), *range(1, len(tokens),"
+    ("train_dpo", "rows two by two", REFERENCE,
+     "    tokens = tokens[[*range(0, len(tokens), 2), *range(1, len(tokens),"
      f" 2)]]\n{REFERENCE}"),
     ("train_dpo", "β forgotten", MARGIN, INNER),
     ("train_dpo", "no logarithm", "logsigmoid", "sigmoid"),
     ("train_dpo", "σ, then log", LOSS, "-margin.sigmoid().log().mean()"),
-    ("train_dpo", "the first pair alone", LOSS, LOSS.replace("mean()", "view(-1)[0]").replace(".view", "[:1].view")),
+    ("train_dpo", "the first pair alone", LOSS, LOSS.replace(".mean()", "[0]")),
     ("train_dpo", "a sum over the pairs", LOSS, LOSS.replace("mean", "sum")),
     ("train_dpo", "no zero_grad", "        optimizer.zero_grad()\n", ""),
     ("train_dpo", "no step", "        optimizer.step()\n", ""),
@@ -92,7 +96,8 @@ RIGHT = [
     ("implicit_reward", "in float64", REWARD, "(logprobs.double() - ref_logprobs.double()) * kl_coef"),
     ("dpo_loss", "binary cross entropy", LOSS, "torch.nn.functional.binary_cross_entropy_with_logits(margin, "
      "torch.ones_like(margin))"),
-    ("dpo_loss", "softplus, pair by pair", LOSS, "sum(torch.nn.functional.softplus(-m) for m in margin) / len(margin)"),
+    ("dpo_loss", "softplus, pair by pair", LOSS,
+     "sum(torch.nn.functional.softplus(-m) for m in margin) / len(margin)"),
     ("dpo_loss", "cross entropy of two rewards", """
 def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
     rewards = torch.stack([kl_coef * (chosen - ref_chosen), kl_coef * (rejected - ref_rejected)], dim=1)
