@@ -1,0 +1,227 @@
+"""An exercise: one text of the solution, inputs to try it on, and mistakes as edits of that text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from helpers.kit.running import call
+
+Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
+
+
+class Mistake(NamedTuple):
+    """A conceptual mistake: its name, one sentence on it, and the edit of the solution that makes it.
+
+    `old` stands once in the solution. The sentence may name number arguments, {counted} and {total}.
+    """
+
+    name: str
+    says: str
+    old: str
+    new: str
+
+
+def mistakes_of(text: str) -> list[Mistake]:
+    """Mistakes written as small differences, `name: sentence`, then `- old` and `+ new` lines.
+
+    A line of one blank and text goes on with the sentence before it. An edit without `+` takes text away.
+    """
+    found: list[dict] = []
+    for line in text.splitlines():
+        if line[:2] in ("- ", "+ ") or line in ("-", "+"):
+            found[-1][line[0]].append(line[2:])
+        elif line.startswith(" "):
+            found[-1]["says"] += line
+        elif line:
+            name, _, says = line.partition(": ")
+            found.append({"name": name, "says": says, "-": [], "+": []})
+    return [Mistake(m["name"], m["says"], "\n".join(m["-"]), "\n".join(m["+"])) for m in found]
+
+
+class Wrong(Exception):
+    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
+
+    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
+        super().__init__(says)
+        self.name, self.says, self.yours, self.expected = name, says, yours, expected
+
+
+def expect(condition: bool, name: str, says: str, yours: object = None, expected=None) -> None:
+    """Raise `Wrong` unless the condition holds."""
+    if not condition:
+        raise Wrong(name, says, yours, expected)
+
+
+@dataclass(frozen=True, eq=False)  # itself alone is equal to it, and a key
+class Exercise:
+    """A function for the learner to write, with everything needed to check it.
+
+    `probes` are inputs, smallest first; `further` are inputs at an edge, tried when all else is right:
+    ("what is special there" or "what: a hint", inputs). Both may be functions, called once, where making
+    them costs time.
+    `observe(function, *probe)` tries a function and returns what it gave by name; by default its result,
+    or its `results` by their names. It may raise `Wrong`.
+    """
+
+    name: str
+    arguments: str  # names in order, separated by spaces
+    solution: str  # as the notebook folds it
+    look: str  # the formula and its source
+    probes: list[tuple] | Callable[[], list[tuple]]
+    mistakes: str | list[Mistake] = ""  # as `mistakes_of` reads them
+    results: tuple[str, ...] = ("result",)
+    gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
+    further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
+    observe: Callable[..., Seen] | None = None
+    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch
+    seconds: float = 5.0  # for all probes together
+    advice: str = "Calculate this small case by hand."  # where nothing else can be said
+
+    memo: dict = field(default_factory=dict, init=False)
+
+    def __post_init__(self):
+        given = self.mistakes
+        listed = mistakes_of(given) if isinstance(given, str) else [Mistake(*one) for one in given]
+        object.__setattr__(self, "mistakes", listed)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The arguments' names."""
+        return tuple(self.arguments.split())
+
+    @property
+    def signature(self) -> str:
+        """The call as the learner writes it: `gae(rewards, values)`."""
+        return f"{self.name}({', '.join(self.names)})"
+
+    @cached_property
+    def cases(self) -> list[tuple]:
+        """The probes."""
+        return self.probes() if callable(self.probes) else self.probes
+
+    @cached_property
+    def edges(self) -> list[tuple[str, tuple]]:
+        """The further inputs."""
+        return self.further() if callable(self.further) else list(self.further)
+
+    @cached_property
+    def right(self) -> Callable:
+        """The solution as a function."""
+        return self.compiled(self.solution)
+
+    def compiled(self, source: str) -> Callable:
+        """The function that a source defines under the exercise's name."""
+        names = {"torch": torch, **self.uses}
+        exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
+        return names[self.name]
+
+    def edited(self, *mistakes: Mistake) -> Callable:
+        """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
+        source = self.solution
+        for one in mistakes:
+            if source.count(one.old) != 1:
+                raise ValueError(
+                    f"{self.name}, {one.name}: {one.old!r} stands {source.count(one.old)} times"
+                )
+            source = source.replace(one.old, one.new)
+        return self.compiled(source)
+
+    def seen(self, function: Callable, given: tuple) -> Seen:
+        """What a function gives on these inputs, by name."""
+        if self.observe is not None:
+            return self.observe(lambda *inputs: call(function, inputs), *given)
+        answer = call(function, given)
+        if len(self.results) == 1:
+            return {self.results[0]: answer}
+        wants = f"Return {len(self.results)} results: {', '.join(self.results)}."
+        several = isinstance(answer, (tuple, list))
+        got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
+        expect(
+            several and len(answer) == len(self.results), "wrong type", f"{wants} You return {got}."
+        )
+        return dict(zip(self.results, answer, strict=True))
+
+    def expected(self, probe: tuple) -> Seen:
+        """What the solution gives on a probe, computed once."""
+        if id(probe) not in self.memo:
+            self.memo[id(probe)] = self.seen(self.right, probe)
+        return self.memo[id(probe)]
+
+    def named(self, probe: tuple) -> dict:
+        """Arguments of a probe by name."""
+        return dict(zip(self.names, probe, strict=len(probe) == len(self.names)))
+
+    def mask(self, probe: tuple) -> Tensor | None:
+        """The probe's mask, where it has one."""
+        return self.named(probe).get("mask")
+
+    def counts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sum may be divided by, by what they count."""
+        mask, named = self.mask(probe), self.named(probe)
+        if not isinstance(mask, Tensor):
+            flat = {
+                f"len({k})": len(x) for k, x in named.items() if isinstance(x, Tensor) and x.dim()
+            }
+            return {"1": 1} | flat
+        n, (rows, columns) = int(mask.sum()), mask.shape
+        return {
+            "n": n, "(n − 1)": n - 1, "the number of rows": rows, "the number of columns": columns,
+            "the number of all positions": rows * columns, "1": 1, "(n + 1)": n + 1, "(n − 2)": n - 2,
+            "all positions less 1": rows * columns - 1, "the longest row": int(mask.sum(1).max()),
+        }  # fmt: skip
+
+    def facts(self, probe: tuple) -> dict:
+        """The numbers that a message may contain."""
+        named, mask = self.named(probe), self.mask(probe)
+        known = {name: x for name, x in named.items() if isinstance(x, (int, float, str))}
+        if isinstance(mask, Tensor):
+            known |= {"counted": int(mask.sum()), "total": mask.numel()}
+        return known
+
+
+@dataclass(frozen=True)
+class View:
+    """One result of an exercise as a function of its inputs: the learner's and the right one."""
+
+    exercise: Exercise
+    name: str
+    function: Callable
+
+    def mine(self, *given: object) -> Tensor:
+        """The learner's. It may raise anything."""
+        return torch.as_tensor(self.exercise.seen(self.function, given)[self.name]).detach()
+
+    def right(self, *given: object) -> Tensor:
+        """The right one."""
+        return torch.as_tensor(self.exercise.seen(self.exercise.right, given)[self.name]).detach()
+
+
+def floats(*rows) -> Tensor:
+    """Rows of numbers as a float32 tensor."""
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def prefix_mask(width: int, *lengths: int) -> Tensor:
+    """[B, T], True for the first `lengths[b]` positions of row b."""
+    return torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
+
+
+def noise(seed: int, *shape: int) -> Tensor:
+    """Normal random numbers that do not depend on the learner's seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def sizes(given: tuple, token: bool = True, row: bool = True) -> list[tuple[str, tuple]]:
+    """Edges made from a probe whose tensors have one entry a row: one row, one token, forty rows."""
+
+    def each(change: Callable) -> tuple:
+        return tuple(change(x) if isinstance(x, Tensor) else x for x in given)
+
+    edges = [("there is one row", each(lambda x: x[:1]))] if row else []
+    if token:
+        edges.append(("there is one token", each(lambda x: x[:1, :1] if x.dim() > 1 else x[:1])))
+    return [*edges, ("there are forty rows", each(lambda x: torch.cat([x] * 40)[:40]))]
