@@ -8,10 +8,6 @@ from helpers.checks.clinic.own_rule import check_my_rule
 from helpers.checks.clinic.repair import check_steps_5_and_6
 from helpers.checks.direct.dpo_looks import check_train_dpo
 from helpers.checks.direct.dpo_loss import check_dpo_loss, check_implicit_reward
-from helpers.checks.gae.credit import check_credit
-from helpers.checks.gae.gae import check_discounted_returns, check_gae
-from helpers.checks.gae.shaping import check_shape_rewards
-from helpers.checks.gae.td_errors import check_td_errors
 from helpers.checks.groups.advantages import check_grpo_advantages, check_rloo_advantages
 from helpers.checks.groups.group_step import check_group_step
 from helpers.checks.groups.pass_at_k import check_pass_at_k
@@ -19,7 +15,6 @@ from helpers.checks.judging.report import Report
 from helpers.checks.kl.best_mean import check_best_mean
 from helpers.checks.kl.equal_kl import check_score_between
 from helpers.checks.kl.optimum import check_optimum
-from helpers.checks.loop import check_objective
 from helpers.checks.overoptimization.best_of import check_keep_best
 from helpers.checks.overoptimization.edit_effect import check_edit_effect
 from helpers.checks.overoptimization.own_reward import check_my_reward
@@ -62,17 +57,19 @@ from helpers.checks.trainer.steps_and_loop import (
     check_update,
     check_write_responses,
 )
-from helpers.checks.whitening.explained_variance import check_explained_variance
-from helpers.checks.whitening.statistics_looks import (
+from helpers.lessons.gae.checks import check_credit, check_gae, check_shape_rewards, check_td_errors
+from helpers.lessons.the_loop.checks import check_objective
+from helpers.lessons.whitening.checks import (
+    check_explained_variance,
     check_masked_mean,
     check_masked_var,
     check_whiten_advantages,
+    check_whiten_rollout,
 )
-from helpers.checks.whitening.whiten_rollout import check_whiten_rollout
 
 CHECKS = (
     check_objective, check_gather_logprobs, check_response_mask, check_position_ids, check_kl_estimate,
-    check_shape_rewards, check_td_errors, check_gae, check_discounted_returns,
+    check_shape_rewards, check_td_errors, check_gae,
     check_masked_mean, check_masked_var, check_whiten_advantages, check_explained_variance,
     check_reinforce_loss, check_ratio, check_policy_loss, check_value_loss, check_entropy,
     check_clip_fraction,
