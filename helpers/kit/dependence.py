@@ -110,11 +110,11 @@ def depends_otherwise(view: View, probes: list) -> tuple | None:
 
     It must show in each test case in which it can.
     """
-    cases = [tame(probe) for probe in probes if _size(probe) <= LARGEST]
+    cases = [tame(probe) for probe in probes]
     number = _number_without_effect(view, cases)
     if number is not None:
         return number
-    moved = [moved_by(view, given) for given in sorted(cases, key=_size)]
+    moved = [moved_by(view, given) for given in sorted(cases, key=_size) if _size(given) <= LARGEST]
     for can, look in LOOKS:
         for name in view.exercise.names:
             shown = [case[name] for case in moved if name in case and can(case[name])]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
-from helpers.kit.exercise import Exercise, Mistake, Seen, View
+from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
 from helpers.kit.patterns import (
     alike,
     as_tensor,
@@ -31,9 +31,14 @@ LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 Found = tuple[str, str] | None  # the kind of mistake, and what to say
 
 
+def is_gradient(name: str) -> bool:
+    """Whether a result is compared as a whole, by the length of its error."""
+    return "gradient" in name or "weights" in name
+
+
 def agrees(name: str, got: object, wanted: object) -> bool:
     """Whether a result is right up to rounding; gradients and weights by the size of their error."""
-    if isinstance(wanted, Tensor) and ("gradient" in name or "weights" in name):
+    if isinstance(wanted, Tensor) and is_gradient(name):
         same = isinstance(got, Tensor) and got.shape == wanted.shape
         return same and bool((got - wanted).norm() <= 2e-3 * wanted.norm() + 1e-7)
     if isinstance(wanted, Tensor):
@@ -55,12 +60,14 @@ def diagnosed(exercise, function, answers, names, got: Tensor, wanted: Tensor) -
             zip(masks, pairs, strict=False)]  # fmt: skip
     looks = [
         lambda: edited(exercise, answers, names),
+        lambda: caused(exercise, function),
         lambda: form_problem(got, wanted),
         lambda: exchanged(view, pairs, exercise) if usable else None,
         lambda: another_time(view, got) if usable else None,
         lambda: slipped(view, [a for a, _ in pairs]) if usable else None,
         lambda: infinite(got, wanted),
         lambda: divided(pairs, [exercise.counts(p) for p in exercise.cases]) if usable else None,
+        lambda: of_gradient(got, wanted) if is_gradient(view.name) else None,
         lambda: symptom(pairs, fits) if usable else None,
         lambda: depends_otherwise(view, exercise.cases) if usable else None,
         lambda: place_of(pairs, fits) if usable else None,
@@ -71,6 +78,9 @@ def diagnosed(exercise, function, answers, names, got: Tensor, wanted: Tensor) -
         found = looked(look)
         if found is not None:
             return found
+    if is_gradient(view.name):
+        share = float((got - wanted).norm() / wanted.norm())
+        return UNKNOWN, f"Its error is {share:.1%} of its length. {exercise.advice}"
     if got.shape == wanted.shape:
         index = first_difference(got, wanted)
         at = f"At {list(index)} you have" if index else "You have"
@@ -93,9 +103,11 @@ def looked(look: Callable[[], Found]) -> Found:
 
 def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
-    for one in exercise.mistakes:
-        if made_alike(answers, made_by(exercise, (one,)), names):
-            return one.name, one.says
+    every = [*names, *(x for seen in answers for x in seen if x not in names)]
+    for known in (every, names):  # first the one that gives all the same
+        for one in exercise.mistakes:
+            if made_alike(answers, made_by(exercise, (one,)), known):
+                return one.name, one.says
     for two in combinations(exercise.mistakes, 2):
         if made_alike(answers, made_by(exercise, two), names):
             return (
@@ -168,6 +180,31 @@ def token_by_token(view: View) -> Found:
         f"Where one token alone counts, yours is right at {fine}, and wrong at {list(at)}, where {there}:"
         f" you have {show(got)}, it should be {show(want)}."
     )
+
+
+def caused(exercise: Exercise, function: Callable) -> Found:
+    """What the exercise's own look finds."""
+    try:
+        for probe in exercise.cases if exercise.cause else ():
+            exercise.cause(function, *copy_of(probe))
+    except Wrong as found:
+        return found.name, found.says
+    return None
+
+
+def of_gradient(got: Tensor, wanted: Tensor) -> Found:
+    """Whether a gradient is missing, or the right one times a factor."""
+    size = float((got * wanted).sum() / wanted.square().sum())
+    if float(got.norm()) <= 1e-6 * float(wanted.norm()):
+        return (
+            "no gradient",
+            "It is 0: is a part of the loss detached or left out, or zero_grad called after backward?",
+        )
+    if float((got - size * wanted).norm()) < 2e-3 * float(got.norm()):
+        if abs(size + 1) < 5e-3:
+            return "wrong sign", "It is the right one with the wrong sign."
+        return "a factor", f"It is {size:.4g} times the right one: a factor too many or too few."
+    return None
 
 
 def another_time(view: View, got: Tensor) -> Found:

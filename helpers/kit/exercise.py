@@ -77,7 +77,11 @@ class Exercise:
     gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
     further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
     observe: Callable[..., Seen] | None = None
-    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch
+    cause: Callable[..., None] | None = (
+        None  # (function, *probe): raises Wrong with why it is wrong
+    )
+    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch;
+    # an Exercise where it is its function: the learner's own is judged before this one is blamed
     seconds: float = 5.0  # for all probes together
     advice: str = "Calculate this small case by hand."  # where nothing else can be said
 
@@ -115,7 +119,8 @@ class Exercise:
 
     def compiled(self, source: str) -> Callable:
         """The function that a source defines under the exercise's name."""
-        names = {"torch": torch, **self.uses}
+        used = {k: x.right if isinstance(x, Exercise) else x for k, x in self.uses.items()}
+        names = {"torch": torch, **used}
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
@@ -152,12 +157,13 @@ class Exercise:
         return self.memo[id(probe)]
 
     def named(self, probe: tuple) -> dict:
-        """Arguments of a probe by name."""
-        return dict(zip(self.names, probe, strict=len(probe) == len(self.names)))
+        """Arguments of a probe by name; none where `observe` makes them itself."""
+        return dict(zip(self.names, probe, strict=True)) if len(probe) == len(self.names) else {}
 
     def mask(self, probe: tuple) -> Tensor | None:
         """The probe's mask, where it has one."""
-        return self.named(probe).get("mask")
+        named = self.named(probe)
+        return named.get("mask", named.get("counted"))
 
     def counts(self, probe: tuple) -> dict[str, int]:
         """The numbers that a sum may be divided by, by what they count."""
@@ -208,6 +214,12 @@ def floats(*rows) -> Tensor:
 def prefix_mask(width: int, *lengths: int) -> Tensor:
     """[B, T], True for the first `lengths[b]` positions of row b."""
     return torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
+
+
+def counted_only(x: object, mask: Tensor) -> object:
+    """A result with 0 where the mask is False, since what stands there may be anything; else as it is."""
+    fits = isinstance(x, Tensor) and x.shape == mask.shape
+    return torch.where(mask, x, torch.zeros_like(x)) if fits else x
 
 
 def noise(seed: int, *shape: int) -> Tensor:

@@ -142,9 +142,8 @@ RESULTS = {  # what was done to the right result: "Your result is the right one,
 
 def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Slip]:
     """The slips that these arguments allow; `right` is the solution, one tensor of given arguments."""
-    if any(not isinstance(x, (Tensor, int, float, str)) for x in probe):
-        return
     given = dict(zip(names, probe, strict=True))
+    mask = "mask" if "mask" in given else "counted"
 
     def on(**changes: Callable) -> Callable:
         def wrong(*inputs):
@@ -155,20 +154,24 @@ def slips(names: tuple[str, ...], probe: tuple, right: Callable) -> Iterator[Sli
 
         return wrong
 
-    if "mask" in given:
+    if mask in given:
         for name, (words, change) in MASKS.items():
             yield (
                 name,
                 f"You read the mask as if {words}.",
-                on(mask=lambda n, f=change: f(n["mask"])),
+                on(**{mask: lambda n, f=change: f(n[mask])}),
             )
         zeroed = {
-            name: lambda n, name=name: torch.where(n["mask"], n[name], 0.0)
+            name: lambda n, name=name: torch.where(n[mask], n[name], 0.0)
             for name, x in given.items()
-            if isinstance(x, Tensor) and x.is_floating_point() and x.shape == given["mask"].shape
+            if isinstance(x, Tensor) and x.is_floating_point() and x.shape == given[mask].shape
         }
         says = "You set padding to 0, but it still counts: {counted} of {total} positions do."
-        yield "padding counts as 0", says, on(**zeroed, mask=lambda n: torch.ones_like(n["mask"]))
+        yield (
+            "padding counts as 0",
+            says,
+            on(**zeroed, **{mask: lambda n: torch.ones_like(n[mask])}),
+        )
     yield from _of_rows(right)
     for name, x in given.items():
         if isinstance(x, float):
