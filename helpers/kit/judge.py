@@ -223,12 +223,17 @@ def first_wrong(exercise, function, answers: list[Seen], names: list[str], wrong
         both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
     case = case_of(exercise, probe, *both, what if before else "")
     if not where:
-        at = first_difference(tensor, wanted) if tensor.shape == wanted.shape else ()
+        at = first_difference(tensor, wanted) if comparable(tensor, wanted) else ()
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
     kind_of_mistake, says = diagnosed(exercise, function, answers, names, tensor, wanted)
     return told(
         exercise, kind_of_mistake, says.format_map(Facts(exercise.facts(probe))), case, where
     )
+
+
+def comparable(got: Tensor, wanted: Tensor) -> bool:
+    """Whether two tensors can be compared number by number."""
+    return got.shape == wanted.shape and got.device == wanted.device
 
 
 class Facts(dict):
