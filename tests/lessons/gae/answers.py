@@ -22,7 +22,8 @@ WRONG = [
     ("shape_rewards", "score in whole columns", SCORE, "rewards[:, last] += scores"),
     ("shape_rewards", "the score instead", SCORE, "rewards[rows, last] = scores"),
     ("shape_rewards", "one too far", LAST, "(mask.sum(1)).clamp(max=mask.shape[1] - 1)"),
-    ("shape_rewards", "spread over the tokens", SCORE, "rewards += torch.where(mask, (scores / mask.sum(1))[:, None], 0.0)"),
+    ("shape_rewards", "spread over the tokens", SCORE,
+     "rewards += torch.where(mask, (scores / mask.sum(1))[:, None], 0.0)"),
     ("shape_rewards", "no score", SCORE, "pass"),
     ("shape_rewards", "KL as a bonus", "-kl_coef", "kl_coef"),
     ("shape_rewards", "the reference first", KL, "(ref_logprobs - logprobs)"),
@@ -48,7 +49,8 @@ WRONG = [
     ("td_errors", "padding left in", DELTA, "rewards + gamma * next_values - values"),
     ("td_errors", "a product with the mask", DELTA, "(rewards + gamma * next_values - values) * mask"),
     ("td_errors", "next row", NEXT, "torch.cat([values[1:], values[:1]])"),
-    ("credit", "rewards kept on padding", "deltas = " + DELTA, "deltas = rewards + gamma * next_values - values",
+    ("credit", "rewards kept on padding", "deltas = " + DELTA,
+     "deltas = rewards + gamma * next_values - values",
      ZEROED, "values = torch.where(mask, values, 0.0)"),
     ("credit", "values kept on padding", ZEROED, "rewards = torch.where(mask, rewards, 0.0)"),
     ("credit", "rolled", NEXTS, "values.roll(-1, 1)"),
@@ -92,7 +94,8 @@ WRONG = [
     ("gae", "the other sign", "(mask, advantages, 0.0)", "(mask, -advantages, 0.0)"),
     ("gae", "whitened", "torch.where(mask, advantages, 0.0)",
      "torch.where(mask, (advantages - advantages[mask].mean()) / advantages[mask].std(), 0.0)"),
-    ("gae", "padding runs on", "rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)",
+    ("gae", "padding runs on",
+     "rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)",
      "values = torch.where(mask, values, 0.0)"),
 ]
 
@@ -133,7 +136,8 @@ def gae(rewards, values, gamma, lam, mask):
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
      "    rewards = rewards + ends * scores[:, None]"),
-    ("shape_rewards", "a loop in double", SCORE, "rewards = rewards.double()\n    for b in range(len(scores)):\n"
+    ("shape_rewards", "a loop in double", SCORE,
+     "rewards = rewards.double()\n    for b in range(len(scores)):\n"
      "        rewards[b, int(mask[b].sum()) - 1] += scores[b]"),
     ("td_errors", "padded", NEXT, "torch.nn.functional.pad(values[:, 1:], (0, 1))"),
     ("td_errors", "filled in, double", DELTA,
