@@ -119,11 +119,12 @@ def depends_otherwise(view: View, probes: list) -> tuple | None:
 
     It must show in each of the smallest test cases in which it can.
     """
-    cases = sorted((tame(probe) for probe in probes if _size(probe) <= LARGEST), key=_size)
+    cases = sorted((tame(probe) for probe in probes), key=_size)
     number = _number_without_effect(view, cases)
     if number is not None:
         return number
-    moved = [moved_by(view, given) for given in cases[:CASES]]
+    small = [given for given in cases if _size(given) <= LARGEST]
+    moved = [moved_by(view, given) for given in small[:CASES]]
     for can, look in LOOKS:
         for name in view.names:
             shown = [case[name] for case in moved if name in case and can(case[name])]
@@ -241,6 +242,16 @@ def _one_row(m: Moved) -> tuple | None:
             says = f"Your result changes with the {where} row of `{m.name}` alone; all rows count."
             return f"{where} row only", says
     return None
+
+
+def _one_entry(m: Moved) -> tuple | None:
+    """One number of an argument alone has an effect, where several should."""
+    counted = slice(None) if m.mask is None else m.mask.reshape(-1)
+    wanted = _seen(m.right)[counted]
+    if int(_seen(m.yours).sum()) != 1 or len(wanted) < 2 or not bool(wanted.all()):
+        return None
+    says = f"Your result changes with one number of `{m.name}` alone. Is it a maximum, a minimum, a median?"
+    return f"one number of {m.name} only", f"{says} All that count should."
 
 
 def _offsets(m: Moved, moves: Tensor) -> Tensor:
@@ -411,6 +422,7 @@ LOOKS = (
     (lambda m: True, _no_effect),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _rows),
     (lambda m: m.given.dim() > 0 and len(m.given) > 1, _one_row),
+    (lambda m: m.right.dim() == 1, _one_entry),
     (_has_tokens, _tokens),
     (lambda m: m.given.dim() == 1 and m.right.dim() == 3, _columns),
     (lambda m: m.linear, _weight),

@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
-from helpers.kit.exercise import Exercise, Mistake, Seen, View
+from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
 from helpers.kit.patterns import (
     alike,
     as_tensor,
+    divided,
     first_difference,
     form_problem,
     infinite,
     kind,
+    rescaled,
     right,
     symptom,
 )
@@ -29,9 +31,14 @@ LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 Found = tuple[str, str] | None  # the kind of mistake, and what to say
 
 
+def is_gradient(name: str) -> bool:
+    """Whether a result is compared as a whole, by the length of its error."""
+    return "gradient" in name or "weights" in name
+
+
 def agrees(name: str, got: object, wanted: object) -> bool:
     """Whether a result is right up to rounding; gradients and weights by the size of their error."""
-    if isinstance(wanted, Tensor) and ("gradient" in name or "weights" in name):
+    if isinstance(wanted, Tensor) and is_gradient(name):
         same = isinstance(got, Tensor) and got.shape == wanted.shape
         return same and bool((got - wanted).norm() <= 2e-3 * wanted.norm() + 1e-7)
     if isinstance(wanted, Tensor):
@@ -51,25 +58,34 @@ def diagnosed(
     ]  # fmt: skip
     usable = all(a is not None for a, _ in pairs)
     wrong = [k for k, pair in enumerate(pairs) if not agrees(view.name, *pair)]
-    cases = [view.cases[k] for k in wrong]
-    masks = [view.mask(given) for given in cases]
-    fits = [m if isinstance(m, Tensor) and m.shape == pairs[k][1].shape else None
-            for m, k in zip(masks, wrong, strict=True)]  # fmt: skip
+    wrong_pairs, cases = [pairs[k] for k in wrong], [view.cases[k] for k in wrong]
+    probes = [[p for p in exercise.cases if view.has(p)][k] for k in wrong]
+    masks = [exercise.mask(p) for p in probes]
+    fits = [m if isinstance(m, Tensor) and m.shape == w.shape else None
+            for m, (_, w) in zip(masks, wrong_pairs, strict=True)]  # fmt: skip
     looks = [
         lambda: edited(exercise, answers, names),
+        lambda: caused(exercise, view.function),
         lambda: form_problem(got, wanted),
+        lambda: exchanged(view, pairs, exercise) if usable else None,
         lambda: another_time(view, got) if usable else None,
-        lambda: exchanged(exercise, answers, view.name),
         lambda: slipped(view, pairs) if usable else None,
         lambda: infinite(got, wanted),
-        lambda: symptom([pairs[k] for k in wrong], fits) if usable else None,
+        lambda: divided(wrong_pairs, [exercise.counts(p) for p in probes]) if usable else None,
+        lambda: of_gradient(got, wanted) if is_gradient(view.name) else None,
+        lambda: symptom(wrong_pairs, fits) if usable else None,
         lambda: depends_otherwise(view, cases) if usable else None,
-        lambda: place_of([pairs[k] for k in wrong], fits) if usable else None,
+        lambda: place_of(wrong_pairs, fits) if usable else None,
+        lambda: rescaled(wrong_pairs, fits) if usable else None,
+        lambda: token_by_token(view) if usable else None,
     ]
     for look in looks:
         found = looked(look)
         if found is not None:
             return found
+    if is_gradient(view.name):
+        share = float((got - wanted).norm() / wanted.norm())
+        return UNKNOWN, f"Its error is {share:.1%} of its length. {exercise.advice}"
     if got.shape == wanted.shape:
         index = first_difference(got, wanted)
         at = f"At {list(index)} you have" if index else "You have"
@@ -92,9 +108,11 @@ def looked(look: Callable[[], Found]) -> Found:
 
 def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
-    for one in exercise.known:
-        if made_alike(answers, made_by(exercise, (one,)), names):
-            return one.name, one.says
+    every = [*names, *(x for seen in answers for x in seen if x not in names)]
+    for known in (every, names):  # first the one that gives all the same
+        for one in exercise.known:
+            if made_alike(answers, made_by(exercise, (one,)), known):
+                return one.name, one.says
     for two in combinations(exercise.known, 2):
         if made_alike(answers, made_by(exercise, two), names):
             return (
@@ -122,6 +140,74 @@ def made_alike(answers: list[Seen], made: list[Seen] | None, names: list[str]) -
         for name in names
         if name in there or name in seen
     )
+
+
+def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
+    """Another of the results, where this one belongs."""
+    wanted = [exercise.expected(probe) for probe in exercise.cases]
+    for name in wanted[0]:
+        there = [seen.get(name) for seen in wanted if view.name in seen]
+        if name != view.name and all(
+            isinstance(x, Tensor) and right(got, x) and not right(x, want)
+            for x, (got, want) in zip(there, pairs, strict=True)
+        ):
+            return (
+                f"{name} for {view.name}",
+                f"You return the {name} in place of the {view.name}.",
+            )
+    return None
+
+
+def token_by_token(view: View) -> Found:
+    """Of one number for all tokens that count: for which of them alone it is wrong."""
+    given = next(p for p in view.cases if not alike(view.mine(*p), view.right(*p)))
+    named = dict(zip(view.names, given, strict=True))
+    right, wrong = [], []
+    for at in map(tuple, named["mask"].nonzero().tolist()):
+        alone = torch.zeros_like(named["mask"])
+        alone[at] = True
+        got, want = (f(*(named | {"mask": alone}).values()) for f in (view.mine, view.right))
+        if got.dim() or not bool(got.isfinite()):
+            return None
+        (right if alike(got, want) else wrong).append((at, got, want))
+    if not right or len(right + wrong) < 2:
+        return None
+    if not wrong:
+        says = "Right where one token alone counts, wrong for several: how are they put together?"
+        return "right for each token alone", says
+    at, got, want = wrong[0]
+    there = ", ".join(f"`{k}` is {show(x[at])}" for k, x in named.items()
+                      if isinstance(x, Tensor) and x.is_floating_point())  # fmt: skip
+    fine = ", ".join(str(list(at)) for at, *_ in right[:4])
+    return "wrong for some tokens", (
+        f"Where one token alone counts, yours is right at {fine}, and wrong at {list(at)}, where {there}:"
+        f" you have {show(got)}, it should be {show(want)}."
+    )
+
+
+def caused(exercise: Exercise, function: Callable) -> Found:
+    """What the exercise's own look finds."""
+    try:
+        for probe in exercise.cases if exercise.cause else ():
+            exercise.cause(function, *copy_of(probe))
+    except Wrong as found:
+        return found.name, found.says
+    return None
+
+
+def of_gradient(got: Tensor, wanted: Tensor) -> Found:
+    """Whether a gradient is missing, or the right one times a factor."""
+    size = float((got * wanted).sum() / wanted.square().sum())
+    if float(got.norm()) <= 1e-6 * float(wanted.norm()):
+        return (
+            "no gradient",
+            "It is 0: is a part of the loss detached or left out, or zero_grad called after backward?",
+        )
+    if float((got - size * wanted).norm()) < 2e-3 * float(got.norm()):
+        if abs(size + 1) < 5e-3:
+            return "wrong sign", "It is the right one with the wrong sign."
+        return "a factor", f"It is {size:.4g} times the right one: a factor too many or too few."
+    return None
 
 
 def another_time(view: View, got: Tensor) -> Found:
@@ -178,19 +264,6 @@ def results(function: Callable, cases: list[tuple], like: list | None = None) ->
     except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
         return None
     return found
-
-
-def exchanged(exercise: Exercise, answers: list[Seen], name: str) -> Found:
-    """Whether a result is what another one should be."""
-    for other in dict.fromkeys(name for p in exercise.cases for name in exercise.expected(p)):
-        there = [
-            (seen.get(name), wanted[other])
-            for seen, wanted in zip(answers, map(exercise.expected, exercise.cases), strict=True)
-            if name in wanted and other in wanted
-        ]
-        if there and other != name and all(agrees(name, *pair) for pair in there):
-            return f"{other} for {name}", f"Where the {name} should be, you return the {other}."
-    return None
 
 
 def same(one: Tensor, other: Tensor) -> bool:

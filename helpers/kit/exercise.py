@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -62,8 +62,9 @@ def expect(condition: bool, name: str, says: str, yours: object = None, expected
 class Exercise:
     """A function for the learner to write, with everything needed to check it.
 
-    `probes` are inputs, smallest first; `further` are inputs at an edge, (what is special there, inputs),
-    tried when all else is right. Both may be functions, called once, where making them costs time.
+    `probes` are inputs, smallest first; `further` are inputs at an edge, tried when all else is right:
+    ("what is special there" or "what: a hint", inputs). Both may be functions, called once, where making
+    them costs time.
     `observe(function, *probe)` tries a function and returns what it gave by name; by default its result,
     or its `results` by their names. It may raise `Wrong`.
     """
@@ -78,8 +79,12 @@ class Exercise:
     gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
     further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
     observe: Callable[..., Seen] | None = None
-    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch
-    parts: tuple["Exercise", ...] = ()  # exercises whose functions it calls, with their mistakes
+    cause: Callable[..., None] | None = (
+        None  # (function, *probe): raises Wrong with why it is wrong
+    )
+    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch;
+    # an Exercise where it is its function: its mistakes count here, too, and the learner's own function is
+    # judged before this one is blamed
     seconds: float = 5.0  # for all probes together
     advice: str = "Calculate this small case by hand."  # where nothing else can be said
     remark: Callable[[Callable], str] = lambda function: ""  # said to a right answer, if anything
@@ -117,26 +122,27 @@ class Exercise:
         return self.compiled(self.solution)
 
     @cached_property
+    def used(self) -> dict[str, "Exercise"]:
+        """The exercises whose functions the solution calls."""
+        return {name: one for name, one in self.uses.items() if isinstance(one, Exercise)}
+
+    @cached_property
     def known(self) -> list[Mistake]:
         """Its mistakes, and those in the functions that it calls."""
-        inner = [one._replace(inside=part.name, name=f"{part.name}: {one.name}")
-                 for part in self.parts for one in part.mistakes]  # fmt: skip
+        inner = [one._replace(inside=name, name=f"{name}: {one.name}")
+                 for name, used in self.used.items() for one in used.mistakes]  # fmt: skip
         return [*self.mistakes, *inner]
 
-    def compiled(self, source: str, **parts: Callable) -> Callable:
-        """The function that a source defines under the exercise's name; `parts`: what it calls."""
-        names = {
-            "torch": torch,
-            **self.uses,
-            **{part.name: part.right for part in self.parts},
-            **parts,
-        }
+    def compiled(self, source: str, **called: Callable) -> Callable:
+        """The function that a source defines under the exercise's name; `called`: other functions it calls."""
+        used = {name: one.right for name, one in self.used.items()}
+        names = {"torch": torch, **self.uses, **used, **called}
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
     def edited(self, *mistakes: Mistake) -> Callable:
         """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
-        sources = {part.name: part.solution for part in (self, *self.parts)}
+        sources = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
         for one in mistakes:
             name = one.inside or self.name
             if sources[name].count(one.old) != 1:
@@ -144,8 +150,8 @@ class Exercise:
                     f"{name}, {one.name}: {one.old!r} stands {sources[name].count(one.old)} times"
                 )
             sources[name] = sources[name].replace(one.old, one.new)
-        parts = {part.name: part.compiled(sources[part.name]) for part in self.parts}
-        return self.compiled(sources[self.name], **parts)
+        called = {name: one.compiled(sources[name]) for name, one in self.used.items()}
+        return self.compiled(sources[self.name], **called)
 
     def seen(self, function: Callable, given: tuple) -> Seen:
         """What a function gives on these inputs, by name."""
@@ -161,21 +167,38 @@ class Exercise:
         return self.memo[id(probe)]
 
     def named(self, probe: tuple, apart: bool = False) -> dict:
-        """Arguments of a probe by name; `apart`: settings field by field."""
-        named = dict(zip(self.names, probe, strict=len(probe) == len(self.names)))
-        if not apart:
-            return named
-        parts = (
-            {f"{name}.{field}": x for field, x in x._asdict().items()}
-            if hasattr(x, "_fields")
-            else {name: x}
-            for name, x in named.items()
-        )
-        return {name: x for part in parts for name, x in part.items()}
+        """Arguments of a probe by name; none where `observe` makes them itself.
+
+        `apart`: settings (a NamedTuple) field by field, `config.kl_coef`.
+        """
+        if len(probe) != len(self.names):
+            return {}
+        named = dict(zip(self.names, probe, strict=True))
+        for name, x in list(named.items()) if apart else ():
+            if hasattr(x, "_fields"):
+                del named[name]
+                named |= {f"{name}.{field}": value for field, value in x._asdict().items()}
+        return named
 
     def mask(self, probe: tuple) -> Tensor | None:
         """The probe's mask, where it has one."""
-        return self.named(probe).get("mask")
+        named = self.named(probe)
+        return named.get("mask", named.get("counted"))
+
+    def counts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sum may be divided by, by what they count."""
+        mask, named = self.mask(probe), self.named(probe)
+        if not isinstance(mask, Tensor):
+            flat = {
+                f"len({k})": len(x) for k, x in named.items() if isinstance(x, Tensor) and x.dim()
+            }
+            return {"1": 1} | flat
+        n, rows, columns = int(mask.sum()), len(mask), mask.shape[-1]
+        return {
+            "n": n, "(n − 1)": n - 1, "the number of rows": rows, "the number of columns": columns,
+            "the number of all positions": mask.numel(), "1": 1, "(n + 1)": n + 1, "(n − 2)": n - 2,
+            "all positions less 1": mask.numel() - 1, "the longest row": int(mask.sum(-1).max()),
+        }  # fmt: skip
 
     def facts(self, probe: tuple) -> dict:
         """The numbers that a message may contain."""
@@ -217,8 +240,8 @@ class View:
     @cached_property
     def cases(self) -> list[tuple]:
         """The probes that have this result, where it is wrong."""
-        return [tuple(self.exercise.named(p, apart=True).values()) for p in self.exercise.cases
-                if self.has(p)]  # fmt: skip
+        probes = [p for p in self.exercise.cases if self.has(p)]
+        return [tuple(chain(*(x if hasattr(x, "_fields") else [x] for x in p))) for p in probes]
 
     def has(self, probe: tuple) -> bool:
         """Whether a probe is one of the cases."""
@@ -228,7 +251,8 @@ class View:
 
     def mask(self, given: tuple) -> Tensor | None:
         """The mask among these inputs, where there is one."""
-        return dict(zip(self.names, given, strict=True)).get("mask")
+        named = dict(zip(self.names, given, strict=False))
+        return named.get("mask", named.get("counted"))
 
     def result(self, function: Callable, given: tuple) -> Tensor:
         """What a function gives here. It may raise anything."""
@@ -256,6 +280,12 @@ def floats(*rows) -> Tensor:
 def prefix_mask(width: int, *lengths: int) -> Tensor:
     """[B, T], True for the first `lengths[b]` positions of row b."""
     return torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
+
+
+def counted_only(x: object, mask: Tensor) -> object:
+    """A result with 0 where the mask is False, since what stands there may be anything; else as it is."""
+    fits = isinstance(x, Tensor) and x.shape == mask.shape
+    return torch.where(mask, x, torch.zeros_like(x)) if fits else x
 
 
 def noise(seed: int, *shape: int) -> Tensor:

@@ -1,5 +1,7 @@
 """Check a learner's function: run it, find the first result that is wrong, say where, what kind, and why."""
 
+import dis
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from helpers.kit.diagnosis import agrees, diagnosed, edited
+from helpers.kit.diagnosis import agrees, diagnosed, edited, is_gradient
 from helpers.kit.exercise import Exercise, Seen, View, Wrong
 from helpers.kit.patterns import alike, as_tensor, first_difference, form
 from helpers.kit.report import (
@@ -28,6 +30,7 @@ from helpers.kit.running import (
     Changed,
     Outcome,
     attempt,
+    code_of,
     copy_of,
     is_stub,
     line_of,
@@ -55,6 +58,12 @@ def judge(exercise: Exercise, function: Callable) -> Report:
     if not callable(function):
         says = f"Pass the function itself, not the {type(function).__name__} {function!r:.60}."
         return told(exercise, "not a function", says)
+    report = tried(exercise, function) or passed(exercise, exercise.remark(function))
+    return (report.status == MISTAKE and comes_first(exercise, function)) or report
+
+
+def tried(exercise: Exercise, function: Callable) -> Report | None:
+    """The report of what is wrong or missing; None if all is right."""
     answers, deadline = [], None
     for probe in exercise.cases:
         exercise.expected(probe)  # outside the time limit
@@ -68,14 +77,30 @@ def judge(exercise: Exercise, function: Callable) -> Report:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
-    return report or second_looks(exercise, function) or passed(exercise, exercise.remark(function))
+    return report or second_looks(exercise, function)
+
+
+def comes_first(exercise: Exercise, function: Callable) -> Report | None:
+    """The report where a function of an earlier exercise, which this one calls, is not right yet."""
+    code, known = code_of(function), getattr(inspect.unwrap(function), "__globals__", {})
+    steps = dis.get_instructions(code) if code else ()
+    called = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+    for name in called & exercise.used.keys() & known.keys():
+        other = exercise.used[name]
+        if known[name] is not other.right and judge(other, known[name]).status != CORRECT:
+            says = f"It calls {name}, which is not right yet: finish that one first."
+            return told(exercise, f"{name} comes first", says)
+    return None
 
 
 def passed(exercise: Exercise, remark: str) -> Report:
     """The report of a right answer."""
-    names = ", ".join(exercise.results) if len(exercise.results) > 1 else ""
+    names = list(
+        dict.fromkeys(name for probe in exercise.cases for name in exercise.expected(probe))
+    )
     says = f"Passed {len(exercise.cases)} of {len(exercise.cases)} test cases."
-    says = f"All {len(exercise.results)} results are right: {names}." if names else says
+    if len(names) > 1:
+        says = f"All {len(names)} results are right{few(': ', names)}."
     return Report(exercise.name, CORRECT, f"{says} {remark}".strip())
 
 
@@ -158,13 +183,19 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
         pairs = [(i, a.get(name), w[name]) for i, (a, w) in enumerate(zip(answers, wanted, strict=True))
                  if name in w]  # fmt: skip
         if any(any(got is x for x in UNFINISHED) for _, got, _ in pairs):
-            so_far = f"Right so far: {', '.join(names[:index])}. " if index else ""
+            so_far = f"{right_so_far(names[:index])} " if index else ""
             says = f"{so_far}Now write what gives the {name}. The notebook works without it, too."
             return Report(exercise.name, NOT_ATTEMPTED, says)
         wrong = [one for one in pairs if not agrees(name, *one[1:])]
         if wrong:
             alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
-            return first_wrong(exercise, function, answers, names[: index + 1], wrong[0], alone)
+            report = first_wrong(exercise, function, answers, names[: index + 1], wrong[0], alone)
+            rest = len(pairs) - len(wrong)
+            some = f"({rest} of {len(pairs)} test cases are right.)"
+            some = f"Wrong only where {alone[0]} is {alone[1]!r}." if alone else some
+            return (
+                replace(report, where=f"{report.where} {some}") if rest and report.where else report
+            )
     return None
 
 
@@ -180,25 +211,36 @@ def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple 
     return min(fit, key=lambda one: len(having[one]), default=None)
 
 
+def right_so_far(names: list[str]) -> str:
+    """These results are right; of many the last is named."""
+    return f"Right so far: {few('', names) or f'{len(names)} results, up to {names[-1]}'}."
+
+
+def few(start: str, names: list[str]) -> str:
+    """The names after `start`, unless there are many."""
+    return f"{start}{', '.join(names)}" if len(names) <= 6 else ""
+
+
 def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alone) -> Report:
     """The report of the last of these results, the first one that is wrong; those before are right."""
     number, got, wanted = wrong
     *before, name = names
     probe = exercise.cases[number]
-    where = f"Right so far: {', '.join(before)}. The first that is not: {name}." if before else ""
-    if alone:
-        where = f"{where} It is wrong only where {alone[0]} is {alone[1]!r}.".strip()
+    where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = edited(exercise, answers, names) or (name, says)
-        return told(exercise, *found, case_of(exercise, probe), where or says)
+        found = edited(exercise, answers, names) or (f"wrong {name}", says)
+        return told(exercise, *found, case_of(exercise, probe), where)
     tensor = as_tensor(got, wanted)
     if tensor is None:
         what = "None: is there a `return`?" if got is None else f"{kind_of(got)}."
         return told(
             exercise, "wrong type", f"You return {what} Expected: a tensor, {form(wanted)}."
         )
-    case = case_of(exercise, probe, tensor, wanted, name if before else "")
+    both, what = (tensor, wanted), name
+    if is_gradient(name):
+        both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
+    case = case_of(exercise, probe, *both, what if before else "")
     if not where:
         at = first_difference(tensor, wanted) if tensor.shape == wanted.shape else ()
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
@@ -231,7 +273,8 @@ def second_looks(exercise: Exercise, function: Callable) -> Report | None:
 
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
     """The report of the first further input on which the function is wrong."""
-    for words, probe in exercise.edges:
+    for what, probe in exercise.edges:
+        words, _, hint = what.partition(": ")
         outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
         if report is not None:
@@ -241,15 +284,16 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
             if not agrees(name, got, wanted):
                 both = (got, wanted) if isinstance(wanted, Tensor) else (None, None)
                 case = case_of(exercise, probe, *both, name if len(exercise.results) > 1 else "")
-                says = f"All is right but where {words}."
-                return told(exercise, f"wrong where {words}", says, case, says)
+                where = f"All is right but where {words}."
+                return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None
 
 
 def gradients(exercise: Exercise, function: Callable) -> Report | None:
     """The report of a wrong gradient of an argument that is trained; None if all are right."""
     places = [exercise.names.index(name) for name in exercise.gradient]
-    for probe in (*exercise.cases, *(p for _, p in exercise.edges)) if places else ():
+    further = [probe for _, probe in exercise.edges]
+    for probe in [*exercise.cases, *further] if places else ():
         outcome = attempt(lambda p=probe: backward(exercise, function, p, places), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
         if report is not None:

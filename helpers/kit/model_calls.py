@@ -24,6 +24,7 @@ class Call:
     positions: Tensor | None
     past: int  # cached positions
     cached: bool  # whether a cache was passed
+    training: bool  # whether dropout was on
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def recorded_calls(actor: nn.Module) -> Iterator[list[Call]]:
         past = 0 if cache is None else int(cache.get_seq_length())
         mask, positions = named.get("attention_mask"), named.get("position_ids")
         if ids is not None:
-            calls.append(Call(ids, mask, positions, past, cache is not None))
+            calls.append(Call(ids, mask, positions, past, cache is not None, module.training))
 
     hook = actor.register_forward_pre_hook(note, with_kwargs=True)
     try:
@@ -61,6 +62,9 @@ def check_call(call: Call, mask: Tensor, whose: str) -> None:
 
     A call on fewer columns (the last one predicts nothing that is asked for) is compared with as many.
     """
+    says = f"You call {whose} in train mode, so its dropout is on: at the first step the ratio is not 1."
+    if call.training:
+        raise Wrong("dropout is on", f"{says} Leave it in eval mode.")
     width, whole = call.ids.shape[-1], mask.shape[-1]
     if width < whole - 1 and not call.past:
         says = f"You gave {whose} {width} of {whole} columns: it has to read each text from its"

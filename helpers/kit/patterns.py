@@ -1,5 +1,6 @@
 """Whether a result is the expected one; patterns in the difference where it is not."""
 
+from itertools import permutations, product
 from numbers import Real
 
 import torch
@@ -175,6 +176,57 @@ def _moved(pairs: list) -> tuple[str, str] | None:
         if wide and _everywhere(pairs, lambda a, e, step=step: _shifted(a, e, step)):
             return "shifted in time", f"Your numbers are correct, but one position too {where}."
     return None
+
+
+def divided(pairs: list, counts: list[dict[str, int]]) -> tuple[str, str] | None:
+    """Name and message of right results divided by another number than they should be, or None.
+
+    `counts` are the numbers there are to divide by in each test case, by what they count.
+    """
+    ratios = []
+    for got, wanted in pairs:
+        ratio = (got.double() / wanted.double())[wanted != 0]
+        if (
+            got.shape != wanted.shape
+            or not len(ratio)
+            or not alike(ratio, ratio[:1].expand_as(ratio))
+        ):
+            return None
+        ratios.append(float(ratio[0]))
+    if max(ratios) - min(ratios) < 1e-3 * max(map(abs, ratios)):
+        return None
+    for (power, root), (right, yours) in product(
+        ((1, ""), (2, "the root of ")), permutations(counts[0], 2)
+    ):
+        both = [(c[right], c[yours], r**power) for c, r in zip(counts, ratios, strict=True)]
+        if all(abs(r * b - a) < 1e-3 * abs(a) and a for a, b, r in both):
+            says = f"In each test case your result is the right one times {root}{right} / {yours} (n is how"
+            return (
+                "another divisor",
+                f"{says} many count). Is it divided by {yours}, not by {right}?",
+            )
+    return None
+
+
+def rescaled(pairs: list, masks: list) -> tuple[str, str] | None:
+    """Name and message of results that are the right ones times one number plus another, where wrong."""
+    fits = []
+    for (got, wanted), mask in zip(pairs, masks, strict=True):
+        got, wanted = (x.double() if mask is None else x[mask].double() for x in (got, wanted))
+        if alike(got, wanted):
+            continue
+        if got.numel() < 3 or wanted.std() == 0:
+            return None
+        x = torch.stack([wanted.flatten(), torch.ones(wanted.numel())], 1)
+        fit = torch.linalg.lstsq(x, got.reshape(-1, 1)).solution
+        if not torch.allclose(x @ fit, got.reshape(-1, 1), 1e-4, 1e-5) or abs(fit[0]) < 1e-4:
+            return None
+        fits.append(fit.flatten())
+    scaled, moved = (any(abs(f[i] - right) > 1e-4 for f in fits) for i, right in ((0, 1), (1, 0)))
+    how = [f"times {fits[0][0]:.4g}"] * scaled + [f"{fits[0][1]:+.4g}"] * moved
+    which = " and ".join(["divide by"] * scaled + ["subtract"] * moved)
+    says = f"Here your numbers are the right ones {', '.join(how)}: what you {which} is another number."
+    return "another scale" if scaled else "another offset", says
 
 
 def _tiny(pairs: list) -> tuple[str, str]:

@@ -117,7 +117,7 @@ def call(function: Callable, arguments: tuple) -> object:
     answer = function(*inputs)
     if answer is Ellipsis or answer is NotImplemented or (answer is None and is_empty(function)):
         raise NotImplementedError
-    names = getattr(_code(function), "co_varnames", ())
+    names = getattr(code_of(function), "co_varnames", ())
     changed = [i for i, pair in enumerate(zip(arguments, inputs, strict=True)) if _differs(*pair)]
     if changed:
         raise Changed(*(names[i] if i < len(names) else f"input {i + 1}" for i in changed))
@@ -146,13 +146,14 @@ def attempt(work: Callable, seconds: float) -> Outcome:
         return Outcome(RAISED, error=error)
 
 
-def _code(function: Callable):
+def code_of(function: Callable):
+    """The code of a function as it was written, below what decorates it; None if there is none."""
     return getattr(getattr(function, "__wrapped__", function), "__code__", None)
 
 
 def is_empty(function: Callable) -> bool:
     """Whether the body is only a docstring or `pass` (it uses no names)."""
-    code = _code(function)
+    code = code_of(function)
     return code is not None and not code.co_names and len(code.co_varnames) == code.co_argcount
 
 
@@ -160,7 +161,7 @@ def is_stub(function: object) -> bool:
     """Whether a function is not written yet: seen without inputs, so that none has to be made for it."""
     if not callable(function):
         return function is None or function is Ellipsis or function is NotImplemented
-    code = _code(function)
+    code = code_of(function)
     if code is None or not set(code.co_names) <= {"NotImplemented", "NotImplementedError"}:
         return False
     if any(one.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for one in dis.Bytecode(code)):
@@ -171,7 +172,7 @@ def is_stub(function: object) -> bool:
 
 def line_of(error: BaseException, function: Callable) -> str:
     """The line of the learner's code that raised the error, as 'line 3: `x = y`', or ''."""
-    code = _code(function)
+    code = code_of(function)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if code]
     frames = [f for f in frames if f.filename == code.co_filename]
     if not frames:

@@ -38,6 +38,14 @@ MASKS = {  # "You read the mask as if …"
         "the last column never counted",
         lambda m: torch.cat([m[..., :-1], torch.zeros_like(m[..., -1:])], -1),
     ),
+    "first token only": (
+        "each row had its first token alone",
+        lambda m: m & (m.long().cumsum(-1) == 1),
+    ),
+    "last token only": (
+        "each row had its last token alone",
+        lambda m: m & (m.long().flip(-1).cumsum(-1).flip(-1) == 1),
+    ),
     "first row's mask for all": (
         "every row had the first one's",
         lambda m: m[:1].expand_as(m).clone(),
@@ -46,6 +54,7 @@ MASKS = {  # "You read the mask as if …"
 # what was done to a tensor before it was used: "Your result is that of `values` …"
 TENSORS = {
     "left out": ("left out (0 in its place)", torch.zeros_like),
+    "as 1": ("being 1 everywhere", torch.ones_like),
     "with the wrong sign": ("with the opposite sign", torch.neg),
     "without its sign": ("without its sign", torch.abs),
     "cut off at 0": ("cut off at 0", lambda x: x.clamp(min=0)),
@@ -144,6 +153,7 @@ SWITCHES = {  # what was done to a yes or no
     "taken as True": ("being True", lambda x: True),
     "taken as False": ("being False", lambda x: False),
 }
+KINDS = {float: NUMBERS, int: COUNTS, bool: SWITCHES}
 
 
 def slips(
@@ -157,9 +167,8 @@ def slips(
 
     `words` are the values of arguments that are words; `scalar`: the result is one number.
     """
-    if any(not isinstance(x, (Tensor, int, float, str)) for x in probe):
-        return
     given = dict(zip(names, probe, strict=True))
+    mask = "mask" if "mask" in given else "counted"
 
     def on(**changes: Callable) -> Callable:
         def wrong(*inputs):
@@ -170,44 +179,68 @@ def slips(
 
         return wrong
 
-    if "mask" in given:
+    if mask in given:
         for name, (what, change) in MASKS.items():
             yield (
                 name,
                 f"You read the mask as if {what}.",
-                on(mask=lambda n, f=change: f(n["mask"])),
+                on(**{mask: lambda n, f=change: f(n[mask])}),
             )
+        zeroed = {
+            name: lambda n, name=name: torch.where(n[mask], n[name], 0.0)
+            for name, x in given.items()
+            if isinstance(x, Tensor) and x.is_floating_point() and x.shape == given[mask].shape
+        }
+        says = "You set padding to 0, but it still counts: {counted} of {total} positions do."
+        yield (
+            "padding counts as 0",
+            says,
+            on(**zeroed, **{mask: lambda n: torch.ones_like(n[mask])}),
+        )
     for name, values in words.items():
         for value in sorted(values):
             says = f"Your result is that of `{name}` being {value!r}."
             yield f"{name} taken as {value}", says, on(**{name: lambda n, value=value: value})
     yield from _of_rows(right) if scalar else ()
-    yield from _changed(given, on, {float: NUMBERS, int: COUNTS, bool: SWITCHES})
+    for name, x in given.items():
+        yield from _changed(f"`{name}`", name, KINDS.get(type(x), {}), on)
     for a, b in combinations(names, 2):
         x, y = given[a], given[b]
         tensors = isinstance(x, Tensor) and isinstance(y, Tensor)
         if (tensors and (x.shape, x.dtype) == (y.shape, y.dtype)) or type(x) is type(y) is float:
             swap = on(**{a: lambda n, b=b: n[b], b: lambda n, a=a: n[a]})
             yield f"{a} and {b} exchanged", f"`{a}` and `{b}` are exchanged.", swap
+            if tensors and x.is_floating_point() and _of_difference(names, a, b, probe, right):
+                yield from _changed(f"`{a} − {b}`", a, TENSORS, on, minus=b)
             for one, other in ((a, b), (b, a)):
                 yield (
                     f"{other} for {one}",
                     f"You used `{other}` where `{one}` belongs.",
                     on(**{one: lambda n, other=other: n[other]}),
                 )
-    yield from _changed(given, on, {Tensor: TENSORS})
+    for name, x in given.items():
+        if isinstance(x, Tensor) and x.is_floating_point():
+            yield from _changed(f"`{name}`", name, TENSORS, on)
     for label, (what, change) in RESULTS.items():
         says = f"Your result is the right one, {what}."
         yield f"right, then {label}", says, lambda *given, f=change: f(right(*given))
 
 
-def _changed(given: dict, on: Callable, kinds: dict[type, dict]) -> Iterator[Slip]:
-    """An argument of one of these types that was changed before it was used."""
-    for name, x in given.items():
-        number = not isinstance(x, Tensor) or x.is_floating_point()
-        for label, (what, change) in kinds.get(type(x), {}).items() if number else ():
-            wrong = on(**{name: lambda n, name=name, f=change: f(n[name])})
-            yield f"{name} {label}", f"Your result is that of `{name}` {what}.", wrong
+def _changed(what: str, name: str, kinds: dict, on: Callable, minus: str = "") -> Iterator[Slip]:
+    """An argument that was changed before it was used, or its difference to another one, `minus`."""
+    for label, (words, change) in kinds.items():
+
+        def changed(n: dict, change=change):
+            return n[minus] + change(n[name] - n[minus]) if minus else change(n[name])
+
+        says = f"Your result is that of {what} {words}{'' if words.endswith('?') else '.'}"
+        yield f"{what.replace('`', '')} {label}", says, on(**{name: changed})
+
+
+def _of_difference(names: tuple, a: str, b: str, probe: tuple, right: Callable) -> bool:
+    """Whether only the difference of two arguments counts."""
+    moved = [x + 1 if name in (a, b) else x for name, x in zip(names, probe, strict=True)]
+    return torch.allclose(right(*moved), right(*probe), 1e-4, 1e-5, equal_nan=True)
 
 
 def _of_rows(right: Callable) -> Iterator[Slip]:

@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from helpers.kit.exercise import Exercise, Seen, by_name, expect, noise
 from helpers.kit.judge import checker
 from helpers.kit.model_calls import check_call, recorded_calls
-from helpers.kit.patterns import alike, form
+from helpers.kit.patterns import form
 from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
 
 
@@ -50,25 +50,26 @@ TENSORS = ("prompts' ids", "prompts' mask", "responses' ids", "responses' mask",
 
 
 def rollout_seen(function, tokenizer, actor, conversations, answers) -> Seen:
-    """What the prompts read as, the five tensors, and whether the padding has log-probs.
+    """What the prompts read as, the five tensors, and whether the padding has log-probs."""
+    seen = by_name(TENSORS, function(tokenizer, actor, conversations, answers))
+    ids, mask, logprobs = (seen[name] for name in ("prompts' ids", "responses' mask", "log-probs"))
+    text = as_text(tokenizer, ids) if isinstance(ids, Tensor) else ids
+    seen = {"prompts as text": text} | seen
+| seen
+    if isinstance(mask, Tensor) and isinstance(logprobs, Tensor) and mask.shape == logprobs.shape:
+        seen["log-probs"] = torch.where(mask.bool(), logprobs, 0.0)
+        seen["log-probs on padding"] = logprobs[~mask.bool()].abs().sum()
+    return seen
 
-    Wrong: log-probs that are wrong because of what the actor was given.
-    """
-    given = tokenizer, actor, conversations, answers
-    with recorded_calls(actor) as calls:
-        seen = by_name(TENSORS, function(*given))
-    if isinstance(seen["prompts' ids"], Tensor):
-        seen = {"prompts as text": as_text(tokenizer, seen["prompts' ids"])} | seen
-    right = dict(zip(TENSORS, check_chat_rollout.exercise.right(*given), strict=True))
-    logprobs, mask = seen["log-probs"], right["responses' mask"]
-    if any(not same(seen[name], right[name]) for name in TENSORS[:-1]) or not fits(logprobs, mask):
-        return seen
-    counted = torch.where(mask, logprobs, 0.0)
-    if not alike(counted, right["log-probs"]):
+
+def actor_given(function, *given: object) -> None:
+    """Wrong: prompts and responses are right, and the actor was given another mask or other positions."""
+    with recorded_calls(given[1]) as calls:
+        mine = function(*given)[:4]
+    *right, _ = check_chat_rollout.exercise.right(*given)
+    if all(map(torch.equal, mine, right)):
         for call in calls:
-            check_call(call, torch.cat([right["prompts' mask"], mask], dim=1), "the actor")
-    padding = bool((logprobs[~mask] != 0).any())
-    return seen | {"log-probs": counted, "the padding has log-probs": padding}
+            check_call(call, torch.cat([right[1], right[3]], dim=1), "the actor")
 
 
 def as_text(tokenizer, ids: Tensor) -> list[str]:
@@ -77,16 +78,6 @@ def as_text(tokenizer, ids: Tensor) -> list[str]:
            f"The prompts' ids are token ids, [B, P]; yours: {form(ids)}.")  # fmt: skip
     ends = [(row != tokenizer.pad_token_id).nonzero().flatten().tolist() or [0] for row in ids]
     return [tokenizer.decode(row[at[0] : at[-1] + 1]) for row, at in zip(ids, ends, strict=True)]
-
-
-def fits(x: object, like: Tensor) -> bool:
-    """Whether it is a tensor of this shape."""
-    return isinstance(x, Tensor) and x.shape == like.shape
-
-
-def same(x: object, wanted: Tensor) -> bool:
-    """Whether it is this tensor."""
-    return fits(x, wanted) and torch.equal(x, wanted)
 
 
 check_chat_rollout = checker(
@@ -148,8 +139,9 @@ logits: These are logits; subtract their logsumexp over the vocabulary (log_soft
 - .log_softmax(-1)
 +
 """,
-        results=("prompts as text", *TENSORS),
+        results=("prompts as text", *TENSORS, "log-probs on padding"),
         observe=rollout_seen,
+        cause=actor_given,
     )
 )
 

@@ -249,7 +249,10 @@ smaller ratio: You took the smaller ratio, then multiplied; take the smaller pro
             ("β is 0", (*SIX, Settings("rloo", 3, 0.0, "token", 0.1, 0.3, 8))),
         ],
         observe=step_seen,
-        parts=(check_rloo_advantages.exercise, check_grpo_advantages.exercise),
+        uses={
+            "rloo_advantages": check_rloo_advantages.exercise,
+            "grpo_advantages": check_grpo_advantages.exercise,
+        },
     )
 )
 
@@ -307,7 +310,7 @@ factors averaged: You averaged the k factors; multiply them.
 + mean(
 """,
         further=[
-            ("there are forty answers, and factorials leave 64 bits", (noise(8, 3, 40) > 1, 3)),
+            ("there are forty answers: do factorials leave 64 bits?", (noise(8, 3, 40) > 1, 3)),
             ("there is one answer", (torch.tensor([[True], [False]]), 1)),
             ("there are forty prompts", (noise(9, 40, 6) > 0, 2)),
         ],
