@@ -161,7 +161,7 @@ def _load_encoder(name: str) -> tuple[nn.Module, PreTrainedTokenizerBase]:
 
 
 def fresh_reward_model(encoder: str, device: str = "auto", seed: int = 0) -> RewardModel:
-    """A reward model with a new head on any encoder (folder or hub name): to be fitted before use."""
+    """A reward model with a new head on any encoder or decoder (folder or hub name), not yet fitted."""
     trunk = _load_encoder(encoder)
     torch.manual_seed(seed)
     return RewardModel(*trunk).to(resolve_device(device)).eval()

@@ -12,8 +12,9 @@ def sft_loss(
     """Mean of −log π(token | tokens before it) over the completions' tokens: nats per token.
 
     Ids and masks [B, L], padded right → scalar. `completion_mask` is True at the tokens to learn, EOS
-    included; the prompt is read and not learned (Ouyang et al. 2022, section 3.5). The first position
-    has nothing before it and is never learned. ValueError: masks, padding to learn, nothing to learn.
+    included: the prompt is read and not learned. The first position has nothing before it and is
+    never learned. Ouyang et al. 2022, section 3.5; in TRL, `completion_only_loss`.
+    ValueError: masks, padding to learn, nothing to learn.
     """
     require_mask("attention_mask", attention_mask, input_ids.shape, every_row=True)
     require_mask("completion_mask", completion_mask, input_ids.shape)
