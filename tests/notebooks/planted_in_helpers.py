@@ -89,7 +89,7 @@ PLANTS = [
     Plant(
         "statistics of one process",
         "whitening.py",
-        "gather(advantages), gather(mask)",
+        "gather(advantages), None if mask is None else gather(mask)",
         "advantages, mask",
         "13",
     ),
@@ -219,7 +219,7 @@ PLANTS = [
         "log_ratio = torch.where(mask, old_logprobs - logprobs, 0.0)",
         "04",
     ),
-    Plant("entropy below 0", "ppo.py", "return -(logprobs.exp()", "return (logprobs.exp()", "04"),
+    Plant("entropy below 0", "ppo.py", "-products.sum(dim=-1)", "products.sum(dim=-1)", "04"),
     Plant(
         "a bonus that is a price",
         "ppo.py",
