@@ -1,0 +1,62 @@
+"""Lines and tokens of Python, room by room, beside the most that each may have: `make lint` fails above.
+
+A ceiling is where a room stands, its goal where it is going: a change may lower a ceiling, and says why where it
+raises one. Tokens are printed so that nobody saves lines by writing longer ones.
+"""
+
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
+    "helpers/lessons/": (0, 9_000),
+    "helpers/kit/": (0, 2_500),
+    "helpers/studies/": (0, 700),
+    "helpers/page/": (0, 700),
+    "helpers/scale/": (0, 1_300),
+    "helpers/world/": (0, 1_000),
+    "helpers/theory/": (0, 500),
+    "helpers/tools/": (0, 700),
+    "helpers/commands/": (0, 600),
+    "helpers/": (0, 3_700),
+    "tests/": (0, 18_000),
+    "benchmarks/": (0, 1_800),
+}
+BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Lines and tokens of each room: what git knows of, comments and blank lines included in lines."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = dict.fromkeys(ROOMS, (0, 0))
+    for name in listed.stdout.split():
+        room = next((room for room in ROOMS if name.startswith(room)), None)
+        if room is None or not (ROOT / name).exists():
+            continue
+        with (ROOT / name).open("rb") as file:
+            tokens = sum(token.type not in BLANK for token in tokenize.tokenize(file.readline))
+        lines = len((ROOT / name).read_text().splitlines())
+        found[room] = found[room][0] + lines, found[room][1] + tokens
+    return found
+
+
+def main() -> int:
+    """Print the table; 1 if a room is above its ceiling."""
+    found, above = sizes(), []
+    print(f"{'room':<20}{'lines':>8}{'ceiling':>9}{'goal':>8}{'tokens':>9}")
+    for room, (lines, tokens) in found.items():
+        ceiling, goal = ROOMS[room]
+        name = "open files" if room == "helpers/" else room
+        print(f"{name:<20}{lines:>8,}{ceiling:>9,}{goal:>8,}{tokens:>9,}")
+        above += [name] * (lines > ceiling)
+    helpers = sum(lines for room, (lines, _) in found.items() if room.startswith("helpers/"))
+    print(f"{'helpers in all':<20}{helpers:>8,}")
+    if above:
+        print(f"above their ceiling: {', '.join(above)}. See .ci/lines.py")
+    return bool(above)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""Of what kind a wrong result is: an edit of the solution, a wrong form, a slip, a pattern, a dependence."""
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from helpers.kit.dependence import depends_otherwise
+from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
+from helpers.kit.patterns import (
+    alike,
+    as_tensor,
+    divided,
+    first_difference,
+    form_problem,
+    infinite,
+    kind,
+    rescaled,
+    right,
+    symptom,
+)
+from helpers.kit.places import place_of
+from helpers.kit.report import UNKNOWN, show
+from helpers.kit.running import TimeLimit, copy_of, limited
+from helpers.kit.slips import slips
+
+LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
+Found = tuple[str, str] | None  # the kind of mistake, and what to say
+
+
+def is_gradient(name: str) -> bool:
+    """Whether a result is compared as a whole, by the length of its error."""
+    return "gradient" in name or "weights" in name
+
+
+def agrees(name: str, got: object, wanted: object) -> bool:
+    """Whether a result is right up to rounding; gradients and weights by the size of their error."""
+    if isinstance(wanted, Tensor) and is_gradient(name):
+        same = isinstance(got, Tensor) and got.shape == wanted.shape
+        return same and bool((got - wanted).norm() <= 2e-3 * wanted.norm() + 1e-7)
+    if isinstance(wanted, Tensor):
+        return right(as_tensor(got, wanted), wanted)
+    return got == wanted
+
+
+def diagnosed(
+    view: View, answers, names: list[str], got: Tensor, wanted: Tensor
+) -> tuple[str, str]:
+    """Kind and sentence of a mistake: the first look that finds something, or unknown."""
+    exercise = view.exercise
+    pairs = [
+        (as_tensor(seen.get(view.name), w), w)
+        for seen, probe in zip(answers, exercise.cases, strict=True) if view.has(probe)
+        for w in [exercise.expected(probe)[view.name]]
+    ]  # fmt: skip
+    usable = all(a is not None for a, _ in pairs)
+    wrong = [k for k, pair in enumerate(pairs) if not agrees(view.name, *pair)]
+    wrong_pairs, cases = [pairs[k] for k in wrong], [view.cases[k] for k in wrong]
+    probes = [[p for p in exercise.cases if view.has(p)][k] for k in wrong]
+    masks = [exercise.mask(p) for p in probes]
+    fits = [m if isinstance(m, Tensor) and m.shape == w.shape else None
+            for m, (_, w) in zip(masks, wrong_pairs, strict=True)]  # fmt: skip
+    looks = [
+        lambda: edited(exercise, answers, names),
+        lambda: caused(exercise, view.function),
+        lambda: form_problem(got, wanted),
+        lambda: exchanged(view, pairs, exercise) if usable else None,
+        lambda: another_time(view, got) if usable else None,
+        lambda: slipped(view, pairs) if usable else None,
+        lambda: infinite(got, wanted),
+        lambda: divided(wrong_pairs, [exercise.counts(p) for p in probes]) if usable else None,
+        lambda: of_gradient(got, wanted) if is_gradient(view.name) else None,
+        lambda: symptom(wrong_pairs, fits) if usable else None,
+        lambda: depends_otherwise(view, cases) if usable else None,
+        lambda: place_of(wrong_pairs, fits) if usable else None,
+        lambda: rescaled(wrong_pairs, fits) if usable else None,
+        lambda: token_by_token(view) if usable else None,
+    ]
+    for look in looks:
+        found = looked(look)
+        if found is not None:
+            return found
+    if is_gradient(view.name):
+        share = float((got - wanted).norm() / wanted.norm())
+        return UNKNOWN, f"Its error is {share:.1%} of its length. {exercise.advice}"
+    if got.shape == wanted.shape:
+        index = first_difference(got, wanted)
+        at = f"At {list(index)} you have" if index else "You have"
+        return (
+            UNKNOWN,
+            f"{at} {show(got[index])}; it should be {show(wanted[index])}. {exercise.advice}",
+        )
+    return UNKNOWN, exercise.advice
+
+
+def looked(look: Callable[[], Found]) -> Found:
+    """What a look finds; None where it fails or takes too long: a look must not break the notebook."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return limited(look, LOOK_LIMIT)
+    except (Exception, TimeLimit):  # noqa: BLE001
+        return None
+
+
+def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
+    """The mistake, or the two mistakes in different places, whose results are the learner's."""
+    every = [*names, *(x for seen in answers for x in seen if x not in names)]
+    for known in (every, names):  # first the one that gives all the same
+        for one in exercise.known:
+            if made_alike(answers, made_by(exercise, (one,)), known):
+                return one.name, one.says
+    for two in combinations(exercise.known, 2):
+        if made_alike(answers, made_by(exercise, two), names):
+            return (
+                f"{two[0].name}, and {two[1].name}",
+                f"Two at once. {two[0].says} And: {two[1].says}",
+            )
+    return None
+
+
+@cache
+def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> list[Seen] | None:
+    """What the solution with these mistakes gives on all probes; None where it fails."""
+    try:
+        function = exercise.edited(*mistakes)
+        return [exercise.seen(function, probe) for probe in exercise.cases]
+    except Exception:  # noqa: BLE001 (a wrong function may fail, two edits may be of one place)
+        return None
+
+
+def made_alike(answers: list[Seen], made: list[Seen] | None, names: list[str]) -> bool:
+    """Whether all results up to the first wrong one are the same."""
+    return made is not None and all(
+        agrees(name, seen.get(name), there.get(name))
+        for seen, there in zip(answers, made, strict=True)
+        for name in names
+        if name in there or name in seen
+    )
+
+
+def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
+    """Another of the results, where this one belongs."""
+    wanted = [exercise.expected(probe) for probe in exercise.cases]
+    for name in wanted[0]:
+        there = [seen.get(name) for seen in wanted if view.name in seen]
+        if name != view.name and all(
+            isinstance(x, Tensor) and right(got, x) and not right(x, want)
+            for x, (got, want) in zip(there, pairs, strict=True)
+        ):
+            return (
+                f"{name} for {view.name}",
+                f"You return the {name} in place of the {view.name}.",
+            )
+    return None
+
+
+def token_by_token(view: View) -> Found:
+    """Of one number for all tokens that count: for which of them alone it is wrong."""
+    given = next(p for p in view.cases if not alike(view.mine(*p), view.right(*p)))
+    named = dict(zip(view.names, given, strict=True))
+    right, wrong = [], []
+    for at in map(tuple, named["mask"].nonzero().tolist()):
+        alone = torch.zeros_like(named["mask"])
+        alone[at] = True
+        got, want = (f(*(named | {"mask": alone}).values()) for f in (view.mine, view.right))
+        if got.dim() or not bool(got.isfinite()):
+            return None
+        (right if alike(got, want) else wrong).append((at, got, want))
+    if not right or len(right + wrong) < 2:
+        return None
+    if not wrong:
+        says = "Right where one token alone counts, wrong for several: how are they put together?"
+        return "right for each token alone", says
+    at, got, want = wrong[0]
+    there = ", ".join(f"`{k}` is {show(x[at])}" for k, x in named.items()
+                      if isinstance(x, Tensor) and x.is_floating_point())  # fmt: skip
+    fine = ", ".join(str(list(at)) for at, *_ in right[:4])
+    return "wrong for some tokens", (
+        f"Where one token alone counts, yours is right at {fine}, and wrong at {list(at)}, where {there}:"
+        f" you have {show(got)}, it should be {show(want)}."
+    )
+
+
+def caused(exercise: Exercise, function: Callable) -> Found:
+    """What the exercise's own look finds."""
+    try:
+        for probe in exercise.cases if exercise.cause else ():
+            exercise.cause(function, *copy_of(probe))
+    except Wrong as found:
+        return found.name, found.says
+    return None
+
+
+def of_gradient(got: Tensor, wanted: Tensor) -> Found:
+    """Whether a gradient is missing, or the right one times a factor."""
+    size = float((got * wanted).sum() / wanted.square().sum())
+    if float(got.norm()) <= 1e-6 * float(wanted.norm()):
+        return (
+            "no gradient",
+            "It is 0: is a part of the loss detached or left out, or zero_grad called after backward?",
+        )
+    if float((got - size * wanted).norm()) < 2e-3 * float(got.norm()):
+        if abs(size + 1) < 5e-3:
+            return "wrong sign", "It is the right one with the wrong sign."
+        return "a factor", f"It is {size:.4g} times the right one: a factor too many or too few."
+    return None
+
+
+def another_time(view: View, got: Tensor) -> Found:
+    """Whether the same inputs give another wrong result when they are given again."""
+    first, again = view.mine(*view.cases[0]), view.mine(*view.cases[0])
+    if alike(first, again):
+        return None
+    return "another result the second time", (
+        "Called once more with the same inputs you return something else: is something drawn at random, or"
+        " kept from one call to the next?"
+    )
+
+
+def stretched(probe: tuple, generator: torch.Generator) -> tuple:
+    """The probe with every float times 0.6 to 1.4 at random; of a vector the entries change places."""
+
+    def change(x: object) -> object:
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            return x
+        x = x.roll(1) if x.dim() == 1 else x
+        return x * (0.6 + 0.8 * torch.rand(x.shape, generator=generator)).to(x.dtype)
+
+    return tuple(map(change, probe))
+
+
+def slipped(view: View, pairs: list[tuple[Tensor, Tensor]]) -> Found:
+    """The slip that gives the learner's results, on these inputs and on stretched ones."""
+    answers, wanted = zip(*pairs, strict=True)
+    cases, generator = view.cases, torch.Generator().manual_seed(0)
+    named = [view.exercise.named(p, apart=True) for p in view.exercise.cases]
+    words = {name: {x[name] for x in named} for name, x in named[0].items() if isinstance(x, str)}
+    further = [stretched(p, generator) for p in cases]
+    there = None
+    for name, says, wrong in slips(view.names, cases[0], view.right, words, wanted[0].dim() == 0):
+        made = results(wrong, cases, answers)
+        if made is None or all(map(alike, made, wanted)):
+            continue
+        there = there or results(view.mine, further)
+        if there is None:
+            return None
+        if results(wrong, further, there) is not None and informative(answers, wanted):
+            return name, says
+    return None
+
+
+def results(function: Callable, cases: list[tuple], like: list | None = None) -> list | None:
+    """A function's results on these inputs; None if it fails on one, or gives others than those `like` it."""
+    found = []
+    try:
+        for k, given in enumerate(cases):
+            found.append(torch.as_tensor(function(*copy_of(given))).detach())
+            if like is not None and not same(like[k], found[k]):
+                return None
+    except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
+        return None
+    return found
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Alike, of one kind, and not only because both are tiny."""
+    if kind(one) != kind(other) or not alike(one, other):
+        return False
+    one, other = one.double().nan_to_num(), other.double().nan_to_num()
+    return (
+        bool((one - other).abs().max() <= 0.01 * other.abs().max() + 1e-12) if one.numel() else True
+    )
+
+
+def informative(answers: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Whether results say something: not 0 throughout, not infinite throughout, no single number alone."""
+    got = torch.cat([a.double().flatten() for a in answers])
+    finite = got[got.isfinite()]
+    return bool((finite != 0).any()) and (len(wanted) > 1 or finite.numel() > 1)

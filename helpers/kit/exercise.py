@@ -1,0 +1,305 @@
+"""An exercise: one text of the solution, inputs to try it on, and mistakes as edits of that text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from helpers.kit.running import call
+
+Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
+
+
+class Mistake(NamedTuple):
+    """A conceptual mistake: its name, one sentence on it, and the edit of the solution that makes it.
+
+    `old` stands once in the solution. The sentence may name number arguments, {counted} and {total}.
+    """
+
+    name: str
+    says: str
+    old: str
+    new: str
+    inside: str = ""  # the exercise, among those that the solution uses, whose text it edits
+
+
+def mistakes_of(text: str) -> list[Mistake]:
+    """Mistakes written as small differences, `name: sentence`, then `- old` and `+ new` lines.
+
+    A line of one blank and text goes on with the sentence before it. An edit without `+` takes text away.
+    """
+    found: list[dict] = []
+    for line in text.splitlines():
+        if line[:2] in ("- ", "+ ") or line in ("-", "+"):
+            found[-1][line[0]].append(line[2:])
+        elif line.startswith(" "):
+            found[-1]["says"] += line
+        elif line:
+            name, _, says = line.partition(": ")
+            found.append({"name": name, "says": says, "-": [], "+": []})
+    return [Mistake(m["name"], m["says"], "\n".join(m["-"]), "\n".join(m["+"])) for m in found]
+
+
+class Wrong(Exception):
+    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
+
+    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
+        super().__init__(says)
+        self.name, self.says, self.yours, self.expected = name, says, yours, expected
+
+
+def expect(condition: bool, name: str, says: str, yours: object = None, expected=None) -> None:
+    """Raise `Wrong` unless the condition holds."""
+    if not condition:
+        raise Wrong(name, says, yours, expected)
+
+
+@dataclass(frozen=True, eq=False)  # itself alone is equal to it, and a key
+class Exercise:
+    """A function for the learner to write, with everything needed to check it.
+
+    `probes` are inputs, smallest first; `further` are inputs at an edge, tried when all else is right:
+    ("what is special there" or "what: a hint", inputs). Both may be functions, called once, where making
+    them costs time.
+    `observe(function, *probe)` tries a function and returns what it gave by name; by default its result,
+    or its `results` by their names. It may raise `Wrong`.
+    """
+
+    name: str
+    arguments: str  # names in order, separated by spaces
+    solution: str  # as the notebook folds it
+    look: str  # the formula and its source
+    probes: list[tuple] | Callable[[], list[tuple]]
+    mistakes: str | list[Mistake] = ""  # as `mistakes_of` reads them
+    results: tuple[str, ...] = ("result",)
+    gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
+    further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
+    observe: Callable[..., Seen] | None = None
+    cause: Callable[..., None] | None = (
+        None  # (function, *probe): raises Wrong with why it is wrong
+    )
+    uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch;
+    # an Exercise where it is its function: its mistakes count here, too, and the learner's own function is
+    # judged before this one is blamed
+    seconds: float = 5.0  # for all probes together
+    advice: str = "Calculate this small case by hand."  # where nothing else can be said
+    remark: Callable[[Callable], str] = lambda function: ""  # said to a right answer, if anything
+
+    memo: dict = field(default_factory=dict, init=False)
+
+    def __post_init__(self):
+        given = self.mistakes
+        listed = mistakes_of(given) if isinstance(given, str) else [Mistake(*one) for one in given]
+        object.__setattr__(self, "mistakes", listed)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The arguments' names."""
+        return tuple(self.arguments.split())
+
+    @property
+    def signature(self) -> str:
+        """The call as the learner writes it: `gae(rewards, values)`."""
+        return f"{self.name}({', '.join(self.names)})"
+
+    @cached_property
+    def cases(self) -> list[tuple]:
+        """The probes."""
+        return self.probes() if callable(self.probes) else self.probes
+
+    @cached_property
+    def edges(self) -> list[tuple[str, tuple]]:
+        """The further inputs."""
+        return self.further() if callable(self.further) else list(self.further)
+
+    @cached_property
+    def right(self) -> Callable:
+        """The solution as a function."""
+        return self.compiled(self.solution)
+
+    @cached_property
+    def used(self) -> dict[str, "Exercise"]:
+        """The exercises whose functions the solution calls."""
+        return {name: one for name, one in self.uses.items() if isinstance(one, Exercise)}
+
+    @cached_property
+    def known(self) -> list[Mistake]:
+        """Its mistakes, and those in the functions that it calls."""
+        inner = [one._replace(inside=name, name=f"{name}: {one.name}")
+                 for name, used in self.used.items() for one in used.mistakes]  # fmt: skip
+        return [*self.mistakes, *inner]
+
+    def compiled(self, source: str, **called: Callable) -> Callable:
+        """The function that a source defines under the exercise's name; `called`: other functions it calls."""
+        used = {name: one.right for name, one in self.used.items()}
+        names = {"torch": torch, **self.uses, **used, **called}
+        exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
+        return names[self.name]
+
+    def edited(self, *mistakes: Mistake) -> Callable:
+        """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
+        sources = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
+        for one in mistakes:
+            name = one.inside or self.name
+            if sources[name].count(one.old) != 1:
+                raise ValueError(
+                    f"{name}, {one.name}: {one.old!r} stands {sources[name].count(one.old)} times"
+                )
+            sources[name] = sources[name].replace(one.old, one.new)
+        called = {name: one.compiled(sources[name]) for name, one in self.used.items()}
+        return self.compiled(sources[self.name], **called)
+
+    def seen(self, function: Callable, given: tuple) -> Seen:
+        """What a function gives on these inputs, by name."""
+        if self.observe is not None:
+            return self.observe(lambda *inputs: call(function, inputs), *given)
+        answer = call(function, given)
+        return by_name(self.results, answer) if len(self.results) > 1 else {self.results[0]: answer}
+
+    def expected(self, probe: tuple) -> Seen:
+        """What the solution gives on a probe, computed once."""
+        if id(probe) not in self.memo:
+            self.memo[id(probe)] = self.seen(self.right, probe)
+        return self.memo[id(probe)]
+
+    def named(self, probe: tuple, apart: bool = False) -> dict:
+        """Arguments of a probe by name; none where `observe` makes them itself.
+
+        `apart`: settings (a NamedTuple) field by field, `config.kl_coef`.
+        """
+        if len(probe) != len(self.names):
+            return {}
+        named = dict(zip(self.names, probe, strict=True))
+        for name, x in list(named.items()) if apart else ():
+            if hasattr(x, "_fields"):
+                del named[name]
+                named |= {f"{name}.{field}": value for field, value in x._asdict().items()}
+        return named
+
+    def mask(self, probe: tuple) -> Tensor | None:
+        """The probe's mask, where it has one."""
+        named = self.named(probe)
+        return named.get("mask", named.get("counted"))
+
+    def counts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sum may be divided by, by what they count."""
+        mask, named = self.mask(probe), self.named(probe)
+        if not isinstance(mask, Tensor):
+            flat = {
+                f"len({k})": len(x) for k, x in named.items() if isinstance(x, Tensor) and x.dim()
+            }
+            return {"1": 1} | flat
+        n, rows, columns = int(mask.sum()), len(mask), mask.shape[-1]
+        return {
+            "n": n, "(n − 1)": n - 1, "the number of rows": rows, "the number of columns": columns,
+            "the number of all positions": mask.numel(), "1": 1, "(n + 1)": n + 1, "(n − 2)": n - 2,
+            "all positions less 1": mask.numel() - 1, "the longest row": int(mask.sum(-1).max()),
+        }  # fmt: skip
+
+    def facts(self, probe: tuple) -> dict:
+        """The numbers that a message may contain."""
+        named, mask = self.named(probe), self.mask(probe)
+        known = {name: x for name, x in named.items() if isinstance(x, (int, float, str))}
+        if isinstance(mask, Tensor):
+            known |= {"counted": int(mask.sum()), "total": mask.numel()}
+        return known
+
+
+def by_name(names: tuple[str, ...], answer: object) -> Seen:
+    """Several results by their names. Wrong: another number of them."""
+    wants = f"Return {len(names)} results: {', '.join(names)}."
+    several = isinstance(answer, (tuple, list))
+    got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
+    expect(several and len(answer) == len(names), "wrong type", f"{wants} You return {got}.")
+    return dict(zip(names, answer, strict=True))
+
+
+@dataclass(frozen=True)
+class View:
+    """One result of an exercise as a function of its inputs: the learner's and the right one.
+
+    Settings (a NamedTuple) are taken apart: each of their fields is an input, `config.kl_coef`.
+    """
+
+    exercise: Exercise
+    name: str
+    function: Callable
+    where: tuple[str, object] | None = (
+        None  # an input and its value, in all cases where it is wrong
+    )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The inputs' names."""
+        return tuple(self.exercise.named(self.exercise.cases[0], apart=True))
+
+    @cached_property
+    def cases(self) -> list[tuple]:
+        """The probes that have this result, where it is wrong."""
+        probes = [p for p in self.exercise.cases if self.has(p)]
+        return [tuple(chain(*(x if hasattr(x, "_fields") else [x] for x in p))) for p in probes]
+
+    def has(self, probe: tuple) -> bool:
+        """Whether a probe is one of the cases."""
+        name, value = self.where or ("", None)
+        there = self.where is None or self.exercise.named(probe, apart=True)[name] == value
+        return there and self.name in self.exercise.expected(probe)
+
+    def mask(self, given: tuple) -> Tensor | None:
+        """The mask among these inputs, where there is one."""
+        named = dict(zip(self.names, given, strict=False))
+        return named.get("mask", named.get("counted"))
+
+    def result(self, function: Callable, given: tuple) -> Tensor:
+        """What a function gives here. It may raise anything."""
+        rest = iter(given)
+        put = (
+            type(x)(*islice(rest, len(x))) if hasattr(x, "_fields") else next(rest)
+            for x in self.exercise.cases[0]
+        )
+        return torch.as_tensor(self.exercise.seen(function, tuple(put))[self.name]).detach()
+
+    def mine(self, *given: object) -> Tensor:
+        """The learner's."""
+        return self.result(self.function, given)
+
+    def right(self, *given: object) -> Tensor:
+        """The right one."""
+        return self.result(self.exercise.right, given)
+
+
+def floats(*rows) -> Tensor:
+    """Rows of numbers as a float32 tensor."""
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def prefix_mask(width: int, *lengths: int) -> Tensor:
+    """[B, T], True for the first `lengths[b]` positions of row b."""
+    return torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
+
+
+def counted_only(x: object, mask: Tensor) -> object:
+    """A result with 0 where the mask is False, since what stands there may be anything; else as it is."""
+    fits = isinstance(x, Tensor) and x.shape == mask.shape
+    return torch.where(mask, x, torch.zeros_like(x)) if fits else x
+
+
+def noise(seed: int, *shape: int) -> Tensor:
+    """Normal random numbers that do not depend on the learner's seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def sizes(given: tuple, token: bool = True, row: bool = True) -> list[tuple[str, tuple]]:
+    """Edges made from a probe whose tensors have one entry a row: one row, one token, forty rows."""
+
+    def each(change: Callable) -> tuple:
+        return tuple(change(x) if isinstance(x, Tensor) else x for x in given)
+
+    edges = [("there is one row", each(lambda x: x[:1]))] if row else []
+    if token:
+        edges.append(("there is one token", each(lambda x: x[:1, :1] if x.dim() > 1 else x[:1])))
+    return [*edges, ("there are forty rows", each(lambda x: torch.cat([x] * 40)[:40]))]

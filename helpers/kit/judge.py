@@ -1,0 +1,348 @@
+"""Check a learner's function: run it, find the first result that is wrong, say where, what kind, and why."""
+
+import dis
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from helpers.kit.diagnosis import agrees, diagnosed, edited, is_gradient
+from helpers.kit.exercise import Exercise, Seen, View, Wrong
+from helpers.kit.patterns import alike, as_tensor, first_difference, form
+from helpers.kit.report import (
+    CORRECT,
+    MISTAKE,
+    NOT_ATTEMPTED,
+    UNKNOWN,
+    Report,
+    compare,
+    counted,
+    kind_of,
+    show,
+)
+from helpers.kit.running import (
+    FINISHED,
+    MISSING,
+    TIMED_OUT,
+    Changed,
+    Outcome,
+    attempt,
+    code_of,
+    copy_of,
+    is_stub,
+    line_of,
+)
+
+UNFINISHED = (NotImplemented, Ellipsis)
+
+
+def checker(exercise: Exercise) -> Callable[[Callable], Report]:
+    """The function `check_<name>` of an exercise."""
+
+    def check(function: Callable) -> Report:
+        return counted(judge(exercise, function))
+
+    check.__name__ = check.__qualname__ = f"check_{exercise.name}"
+    check.__doc__ = f"Check your `{exercise.signature}`."
+    check.exercise = exercise
+    return check
+
+
+def judge(exercise: Exercise, function: Callable) -> Report:
+    """Check one answer. The result is a report, whatever the function does."""
+    if is_stub(function):
+        return not_attempted(exercise)  # before anything is loaded
+    if not callable(function):
+        says = f"Pass the function itself, not the {type(function).__name__} {function!r:.60}."
+        return told(exercise, "not a function", says)
+    report = tried(exercise, function) or passed(exercise, exercise.remark(function))
+    return (report.status == MISTAKE and comes_first(exercise, function)) or report
+
+
+def tried(exercise: Exercise, function: Callable) -> Report | None:
+    """The report of what is wrong or missing; None if all is right."""
+    answers, deadline = [], None
+    for probe in exercise.cases:
+        exercise.expected(probe)  # outside the time limit
+        deadline = deadline or time.monotonic() + exercise.seconds
+        outcome = attempt(lambda p=probe: exercise.seen(function, p), deadline - time.monotonic())
+        report = broken(exercise, function, probe, outcome)
+        if report is not None:
+            return report
+        answers.append(outcome.value)
+    try:
+        report = compared(exercise, function, answers)
+    except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
+        report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
+    return report or second_looks(exercise, function)
+
+
+def comes_first(exercise: Exercise, function: Callable) -> Report | None:
+    """The report where a function of an earlier exercise, which this one calls, is not right yet."""
+    code, known = code_of(function), getattr(inspect.unwrap(function), "__globals__", {})
+    steps = dis.get_instructions(code) if code else ()
+    called = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+    for name in called & exercise.used.keys() & known.keys():
+        other = exercise.used[name]
+        if known[name] is not other.right and judge(other, known[name]).status != CORRECT:
+            says = f"It calls {name}, which is not right yet: finish that one first."
+            return told(exercise, f"{name} comes first", says)
+    return None
+
+
+def passed(exercise: Exercise, remark: str) -> Report:
+    """The report of a right answer."""
+    names = list(
+        dict.fromkeys(name for probe in exercise.cases for name in exercise.expected(probe))
+    )
+    says = f"Passed {len(exercise.cases)} of {len(exercise.cases)} test cases."
+    if len(names) > 1:
+        says = f"All {len(names)} results are right{few(': ', names)}."
+    return Report(exercise.name, CORRECT, f"{says} {remark}".strip())
+
+
+def not_attempted(exercise: Exercise) -> Report:
+    """The report of a stub; the formula would give the answer away."""
+    says = f"Write {exercise.signature} and run the cell again. The notebook works without it, too."
+    return Report(exercise.name, NOT_ATTEMPTED, says)
+
+
+def told(exercise: Exercise, name: str, says: str, case: tuple = (), where: str = "") -> Report:
+    """The report of a mistake; without `where` its sentence is told at once."""
+    return Report(exercise.name, MISTAKE, says, name, exercise.look, case, where)
+
+
+def case_of(exercise: Exercise, probe: tuple, yours=None, expected=None, what: str = "") -> tuple:
+    """The lines of a case: the inputs, and both values where there are any."""
+    lines = [(label, show(x)) for label, x in exercise.named(probe).items()]
+    return (*lines, *(compare(yours, expected, what) if expected is not None else ()))
+
+
+# --- 1: broken ------------------------------------------------------------------------------------
+
+
+def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcome) -> Report | None:
+    """The report of a try that did not end normally, or None."""
+    error = outcome.error
+    if outcome.state == FINISHED:
+        return None
+    if outcome.state == MISSING:
+        if probe is exercise.cases[0]:
+            return not_attempted(exercise)
+        return told(exercise, "unfinished", "A good start, but something is still missing here.",
+                    case_of(exercise, probe))  # fmt: skip
+    if outcome.state == TIMED_OUT:
+        says = f"Not finished after {exercise.seconds:g} seconds. Is there an endless loop?"
+        return told(exercise, "endless loop", says)
+    if isinstance(error, Wrong):
+        case = compare(error.yours, error.expected) if error.expected is not None else ()
+        return told(exercise, error.name, error.says, tuple(case))
+    if isinstance(error, Changed):
+        says = f"You changed {' and '.join(error.args)} in place, but the caller still needs the old values."
+        return told(
+            exercise, "inputs changed", f"{says} Use a copy (x.clone(), or x + 1, not x += 1)."
+        )
+    return raised(exercise, function, probe, error)
+
+
+HINTS = {  # a part of what torch says → what it means
+    "size of tensor": "Two tensors do not fit: print their shapes before this line.",
+    "with one of type bool": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
+    "a bool tensor is not supported": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
+    "index out of range in self": "A model was given a position or a token that its embedding does not have:"
+    " is a position −1?",
+    "NotImplementedType": "A function called there is not written yet: it returns NotImplemented.",
+    "NaN": "Padding may hold anything, and 0 · ∞ is NaN: replace what is there with torch.where.",
+    "graph a second time": "Is something with a gradient made before the loop? What is fixed: no_grad().",
+    "probability tensor contains": "multinomial takes probabilities, not logarithms: exp or softmax first.",
+}
+
+
+def raised(exercise: Exercise, function: Callable, probe: tuple, error: BaseException) -> Report:
+    """The report of an exception: its words, the learner's line, and what it means if that is known."""
+    line, words = line_of(error, function), " ".join(str(error).split())[:300]
+    says = f"{type(error).__name__}: {words}"
+    says += f", in {line}." if line else f". It is called as {exercise.signature}."
+    hint = next((hint for part, hint in HINTS.items() if part in words), "")
+    return told(exercise, "exception", f"{says} {hint}".strip(), case_of(exercise, probe))
+
+
+# --- 2: the first result that is wrong ---------------------------------------------------------------
+
+
+def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Report | None:
+    """None if every result is right, else the report of the first one that is not."""
+    wanted = [exercise.expected(probe) for probe in exercise.cases]
+    given = list(dict.fromkeys(name for seen in wanted for name in seen))
+    # results that only some probes have stand in the order of the exercise's
+    names = sorted(given, key=(*exercise.results, *given).index)
+    for index, name in enumerate(names):
+        pairs = [(i, a.get(name), w[name]) for i, (a, w) in enumerate(zip(answers, wanted, strict=True))
+                 if name in w]  # fmt: skip
+        if any(any(got is x for x in UNFINISHED) for _, got, _ in pairs):
+            so_far = f"{right_so_far(names[:index])} " if index else ""
+            says = f"{so_far}Now write what gives the {name}. The notebook works without it, too."
+            return Report(exercise.name, NOT_ATTEMPTED, says)
+        wrong = [one for one in pairs if not agrees(name, *one[1:])]
+        if wrong:
+            alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
+            report = first_wrong(exercise, function, answers, names[: index + 1], wrong[0], alone)
+            rest = len(pairs) - len(wrong)
+            some = f"({rest} of {len(pairs)} test cases are right.)"
+            some = f"Wrong only where {alone[0]} is {alone[1]!r}." if alone else some
+            return (
+                replace(report, where=f"{report.where} {some}") if rest and report.where else report
+            )
+    return None
+
+
+def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple | None:
+    """The word, or yes or no, among the inputs that all wrong cases have, and no others, or right ones."""
+    cases = {i: exercise.named(exercise.cases[i], apart=True) for i in there}
+    having = {
+        (name, value): {i for i in there if cases[i][name] == value}
+        for name, value in cases[wrong[0]].items()
+        if isinstance(value, (str, bool))
+    }
+    fit = [one for one in having if set(wrong) <= having[one] < set(there)]
+    return min(fit, key=lambda one: len(having[one]), default=None)
+
+
+def right_so_far(names: list[str]) -> str:
+    """These results are right; of many the last is named."""
+    return f"Right so far: {few('', names) or f'{len(names)} results, up to {names[-1]}'}."
+
+
+def few(start: str, names: list[str]) -> str:
+    """The names after `start`, unless there are many."""
+    return f"{start}{', '.join(names)}" if len(names) <= 6 else ""
+
+
+def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alone) -> Report:
+    """The report of the last of these results, the first one that is wrong; those before are right."""
+    number, got, wanted = wrong
+    *before, name = names
+    probe = exercise.cases[number]
+    where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
+    if not isinstance(wanted, Tensor):
+        says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
+        found = edited(exercise, answers, names) or (f"wrong {name}", says)
+        return told(exercise, *found, case_of(exercise, probe), where)
+    tensor = as_tensor(got, wanted)
+    if tensor is None:
+        what = "None: is there a `return`?" if got is None else f"{kind_of(got)}."
+        return told(
+            exercise, "wrong type", f"You return {what} Expected: a tensor, {form(wanted)}."
+        )
+    both, what = (tensor, wanted), name
+    if is_gradient(name):
+        both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
+    case = case_of(exercise, probe, *both, what if before else "")
+    if not where:
+        at = first_difference(tensor, wanted) if tensor.shape == wanted.shape else ()
+        where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
+    kind_of_mistake, says = diagnosed(
+        View(exercise, name, function, alone), answers, names, tensor, wanted
+    )
+    return told(
+        exercise, kind_of_mistake, says.format_map(Facts(exercise.facts(probe))), case, where
+    )
+
+
+class Facts(dict):
+    """The numbers a sentence may name; what it does not have stays as it is written."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+# --- after right results ---------------------------------------------------------------------------
+
+
+def second_looks(exercise: Exercise, function: Callable) -> Report | None:
+    """What a function with right results does at an edge, to the gradient, and when called again."""
+    return (
+        at_edges(exercise, function)
+        or gradients(exercise, function)
+        or called_again(exercise, function)
+    )
+
+
+def at_edges(exercise: Exercise, function: Callable) -> Report | None:
+    """The report of the first further input on which the function is wrong."""
+    for what, probe in exercise.edges:
+        words, _, hint = what.partition(": ")
+        outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
+        report = broken(exercise, function, probe, outcome)
+        if report is not None:
+            return replace(report, message=f"Right otherwise; where {words}: {report.message}")
+        for name, wanted in exercise.expected(probe).items():
+            got = outcome.value.get(name)
+            if not agrees(name, got, wanted):
+                both = (got, wanted) if isinstance(wanted, Tensor) else (None, None)
+                case = case_of(exercise, probe, *both, name if len(exercise.results) > 1 else "")
+                where = f"All is right but where {words}."
+                return told(exercise, f"wrong where {words}", hint or where, case, where)
+    return None
+
+
+def gradients(exercise: Exercise, function: Callable) -> Report | None:
+    """The report of a wrong gradient of an argument that is trained; None if all are right."""
+    places = [exercise.names.index(name) for name in exercise.gradient]
+    further = [probe for _, probe in exercise.edges]
+    for probe in [*exercise.cases, *further] if places else ():
+        outcome = attempt(lambda p=probe: backward(exercise, function, p, places), exercise.seconds)
+        report = broken(exercise, function, probe, outcome)
+        if report is not None:
+            return report
+        wanted = backward(exercise, exercise.right, probe, places)
+        for name, got, want in zip(exercise.gradient, outcome.value, wanted, strict=True):
+            if got is not None and alike(got, want):
+                continue
+            if got is None:
+                says = f"no gradient reaches {name}: through it nothing is trained. Do not use .item(),"
+                kind, says = "detached", f"{says} .detach(), .data, no_grad or new tensors."
+            elif bool(got.isnan().any()) and not bool(want.isnan().any()):
+                kind, says = "NaN gradient", f"the gradient of {name} is NaN: {WHY_NAN}"
+            else:
+                kind, says = "wrong gradient", f"the gradient of {name} is not. Is a part detached?"
+            case = case_of(exercise, probe, got, want, "gradient") if got is not None else ()
+            return told(exercise, kind, f"The numbers are right, but {says}", case)
+    return None
+
+
+WHY_NAN = (
+    "0 · ∞ is NaN. What padding holds must be replaced (torch.where) before exp or log, not only after it;"
+    " and where a probability rounds to 0, take log_softmax."
+)
+
+
+def backward(exercise: Exercise, function: Callable, probe: tuple, places: list[int]) -> list:
+    """The gradients, of the sum of the results, with respect to some arguments; None where there is none."""
+    given = list(copy_of(probe))
+    for place in places:
+        given[place] = given[place].detach().requires_grad_()
+    answer = function(*given)
+    found = answer if isinstance(answer, (tuple, list)) else (answer,)
+    sums = [x.double().sum() for x in found if isinstance(x, Tensor) and x.requires_grad]
+    if not sums:
+        return [None] * len(places)
+    inputs = [given[place] for place in places]
+    return list(torch.autograd.grad(sum(sums), inputs, allow_unused=True))
+
+
+def called_again(exercise: Exercise, function: Callable) -> Report | None:
+    """The report of a function whose first probe gives something else when it is tried once more."""
+    probe = exercise.cases[0]
+    outcome = attempt(lambda: exercise.seen(function, probe), exercise.seconds)
+    wanted = exercise.expected(probe)
+    if outcome.state == FINISHED and all(
+        agrees(n, outcome.value.get(n), w) for n, w in wanted.items()
+    ):
+        return None
+    says = "All was right at first, and called once more with the first inputs you return something else: is"
+    says += " something kept from one call to the next, or drawn at random?"
+    return told(exercise, "another result the second time", says)

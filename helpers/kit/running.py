@@ -1,0 +1,181 @@
+"""Run a learner's function on copies of its inputs, with a time limit, and catch every exception."""
+
+import ctypes
+import dis
+import linecache
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
+
+
+class TimeLimit(BaseException):
+    """Time is up. Not an Exception, so that a learner's `except Exception` does not catch it."""
+
+
+class Changed(Exception):
+    """The function changed some of its arguments in place; their places."""
+
+
+@dataclass
+class Outcome:
+    """Result of one try."""
+
+    state: str
+    value: object = None
+    error: BaseException | None = None
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise TimeLimit after `seconds`; an earlier user of the timer (pytest) gets it back."""
+
+    def ring(*_):
+        raise TimeLimit
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    started = time.monotonic()
+    before, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if before:
+            left = max(before - (time.monotonic() - started), 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def _in_thread(function: Callable, seconds: float) -> object:
+    """A time limit without signals: call in a thread, and stop it by raising an exception in it."""
+    box = {}
+
+    def work():
+        try:
+            box["value"] = function()
+        except BaseException as error:  # noqa: BLE001 (handed on below)
+            box["error"] = error
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        ident = ctypes.c_ulong(thread.ident)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeLimit))
+        thread.join(1.0)
+        raise TimeLimit
+    if "error" in box:
+        raise box["error"]
+    return box["value"]
+
+
+def limited(function: Callable, seconds: float) -> object:
+    """Call `function`; TimeLimit if it takes longer than `seconds`."""
+    seconds = max(seconds, 1e-3)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer"):
+        return _in_thread(function, seconds)
+    with _alarm(seconds):
+        return function()
+
+
+def copy_of(arguments: tuple) -> tuple:
+    """The arguments, with copies of tensors and lists, which the learner's function may change."""
+    return tuple(
+        x.clone() if isinstance(x, Tensor) else list(x) if isinstance(x, list) else x
+        for x in arguments
+    )
+
+
+def _differs(before: object, after: object) -> bool:
+    """Whether an argument was changed in place; NaN is NaN still."""
+    if isinstance(before, list) and all(isinstance(one, str) for one in before):
+        return sorted(before) != sorted(after)  # another order does no harm
+    if not isinstance(before, Tensor):
+        return False
+    if before.dtype != after.dtype or before.shape != after.shape:
+        return True
+    same = (before == after.detach()) | ((before != before) & (after != after))
+    return not bool(same.all())
+
+
+def call(function: Callable, arguments: tuple) -> object:
+    """The function's result on copies of its tensors and lists.
+
+    NotImplementedError: it is a stub; `Changed`: it changed its inputs.
+    """
+    inputs = copy_of(arguments)
+    answer = function(*inputs)
+    if answer is Ellipsis or answer is NotImplemented or (answer is None and is_empty(function)):
+        raise NotImplementedError
+    names = getattr(code_of(function), "co_varnames", ())
+    changed = [i for i, pair in enumerate(zip(arguments, inputs, strict=True)) if _differs(*pair)]
+    if changed:
+        raise Changed(*(names[i] if i < len(names) else f"input {i + 1}" for i in changed))
+    return answer
+
+
+def attempt(work: Callable, seconds: float) -> Outcome:
+    """Do this work, with gradients on; catches all exceptions."""
+
+    def quietly():
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a std over our case of one token
+            return work()
+
+    try:
+        return Outcome(FINISHED, limited(quietly, seconds))
+    except TimeLimit:
+        return Outcome(TIMED_OUT)
+    except NotImplementedError as error:
+        # torch raises it too, where an operation does not exist for a dtype
+        torchs = "aten::" in str(error) or "not implemented for" in str(error)
+        return Outcome(RAISED if torchs else MISSING, error=error)
+    except KeyboardInterrupt:
+        raise  # the learner pressed stop
+    except BaseException as error:  # noqa: BLE001 (reported, never raised)
+        return Outcome(RAISED, error=error)
+
+
+def code_of(function: Callable):
+    """The code of a function as it was written, below what decorates it; None if there is none."""
+    return getattr(getattr(function, "__wrapped__", function), "__code__", None)
+
+
+def is_empty(function: Callable) -> bool:
+    """Whether the body is only a docstring or `pass` (it uses no names)."""
+    code = code_of(function)
+    return code is not None and not code.co_names and len(code.co_varnames) == code.co_argcount
+
+
+def is_stub(function: object) -> bool:
+    """Whether a function is not written yet: seen without inputs, so that none has to be made for it."""
+    if not callable(function):
+        return function is None or function is Ellipsis or function is NotImplemented
+    code = code_of(function)
+    if code is None or not set(code.co_names) <= {"NotImplemented", "NotImplementedError"}:
+        return False
+    if any(one.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for one in dis.Bytecode(code)):
+        return False
+    nothing = (None,) * code.co_argcount
+    return attempt(lambda: call(function, nothing), seconds=1.0).state == MISSING
+
+
+def line_of(error: BaseException, function: Callable) -> str:
+    """The line of the learner's code that raised the error, as 'line 3: `x = y`', or ''."""
+    code = code_of(function)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if code]
+    frames = [f for f in frames if f.filename == code.co_filename]
+    if not frames:
+        return ""
+    text = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
+    return f"line {frames[-1].lineno}" + (f": `{text}`" if text else "")

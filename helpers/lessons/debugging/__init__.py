@@ -1,0 +1,1 @@
+"""Lesson 09: find what is wrong with a run, and repair it."""

@@ -1,0 +1,1 @@
+"""Lesson 02: rewards per token, TD errors, GAE."""

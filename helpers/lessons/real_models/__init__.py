@@ -1,0 +1,1 @@
+"""Lesson 12: a chat model's rollout, the memory that is held, LoRA."""

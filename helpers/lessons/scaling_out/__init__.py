@@ -1,0 +1,1 @@
+"""Lesson 13: what several processes add up."""

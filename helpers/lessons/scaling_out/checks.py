@@ -1,0 +1,185 @@
+"""Exercises of lesson 13: what several processes have to add up, and factors where a library averages."""
+
+import torch
+from torch import Tensor
+
+from helpers.kit.exercise import Exercise, Seen, expect, floats, noise
+from helpers.kit.judge import checker
+from helpers.kit.patterns import form
+
+
+def parts(*lengths: tuple[int, ...]) -> Tensor:
+    """[P, b, T] masks: the lengths of each process's responses."""
+    width = max(max(row) for row in lengths)
+    return torch.arange(width) < torch.tensor(lengths).unsqueeze(-1)
+
+
+TWO = floats([[1.0, 3.0, 9.0]], [[2.0, 4.0, 6.0]]).view(2, 1, 3), parts((2,), (3,))
+THREE = noise(3, 3, 2, 5) + 1.0, parts((1, 5), (2, 2), (4, 5))
+
+check_loss_shares = checker(
+    Exercise(
+        "loss_shares",
+        "losses mask",
+        """\
+def loss_shares(losses, mask):
+    sums = torch.where(mask, losses, 0.0).sum(dim=(1, 2))
+    return sums / mask.sum()
+""",
+        "Σ of the process's counted losses / counted tokens of ALL processes",
+        [TWO, THREE],
+        """\
+each process's own mean: You divided by each process's own count. Gradients are added, so two processes would
+ count twice: divide by all {counted} counted tokens.
+- mask.sum()
++ mask.sum(dim=(1, 2))
+mean of means: This is the mean of the processes' means: a token weighs more where there are few. Divide each
+ sum by all {counted} counted tokens.
+- mask.sum()
++ mask.sum(dim=(1, 2)) / len(mask)
+padding in the divisor: You divided by all {total} positions; only {counted} count.
+- mask.sum()
++ mask.numel()
+divided by the number of responses: PPO's loss is a mean over {counted} tokens, not over responses.
+- mask.sum()
++ mask[..., 0].numel()
+divided by the number of processes: You divided once more by the number of processes. Gradients are added
+ here, not averaged.
+- mask.sum()
++ mask.sum() / len(mask)
+multiplied by the number of processes: That is right where a library averages gradients; here they are added.
+- mask.sum()
++ mask.sum() * len(mask)
+padding in the sum: You summed the padding too; only {counted} of {total} positions count.
+- torch.where(mask, losses, 0.0)
++ losses
+the responses' means: You averaged each response first; a token of a long one would weigh less. Sum over all
+ tokens.
+- torch.where(mask, losses, 0.0).sum(dim=(1, 2))
+-     return sums / mask.sum()
++ torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)
++     return sums.sum(1) / mask[..., 0].numel()
+""",
+        gradient=("losses",),
+        further=[
+            ("a process has no token", (noise(4, 2, 2, 4), parts((4, 2), (0, 0)))),
+            ("padding holds NaN", (torch.where(THREE[1], THREE[0], torch.nan), THREE[1])),
+            ("there is one process", (THREE[0][:1], THREE[1][:1])),
+            ("there are forty processes", tuple(torch.cat([x] * 14)[:40] for x in THREE)),
+            ("losses are large", (300 * THREE[0], THREE[1])),
+        ],
+    )
+)
+
+
+def moments_seen(function, *given: Tensor) -> Seen:
+    """Mean and variance by their names."""
+    both = function(*given)
+    got = form(both) if isinstance(both, Tensor) else type(both).__name__
+    expect(isinstance(both, Tensor) and both.shape == (2,), "wrong shape",
+           f"Return one tensor of two numbers, the mean, then the variance. You return {got}.")  # fmt: skip
+    return {"mean": both[0], "variance": both[1]}
+
+
+check_merge_moments = checker(
+    Exercise(
+        "merge_moments",
+        "counts means squares",
+        """\
+def merge_moments(counts, means, squares):
+    mean = (counts * means).sum() / counts.sum()
+    between = (counts * (means - mean) ** 2).sum()
+    variance = (squares.sum() + between) / (counts.sum() - 1)
+    return torch.stack([mean, variance])
+""",
+        "mean = Σ n·m / N,  variance = (Σ s + Σ n·(m − mean)²) / (N − 1)  (Chan et al. 1983)",
+        [
+            tuple(floats([2.0, 4.0], [1.0, 4.0], [0.5, 3.0])),
+            tuple(floats([5.0, 2.0, 10.0], [-2.0, 7.0, 0.5], [4.0, 1.0, 20.0])),
+        ],
+        """\
+mean of means: You weigh processes, not tokens: a mean stands for n tokens. Weigh it by its count.
+- (counts * means).sum() / counts.sum()
++ means.mean()
+nothing between the processes: The means of the processes differ, and that is variance too: add Σ n·(m −
+ mean)². (Without the square they cancel.)
+- squares.sum() + between
++ squares.sum()
+between the processes unweighted: Each (m − mean)² stands for n tokens: multiply it by the count.
+- (counts * (means - mean) ** 2)
++ ((means - mean) ** 2)
+biased variance: You divided by N; the unbiased variance divides by N − 1.
+- (counts.sum() - 1)
++ counts.sum()
+one less for each process: You divided by N − P. Only one mean, that of all, was estimated: divide by N − 1.
+- counts.sum() - 1
++ counts.sum() - len(counts)
+average of the variances: You averaged the processes' variances. Add their sums of squares, then divide once.
+- (squares.sum() + between) / (counts.sum() - 1)
++ (squares / (counts - 1)).mean()
+squares about zero: `squares` are about each process's own mean, not about 0: what is missing is n·(m −
+ mean)², not n·m².
+- (means - mean) ** 2
++ means ** 2
+standard deviation: You returned the root; return the variance.
+- variance]
++ variance.sqrt()]
+""",
+        results=("mean", "variance"),
+        further=[
+            ("each process has one token", tuple(floats([1.0] * 3, [1.0, 2.0, 4.0], [0.0] * 3))),
+            ("means are large: float32 has no digits left for Σ n·m² − N·mean²",
+             tuple(floats([4.0, 4.0], [9000.0, 9001.0], [3.0, 5.0]))),
+            ("the variance is small", tuple(floats([2.0, 2.0], [0.5, 0.53], [1e-4, 2e-4]))),
+            ("a process has no tokens", tuple(floats([3.0, 0.0, 5.0], [1.0, 0.0, 2.0], [2.0, 0.0, 3.5]))),
+            ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
+            ("there are forty processes", tuple(torch.arange(40.0) % n + (n == 5) for n in (5, 7, 3))),
+        ],
+        observe=moments_seen,
+    )
+)  # fmt: skip
+
+check_loss_factors = checker(
+    Exercise(
+        "loss_factors",
+        "counts",
+        """\
+def loss_factors(counts):
+    return len(counts) * counts / counts.sum()
+""",
+        "P · n / N: times the number of parts, times the part's share of all tokens",
+        [(floats(2.0, 6.0),), (floats(5.0, 1.0, 10.0, 4.0),)],
+        """\
+no factor: A factor of 1 leaves the mean of means as it is.
+- len(counts) * counts / counts.sum()
++ torch.ones_like(counts)
+the share alone: The library divides by the number of parts: multiply by it, so that the division cancels.
+- len(counts) * counts
++ counts
+divided by the number of parts: The library does so already: multiply by it, so that the division cancels.
+- len(counts) * counts
++ counts / len(counts)
+two parts taken for granted: You multiplied by 2; multiply by the number of parts, len(counts).
+- len(counts) * counts
++ 2 * counts
+as if the losses were sums: You left out the part's own count: its loss is a mean over its tokens, not their
+ sum.
+- len(counts) * counts
++ len(counts) * torch.ones_like(counts)
+upside down: A part with more tokens has to weigh more, not less.
+- len(counts) * counts / counts.sum()
++ counts.sum() / (len(counts) * counts)
+never divided by all tokens: You multiplied by the counts; divide by the tokens of all parts together.
+- counts / counts.sum()
++ counts
+divided by its own count: The part's mean has divided by it already: divide by the tokens of all parts
+ together.
+- counts / counts.sum()
++ counts / counts
+""",
+        further=[
+            ("there is one part", (floats(7.0),)),
+            ("there are forty parts, of 1 to 2000 tokens", (torch.arange(40.0) * 50 + 1,)),
+        ],
+    )
+)

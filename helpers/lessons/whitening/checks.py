@@ -1,0 +1,379 @@
+"""Exercises of lesson 03: statistics over counted tokens, whitening, and the critic's explained variance."""
+
+import torch
+
+from helpers.kit.exercise import Exercise, expect, floats, noise, prefix_mask, sizes
+from helpers.kit.judge import checker
+
+NAN = float("nan")
+SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), prefix_mask(3, 3, 1))
+LARGE = (noise(1, 3, 5) + 0.5, prefix_mask(5, 2, 5, 4))
+WITH_ZERO = (floats([0.0, -2.0, 3.0, 8.0]), prefix_mask(4, 3))
+HOLES = "padding holds NaN: 0 · NaN is NaN, so mask * x lets it in: torch.where(mask, x, 0.0) or x[mask]."
+WITH_NAN = (HOLES, (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3)))
+ONE = (
+    "one token counts: There n − 1 is 0, and 0/0 NaN: divide by at least 1.",
+    (floats([3.0, 7.0]), prefix_mask(2, 1)),
+)
+TWO = ("two tokens count", (floats([1.0, 4.0, 9.0]), prefix_mask(3, 2)))
+FLOOD = ("padding holds 1e9", (floats([1.0, 2.0, 1e9], [4.0, -3e9, 1e9]), prefix_mask(3, 2, 1)))
+FAR = (
+    "numbers lie around 9000: There the mean of squares minus the square of the mean loses all digits of a"
+    " float32: subtract the mean first.",
+    (floats([9000.0, 9000.5, 9002.0, 9002.5, 0.0]), prefix_mask(5, 4)),
+)
+NARROW = (
+    "the deviation is 0.018: Is a number larger than 1e-8 added?",
+    (floats([0.5, 0.53, 0.49, 0.52, 7.0]), prefix_mask(5, 4)),
+)
+OUTLIER = (
+    "one number is 11 deviations from the mean: Is something clipped?",
+    (torch.cat([torch.tensor([60.0]), noise(11, 128)]).view(3, 43), prefix_mask(43, 43, 43, 43)),
+)
+# one row, one token, forty rows; first a row of five, since some of the cases above have one row
+SIZES = sizes(tuple(x.roll(-1, 0) for x in LARGE))
+
+EQUAL = (
+    "all advantages are equal: You divide 0 by 0: add 1e-8 to the variance.",
+    (torch.full((1, 3), 2.0), prefix_mask(3, 2)),
+)
+
+check_masked_mean = checker(
+    Exercise(
+        "masked_mean",
+        "x mask",
+        """\
+def masked_mean(x, mask):
+    return torch.where(mask, x, 0.0).sum() / mask.sum()
+""",
+        "the sum of the counted x, divided by how many count: one number for the batch",
+        [SMALL, WITH_ZERO, LARGE],
+        """\
+padding in the divisor: You divided by all {total} positions; only {counted} count.
+- mask.sum()
++ mask.numel()
+padding in the sum: You divided by {counted}, but summed all {total} positions.
+- torch.where(mask, x, 0.0)
++ x
+sum instead of mean: You summed and never divided by the {counted} counted positions.
+-  / mask.sum()
++
+zeros left out: You treated x = 0 as padding; the mask says what counts.
+- mask.sum()
++ (torch.where(mask, x, 0.0) != 0).sum()
+mean of the columns' means: You averaged each column first, so tokens of a column that few rows have weigh
+ more; all {counted} should weigh the same.
+- .sum() / mask.sum()
++ .sum(0).div(mask.sum(0).clamp(min=1)).mean()
+""",
+        gradient=("x",),
+        further=[
+            WITH_NAN,
+            ("one token counts", ONE[1]),
+            FLOOD,
+            ("x is large", (floats([70000.0, 1e6, 5.0]), prefix_mask(3, 2))),
+            *SIZES,
+        ],
+    )
+)
+
+check_masked_var = checker(
+    Exercise(
+        "masked_var",
+        "x mask",
+        """\
+def masked_var(x, mask):
+    count = mask.sum()
+    mean = torch.where(mask, x, 0.0).sum() / count
+    squares = torch.where(mask, x - mean, 0.0).square()
+    return squares.sum() / (count - 1).clamp(min=1)
+""",
+        "the sum of the counted (x − mean)², divided by n − 1; the mean over counted positions too",
+        [SMALL, LARGE],
+        """\
+masked before subtracting only: Subtracting the mean makes the padding non-zero: mask after subtracting, too.
+- torch.where(mask, x - mean, 0.0)
++ (torch.where(mask, x, 0.0) - mean)
+biased variance: You divided by n = {counted}; the unbiased variance divides by n − 1.
+- (count - 1).clamp(min=1)
++ count
+padding in the divisor: You divided the squares by all {total} positions; divide by {counted} − 1.
+- (count - 1).clamp(min=1)
++ mask.numel()
+mean over padding: The mean that you subtract is over all {total} positions; only {counted} count.
+- torch.where(mask, x, 0.0).sum() / count
++ x.mean()
+padding in the mean's divisor: The mean that you subtract is divided by all {total} positions; only
+ {counted} count.
+- torch.where(mask, x, 0.0).sum() / count
++ torch.where(mask, x, 0.0).mean()
+mean not subtracted: You never subtracted the mean.
+- x - mean
++ x
+absolute deviation: You took |x − mean|; square it.
+- .square()
++ .abs()
+each row's own mean: You subtracted each row's own mean; subtract that of the batch.
+- torch.where(mask, x, 0.0).sum() / count
++ torch.where(mask, x, 0.0).sum(1, True) / mask.sum(1, True)
+""",
+        further=[
+            WITH_NAN,
+            SIZES[0],
+            ONE,
+            TWO,
+            ("counted tokens are 0", WITH_ZERO),
+            FAR,
+            FLOOD,
+            NARROW,
+            OUTLIER,
+            *SIZES[1:],
+        ],
+    )
+)
+
+check_whiten_advantages = checker(
+    Exercise(
+        "whiten_advantages",
+        "advantages mask",
+        """\
+def whiten_advantages(advantages, mask):
+    counted = advantages[mask]
+    mean = counted.mean()
+    var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
+    whitened = (advantages - mean) / (var + 1e-8).sqrt()
+    return torch.where(mask, whitened, 0.0)
+""",
+        "(A − mean)/√(var + 1e-8), mean and var over counted tokens; 0 where masked",
+        [SMALL, LARGE],
+        """\
+padding as zeros: You set padding to 0 but counted it in mean and variance.
+- advantages[mask]
++ torch.where(mask, advantages, 0.0).flatten()
+no square root: You divided by the variance; divide by its square root.
+- .sqrt()
++
+mean not subtracted: You only divided; subtract the mean first.
+- (advantages - mean)
++ advantages
+only centred: You subtracted the mean; divide by √(var + 1e-8) as well.
+-  / (var + 1e-8).sqrt()
++
+biased variance: You divided by n = {counted} in the variance; use n − 1.
+- max(len(counted) - 1, 1)
++ len(counted)
+mean kept: You added the mean back: some do that to rewards; advantages are to have mean 0.
+- (var + 1e-8).sqrt()
++ (var + 1e-8).sqrt() + mean
+one whitening per column: You whitened each column by itself; one mean and one variance serve the batch.
+-     counted = advantages[mask]
+-     mean = counted.mean()
+-     var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
++     n = mask.sum(0).clamp(min=1)
++     mean = torch.where(mask, advantages, 0.0).sum(0) / n
++     var = torch.where(mask, advantages - mean, 0.0).square().sum(0) / (n - 1).clamp(min=1)
+one whitening per sequence: You whitened each row by itself; PPO whitens the whole batch, so that a bad
+ response stays bad.
+-     counted = advantages[mask]
+-     mean = counted.mean()
+-     var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
++     n = mask.sum(1, True)
++     mean = torch.where(mask, advantages, 0.0).sum(1, True) / n
++     var = torch.where(mask, advantages - mean, 0.0).square().sum(1, True) / (n - 1).clamp(min=1)
+""",
+        further=[
+            EQUAL,
+            WITH_NAN,
+            SIZES[0],
+            ONE,
+            TWO,
+            ("counted tokens are 0", WITH_ZERO),
+            FAR,
+            NARROW,
+            OUTLIER,
+            *SIZES[1:],
+        ],
+    )
+)
+
+CRITIC = (
+    floats([1.0, 2.0, 6.0], [2.0, 9.0, 5.0]),
+    floats([2.0, 2.5, 4.0], [1.0, -3.0, 0.0]),
+    prefix_mask(3, 3, 2),
+)
+CRITICS = (noise(2, 3, 5), noise(3, 3, 5) + 1.0, prefix_mask(5, 2, 5, 4))
+AROUND_9000 = (
+    floats([9000.25, 9000.25, 9001.5, 9003.0]),
+    floats([9000.0, 9000.5, 9002.0, 9002.5]),
+    prefix_mask(4, 4),
+)
+BAD = (floats([9.0, -11.0], [4.0, 0.0]), floats([1.0, 2.0], [3.0, 0.0]), prefix_mask(2, 2, 1))
+FLAT = (floats([0.51, 0.52, 0.5, 0.5]), floats([0.5, 0.56, 0.47, 0.54]), prefix_mask(4, 4))
+CRITIC_EDGES = [
+    (HOLES, (WITH_NAN[1][0], floats([2.0, NAN, NAN], [1.0, -3.0, 0.5]), WITH_NAN[1][1])),
+    (FAR[0], AROUND_9000),
+    ("the critic is bad: An explained variance far below 0 stays so: is there a clamp?", BAD),
+    ("returns and errors have a deviation of 0.04: Is a number added?", FLAT),
+    *sizes(tuple(x.roll(-1, 0) for x in CRITICS), token=False),  # first a row of five
+]
+
+check_explained_variance = checker(
+    Exercise(
+        "explained_variance",
+        "values returns mask",
+        """\
+def explained_variance(values, returns, mask):
+    unexplained = (returns - values)[mask].var()
+    return 1 - unexplained / returns[mask].var()
+""",
+        "1 − Var(returns − values)/Var(returns), both over counted tokens",
+        [CRITIC, CRITICS],
+        """\
+1 − forgotten: That is the unexplained share; subtract it from 1.
+- 1 - unexplained
++ unexplained
+fraction upside down: The fraction is reversed: divide by Var(returns).
+- unexplained / returns[mask].var()
++ returns[mask].var() / unexplained
+squared error instead of variance: You averaged (returns − values)²; use its variance, which ignores a
+ constant offset.
+- (returns - values)[mask].var()
++ (returns - values)[mask].square().sum() / (mask.sum() - 1)
+divided by Var(values): Divide by Var(returns), not by Var(values).
+- returns[mask].var()
++ values[mask].var()
+Var(values)/Var(returns): Values can vary a lot and still be wrong: use the variance of the error,
+ returns − values.
+- 1 - unexplained
++ values[mask].var()
+two divisors: One of your variances divides by n, the other by n − 1: use the same for both.
+- returns[mask].var()
++ returns[mask].var(unbiased=False)
+standard deviations: You divided standard deviations; use variances.
+- unexplained / returns[mask].var()
++ (unexplained / returns[mask].var()).sqrt()
+squared correlation: That is the squared correlation, which forgives a wrong scale and sign; explained
+ variance does not.
+- 1 - unexplained / returns[mask].var()
++ torch.corrcoef(torch.stack([values[mask], returns[mask]]))[0, 1].square()
+""",
+        further=CRITIC_EDGES,
+    )
+)
+
+ADVANTAGES, VALUES = noise(1, 3, 6) * 1.5 + 0.4, noise(2, 3, 6) + 0.8
+MASK = prefix_mask(6, 2, 6, 4)
+STEPS = (floats([-2.0, 0.0, 2.0, 7.0]), floats([1.0, 3.0, -1.0, 2.0]), prefix_mask(4, 3))
+EQUAL_SCORES = (torch.full((2, 4), 0.25), VALUES[:2, :4], prefix_mask(4, 4, 2))
+GAUGES = (
+    "returns", "mean", "standard deviation", "whitened advantages", "share pushed up", "explained variance",
+)  # fmt: skip
+
+
+def padded(advantages, values, fill: float, floor: float = 0.05) -> tuple:
+    """Inputs of `whiten_rollout` whose padding holds `fill`."""
+    return *(torch.where(MASK, x, fill) for x in (advantages, values)), MASK, floor
+
+
+def by_name(function, advantages, values, mask, floor) -> dict:
+    """The results and the gauges, in the order in which they are computed."""
+    answer = function(advantages, values, mask, floor)
+    three = isinstance(answer, (tuple, list)) and len(answer) == 3
+    expect(three, "wrong type", "Return three tensors: whitened, returns, gauges.")
+    whitened, returns, gauges = answer
+    four = isinstance(gauges, torch.Tensor) and gauges.shape == (4,)
+    expect(
+        four,
+        "wrong type",
+        f"gauges: got {gauges!r:.60}, wants one tensor of four: torch.stack([…]).",
+    )
+    mean, std, *shares = gauges
+    found = (returns, mean, std, whitened, *shares)
+    return dict(zip(GAUGES[: 6 if mask.sum() > 1 else 4], found, strict=False))  # one has no spread
+
+
+check_whiten_rollout = checker(
+    Exercise(
+        "whiten_rollout",
+        "advantages values mask floor",
+        """\
+def whiten_rollout(advantages, values, mask, floor):
+    def variance(x):
+        return (x - x.mean()).square().sum() / max(len(x) - 1, 1)
+
+    returns = torch.where(mask, advantages + values, 0.0)
+    counted = advantages[mask]
+    mean, var = counted.mean(), variance(counted)
+    std = var.sqrt()
+    centred = advantages - mean
+    scaled = centred if std < floor else centred / (var + 1e-8).sqrt()
+    whitened = torch.where(mask, scaled, 0.0)
+    pushed_up = (whitened[mask] > 0).float().mean()
+    explained = 1 - var / variance(returns[mask]).clamp(min=1e-12)
+    return whitened, returns, torch.stack([mean, std, pushed_up, explained])
+""",
+        "returns = A + V; then Â = (A − mean)/√(var + 1e-8) over counted tokens, or A − mean where the"
+        " deviation is below `floor`; 0 where masked",
+        [
+            (*STEPS, 0.5),
+            padded(ADVANTAGES, VALUES, 9.0),
+            padded(0.3 + 1e-3 * ADVANTAGES, VALUES, 0.0),  # below the floor
+        ],
+        """\
+returns from whitened advantages: You added the values to the whitened advantages. The returns are the
+ critic's targets, in reward units: form them first.
+-     return whitened, returns,
++     returns = torch.where(mask, whitened + values, 0.0)
++     return whitened, returns,
+floor turned round: You only centre above `floor`; it is below it that you should.
+- std < floor
++ std > floor
+floor ignored: Where scores are nearly equal you blow their noise up to a deviation of 1: below `floor`
+ subtract the mean only.
+- centred if std < floor else centred
++ centred
+divided by the floor: Below `floor` you divide by it; subtract the mean only.
+- centred if std < floor
++ centred / floor if std < floor
+share of the raw advantages: You counted raw advantages above 0; count whitened ones, which are what pushes.
+- whitened[mask] > 0
++ counted > 0
+gauges of what is whitened: Mean and deviation are those of the whitened advantages; give those of the raw
+ ones.
+- [mean, std,
++ [whitened[mask].mean(), variance(whitened[mask]).sqrt(),
+mean not subtracted in the variance: Your variance is a mean square: subtract the mean first.
+- (x - x.mean()).square()
++ x.square()
+divided by Var(values): Divide by the variance of the returns, not of the values.
+- variance(returns[mask])
++ variance(values[mask])
+""",
+        results=GAUGES,
+        observe=by_name,
+        further=[
+            (HOLES, padded(ADVANTAGES, VALUES, NAN)),
+            (ONE[0], (floats([0.7, 4.0]), floats([0.2, 3.0]), prefix_mask(2, 1), 0.05)),
+            (TWO[0], (floats([0.7, 1.9, 4.0]), floats([0.2, 3.0, 1.0]), prefix_mask(3, 2), 0.05)),
+            ("all advantages are equal", (*EQUAL_SCORES, 0.05)),
+            (
+                "the deviation is above the floor, and its square below: Compare the deviation with `floor`.",
+                padded(0.1 * ADVANTAGES, 0.1 * VALUES, -7.0),
+            ),
+            (f"the floor is 0 and {EQUAL[0]}", (*EQUAL_SCORES, 0.0)),
+            ("the deviation is the floor: It is not below it: divide there too.", (*STEPS, 2.0)),
+            # eighths and 16 counted tokens: sums and means are exact in any order
+            (
+                FAR[0].replace("9000", "1000"),
+                (
+                    1000.0 + (noise(1, 3, 8) * 8).round() / 8,
+                    noise(2, 3, 8),
+                    prefix_mask(8, 8, 5, 3),
+                    0.05,
+                ),
+            ),
+            (OUTLIER[0], (OUTLIER[1][0], noise(3, 3, 43), prefix_mask(43, 43, 40, 43), 0.05)),
+            (CRITIC_EDGES[2][0], padded(ADVANTAGES, 0.2 * noise(4, 3, 6) - 0.9 * ADVANTAGES, 9.0)),
+        ],
+    )
+)

@@ -1,0 +1,1 @@
+"""Lesson 11: implicit rewards, the DPO loss, a whole DPO training."""

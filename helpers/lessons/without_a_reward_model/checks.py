@@ -1,0 +1,279 @@
+"""Exercises of lesson 11: the implicit reward, the DPO loss, and a whole DPO training, step by step."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+
+from helpers.kit.exercise import Exercise, Seen, expect, floats, noise, sizes
+from helpers.kit.judge import checker
+from helpers.kit.patterns import form
+
+THREE = (*floats([-3.0, -5.0, -2.0], [-4.0, -4.5, -2.0]), 0.5)
+
+check_implicit_reward = checker(
+    Exercise(
+        "implicit_reward",
+        "logprobs ref_logprobs kl_coef",
+        """\
+def implicit_reward(logprobs, ref_logprobs, kl_coef):
+    return kl_coef * (logprobs - ref_logprobs)
+""",
+        "r = β·(log π(y|x) − log π_ref(y|x)) (Rafailov et al. 2023, section 4)",
+        [THREE, (noise(1, 6) - 12, noise(2, 6) - 12, 0.1)],
+        """\
+divided by β: You divided by β; multiply: r = β·log-ratio.
+- kl_coef * (logprobs - ref_logprobs)
++ (logprobs - ref_logprobs) / kl_coef
+reversed: You have log π_ref − log π: a response that the policy now prefers has a positive reward.
+- logprobs - ref_logprobs
++ ref_logprobs - logprobs
+reference missing: You left out the reference: the reward is what π has gained over it.
+- (logprobs - ref_logprobs)
++ logprobs
+β on one side: β multiplies the whole difference: mind the brackets.
+- (logprobs - ref_logprobs)
++ logprobs - ref_logprobs
+difference of probabilities: You subtracted probabilities; subtract their logarithms.
+- (logprobs - ref_logprobs)
++ (logprobs.exp() - ref_logprobs.exp())
+ratio without the logarithm: You have β·π/π_ref; the reward is β·log (π/π_ref).
+- (logprobs - ref_logprobs)
++ (logprobs - ref_logprobs).exp()
+quotient of log-probs: You divided log-probs; the log of a ratio is their difference.
+- logprobs - ref_logprobs
++ logprobs / ref_logprobs
+centred: Do not subtract the mean: the constant cancels later, in the margin.
+- (logprobs - ref_logprobs)
++ (logprobs - ref_logprobs - (logprobs - ref_logprobs).mean())
+""",
+        gradient=("logprobs",),
+        further=[
+            (
+                "responses are long, with log-probs around −1000",
+                (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
+            ),
+            *sizes(THREE, token=False),
+        ],
+    )
+)
+
+PAIRS = (*(3 * noise(3, 4, 5) - 15), 0.2)
+
+check_dpo_loss = checker(
+    Exercise(
+        "dpo_loss",
+        "chosen rejected ref_chosen ref_rejected kl_coef",
+        """\
+def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
+    margin = kl_coef * ((chosen - ref_chosen) - (rejected - ref_rejected))
+    return -torch.nn.functional.logsigmoid(margin).mean()
+""",
+        "−mean log σ(β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (Rafailov et al. 2023,"
+        " eq. 7)",
+        [
+            (*floats([-3.0], [-7.0], [-5.0], [-6.0]), 0.5),
+            PAIRS,
+            (*(3 * noise(4, 4, 3) - 9), 1.5),
+        ],
+        """\
+reference missing: Your margin is of log π alone; take each response's log-ratio to the reference.
+- (chosen - ref_chosen) - (rejected - ref_rejected)
++ chosen - rejected
+chosen and rejected swapped: The loss must fall as the *chosen* response gains: your margin is rejected −
+ chosen.
+- (chosen - ref_chosen) - (rejected - ref_rejected)
++ (rejected - ref_rejected) - (chosen - ref_chosen)
+β outside the sigmoid: β belongs inside the sigmoid; outside it only scales the loss.
+- kl_coef * ((chosen - ref_chosen) - (rejected - ref_rejected))
+-     return -torch
++ (chosen - ref_chosen) - (rejected - ref_rejected)
++     return -kl_coef * torch
+β on a part of the margin: β multiplies the chosen side alone; it multiplies the whole margin.
+- ((chosen - ref_chosen) - (rejected - ref_rejected))
++ (chosen - ref_chosen) - (rejected - ref_rejected)
+logarithm missing: That is −σ(margin); the loss is −log σ(margin).
+- logsigmoid
++ sigmoid
+no sigmoid: You return −margin, which has no end; the loss is −log σ(margin).
+- torch.nn.functional.logsigmoid(margin)
++ margin
+mean of the margins first: Take −log σ of each pair's margin, then the mean.
+- logsigmoid(margin).mean()
++ logsigmoid(margin.mean())
+another loss: That is IPO's squared error; DPO's loss is −log σ(margin).
+- -torch.nn.functional.logsigmoid(margin)
++ (margin / kl_coef - 1 / (2 * kl_coef)).square()
+""",
+        gradient=("chosen", "rejected"),
+        further=[
+            (
+                "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
+                (*floats([-300.0, -10.0], [-9.0, -400.0], [-20.0, -15.0], [-80.0, -2.0]), 2.0),
+            ),
+            *sizes(PAIRS, token=False),
+        ],
+    )
+)
+
+
+class Table(nn.Module):
+    """A language model of a table [V + 1, V]: row v holds the logits after token v, the last is added."""
+
+    def __init__(self, table: Tensor, met: list):
+        super().__init__()
+        self.table, self.bias = nn.Parameter(table[:-1].clone()), nn.Parameter(table[-1].clone())
+        self.met = met  # its weights at each forward, and those of its copies
+
+    def __deepcopy__(self, memo) -> "Table":
+        return Table(self.weights, self.met)
+
+    @property
+    def weights(self) -> Tensor:
+        """All its weights, [V + 1, V], as they are now."""
+        return torch.cat([self.table, self.bias[None]]).detach().clone()
+
+    def forward(self, tokens: Tensor) -> SimpleNamespace:
+        """Output with `logits` [N, L, V] for tokens [N, L], as a transformers model gives it."""
+        now = self.weights
+        if not self.met or not torch.equal(now, self.met[-1]):
+            self.met.append(now)
+        return SimpleNamespace(logits=self.table[tokens] + self.bias)
+
+
+STAGES = {  # the shape of the tokens → what is looked at
+    (2, 3): "first loss, of one pair",
+    (2, 4): "first loss, where there is padding",
+    (6, 6): "first loss, of several pairs",
+}
+
+
+def training_seen(function, policy, reference, tokens, mask, kl_coef, learning_rate, steps) -> Seen:
+    """The loss before the first step; what was trained, the gradients behind the steps, all losses."""
+    models = Table(policy, []), Table(reference, [])
+    losses = function(*models, tokens, mask, kl_coef, learning_rate, steps)
+    ok = isinstance(losses, Tensor) and losses.shape == (steps,)
+    got = form(losses) if isinstance(losses, Tensor) else type(losses).__name__
+    expect(
+        ok, "wrong shape", f"Return one loss a step, stacked: [{steps}] numbers. You return {got}."
+    )
+    if torch.equal(policy, reference):
+        return {"loss where policy and reference are equal": losses[0].detach()}
+    seen = {STAGES.get(tuple(tokens.shape), "first loss"): losses[0].detach()}
+    if steps == 1:
+        return seen
+    trained = [
+        not torch.equal(m.weights, before)
+        for m, before in zip(models, (policy, reference), strict=True)
+    ]
+    seen["the reference was trained"] = trained[1]
+    met = models[0].met + [policy] * (not models[0].met)
+    for k in range(1, steps):
+        before, after = (met[min(i, len(met) - 1)] for i in (k - 1, k))
+        seen[f"gradient at step {k}"] = (before - after) / learning_rate
+    seen["losses"] = losses.detach()
+    seen["the policy that you were given was trained"] = trained[0]
+    return seen | {"the losses hold their graph": losses.requires_grad}
+
+
+def table(seed: int, size: int) -> Tensor:
+    """Logits after each of `size` tokens, and what is added to all of them."""
+    return noise(seed, size + 1, size)
+
+
+ONE = torch.tensor([[0, 1, 2], [0, 2, 3]]), torch.tensor([[False, True, True]] * 2)
+PADDED = (
+    torch.tensor([[0, 1, 2, 3], [0, 2, 3, 3]]),
+    torch.tensor([[0, 1, 1, 1], [0, 1, 1, 0]]).bool(),
+)
+ROWS = torch.tensor([[1, 0, 2, 4, 5, 5], [2, 3, 3, 1, 0, 5], [3, 1, 5, 5, 5, 5],
+                     [1, 0, 4, 4, 2, 5], [2, 3, 5, 5, 5, 5], [3, 1, 0, 2, 5, 5]])  # fmt: skip
+COUNTS = (torch.arange(6) >= 2) & (
+    torch.arange(6) < 2 + torch.tensor([[3], [4], [1], [4], [1], [3]])
+)
+SEVERAL, PAIR = (table(13, 6), table(14, 6), ROWS, COUNTS), (table(11, 4), table(12, 4))
+
+check_train_dpo = checker(
+    Exercise(
+        "train_dpo",
+        "policy reference tokens mask kl_coef learning_rate steps",
+        """\
+from copy import deepcopy
+
+
+def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
+    def sequence_logprobs(model):
+        logprobs = model(tokens[:, :-1]).logits.log_softmax(-1)
+        taken = logprobs.gather(-1, tokens[:, 1:, None]).squeeze(-1)
+        return torch.where(mask[:, 1:], taken, 0.0).sum(dim=1)
+
+    policy = deepcopy(policy)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=learning_rate)
+    with torch.no_grad():
+        ref_chosen, ref_rejected = sequence_logprobs(reference).chunk(2)
+    losses = []
+    for _ in range(steps):
+        chosen, rejected = sequence_logprobs(policy).chunk(2)
+        margin = kl_coef * ((chosen - ref_chosen) - (rejected - ref_rejected))
+        loss = -torch.nn.functional.logsigmoid(margin).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+""",
+        "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response = the"
+        " sum over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023)",
+        [
+            (PAIR[0], PAIR[0], *ONE, 0.5, 0.5, 1),
+            (*PAIR, *ONE, 0.5, 0.5, 1),
+            (*PAIR, *PADDED, 0.5, 0.5, 1),
+            (*SEVERAL, 0.3, 0.5, 4),
+        ],
+        """\
+logits of the token's own position: You read each token's log-prob from the logits at its own position. They
+ are a forecast of the next token: take those of the position before.
+- model(tokens[:, :-1]).logits
++ model(tokens).logits[:, 1:]
+mask one position off: The mask belongs to the tokens. The log-probs are those of tokens[:, 1:], so the mask
+ is mask[:, 1:].
+- mask[:, 1:]
++ mask[:, :-1]
+mean over tokens: You averaged over the tokens. log π of a response is the sum; a mean makes β another one
+ for each length.
+- .sum(dim=1)
++ .sum(dim=1) / mask[:, 1:].sum(dim=1)
+logits not normalised: You summed logits; log-probs are log_softmax of them.
+- .logits.log_softmax(-1)
++ .logits
+rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are the chosen ones, the last B the
+ rejected: chunk(2).
+- .sum(dim=1)
++ .sum(dim=1)[[*range(0, len(tokens), 2), *range(1, len(tokens), 2)]]
+reference missing: Your margin is of log π alone; take log-ratios to the reference.
+- ((chosen - ref_chosen) - (rejected - ref_rejected))
++ (chosen - rejected)
+gradients never cleared: Call optimizer.zero_grad() before each backward; otherwise the gradients of all
+ steps add up.
+- optimizer.zero_grad()
++ pass
+Adam: Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD.
+- SGD
++ Adam
+""",
+        further=[
+            (
+                "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
+                (*SEVERAL, 200.0, 1e-6, 1),
+            ),
+            ("gradients are long: are they clipped? Leave them", (*SEVERAL, 20.0, 1e-3, 2)),
+            (
+                "responses have one token: does squeeze() remove an axis too many?",
+                (*SEVERAL[:2], ROWS[:, 1:3], COUNTS[:, 1:3], 0.5, 0.5, 1),
+            ),
+        ],
+        observe=training_seen,
+        advice="`policy` and `reference` are shown as tables: row v holds the logits after token v, the last"
+        " row is added to each. Calculate this small case by hand.",
+    )
+)

@@ -1,0 +1,1 @@
+"""Lesson 06: a trainer in eight functions."""

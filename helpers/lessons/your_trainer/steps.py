@@ -1,0 +1,430 @@
+"""Exercises of lesson 06, the seven steps of a trainer; the loop has a file of its own."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from helpers.kit.exercise import (
+    Exercise,
+    Seen,
+    counted_only,
+    expect,
+    floats,
+    noise,
+    prefix_mask,
+    sizes,
+)
+from helpers.kit.logprobs import FORWARD_LOGPROBS
+from helpers.kit.model_calls import Call, calls_made, check_call
+from helpers.kit.recorded import either_deviation, recorded
+from helpers.kit.samplers import LOOK, observe_sampler
+from helpers.kit.samplers import cases as sampled
+from helpers.kit.updates import cases, cause_update, edges, observe_update
+
+PROMPTS = [f"prompt {i}{' and on' * (i % 4)}" for i in range(40)]
+
+
+def observe_draws(function, prompts: list[str], size: int) -> Seen:
+    """Many draws, and how often each prompt came."""
+    draws = [function(prompts, size) for _ in range(600)]
+    texts = isinstance(draws[0], (list, tuple)) and all(isinstance(x, str) for x in draws[0])
+    expect(texts, "wrong type", "Return a list of prompts, which are texts.", draws[0], prompts[:2])
+    counts = Counter(text for draw in draws for text in draw)
+    places = [sorted(map(PROMPTS.index, draw)) for draw in draws[:3] if set(draw) <= set(prompts)]
+    beside = [[b - a for a, b in zip(x, x[1:], strict=False)].count(1) for x in places]
+    share = size / len(prompts)
+    even, spread = 600 * share, (600 * share * (1 - share)) ** 0.5
+    text = max(prompts, key=lambda text: abs(counts[text] - even))
+    says = f"In 600 draws of {size} out of {len(prompts)}, prompt {prompts.index(text)} of the list was drawn"
+    says += f" {counts[text]} times; each should be, about {even:.0f} times."
+    seen = {
+        "number of prompts": {len(draw) for draw in draws},
+        "number of different prompts": {len(set(draw)) for draw in draws},
+        "prompts of the list only": set(counts) <= set(prompts),
+        "a new draw at each call": len({tuple(sorted(draw)) for draw in draws}) > 1,
+        "neighbours in the list only": min(beside, default=0) >= max(size - 2, 1),
+    }
+    if seen["number of different prompts"] == {size} and seen["a new draw at each call"]:
+        expect(abs(counts[text] - even) <= 6 * spread, "some prompts more often than others", says)
+    return seen
+
+
+DRAW_PROMPTS = Exercise(
+    "draw_prompts",
+    "prompts batch_size",
+    """\
+def draw_prompts(prompts, batch_size):
+    order = torch.randperm(len(prompts))
+    return [prompts[i] for i in order[:batch_size]]
+""",
+    "batch_size different prompts, at random (step 1; lesson 00)",
+    [(PROMPTS, 16), (PROMPTS, 1), (PROMPTS, 40)],
+    observe=observe_draws,
+)
+
+
+def whole_texts(calls: list[Call], mask: Tensor) -> None:
+    """Wrong: a forward that is given other texts than those so far, their mask or positions."""
+    P = mask.shape[1] - len(calls)
+    for k, call in enumerate(calls):
+        says = f"Forward number {k + 1} is given {call.ids.shape[-1]} columns; prompt and {k} new tokens are"
+        says += f" {P + k}. Without a cache the actor has to read the whole text so far each time."
+        expect(call.ids.shape[-1] == P + k, "not the whole text", says)
+        check_call(call, mask[:, : P + k], "the actor")
+
+
+def observe_responses(function, words: str, actor, prompts: list[str], config) -> Seen:
+    """Judge one rollout."""
+    observe_sampler(function, actor, prompts, config, whole_texts)
+    return {}
+
+
+WRITE_RESPONSES = Exercise(
+    "write_responses",
+    "actor tokenizer prompts config",
+    """\
+@torch.no_grad()
+def write_responses(actor, tokenizer, prompts, config):
+    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+    ids, mask = batch.input_ids, batch.attention_mask.bool()
+    running, drawn = torch.ones(len(ids), 1, dtype=torch.bool), []
+    while running.any() and len(drawn) < config.response_length:
+        positions = mask.cumsum(1) - mask.long()
+        logits = actor(ids, attention_mask=mask, position_ids=positions).logits[:, -1]
+        logprobs = (logits / config.temperature).log_softmax(-1)
+        new = torch.multinomial(logprobs.exp(), 1)
+        drawn.append(logprobs.gather(1, new) * running)
+        new = torch.where(running, new, tokenizer.pad_token_id)
+        ids, mask = torch.cat([ids, new], 1), torch.cat([mask, running], 1)
+        running = running & (new != tokenizer.eos_token_id)
+    return ids, mask, torch.cat(drawn, 1)
+""",
+    f"{LOOK} (step 2; lesson 01)",
+    sampled,
+    observe=observe_responses,
+    seconds=60.0,
+)
+
+
+def squeezed(text: str) -> str:
+    """The text without blanks: how punctuation is joined does not matter."""
+    return "".join(text.split())
+
+
+def observe_scores(function, ids: Tensor, mask: Tensor) -> Seen:
+    """The texts that reach the reward model, and the scores, from a reward without a model."""
+    tokenizer, asked = recorded().parts.tokenizer, []
+
+    def reward(texts):
+        ok = isinstance(texts, (list, tuple)) and all(isinstance(x, str) for x in texts)
+        expect(ok, "not texts", "`reward` takes a list of texts: decode the ids first.")
+        asked.extend(texts)
+        return torch.tensor([sum(map(ord, squeezed(text))) % 97 / 20 - 2 for text in texts])
+
+    scores = function(reward, tokenizer, ids, mask)
+    rows = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    if len(asked) == len(rows):
+        name_part(asked, rows, tokenizer.all_special_tokens)
+    return {"texts": sorted(map(squeezed, asked)), "scores": scores}
+
+
+def name_part(asked: list[str], rows: list[str], special: list[str]) -> None:
+    """Wrong: each text is only the end, or the beginning, of the whole one, or holds special tokens."""
+    plain = [" ".join(w for w in text.split() if w not in special) for text in asked]
+    pairs = [(squeezed(a), squeezed(b)) for a, b in zip(plain, rows, strict=True)]
+    shorter = all(len(a) < len(b) for a, b in pairs)
+    says = (
+        "You score the ends of the texts only: the reward model reads prompt and response together."
+    )
+    ends = shorter and all(b.endswith(a) for a, b in pairs)
+    expect(not ends, "responses only", says, asked[0], rows[0])
+    says = "You score the beginnings of the texts only: the reward model reads prompt and response together."
+    begins = shorter and all(b.startswith(a) for a, b in pairs)
+    expect(not begins, "prompts only", says, asked[0], rows[0])
+    says = "Your texts hold special tokens, which the reward model never saw as words. Decode with"
+    says += " skip_special_tokens=True."
+    held = [text for text in asked if any(token in text for token in special)]
+    expect(not held, "special tokens scored", says, *held[:1], rows[0])
+
+
+def texts(rows: list[int], times: int = 1) -> tuple[Tensor, Tensor]:
+    """Recorded texts, whose responses stand there so many times."""
+    r = recorded()
+    return tuple(
+        torch.cat([x[rows], *[x[rows, -r.length :]] * (times - 1)], 1) for x in (r.ids, r.mask)
+    )
+
+
+SCORE_RESPONSES = Exercise(
+    "score_responses",
+    "reward tokenizer ids mask",
+    """\
+def score_responses(reward, tokenizer, ids, mask):
+    texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return reward(texts)
+""",
+    "reward(texts), prompt and response together (step 3; lesson 05)",
+    lambda: [texts([0, 1, 2, 3, 4, 5])],
+    """\
+whitened scores: You normalised the scores over the batch; the reward model's scores are normalised already.
+-     return reward(texts)
++     scores = reward(texts)
++     return (scores - scores.mean()) / scores.std()
+centred scores: You subtracted the batch's mean score; the critic is the baseline here.
+-     return reward(texts)
++     scores = reward(texts)
++     return scores - scores.mean()
+scores clipped: You clip the scores to −1 and 1: above that, better texts earn nothing.
+- reward(texts)
++ reward(texts).clamp(-1, 1)
+a probability: You passed the scores through a sigmoid; rewards are the scores themselves.
+- reward(texts)
++ reward(texts).sigmoid()
+""",
+    results=("texts", "scores"),
+    observe=observe_scores,
+    further=lambda: [
+        ("texts are long, and two are equal", texts([5, 4, 5], 2)),
+        ("there is one row", texts([2])),
+        ("there are forty rows", texts([0, 1, 2, 3, 4, 5] * 7)),
+    ],
+)
+
+SHORT = (
+    torch.tensor([2.0]),
+    floats([-1.0, -0.5, -2.0, 3.0]),
+    floats([-1.5, -1.5, -0.5, 1.0]),
+    prefix_mask(4, 3),
+    0.1,
+)
+BATCH = (
+    torch.tensor([1.0, -3.0, 0.5]),
+    -noise(1, 3, 5).abs(),
+    -noise(2, 3, 5).abs(),
+    prefix_mask(5, 2, 5, 4),
+    0.2,
+)
+ONE_TOKEN = (BATCH[0], BATCH[1], BATCH[2], prefix_mask(5, 1, 5, 4), 0.2)
+LARGE = (80 * BATCH[0], 30 * BATCH[1], 40 * BATCH[2], BATCH[3], 2.5)
+
+TOTAL_REWARDS = Exercise(
+    "total_rewards",
+    "scores logprobs ref_logprobs counted kl_coef",
+    """\
+def total_rewards(scores, logprobs, ref_logprobs, counted, kl_coef):
+    rewards = -kl_coef * (logprobs - ref_logprobs) * counted
+    last = counted.sum(1) - 1
+    rewards[range(len(scores)), last] += scores
+    return rewards
+""",
+    "−β·(logprobs − ref_logprobs) on counted tokens, + score on the last (step 5; lesson 02)",
+    [SHORT, BATCH],
+    """\
+KL sign: The KL sign is wrong: the policy is paid for drifting. Rewards lose β·(logprobs − ref_logprobs).
+- -kl_coef *
++ kl_coef *
+the score on a pad: You put the score in the last column, which is padding in rows that end early.
+- counted.sum(1) - 1
++ counted.shape[1] - 1
+the score one token early: You put the score on the token before the last counted one.
+- counted.sum(1) - 1
++ counted.sum(1) - 2
+the last penalty is lost: The last token pays its KL as well: add the score to it.
+- += scores
++ = scores
+padding is charged: Padding pays, too: what stands there may be anything, and its reward is 0.
+-  * counted
++
+the score on every token: The score comes once, at the last counted token (index the rows too).
+-     rewards[range(len(scores)), last] += scores
++     rewards += scores[:, None] * counted
+the score is spread out: The score comes whole, at the last counted token; you pay it in equal parts.
+-     rewards[range(len(scores)), last] += scores
++     rewards = rewards + counted * (scores / counted.sum(1))[:, None]
+β on the score: β scales the KL penalty alone, not the score.
+- += scores
++ += kl_coef * scores
+""",
+    further=[
+        ("a response has one token", ONE_TOKEN),
+        ("β is 0", (*BATCH[:-1], 0.0)),
+        ("scores and KL are large", LARGE),
+        *sizes(BATCH),
+    ],
+)
+
+
+def observe_advantages(function, critic, ids, mask, rewards, gamma, lam) -> Seen:
+    """Values, returns and advantages where they count; either standard deviation will do."""
+    answer = function(critic, ids, mask, rewards, gamma, lam)
+    several = isinstance(answer, (tuple, list)) and len(answer) == 3
+    expect(several, "wrong type", "Return three tensors: values, advantages, returns.")
+    counted = mask[:, -rewards.shape[1] :]
+    values, advantages, returns = (counted_only(x, counted) for x in answer)
+    says = "They are data for the update: compute them under torch.no_grad()."
+    expect(not any(getattr(x, "requires_grad", False) for x in answer), "gradient kept", says)
+    return {
+        "values": values,
+        "returns": returns,
+        "advantages": either_deviation(advantages, counted),
+    }
+
+
+def cause_advantages(function, critic, ids, mask, rewards, gamma, lam) -> None:
+    """Wrong: the critic is given another mask or other positions."""
+    work = lambda: function(critic, ids, mask, rewards, gamma, lam)  # noqa: E731
+    for call in calls_made(critic, work)[-1:]:
+        check_call(call, mask, "the critic")
+
+
+def episode(rows: list[int], tokens: int, gamma: float = 0.97, lam: float = 0.8) -> tuple:
+    """A critic, some recorded texts whose responses are cut, and rewards."""
+    r = recorded()
+    start = int(r.mask[rows].any(0).long().argmax())
+    end = r.ids.shape[1] - r.length + tokens
+    cut = r.ids[rows, start:end], r.mask[rows, start:end], r.rewards[rows, :tokens]
+    return r.shallow.critic, *cut, gamma, lam
+
+
+ESTIMATE_ADVANTAGES = Exercise(
+    "estimate_advantages",
+    "critic ids mask rewards gamma lam",
+    """\
+@torch.no_grad()
+def estimate_advantages(critic, ids, mask, rewards, gamma, lam):
+    length = rewards.shape[1]
+    counted = mask[:, -length:]
+    positions = mask.cumsum(1) - mask.long()
+    output = critic(ids, attention_mask=mask, position_ids=positions)
+    values = output.logits[:, -length - 1 : -1].squeeze(-1) * counted
+    advantages, running, next_value = torch.zeros_like(rewards), 0.0, 0.0
+    for t in reversed(range(length)):
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
+        advantages[:, t] = running = delta + gamma * lam * running
+        next_value = values[:, t]
+    returns = advantages + values
+    mean, std = advantages[counted].mean(), advantages[counted].std()
+    return values, (advantages - mean) / (std + 1e-8) * counted, returns
+""",
+    "δ = r + γV' − V, A = δ + γλA', returns = A + V, then whiten A (step 6; lessons 02 and 03)",
+    lambda: [episode([0, 2], 6), episode([0, 1, 2, 3, 4, 5], 18)],
+    """\
+values of the next token: You read the critic at each token; take the value before it, [:, -length - 1 : -1].
+- -length - 1 : -1
++ -length:
+values of padding: The critic's values on padding enter your sum: what comes after the last token is 0.
+- .squeeze(-1) * counted
++ .squeeze(-1)
+forwards in time: You walk from the first token on; credit comes from what follows: walk backwards.
+- reversed(range(length))
++ range(length)
+λ left out: The sum decays by γλ; yours decays by γ.
+- gamma * lam * running
++ gamma * running
+γ left out of the sum: The sum decays by γλ; yours decays by λ.
+- gamma * lam * running
++ lam * running
+returns of whitened advantages: You whiten before you form the returns. They are targets in reward units:
+ form them first, from the advantages as they are.
+-     returns = advantages + values
+-     mean, std = advantages[counted].mean(), advantages[counted].std()
+-     return values, (advantages - mean) / (std + 1e-8) * counted, returns
++     mean, std = advantages[counted].mean(), advantages[counted].std()
++     advantages = (advantages - mean) / (std + 1e-8) * counted
++     return values, advantages, advantages + values
+whitened with the padding: Mean and deviation are taken over the padding too; take them of counted tokens.
+- advantages[counted].mean(), advantages[counted].std()
++ advantages.mean(), advantages.std()
+whitened per response: Each response is whitened by itself; take one mean and deviation for the batch.
+-     mean, std = advantages[counted].mean(), advantages[counted].std()
++     mean = torch.stack([a[m].mean() for a, m in zip(advantages, counted)])[:, None]
++     std = torch.stack([a[m].std() for a, m in zip(advantages, counted)])[:, None]
+""",
+    results=("values", "returns", "advantages"),
+    observe=observe_advantages,
+    cause=cause_advantages,
+    further=lambda: [
+        ("responses have one token: squeeze() drops its axis", episode([0, 1, 2], 1)),
+        ("there is one response: squeeze() drops its axis", episode([3], 12)),
+        ("γ and λ are 1", episode([0, 2], 6, 1.0, 1.0)),
+        ("λ is 0", episode([0, 2], 6, 0.97, 0.0)),
+        ("γ is 0", episode([0, 2], 6, 0.0, 0.8)),
+    ],
+)
+
+UPDATE = Exercise(
+    "update",
+    "actor critic optimizer rollout config",
+    """\
+def update(actor, critic, optimizer, rollout, config):
+    parameters = [*actor.parameters(), *critic.parameters()]
+    for _ in range(config.num_ppo_epochs):
+        for rows in torch.randperm(len(rollout[0])).split(config.minibatch_size):
+            ids, mask, old_logprobs, old_values, advantages, returns = (x[rows] for x in rollout)
+            length = returns.shape[1]
+            counted = mask[:, -length:]
+            logprobs = forward_logprobs(actor, ids, mask, length, config.temperature)
+            ratio = (logprobs - old_logprobs).exp()
+            clipped = ratio.clamp(1 - config.cliprange, 1 + config.cliprange)
+            gain = torch.minimum(ratio * advantages, clipped * advantages)
+            positions = mask.cumsum(1) - mask.long()
+            output = critic(ids, attention_mask=mask, position_ids=positions)
+            values = output.logits[:, -length - 1 : -1].squeeze(-1)
+            low, high = old_values - config.cliprange_value, old_values + config.cliprange_value
+            near = values.clamp(low, high)
+            errors = torch.maximum((values - returns).square(), (near - returns).square())
+            loss = -gain[counted].mean() + config.vf_coef * 0.5 * errors[counted].mean()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            optimizer.step()
+""",
+    "−mean min(ρA, clip(ρ)A) + vf_coef·½·mean max((V − R)², (clip(V) − R)²), over counted tokens",
+    cases,
+    """\
+a ratio of 1: Your gradient is that of a ratio of 1. Take exp of the difference of log-probs, and the old
+ ones as the rollout has them: computed anew, once or in each minibatch, they hide what has moved.
+- (logprobs - old_logprobs)
++ (logprobs - logprobs.detach())
+ratio inverted: The ratio is inverted: it is new over old, exp(logprobs now − old).
+- (logprobs - old_logprobs)
++ (old_logprobs - logprobs)
+the larger gain: You took the larger gain (max); take the smaller one (min), the more pessimistic.
+- gain = torch.minimum(
++ gain = torch.maximum(
+clip without min: You used only the clipped ratio; take the smaller of the two gains.
+- torch.minimum(ratio * advantages, clipped * advantages)
++ clipped * advantages
+padding in the policy's mean: The policy's loss is averaged over all positions; only counted ones count.
+- -gain[counted].mean()
++ -gain.mean()
+padding in the critic's mean: The critic's loss is averaged over all positions; only counted ones count.
+- errors[counted].mean()
++ errors.mean()
+the stop token is masked out: Stop tokens are left out of the loss: the policy would not learn to stop.
+- counted = mask[:, -length:]
++ last = mask[:, -length:].sum(1, keepdim=True) - 1
++             counted = mask[:, -length:] & (torch.arange(length) != last)
+old gradients are kept: From the second step on, old gradients are still in yours: call zero_grad before each
+ backward.
+-             optimizer.zero_grad()
+-
++
+""",
+    results=("gradients of actor and critic",),
+    observe=observe_update,
+    cause=cause_update,
+    further=edges,
+    uses={"forward_logprobs": FORWARD_LOGPROBS},
+    seconds=30.0,
+    advice="Compare the line that it comes from with the formula, factor by factor.",
+)
+
+STEPS = {
+    exercise.name: exercise
+    for exercise in (
+        DRAW_PROMPTS, WRITE_RESPONSES, SCORE_RESPONSES, FORWARD_LOGPROBS, TOTAL_REWARDS,
+        ESTIMATE_ADVANTAGES, UPDATE,
+    )
+}  # fmt: skip

@@ -1,0 +1,106 @@
+"""Answers as learners write them, and the checks' own mistakes: all caught, most named, no right one refused.
+
+`tests/lessons/<word>/answers.py` lists WRONG and RIGHT: (exercise, in a learner's words, text …). Two texts
+are an edit of the solution (old, new), four are two edits, one is a whole source. One lesson: `-k whitening`.
+"""
+
+import importlib
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from helpers.kit.diagnosis import made_alike, made_by
+from helpers.kit.exercise import Exercise, Mistake
+from helpers.kit.judge import judge
+from helpers.kit.report import CORRECT, MISTAKE, NOT_ATTEMPTED, UNKNOWN
+from helpers.tools.files import ROOT
+
+ROOMS = sorted(path.parent.name for path in (ROOT / "helpers/lessons").glob("*/checks.py"))
+NAMED, PLACED = 0.88, 0.90  # shares: of all wrong answers named; of those to large exercises placed
+
+
+@cache
+def exercises(room: str) -> dict[str, Exercise]:
+    """The exercises of a lesson by name."""
+    checks = importlib.import_module(f"helpers.lessons.{room}.checks")
+    found = [check.exercise for check in vars(checks).values() if hasattr(check, "exercise")]
+    return {one.name: one for one in found}
+
+
+def answers(room: str, kind: str) -> list[tuple]:
+    """(exercise, words, function) of the answers of a lesson."""
+    source = ROOT / "tests/lessons" / room / "answers.py"
+    names = {}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    return [(exercises(room)[name], words, made(exercises(room)[name], *texts))
+            for name, words, *texts in names[kind]]  # fmt: skip
+
+
+def made(exercise: Exercise, *texts: str):
+    """The function of an answer."""
+    if len(texts) == 1:
+        return exercise.compiled(texts[0])
+    edits = zip(texts[::2], texts[1::2], strict=True)
+    return exercise.edited(*(Mistake("", "", *edit) for edit in edits))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_wrong_answers_are_caught_and_most_are_named(room):
+    reports = [
+        (exercise, words, judge(exercise, f)) for exercise, words, f in answers(room, "WRONG")
+    ]
+    assert len(reports) >= 6 * len(exercises(room))
+    missed = [(e.name, words) for e, words, r in reports if r.status != MISTAKE]
+    assert not missed
+    vague = [(e.name, words, r.message) for e, words, r in reports if r.mistake == UNKNOWN]
+    assert len(vague) <= (1 - NAMED) * len(reports), vague
+    large = [(e.name, words, r) for e, words, r in reports if len(e.results) > 1 or e.observe]
+    unplaced = [x[:2] for x in large if x[2].mistake == UNKNOWN and not x[2].where]
+    assert len(unplaced) <= (1 - PLACED) * len(large), unplaced
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_unusual_right_answers_pass(room):
+    found = [(e.name, words, judge(e, f)) for e, words, f in answers(room, "RIGHT")]
+    assert len(found) >= len(exercises(room))
+    assert [(name, words, str(r)) for name, words, r in found if r.status != CORRECT] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_solution_passes_and_a_stub_is_not_attempted(room):
+    for name, exercise in exercises(room).items():
+        assert judge(exercise, exercise.right).status == CORRECT, name
+        stub = exercise.compiled(
+            f"def {name}({', '.join(exercise.names)}):\n    return NotImplemented\n"
+        )
+        assert judge(exercise, stub).status == NOT_ATTEMPTED, name
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_mistake_is_an_edit_that_is_told_by_its_own_name(room):
+    for exercise in exercises(room).values():
+        assert len(exercise.mistakes) <= 8, exercise.name
+        for one in exercise.mistakes:
+            report = judge(exercise, exercise.edited(one))
+            assert (report.status, report.mistake) == (MISTAKE, one.name), (
+                exercise.name,
+                one.name,
+                str(report),
+            )
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_two_mistakes_give_the_same_results(room):
+    for exercise in exercises(room).values():
+        given = {one.name: made_by(exercise, (one,)) for one in exercise.mistakes}
+        for (a, x), (b, y) in combinations(((n, s) for n, s in given.items() if s), 2):
+            names = list(dict.fromkeys(name for seen in x for name in seen))
+            assert not made_alike(x, y, names), (exercise.name, a, b)
+
+
+def test_every_room_has_answers():
+    assert [
+        room for room in ROOMS if not Path(ROOT / f"tests/lessons/{room}/answers.py").exists()
+    ] == []

@@ -1,0 +1,275 @@
+"""The judge: whatever a learner's function does, it is a report, told in three steps."""
+
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from helpers.kit.exercise import Exercise, floats, mistakes_of, noise, prefix_mask
+from helpers.kit.judge import checker, judge
+from helpers.kit.report import TRIES
+from helpers.lessons.gae.checks import check_credit, check_gae
+from helpers.lessons.whitening.checks import check_masked_mean
+
+MEAN, GAE, CREDIT = (check.exercise for check in (check_masked_mean, check_gae, check_credit))
+
+
+def mean(x, mask):
+    return torch.where(mask, x, 0.0).sum() / mask.sum()
+
+
+@pytest.fixture(autouse=True)
+def no_tries_before():
+    TRIES.clear()
+
+
+# --- told in three steps ---------------------------------------------------------------------------
+
+
+def test_a_mistake_is_told_where_then_what_kind_then_the_change_and_the_formula():
+    def wrong(rewards, values, gamma, lam, mask):
+        deltas, advantages, returns, to_go = GAE_PARTS(rewards, values, gamma, lam, mask)
+        return deltas, advantages, to_go, to_go
+
+    where, kind, change = (str(check_credit(wrong)) for _ in range(3))
+    assert "Right so far: TD errors δ, advantages. The first that is not: returns." in where
+    assert "yours" in where and "expected" in where
+    assert "rewards for the returns" not in where and CREDIT.look not in where + kind
+    assert "rewards for the returns" in kind and "A + V" not in kind.replace(CREDIT.look, "")
+    assert "The critic's target is A + V" in change and CREDIT.look in change
+
+
+GAE_PARTS = CREDIT.right
+
+
+def test_a_right_answer_begins_the_count_anew():
+    for function in (lambda x, mask: x.mean(), mean, lambda x, mask: x.mean()):
+        last = check_masked_mean(function)
+    assert last.tries == 1
+
+
+def test_the_case_that_is_shown_is_the_smallest():
+    report = judge(MEAN, lambda x, mask: x.mean())
+    assert dict(report.case)["expected"] == "1.25" and "only 4 count" in report.message
+
+
+# --- not attempted ---------------------------------------------------------------------------------
+
+
+def raises(*given):
+    raise NotImplementedError
+
+
+def only_a_docstring(x, mask):
+    """To do."""
+
+
+STUBS = [lambda *a: NotImplemented, lambda *a: ..., raises, only_a_docstring, None, ...]
+
+
+@pytest.mark.parametrize("stub", STUBS)
+def test_a_stub_is_not_attempted_and_no_formula_is_shown(stub):
+    report = judge(MEAN, stub)
+    assert (report.status, report.mistake) == ("not attempted", None)
+    assert "not attempted yet" in str(report) and MEAN.look not in str(report)
+
+
+def test_what_is_written_is_looked_at_although_the_rest_is_missing():
+    def begun(rewards, values, gamma, lam, mask):
+        deltas, *_ = GAE_PARTS(rewards, values, gamma, lam, mask)
+        return deltas, NotImplemented, NotImplemented, NotImplemented
+
+    report = judge(CREDIT, begun)
+    assert report.status == "not attempted"
+    assert "Right so far: TD errors δ. Now write what gives the advantages." in report.message
+
+
+# --- nothing raises --------------------------------------------------------------------------------
+
+
+def broken(x, mask):
+    total = x.sum()
+    return total / undefined_name  # noqa: F821
+
+
+def in_place(x, mask):
+    x *= mask
+    return x.sum() / mask.sum()
+
+
+def endless(x, mask):
+    while True:
+        try:
+            pass
+        except Exception:
+            pass
+
+
+def deep(x, mask):
+    return deep(x, mask)
+
+
+class Odd(BaseException):
+    pass
+
+
+def odd(x, mask):
+    raise Odd("<b>odd</b>")
+
+
+def gae(*given):
+    return GAE.right(*given)
+
+
+def last(mask):
+    return mask & ~torch.nn.functional.pad(mask[:, 1:], (0, 1))
+
+
+FORMS = [
+    (MEAN, "exception", broken),
+    (MEAN, "exception", deep),
+    (MEAN, "exception", odd),
+    (MEAN, "exception", lambda x, mask: exit()),
+    (MEAN, "exception", lambda x: x.mean()),
+    (MEAN, "inputs changed", in_place),
+    (MEAN, "wrong type", lambda x, mask: [float(mean(x, mask))]),
+    (MEAN, "wrong type", lambda x, mask: print(end="")),
+    (MEAN, "wrong type", lambda x, mask: torch.eye(2).to_sparse()),
+    (MEAN, "wrong shape", lambda x, mask: mean(x, mask).view(1, 1)),
+    (MEAN, "wrong dtype", lambda x, mask: mean(x, mask).long()),
+    (MEAN, "wrong device", lambda x, mask: mean(x, mask).to("meta")),
+    (MEAN, "NaN or infinite", lambda x, mask: mean(x, mask) * float("nan")),
+    (MEAN, "detached", lambda x, mask: mean(x, mask).item()),
+    (MEAN, "detached", lambda x, mask: mean(x.detach(), mask)),
+    (MEAN, "wrong gradient", lambda x, mask: 2 * mean(x, mask) - mean(x.data, mask)),
+    (MEAN, "not a function", torch.ones(2)),
+    (MEAN, "constant factor", lambda x, mask: 3 * mean(x, mask)),
+    (MEAN, "constant offset", lambda x, mask: 3 + mean(x, mask)),
+    (GAE, "wrong type", lambda *a: gae(*a).numpy()),
+    (GAE, "transposed", lambda *a: gae(*a).T),
+    (GAE, "masked positions", lambda *a: gae(*a) + 9.0 * ~a[4]),
+    (GAE, "last counted position", lambda *a: gae(*a) + 9 * last(a[4])),
+    (GAE, "sign flipped", lambda *a: -gae(*a)),
+    (GAE, "constant factor", lambda *a: gae(*a) / 4),
+    (GAE, "rewards and values exchanged", lambda r, v, *rest: gae(v, r, *rest)),
+    (CREDIT, "wrong type", lambda *a: GAE_PARTS(*a)[:3]),
+]
+
+
+@pytest.mark.parametrize(("exercise", "mistake", "function"), FORMS)
+def test_bad_behaviour_is_reported_never_raised(exercise, mistake, function):
+    report = judge(exercise, function)
+    assert (report.status, report.mistake) == ("mistake", mistake), report
+    assert str(report) and report._repr_html_()
+
+
+def test_an_exercise_that_is_called_and_not_written_yet_is_told_as_that():
+    def empty(x, mask):
+        return NotImplemented
+
+    report = judge(MEAN, lambda x, mask: empty(x, mask) / mask.sum())
+    assert "A function called there is not written yet" in report.message
+
+
+def test_an_exception_is_told_with_the_learner_s_own_line():
+    message = judge(MEAN, broken).message
+    assert "NameError" in message and "`return total / undefined_name" in message
+
+
+def in_another_thread(work):
+    box = []
+    thread = threading.Thread(target=lambda: box.append(work()))
+    thread.start()
+    thread.join(10)
+    return box[0]
+
+
+@pytest.mark.parametrize("where", [lambda work: work(), in_another_thread])
+def test_an_endless_loop_ends(where):
+    report = where(lambda: judge(replace(MEAN, seconds=0.3), endless))
+    assert report.mistake == "endless loop" and "0.3 seconds" in report.message
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+def test_whoever_used_the_timer_gets_it_back():
+    handler = signal.getsignal(signal.SIGALRM)
+    judge(MEAN, mean)
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
+def test_right_in_another_thread_and_under_no_grad():
+    assert in_another_thread(lambda: judge(MEAN, mean)).status == "correct"
+    with torch.no_grad():
+        assert judge(MEAN, mean).status == "correct"
+
+
+def test_the_probes_survive_a_learner_who_changes_them():
+    judge(MEAN, in_place)
+    assert judge(MEAN, mean).status == "correct"
+
+
+def test_html_is_escaped():
+    html = judge(MEAN, odd)._repr_html_()
+    assert "<b>odd" not in html and "&lt;b&gt;odd" in html
+
+
+def test_a_function_that_remembers_its_calls_is_named():
+    made = []
+
+    def remembers(x, mask):
+        made.append(time.monotonic())
+        return mean(x, mask) + (len(made) > len(MEAN.cases) + len(MEAN.edges))
+
+    assert judge(MEAN, remembers).mistake == "another result the second time"
+
+
+# --- an exercise that the looks have never seen ------------------------------------------------------
+
+WEIGHTED = Exercise(
+    "weighted",
+    "values weights mask scale",
+    "def weighted(values, weights, mask, scale):\n"
+    "    products = torch.where(mask, values * weights, 0.0)\n"
+    "    return scale * products.sum(1)\n",
+    "scale · Σ v·w over counted tokens, one number a row",
+    [
+        (floats([1.0, 2.0, 9.0]), floats([3.0, -1.0, 5.0]), prefix_mask(3, 2), 0.5),
+        (noise(1, 3, 4), noise(2, 3, 4), prefix_mask(4, 2, 4, 3), 0.3),
+    ],
+    "mean for the sum: Add the products up.\n- .sum(1)\n+ .mean(1)\n",
+)
+SLIPS = [
+    ("mean for the sum", lambda v, w, m, s: s * torch.where(m, v * w, 0.0).mean(1)),
+    ("padding counted", lambda v, w, m, s: s * (v * w).sum(1)),
+    ("mask upside down", lambda v, w, m, s: s * torch.where(m, 0.0, v * w).sum(1)),
+    ("scale missing", lambda v, w, m, s: torch.where(m, v * w, 0.0).sum(1)),
+    ("weights left out", lambda v, w, m, s: 0 * torch.where(m, v * w, 0.0).sum(1) + 0 * v.sum(1)),
+    ("values without its sign", lambda v, w, m, s: s * torch.where(m, v.abs() * w, 0.0).sum(1)),
+    ("wrong shape", lambda v, w, m, s: s * torch.where(m, v * w, 0.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), SLIPS)
+def test_a_new_exercise_is_judged_without_a_list_of_its_own(name, function):
+    report = judge(WEIGHTED, function)
+    assert report.status == "mistake" and report.mistake != "correct"
+    if name != "weights left out":  # a result of 0 has many causes
+        assert report.mistake == name, report
+
+
+def test_a_mistake_is_read_from_its_difference_and_must_fit_the_solution():
+    (one,) = mistakes_of("a name: A sentence: it\n goes on.\n- old\n-   more\n+ new\n")
+    assert one == ("a name", "A sentence: it goes on.", "old\n  more", "new")
+    with pytest.raises(ValueError, match="stands 0 times"):
+        WEIGHTED.edited(one)
+
+
+def test_a_check_has_its_exercise_s_name():
+    check = checker(WEIGHTED)
+    assert (
+        check.__name__ == "check_weighted"
+        and "weighted(values, weights, mask, scale)" in check.__doc__
+    )

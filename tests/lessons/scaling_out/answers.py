@@ -1,0 +1,96 @@
+"""Answers to the exercises of lesson 13, as learners write them."""
+
+# fmt: off
+SUMS = "torch.where(mask, losses, 0.0).sum(dim=(1, 2))"
+SHARE = "sums / mask.sum()"
+OWN = "mask.sum(dim=(1, 2))"
+MEAN = "(counts * means).sum() / counts.sum()"
+BETWEEN = "(counts * (means - mean) ** 2).sum()"
+VARIANCE = "(squares.sum() + between) / (counts.sum() - 1)"
+BOTH = "torch.stack([mean, variance])"
+FACTOR = "len(counts) * counts / counts.sum()"
+
+WRONG = [
+    ("loss_shares", "each process's own mean", SHARE, f"sums / {OWN}"),
+    ("loss_shares", "mean of means", SHARE, f"sums / {OWN} / len(mask)"),
+    ("loss_shares", "means of the responses", SUMS,
+     "(torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)).mean(1)", SHARE,
+     "sums / len(mask)"),
+    ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
+    ("loss_shares", "divided by the responses", SHARE, "sums / mask.any(2).sum()"),
+    ("loss_shares", "averaged again", SHARE, f"{SHARE} / len(losses)"),
+    ("loss_shares", "made up for an average that is not taken", SHARE, f"{SHARE} * len(losses)"),
+    ("loss_shares", "the padding summed", SUMS, "losses.sum(dim=(1, 2))"),
+    ("loss_shares", "times the mask", SUMS, "(losses * mask).sum(dim=(1, 2))"),
+    ("loss_shares", "a sum", SHARE, "sums"),
+    ("loss_shares", "one number", SHARE, "sums.sum() / mask.sum()"),
+    ("loss_shares", "the padding alone", SUMS, SUMS.replace("mask", "~mask")),
+    ("loss_shares", "the first process's count", SHARE, "sums / mask[0].sum()"),
+    ("loss_shares", "n − 1", SHARE, "sums / (mask.sum() - 1)"),
+    ("loss_shares", "the first response alone", SUMS, "torch.where(mask, losses, 0.0)[:, 0].sum(dim=1)"),
+    ("loss_shares", "as numbers", SHARE, "torch.tensor([float(x) for x in sums]) / mask.sum()"),
+
+    ("merge_moments", "mean of means", MEAN, "means.mean()"),
+    ("merge_moments", "a sum for the mean", MEAN, "(counts * means).sum()"),
+    ("merge_moments", "divided by the processes", MEAN, "(counts * means).mean()"),
+    ("merge_moments", "weights n − 1", MEAN, "((counts - 1) * means).sum() / (counts - 1).sum()"),
+    ("merge_moments", "nothing between", "squares.sum() + between", "squares.sum()"),
+    ("merge_moments", "nothing within", "squares.sum() + between", "between"),
+    ("merge_moments", "between unweighted", BETWEEN, "((means - mean) ** 2).sum()"),
+    ("merge_moments", "the count squared too", BETWEEN, "((counts * (means - mean)) ** 2).sum()"),
+    ("merge_moments", "about 0", BETWEEN, "(counts * means**2).sum()"),
+    ("merge_moments", "without the square", BETWEEN, "(counts * (means - mean).abs()).sum()"),
+    ("merge_moments", "divided by N", "(counts.sum() - 1)", "counts.sum()"),
+    ("merge_moments", "divided by N − P", "(counts.sum() - 1)", "(counts - 1).sum()"),
+    ("merge_moments", "squares averaged", VARIANCE, "(squares / (counts - 1)).mean()"),
+    ("merge_moments", "variances weighed by n", VARIANCE,
+     "(counts * squares / (counts - 1)).sum() / counts.sum()"),
+    ("merge_moments", "the root", BOTH, "torch.stack([mean, variance**0.5])"),
+    ("merge_moments", "the other order", BOTH, "torch.stack([variance, mean])"),
+    ("merge_moments", "the variance alone", BOTH, "variance"),
+    ("merge_moments", "the first process alone", BETWEEN, "0", VARIANCE, "squares[0] / (counts[0] - 1)"),
+    ("merge_moments", "E[x²] − E[x]²", VARIANCE,
+     "((squares + counts * means**2).sum() - counts.sum() * mean**2) /"
+     " (counts.sum() - 1)"),
+    ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
+
+    ("loss_factors", "no factor", FACTOR, "counts / counts"),
+    ("loss_factors", "the share alone", FACTOR, "counts / counts.sum()"),
+    ("loss_factors", "divided by P", FACTOR, "counts / counts.sum() / len(counts)"),
+    ("loss_factors", "two parts", FACTOR, "2 * counts / counts.sum()"),
+    ("loss_factors", "P − 1", FACTOR, "(len(counts) - 1) * counts / counts.sum()"),
+    ("loss_factors", "losses taken for sums", FACTOR, "len(counts) / counts.sum() + 0 * counts"),
+    ("loss_factors", "upside down", FACTOR, "counts.mean() / counts"),
+    ("loss_factors", "not divided", FACTOR, "len(counts) * counts"),
+    ("loss_factors", "the largest count", FACTOR, "len(counts) * counts / counts.max()"),
+    ("loss_factors", "N − 1", FACTOR, "len(counts) * counts / (counts.sum() - 1)"),
+    ("loss_factors", "squared", FACTOR, "len(counts) * counts**2 / counts.sum()"),
+    ("loss_factors", "a softmax", FACTOR, "len(counts) * counts.softmax(0)"),
+    ("loss_factors", "one number", FACTOR, "torch.tensor(float(len(counts)))"),
+    ("loss_factors", "the others' tokens", FACTOR, "len(counts) * (counts.sum() - counts) / counts.sum()"),
+    ("loss_factors", "rounded", FACTOR, f"({FACTOR}).round()"),
+    ("loss_factors", "parts by the dozen", FACTOR, "len(counts) * counts / counts[:12].sum()"),
+]
+
+RIGHT = [
+    ("loss_shares", "einsum", f"sums = {SUMS}",
+     'sums = torch.einsum("pbt,pbt->p", losses.masked_fill(~mask, 0), mask.float())'),
+    ("loss_shares", "means times counts", SHARE, f"sums / {OWN}.clamp(min=1) * ({OWN} / mask.sum())"),
+    ("loss_shares", "process by process", SUMS,
+     "torch.stack([row[m].sum() for row, m in zip(losses, mask)])"),
+    ("merge_moments", "one process after the other (Chan)", """
+def merge_moments(counts, means, squares):
+    n, mean, m2 = 0.0, 0.0, 0.0
+    for count, m, s in zip(counts.tolist(), means.tolist(), squares.tolist()):
+        if count == 0:
+            continue
+        delta, both = m - mean, n + count
+        m2 += s + delta**2 * n * count / both
+        mean, n = mean + delta * count / both, both
+    return torch.tensor([mean, m2 / (n - 1)])
+"""),
+    ("merge_moments", "matrix products", BETWEEN, "counts @ (means - mean).square()", MEAN,
+     "counts @ means / counts.sum()"),
+    ("loss_factors", "over the mean count", FACTOR, "counts / counts.mean()"),
+    ("loss_factors", "a loop", FACTOR, "torch.stack([len(counts) * n / sum(counts) for n in counts])"),
+]

@@ -1,0 +1,52 @@
+"""Answers to lesson 00's exercise: edits of the solution (old, new), two edits, or a whole source."""
+
+# fmt: off
+KL = "torch.where(mask, logprobs - ref_logprobs, 0.0).sum(1)"
+TOKENS = "logprobs - ref_logprobs"
+WHOLE = "(scores - kl_coef * kl).mean()"
+
+WRONG = [
+    ("objective", "padding counted", KL, "(logprobs - ref_logprobs).sum(1)"),
+    ("objective", "a product with the mask", KL, "((logprobs - ref_logprobs) * mask).sum(1)"),
+    ("objective", "the mask inverted", "torch.where(mask", "torch.where(~mask"),
+    ("objective", "averaged over tokens", ".sum(1)", ".sum(1) / mask.sum(1)"),
+    ("objective", "averaged over the window", ".sum(1)", ".mean(1)"),
+    ("objective", "per token of the batch", KL, "(logprobs - ref_logprobs)[mask].mean()"),
+    ("objective", "the batch's sum from each", KL, "(logprobs - ref_logprobs)[mask].sum()"),
+    ("objective", "summed down the batch", ".sum(1)", ".sum(0)"),
+    ("objective", "KL as a bonus", "scores - kl_coef", "scores + kl_coef"),
+    ("objective", "the reference first", TOKENS, "ref_logprobs - logprobs"),
+    ("objective", "β left out", "kl_coef * kl", "kl"),
+    ("objective", "divided by β", "kl_coef * kl", "kl / kl_coef"),
+    ("objective", "β on both", WHOLE, "(kl_coef * (scores - kl)).mean()"),
+    ("objective", "the mean score", WHOLE, "scores.mean()"),
+    ("objective", "no reference", TOKENS, "logprobs"),
+    ("objective", "sizes", TOKENS, "(logprobs - ref_logprobs).abs()"),
+    ("objective", "squares", TOKENS, "(logprobs - ref_logprobs) ** 2"),
+    ("objective", "half of the squares", TOKENS, "(logprobs - ref_logprobs) ** 2 / 2"),
+    ("objective", "k3", TOKENS, "(ref_logprobs - logprobs).exp() - 1 + logprobs - ref_logprobs"),
+    ("objective", "F.kl_div", TOKENS, "torch.nn.functional.kl_div(ref_logprobs, logprobs, reduction='none',"
+     " log_target=True)"),
+    ("objective", "log-probs divided", TOKENS, "logprobs / ref_logprobs"),
+    ("objective", "ratios", TOKENS, "(logprobs - ref_logprobs).exp()"),
+    ("objective", "cut off at 0", TOKENS, "(logprobs - ref_logprobs).clamp(min=0)"),
+    ("objective", "the last token alone", KL,
+     "(logprobs - ref_logprobs)[torch.arange(len(mask)), mask.sum(1) - 1]"),
+    ("objective", "summed at the end", ".mean()", ".sum()"),
+    ("objective", "a number a response", ".mean()", ""),
+    ("objective", "a list", WHOLE, "[(s - kl_coef * k).item() for s, k in zip(scores, kl)]"),
+    ("objective", "scores clipped", "(scores -", "(scores.clamp(-10, 10) -"),
+    ("objective", "0 taken for missing", "kl_coef * kl", "(kl_coef or 0.1) * kl"),
+    ("objective", "32 rows", WHOLE, "(scores - kl_coef * kl)[:32].mean()"),
+]
+
+RIGHT = [
+    ("objective", "two means", WHOLE, "scores.mean() - kl_coef * kl.mean()"),
+    ("objective", "picked out", WHOLE,
+     "scores.mean() - kl_coef * (logprobs - ref_logprobs)[mask].sum() / len(mask)"),
+    ("objective", "nansum, as a number", KL, "(logprobs - ref_logprobs).where(mask, torch.nan).nansum(-1)",
+     WHOLE, "float((scores - kl_coef * kl).mean())"),
+    ("objective", "a loop", WHOLE, "sum(scores[b] - kl_coef * (logprobs[b] - ref_logprobs[b])[mask[b]].sum()"
+     " for b in range(len(mask))) / len(mask)"),
+]
+# fmt: on

@@ -1,0 +1,192 @@
+"""Answers to the exercises of lesson 10, as learners write them."""
+
+# fmt: off
+GROUPS = "view(-1, group_size)"
+RETURN = "return (groups - others / (group_size - 1)).flatten()"
+CENTRED = "centred = groups - groups.mean(dim=1, keepdim=True)"
+SCALED = "(centred / (groups.std(dim=1, keepdim=True) + 1e-4))"
+STD = "(groups.std(dim=1, keepdim=True) + 1e-4)"
+KL = "torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)"
+RATIO = "torch.where(mask, logprobs - old_logprobs, 0.0).exp()"
+CLIP = "clamp(1 - config.cliprange, 1 + config.cliprange_high)"
+LOWER, UPPER = "clamp(1 - config.cliprange,", "1 + config.cliprange_high)"
+GAINS = "torch.minimum(ratio * column, clipped * column)"
+CREDIT = "advantages_of(rewards, config.responses_per_prompt)"
+ROWS = "(sums / counts).mean()"
+FIXED = "sums.sum() / (len(sums) * config.response_length)"
+TOKENS = "sums.sum() / counts.sum()"
+DRAWS = "((wrong - j) / (n - j)).prod(dim=1)"
+PASS = "return 1 - all_wrong"
+
+WRONG = [
+    ("rloo_advantages", "baseline minus reward", RETURN,
+     "return (others / (group_size - 1) - groups).flatten()"),
+    ("rloo_advantages", "every K-th response is a group", "groups = rewards.view(-1, group_size)",
+     "groups = rewards.view(group_size, -1).T"),
+    ("rloo_advantages", "own reward stays in the sum", " - groups\n", "\n"),
+    ("rloo_advantages", "own reward added", "keepdim=True) - groups", "keepdim=True) + groups"),
+    ("rloo_advantages", "the sum runs over the prompts", "dim=1", "dim=0"),
+    ("rloo_advantages", "divides by K + 1", "group_size - 1)", "group_size + 1)"),
+    ("rloo_advantages", "a bracket too wide", "(groups - others / (group_size - 1))",
+     "((groups - others) / (group_size - 1))"),
+    ("rloo_advantages", "the neighbour as baseline", RETURN, "return (groups - groups.roll(1, 1)).flatten()"),
+    ("rloo_advantages", "not flattened", ".flatten()", ""),
+    ("rloo_advantages", "flattened down the columns", ".flatten()", ".T.flatten()"),
+    ("rloo_advantages", "whitened", RETURN, "a = (groups - others / (group_size - 1)).flatten()\n"
+     "    return (a - a.mean()) / a.std()"),
+    ("rloo_advantages", "K times the centred reward", RETURN,
+     "return (group_size * (groups - groups.mean(1, keepdim=True))).flatten()"),
+    ("rloo_advantages", "the best of the group as baseline", RETURN,
+     "return (groups - groups.amax(1, keepdim=True)).flatten()"),
+    ("rloo_advantages", "equal rewards are taken for its own",
+     "    others = groups.sum(dim=1, keepdim=True) - groups\n"
+     "    return (groups - others / (group_size - 1)).flatten()",
+     "    rows = [[r - sum(x for x in g if x != r) / max(1,"
+     " sum(x != r for x in g)) for r in g] for g in groups.tolist()]\n"
+     "    return torch.tensor(rows).flatten()"),
+
+    ("grpo_advantages", "mean not subtracted", CENTRED, "centred = groups"),
+    ("grpo_advantages", "mean added", "groups - groups.mean", "groups + groups.mean"),
+    ("grpo_advantages", "sum subtracted", "groups.mean", "groups.sum"),
+    ("grpo_advantages", "mean of all", "groups.mean(dim=1, keepdim=True)", "groups.mean()"),
+    ("grpo_advantages", "RLOO's advantages", SCALED, "(centred * group_size / (group_size - 1))"),
+    ("grpo_advantages", "no epsilon", " + 1e-4", ""),
+    ("grpo_advantages", "epsilon 1e-8", "1e-4", "1e-8"),
+    ("grpo_advantages", "multiplied by the std", "centred / ", "centred * "),
+    ("grpo_advantages", "correction 0", "std(dim=1", "std(correction=0, dim=1"),
+    ("grpo_advantages", "groups of every K-th", "groups = rewards.view(-1, group_size)",
+     "groups = rewards.view(group_size, -1).T"),
+    ("grpo_advantages", "columns for rows", GROUPS, "view(group_size, -1)"),
+    ("grpo_advantages", "epsilon inside the root", STD, "(groups.var(dim=1, keepdim=True) + 1e-4) ** 0.5"),
+    ("grpo_advantages", "variance as E[x²] − E[x]²", STD,
+     "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
+     " keepdim=True) ** 2).clamp(min=0) * group_size / (group_size - 1)).sqrt() + 1e-4)"),
+    ("grpo_advantages", "advantages clamped", ".flatten()", ".flatten().clamp(-5, 5)"),
+
+    ("group_step", "the KL is paid", "scores - config", "scores + config"),
+    ("group_step", "β forgotten", "config.kl_coef * kl", "kl"),
+    ("group_step", "KL forgotten", "scores - config.kl_coef * kl", "scores.clone()"),
+    ("group_step", "padding in the KL, then the course's advantages", KL,
+     "(old_logprobs - ref_logprobs).sum(dim=1)"),
+    ("group_step", "KL times the mask, then the course's advantages", KL,
+     "((old_logprobs - ref_logprobs) * mask).sum(1)"),
+    ("group_step", "KL averaged over the width", KL, KL.replace("sum", "mean")),
+    ("group_step", "KL of the policy in training", "mask, old_logprobs - ref", "mask, logprobs - ref"),
+    ("group_step", "absolute differences", "old_logprobs - ref_logprobs",
+     "(old_logprobs - ref_logprobs).abs()"),
+    ("group_step", "the batch's mean KL", "config.kl_coef * kl", "config.kl_coef * kl.mean()"),
+    ("group_step", "KL not summed", KL, KL.removesuffix(".sum(dim=1)")),
+    ("group_step", "always GRPO", 'rloo_advantages if config.method == "rloo" else grpo_advantages',
+     "grpo_advantages"),
+    ("group_step", "own reward in RLOO's baseline", CREDIT, CREDIT + "\n    if config.method == 'rloo':\n"
+     "        table = rewards.view(-1, config.responses_per_prompt)\n"
+     "        advantages = (table - table.mean(1, keepdim=True)).flatten()"),
+    ("group_step", "no column", "advantages.unsqueeze(1)", "advantages"),
+    ("group_step", "rewards for advantages", "advantages.unsqueeze(1)", "rewards.unsqueeze(1)"),
+    ("group_step", "log π·A", GAINS, "logprobs * column"),
+    ("group_step", "ratio to the reference", RATIO, RATIO.replace("old", "ref")),
+    ("group_step", "no clip", GAINS, "ratio * column"),
+    ("group_step", "0.2 written in", CLIP, "clamp(0.8, 1.2)"),
+    ("group_step", "one limit for both sides", "config.cliprange_high", "config.cliprange"),
+    ("group_step", "limits without 1", LOWER, "clamp(-config.cliprange,", UPPER, "config.cliprange_high)"),
+    ("group_step", "the larger of the two", GAINS, "torch.max(ratio * column, clipped * column)"),
+    ("group_step", "padding not masked", f"torch.where(mask, {GAINS}, 0.0)", GAINS),
+    ("group_step", "one ratio a response", RATIO,
+     "(torch.where(mask, logprobs - old_logprobs, 0.0).sum(1) / mask.sum(1)"
+     ").exp().unsqueeze(1)"),
+    ("group_step", "the ratio cleaned after exp", RATIO,
+     "torch.where(mask, (logprobs - old_logprobs).exp(), 1.0)"),
+    ("group_step", "the sign of the loss", "-mean", "mean"),
+    ("group_step", "all tokens together for 'response'", ROWS, TOKENS),
+    ("group_step", "rows not divided", ROWS, "sums.mean()"),
+    ("group_step", "divided by the width", FIXED, "gains.mean()"),
+    ("group_step", "number of responses forgotten", FIXED, "sums.sum() / config.response_length"),
+    ("group_step", "mean of means for 'token'", TOKENS, ROWS),
+    ("group_step", "padding in the divisor", TOKENS, "gains.mean()"),
+    ("group_step", "gains of 0 not counted", TOKENS, "gains[gains != 0].mean()"),
+    ("group_step", "the loss detached", "-mean", "-mean.detach()"),
+
+    ("pass_at_k", "1 − forgotten", PASS, "return all_wrong"),
+    ("pass_at_k", "draws with putting back", PASS, "return 1 - (~correct).float().mean(1) ** k"),
+    ("pass_at_k", "pass@1", PASS, "return correct.float().mean(1)"),
+    ("pass_at_k", "k times pass@1", PASS, "return k * correct.float().mean(1)"),
+    ("pass_at_k", "all k right, with putting back", PASS, "return correct.double().mean(1) ** k"),
+    ("pass_at_k", "right for wrong", "~correct", "correct"),
+    ("pass_at_k", "one draw too few", "torch.arange(k)", "torch.arange(1, k)"),
+    ("pass_at_k", "one draw too many", "torch.arange(k)", "torch.arange(k + 1)"),
+    ("pass_at_k", "k is 2", "torch.arange(k)", "torch.arange(2)"),
+    ("pass_at_k", "factors added", "prod(", "sum("),
+    ("pass_at_k", "n of the wrong axis", "correct.shape[1]", "len(correct)"),
+    ("pass_at_k", "one number for all prompts", PASS, "return (1 - all_wrong).mean()"),
+    ("pass_at_k", "rounded", PASS, "return (1 - all_wrong).round()"),
+    ("pass_at_k", "factorials", "j = torch.arange(k)\n    all_wrong = ((wrong - j) / (n - j)).prod(dim=1)",
+     "f = torch.arange(1, n + 1).cumprod(0)\n    f = torch.cat([f[:1], f])\n"
+     "    left = (wrong[:, 0] - k).clamp(min=0)\n"
+     "    all_wrong = torch.where(wrong[:, 0] < k, 0, f[wrong[:, 0]] * f[n - k] / (f[left] * f[n]))"),
+]
+
+RIGHT = [
+    ("rloo_advantages", "group by group, in Python", """
+def rloo_advantages(rewards, group_size):
+    out = []
+    for group in rewards.split(group_size):
+        for i in range(group_size):
+            out.append(group[i] - torch.cat([group[:i], group[i + 1 :]]).mean())
+    return torch.stack(out)
+"""),
+    ("rloo_advantages", "K/(K − 1) times the centred reward", RETURN,
+     "return ((groups - groups.mean(1, keepdim=True)) * group_size / (group_size - 1)).view(-1)"),
+    ("rloo_advantages", "a matrix", RETURN,
+     "k = group_size\n    return (groups @ (torch.eye(k) - (1 - torch.eye(k)) / (k - 1))).reshape(-1)"),
+    ("grpo_advantages", "group by group", """
+def grpo_advantages(rewards, group_size):
+    return torch.cat([(g - g.mean()) / (g.std() + 1e-4) for g in rewards.split(group_size)])
+"""),
+    ("grpo_advantages", "std by hand, in float64", STD,
+     "((centred.double() ** 2).sum(1, keepdim=True) / (group_size - 1)"
+     ").sqrt().float().add(1e-4)"),
+    ("group_step", "as TRL writes it: clean first, two losses, the larger one", """
+def group_step(scores, logprobs, old, ref, mask, config):
+    logprobs, old, ref = (x.masked_fill(~mask, 0.0) for x in (logprobs, old, ref))
+    rewards = scores - config.kl_coef * (old - ref).sum(-1)
+    grouped = rewards.view(-1, config.responses_per_prompt)
+    n = grouped.shape[1]
+    advantages = grouped - grouped.mean(dim=1, keepdim=True)
+    if config.method == "rloo":
+        advantages = advantages * n / (n - 1)
+    else:
+        advantages = advantages / (grouped.std(dim=1, keepdim=True) + 1e-4)
+    advantages = advantages.view(-1)
+    coef_1 = torch.exp(logprobs - old)
+    coef_2 = torch.clamp(coef_1, 1 - config.cliprange, 1 + config.cliprange_high)
+    m = mask.float()
+    per_token = torch.max(-coef_1 * advantages[:, None], -coef_2 * advantages[:, None]) * m
+    if config.loss_aggregation == "response":
+        loss = (per_token.sum(-1) / m.sum(-1).clamp(min=1.0)).mean()
+    elif config.loss_aggregation == "token":
+        loss = per_token.sum() / m.sum().clamp(min=1.0)
+    else:
+        loss = per_token.sum() / (per_token.size(0) * config.response_length)
+    return rewards, advantages, -per_token, loss
+"""),
+    ("group_step", "the clip by the sign of A", f"torch.where(mask, {GAINS}, 0.0)",
+     "torch.where(mask, torch.where(column"
+     " > 0, ratio.clamp(max=1 + config.cliprange_high), ratio.clamp(min=1 - config.cliprange))"
+     " * column, 0.0)"),
+    ("group_step", "a list of results, the mean by indexing", TOKENS, "gains[mask].mean()",
+     "return rewards, advantages, gains, -mean", "return [rewards, advantages, gains, -mean]"),
+    ("pass_at_k", "binomial coefficients", """
+import math
+
+def pass_at_k(correct, k):
+    n = correct.shape[1]
+    return torch.tensor([1 - math.comb(n - int(c), k) / math.comb(n, k) for c in correct.sum(1)])
+"""),
+    ("pass_at_k", "all choices, one by one", """
+from itertools import combinations
+
+def pass_at_k(correct, k):
+    rows = [[any(some) for some in combinations(row, k)] for row in correct.tolist()]
+    return torch.tensor([sum(row) / len(row) for row in rows])
+"""),
+]

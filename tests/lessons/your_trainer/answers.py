@@ -1,0 +1,231 @@
+"""Trainers with one wrong line, as learners write them, and right ones of another build."""
+
+D, S = "draw_prompts", "score_responses"
+W, F, R = "write_responses", "forward_logprobs", "total_rewards"
+A, U, L = "estimate_advantages", "update", "train"
+POSITIONS = "positions = mask.cumsum(1) - mask.long()"
+ORDER = "torch.randperm(len(prompts))"
+DRAW = "torch.multinomial(logprobs.exp(), 1)"
+PAD = "torch.where(running, new, tokenizer.pad_token_id)"
+DECODE = "batch_decode(ids,"
+PICK = "    return logprobs.gather(-1, ids[:, -length:].unsqueeze(-1)).squeeze(-1)"
+PLACE = "rewards[range(len(scores)), last] += scores"
+BOTH = "advantages[counted].mean(), advantages[counted].std()"
+WHITE = "(advantages - mean) / (std + 1e-8) * counted"
+TARGET = "    returns = advantages + values\n"
+RATIO = "(logprobs - old_logprobs).exp()"
+MINIMUM = "torch.minimum(ratio * advantages, clipped * advantages)"
+RANDPERM = "torch.randperm(len(rollout[0]))"
+EPOCHS = "    for _ in range(config.num_ppo_epochs):\n"
+CLIP = "torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)"
+COUNTED = "counted = mask[:, -length:]"
+OLD = """    with torch.no_grad():
+        ids, mask, old, *_ = rollout
+        old = forward_logprobs(actor, ids, mask, old.shape[1], config.temperature)
+    rollout = (*rollout[:2], old, *rollout[3:])
+"""
+VALUES = """    with torch.no_grad():
+        ids, mask, _, old, *_ = rollout
+        now = critic(ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask.long()).logits
+    rollout = (*rollout[:3], now[:, -old.shape[1] - 1 : -1, 0], *rollout[4:])
+"""
+REFERENCE = """        with torch.no_grad():
+            before = forward_logprobs(parts.reference, ids, mask, length, config.temperature)
+"""
+UPDATE = "        update(actor, critic, optimizer, (ids, mask, logprobs, values, advantages, returns), config)\n"
+YIELD = "        yield scores.mean().item(), kl.mean().item()"
+
+# fmt: off
+WRONG = [
+    (D, "drawn with replacement", ORDER, "torch.randint(len(prompts), (len(prompts),))"),
+    (D, "always the first prompts", ORDER, "range(len(prompts))"),
+    (D, "a seed inside", "    order =", "    torch.manual_seed(0)\n    order ="),
+    (D, "returns the numbers", "[prompts[i] for i in order[:batch_size]]", "order[:batch_size].tolist()"),
+    (D, "never the second one", ORDER, "[i for i in torch.randperm(len(prompts)).tolist() if i != 1]"),
+    (D, "the long ones more often", ORDER,
+     "torch.multinomial(torch.tensor([float(len(x)) for x in prompts]), len(prompts))"),
+    (D, "takes them out of the list", "    return [prompts[i]",
+     "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
+    (D, "returns all", "order[:batch_size]", "order"),
+    (D, "neighbours", "order[:batch_size]", "[(int(order[0]) + k) % len(prompts) for k in range(batch_size)]"),
+    (W, "padded right", 'padding_side="left"', 'padding_side="right"'),
+    (W, "no temperature", "logits / config.temperature", "logits"),
+    (W, "no position ids", ", position_ids=positions", ""),
+    (W, "padding is read", "attention_mask=mask, ", ""),
+    (W, "greedy", DRAW, "logprobs.argmax(-1, keepdim=True)"),
+    (W, "stop token masked", "torch.cat([mask, running], 1)",
+     "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)"),
+    (W, "padded with the stop token", PAD, PAD.replace("pad", "eos")),
+    (W, "always to the limit", "while running.any() and len(drawn)", "while len(drawn)"),
+    (W, "goes on after the stop token", "running & (new != tokenizer.eos_token_id)", "running"),
+    (W, "all stop with the first", "while running.any()", "while running.all()"),
+    (W, "gradient kept", "@torch.no_grad()\n", ""),
+    (W, "probabilities kept", "logprobs.gather(1, new) *", "logprobs.exp().gather(1, new) *"),
+    (W, "drawn at temperature 1", DRAW, "torch.multinomial(logits.softmax(-1), 1)"),
+    (W, "one token too many", "len(drawn) < config", "len(drawn) <= config"),
+    (W, "responses only", "return ids, mask,", "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
+    (W, "log-probs of the token before", "    drawn.append",
+     "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
+    (W, "sampled padding does not count", "torch.cat([mask, running], 1)",
+     "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
+    (W, "top-k 50", DRAW, "logprobs.topk(50).indices.gather(1, torch.multinomial(logprobs.topk(50).values.exp(), 1))"),
+    (W, "top-k 100", DRAW, "logprobs.topk(100).indices.gather(1, torch.multinomial(logprobs.topk(100).values.exp(), 1))"),
+    (W, "top-p 0.95", f"new = {DRAW}", "top, order = logprobs.exp().sort(-1, descending=True)\n"
+     "        top = top * (top.cumsum(-1) - top < 0.95)\n        new = order.gather(1, torch.multinomial(top, 1))"),
+    (W, "dropout left on", "    running, drawn", "    actor.train()\n    running, drawn"),
+    (S, "responses only", DECODE, "batch_decode(ids[:, 9:],"),
+    (S, "the last tokens only", DECODE, "batch_decode(ids[:, -16:],"),
+    (S, "prompts only", DECODE, "batch_decode(ids[:, :6],"),
+    (S, "special tokens", ", skip_special_tokens=True", ""),
+    (S, "mean of the batch", "reward(texts)", "reward(texts).mean()"),
+    (S, "whitened", "return reward(texts)", "s = reward(texts)\n    return (s - s.mean()) / s.std()"),
+    (S, "clipped", "reward(texts)", "reward(texts).clamp(-1, 1)"),
+    (S, "turned round", "reward(texts)", "-reward(texts)"),
+    (S, "sorted first", "reward(texts)", "reward(sorted(texts))"),
+    (F, "next token", "[:, -length - 1 : -1]", "[:, -length:]"),
+    (F, "one too early", "[:, -length - 1 : -1]", "[:, -length - 2 : -2]"),
+    (F, "no temperature", " / temperature", ""),
+    (F, "no positions", ", position_ids=positions", ""),
+    (F, "positions from 1", POSITIONS, "positions = mask.cumsum(1)"),
+    (F, "probabilities", ".log_softmax(-1)", ".softmax(-1)"),
+    (F, "no softmax", ".log_softmax(-1)", ""),
+    (F, "detached", ".squeeze(-1)", ".squeeze(-1).detach()"),
+    (F, "a number of its own", " / temperature)", " / 0.8)"),
+    (F, "the logarithm of a softmax", ".log_softmax(-1)", ".softmax(-1).log()"),
+    (F, "the normaliser without gradient", PICK,
+     "    x = logits[:, -length - 1 : -1] / temperature\n    logprobs = x - x.logsumexp(-1, True).detach()\n" + PICK),
+    (F, "everybody's mask", "attention_mask=mask", "attention_mask=mask[-1:].expand_as(mask)"),
+    (R, "paid in instalments", PLACE, "rewards = rewards + counted * (scores / counted.sum(1))[:, None]"),
+    (R, "the same for everybody", "+= scores", "+= scores.mean()"),
+    (R, "KL sign", "-kl_coef *", "kl_coef *"),
+    (R, "score on a pad", "counted.sum(1) - 1", "counted.shape[1] - 1"),
+    (R, "score one past", "counted.sum(1) - 1", "counted.sum(1).clamp(max=counted.shape[1] - 1)"),
+    (R, "score one early", "counted.sum(1) - 1", "counted.sum(1) - 2"),
+    (R, "score replaces", "+= scores", "= scores"),
+    (R, "padding charged", " * counted", ""),
+    (R, "score everywhere", PLACE, "rewards += scores[:, None] * counted"),
+    (R, "no β", "-kl_coef * (", "-("),
+    (R, "score times β", "+= scores", "+= kl_coef * scores"),
+    (R, "absolute", "(logprobs - ref_logprobs)", "(logprobs - ref_logprobs).abs()"),
+    (R, "in place", "    rewards =", "    logprobs -= ref_logprobs\n    rewards ="),
+    (R, "probabilities", "(logprobs - ref_logprobs)", "(logprobs.exp() - ref_logprobs.exp())"),
+    (R, "two columns at least", "counted.sum(1) - 1", "(counted.sum(1) - 1).clamp(min=1)"),
+    (R, "scores clipped", "+= scores", "+= scores.clamp(-5, 5)"),
+    (A, "values of the next token", "[:, -length - 1 : -1]", "[:, -length:]"),
+    (A, "values of padding", ".squeeze(-1) * counted", ".squeeze(-1)"),
+    (A, "no positions", ", position_ids=positions", ""),
+    (A, "forwards", "reversed(range(length))", "range(length)"),
+    (A, "a list not turned round", TARGET, "    advantages = advantages.flip(1)\n" + TARGET),
+    (A, "V_t for V_{t+1}", "gamma * next_value", "gamma * values[:, t]"),
+    (A, "no γ", "gamma * next_value", "next_value"),
+    (A, "no λ", "gamma * lam * running", "gamma * running"),
+    (A, "V added", "- values[:, t]", "+ values[:, t]"),
+    (A, "running not kept", "advantages[:, t] = running = delta", "advantages[:, t] = delta"),
+    (A, "returns are advantages", "returns = advantages + values", "returns = advantages.clone()"),
+    (A, "Monte-Carlo returns", "returns = advantages + values", "returns = rewards.flip(1).cumsum(1).flip(1) * counted"),
+    (A, "whitened with padding", BOTH, "advantages.mean(), advantages.std()"),
+    (A, "per response", BOTH, "advantages.mean(1, keepdim=True), advantages.std(1, keepdim=True)"),
+    (A, "not whitened", WHITE, "advantages"),
+    (A, "variance", "advantages[counted].std()", "advantages[counted].var()"),
+    (A, "graph kept", "@torch.no_grad()\n", ""),
+    (A, "order exchanged", f"return values, {WHITE}, returns", f"return {WHITE}, returns, values"),
+    (A, "squeeze without an axis", ".squeeze(-1) * counted", ".squeeze() * counted"),
+    (U, "max for min", MINIMUM, MINIMUM.replace("minimum", "maximum")),
+    (U, "no exp", RATIO, "(logprobs - old_logprobs)"),
+    (U, "no clip", "clipped * advantages", "ratio * advantages"),
+    (U, "the gain clipped, not the ratio", MINIMUM,
+     "(ratio * advantages).clamp(1 - config.cliprange, 1 + config.cliprange)"),
+    (U, "sign", "loss = -gain", "loss = gain"),
+    (U, "old log-probs recomputed once", EPOCHS, OLD + EPOCHS),
+    (U, "old values recomputed once", EPOCHS, VALUES + EPOCHS),
+    (U, "dropout left on", EPOCHS, "    actor.train()\n" + EPOCHS),
+    (U, "padding", "gain[counted].mean()", "gain.mean()"),
+    (U, "sum", "gain[counted].mean()", "gain[counted].sum()"),
+    (U, "words only", COUNTED, "counted = mask[:, -length:] & (ids[:, -length:] > 3)"),
+    (U, "critic not clipped", "(near - returns).square()", "(values - returns).square()"),
+    (U, "critic: ε of the policy", "config.cliprange_value, old_values + config.cliprange_value",
+     "config.cliprange, old_values + config.cliprange"),
+    (U, "critic: no ½", "* 0.5 *", "*"),
+    (U, "critic: advantages", "errors = ", "returns = advantages\n            errors = "),
+    (U, "no zero_grad", "            optimizer.zero_grad()\n", ""),
+    (U, "no clipping", "config.max_grad_norm)", "1e9)"),
+    (U, "clipped apart", CLIP, f"[{CLIP.replace('parameters', 'm.parameters()')} for m in (actor, critic)]"),
+    (U, "not shuffled", RANDPERM, "torch.arange(len(rollout[0]))"),
+    (U, "no minibatches", ".split(config.minibatch_size)", ".split(10**6)"),
+    (U, "rows mixed up", "(x[rows] for x in rollout)",
+     "(x[rows] if i != 4 else x[: len(rows)] for i, x in enumerate(rollout))"),
+    (U, "whitened again", "advantages, returns = (x[rows] for x in rollout)", "advantages, returns = (x[rows] for x in"
+     " rollout)\n            advantages = (advantages - advantages.mean()) / advantages.std()"),
+    (U, "an entropy bonus", "loss = -gain", "loss = 0.01 * logprobs[counted].mean() - gain"),
+    (U, "quotient of probabilities", RATIO, "logprobs.exp() / old_logprobs.exp()"),
+    (L, "the actor as reference", "forward_logprobs(parts.reference", "forward_logprobs(actor"),
+    (L, "the reference follows", YIELD,
+     "        parts.reference.load_state_dict(parts.actor.state_dict())\n" + YIELD),
+    (L, "as many prompts as in a minibatch", "config.batch_size", "config.minibatch_size"),
+    (L, "optimizer anew", "        prompts = draw", "        optimizer = torch.optim.Adam(parameters, "
+     "lr=config.learning_rate, eps=config.adam_eps)\n        prompts = draw"),
+    (L, "critic not in the optimizer", ", *critic.parameters()]", "]"),
+    (L, "no annealing", "config.learning_rate * left", "config.learning_rate"),
+    (L, "β annealed", "counted, config.kl_coef)", "counted, config.kl_coef * (1 - iteration / config.iterations))"),
+    (L, "scores whitened", "        rewards = total",
+     "        scores = (scores - scores.mean()) / (scores.std() + 1e-8)\n        rewards = total"),
+    (L, "Adam's eps", ", eps=config.adam_eps", ""),
+    (L, "log-probs exchanged", "total_rewards(scores, logprobs, before,", "total_rewards(scores, before, logprobs,"),
+    (L, "mask of all", "counted = mask[:, -length:]", "counted = mask"),
+    (L, "γ and λ exchanged", "config.gamma, config.lam", "config.lam, config.gamma"),
+    (L, "KL over padding", "((logprobs - before) * counted).sum(1)", "(logprobs - before).sum(1)"),
+    (L, "T is the limit", "length = logprobs.shape[1]", "length = config.response_length"),
+    (L, "the reference with gradients", "with torch.no_grad():", "if True:"),
+    (L, "old log-probs recomputed", "        rewards = total",
+     "        logprobs = forward_logprobs(actor, ids, mask, length, config.temperature).detach()\n"
+     "        rewards = total"),
+    (L, "no update", UPDATE, ""),
+    (L, "returned, not yielded", "yield scores", "return scores"),
+    (L, "stops at a large KL", YIELD, YIELD + "\n        if kl.mean() > 10:\n            return"),
+]
+RIGHT = [
+    (D, "random.sample", "[prompts[i] for i in order[:batch_size]]", "__import__('random').sample(prompts, batch_size)"),
+    (D, "shuffled in place", "    order =", "    __import__('random').shuffle(prompts)\n    order ="),
+    (W, "positions 1 on padding", POSITIONS, "positions = (mask.cumsum(1) - 1).masked_fill(~mask, 1)"),
+    (W, "garbage in the log-probs on padding", "logprobs.gather(1, new) * running", "logprobs.gather(1, new)"),
+    (W, "Categorical", DRAW, "torch.distributions.Categorical(logits=logprobs).sample()[:, None]"),
+    (W, "Gumbel", DRAW, "(logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1, keepdim=True)"),
+    (S, "row by row", "tokenizer.batch_decode(ids, skip_special_tokens=True)",
+     "[tokenizer.decode(row[m.bool()], skip_special_tokens=True) for row, m in zip(ids, mask)]"),
+    (S, "one text at a time", "reward(texts)", "torch.cat([reward([text]) for text in texts])"),
+    (F, "cross-entropy", PICK, "    return -torch.nn.functional.cross_entropy((logits[:, -length - 1 : -1] / temperature)"
+     ".transpose(1, 2), ids[:, -length:], reduction='none')"),
+    (F, "all tokens first", PICK, "    every = (logits[:, :-1] / temperature).log_softmax(-1)\n    return "
+     "every.gather(-1, ids[:, 1:, None]).squeeze(-1)[:, -length:]"),
+    (R, "a loop", PLACE, "for b in range(len(scores)):\n        rewards[b, int(last[b])] += float(scores[b])"),
+    (R, "in float64", "-kl_coef * (logprobs", "-kl_coef * (logprobs.double()"),
+    (A, "whitened by var + eps", "(std + 1e-8)", "(advantages[counted].var() + 1e-8).sqrt()"),
+    (A, "values on padding returned", "return values,", "return values + 9.0 * ~counted,"),
+    (A, "biased variance", "advantages[counted].std()", "advantages[counted].std(correction=0)"),
+    (U, "max of losses", "-gain[counted].mean()",
+     "torch.maximum(-ratio * advantages, -clipped * advantages)[counted].mean()"),
+    (U, "zero_grad of the models", "            optimizer.zero_grad()\n            loss.backward()",
+     "            actor.zero_grad(), critic.zero_grad()\n            loss.backward()"),
+    (U, "shuffled with numpy's generator", RANDPERM,
+     "torch.as_tensor(__import__('numpy').random.permutation(len(rollout[0])))"),
+    (U, "two backwards", "            loss.backward()\n", "            (-gain[counted].mean()).backward()\n"
+     "            (config.vf_coef * 0.5 * errors[counted].mean()).backward()\n"),
+    (U, "minibatches cut to their longest", "            length = returns.shape[1]\n",
+     "            end = int(mask[:, -returns.shape[1] :].sum(1).max())\n"
+     "            drop = returns.shape[1] - end\n"
+     "            ids, mask = ids[:, : ids.shape[1] - drop], mask[:, : mask.shape[1] - drop]\n"
+     "            old_logprobs, old_values = old_logprobs[:, :end], old_values[:, :end]\n"
+     "            advantages, returns = advantages[:, :end], returns[:, :end]\n"
+     "            length = returns.shape[1]\n"),
+    (L, "all groups annealed", 'optimizer.param_groups[0]["lr"] = config.learning_rate * left',
+     'for group in optimizer.param_groups:\n            group["lr"] = config.learning_rate * left'),
+    (L, "AdamW without decay", "torch.optim.Adam(", "torch.optim.AdamW(weight_decay=0.0, params="),
+    (L, "log-probs cleared on padding", "        counted = mask[:, -length:]\n",
+     "        counted = mask[:, -length:]\n        logprobs = logprobs * counted\n"),
+    (L, "the reference detached", REFERENCE,
+     "        before = forward_logprobs(parts.reference, ids, mask, length, config.temperature).detach()\n"),
+    (L, "a list of all", YIELD, "        found = [] if iteration == 0 else found\n"
+     "        found.append((scores.mean().item(), kl.mean().item()))\n    return found"),
+    (L, "arguments by name", "draw_prompts(parts.prompts, config.batch_size)",
+     "draw_prompts(batch_size=config.batch_size, prompts=parts.prompts)"),
+]
