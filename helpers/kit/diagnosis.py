@@ -1,7 +1,7 @@
 """Of what kind a wrong result is: an edit of the solution, a wrong form, a slip, a pattern, a dependence."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import combinations
 
@@ -80,7 +80,7 @@ def diagnosed(
         lambda: token_by_token(view) if usable else None,
     ]
     for look in looks:
-        found = looked(look)
+        found = looked(look, max(LOOK_LIMIT, exercise.seconds / 5))
         if found is not None:
             return found
     if is_gradient(view.name):
@@ -96,12 +96,12 @@ def diagnosed(
     return UNKNOWN, exercise.advice
 
 
-def looked(look: Callable[[], Found]) -> Found:
+def looked(look: Callable[[], Found], seconds: float) -> Found:
     """What a look finds; None where it fails or takes too long: a look must not break the notebook."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return limited(look, LOOK_LIMIT)
+            return limited(look, seconds)
     except (Exception, TimeLimit):  # noqa: BLE001
         return None
 
@@ -109,12 +109,14 @@ def looked(look: Callable[[], Found]) -> Found:
 def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
-    for known in (every, names):  # first the one that gives all the same
+    there = [names[-1] in exercise.expected(probe) for probe in exercise.cases]
+    first = answers[: len(there) - there[::-1].index(True)]  # to where the wrong result is last seen
+    for known, seen in ((every, answers), (names, first)):  # before all, one that gives all the same
         for one in exercise.known:
-            if made_alike(answers, made_by(exercise, (one,)), known):
+            if made_alike(seen, made_by(exercise, (one,)), known):
                 return one.name, one.says
     for two in combinations(exercise.known, 2):
-        if made_alike(answers, made_by(exercise, two), names):
+        if made_alike(first, made_by(exercise, two), names):
             return (
                 f"{two[0].name}, and {two[1].name}",
                 f"Two at once. {two[0].says} And: {two[1].says}",
@@ -122,24 +124,28 @@ def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     return None
 
 
+def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> Iterator[Seen]:
+    """What the solution with these mistakes gives on one probe after the other."""
+    return (made_on(exercise, mistakes, place) for place in range(len(exercise.cases)))
+
+
 @cache
-def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> list[Seen] | None:
-    """What the solution with these mistakes gives on all probes; None where it fails."""
+def made_on(exercise: Exercise, mistakes: tuple[Mistake, ...], place: int) -> Seen:
+    """What it gives on one probe; nothing where it fails."""
     try:
-        function = exercise.edited(*mistakes)
-        return [exercise.seen(function, probe) for probe in exercise.cases]
+        return exercise.seen(exercise.edited(*mistakes), exercise.cases[place])
     except Exception:  # noqa: BLE001 (a wrong function may fail, two edits may be of one place)
-        return None
+        return {}
 
 
-def made_alike(answers: list[Seen], made: list[Seen] | None, names: list[str]) -> bool:
+def made_alike(answers: list[Seen], made: Iterable[Seen], names: list[str]) -> bool:
     """Whether all results up to the first wrong one are the same."""
-    return made is not None and all(
+    return all(
         agrees(name, seen.get(name), there.get(name))
-        for seen, there in zip(answers, made, strict=True)
+        for seen, there in zip(answers, made, strict=False)
         for name in names
         if name in there or name in seen
-    )
+    )  # it ends at the first that is not
 
 
 def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from helpers.kit.running import call
 
@@ -154,7 +154,10 @@ class Exercise:
         return self.compiled(sources[self.name], **called)
 
     def seen(self, function: Callable, given: tuple) -> Seen:
-        """What a function gives on these inputs, by name."""
+        """What a function gives on these inputs, by name; models are in eval mode at first."""
+        for x in given:
+            if isinstance(x, nn.Module):
+                x.eval()
         if self.observe is not None:
             return self.observe(lambda *inputs: call(function, inputs), *given)
         answer = call(function, given)

@@ -82,7 +82,7 @@ def infinite(got: Tensor, wanted: Tensor) -> tuple[str, str] | None:
 def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
     """Index of the first entry in which two tensors of equal shape differ."""
     close = torch.isclose(answer.double(), expected.double(), RTOL, ATOL, equal_nan=True)
-    return tuple((~close).nonzero()[0].tolist())
+    return tuple(next(iter((~close).nonzero().tolist()), ()))
 
 
 def _everywhere(pairs, test) -> bool:
@@ -154,6 +154,23 @@ def _of_masks(pairs: list) -> tuple[str, str] | None:
         if alone:
             where = next(x for x in more if bool(x.any())).nonzero()[0].tolist()
             return name, f"All that {says}: first at {where}."
+    return _of_prefixes(pairs)
+
+
+def _of_prefixes(pairs: list) -> tuple[str, str] | None:
+    """Where the right mask is True up to some place of each row: what the answer is there."""
+    for answer, expected in pairs:
+        ends = [x.long().cumprod(1).sum(1) for x in (answer, expected)]
+        if expected.dim() != 2 or not torch.equal(ends[1], expected.sum(1)):
+            return None
+        for row in (answer.bool() != expected).any(1).nonzero().flatten().tolist():
+            got, want = (int(x[row]) for x in ends)
+            if got != int(answer[row].sum()):
+                return "True after a False", f"In row {row} your mask is True again after a False."
+            return (
+                "the end of the mask",
+                f"In row {row} your mask ends after {got} positions, not {want}.",
+            )
     return None
 
 
@@ -274,4 +291,17 @@ def _scaled(pairs: list) -> tuple[str, str] | None:
     offset = _constant(pairs, torch.sub)
     if offset is not None:
         return "constant offset", f"Every number is off by {offset:+.4g}."
-    return None
+    return _of_line(pairs)
+
+
+def _of_line(pairs: list) -> tuple[str, str] | None:
+    """Numbers that are a·x + b of the right ones, padding aside: another mean, another deviation."""
+    found = []
+    for answer, expected in pairs:
+        y, x = (z[expected != 0].double().flatten() for z in (answer, expected))
+        slope = float(((x - x.mean()) * y).sum() / (x - x.mean()).square().sum())
+        if len(x) < 3 or not torch.allclose(y, slope * (x - x.mean()) + y.mean(), 1e-3, 1e-4):
+            return None
+        found.append(f"{slope:.4g} times the right ones {float(y.mean() - slope * x.mean()):+.4g}")
+    says = f"Your numbers are {found[0]}: is another mean subtracted, or is it another standard deviation?"
+    return "another mean or deviation", says

@@ -71,6 +71,14 @@ def read_values(critic: nn.Module, ids: Tensor, mask: Tensor, length: int) -> Te
     return torch.where(mask[:, -length:], output.logits[:, -length - 1 : -1, 0], 0.0)
 
 
+def either_deviation(x: object, counted: Tensor) -> object:
+    """Whitened numbers, the same whichever standard deviation they were divided by, that of n or n − 1."""
+    n = int(counted.sum())
+    fits = isinstance(x, Tensor) and x.shape == counted.shape and n > 1
+    size = float(x[counted].std()) if fits else 1.0
+    return x / size if 0 <= size - 1 < (n / (n - 1)) ** 0.5 - 1 + 1e-4 else x
+
+
 def _nudge(model: nn.Module, generator: torch.Generator) -> None:
     """Add noise to every matrix: a model that has been trained a little."""
     for parameter in model.parameters():

@@ -187,8 +187,8 @@ def name_effects(update: Callable, rollout: tuple, config, gradients: tuple) -> 
         far = [bool((new - old).norm() > 2e-3 * old.norm() + 1e-9) for new, old in found]
         return [role for role, moved in zip(("actor", "critic"), far, strict=True) if moved]
 
-    says = "Another shuffling of the same batch gives another gradient: is one of the six tensors taken by other"
-    says += " rows than the rest (x[rows], for each), are rows drawn with replacement, or is something random?"
+    says = "Another shuffling of the same batch gives another gradient. Are all six tensors taken by the same"
+    says += " rows (x[rows], for each), and rows drawn without replacement? Is something random?"
     expect(not changes(rollout, config), "rows mixed up", says)
     for k, (name, role) in enumerate(MOVES.items(), start=2):
         moved = rollout[k] + 0.4 * recorded().counted

@@ -94,8 +94,8 @@ def test_each_mistake_is_an_edit_that_is_told_by_its_own_name(room):
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_two_mistakes_give_the_same_results(room):
     for exercise in exercises(room).values():
-        given = {one.name: made_by(exercise, (one,)) for one in exercise.mistakes}
-        for (a, x), (b, y) in combinations(((n, s) for n, s in given.items() if s), 2):
+        given = {one.name: list(made_by(exercise, (one,))) for one in exercise.mistakes}
+        for (a, x), (b, y) in combinations(((n, s) for n, s in given.items() if all(s)), 2):
             names = list(dict.fromkeys(name for seen in x for name in seen))
             assert not made_alike(x, y, names), (exercise.name, a, b)
 
