@@ -78,7 +78,8 @@ def moments_seen(function, *given: Tensor) -> Seen:
     got = form(both) if isinstance(both, Tensor) else type(both).__name__
     expect(isinstance(both, Tensor) and both.shape == (2,), "wrong shape",
            f"Return one tensor of two numbers, the mean, then the variance. You return {got}.")  # fmt: skip
-    return {"mean": both[0], "variance": both[1]}
+    seen = {"mean": both[0], "variance": both[1]}
+    return seen | {"the variance's root (an ε is too much)": both[1].abs().sqrt()}
 
 
 check_merge_moments = checker(
