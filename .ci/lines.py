@@ -29,7 +29,9 @@ BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, token
 
 def sizes() -> dict[str, tuple[int, int]]:
     """Lines and tokens of each room: what git knows of, comments and blank lines included in lines."""
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     found = dict.fromkeys(ROOMS, (0, 0))
     for name in listed.stdout.split():
         room = next((room for room in ROOMS if name.startswith(room)), None)

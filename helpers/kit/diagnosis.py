@@ -1,11 +1,10 @@
-"""Of what kind a wrong result is: an edit of the solution, a wrong form, a slip, a pattern, a dependence."""
+"""Of what kind a wrong result is: a mistake of the exercise, a small change, a pattern, a dependence."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import combinations
 
-import torch
 from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
@@ -18,15 +17,11 @@ from helpers.kit.patterns import (
     first_difference,
     form_problem,
     infinite,
-    kind,
-    rescaled,
     right,
     symptom,
 )
-from helpers.kit.places import place_of
 from helpers.kit.report import UNKNOWN, show
 from helpers.kit.running import TimeLimit, copy_of, limited
-from helpers.kit.slips import slips
 
 LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 Found = tuple[str, str] | None  # the kind of mistake, and what to say
@@ -70,16 +65,12 @@ def diagnosed(
         lambda: form_problem(got, wanted),
         lambda: exchanged(view, pairs, exercise) if usable else None,
         lambda: another_time(view, got) if usable else None,
-        lambda: slipped(view, pairs) if usable else None,
+        lambda: mutated(exercise, answers, names),
         lambda: infinite(got, wanted),
         lambda: divided(wrong_pairs, [exercise.counts(p) for p in probes]) if usable else None,
         lambda: of_gradient(got, wanted) if is_gradient(view.name) else None,
         lambda: symptom(wrong_pairs, fits) if usable else None,
         lambda: depends_otherwise(view, cases) if usable else None,
-        lambda: place_of(wrong_pairs, fits) if usable else None,
-        lambda: rescaled(wrong_pairs, fits) if usable else None,
-        lambda: mutated(exercise, answers, names),
-        lambda: token_by_token(view) if usable else None,
     ]
     for look in looks:
         found = looked(look, max(LOOK_LIMIT, exercise.seconds / 5))
@@ -112,8 +103,13 @@ def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     there = [names[-1] in exercise.expected(probe) for probe in exercise.cases]
-    first = answers[: len(there) - there[::-1].index(True)]  # to where the wrong result is last seen
-    for known, seen in ((every, answers), (names, first)):  # before all, one that gives all the same
+    first = answers[
+        : len(there) - there[::-1].index(True)
+    ]  # to where the wrong result is last seen
+    for known, seen in (
+        (every, answers),
+        (names, first),
+    ):  # before all, one that gives all the same
         for one in exercise.known:
             if made_alike(seen, made_by(exercise, (one,)), known):
                 return one.name, one.says
@@ -154,15 +150,15 @@ def mutated(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The one small change of the solution whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     partly = None
-    for kind, says, compiled in mutations(exercise):
+    for name, says, compiled in mutations(exercise):
         made = [seen_or_nothing(exercise, compiled, exercise.cases[0])]
         if not made_alike(answers, made, names):
             continue
         made += [seen_or_nothing(exercise, compiled, probe) for probe in exercise.cases[1:]]
         if made_alike(answers, made, every):
-            return kind, says
+            return name, says
         if partly is None and made_alike(answers, made, names):
-            partly = kind, says
+            partly = name, says
     return partly
 
 
@@ -188,33 +184,6 @@ def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
                 f"You return the {name} in place of the {view.name}.",
             )
     return None
-
-
-def token_by_token(view: View) -> Found:
-    """Of one number for all tokens that count: for which of them alone it is wrong."""
-    given = next(p for p in view.cases if not alike(view.mine(*p), view.right(*p)))
-    named = dict(zip(view.names, given, strict=True))
-    right, wrong = [], []
-    for at in map(tuple, named["mask"].nonzero().tolist()):
-        alone = torch.zeros_like(named["mask"])
-        alone[at] = True
-        got, want = (f(*(named | {"mask": alone}).values()) for f in (view.mine, view.right))
-        if got.dim() or not bool(got.isfinite()):
-            return None
-        (right if alike(got, want) else wrong).append((at, got, want))
-    if not right or len(right + wrong) < 2:
-        return None
-    if not wrong:
-        says = "Right where one token alone counts, wrong for several: how are they put together?"
-        return "right for each token alone", says
-    at, got, want = wrong[0]
-    there = ", ".join(f"`{k}` is {show(x[at])}" for k, x in named.items()
-                      if isinstance(x, Tensor) and x.is_floating_point())  # fmt: skip
-    fine = ", ".join(str(list(at)) for at, *_ in right[:4])
-    return "wrong for some tokens", (
-        f"Where one token alone counts, yours is right at {fine}, and wrong at {list(at)}, where {there}:"
-        f" you have {show(got)}, it should be {show(want)}."
-    )
 
 
 def caused(exercise: Exercise, function: Callable) -> Found:
@@ -251,65 +220,3 @@ def another_time(view: View, got: Tensor) -> Found:
         "Called once more with the same inputs you return something else: is something drawn at random, or"
         " kept from one call to the next?"
     )
-
-
-def stretched(probe: tuple, generator: torch.Generator) -> tuple:
-    """The probe with every float times 0.6 to 1.4 at random; of a vector the entries change places."""
-
-    def change(x: object) -> object:
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            return x
-        x = x.roll(1) if x.dim() == 1 else x
-        return x * (0.6 + 0.8 * torch.rand(x.shape, generator=generator)).to(x.dtype)
-
-    return tuple(map(change, probe))
-
-
-def slipped(view: View, pairs: list[tuple[Tensor, Tensor]]) -> Found:
-    """The slip that gives the learner's results, on these inputs and on stretched ones."""
-    answers, wanted = zip(*pairs, strict=True)
-    cases, generator = view.cases, torch.Generator().manual_seed(0)
-    named = [view.exercise.named(p, apart=True) for p in view.exercise.cases]
-    words = {name: {x[name] for x in named} for name, x in named[0].items() if isinstance(x, str)}
-    further = [stretched(p, generator) for p in cases]
-    there = None
-    for name, says, wrong in slips(view.names, cases[0], view.right, words, wanted[0].dim() == 0):
-        made = results(wrong, cases, answers)
-        if made is None or all(map(alike, made, wanted)):
-            continue
-        there = there or results(view.mine, further)
-        if there is None:
-            return None
-        if results(wrong, further, there) is not None and informative(answers, wanted):
-            return name, says
-    return None
-
-
-def results(function: Callable, cases: list[tuple], like: list | None = None) -> list | None:
-    """A function's results on these inputs; None if it fails on one, or gives others than those `like` it."""
-    found = []
-    try:
-        for k, given in enumerate(cases):
-            found.append(torch.as_tensor(function(*copy_of(given))).detach())
-            if like is not None and not same(like[k], found[k]):
-                return None
-    except Exception:  # noqa: BLE001 (a wrong formula may fail on some inputs)
-        return None
-    return found
-
-
-def same(one: Tensor, other: Tensor) -> bool:
-    """Alike, of one kind, and not only because both are tiny."""
-    if kind(one) != kind(other) or not alike(one, other):
-        return False
-    one, other = one.double().nan_to_num(), other.double().nan_to_num()
-    return (
-        bool((one - other).abs().max() <= 0.01 * other.abs().max() + 1e-12) if one.numel() else True
-    )
-
-
-def informative(answers: list[Tensor], wanted: list[Tensor]) -> bool:
-    """Whether results say something: not 0 throughout, not infinite throughout, no single number alone."""
-    got = torch.cat([a.double().flatten() for a in answers])
-    finite = got[got.isfinite()]
-    return bool((finite != 0).any()) and (len(wanted) > 1 or finite.numel() > 1)

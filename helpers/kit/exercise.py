@@ -142,7 +142,9 @@ class Exercise:
 
     def edited(self, *mistakes: Mistake) -> Callable:
         """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
-        sources = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
+        sources = {self.name: self.solution} | {
+            name: one.solution for name, one in self.used.items()
+        }
         for one in mistakes:
             name = one.inside or self.name
             if sources[name].count(one.old) != 1:

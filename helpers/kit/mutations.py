@@ -28,7 +28,7 @@ def mutations(exercise: Exercise) -> Iterator[tuple[str, str, Callable]]:
         one = exercise.used.get(name, exercise)
         tree = ast.parse(one.solution)
         for where, node in enumerate(ast.walk(tree)):
-            for kind, new in changes(node):
+            for kind, new in (*changes(node), *other_names(node, one.names)):
                 changed = copy.deepcopy(tree)
                 at = next(x for k, x in enumerate(ast.walk(changed)) if k == where)
                 source = ast.unparse(ast.fix_missing_locations(replaced(changed, at, new)))
@@ -75,14 +75,34 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
     elif isinstance(node, ast.Attribute) and node.attr in INSTEAD:
         for name in INSTEAD[node.attr]:
             yield f"{name} for {node.attr}", ast.Attribute(node.value, name, node.ctx)
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        for other in (node.value - 1, node.value + 1):
+            yield "one too many or too few", ast.Constant(other)
+    elif isinstance(node, ast.Return) and node.value is not None:
+        for name in ("round", "abs", "exp", "log", "sqrt", "softmax", "mean"):
+            source = ast.unparse(node.value)
+            yield (
+                f"right, then {name}",
+                ast.parse(f"return ({source}).{name}({'-1' * (name == 'softmax')})").body[0],
+            )
     elif isinstance(node, ast.Slice):
         yield from of_slice(node)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "a line is missing", None
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        other = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}.get(type(node.ops[0]))
+        other = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}.get(
+            type(node.ops[0])
+        )
         if other:
             yield "the boundary", ast.Compare(node.left, [other()], node.comparators)
+
+
+def other_names(node: ast.AST, arguments: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
+    """Another argument in place of this one."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in arguments:
+        for name in arguments:
+            if name != node.id:
+                yield f"{name} for {node.id}", ast.Name(name, ast.Load())
 
 
 def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
@@ -93,6 +113,7 @@ def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
         yield "wrong sign", ast.BinOp(left, ast.Add(), right)
         yield "a term is missing", left
         yield "a term is missing", ast.UnaryOp(ast.USub(), right)
+        yield "a difference is missing", right
     elif isinstance(op, ast.Add):
         yield "wrong sign", ast.BinOp(left, ast.Sub(), right)
         yield "a term is missing", left
@@ -115,14 +136,22 @@ def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
 def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     """A call dropped, its arguments in another order, another axis, a keyword left out."""
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if method in ("sum", "numel") or ast.unparse(node.func) == "len":
+        yield "one too few", ast.BinOp(node, ast.Sub(), ast.Constant(1))
     if method in DROPPED and isinstance(node.func, ast.Attribute):
         if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
             yield f"{method} is missing", node.func.value
         elif node.args:
             yield f"{method} is missing", node.args[0]
     if method == "where" and len(node.args) == 3:
-        yield "padding counted" if "mask" in ast.unparse(node.args[0]) else "not chosen", node.args[1]
-        yield "the cases exchanged", ast.Call(node.func, [node.args[0], *node.args[:0:-1]], node.keywords)
+        yield (
+            "padding counted" if "mask" in ast.unparse(node.args[0]) else "not chosen",
+            node.args[1],
+        )
+        yield (
+            "the cases exchanged",
+            ast.Call(node.func, [node.args[0], *node.args[:0:-1]], node.keywords),
+        )
     elif len(node.args) == 2:
         yield "arguments exchanged", ast.Call(node.func, node.args[::-1], node.keywords)
     for k, x in enumerate(node.args):
@@ -131,7 +160,11 @@ def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
             yield "another axis", ast.Call(node.func, args, node.keywords)
     for k, word in enumerate(node.keywords):
         for axis in other_axes(word.value):
-            words = [*node.keywords[:k], ast.keyword(word.arg, ast.Constant(axis)), *node.keywords[k + 1 :]]
+            words = [
+                *node.keywords[:k],
+                ast.keyword(word.arg, ast.Constant(axis)),
+                *node.keywords[k + 1 :],
+            ]
             yield "another axis", ast.Call(node.func, node.args, words)
         rest = [*node.keywords[:k], *node.keywords[k + 1 :]]
         yield f"{word.arg} is not given", ast.Call(node.func, node.args, rest)

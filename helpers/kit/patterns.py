@@ -225,27 +225,6 @@ def divided(pairs: list, counts: list[dict[str, int]]) -> tuple[str, str] | None
     return None
 
 
-def rescaled(pairs: list, masks: list) -> tuple[str, str] | None:
-    """Name and message of results that are the right ones times one number plus another, where wrong."""
-    fits = []
-    for (got, wanted), mask in zip(pairs, masks, strict=True):
-        got, wanted = (x.double() if mask is None else x[mask].double() for x in (got, wanted))
-        if alike(got, wanted):
-            continue
-        if got.numel() < 3 or wanted.std() == 0:
-            return None
-        x = torch.stack([wanted.flatten(), torch.ones(wanted.numel())], 1)
-        fit = torch.linalg.lstsq(x, got.reshape(-1, 1)).solution
-        if not torch.allclose(x @ fit, got.reshape(-1, 1), 1e-4, 1e-5) or abs(fit[0]) < 1e-4:
-            return None
-        fits.append(fit.flatten())
-    scaled, moved = (any(abs(f[i] - right) > 1e-4 for f in fits) for i, right in ((0, 1), (1, 0)))
-    how = [f"times {fits[0][0]:.4g}"] * scaled + [f"{fits[0][1]:+.4g}"] * moved
-    which = " and ".join(["divide by"] * scaled + ["subtract"] * moved)
-    says = f"Here your numbers are the right ones {', '.join(how)}: what you {which} is another number."
-    return "another scale" if scaled else "another offset", says
-
-
 def _tiny(pairs: list) -> tuple[str, str]:
     """Numbers far smaller than the right ones: 0, a large number's share of them, or rounding errors."""
     ratio = torch.cat([(a.double() / e.double())[e != 0] for a, e in pairs])

@@ -242,7 +242,14 @@ def large_product(function) -> str:
 
 SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0
 FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0
-THIN = noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1), 2.0, True  # in 5, out 4, rank 1
+THIN = (
+    noise(8, 3, 5),
+    noise(9, 4, 5),
+    noise(10, 1, 5),
+    noise(11, 4, 1),
+    2.0,
+    True,
+)  # in 5, out 4, rank 1
 
 check_lora_forward = checker(
     Exercise(
