@@ -152,9 +152,14 @@ def code_of(function: Callable):
 
 
 def is_empty(function: Callable) -> bool:
-    """Whether the body is only a docstring or `pass` (it uses no names)."""
+    """Whether the body is only a docstring or `pass`."""
     code = code_of(function)
-    return code is not None and not code.co_names and len(code.co_varnames) == code.co_argcount
+    return code is not None and not code.co_names and not reads_inputs(code)
+
+
+def reads_inputs(code) -> bool:
+    """Whether a function's code reads an argument or another variable of its own."""
+    return any(x.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for x in dis.Bytecode(code))
 
 
 def is_stub(function: object) -> bool:
@@ -164,7 +169,7 @@ def is_stub(function: object) -> bool:
     code = code_of(function)
     if code is None or not set(code.co_names) <= {"NotImplemented", "NotImplementedError"}:
         return False
-    if any(one.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for one in dis.Bytecode(code)):
+    if reads_inputs(code):
         return False
     nothing = (None,) * code.co_argcount
     return attempt(lambda: call(function, nothing), seconds=1.0).state == MISSING

@@ -1,0 +1,280 @@
+"""Exercises of lesson 07: π*, J* and the next β; the best mean of one parameter; scores at equal KL."""
+
+from numbers import Real
+
+import torch
+
+from helpers.kit.diagnosis import agrees
+from helpers.kit.exercise import Exercise, Seen, by_name, expect, floats, noise
+from helpers.kit.judge import checker
+
+
+def number(x: object) -> object:
+    """A plain number as a tensor; anything else as it is."""
+    plain = isinstance(x, Real) and not isinstance(x, bool)
+    return torch.tensor(float(x), dtype=torch.float64) if plain else x
+
+
+def number_seen(function, *given: float) -> Seen:
+    """The one number that a function returns."""
+    return {"result": number(function(*given))}
+
+
+RESULTS = ("log-probs of π*", "J*", "next β")
+LEAST = -80.0  # a probability below exp of it is 0 in float32: any log-prob will do
+
+
+def optimum_seen(function, *given: object) -> Seen:
+    """The three results."""
+    seen = {name: number(x) for name, x in by_name(RESULTS, function(*given)).items()}
+    best = seen[RESULTS[0]]
+    lowest = isinstance(best, torch.Tensor) and best.is_floating_point()
+    return seen | ({RESULTS[0]: best.clamp(min=LEAST)} if lowest else {})
+
+
+def optimum_cause(function, ref_logprobs, scores, kl_coef, *given) -> None:
+    """Wrong: what holds of the first wrong result whatever the numbers are, and not of the learner's."""
+
+    def seen(f, r=scores, kl=given[0]):
+        return list(optimum_seen(f, ref_logprobs, r, kl_coef, kl, *given[1:]).values())
+
+    both = list(zip(seen(function), seen(check_optimum.exercise.right), strict=True))
+    first = next((k for k, one in enumerate(both) if not agrees(RESULTS[k], *one)), None)
+    if first is None or both[first][0].shape != both[first][1].shape:
+        return
+    best, value, _ = seen(function, r=torch.ones_like(scores))
+    if first == 0 and not agrees("", best.exp().sum(1), torch.ones(len(best))):
+        return  # no log-probs
+    says = "Where all scores are equal, π* is the reference, whatever β is. Yours is not: each row"
+    says += " is log π_ref + r/β, less one number, its log Z."
+    expect(first != 0 or agrees("", best, ref_logprobs), "π* of equal scores", says)
+    says = "Where all scores are 1, J* is 1 at any β: nothing is gained, no KL is paid. You have"
+    fine = first != 1 or agrees("", value, torch.tensor(1.0))
+    expect(fine, "J* of equal scores", f"{says} {value:.4g}.")
+    _, target, n, horizon = given
+    for times, step, where in (
+        (1, 0.0, "is the target, β stays"),
+        (9, 0.2, "is far above the target, the error is clipped to 0.2, and β becomes"),
+        (0.1, -0.2, "is far below the target, the error is clipped to −0.2, and β becomes"),
+    ):
+        got = float(seen(function, kl=times * target)[2])
+        want = kl_coef * (1 + step * n / horizon)
+        says = f"Where the KL {where} {want:.4g} (before, {kl_coef:g}; n/horizon is {n / horizon:.3g});"
+        fine = first != 2 or abs(got - want) < 1e-4 * want
+        expect(fine, f"next β at a KL of {times:g} targets", f"{says} yours is {got:.4g}.")
+
+
+SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0], [1.0, -1.0, 0.5])
+WIDE = noise(7, 4, 9).log_softmax(dim=1), noise(8, 4, 9) + torch.arange(4.0).unsqueeze(1)
+NEAR = SMALL[0], floats([5.0, 5.02, 0.0], [4.0, -3.0, 4.04])  # e^100 at β = 0.05: above float32
+
+check_optimum = checker(
+    Exercise(
+        "optimum",
+        "ref_logprobs scores kl_coef kl target n horizon",
+        """\
+def best_policy(ref_logprobs, scores, kl_coef):
+    return (ref_logprobs + scores / kl_coef).log_softmax(dim=1)
+
+
+def best_value(ref_logprobs, scores, kl_coef):
+    log_z = (ref_logprobs + scores / kl_coef).logsumexp(dim=1)  # one a prompt
+    return (kl_coef * log_z).mean()
+
+
+def next_kl_coef(kl_coef, kl, target, n, horizon):
+    error = min(max(kl / target - 1, -0.2), 0.2)
+    return kl_coef * (1 + error * n / horizon)
+
+
+def optimum(ref_logprobs, scores, kl_coef, kl, target, n, horizon):
+    given = ref_logprobs, scores, kl_coef
+    return best_policy(*given), best_value(*given), next_kl_coef(kl_coef, kl, target, n, horizon)
+""",
+        "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt; J* = mean of β·log Z;"
+        " next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
+        [
+            (*SMALL, 0.5, 2.2, 2.0, 64, 150.0),
+            (*WIDE, 0.3, 4.0, 2.0, 256, 1000.0),
+            (*WIDE, 2.0, 1.0, 2.0, 64, 640.0),
+            (*SMALL, 0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
+            (*SMALL, 1.2, 1.9, 2.0, 32, 200.0),
+            (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
+        ],
+        """\
+not normalised: π* has to sum to 1 for each prompt: subtract log Z, the logsumexp of each row.
+- .log_softmax(dim=1)
++
+the log outside of the mean: You averaged Z over the prompts and took the log of that: the value of a policy
+ that may choose its prompts. Each prompt has its own log Z; their mean comes last.
+- (kl_coef * log_z).mean()
++ kl_coef * log_z.exp().mean().log()
+the score of π*: This is E[r] under π*; J* also pays β·KL for it. It is β·log Z.
+- (kl_coef * log_z).mean()
++ ((ref_logprobs + scores / kl_coef).softmax(1) * scores).sum(1).mean()
+β·log(π*/π_ref) for J*: This is the mean of β·log(π*/π_ref), which is r less the prompt's own β·log Z. The
+ β·log Z itself is asked for, one a prompt.
+- (kl_coef * log_z).mean()
++ (scores - kl_coef * log_z[:, None]).mean()
+sign of the error: A KL above its target has to raise β; yours lowers it.
+- kl / target - 1
++ 1 - kl / target
+no n/horizon: n/horizon is missing: each step is horizon/n times too large.
+- error * n / horizon)
++ error)
+error in nats: You have KL − target; the error is relative: KL/target − 1.
+- kl / target - 1
++ kl - target
+clipped after n/horizon: You clip error·n/horizon; clip the error alone, then multiply.
+- min(max(kl / target - 1, -0.2), 0.2)
+-     return kl_coef * (1 + error * n / horizon)
++ (kl / target - 1) * n / horizon
++     return kl_coef * (1 + min(max(error, -0.2), 0.2))
+""",
+        results=RESULTS,
+        observe=optimum_seen,
+        cause=optimum_cause,
+        further=[
+            (
+                "β is 0.05: a weight of e^100 is more than a float32 holds, and beside it the others round to"
+                " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
+                (*NEAR, 0.05, 1.0, 2.0, 64, 640.0),
+            ),
+            *(
+                (f"{words}: Is something bounded, rounded, or a special case?", (*SMALL, *given))
+                for words, given in (
+                    ("n is above the horizon", (0.5, 2.1, 2.0, 512, 200.0)),
+                    ("β is 0.002", (0.002, 1.0, 2.0, 64, 640.0)),
+                    ("β is 40", (40.0, 4.0, 2.0, 64, 640.0)),
+                    ("the estimated KL is below 0", (0.5, -0.3, 2.0, 32, 200.0)),
+                    ("the KL is 0, as at the start of a run", (0.5, 0.0, 2.0, 32, 200.0)),
+                    ("the target is 0.05 nats", (0.5, 0.052, 0.05, 32, 200.0)),
+                )
+            ),
+        ],
+    )
+)
+
+check_best_mean = checker(
+    Exercise(
+        "best_mean",
+        "kl_coef sigma",
+        """\
+def best_mean(kl_coef, sigma):
+    return 2 / (2 + kl_coef / sigma**2)
+""",
+        "dJ/dm = −2(m − 1) − β·m/σ² = 0 (notebook 07)",
+        [(0.4, 0.5), (0.05, 0.5), (2.0, 0.25), (0.0, 0.5), (0.3, 1.5)],
+        """\
+σ left out: The KL is m²/(2σ²): σ is missing.
+- / sigma**2
++
+half the KL's slope: The derivative of m²/(2σ²) is m/σ²: yours is half of it, or the reward's slope is
+ doubled.
+- kl_coef / sigma**2
++ kl_coef / (2 * sigma**2)
+twice the KL's slope: A factor 2 stands at the KL, or is lost at the reward. The slopes are −2(m − 1) and
+ m/σ².
+- kl_coef / sigma**2
++ 2 * kl_coef / sigma**2
+a sign in the denominator: β/σ² is added to the 2; yours is subtracted: one of the two slopes has a
+ wrong sign.
+- 2 + kl_coef
++ 2 - kl_coef
+first order in β: 1 − β/(2σ²) is right for a small β alone; set the sum of the slopes to 0 and solve for m.
+- 2 / (2 + kl_coef / sigma**2)
++ 1 - kl_coef / (2 * sigma**2)
+the peak of the reward: This is the reward's peak, whatever β is; the KL pulls the mean towards 0.
+- 2 / (2 + kl_coef / sigma**2)
++ 1.0
+brackets forgotten: That is 1 + β/σ². The denominator, 2 + β/σ², needs brackets.
+- 2 / (2 + kl_coef / sigma**2)
++ 2 / 2 + kl_coef / sigma**2
+J at the best mean: That is J at the best mean; return the mean.
+- return 2 / (2 + kl_coef / sigma**2)
++ m = 2 / (2 + kl_coef / sigma**2)
++     return -((m - 1) ** 2) - kl_coef * m**2 / (2 * sigma**2)
+""",
+        observe=number_seen,
+        further=[
+            (f"{words}: Is something bounded, rounded, added, or searched for in steps?", given)
+            for words, given in (
+                ("β is 50", (50.0, 0.5)),
+                ("β is 0.0003", (0.0003, 0.02)),
+                ("σ is 30", (40.0, 30.0)),
+            )
+        ],
+        advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
+    )
+)
+
+
+def between_cause(function, kl_low, score_low, kl_high, score_high, _) -> None:
+    """Wrong: right at both ends, and not in the middle."""
+    half = (0.5 * (kl_low**0.5 + kl_high**0.5)) ** 2
+    ends = (kl_low, score_low), (kl_high, score_high)
+    at_ends = [abs(function(*sum(ends, ()), kl) - score) < 1e-5 for kl, score in ends]
+    got, want = function(*sum(ends, ()), half), (score_low + score_high) / 2
+    says = (
+        f"Right at both neighbours, but half way in √KL, at {half:.4g}, you have {got:.4g}, and not"
+    )
+    says += f" {want:.4g}, the middle of both scores: what do you interpolate?"
+    expect(not all(at_ends) or abs(got - want) < 1e-5, "wrong between the ends", says)
+
+
+check_score_between = checker(
+    Exercise(
+        "score_between",
+        "kl_low score_low kl_high score_high kl",
+        """\
+def score_between(kl_low, score_low, kl_high, score_high, kl):
+    share = (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
+    return score_low + share * (score_high - score_low)
+""",
+        "linear in √KL between the two neighbours (notebook 07)",
+        [
+            (1.0, 0.8, 1.69, 1.1, 1.44),
+            (2.0, 1.4, 2.6, 1.5, 2.5),
+            (0.25, 0.1, 0.49, 0.6, 0.36),
+            (0.0, 0.1, 0.49, 0.6, 0.16),
+            (1.21, 1.3, 4.0, 0.7, 1.96),
+        ],
+        """\
+linear in KL: This is linear in KL. Near the reference a score rises as √KL: take roots of all three KLs
+ first.
+- (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
++ (kl - kl_low) / (kl_high - kl_low)
+root of the share: You take the root of a share; take the roots of the three KLs, then subtract.
+- (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
++ ((kl - kl_low) / (kl_high - kl_low)) ** 0.5
+no root in the denominator: The denominator has no roots: take those of all three KLs first.
+- (kl_high**0.5 - kl_low**0.5)
++ (kl_high - kl_low)
+from the far end: At kl_low you give score_high, and the other way round: the share counts from the wrong end.
+- score_low + share * (score_high - score_low)
++ score_high + share * (score_low - score_high)
+the lower neighbour left out: You add up a share of the difference, but not score_low.
+- score_low + share
++ share
+not divided by the distance: You multiply by √kl − √kl_low, and do not divide by √kl_high − √kl_low.
+-  / (kl_high**0.5 - kl_low**0.5)
++
+the rise without its sign: You take the rise without its sign; a score may fall as the KL grows.
+- (score_high - score_low)
++ abs(score_high - score_low)
+the share alone: That is the share of the way; now move from score_low to score_high by it.
+- score_low + share * (score_high - score_low)
++ share
+""",
+        observe=number_seen,
+        cause=between_cause,
+        further=[
+            ("the scores are negative", (0.5, -1.0, 2.0, -0.2, 1.0)),
+            ("the KLs are large", (40.0, 2.0, 90.0, 2.5, 60.0)),
+            ("kl is the lower neighbour's", (0.5, 0.3, 2.0, 0.9, 0.5)),
+            ("kl is the upper neighbour's", (0.5, 0.3, 2.0, 0.9, 2.0)),
+            ("both scores are equal", (0.5, 0.7, 2.0, 0.7, 1.0)),
+        ],
+        advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
+    )
+)

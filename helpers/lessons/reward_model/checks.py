@@ -1,0 +1,231 @@
+"""Exercises of lesson 05: Bradley–Terry's probability and loss, accuracy, the scale of scores; the fit."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from helpers.kit.exercise import Exercise, noise, sizes
+from helpers.kit.judge import checker
+from helpers.lessons.reward_model.fit import FIT, fit_cause
+
+t = torch.tensor
+FEW = (t([1.0, 0.0, 2.0]), t([0.0, 3.0, 1.5]))
+MANY = (noise(1, 9), noise(2, 9))
+FAR = (
+    "scores are some hundred: exp is infinite there or rounds to 0, and a clamp changes the result and stops"
+    " the gradient. One function of torch takes the difference as it is",
+    (t([300.0, -250.0, 0.0, 99.0]), t([0.0, 100.0, 0.0, 100.0])),
+)
+
+check_preference_probability = checker(
+    Exercise(
+        "preference_probability",
+        "score_a score_b",
+        """\
+def preference_probability(score_a, score_b):
+    return torch.sigmoid(score_a - score_b)
+""",
+        "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05)",
+        [FEW, MANY],
+        """\
+no sigmoid: A difference of scores is not a probability: take its sigmoid.
+- torch.sigmoid(score_a - score_b)
++ score_a - score_b
+share of the scores: a/(a + b) would need exp(score) instead of the scores, which may be negative.
+- torch.sigmoid(score_a - score_b)
++ score_a / (score_a + score_b)
+odds: exp(difference) is the odds of a against b; the chance is odds/(1 + odds).
+- torch.sigmoid(score_a - score_b)
++ (score_a - score_b).exp()
+difference of sigmoids: Subtract the scores first, then take one sigmoid.
+- torch.sigmoid(score_a - score_b)
++ score_a.sigmoid() - score_b.sigmoid()
+hard decision: You returned the winner (0 or 1); return a probability.
+- torch.sigmoid(score_a - score_b)
++ (score_a > score_b).float()
+the chance of the better one: You took the size of the difference, and give the chance of the better of the
+ two, whichever it is. Keep the sign: a − b.
+- score_a - score_b
++ (score_a - score_b).abs()
+softmax over the batch: You compared the pairs with each other; compare a with its b.
+- torch.sigmoid(score_a - score_b)
++ (score_a - score_b).softmax(0)
+normal distribution: That is the normal distribution function (Thurstone's model); Bradley–Terry has the
+ sigmoid.
+- torch.sigmoid(score_a - score_b)
++ torch.special.ndtr(score_a - score_b)
+""",
+        gradient=("score_a", "score_b"),
+        further=[FAR, *sizes(MANY, token=False)],
+    )
+)
+
+check_bradley_terry_loss = checker(
+    Exercise(
+        "bradley_terry_loss",
+        "chosen rejected",
+        """\
+def bradley_terry_loss(chosen, rejected):
+    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+""",
+        "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
+        [FEW, MANY],
+        """\
+reversed: You have rejected − chosen; use chosen − rejected.
+- chosen - rejected
++ rejected - chosen
+sigmoid without log: You took −sigmoid; take −log sigmoid.
+- torch.nn.functional.logsigmoid(chosen - rejected)
++ torch.sigmoid(chosen - rejected)
+difference only: You used the difference alone, which has no limit: take −log sigmoid.
+- torch.nn.functional.logsigmoid(chosen - rejected)
++ (chosen - rejected)
+hinge: That is a hinge loss with margin 1, not Bradley–Terry.
+- -torch.nn.functional.logsigmoid(chosen - rejected)
++ (1 - (chosen - rejected)).relu()
+log of the mean: You averaged the probabilities first; average the logarithms.
+- torch.nn.functional.logsigmoid(chosen - rejected).mean()
++ torch.sigmoid(chosen - rejected).mean().log()
+every chosen against every rejected: [N, 1] less [N] is [N, N]: every chosen against every rejected. Compare
+ within pairs.
+- chosen - rejected
++ chosen[:, None] - rejected
+each score on its own: You took log sigmoid of each score, as if each text were right or wrong; only the
+ difference is known.
+- -torch.nn.functional.logsigmoid(chosen - rejected)
++ -(torch.nn.functional.logsigmoid(chosen) + torch.nn.functional.logsigmoid(-rejected))
+probability of the other: You have 1 − sigmoid; the loss is −log sigmoid.
+- -torch.nn.functional.logsigmoid(chosen - rejected)
++ torch.sigmoid(rejected - chosen)
+""",
+        gradient=("chosen", "rejected"),
+        further=[FAR, *sizes(MANY, token=False)],
+    )
+)
+
+TIES = ((3 * noise(5, 41)).round() / 2, (3 * noise(6, 41)).round() / 2)
+
+check_pair_accuracy = checker(
+    Exercise(
+        "pair_accuracy",
+        "chosen rejected",
+        """\
+def pair_accuracy(chosen, rejected):
+    wins, ties = chosen > rejected, chosen == rejected
+    return (wins.float() + 0.5 * ties.float()).mean()
+""",
+        "share of pairs with chosen > rejected, a tie counts half (notebook 05)",
+        [
+            (t([1.0, 0.0, 2.0, -1.0, 3.0]), t([0.0, 3.0, 2.0, -2.0, 1.0])),
+            (t([0.5, 0.5, -1.0, 2.0, 0.0, 1.0, -3.0]), t([0.5, 0.5, -2.0, 3.0, 4.0, 0.0, -1.0])),
+            TIES,
+        ],
+        """\
+tie counts fully: With >= a tie counts as 1; it should count 1/2.
+- 0.5 * ties
++ ties
+tie counts nothing: With > a tie counts as 0; it should count 1/2.
+- wins.float() + 0.5 * ties.float()
++ wins.float()
+tie left out: You left out the ties, also of the number of pairs; each should count 1/2.
+- (wins.float() + 0.5 * ties.float())
++ wins[~ties].float()
+all against all: You compared every chosen with every rejected; compare within pairs.
+- chosen > rejected, chosen == rejected
++ chosen[:, None] > rejected, chosen[:, None] == rejected
+mean probability: You averaged probabilities; count the pairs with chosen > rejected.
+- (wins.float() + 0.5 * ties.float())
++ (chosen - rejected).sigmoid()
+mean sign: You averaged signs, from −1 to 1; the share is (1 + that)/2.
+- (wins.float() + 0.5 * ties.float())
++ (chosen - rejected).sign()
+means compared: You compared the two means; compare pair by pair, and average.
+- (wins.float() + 0.5 * ties.float()).mean()
++ (chosen.mean() > rejected.mean()).float()
+weighed by the difference: You weighed the pairs by the size of their difference; each counts alike.
+- (wins.float() + 0.5 * ties.float()).mean()
++ (chosen - rejected).relu().sum() / (chosen - rejected).abs().sum()
+""",
+        further=[
+            (
+                "no pair is a tie: does something take for granted that there is one?",
+                (t([2.0, 0.0, 5.0]), t([0.0, 3.0, 1.0])),
+            ),
+            *(
+                (
+                    f"the scores are {one} and {two}: they differ, and that is no tie: compare with ==",
+                    (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
+                )
+                for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))
+            ),
+            *sizes(TIES, token=False),
+        ],
+    )
+)
+
+check_normalize_scores = checker(
+    Exercise(
+        "normalize_scores",
+        "scores reference_scores",
+        """\
+def normalize_scores(scores, reference_scores):
+    return (scores - reference_scores.mean()) / reference_scores.std()
+""",
+        "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
+        [
+            (t([1.0, 4.0]), t([3.0, 2.0, 7.0])),
+            (noise(3, 5) + 1, 2 * noise(4, 8) - 1),
+            (noise(5, 4), noise(6, 4) * 3 + 2),
+        ],
+        """\
+own mean: You used the mean of `scores`, which hides any progress; use the reference's.
+- reference_scores.mean()
++ scores.mean()
+own std: You used the std of `scores`; use the reference's.
+- reference_scores.std()
++ scores.std()
+variance instead of std: You divided by the variance; divide by its square root.
+- .std()
++ .var()
+std missing: You only subtracted the mean; divide by the std as well.
+-  / reference_scores.std()
++
+mean subtracted last: Divide the difference: (scores − mean)/std needs the brackets.
+- (scores - reference_scores.mean()) / reference_scores.std()
++ scores - reference_scores.mean() / reference_scores.std()
+biased std: You divided by n inside the std; the unbiased std divides by n − 1.
+- .std()
++ .std(unbiased=False)
+statistics of both: You used the statistics of both together; use only the reference's.
+- (scores - reference_scores.mean()) / reference_scores.std()
++ (scores - torch.cat([scores, reference_scores]).mean()) / torch.cat([scores, reference_scores]).std()
+mean subtracted after dividing: Subtract the mean first, then divide both by the std.
+- (scores - reference_scores.mean()) / reference_scores.std()
++ scores / reference_scores.std() - reference_scores.mean()
+""",
+        further=[
+            (
+                "scores are far from the reference's mean: is something clamped, or left out?",
+                (t([40.0, -30.0]), t([2.0, 3.0, 7.0])),
+            ),
+            (
+                "the mean is large against the spread: E[x²] − E[x]² loses its digits; subtract the mean"
+                " before you square, or use .std()",
+                (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
+            ),
+            (
+                "the reference's deviation is 0.0015: is a number added to it, or is it bounded below?",
+                (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
+            ),
+            ("there is one score", (t([2.5]), t([2.0, 3.0, 7.0]))),
+            (
+                "there are forty scores, and sixty of the reference",
+                (noise(8, 40), noise(9, 60) + 1),
+            ),
+        ],
+    )
+)
+
+# a wrong loss of the right scores may be one of the mistakes of the loss alone
+check_fit_pairs = checker(replace(FIT, cause=partial(fit_cause, check_bradley_terry_loss.exercise)))

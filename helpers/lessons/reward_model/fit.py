@@ -1,0 +1,319 @@
+"""The large exercise of lesson 05: encoder and head fitted to pairs, seen from the first loss to the last."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from helpers.kit.exercise import Exercise, Seen, Wrong, expect, noise, prefix_mask
+from helpers.kit.patterns import form
+
+
+class TinyEncoder(nn.Module):
+    """A small encoder: each vector is tanh(own word + mean of the words that the mask counts + place)."""
+
+    def __init__(self, words: Tensor):
+        super().__init__()
+        self.words = nn.Parameter(words.clone())
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> SimpleNamespace:
+        """Output with `last_hidden_state` [B, L, d] for ids and mask [B, L]; no mask counts everything."""
+        own = self.words[input_ids]
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        weight = mask.to(own.dtype).unsqueeze(-1)
+        mean = (own * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
+        place = 0.2 * torch.arange(own.shape[1])[:, None] - 0.5  # so that positions differ
+        return SimpleNamespace(last_hidden_state=torch.tanh(own + mean + place))
+
+
+MODELS = ("encoder", "head")
+
+
+def watched(function, words: Tensor, weight: Tensor, *given: object) -> SimpleNamespace:
+    """One fit of fresh models, and what happened in it.
+
+    A phase goes from a forward to the first forward after a backward: the weights of encoder and head at its
+    start (`states`, and those at the end), the gradients that arrived (`pulls`), what the encoder was given
+    (`calls`). `vectors`: what the head was given; `firsts`: the first tokens' vectors; `rates`, `owned`: the
+    learning rate of each step of an optimizer, what it holds. The head's bias cancels: it is left out.
+    """
+    encoder, head = TinyEncoder(words), nn.Linear(len(weight[0]), 1)
+    with torch.no_grad():
+        head.weight.copy_(weight), head.bias.fill_(0.3)
+    both = encoder.words, head.weight
+    seen = SimpleNamespace(
+        states=[], pulls=[], calls=[], vectors=[], firsts=[], rates=[], owned=set()
+    )
+    seen.cleared = True  # whether no step found a gradient
+
+    def start() -> None:
+        seen.states.append([p.detach().clone() for p in both])
+        seen.pulls.append([torch.zeros_like(p) for p in both])
+        seen.calls.append([])
+
+    def before_forward(_, args, named) -> None:
+        if not seen.pulls or any(bool(pull.any()) for pull in seen.pulls[-1]):
+            start()
+        seen.calls[-1].append(
+            dict(zip(("input_ids", "attention_mask"), args, strict=False)) | named
+        )
+
+    def before_step(optimizer, *_) -> None:
+        groups = {float(group["lr"]) for group in optimizer.param_groups}
+        says = (
+            "Your optimizer has two groups of parameters, and their rates differ: set that of each."
+        )
+        expect(len(groups) == 1, "rate of one group alone", says)
+        seen.rates.append(groups.pop())
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        seen.owned |= {name for name, p in zip(MODELS, both, strict=True) if id(p) in held}
+        seen.cleared &= all(p.grad is None or not p.grad.any() for p in both)
+
+    encoder.register_forward_pre_hook(before_forward, with_kwargs=True)
+    encoder.register_forward_hook(
+        lambda *a: seen.firsts.append(a[2].last_hidden_state[:, 0].detach())
+    )
+    head.register_forward_pre_hook(lambda _, args: seen.vectors.append(args[0].detach()))
+    for k, parameter in enumerate(both):
+        parameter.register_hook(lambda g, k=k: seen.pulls[-1][k].add_(g))
+    hook = register_optimizer_step_pre_hook(before_step)
+    try:
+        seen.losses = function(encoder, head, *given)
+    finally:
+        hook.remove()
+    start()  # the end
+    return seen
+
+
+STAGES = {  # the shape of the texts → what is looked at
+    (1, 3): "first loss, of one pair",
+    (2, 4): "first loss, where there is padding",
+    (6, 6): "first loss, of several pairs",
+}
+
+
+def fit_seen(function, *given: object) -> Seen:
+    """The first loss; then, step by step, gradients, rates and weights; the losses."""
+    chosen, batches, learning_rate = given[2], given[6], given[7]
+    steps = len(batches)
+    fit = watched(function, *given)
+    got = form(fit.losses) if isinstance(fit.losses, Tensor) else type(fit.losses).__name__
+    fine = isinstance(fit.losses, Tensor) and fit.losses.shape == (steps,)
+    says = f"Return one loss a step, stacked: [{steps}] numbers. You return {got}."
+    expect(fine, "wrong shape", says)
+    seen = {STAGES[tuple(chosen.shape)]: fit.losses[0].detach()}
+    if steps == 1:
+        return seen
+    line = [learning_rate * (1 - i / steps) for i in range(steps)]
+    for k in range(steps):
+        now, after = (min(i, len(fit.states) - 1) for i in (k, k + 1))
+        for model, pull in zip(MODELS, fit.pulls[now], strict=True):
+            seen[f"gradient of the {model} at step {k + 1}"] = pull.flatten()
+        if k == 0:  # Adam written by hand has no optimizer to be asked
+            seen["number of steps"] = len(fit.rates) or len(fit.states) - 1
+            seen["learning rate of each step"] = torch.tensor(fit.rates or line)
+        for model, old, new in zip(MODELS, fit.states[now], fit.states[after], strict=True):
+            seen[f"move of the {model}'s weights at step {k + 1}"] = (new - old).flatten()
+    seen["losses"] = fit.losses.detach()
+    return seen | {"the losses hold their graph": fit.losses.requires_grad}
+
+
+def right_start(words: Tensor, weight: Tensor, *given: object, stop: int = -1) -> tuple:
+    """Scores of the first batch's chosen and rejected texts, and the gradients of the loss.
+
+    `stop`: the side, 0 or 1, through which no gradient goes.
+    """
+    both = [x.clone().requires_grad_() for x in (words, weight)]
+    encoder = TinyEncoder(words)
+    del encoder.words
+    encoder.words = both[0]
+    rows, sides = given[4][0], (given[:2], given[2:4])
+    scores = [encoder(ids[rows], m[rows]).last_hidden_state[:, 0] @ both[1][0] for ids, m in sides]
+    c, r = (x.detach() if k == stop else x for k, x in enumerate(scores))
+    loss = -torch.nn.functional.logsigmoid(c - r).mean()
+    return scores[0].detach(), scores[1].detach(), torch.autograd.grad(loss, both)
+
+
+def fit_cause(loss: Exercise, function, *given: object) -> None:
+    """Wrong: what encoder and head are given at the first step, and where it goes wrong after that."""
+    fit = watched(function, *given)
+    for step, (rows, calls) in enumerate(zip(given[6], fit.calls, strict=False), start=1):
+        count = 1 if len(calls[:1]) and len(calls[0]["input_ids"]) == 2 * len(rows) else 2
+        if step == 1 or len(calls) == count:  # with a loss after the step there are more
+            expect_texts(step, calls[:count], rows, *given[2:6])
+    says = "Step 1: `head` is given another vector than the first token's: last_hidden_state[:, 0]."
+    if fit.vectors and fit.vectors[0].shape == fit.firsts[0].shape:
+        fine = any(torch.allclose(fit.vectors[0], x, atol=1e-5) for x in fit.firsts[:2])
+        expect(fine, "another vector", says)
+    c, r, _ = right_start(*given)
+    expect_loss(loss, c, r, float(fit.losses[0]))
+    says = "Step 4: the weights never change: is optimizer.step() called?"
+    expect(len(given[6]) == 1 or fit.rates or moved(fit), "no step", says)
+    if len(given[6]) > 1 and fit.rates:
+        expect_step(fit, *given)
+
+
+def moved(fit: SimpleNamespace) -> bool:
+    """Whether any weight changed."""
+    return not all(map(torch.equal, fit.states[0], fit.states[-1]))
+
+
+def expect_texts(
+    step: int, calls: list, rows: Tensor, chosen, chosen_mask, rejected, rejected_mask
+) -> None:
+    """Wrong: other texts or masks than those of the step's batch, in whatever order."""
+
+    def listed(ids: Tensor, mask: Tensor) -> list[tuple]:
+        return list(zip(ids.tolist(), mask.bool().tolist(), strict=True))
+
+    wanted = listed(chosen[rows], chosen_mask[rows]) + listed(rejected[rows], rejected_mask[rows])
+    says = "Step 1: the encoder reads the padding: hand it attention_mask, too."
+    masked = all(call.get("attention_mask") is not None for call in calls)
+    expect(masked, "mask not handed over", says)
+    got = sum((listed(call["input_ids"], call["attention_mask"]) for call in calls), [])
+    says = f"Step 2: at step {step} the encoder is to read rows {rows.tolist()} of chosen and of rejected,"
+    says += " whole. Yours reads others: look at how you pick them."
+    same = sorted(ids for ids, _ in got) == sorted(ids for ids, _ in wanted)
+    expect(same, "other texts", says)
+    says = (
+        "Step 2: texts come with another mask than their own: take the same rows of their side's."
+    )
+    expect(sorted(got) == sorted(wanted), "another mask", says)
+
+
+def expect_loss(loss: Exercise, c: Tensor, r: Tensor, got: float) -> None:
+    """Wrong: the first loss is not that of the right scores."""
+    want = float(loss.right(c, r))
+    near = 1e-4 * abs(want) + 1e-5
+    if abs(got - want) <= near:
+        return
+    for one in loss.mistakes:
+        wrong = loss.edited(one)(c, r)
+        if not wrong.dim() and abs(float(wrong) - got) <= near:
+            raise Wrong(one.name, f"Step 3: {one.says}")
+    lists = ", ".join(f"{x:.3g}" for x in c), ", ".join(f"{x:.3g}" for x in r)
+    says = (
+        f"Texts, masks and vectors of the first step are right. Scores are head(vector): {lists[0]}"
+    )
+    says += f" of the chosen and {lists[1]} of the rejected texts. Their loss is {want:.4g}, yours {got:.4g}:"
+    raise Wrong("another loss", f"{says} look at the score (step 1) and the loss (step 3).")
+
+
+def expect_step(fit: SimpleNamespace, *given: object) -> None:
+    """Wrong: a gradient that does not arrive, weights that are not held, another learning rate."""
+    for name, pull in zip(MODELS, fit.pulls[0], strict=True):
+        says = f"Step 4: no gradient reaches the {name}: no no_grad, detach, .item() or copy on the way"
+        expect(bool(pull.any()), f"no gradient to the {name}", f"{says} from the loss to it.")
+        says = (
+            f"Step 4: your optimizer does not hold the {name}'s parameters: hand it those of both"
+        )
+        expect(name in fit.owned, f"{name} not trained", f"{says} models, not of copies.")
+    for stop, side in enumerate(("chosen", "rejected")):
+        *_, pulls = right_start(*given, stop=stop)
+        same = all(
+            torch.allclose(x, y, 1e-3, 1e-6) for x, y in zip(fit.pulls[0], pulls, strict=True)
+        )
+        says = f"Step 4: no gradient goes through the {side} scores (no_grad, detach); train both sides."
+        expect(not same, f"{side} without a gradient", says)
+    says = "Step 4: step() finds no gradient, though backward() made one. Clear first, then go backward."
+    expect(not fit.cleared, "gradients cleared before the step", says)
+    steps, rate = len(given[6]), given[7]
+    line = [rate * (1 - i / steps) for i in range(steps)]
+    fine = len(fit.rates) != steps or torch.allclose(
+        torch.tensor(fit.rates), torch.tensor(line), 1e-3
+    )
+    yours = ", ".join(f"{x:.3g}" for x in fit.rates)
+    says = f"Step 4: the rate falls on a line from {rate:g} towards 0: {', '.join(f'{x:.3g}' for x in line)}."
+    expect(fine, "another learning rate", f"{says} Yours: {yours}.")
+
+
+def texts(seed: int, words: int, lengths: tuple[int, ...], width: int) -> tuple[Tensor, Tensor]:
+    """Ids [N, L] that begin with word 1 and end in padding (0), and their mask."""
+    mask = prefix_mask(width, *lengths)
+    ids = torch.randint(2, words, mask.shape, generator=torch.Generator().manual_seed(seed))
+    ids[:, 0] = 1
+    return ids * mask, mask
+
+
+SMALL, LARGE = (noise(1, 6, 3), noise(2, 1, 3)), (noise(3, 12, 4), noise(4, 1, 4))
+PAIRS = (  # in some batches the longest rejected text is the longer one
+    *texts(3, 12, (5, 3, 4, 2, 4, 5), 6),
+    *texts(4, 12, (2, 6, 4, 3, 6, 5), 6),
+)
+BATCHES = torch.tensor([[4, 0, 2], [1, 5, 3], [0, 3, 5], [2, 1, 4], [3, 5, 0]])
+
+FIT = Exercise(
+    "fit_pairs",
+    "encoder head chosen chosen_mask rejected rejected_mask batches learning_rate",
+    """\
+def fit_pairs(
+    encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, learning_rate
+):
+    def score(ids, mask):
+        hidden = encoder(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, L, d)
+        return head(hidden[:, 0]).squeeze(-1)  # (B,)
+
+    parameters = [*encoder.parameters(), *head.parameters()]
+    optimizer, losses = torch.optim.Adam(parameters, lr=learning_rate), []
+    for i, rows in enumerate(batches):
+        c = score(chosen[rows], chosen_mask[rows])
+        r = score(rejected[rows], rejected_mask[rows])
+        loss = -torch.nn.functional.logsigmoid(c - r).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.param_groups[0]["lr"] = learning_rate * (1 - i / len(batches))
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+""",
+    "score = head(vector of the first token); loss = −mean log σ(chosen − rejected); Adam, its rate on"
+    " a line to 0 (Stiennon et al. 2020; notebook 05)",
+    [
+        (*SMALL, *texts(1, 6, (3,), 3), *texts(2, 6, (3,), 3), torch.tensor([[0]]), 0.1),
+        (*SMALL, *texts(1, 6, (3, 4), 4), *texts(2, 6, (4, 2), 4), torch.tensor([[0, 1]]), 0.1),
+        (*LARGE, *PAIRS, BATCHES, 0.05),
+    ],
+    """\
+last counted token: Step 1: you read the last token that is no padding, as with a decoder. An encoder's score
+ is read at the first: [:, 0].
+- hidden[:, 0]
++ hidden[range(len(ids)), mask.sum(1) - 1]
+mean over counted positions: Step 1: you averaged over the text; read the first position alone.
+- hidden[:, 0]
++ (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+chosen and rejected swapped: Step 3: your difference is rejected − chosen: the loss falls as the model learns
+ to prefer what was rejected.
+- c - r
++ r - c
+every chosen against every rejected: Step 3: a score of shape [B, 1] less one of shape [B] is [B, B]: every
+ chosen against every rejected. Squeeze the scores to [B].
+- c - r
++ c[:, None] - r
+gradients never cleared: Step 4: the gradients of all steps add up: call optimizer.zero_grad() before
+ backward.
+- optimizer.zero_grad()
++ pass
+plain gradient descent: Step 4: that is SGD; use torch.optim.Adam.
+- Adam
++ SGD
+AdamW: Step 4: AdamW pulls every weight towards 0; use torch.optim.Adam.
+- Adam
++ AdamW
+new optimizer at each step: Step 4: Adam has a memory: make it once, before the loop.
+- optimizer.zero_grad()
++ optimizer = torch.optim.Adam(parameters, lr=learning_rate)
++         optimizer.zero_grad()
+""",
+    further=[
+        (
+            "scores differ by some hundred: sigmoid rounds to 0 there, exp leaves what a float32 holds, and a"
+            " clamp or an epsilon stops the gradient. Take logsigmoid of the difference",
+            (LARGE[0], -1000 * LARGE[1], *PAIRS, BATCHES[:1], 0.05),
+        ),
+    ],
+    observe=fit_seen,
+    seconds=10.0,
+    advice="`encoder` is shown as its table of word vectors, `head` as its weights. Set them to these by"
+    " hand, and print each quantity of the first step.",
+)

@@ -1,0 +1,102 @@
+"""Answers to the exercises of lesson 07, as learners write them."""
+
+# fmt: off
+P, M, S = "optimum", "best_mean", "score_between"
+BEST = "(ref_logprobs + scores / kl_coef).log_softmax(dim=1)"
+LOG_Z = "(ref_logprobs + scores / kl_coef).logsumexp(dim=1)"
+VALUE = "(kl_coef * log_z).mean()"
+STAR = "(ref_logprobs + scores / kl_coef).softmax(1)"
+CLIP = "min(max(kl / target - 1, -0.2), 0.2)"
+ERROR = "kl / target - 1"
+NEXT = "kl_coef * (1 + error * n / horizon)"
+MEAN = "2 / (2 + kl_coef / sigma**2)"
+ABOVE, BELOW = "(kl**0.5 - kl_low**0.5)", "(kl_high**0.5 - kl_low**0.5)"
+SHARE = f"{ABOVE} / {BELOW}"
+MOVE = "score_low + share * (score_high - score_low)"
+
+WRONG = [
+    (P, "normalised over all prompts", BEST,
+     "(ref_logprobs + scores / kl_coef) - (ref_logprobs + scores / kl_coef).logsumexp((0, 1))"),
+    (P, "normalised along the prompts", "log_softmax(dim=1)", "log_softmax(dim=0)"),
+    (P, "β multiplies", BEST, "(ref_logprobs + scores * kl_coef).log_softmax(dim=1)"),
+    (P, "no β", BEST, "(ref_logprobs + scores).log_softmax(dim=1)"),
+    (P, "the reference is divided by β, too", BEST, "((ref_logprobs + scores) / kl_coef).log_softmax(1)"),
+    (P, "the reference as a probability", BEST, "(ref_logprobs.exp() + scores / kl_coef).log_softmax(1)"),
+    (P, "a log of log-probs", BEST, "(ref_logprobs.log() + scores / kl_coef).log_softmax(1)"),
+    (P, "a mixture of both", BEST, "(0.5 * ref_logprobs.exp() + 0.5 * (scores / kl_coef).softmax(1)).log()"),
+    (P, "probabilities", "log_softmax(dim=1)", "softmax(dim=1)"),
+    (P, "exp first, then log", BEST, "(ref_logprobs.exp() * (scores / kl_coef).exp()).log()"
+     " - (ref_logprobs.exp() * (scores / kl_coef).exp()).sum(1, keepdim=True).log()"),
+    (P, "an epsilon in the log", BEST, "((ref_logprobs + scores / kl_coef).softmax(1) + 1e-12).log()"),
+    (P, "J* without β in front", VALUE, "log_z.mean()"),
+    (P, "J* without the reference", LOG_Z, "(scores / kl_coef).logsumexp(1)"),
+    (P, "J* with β as a factor of the score", LOG_Z, "(ref_logprobs + scores * kl_coef).logsumexp(1)"),
+    (P, "J* summed", VALUE, "(kl_coef * log_z).sum()"),
+    (P, "J* one a prompt", VALUE, "kl_coef * log_z"),
+    (P, "median over prompts", VALUE, "(kl_coef * log_z).median()"),
+    (P, "mean of β·log(π*/π_ref)", VALUE,
+     "(kl_coef * (best_policy(ref_logprobs, scores, kl_coef) - ref_logprobs)).mean()"),
+    (P, "E[r] of the reference", VALUE, "(ref_logprobs.exp() * scores).sum(1).mean()"),
+    (P, "E[r] − KL, without β", VALUE,
+     f"({STAR} * (scores - {STAR}.log() + ref_logprobs)).sum(1).mean()"),
+    (P, "no clip", CLIP, ERROR),
+    (P, "clipped above only", CLIP, f"min({ERROR}, 0.2)"),
+    (P, "clipped to ±0.5", CLIP, f"min(max({ERROR}, -0.5), 0.5)"),
+    (P, "clipped last", f"{CLIP}\n    return {NEXT}",
+     f"({ERROR}) * n / horizon\n    return kl_coef * (1 + max(-0.2, min(0.2, error)))"),
+    (P, "target over KL", ERROR, "target / kl - 1"),
+    (P, "1 not subtracted", ERROR, "kl / target"),
+    (P, "n and horizon exchanged", "n / horizon)", "horizon / n)"),
+    (P, "the step is added to β", NEXT, "kl_coef + error * n / horizon"),
+    (P, "exp of the step", NEXT, "kl_coef * 2.718281828 ** (error * n / horizon)"),
+    (P, "n at most the horizon", "n / horizon)", "min(1, n / horizon))"),
+    (P, "β at least 0.005", NEXT, "max(5e-3, kl_coef * (1 + error * n / horizon))"),
+    (P, "two results", "return best_policy(*given), best_value(*given),", "return best_policy(*given),"),
+
+    (M, "σ not squared", "sigma**2", "sigma"),
+    (M, "σ multiplies", "/ sigma**2", "* sigma**2"),
+    (M, "times 2σ²", MEAN, "1 / (1 + 2 * kl_coef * sigma**2)"),
+    (M, "what is given up", MEAN, "kl_coef / (2 * sigma**2 + kl_coef)"),
+    (M, "half of it", MEAN, "1 / (2 + kl_coef / sigma**2)"),
+    (M, "σ and a 2 left out", MEAN, "1 / (1 + kl_coef)"),
+    (M, "σ is 0.5", "sigma**2", "0.25"),
+    (M, "divides by β", MEAN, "2 / (kl_coef / sigma**2)"),
+    (M, "minus the mean", MEAN, "-2 / (2 + kl_coef / sigma**2)"),
+    (M, "β squared", "kl_coef /", "kl_coef**2 /"),
+    (M, "bounded", "kl_coef / sigma**2", "min(kl_coef / sigma**2, 100)"),
+    (M, "not returned", "return ", "m = "),
+    (M, "None at β = 0", "    return 2", "    if kl_coef == 0:\n        return None\n    return 2"),
+
+    (S, "linear in KL²", SHARE, "(kl**2 - kl_low**2) / (kl_high**2 - kl_low**2)"),
+    (S, "root of the differences", SHARE, "(kl - kl_low) ** 0.5 / (kl_high - kl_low) ** 0.5"),
+    (S, "scores squared", MOVE,
+     "(score_low**2 + (kl - kl_low) / (kl_high - kl_low) * (score_high**2 - score_low**2)) ** 0.5"),
+    (S, "the middle", MOVE, "(score_low + score_high) / 2"),
+    (S, "the share is bent to an S", MOVE,
+     "score_low + share * share * (3 - 2 * share) * (score_high - score_low)"),
+    (S, "the share is squared", SHARE, f"({SHARE}) ** 2"),
+    (S, "third roots", SHARE, "(kl**(1/3) - kl_low**(1/3)) / (kl_high**(1/3) - kl_low**(1/3))"),
+    (S, "scores exchanged", MOVE, "score_high - share * (score_high - score_low)"),
+    (S, "kl_low is not subtracted below", BELOW, "kl_high**0.5"),
+    (S, "scores added", "(score_high - score_low)", "(score_high + score_low)"),
+    (S, "no root of kl", ABOVE, "(kl - kl_low**0.5)"),
+    (S, "cut off at the lower score", MOVE, f"max(score_low, {MOVE})"),
+    (S, "a name that is not there", "kl_high**0.5", "high**0.5"),
+]
+
+RIGHT = [
+    (P, "by softmax and log", BEST,
+     "(ref_logprobs + scores / kl_coef).softmax(dim=1).clamp(min=1e-38).log()"),
+    (P, "in double precision", BEST, "(ref_logprobs.double() + scores / kl_coef).log_softmax(1).float()"),
+    (P, "J* as E[r] − β·KL", VALUE,
+     "((s := (ref_logprobs + scores / kl_coef).log_softmax(1)).exp()"
+     " * (scores - kl_coef * (s - ref_logprobs))).sum(1).mean()"),
+    (P, "plain numbers, and a tensor", VALUE, "float((kl_coef * log_z).mean())", NEXT,
+     "torch.tensor(kl_coef + kl_coef * error * n / horizon)"),
+    (M, "another form", MEAN, "1 / (1 + kl_coef / (2 * sigma * sigma))"),
+    (M, "a tensor", MEAN, "torch.tensor(2 * sigma**2 / (2 * sigma**2 + kl_coef))"),
+    (S, "weights of both scores", MOVE, "(1 - share) * score_low + share * score_high"),
+    (S, "with torch", SHARE,
+     "float((torch.tensor(kl).sqrt() - torch.tensor(kl_low).sqrt()) / (torch.tensor(kl_high).sqrt()"
+     " - torch.tensor(kl_low).sqrt()))"),
+]

@@ -1,0 +1,182 @@
+"""Answers to the exercises of lesson 05, as learners write them."""
+
+# fmt: off
+P, L, A = "preference_probability", "bradley_terry_loss", "pair_accuracy"
+N, F = "normalize_scores", "fit_pairs"
+CHANCE = "torch.sigmoid(score_a - score_b)"
+LOSS = "-torch.nn.functional.logsigmoid(chosen - rejected).mean()"
+LOG = "torch.nn.functional.logsigmoid"
+WINS = "wins, ties = chosen > rejected, chosen == rejected"
+SHARE = "(wins.float() + 0.5 * ties.float()).mean()"
+SCALED = "(scores - reference_scores.mean()) / reference_scores.std()"
+CLS = "hidden[:, 0]"
+FIT_LOSS = "-torch.nn.functional.logsigmoid(c - r).mean()"
+C = "c = score(chosen[rows], chosen_mask[rows])"
+R = "r = score(rejected[rows], rejected_mask[rows])"
+CLEAR, BACK = "        optimizer.zero_grad()\n", "        loss.backward()\n"
+STEP = "        optimizer.step()\n"
+PARAMETERS = "[*encoder.parameters(), *head.parameters()]"
+RATE = "learning_rate * (1 - i / len(batches))"
+ROWS = "for i, rows in enumerate(batches):"
+ADAM = "torch.optim.Adam(parameters, lr=learning_rate)"
+
+WRONG = [
+    (P, "the chance of b", CHANCE, "torch.sigmoid(score_b - score_a)"),
+    (P, "one score", CHANCE, "1 / (1 + torch.exp(-score_a))"),
+    (P, "the log of it", CHANCE, f"{LOG}(score_a - score_b)"),
+    (P, "odds as a quotient", CHANCE, "torch.exp(score_a) / torch.exp(score_b)"),
+    (P, "exp overflows", CHANCE, "score_a.exp() / (score_a.exp() + score_b.exp())"),
+    (P, "scores clamped", CHANCE, "torch.sigmoid(score_a.clamp(-20, 20) - score_b.clamp(-20, 20))"),
+    (P, "both chances", CHANCE, "torch.softmax(torch.stack([score_a, score_b], -1), -1)"),
+    (P, "scores added", "score_a - score_b", "score_a + score_b"),
+    (P, "scores divided", "score_a - score_b", "score_a / score_b"),
+    (P, "tanh", "torch.sigmoid", "torch.tanh"),
+    (P, "twice the difference", "score_a - score_b", "2 * (score_a - score_b)"),
+    (P, "averaged", CHANCE, f"{CHANCE}.mean()"),
+    (P, "each a against each b", "score_a -", "score_a[:, None] -"),
+    (P, "sorted", "score_a - score_b", "score_a.sort().values - score_b.sort().values"),
+    (P, "by item", CHANCE, "torch.tensor([1 / (1 + 2.718281828459 ** (b - a))"
+     " for a, b in zip(score_a.tolist(), score_b.tolist())])"),
+
+    (L, "minus forgotten", "return -", "return "),
+    (L, "sum", "mean()", "sum()"),
+    (L, "one loss a pair", ".mean()", ""),
+    (L, "the probability of the other", LOSS, "(1 - torch.sigmoid(chosen - rejected)).mean()"),
+    (L, "log of sigmoid", LOSS, "-torch.sigmoid(chosen - rejected).log().mean()"),
+    (L, "an epsilon in the log", LOSS, "-torch.log(torch.sigmoid(chosen - rejected) + 1e-8).mean()"),
+    (L, "rejected left out", "chosen - rejected", "chosen"),
+    (L, "scores added", "chosen - rejected", "chosen + rejected"),
+    (L, "means first", "chosen - rejected", "chosen.mean() - rejected.mean()"),
+    (L, "the size of the difference", "(chosen - rejected)", "((chosen - rejected).abs())"),
+    (L, "a penalty added", LOSS, f"{LOSS} + 0.05 * (chosen**2).mean()"),
+    (L, "in bits", LOSS, f"{LOSS} / 0.6931471805599453"),
+    (L, "divided by n − 1", ".mean()", ".sum() / (len(chosen) - 1)"),
+    (L, "a margin of 1", "chosen - rejected", "chosen - rejected - 1"),
+    (L, "rejected without gradient", "chosen - rejected", "chosen - rejected.detach()"),
+    (L, "the log of a difference", LOSS, "-(chosen - rejected).log().mean()"),
+
+    (A, "reversed", WINS, "wins, ties = rejected > chosen, chosen == rejected"),
+    (A, "counted", ".mean()", ".sum()"),
+    (A, "in percent", f"return {SHARE}", f"return 100 * {SHARE}"),
+    (A, "above 0", "chosen > rejected,", "chosen > 0,"),
+    (A, "ties taken away", "+ 0.5", "- 0.5"),
+    (A, "ties count a quarter", "0.5", "0.25"),
+    (A, "half the number of ties", SHARE, "wins.float().mean() + ties.sum() / 2"),
+    (A, "one a pair", ".mean()", ""),
+    (A, "all right or not", SHARE, "wins.all().float()"),
+    (A, "mean difference", SHARE, "(chosen - rejected).mean()"),
+    (A, "nearly equal is a tie", WINS, "ties = torch.isclose(chosen, rejected, rtol=0, atol=1e-3)\n"
+     "    wins = (chosen > rejected) & ~ties"),
+    (A, "divided by n − 1", ".mean()", ".sum() / (len(chosen) - 1)"),
+
+    (N, "own mean and std", SCALED, "(scores - scores.mean()) / scores.std()"),
+    (N, "mean not subtracted", SCALED, "scores / reference_scores.std()"),
+    (N, "mean added", "scores - ref", "scores + ref"),
+    (N, "multiplied", ") / ref", ") * ref"),
+    (N, "numpy's std", ".std()", ".std(correction=0)"),
+    (N, "median", ".mean()", ".median()"),
+    (N, "the range", "reference_scores.std()", "(reference_scores.max() - reference_scores.min())"),
+    (N, "the reference normalised", "(scores -", "(reference_scores -"),
+    (N, "wrong sign", SCALED, "(reference_scores.mean() - scores) / reference_scores.std()"),
+    (N, "min and max", SCALED,
+     "(scores - reference_scores.min()) / (reference_scores.max() - reference_scores.min())"),
+    (N, "clipped", SCALED, f"({SCALED}).clip(-4, 4)"),
+    (N, "an epsilon", ".std()", ".std().clamp(min=0.01)"),
+
+    (F, "last position", CLS, "hidden[:, -1]"),
+    (F, "second position", CLS, "hidden[:, 1]"),
+    (F, "largest over positions", CLS, "hidden.amax(1)"),
+    (F, "no head", "head(hidden[:, 0]).squeeze(-1)", "hidden[:, 0].sum(-1)"),
+    (F, "sigmoid of the score", ".squeeze(-1)", ".squeeze(-1).sigmoid()"),
+    (F, "not squeezed", ".squeeze(-1)", "", "(c - r)", "(c - r.squeeze(-1))"),
+    (F, "no mask", "attention_mask=mask", "attention_mask=None"),
+    (F, "masks exchanged", C, "c = score(chosen[rows], rejected_mask[rows])",
+     R, "r = score(rejected[rows], chosen_mask[rows])"),
+    (F, "the mask of chosen for both", R, "r = score(rejected[rows], chosen_mask[rows])"),
+    (F, "chosen twice", R, "r = score(chosen[rows], chosen_mask[rows])"),
+    (F, "all pairs", "chosen[rows], chosen_mask[rows]", "chosen, chosen_mask",
+     "rejected[rows], rejected_mask[rows]", "rejected, rejected_mask"),
+    (F, "always the first batch", C, f"rows = batches[0]\n        {C}"),
+    (F, "batches backwards", ROWS, "for i, rows in enumerate(batches.flip(0)):"),
+    (F, "another's rejected", "(c - r)", "(c - r.roll(1))"),
+    (F, "minus forgotten", FIT_LOSS, FIT_LOSS[1:]),
+    (F, "no logarithm", FIT_LOSS, "-torch.sigmoid(c - r).mean()"),
+    (F, "hinge", FIT_LOSS, "(1 - (c - r)).relu().mean()"),
+    (F, "sum", "(c - r).mean()", "(c - r).sum()"),
+    (F, "log of sigmoid", FIT_LOSS, "-torch.log(torch.sigmoid(c - r)).mean()"),
+    (F, "rejected detached", "(c - r)", "(c - r.detach())"),
+    (F, "encoder under no_grad", "head(hidden[:, 0])", "head(hidden[:, 0].detach())"),
+    (F, "head not trained", PARAMETERS, "[*encoder.parameters()]"),
+    (F, "encoder not trained", PARAMETERS, "[*head.parameters()]"),
+    (F, "no step", STEP, ""),
+    (F, "no backward", BACK, ""),
+    (F, "cleared before the step", STEP, CLEAR + STEP),
+    (F, "uphill", BACK, "        (-loss).backward()\n"),
+    (F, "rate constant", RATE, "learning_rate"),
+    (F, "rate rises", RATE, "learning_rate * i / len(batches)"),
+    (F, "rate a step early", RATE, "learning_rate * (1 - (i + 1) / len(batches))"),
+    (F, "rate multiplied again", RATE, 'optimizer.param_groups[0]["lr"] * (1 - i / len(batches))'),
+    (F, "weight decay", ADAM, "torch.optim.Adam(parameters, lr=learning_rate, weight_decay=0.1)"),
+    (F, "gradients clipped", STEP,
+     "        torch.nn.utils.clip_grad_norm_(parameters, 0.01)\n" + STEP),
+    (F, "copies trained", "    parameters =", "    import copy\n"
+     "    encoder, head = copy.deepcopy(encoder), copy.deepcopy(head)\n    parameters ="),
+    (F, "losses with graph", "loss.detach()", "loss"),
+    (F, "the last loss", "torch.stack(losses)", "losses[-1]"),
+]
+
+TOGETHER = """
+def fit_pairs(encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, rate):
+    optimizer = torch.optim.Adam(list(head.parameters()) + list(encoder.parameters()), lr=rate)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: 1 - i / len(batches))
+    kept = torch.zeros(len(batches))
+    for i in range(len(batches)):
+        rows = batches[i]
+        ids = torch.cat([rejected[rows], chosen[rows]])
+        mask = torch.cat([rejected_mask[rows], chosen_mask[rows]])
+        r, c = head(encoder(ids, mask.long()).last_hidden_state[:, 0]).flatten().chunk(2)
+        loss = torch.nn.functional.softplus(r - c).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        kept[i] = loss.item()
+    return kept
+"""
+BY_HAND = """
+def fit_pairs(encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, rate):
+    parameters = [*encoder.parameters(), head.weight]  # the bias cancels
+    means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+    def score(ids, mask):
+        return encoder(ids, mask).last_hidden_state[:, 0] @ head.weight[0]
+    kept = []
+    for i, rows in enumerate(batches, start=1):
+        d = score(chosen[rows], chosen_mask[rows]) - score(rejected[rows], rejected_mask[rows])
+        kept.append(torch.nn.functional.softplus(-d).sum() / len(rows))
+        gradients = torch.autograd.grad(kept[-1], parameters)
+        lr = rate * (1 - (i - 1) / len(batches))
+        with torch.no_grad():
+            for p, g, m, v in zip(parameters, gradients, means, squares):
+                m.mul_(0.9).add_(0.1 * g)
+                v.mul_(0.999).add_(0.001 * g * g)
+                p -= lr * (m / (1 - 0.9**i)) / ((v / (1 - 0.999**i)).sqrt() + 1e-8)
+    return torch.stack(kept).detach()
+"""
+RIGHT = [
+    (P, "softmax of two", CHANCE, "torch.stack([score_a, score_b], dim=-1).softmax(dim=-1)[..., 0]"),
+    (P, "tanh of half", CHANCE, "0.5 + 0.5 * torch.tanh((score_a - score_b) / 2)"),
+    (L, "softplus", LOSS, "torch.nn.functional.softplus(rejected - chosen).mean()"),
+    (L, "cross-entropy of two", LOSS, "torch.nn.functional.cross_entropy("
+     "torch.stack([chosen, rejected], 1), torch.zeros(len(chosen), dtype=torch.long))"),
+    (A, "signs", SHARE, "0.5 + 0.5 * torch.sign(chosen - rejected).mean()"),
+    (A, "heaviside", SHARE, "torch.heaviside(chosen - rejected, torch.tensor(0.5)).mean()"),
+    (N, "by hand", SCALED, "(scores - reference_scores.mean()) / ((reference_scores"
+     " - reference_scores.mean()).square().sum() / (len(reference_scores) - 1)) ** 0.5"),
+    (N, "in double precision", SCALED,
+     "((scores - reference_scores.double().mean()) / reference_scores.double().std()).float()"),
+    (F, "both sides in one batch, a scheduler", TOGETHER),
+    (F, "Adam by hand", BY_HAND),
+    (F, "cleared after the step", CLEAR, "", STEP, STEP + CLEAR),
+    (F, "BCE with logits", FIT_LOSS,
+     "torch.nn.functional.binary_cross_entropy_with_logits(c - r, torch.ones_like(c))"),
+]
