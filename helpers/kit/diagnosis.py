@@ -10,6 +10,7 @@ from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
 from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
+from helpers.kit.mutations import mutations
 from helpers.kit.patterns import (
     alike,
     as_tensor,
@@ -77,6 +78,7 @@ def diagnosed(
         lambda: depends_otherwise(view, cases) if usable else None,
         lambda: place_of(wrong_pairs, fits) if usable else None,
         lambda: rescaled(wrong_pairs, fits) if usable else None,
+        lambda: mutated(exercise, answers, names),
         lambda: token_by_token(view) if usable else None,
     ]
     for look in looks:
@@ -147,6 +149,30 @@ def made_alike(answers: list[Seen], made: Iterable[Seen], names: list[str]) -> b
         for name in names
         if name in there or name in seen
     )  # it ends at the first that is not
+
+
+def mutated(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
+    """The one small change of the solution whose results are the learner's."""
+    every = [*names, *(x for seen in answers for x in seen if x not in names)]
+    partly = None
+    for kind, says, compiled in mutations(exercise):
+        made = [seen_or_nothing(exercise, compiled, exercise.cases[0])]
+        if not made_alike(answers, made, names):
+            continue
+        made += [seen_or_nothing(exercise, compiled, probe) for probe in exercise.cases[1:]]
+        if made_alike(answers, made, every):
+            return kind, says
+        if partly is None and made_alike(answers, made, names):
+            partly = kind, says
+    return partly
+
+
+def seen_or_nothing(exercise: Exercise, compiled: Callable, probe: tuple) -> Seen:
+    """What a changed solution gives; nothing where it fails."""
+    try:
+        return exercise.seen(compiled(), probe)
+    except Exception:  # noqa: BLE001 (a changed text may do anything)
+        return {}
 
 
 def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:

@@ -55,7 +55,6 @@ def rollout_seen(function, tokenizer, actor, conversations, answers) -> Seen:
     ids, mask, logprobs = (seen[name] for name in ("prompts' ids", "responses' mask", "log-probs"))
     text = as_text(tokenizer, ids) if isinstance(ids, Tensor) else ids
     seen = {"prompts as text": text} | seen
-| seen
     if isinstance(mask, Tensor) and isinstance(logprobs, Tensor) and mask.shape == logprobs.shape:
         seen["log-probs"] = torch.where(mask.bool(), logprobs, 0.0)
         seen["log-probs on padding"] = logprobs[~mask.bool()].abs().sum()

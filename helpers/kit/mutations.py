@@ -1,0 +1,154 @@
+"""The solution with one small thing changed, of the kinds that happen: which of them gives the learner's results.
+
+Tried where no conceptual mistake of the exercise fits. What is said is a fact about results: they are those of
+the right function with one text in place of another.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+
+from helpers.kit.exercise import Exercise
+
+INSTEAD = {  # a name → what is written for it
+    "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"], "amax": ["amin"],
+    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"], "log": ["exp"],
+    "argmax": ["argmin"], "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
+    "no_grad": ["enable_grad"], "sorted": ["list"], "ones": ["zeros"],
+}  # fmt: skip
+DROPPED = {  # a call x.name(…) → x alone
+    "exp", "log", "sqrt", "square", "abs", "detach", "flip", "cumsum", "clamp", "clip", "roll", "float",
+    "masked_fill", "log_softmax", "softmax", "sigmoid", "unsqueeze", "neg", "rsqrt", "mean",
+}  # fmt: skip
+
+
+def mutations(exercise: Exercise) -> Iterator[tuple[str, str, Callable]]:
+    """(kind, sentence, function) of each change of the solution, and of the exercises that it calls."""
+    for name in (exercise.name, *exercise.used):
+        one = exercise.used.get(name, exercise)
+        tree = ast.parse(one.solution)
+        for where, node in enumerate(ast.walk(tree)):
+            for kind, new in changes(node):
+                changed = copy.deepcopy(tree)
+                at = next(x for k, x in enumerate(ast.walk(changed)) if k == where)
+                source = ast.unparse(ast.fix_missing_locations(replaced(changed, at, new)))
+                yield kind, sentence(node, new), lambda n=name, s=source: compiled(exercise, n, s)
+
+
+def compiled(exercise: Exercise, name: str, source: str) -> Callable:
+    """The exercise's solution with the changed source of one of its functions."""
+    if name == exercise.name:
+        return exercise.compiled(source)
+    return exercise.compiled(exercise.solution, **{name: exercise.used[name].compiled(source)})
+
+
+def sentence(old: ast.AST, new: ast.AST | None) -> str:
+    """What was changed, as two texts."""
+    text = ast.unparse(old)
+    if new is None:
+        return f"Your results are those of a function that leaves out `{text}`."
+    return f"Your results are those of a function that has `{ast.unparse(new)}` where `{text}` belongs."
+
+
+def replaced(tree: ast.AST, at: ast.AST, new: ast.AST | None) -> ast.AST:
+    """The tree with another node in this place; a statement may go."""
+
+    class Put(ast.NodeTransformer):
+        def visit(self, node):
+            if node is at:
+                return ast.Pass() if new is None else new
+            return self.generic_visit(node)
+
+    return Put().visit(tree)
+
+
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
+    """The changes of one node of the solution: (kind, what stands there then)."""
+    if isinstance(node, ast.BinOp):
+        yield from of_operation(node)
+    elif isinstance(node, ast.UnaryOp):
+        kind = {ast.USub: "wrong sign", ast.Invert: "mask inverted"}.get(type(node.op))
+        if kind and not isinstance(node.operand, ast.Constant):
+            yield kind, node.operand
+    elif isinstance(node, ast.Call):
+        yield from of_call(node)
+    elif isinstance(node, ast.Attribute) and node.attr in INSTEAD:
+        for name in INSTEAD[node.attr]:
+            yield f"{name} for {node.attr}", ast.Attribute(node.value, name, node.ctx)
+    elif isinstance(node, ast.Slice):
+        yield from of_slice(node)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield "a line is missing", None
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        other = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}.get(type(node.ops[0]))
+        if other:
+            yield "the boundary", ast.Compare(node.left, [other()], node.comparators)
+
+
+def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
+    """A term or factor missing, sides exchanged, another operation."""
+    left, right, op = node.left, node.right, node.op
+    if isinstance(op, ast.Sub):
+        yield "wrong sign", ast.BinOp(right, op, left)
+        yield "wrong sign", ast.BinOp(left, ast.Add(), right)
+        yield "a term is missing", left
+        yield "a term is missing", ast.UnaryOp(ast.USub(), right)
+    elif isinstance(op, ast.Add):
+        yield "wrong sign", ast.BinOp(left, ast.Sub(), right)
+        yield "a term is missing", left
+        yield "a term is missing", right
+    elif isinstance(op, ast.Mult):
+        yield "a factor is missing", left
+        yield "a factor is missing", right
+        yield "divided in place of multiplied", ast.BinOp(left, ast.Div(), right)
+    elif isinstance(op, (ast.Div, ast.FloorDiv)):
+        yield "not divided", left
+        yield "multiplied in place of divided", ast.BinOp(left, ast.Mult(), right)
+        yield "divided the other way round", ast.BinOp(right, op, left)
+    elif isinstance(op, ast.Pow):
+        yield "the power is missing", left
+    elif isinstance(op, (ast.BitAnd, ast.BitOr)):
+        yield "a condition is missing", left
+        yield "a condition is missing", right
+
+
+def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """A call dropped, its arguments in another order, another axis, a keyword left out."""
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if method in DROPPED and isinstance(node.func, ast.Attribute):
+        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
+            yield f"{method} is missing", node.func.value
+        elif node.args:
+            yield f"{method} is missing", node.args[0]
+    if method == "where" and len(node.args) == 3:
+        yield "padding counted" if "mask" in ast.unparse(node.args[0]) else "not chosen", node.args[1]
+        yield "the cases exchanged", ast.Call(node.func, [node.args[0], *node.args[:0:-1]], node.keywords)
+    elif len(node.args) == 2:
+        yield "arguments exchanged", ast.Call(node.func, node.args[::-1], node.keywords)
+    for k, x in enumerate(node.args):
+        for axis in other_axes(x):
+            args = [*node.args[:k], ast.Constant(axis), *node.args[k + 1 :]]
+            yield "another axis", ast.Call(node.func, args, node.keywords)
+    for k, word in enumerate(node.keywords):
+        for axis in other_axes(word.value):
+            words = [*node.keywords[:k], ast.keyword(word.arg, ast.Constant(axis)), *node.keywords[k + 1 :]]
+            yield "another axis", ast.Call(node.func, node.args, words)
+        rest = [*node.keywords[:k], *node.keywords[k + 1 :]]
+        yield f"{word.arg} is not given", ast.Call(node.func, node.args, rest)
+
+
+def other_axes(x: ast.AST) -> list[int]:
+    """Other axes, where a number may be one."""
+    number = ast.unparse(x)
+    return {"0": [1], "1": [0], "-1": [0, 1], "2": [1]}.get(number, [])
+
+
+def of_slice(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
+    """One place further, or all."""
+    bounds = tuple(x and ast.unparse(x) for x in (node.lower, node.upper))
+    other = {("1", None): (None, ast.UnaryOp(ast.USub(), ast.Constant(1))),
+             (None, "-1"): (ast.Constant(1), None)}.get(bounds)  # fmt: skip
+    if other:
+        yield "one place off", ast.Slice(*other)
+    if any(bounds):
+        yield "not cut", ast.Slice()
