@@ -103,17 +103,13 @@ def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     there = [names[-1] in exercise.expected(probe) for probe in exercise.cases]
-    first = answers[
-        : len(there) - there[::-1].index(True)
-    ]  # to where the wrong result is last seen
-    for known, seen in (
-        (every, answers),
-        (names, first),
-    ):  # before all, one that gives all the same
+    # to where the wrong result is last seen; before all, one that gives all the same
+    first = answers[: len(there) - there[::-1].index(True)]
+    for known, seen in ((every, answers), (names, first)):
         for one in exercise.known:
             if made_alike(seen, made_by(exercise, (one,)), known):
                 return one.name, one.says
-    for two in combinations(exercise.known, 2):
+    for two in combinations(exercise.mistakes, 2):
         if made_alike(first, made_by(exercise, two), names):
             return (
                 f"{two[0].name}, and {two[1].name}",

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from helpers.kit.diagnosis import agrees, diagnosed, edited, is_gradient
+from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
 from helpers.kit.exercise import Exercise, Seen, View, Wrong
 from helpers.kit.patterns import alike, as_tensor, first_difference, form
 from helpers.kit.report import (
@@ -229,7 +229,8 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alo
     where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = edited(exercise, answers, names) or (f"wrong {name}", says)
+        found = looked(lambda: edited(exercise, answers, names), LOOK_LIMIT)
+        found = found or (f"wrong {name}", says)
         return told(exercise, *found, case_of(exercise, probe), where)
     tensor = as_tensor(got, wanted)
     if tensor is None:

@@ -1,6 +1,6 @@
-"""The solution with one small thing changed, of the kinds that happen: which of them gives the learner's results.
+"""The solution with one small thing changed, of the kinds that happen, to see which gives the results.
 
-Tried where no conceptual mistake of the exercise fits. What is said is a fact about results: they are those of
+Tried where no conceptual mistake of the exercise fits. What is said is a fact: the results are those of
 the right function with one text in place of another.
 """
 
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from helpers.kit.exercise import Exercise
 
 INSTEAD = {  # a name → what is written for it
-    "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"], "amax": ["amin"],
+    "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
+    "amax": ["amin"], "prod": ["sum"],
     "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"], "log": ["exp"],
     "argmax": ["argmin"], "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
     "no_grad": ["enable_grad"], "sorted": ["list"], "ones": ["zeros"],
@@ -138,6 +139,12 @@ def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if method in ("sum", "numel") or ast.unparse(node.func) == "len":
         yield "one too few", ast.BinOp(node, ast.Sub(), ast.Constant(1))
+    if method in ("arange", "range") and len(node.args) == 1:
+        for op in (ast.Add(), ast.Sub()):
+            yield (
+                "one step off",
+                ast.Call(node.func, [ast.BinOp(node.args[0], op, ast.Constant(1))], []),
+            )
     if method in DROPPED and isinstance(node.func, ast.Attribute):
         if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
             yield f"{method} is missing", node.func.value

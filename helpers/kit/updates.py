@@ -173,10 +173,25 @@ def cause_update(update: Callable, words: str, rollout: tuple, config, lr: float
     config = replace(config, num_ppo_epochs=1)
     recorder, *both = stepped(update, rollout, config)
     for role, calls in zip(("actor", "critic"), both, strict=True):
-        rows = [int((rollout[0] == row).all(1).nonzero()[0]) for row in calls[0].ids]
-        check_call(calls[0], rollout[1][rows], f"the {role}")
+        mask = mask_of(rollout, calls[0].ids)
+        if mask is not None:
+            check_call(calls[0], mask, f"the {role}")
     if words == CLIPPED and all(bool(gradient.any()) for gradient in recorder.seen[0]):
         name_effects(update, rollout, config, recorder.seen[0])
+
+
+def mask_of(rollout: tuple, given: Tensor) -> Tensor | None:
+    """The mask of the responses that a model was given, without columns of padding that it was not."""
+    ids, mask = rollout[:2]
+    width = given.shape[1]
+    for first in range(ids.shape[1] - width + 1):
+        hits = (ids[:, first : first + width] == given[:, None]).all(-1)
+        if bool(hits.any(1).all()):
+            rows = mask[hits.long().argmax(1)]
+            counted = rows.any(0).nonzero()
+            end = max(first + width, int(counted[-1]) + 1)
+            return rows[:, min(first, int(counted[0])) : end]
+    return None
 
 
 def name_effects(update: Callable, rollout: tuple, config, gradients: tuple) -> None:

@@ -270,7 +270,7 @@ divided by the variance: You divide by the variance; the standard deviation is i
 - .sqrt()
 +
 """,
-    results=("rewards", "advantages", "returns"),
+    results=("rewards", "returns", "advantages"),
     observe=observe_credit,
     further=[
         ("scores, values and kl_coef are 10 times smaller: whitening has no lower limit", SMALL),

@@ -59,8 +59,8 @@ softmax over the words drawn: Your softmax is over the words drawn; it is over t
 + [words].log_softmax(-1)
 advantages indexed by the words: There is one advantage for each word drawn, in their order: index the
  log-probs by the words, and the advantages not at all.
-- advantages)
-+ advantages[words % len(advantages)])
+- advantages).mean
++ advantages[words % len(advantages)]).mean
 """,
         observe=same_gradient,
         gradient=("logits",),

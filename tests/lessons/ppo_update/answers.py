@@ -79,8 +79,9 @@ WRONG = [
     ("policy_loss", "padding in the mean", GAIN + "[mask]", GAIN),
     ("policy_loss", "per response", MEAN, f"-(({GAIN} * mask).sum(1) / mask.sum(1)).mean()"),
     ("policy_loss", "the sum", MEAN, MEAN.replace("mean", "sum")),
-    ("policy_loss", "whitened again", "gain = rho", "advantages = (advantages - advantages[mask].mean()) /"
-     " advantages[mask].std()\n    gain = rho"),
+    ("policy_loss", "whitened again", "    gain = rho *",
+     "    advantages = (advantages - advantages[mask].mean()) /"
+     " advantages[mask].std()\n    gain = rho *"),
     ("policy_loss", "an entropy bonus", MEAN, f"{MEAN} + 0.01 * logprobs[mask].mean()"),
     ("policy_loss", "smaller of two means", GAIN + "[mask].mean()",
      "torch.minimum(gain[mask].mean(), clipped_gain[mask].mean())"),
