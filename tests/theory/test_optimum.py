@@ -228,7 +228,7 @@ def sampled(policies, sizes, seed=0, copies=1):
 def test_by_sampling_the_best_value_is_unbiased_and_its_error_honest(policies, sizes):
     """1,000 estimates, each over eight copies of the prompts.
 
-    To take at each prompt whichever set has the larger effective sample size is off by 0.003, six
+    To take at each prompt whichever set has the larger effective sample size is off by 0.003, seven
     standard errors: its weights tell that size, and they are the estimate.
     """
     found = [
