@@ -34,11 +34,7 @@ TABLE = (  # ours, GRPOConfig's argument, what differs
         "`beta`",
         "TRL's default is 0: no KL at all",
     ),
-    (
-        "`kl_ratio`",
-        "`use_bias_correction_kl`",
-        "TRL's default is `True` since 1.10.0; ours `False`",
-    ),
+    ("`kl_ratio`", "`use_bias_correction_kl`", "TRL's default is True since 1.10.0; ours False"),
     ("`response_length`", "`max_completion_length`", "TRL's default is 256"),
     ("`temperature`", "`temperature`", "the same"),
     ("`learning_rate`", "`learning_rate`", "TRL's default is 1e-6; both anneal to 0"),
@@ -64,10 +60,7 @@ def grpo_table() -> str:
 
 
 def grpo_settings(config: RLHFConfig, folder: str) -> dict:
-    """Our config as arguments of TRL's GRPOConfig. ValueError: a setting that it does not have.
-
-    Its KL term has the ratio only if our `kl_ratio` says so; left alone, TRL would put it there.
-    """
+    """Our config as arguments of TRL's GRPOConfig. ValueError: a setting that it does not have."""
     require(config.method == "grpo", "method", repr(config.method), "'grpo'")
     in_loss = (config.kl_placement, config.kl_loss) == ("loss", "k3")
     got = f"{config.kl_placement!r}, {config.kl_loss!r}"
