@@ -63,6 +63,7 @@ BUDGETS = (10, 30, 50, 100)  # iterations
 ON_THE_WAY = BUDGETS[:-1]
 FOLDER = RESULTS / "methods"
 TARGET = 0.95  # efficiency, for the column of time
+FINAL = ("score", "gold", "kl")  # of a last policy, for the table
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
@@ -75,14 +76,18 @@ class Method:
     changes: dict = field(default_factory=dict)
     pairs: bool = False
     trl: bool = False  # trained by TRL's trainer
+    betas: tuple = BETAS
 
 
-def groups(method: str, trl: bool = False, **changes: object) -> Method:
+def groups(method: str, trl: bool = False, betas: tuple = BETAS, **changes: object) -> Method:
     """A method without a critic that compares four responses to a prompt."""
-    return Method({"method": method, "responses_per_prompt": 4} | changes, trl=trl)
+    changes = {"method": method, "responses_per_prompt": 4} | changes
+    return Method(changes, trl=trl, betas=betas)
 
 
 IN_LOSS = {"kl_placement": "loss", "kl_loss": "k3"}  # where TRL's GRPO has its KL
+PAPER = IN_LOSS | {"loss_aggregation": "response"}  # and as the paper that named GRPO has it
+APART = {"betas": BETAS[:1]}  # what each part of that loss is worth is asked at one β
 METHODS = {
     "PPO": Method(),
     "REINFORCE, whitened": Method({"method": "reinforce"}),
@@ -92,11 +97,19 @@ METHODS = {
     "GRPO, no std, fixed length (Dr. GRPO)": groups(
         "grpo", scale_by_std=False, loss_aggregation="fixed"
     ),
-    "GRPO, KL as k3 in the loss": groups("grpo", loss_aggregation="response", **IN_LOSS),
+    "GRPO, KL as k3 in the loss": groups("grpo", **PAPER),
+    "GRPO, k3 in the loss, ratio": groups("grpo", **PAPER, **APART, kl_ratio=True),
+    "GRPO, k3 in the loss, no std": groups("grpo", **PAPER, **APART, scale_by_std=False),
+    "GRPO, k3 in the loss, no std, ratio": groups(
+        "grpo", **PAPER, **APART, scale_by_std=False, kl_ratio=True
+    ),
     "DPO": Method(pairs=True),
     "online DPO": Method({"online": True}, pairs=True),
     "TRL's RLOOTrainer": groups("rloo", trl=True),
-    "TRL's GRPOTrainer": groups("grpo", trl=True, loss_aggregation="response", **IN_LOSS),
+    "TRL's GRPOTrainer, the paper's loss": groups("grpo", trl=True, **PAPER),
+    "TRL's GRPOTrainer, its default loss": groups(
+        "grpo", trl=True, **IN_LOSS, **APART, kl_ratio=True
+    ),
     "TRL's DPOTrainer": Method(pairs=True, trl=True),
 }
 
@@ -237,7 +250,7 @@ def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Cal
     """Runs to make: those that choose the rates, or those of the chosen rates."""
     wanted = []
     for name in methods:
-        for beta in BETAS:
+        for beta in METHODS[name].betas:
             chosen, ends = tuned(name, beta, iterations)
             rates, seeds = (untried(ends), (TUNED_ON,)) if tuning else ((chosen,), SEEDS)
             wanted += [
@@ -261,7 +274,7 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
     ends = [yardstick.end(run) for run in found]
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
     errors = [yardstick.estimate(*last).stderr for last in lasts]
-    mean = {key: statistics.fmean(run["final"][key] for run in found) for key in ("gold", "kl")}
+    mean = {key: statistics.fmean(run["final"][key] for run in found) for key in FINAL}
     spent = statistics.fmean(run["cpu_seconds"] for run in found)
     shares = {n: statistics.fmean(c[n] for c in curves) for n in ON_THE_WAY if n in curves[0]}
     needed = iterations_to(TARGET, shares | {iterations: statistics.fmean(ends)})
@@ -311,6 +324,7 @@ def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
         "method": f"best of {best.n}",
         "beta": beta,
         "end": end,
+        "score": best.score,
         "gold": best.extra,
         "kl": best.kl,
     }
@@ -320,6 +334,7 @@ FORMS = {  # the table's columns after those on the way
     "end": ".3f",
     "stderr": ".3f",
     "spread": ".3f",
+    "score": ".2f",
     "gold": ".2f",
     "kl": ".2f",
     "cpu_seconds": ".0f",
@@ -348,7 +363,7 @@ def print_rows(beta: float, rows: list[dict]) -> None:
         rate = f"{one['rate']:g}" if "rate" in one else "–"
         lines.append([one["method"], rate, *along, *rest])
     times = ["CPU s", "an iteration", f"to {TARGET:g}"]
-    show([*header, "± seeds", "gold", "KL", *times, "MB"], lines)
+    show([*header, "± seeds", "proxy", "gold", "KL", *times, "MB"], lines)
 
 
 def colour_of(name: str) -> str:

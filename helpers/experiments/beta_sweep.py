@@ -38,7 +38,6 @@ from helpers.theory.optimum import (
     Optimum,
     efficiency,
     optimal_value,
-    optimal_value_by_prompt,
     policy_value,
 )
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
@@ -47,6 +46,8 @@ from helpers.tools.validate import require, require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
+PROPOSAL = 0.1  # β of the policy (seed 0) whose samples help to estimate every J*
+PROPOSAL_SAMPLES = 500  # of it, to each prompt
 BETAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 KEPT_POLICIES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # β of the policies that are kept, seed 0
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
@@ -78,8 +79,7 @@ def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 1
 class Sweep:
     """All runs of a sweep, and reference responses to the same prompts.
 
-    `reference` has `scores` and `gold` [P, N] of N reference responses to each of P prompts, and
-    `first_tokens` [W, N] of those to the watched prompts.
+    `reference` has the reference's responses to each prompt, see `sample_reference`.
     """
 
     runs: list[Run]
@@ -118,33 +118,19 @@ class Sweep:
     def optimum(self, kl_coef: float) -> Optimum | None:
         """The optimum at β, or None at β = 0 and where the effective sample size is too small.
 
-        Estimated from the reference's samples; if they are too few for a prompt, each prompt is
-        estimated from these or from the policies trained at this β, which are closer to π*.
+        Estimated from one set of samples at every β: the reference's, and those of a trained policy,
+        which is closer to π* at a small β.
         """
-        if kl_coef <= 0:
-            return None
-        for estimate in (self.optimum_by_reference, self.optimum_by_prompt):
-            with suppress(ValueError):
-                return estimate(kl_coef)
+        scores, proposed = self.reference["scores"], self.reference["proposal_scores"]
+        ratios = self.reference["log_ratios"]
+        mixture = {
+            "scores": torch.cat([scores, proposed], dim=1),
+            "log_ratios": torch.stack([torch.zeros_like(ratios), ratios]),
+            "sizes": [scores.shape[1], proposed.shape[1]],
+        }
+        with suppress(ValueError):
+            return optimal_value(kl_coef=kl_coef, min_ess=MIN_EFFECTIVE_SAMPLES, **mixture)
         return None
-
-    def optimum_by_reference(self, kl_coef: float) -> Optimum:
-        """The optimum from the reference's samples. ValueError: effective sample size too small."""
-        return optimal_value(self.reference["scores"], kl_coef, MIN_EFFECTIVE_SAMPLES)
-
-    def optimum_by_prompt(self, kl_coef: float) -> Optimum:
-        """Each prompt from the samples that serve it best. ValueError: no policy, or too few of both."""
-        both = [(self.reference["scores"], None), self.policy_samples(kl_coef)]
-        return optimal_value_by_prompt(both, kl_coef, MIN_EFFECTIVE_SAMPLES)
-
-    def policy_samples(self, kl_coef: float) -> tuple[Tensor, Tensor]:
-        """Scores and log π_ref − log π of the last policies' samples, [P, runs · n]. ValueError: none."""
-        runs = [run for run in self.runs if run.config.kl_coef == kl_coef and run.responses]
-        require(len(runs) > 0, "kl_coef", kl_coef, f"a β that was trained: {self.betas}")
-        scores, kl = (
-            torch.cat([run.responses[name] for run in runs], dim=1) for name in ("score", "kl")
-        )
-        return scores, -kl
 
     def efficiency(self, run: Run, best: Optimum) -> Estimate:
         """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""
@@ -186,8 +172,9 @@ def table(sweep: Sweep) -> list[dict]:
             row[name] = statistics.fmean(run.final[name] for run in runs)
         values = [run.final["value"] for run in runs]
         row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
+        row["broken"] = 1 - statistics.fmean(run.final["grammatical"] for run in runs)
         row["optimal_value"] = None if best is None else best.value
-        row["effective_samples"] = None if best is None else best.smallest_ess
+        row["optimal_stderr"] = None if best is None else best.stderr
         rows.append(row | mean_efficiency(sweep, runs, best))
     return rows
 
@@ -217,22 +204,24 @@ def reference_row(sweep: Sweep) -> dict:
 
 
 def print_table(rows: list[dict], reference: dict | None = None) -> None:
-    """Print β, proxy, gold, KL, J ± standard error, its spread over seeds, J*, efficiency ± its own.
+    """Print β, proxy, gold, KL, share of broken texts; J, J* and efficiency ± standard error, and spread.
 
     The first line is the reference, if given.
     """
     print(
-        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'J':>9s}{'± s.e.':>8s}{'± seeds':>9s}"
-        f"{'J*':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
+        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'broken':>8s}{'J':>9s}{'± s.e.':>8s}"
+        f"{'± seeds':>9s}{'J*':>8s}{'± s.e.':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
     )
     if reference is not None:
         print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
     for row in rows:
         error = row["value_stderr"] / row["seeds"] ** 0.5
         line = f"{row['kl_coef']:9g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
-        line += f"{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f}"
+        line += f"{row['broken']:8.0%}{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f}"
         if row["efficiency"] is not None:
-            line += f"{row['optimal_value']:8.3f}{row['efficiency']:7.3f}"
+            line += (
+                f"{row['optimal_value']:8.3f}{row['optimal_stderr']:8.3f}{row['efficiency']:7.3f}"
+            )
             line += f"{row['efficiency_stderr']:8.3f}{row['efficiency_spread']:9.3f}"
         print(line)
 
@@ -252,7 +241,8 @@ def lone_sweep(run: Run, state: RLHFState, per_prompt: int = 100) -> Sweep:
         f"the watched ones, {WATCHED_PROMPTS}",
     )
     run.final, run.responses = measure(state, state.models.actor, max(2, per_prompt // 4))
-    reference = sample_reference(state, per_prompt, bar=False)
+    own = (state.models.actor, run.responses)
+    reference = sample_reference(state, per_prompt, *own, bar=False)
     return Sweep([run], reference, list(state.prompts), {"command": "a run of your own"})
 
 
@@ -264,15 +254,17 @@ def vocabulary_words(state: RLHFState, model: nn.Module | None = None) -> list[s
     return known + [f"[{i}]" for i in range(len(known), rows)]  # rows that no token has
 
 
-def provide_reference(out: Path, per_prompt: int = REFERENCE_SAMPLES) -> None:
-    """The reference's samples: the shipped ones if present, else new ones (about ten minutes)."""
+def provide_reference(out: Path) -> None:
+    """The reference's samples: the shipped ones if present, else new ones (about 25 minutes)."""
     with atomic_file(out / REFERENCE) as temporary:
         if (FOLDER / REFERENCE).exists():
             verify(FOLDER / REFERENCE)
             shutil.copyfile(FOLDER / REFERENCE, temporary)
         else:
             state = start_run(RLHFConfig(device="cpu"))
-            save_file(sample_reference(state, per_prompt), temporary)
+            proposal = load_policy(state.models.actor, PROPOSAL, out)
+            own = measure(state, proposal, PROPOSAL_SAMPLES)[1]
+            save_file(sample_reference(state, REFERENCE_SAMPLES, proposal, own), temporary)
 
 
 @dataclass(kw_only=True)
@@ -292,8 +284,9 @@ class BetaSweepOptions(StudyOptions):
 def run(options: BetaSweepOptions) -> None:
     """Run what is missing (reference samples, runs), then print the table."""
     out = options.results
-    first = [] if (out / REFERENCE).exists() else [(provide_reference, (out,))]
-    run_study(beta_study(options.betas, options.seeds, options.iterations), options, first)
+    run_study(beta_study(options.betas, options.seeds, options.iterations), options)
+    if not (out / REFERENCE).exists():
+        provide_reference(out)
     add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
     sweep = load_sweep(out)
     print_table(table(sweep), reference_row(sweep))

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from helpers.experiments.runs import WATCHED_PROMPTS
+from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_batches
 from helpers.state import RLHFState
 from helpers.steps import evaluate
@@ -17,7 +18,7 @@ from helpers.world.labelling import flatters
 
 EVALUATED = 160  # fresh responses to each prompt
 PARSED = 40  # of them, for measures that parse every text, gold among them
-REFERENCE_SAMPLES = 2000  # to each prompt, for the exact optimum
+REFERENCE_SAMPLES = 2000  # to each prompt, to estimate the optimum
 MEASURES = {
     "gold": gold_scores,
     "grammatical": lambda texts: [float(reviews.is_sentence(text)) for text in texts],
@@ -54,20 +55,35 @@ def measure(
 
 
 @torch.no_grad()
-def sample_reference(state: RLHFState, per_prompt: int, bar: bool = True) -> dict[str, Tensor]:
-    """Score and gold of fresh reference responses [P, N]; how those to WATCHED begin, [W, N]."""
+def sample_reference(
+    state: RLHFState, per_prompt: int, proposal: nn.Module, own: dict[str, Tensor], bar: bool = True
+) -> dict[str, Tensor]:
+    """Fresh reference responses: `scores` and `gold` [P, N]; `first_tokens` of the watched, [W, N].
+
+    With a policy's `own` responses (`score` and `kl` [P, M], see `measure`) they form a mixture from
+    which J* is estimated: `proposal_scores` [P, M], and log proposal − log π_ref of all, reference
+    first, `log_ratios` [P, N + M].
+    """
     models = state.models
     generator = torch.Generator(device=models.device).manual_seed(777)
-    scores, gold, first = [], [], {}
+    scores, gold, ratios, first = [], [], [], {}
     for prompt in tqdm(state.prompts, desc="reference", disable=not bar):
-        texts, begins = [], []
+        texts, begins, ratio = [], [], []
         what = (models.reference, models.tokenizer, [prompt], per_prompt, state.config, generator)
         for responses in sample_batches(*what, batch_size=500):
             texts += responses.texts
             begins.append(responses.response_tensors[:, 0].cpu())
+            logprobs = forward_logprobs(proposal, *responses.tokens(), state.config.temperature)
+            ratio.append((logprobs - responses.logprobs).sum(dim=1).cpu())
         scores.append(state.score(texts))
         gold.append(torch.tensor(gold_scores(texts)))
+        ratios.append(torch.cat(ratio))
         if prompt in WATCHED_PROMPTS:
             first[prompt] = torch.cat(begins).short()
-    stacked = {"scores": torch.stack(scores), "gold": torch.stack(gold).float()}
-    return stacked | {"first_tokens": torch.stack([first[prompt] for prompt in WATCHED_PROMPTS])}
+    return {
+        "scores": torch.stack(scores),
+        "gold": torch.stack(gold).float(),
+        "first_tokens": torch.stack([first[prompt] for prompt in WATCHED_PROMPTS]),
+        "proposal_scores": own["score"],
+        "log_ratios": torch.cat([torch.stack(ratios), own["kl"]], dim=1),
+    }

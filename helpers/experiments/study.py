@@ -190,16 +190,12 @@ def _refuse_other_settings(job: Job, path: Path) -> None:
             raise FileProblem(f"{path} was made with other settings: wants another --out.")
 
 
-def run_study(
-    jobs: list[Job], options: StudyOptions, first: Iterable[tuple[Callable, tuple]] = ()
-) -> None:
-    """Run the unfinished jobs of a study, after the tasks `first`; then write its `study.json`."""
+def run_study(jobs: list[Job], options: StudyOptions) -> None:
+    """Run the unfinished jobs of a study; then write its `study.json`."""
     left = plan_jobs(jobs, options)
-    places = options.results, options.checkpoints
-    tasks = [*first, *((run_job, (job, *places)) for job in left)]
-    if tasks:
-        total = sum(job.config.iterations for job in left)
-        run_all(tasks, options.jobs, options.threads, total)
+    if left:
+        tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]
+        run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
     keep_jobs(jobs, options)
 
 

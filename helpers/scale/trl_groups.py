@@ -34,7 +34,7 @@ TABLE = (  # ours, GRPOConfig's argument, what differs
         "`beta`",
         "TRL's default is 0: no KL at all",
     ),
-    ("`kl_ratio`", "`use_bias_correction_kl`", "the same; off by default in both"),
+    ("`kl_ratio`", "`use_bias_correction_kl`", "TRL's default is True since 1.10.0; ours False"),
     ("`response_length`", "`max_completion_length`", "TRL's default is 256"),
     ("`temperature`", "`temperature`", "the same"),
     ("`learning_rate`", "`learning_rate`", "TRL's default is 1e-6; both anneal to 0"),

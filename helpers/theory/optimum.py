@@ -172,24 +172,18 @@ def policy_value(scores: Tensor, kl: Tensor, kl_coef: float) -> Estimate:
     return Estimate(values.mean().item(), math.sqrt(variance) / prompts)
 
 
-def _log_weights(ref_scores: Tensor, kl_coef: float, log_ratio: Tensor | None) -> Tensor:
+def _log_weights(scores: Tensor, kl_coef: float) -> Tensor:
     require_positive("kl_coef", kl_coef)
-    _check_samples("ref_scores", ref_scores)
-    log_ratio = torch.zeros_like(ref_scores) if log_ratio is None else log_ratio
-    require_shape("log_ratio", log_ratio, ref_scores.shape, like="ref_scores")
-    require_finite("log_ratio", log_ratio)
-    return ref_scores.double() / kl_coef + log_ratio.double()
+    _check_samples("scores", scores)
+    return scores.double() / kl_coef
 
 
-def importance_weights(
-    ref_scores: Tensor, kl_coef: float, log_ratio: Tensor | None = None
-) -> Tensor:
-    """Importance weights of π*, ∝ exp(r/β + log_ratio), rows sum to 1: [P, N] → [P, N].
+def importance_weights(scores: Tensor, kl_coef: float) -> Tensor:
+    """Importance weights of π* for samples of the reference, ∝ exp(r/β), rows sum to 1: [P, N] → [P, N].
 
-    `log_ratio` [P, N] is log π_ref(y|x) − log q(y|x) for samples from a policy q; leave it out for
-    samples from the reference. ValueError: β ≤ 0, shapes, non-finite.
+    ValueError: β ≤ 0, shapes, non-finite.
     """
-    return _log_weights(ref_scores, kl_coef, log_ratio).softmax(dim=1)
+    return _log_weights(scores, kl_coef).softmax(dim=1)
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:
@@ -200,69 +194,58 @@ def effective_sample_size(weights: Tensor) -> Tensor:
 
 
 def optimal_value(
-    ref_scores: Tensor, kl_coef: float, min_ess: float = 50.0, log_ratio: Tensor | None = None
+    scores: Tensor,
+    kl_coef: float,
+    min_ess: float = 50.0,
+    log_ratios: Tensor | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Optimum:
-    """Estimate J* from N samples per prompt: mean over prompts of β·log mean_i exp(r_i/β): [P, N].
+    """Estimate J* from N samples per prompt: mean over prompts of β·log mean_i w_i, [P, N] → score units.
 
-    The samples come from the reference, or from a policy q with `log_ratio` [P, N] =
-    log π_ref − log q (a policy trained at this β needs fewer samples: its weights are nearly equal).
-    The log of a mean is biased low, by about (β/2)·(1/ess − 1/N) per prompt; this is added back, and
-    the same is done for the self-normalised mean of the score (Owen 2013, ch. 9). Standard error by
-    the delta method: √(Σ_p β²·(1/ess_p − 1/N))/P. KL(π*‖π_ref) = (score − J*)/β. The effective sample
-    size knows only the samples: a good response that q never draws is missing from all figures.
+    w = exp(r/β)·π_ref/q. The samples are the reference's, q = π_ref; or `sizes` of each of K policies,
+    in this order along N, and q = Σ_k (n_k/N)·q_k for every sample, whichever policy drew it (the
+    balance heuristic, Veach and Guibas 1995): `log_ratios` [K, P, N] = log q_k − log π_ref. Either way
+    the mean of w is unbiased for exp(J*/β). If the reference is one of the q_k, π_ref/q ≤ N/n_ref: a
+    good response that the other policies never draw is not lost.
+
+    The log of a mean is biased low, by about half its relative variance; this is added back, and the
+    same is done for the self-normalised mean of the score (Owen 2013, ch. 9). Standard error by the
+    delta method, each policy's samples a stratum; KL(π*‖π_ref) = (score − J*)/β.
 
     ValueError: β ≤ 0 (J* does not exist), shapes, non-finite, effective sample size below `min_ess`.
     """
-    return optimal_value_by_prompt([(ref_scores, log_ratio)], kl_coef, min_ess)
-
-
-def optimal_value_by_prompt(
-    samples: Sequence[tuple[Tensor, Tensor | None]], kl_coef: float, min_ess: float = 50.0
-) -> Optimum:
-    """`optimal_value` from several sets of samples of the same prompts: (scores, log_ratio), each [P, N].
-
-    Each prompt is estimated from the set that has the larger effective sample size for it.
-    ValueError: none, other numbers of prompts, and as `optimal_value`.
-    """
-    require(len(samples) > 0, "samples", "none", "at least one set")
-    found = [_estimate_prompts(scores, kl_coef, log_ratio) for scores, log_ratio in samples]
-    sizes = {len(one["ess"]) for one in found}
-    require(len(sizes) == 1, "samples", f"{sorted(sizes)} prompts", "the same prompts in each set")
     require_positive("min_ess", min_ess)
-    fullest = torch.stack([one["ess"] for one in found]).argmax(dim=0, keepdim=True)
-    best = {
-        name: torch.stack([one[name] for one in found]).gather(0, fullest)[0] for name in found[0]
-    }
-    smallest, prompt = (x.item() for x in best["ess"].min(dim=0))
+    log_weights = _log_weights(scores, kl_coef)
+    prompts, samples = scores.shape
+    sizes = [samples] if sizes is None else list(sizes)
+    fits = sum(sizes) == samples and min(sizes) >= 2
+    require(fits, "sizes", sizes, f"at least 2 samples of each policy, {samples} in all")
+    log_ratios = scores.new_zeros(1, prompts, samples) if log_ratios is None else log_ratios
+    require_shape("log_ratios", log_ratios, (len(sizes), prompts, samples))
+    require_finite("log_ratios", log_ratios)
+    log_shares = (torch.tensor(sizes).double() / samples).log()
+    log_weights = log_weights - (log_ratios + log_shares[:, None, None]).logsumexp(dim=0)
+    weights = log_weights.softmax(dim=1)
+    ess = effective_sample_size(weights)
+    smallest, prompt = (x.item() for x in ess.min(dim=0))
     got = f"an effective sample size of {smallest:.0f} at prompt {prompt}, β {kl_coef:g}"
     wants = f"at least {min_ess:g}: more samples, a larger β or a proposal closer to the optimum"
-    require(smallest >= min_ess, "ref_scores", got, wants)
-    bias = kl_coef / 2 * best["variance"].mean().item()
-    value = kl_coef * best["log_mean"].mean().item() + bias
-    score = best["score"].mean().item()
-    stderr = kl_coef * math.sqrt(best["variance"].sum().item()) / len(fullest[0])
-    return Optimum(kl_coef, value, stderr, bias, (score - value) / kl_coef, score, best["ess"])
+    require(smallest >= min_ess, "scores", got, wants)
+    variance = _covariance(weights, weights, sizes)  # of the mean weight, relative
+    bias = kl_coef / 2 * variance.mean().item()
+    log_means = log_weights.logsumexp(dim=1) - math.log(samples)
+    value = kl_coef * log_means.mean().item() + bias
+    means = (weights * scores).sum(dim=1)
+    parts = weights * (scores - means[:, None])
+    score = (means + _covariance(weights, parts, sizes)).mean().item()
+    stderr = kl_coef * math.sqrt(variance.sum().item()) / prompts
+    return Optimum(kl_coef, value, stderr, bias, (score - value) / kl_coef, score, ess)
 
 
-def _estimate_prompts(
-    scores: Tensor, kl_coef: float, log_ratio: Tensor | None
-) -> dict[str, Tensor]:
-    """Of each prompt [P]: effective sample size, variance of Z/E[Z], log of the mean weight, E_{π*}[r]."""
-    log_weights = _log_weights(scores, kl_coef, log_ratio)
-    weights = log_weights.softmax(dim=1)
-    ess, samples = effective_sample_size(weights), log_weights.shape[1]
-    return {
-        "ess": ess,
-        "variance": (samples / ess - 1).clamp(min=0) / (samples - 1),
-        "log_mean": log_weights.logsumexp(dim=1) - math.log(samples),
-        "score": _weighted_mean(weights, scores.double()),
-    }
-
-
-def _weighted_mean(weights: Tensor, x: Tensor) -> Tensor:
-    """Σ w·x without its first-order bias −Σ w²·(x − Σ w·x): [P, N] → [P]."""
-    mean = (weights * x).sum(dim=1)
-    return mean + (weights.square() * (x - mean[:, None])).sum(dim=1)
+def _covariance(x: Tensor, y: Tensor, sizes: list[int]) -> Tensor:
+    """Covariance of Σ_i x_i and Σ_i y_i, with `sizes` independent samples of each policy: [P, N] → [P]."""
+    strata = zip(x.split(sizes, dim=1), y.split(sizes, dim=1), sizes, strict=True)
+    return sum(n / (n - 1) * ((a - a.mean(1, keepdim=True)) * b).sum(1) for a, b, n in strata)
 
 
 def efficiency(value: Estimate, reference: Estimate, optimum: Optimum | Estimate) -> Estimate:

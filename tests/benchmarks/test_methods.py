@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 def pretend(name: str, rate: float, seed: int, value: float, iterations: int = 100) -> None:
     """A run's file, with this J at its end and all along."""
     config = methods.make_config(name, BETA, seed, rate, iterations)
-    final = {"value": value, "value_stderr": 0.01, "gold": 1.0, "kl": 2.0}
+    final = {"value": value, "value_stderr": 0.01, "score": 1.5, "gold": 1.0, "kl": 2.0}
     history = [{"score": value, "kl": 0.0}] * iterations
     facts = {"final": final, "history": history, "cpu_seconds": 10.0, "peak_mb": 100.0}
     write_json(methods.path_of(name, config), facts)
@@ -89,8 +89,11 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
     assert row["stderr"] == pytest.approx(one / 3**0.5, rel=0.05)
     assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in methods.ON_THE_WAY}
     assert methods.missing(["PPO"], 100, tuning=False) == []  # no rate is known at the other β
-    left = methods.missing(["PPO"], 100, tuning=True)
-    assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
+    apart = "GRPO, k3 in the loss, ratio"  # nothing is there of it, and one β is asked
+    for name in ("PPO", apart):
+        left = methods.missing([name], 100, tuning=True)
+        assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
+    assert methods.row(apart, BETA, yardstick, 100) is None
 
 
 def test_the_time_to_a_target_is_read_between_what_is_known(folder, sweep):

@@ -44,7 +44,9 @@ def sweep() -> Sweep:
             run, state = train(beta, seed)
             runs.append(run)
             kept[beta] = state
-    reference = sample_reference(kept[0.1], 120, bar=False)
+    state = kept[BETAS[-1]]
+    own = (state.models.actor, runs[-1].responses)
+    reference = sample_reference(state, 120, *own, bar=False)
     return Sweep(runs, reference, list(WATCHED_PROMPTS))
 
 

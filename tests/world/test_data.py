@@ -20,6 +20,7 @@ from helpers.world.small_models import perplexity
 RECORDED = {
     "beta_sweep",
     "clinic",
+    "clip",
     "direct",
     "kl_control",
     "one_token",
