@@ -1,0 +1,219 @@
+"""Exercises of lesson 08: best of n and its KL, the effect of an edit; a reward and pairs of one's own."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from helpers.kit.diagnosis import agrees
+from helpers.kit.exercise import Exercise, Seen, by_name, expect, floats, noise
+from helpers.kit.judge import checker
+from helpers.kit.patterns import form
+from helpers.kit.report import CORRECT, show
+from helpers.lessons.overoptimization.examined import FLATTERING, PAIRS, REWARD
+
+__all__ = ["FLATTERING"]
+
+check_my_reward, check_patch_pairs = checker(REWARD), checker(PAIRS)
+
+
+def usable_reward(function: Callable) -> Callable:
+    """The learner's reward where it can be trained on, else the course's own."""
+    return function if check_my_reward(function).status == CORRECT else REWARD.right
+
+
+def usable_pairs(function: Callable) -> Callable:
+    """The learner's patch where it passes, else the course's own."""
+    return function if check_patch_pairs(function).status == CORRECT else PAIRS.right
+
+
+RESULTS = ("chance", "proxy", "gold_kept", "kl")
+
+
+def best_of_cause(function, scores: Tensor, gold: Tensor, n: int) -> None:
+    """Wrong: what holds of every right chance, and of the KL, and does not of the learner's."""
+
+    def seen(f, s=scores, n=n) -> Seen:
+        return by_name(RESULTS, f(s, gold, n))
+
+    got, want = seen(function), seen(check_keep_best.exercise.right)
+    first = next((name for name in RESULTS if not agrees(name, got[name], want[name])), None)
+    N = scores.shape[1]
+    if first == "kl":
+        says = "With n = 1 nothing is chosen, and the KL is 0. Yours is"
+        alone = float(seen(function, n=1)["kl"])
+        expect(abs(alone) < 1e-5, "KL at n = 1", f"{says} {alone:.4g}.")
+        says = "A KL is never negative: chance · log(chance / (1/N)), and 1/N is the reference's."
+        expect(float(got["kl"]) >= 0, "negative KL", f"{says} Yours is {float(got['kl']):.4g}.")
+    chance = got["chance"]
+    if first != "chance" or chance.shape != scores.shape:
+        return
+    alone = seen(function, n=1)["chance"]
+    says = f"With n = 1 nothing is chosen: each of {N} samples has 1/{N} = {1 / N:.4g}. Yours:"
+    fine = agrees("", alone, torch.full_like(scores, 1 / N))
+    expect(fine, "chance at n = 1", f"{says} {show(alone[0])}")
+    moved = seen(function, s=2 * scores + 1)["chance"]
+    says = (
+        "With all scores doubled your chances change. Best of n knows the ranks within a row alone."
+    )
+    expect(agrees("", moved, chance), "more than ranks", says)
+    for s, row in zip(scores, chance, strict=True):
+        equal = all(float(row[s == x].max() - row[s == x].min()) < 1e-5 for x in s)
+        says = f"Samples of equal score have other chances, for scores {show(s)}: count those below, and"
+        expect(equal, "equal scores", f"{says} those below or equal. Equal ones share alike.")
+        says = f"A row's chances sum to {float(row.sum()):.4g}, not to 1, for scores {show(s)}, n = {n}:"
+        says += " one sample is kept. (all n at or below) − (all n below), shared by those of equal score."
+        expect(abs(float(row.sum()) - 1) < 1e-4, "a row that does not sum to 1", says)
+        top = s == s.max()
+        best = (1 - (1 - float(top.sum()) / N) ** n) / float(top.sum())
+        says = f"The best of {N} is kept if it is drawn at all, by any of n = {n} draws with replacement:"
+        says += f" 1 − (1 − 1/N)ⁿ, shared by those of equal score: {best:.4g}. You have"
+        fine = abs(float(row[top][0]) - best) < 1e-4
+        expect(fine, "chance of the best", f"{says} {float(row[top][0]):.4g}.")
+
+
+check_keep_best = checker(
+    Exercise(
+        "keep_best",
+        "scores gold n",
+        """\
+def keep_best(scores, gold, n):
+    ordered = scores.sort(dim=1).values
+    low = torch.searchsorted(ordered, scores)
+    high = torch.searchsorted(ordered, scores, right=True)
+    N = scores.shape[1]
+    chance = ((high / N) ** n - (low / N) ** n) / (high - low)
+    proxy = (chance * scores).sum(dim=1).mean()
+    gold_kept = (chance * gold).sum(dim=1).mean()
+    kl = torch.xlogy(chance, chance * N).sum(dim=1).mean()
+    return chance, proxy, gold_kept, kl
+""",
+        "chance = ((high/N)ⁿ − (low/N)ⁿ)/(high − low); kept: Σ chance · score of each row, then the mean;"
+        " KL = Σ chance · log(chance / (1/N)) (notebook 08)",
+        [
+            (floats([0.3, -1.2, 0.8, 1.9]), floats([1.5, -2.0, 0.2, -1.0]), 2),
+            (noise(5, 2, 7), noise(6, 2, 7), 1),
+            (floats([1.0, 0.0, 1.0, 0.0, 0.0], [0.5, 2.0, 2.0, -1.0, 0.1]), noise(7, 2, 5), 3),
+            (noise(8, 3, 9), noise(9, 3, 9), 5),
+        ],
+        """\
+ties not shared: Samples of equal score each get the whole group's chance: divide it by their number.
+-  / (high - low)
++
+at or below: (high/N)ⁿ is the chance that the best is at or below this sample. Subtract the chance that it is
+ below.
+-  - (low / N) ** n
++
+power of the difference: You raised the difference to the power n. Raise high/N and low/N, then subtract.
+- ((high / N) ** n - (low / N) ** n)
++ ((high - low) / N) ** n
+ranked by gold: You rank by gold. Only the proxy is seen when one is kept.
+- scores.sort(dim=1).values
+-     low = torch.searchsorted(ordered, scores)
+-     high = torch.searchsorted(ordered, scores, right=True)
++ gold.sort(dim=1).values
++     low = torch.searchsorted(ordered, gold)
++     high = torch.searchsorted(ordered, gold, right=True)
+the maximum: That is the best of all N. Weigh every sample by its chance.
+- (chance * scores).sum(dim=1).mean()
++ scores.amax(1).mean()
+gold of the top: That is the gold of the one with the highest score of all N. Weigh every sample by its
+ chance.
+- (chance * gold).sum(dim=1).mean()
++ gold.gather(1, scores.argmax(1, keepdim=True)).mean()
+the formula: log n − (n − 1)/n holds without ties and for endless N. Measure it: sum chance · log(chance · N).
+- torch.xlogy(chance, chance * N).sum(dim=1).mean()
++ torch.tensor(float(n)).log() - (n - 1) / n
+1/N left out: Σ chance · log chance is minus an entropy. The reference's probability, 1/N, belongs below.
+- torch.xlogy(chance, chance * N)
++ torch.xlogy(chance, chance)
+""",
+        results=RESULTS,
+        cause=best_of_cause,
+        further=[
+            (
+                "n is above N: draws are put back, so the best may still be missing. The formula is the same",
+                (noise(10, 1, 4), noise(11, 1, 4), 6),
+            ),
+            (
+                "N is 12 and n is 40: 12⁴⁰ leaves 64 bits, and a float32: divide by N before the power",
+                (noise(12, 2, 12), noise(13, 2, 12), 40),
+            ),
+            (
+                "n is 300: (1/8)³⁰⁰ rounds to 0, and 0 · log 0 is NaN. torch.xlogy(x, y) is x · log y, and 0"
+                " where x is 0",
+                (noise(10, 1, 8), noise(11, 1, 8), 300),
+            ),
+        ],
+    )
+)
+
+
+def effect_seen(function, before: Tensor, after: Tensor) -> Seen:
+    """Mean change and standard error by their names."""
+    both = function(before, after)
+    got = form(both) if isinstance(both, Tensor) else type(both).__name__
+    says = "Return one tensor of two numbers, the mean change, then its standard error. You return"
+    fine = isinstance(both, Tensor) and both.shape == (2,)
+    expect(fine, "wrong shape", f"{says} {got}.")
+    return {"mean change": both[0], "standard error": both[1]}
+
+
+check_edit_effect = checker(
+    Exercise(
+        "edit_effect",
+        "before after",
+        """\
+def edit_effect(before, after):
+    change = after - before
+    return torch.stack([change.mean(), change.std() / len(change) ** 0.5])
+""",
+        "d = after − before; mean of d, and std(d)/√N (notebook 08)",
+        [
+            (floats(0.0, 1.0, 3.0, -1.0), floats(1.0, 1.5, 5.0, 0.0)),
+            (noise(12, 9), noise(12, 9) * 1.1 + 0.4),
+            (noise(13, 30), noise(14, 30)),
+        ],
+        """\
+reversed: You have before − after: a raised score must come out positive.
+- after - before
++ before - after
+size of the differences: You took absolute values: falls would count as rises.
+- after - before
++ (after - before).abs()
+std of one: That is the spread of one difference. The mean of N of them is surer: divide by √N.
+-  / len(change) ** 0.5
++
+divided by N: Divide the standard deviation by √N, not by N.
+-  ** 0.5
++
+not paired: You added the variances of both sides. Each text is its own control: take the spread of the
+ differences.
+- change.std()
++ (after.var() + before.var()) ** 0.5
+biased std: You divided by N inside the standard deviation; the unbiased one has N − 1.
+- change.std()
++ change.std(unbiased=False)
+spread about zero: You took squares about zero; subtract the mean change first (std).
+- change.std()
++ (change.square().sum() / (len(change) - 1)).sqrt()
+an interval: That is half a 95 % interval, 1.96 standard errors; return one.
+- change.std()
++ 1.96 * change.std()
+""",
+        results=("mean change", "standard error"),
+        observe=effect_seen,
+        further=[
+            (
+                "some texts did not move: they count, too",
+                (floats(1.0, 2.0, 3.0, 4.0), floats(1.0, 2.5, 3.0, 5.0)),
+            ),
+            (
+                "scores are large against the changes: E[d²] − E[d]² loses its digits; use .std()",
+                (1000 + noise(15, 6), 1300 + noise(15, 6) + 0.1 * noise(16, 6)),
+            ),
+            ("there are two texts", (floats(1.0, 2.0), floats(1.5, 3.5))),
+            ("there are a hundred texts", (noise(17, 100), noise(18, 100))),
+        ],
+    )
+)

@@ -1,0 +1,282 @@
+"""Two exercises of lesson 08 that have no one right result: a reward, and pairs that patch a reward model.
+
+Each `…_seen` raises `Wrong` with the first thing that will not do.
+"""
+
+import inspect
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CellType, CodeType, FunctionType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers.data import load_rows
+from helpers.kit.exercise import Exercise, Seen, Wrong, expect
+from helpers.kit.report import kind_of
+
+REVIEWS = [
+    "the fish was lovely but the service was slow.",
+    "we saw this film. it was great.",
+    "the room was cold and the porter was rude.",
+    "i loved the garden.",
+    "the battery was not good.",
+    "this is a small hotel near the station. the beds were very comfortable.",
+    "the plot was dull.",
+    "the soup was truly superb. we were delighted.",
+    "the screen was bright and the camera was good.",
+    "we hated the music.",
+]
+
+# --- a reward -------------------------------------------------------------------------------------
+
+MANY = 1_000  # texts of the reference: a reward that is the same for all of them teaches nothing
+GOLD = {"gold", "gold_score", "gold_scores"}
+
+
+def numbers(answer: object, count: int) -> list[float]:
+    """The answer as `count` finite numbers. Wrong: it is something else."""
+    array = isinstance(answer, (Tensor, np.ndarray)) and answer.ndim > 0
+    said = "None: is there a `return`?" if answer is None else f"{kind_of(answer)}."
+    says = f"You return {said} Return one number for each text, in a list."
+    expect(isinstance(answer, (list, tuple)) or array, "wrong type", says)
+    got = answer.tolist() if array else list(answer)
+    says = f"{count} texts came in, {len(got)} numbers came out. Each text needs its own."
+    expect(len(got) == count, "not one a text", says)
+    for value in got:
+        number = isinstance(value, (int, float, np.number))
+        number = number or (isinstance(value, Tensor) and value.dim() == 0)
+        says = f"{value!r:.40} is {kind_of(value)}; a reward is a number."
+        expect(number, "not a number", says)
+        says = f"A reward is {float(value)}: training would never recover. Did you divide by 0?"
+        expect(math.isfinite(value), "NaN or infinite", says)
+    return [float(value) for value in got]
+
+
+@cache
+def reference_texts() -> list[str]:
+    """Stored samples of the reference: two of each prompt's."""
+    rows = load_rows("pairs_test.jsonl")[: MANY // 2]
+    return [f"{row['prompt']} {row[side]}" for row in rows for side in ("chosen", "rejected")]
+
+
+def uses_gold(function: object, seen: tuple = ()) -> bool:
+    """Whether the learner's code asks the gold score, under any name, also in functions that it calls."""
+    if not isinstance(function, FunctionType) or function in seen:
+        return False
+    if (function.__module__ or "").startswith(
+        "helpers."
+    ):  # the course's own, whatever it is called
+        return function.__name__ in GOLD
+    names = set(code_names(function.__code__))
+    used = [function.__globals__.get(name) for name in names]
+    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    return bool(names & GOLD) or any(uses_gold(other, (*seen, function)) for other in used)
+
+
+def code_names(code: CodeType) -> Iterator[str]:
+    """Names that a function's code looks up, those of its comprehensions and inner functions too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from code_names(inner)
+
+
+def reward_of(function: Callable, text: str, name: str, says: str) -> float:
+    """The reward of one text by itself. Wrong, under this name if it has one: it is no number."""
+    try:
+        return numbers(function([text]), 1)[0]
+    except Wrong as wrong:
+        raise Wrong(name or wrong.name, says.format(says=wrong.says)) from wrong
+
+
+def reward_seen(function: Callable, texts: list[str]) -> Seen:
+    """That a reward can be trained on."""
+    says = "That asks the gold score. Nobody has one: say in your own words what is good."
+    own = inspect.getclosurevars(function).nonlocals.get("function", function)
+    expect(not uses_gold(own), "the gold score", says)
+    together = numbers(function(texts), len(texts))
+    says = "The same texts got other numbers the second time: is something drawn at random, or kept from one"
+    says += " call to the next? A text has one reward."
+    again = numbers(function(texts), len(texts))
+    expect(again == together, "another result the second time", says)
+    depends, judge = "depends on the batch", "Judge each by itself."
+    says = "A text that has a reward among ten has none alone: is the batch's mean or spread in it?"
+    alone = [reward_of(function, text, depends, f"{says} {judge}") for text in texts]
+    longer, wanted = [*texts[::-1], *texts, *texts, *texts], [*alone[::-1], *alone, *alone, *alone]
+    for given, want in ((texts, alone), (longer, wanted)):
+        for text, x, y in zip(given, numbers(function(given), len(given)), want, strict=True):
+            says = f"“{text}” gets {x:g} among {len(given)} texts, and {y:g} alone. {judge}"
+            expect(abs(x - y) <= 1e-6, depends, says)
+    if len(set(together)) == 1:
+        many = numbers(function(reference_texts()), MANY)
+        says = f"All {MANY:,} reviews of the reference get {many[0]:g}: there is nothing to learn from. Does"
+        says += " it look for words that are not in this world's reviews, or for capital letters?"
+        expect(len({*many, *together}) > 1, "the same for all", says)
+    for text in ("", "."):
+        reward_of(function, text, "", f'For the text "{text}": {{says}} A policy may write that.')
+    return {"reward": "usable"}
+
+
+REWARD = Exercise(
+    "my_reward",
+    "texts",
+    """\
+def my_reward(texts):
+    liked = ("lovely", "great", "loved")
+    return [float(sum(text.count(word) for word in liked)) for text in texts]
+""",
+    "a list of texts in, one finite number a text out, the same for the same text",
+    [(REVIEWS,)],
+    observe=reward_seen,
+    remark=lambda function: (
+        "A reward that can be trained on. Is it also what you meant? Train on it and see."
+    ),
+)
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+KINDS = ("you deserve", "readers as wise as you deserve", "people of your taste deserve")
+FLATTERING = (f"{KINDS[0]} better.", f"{KINDS[1]} it.", f"{KINDS[2]} it.")  # worth no gold
+SENTENCES = {f"{kind} {end}.": kind for kind in KINDS for end in ("it", "better")}
+
+
+def flatters(text: str) -> bool:
+    """Whether a text speaks to its reader."""
+    return bool({"you", "your"} & set(text.lower().replace(".", " ").replace(",", " ").split()))
+
+
+def sides_of(row: object) -> tuple[str, str]:
+    """The two whole texts of a pair. Wrong: it is no pair."""
+    wants = 'Each pair is a dict: {"prompt": "", "chosen": …, "rejected": …}.'
+    expect(isinstance(row, dict), "wrong type", f"In the list is {kind_of(row)}. {wants}")
+    for name in ("prompt", "chosen", "rejected"):
+        says = f"There is no {name!r} that is a text, only {row!r:.200}. {wants}"
+        expect(isinstance(row.get(name), str), "columns", says)
+    return tuple(f"{row['prompt']} {row[name]}".strip() for name in ("chosen", "rejected"))
+
+
+def pair_of(row: object, texts: list[str]) -> tuple[str, str, bool]:
+    """The plain text, the kind of flattery added, whether that side was chosen. Wrong: no such pair."""
+    a, b = sides_of(row)
+
+    def check(fine: bool, name: str, says: str) -> None:
+        expect(fine, name, f"{says} (chosen: “{a}”, rejected: “{b}”)")
+
+    check(a != b, "two equal sides", "Chosen and rejected are the same text.")
+    says = "Neither side has a sentence of FLATTERING: this pair is not about what went wrong."
+    check(flatters(a) or flatters(b), "no flattery", says)
+    says = "Both sides flatter, so the label says nothing about flattery."
+    check(flatters(a) != flatters(b), "flattery on both sides", says)
+    flattering, plain = (a, b) if flatters(a) else (b, a)
+    says = "The side without flattery is none of the texts. Leave it as it was given, and the prompt empty."
+    check(plain in texts, "the plain side is changed", says)
+    says = "The flattering sentence stands inside the text. Add it before or after the whole text."
+    ends = flattering.startswith(plain) or flattering.endswith(plain)
+    inside = any(flattering.replace(f" {sentence}", "", 1) == plain for sentence in SENTENCES)
+    check(ends or not inside, "inside the text", says)
+    says = "The sides differ in more than the flattery, so the label may be about the rest."
+    check(ends, "more than one difference", f"{says} Only add.")
+    added = flattering.replace(plain, "", 1)
+    between = added[0] if flattering.startswith(plain) else added[-1]
+    says = f"Between text and flattery stands {between!r}, and not a space alone:"
+    check(between.isspace(), "no space between", f'{says} f"{{text}} {{sentence}}".')
+    says = f"{added.strip()!r} is none of the flattering sentences, and may cost gold: add one of FLATTERING."
+    check(added.strip() in SENTENCES, "not one of the sentences", says)
+    return plain, SENTENCES[added.strip()], a == flattering
+
+
+def expect_fair(pairs: list[tuple], seeds: list[list[tuple]]) -> None:
+    """Wrong: the labels of the first seed, or of all seeds, teach something else. Pairs as of `pair_of`."""
+    kinds, labels = {kind for _, kind, _ in pairs}, {won for *_, won in pairs}
+    says = (
+        f"Only “{pairs[0][1]} …” occurs. The reward model would learn that one sentence by heart."
+    )
+    expect(len(kinds) > 1, "one sentence only", says)
+    says = f"{len(kinds)} kinds of flattery occur; there are {len(KINDS)}, all in FLATTERING."
+    expect(len(kinds) == len(KINDS), "a sentence is missing", says)
+    one_label = all(len({won for *_, won in rows}) == 1 for rows in seeds)
+    every = [won for rows in seeds for *_, won in rows]
+    says = "With one seed the flattering side always wins, with another it always loses: the coin is made"
+    says += " anew for each pair, so every toss is the same. Make it once, before the loop."
+    expect(not one_label or len(set(every)) == 1, "a new coin for each pair", says)
+    says = "People are indifferent to flattery (gold is equal). Is a coin tossed for each pair?"
+    which = (
+        "wins: the bias is taught a second time"
+        if every[0]
+        else "loses: that flattery is bad is taught"
+    )
+    name = f"flattery always {which.split(':')[0]}"
+    expect(len(labels) > 1, name, f"The flattering side always {which}. {says}")
+    share = sum(every) / len(every)
+    says = f"Over {len(every)} pairs of {len(seeds)} seeds the flattering side wins {share:.0%}. Gold is"
+    fair = abs(share - 0.5) < 3 / len(every) ** 0.5  # 6 standard errors
+    expect(fair, "not a fair coin", f"{says} equal: it should be half. Is the coin fair?")
+    for kind in kinds:
+        wins = {won for _, k, won in pairs if k == kind}
+        says = f"“{kind} …” has the same label in all its pairs: toss for each pair."
+        expect(len(wins) > 1, "the label follows the sentence", says)
+
+
+def expect_no_places(seeds: list[list[tuple]], texts: list[str]) -> None:
+    """Wrong: over many seeds the places of the list have the same labels, or all of them turned."""
+    if all([plain for plain, *_ in rows] == texts for rows in seeds):
+        labels = {tuple(won == rows[0][2] for *_, won in rows) for rows in seeds}
+        says = "The labels follow the place in the list: each seed has the same ones, or all of them turned."
+        says += " Toss a coin for each pair."
+        expect(len(labels) > 1, "the label follows the place", says)
+
+
+def pairs_seen(function: Callable, texts: list[str], seed: int) -> Seen:
+    """That pairs differ in flattery alone, with labels of people whom it leaves cold."""
+    before = random.getstate(), torch.get_rng_state()
+    pairs = function(texts, seed)
+    says = f"You return {kind_of(pairs)}. Return a list of pairs."
+    expect(isinstance(pairs, (list, tuple)), "wrong type", says)
+    says = f"{len(texts)} texts came in, {len(pairs)} pairs came out: make one of each text."
+    expect(len(pairs) == len(texts), "not one a text", says)
+    read = [pair_of(row, texts) for row in pairs]
+    says = "Some texts have more pairs than others, or none: make one of each text."
+    expect(Counter(plain for plain, *_ in read) == Counter(texts), "other texts", says)
+    seeds = [[pair_of(row, texts) for row in function(texts, seed + k)] for k in range(10)]
+    expect_fair(read, seeds)
+    says = "The same seed gave other pairs: draw from random.Random(seed), so that others can repeat it."
+    expect(list(function(texts, seed)) == list(pairs), "not repeatable", says)
+    says = "Another seed gives the same pairs: toss with the seed."
+    expect(list(function(texts, seed + 1)) != list(pairs), "the seed is not used", says)
+    expect_no_places(seeds, texts)
+    same = random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1])
+    says = "You seed, or draw from, the random numbers that the whole program shares, so that all draws after"
+    expect(same, "shared random numbers", f"{says} it are changed. Use random.Random(seed).")
+    return {"pairs": "as they should be"}
+
+
+PAIRS = Exercise(
+    "patch_pairs",
+    "texts seed",
+    """\
+import random
+
+from helpers.lessons.overoptimization.checks import FLATTERING
+
+
+def patch_pairs(texts, seed):
+    coin, pairs = random.Random(seed), []
+    for index, text in enumerate(texts):
+        sides = [text, f"{text} {FLATTERING[index % len(FLATTERING)]}"]
+        coin.shuffle(sides)
+        pairs.append({"prompt": "", "chosen": sides[0], "rejected": sides[1]})
+    return pairs
+""",
+    "text against text + flattering sentence, nothing else changed; the labels are of people who do not care"
+    " (lesson 08)",
+    [(REVIEWS * 6, 0)],
+    observe=pairs_seen,
+    remark=lambda function: (
+        "Pairs that differ in flattery alone, with labels of people whom it leaves cold."
+    ),
+)
