@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -142,7 +142,9 @@ class Exercise:
 
     def edited(self, *mistakes: Mistake) -> Callable:
         """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
-        sources = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
+        sources = {self.name: self.solution} | {
+            name: one.solution for name, one in self.used.items()
+        }
         for one in mistakes:
             name = one.inside or self.name
             if sources[name].count(one.old) != 1:
@@ -159,7 +161,7 @@ class Exercise:
             if isinstance(x, nn.Module):
                 x.eval()
         if self.observe is not None:
-            return self.observe(lambda *inputs: call(function, inputs), *given)
+            return self.observe(wraps(function)(lambda *inputs: call(function, inputs)), *given)
         answer = call(function, given)
         return by_name(self.results, answer) if len(self.results) > 1 else {self.results[0]: answer}
 
