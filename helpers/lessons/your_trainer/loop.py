@@ -217,9 +217,6 @@ padding in the yielded KL: Your KL counts the padding, where log-probs may be an
 KL per token: The second number is the KL per response: sum over its counted tokens, then the mean.
 -  * counted).sum(1)
 + * counted).mean(1)
-annealed a step early: The rate of iteration i (from 0) is learning_rate · (1 − i / iterations).
-- 1 - iteration /
-+ 1 - (iteration + 1) /
 """,
     observe=observe_train,
     uses={name: exercise.right for name, exercise in STEPS.items()},

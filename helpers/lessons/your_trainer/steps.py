@@ -1,6 +1,7 @@
 """Exercises of lesson 06, the seven steps of a trainer; the loop has a file of its own."""
 
 from collections import Counter
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from helpers.kit.exercise import (
     prefix_mask,
     sizes,
 )
-from helpers.kit.logprobs import FORWARD_LOGPROBS
+from helpers.kit.logprobs import FORWARD_LOGPROBS as OF_LESSON_01
 from helpers.kit.model_calls import Call, calls_made, check_call
 from helpers.kit.recorded import either_deviation, recorded
 from helpers.kit.samplers import LOOK, observe_sampler
@@ -179,6 +180,8 @@ scores clipped: You clip the scores to −1 and 1: above that, better texts earn
     ],
 )
 
+AS_FOLDED = OF_LESSON_01.solution.replace("length:].unsqueeze(-1))", "length:, None])")
+FORWARD_LOGPROBS = replace(OF_LESSON_01, solution=AS_FOLDED)
 PAIR = floats([-1.0, -0.5, -2.0, 3.0]), floats([-1.5, -1.5, -0.5, 1.0])
 SHORT = torch.tensor([2.0]), *PAIR, prefix_mask(4, 3), 0.1
 NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
