@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -161,7 +161,7 @@ class Exercise:
             if isinstance(x, nn.Module):
                 x.eval()
         if self.observe is not None:
-            return self.observe(lambda *inputs: call(function, inputs), *given)
+            return self.observe(wraps(function)(lambda *inputs: call(function, inputs)), *given)
         answer = call(function, given)
         return by_name(self.results, answer) if len(self.results) > 1 else {self.results[0]: answer}
 

@@ -60,8 +60,8 @@ logits one column too early: You read the logits two columns before each token; 
 + -length - 2 : -2
 the tokens before: Your logits are right, and you look up the tokens one column too early: take
  ids[:, -length:].
-- ids[:, -length:]
-+ ids[:, -length - 1 : -1]
+- ids[:, -length:
++ ids[:, -length - 1 : -1
 no temperature: `temperature` has no effect: divide the logits by it, before the softmax.
 - (logits[:, -length - 1 : -1] / temperature)
 + logits[:, -length - 1 : -1]

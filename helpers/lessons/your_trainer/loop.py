@@ -1,5 +1,6 @@
 """Lesson 06's loop, tried with steps that train nothing and note what they are given."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,12 +14,13 @@ from helpers.kit.running import is_empty
 from helpers.lessons.your_trainer.steps import STEPS
 
 B, P, T = 7, 5, 14  # T is less than the limit, as when all responses stop early
+GIVES = {"total_rewards": ["rewards"], "estimate_advantages": ["values", "advantages", "returns"]}
 
 
 @contextmanager
 def in_place(functions: dict[str, Callable]) -> Iterator[None]:
     """While it holds, `train` finds these steps under their names, wherever it was written."""
-    names = functions["train"].__globals__
+    names = getattr(inspect.unwrap(functions["train"]), "__globals__", {})
     before = {name: names[name] for name in STEPS if name in names}
     names.update({name: functions[name] for name in STEPS})
     try:
@@ -33,22 +35,15 @@ class Noted:
     """Steps that give numbers of their own and note each argument, by what it is."""
 
     def __init__(self, parts: SimpleNamespace, config):
-        self.parts, self.config = parts, config
-        self.seen: dict[str, list] = {name: [] for name in self.names()}
-        self.known: dict[str, object] = {}
-
-    @staticmethod
-    def names() -> Iterator[str]:
-        """What is noted, in the order in which it is looked at."""
-        for step, exercise in STEPS.items():
-            yield f"number of calls of {step}"
-            for argument in exercise.names:
-                yield f"{argument} of {step}"
-        yield from ("gradients in update", "learning rate of update")
-
-    def functions(self) -> dict[str, Callable]:
-        """The steps by name."""
-        return {name: self.step(name) for name in STEPS}
+        self.parts = parts
+        of_steps = [f"{what} of {step}" for step, exercise in STEPS.items()
+                    for what in ("number of calls", *exercise.names)]  # fmt: skip
+        names = (*of_steps, "gradients in update", "learning rate of update")
+        self.seen: dict[str, list] = {name: [] for name in names}
+        settings = ("batch_size", "kl_coef", "gamma", "lam", "temperature")
+        self.always = {f"parts.{name}": x for name, x in vars(parts).items()} | {"config": config}
+        self.always |= {f"config.{name}": getattr(config, name) for name in settings}
+        self.known, self.optimizer, self.seed = self.always, None, 0
 
     def step(self, name: str) -> Callable:
         """One step."""
@@ -60,6 +55,8 @@ class Noted:
             for argument, x in arguments.items():
                 self.seen[f"{argument} of {name}"].append(self.label(x))
             self.seen[f"number of calls of {name}"].append(name)
+            if name in GIVES:
+                return self.keep(**{one: self.normal(B, T) for one in GIVES[name]})
             return getattr(self, name)(arguments)
 
         return noted
@@ -85,7 +82,8 @@ class Noted:
             if x.shape == other.shape == (B, T) and other.is_floating_point():
                 x, other = x[counted], other[counted]
             return x.shape == other.shape and bool(torch.equal(x.float(), other.float()))
-        return x is other or (isinstance(x, (int, float, list)) and x == other)
+        plain = isinstance(x, (int, float, list)) and type(x) is type(other)
+        return x is other or (plain and x == other)
 
     def of_optimizer(self, x: torch.optim.Optimizer) -> str:
         """What matters of an optimizer."""
@@ -94,23 +92,18 @@ class Noted:
                  if {id(p) for p in getattr(self.parts, role).parameters()} <= held]  # fmt: skip
         kind = "Adam" if "Adam" in type(x).__name__ else type(x).__name__
         decay = " with weight decay" if any(g.get("weight_decay") for g in x.param_groups) else ""
-        again = " (a new one)" if self.known.setdefault("optimizer", x) is not x else ""
+        self.optimizer = self.optimizer or x
+        again = "" if self.optimizer is x else " (a new one)"
         return f"{kind}{decay} of {' and '.join(roles)}, eps {x.defaults.get('eps')}{again}"
 
     def keep(self, **found: object) -> object:
         """Know these by their names from now on."""
-        self.known |= found
+        self.known = self.known | found
         return next(iter(found.values())) if len(found) == 1 else tuple(found.values())
 
     def draw_prompts(self, given: dict) -> list[str]:
-        known = {f"config.{name}": getattr(self.config, name)
-                 for name in ("batch_size", "kl_coef", "gamma", "lam", "temperature")}  # fmt: skip
-        known |= {f"parts.{name}": x for name, x in vars(self.parts).items()} | {
-            "config": self.config
-        }
-        self.known = known | {"optimizer": self.known.get("optimizer")} if self.known else known
+        self.known = self.always
         count = len(self.seen["number of calls of draw_prompts"])
-        self.seed = 100 * count
         return self.keep(batch=[f"prompt {count}.{k}" for k in range(B)])
 
     def normal(self, *shape: int) -> Tensor:
@@ -134,19 +127,9 @@ class Noted:
         weight = self.parts.reference.weight.sum()
         return self.keep(ref_logprobs=self.normal(B, T) - 3 + 0 * weight)  # a KL far above 10 nats
 
-    def total_rewards(self, given: dict) -> Tensor:
-        return self.keep(rewards=self.normal(B, T))
-
-    def estimate_advantages(self, given: dict) -> tuple:
-        return self.keep(
-            values=self.normal(B, T), advantages=self.normal(B, T), returns=self.normal(B, T)
-        )
-
     def update(self, given: dict) -> None:
-        rates = {round(group["lr"], 8) for group in given["optimizer"].param_groups}
-        self.seen["learning rate of update"].append(
-            rates.pop() if len(rates) == 1 else sorted(rates)
-        )
+        rates = sorted({round(group["lr"], 8) for group in given["optimizer"].param_groups})
+        self.seen["learning rate of update"].append(rates if len(rates) > 1 else rates[0])
         self.seen["gradients in update"].append("on" if torch.is_grad_enabled() else "off")
         with torch.no_grad():
             self.parts.actor.weight += 1  # so that a reference that follows it shows
@@ -160,7 +143,8 @@ def observe_train(train: Callable) -> Seen:
     models = {role: nn.Linear(1, 1) for role in ("actor", "critic", "reference")}
     parts = SimpleNamespace(**models, reward=object(), tokenizer=object(), prompts=["one", "two"])
     noted, before = Noted(parts, config), parts.reference.weight.clone()
-    with torch.enable_grad(), in_place(noted.functions() | {"train": train}):
+    steps = {name: noted.step(name) for name in STEPS}
+    with torch.enable_grad(), in_place(steps | {"train": train}):
         rounds = train(parts, config)
         if rounds is NotImplemented or (rounds is None and is_empty(train)):
             raise NotImplementedError
@@ -178,7 +162,7 @@ def observe_train(train: Callable) -> Seen:
     late = all(k >= i for i, k in enumerate(made, start=1))
     return {
         **seen,
-        "weights of the reference": (parts.reference.weight - before).detach(),
+        "reference model": "frozen" if torch.equal(parts.reference.weight, before) else "changed",
         "number of pairs yielded": len(found),
         "time of the yield": "after the update" if late else "before the update",
         "mean scores yielded": torch.tensor([float(score) for score, _ in found]),
@@ -233,9 +217,6 @@ padding in the yielded KL: Your KL counts the padding, where log-probs may be an
 KL per token: The second number is the KL per response: sum over its counted tokens, then the mean.
 -  * counted).sum(1)
 + * counted).mean(1)
-annealed a step early: The rate of iteration i (from 0) is learning_rate · (1 − i / iterations).
-- 1 - iteration /
-+ 1 - (iteration + 1) /
 """,
     observe=observe_train,
     uses={name: exercise.right for name, exercise in STEPS.items()},

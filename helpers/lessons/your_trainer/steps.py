@@ -1,6 +1,7 @@
 """Exercises of lesson 06, the seven steps of a trainer; the loop has a file of its own."""
 
 from collections import Counter
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from helpers.kit.exercise import (
     prefix_mask,
     sizes,
 )
-from helpers.kit.logprobs import FORWARD_LOGPROBS
+from helpers.kit.logprobs import FORWARD_LOGPROBS as OF_LESSON_01
 from helpers.kit.model_calls import Call, calls_made, check_call
 from helpers.kit.recorded import either_deviation, recorded
 from helpers.kit.samplers import LOOK, observe_sampler
@@ -129,31 +130,26 @@ def observe_scores(function, ids: Tensor, mask: Tensor) -> Seen:
     return {"texts": sorted(map(squeezed, asked)), "scores": scores}
 
 
+PARTS = ("responses only", "ends", str.endswith), ("prompts only", "beginnings", str.startswith)
+
+
 def name_part(asked: list[str], rows: list[str], special: list[str]) -> None:
     """Wrong: each text is only the end, or the beginning, of the whole one, or holds special tokens."""
     plain = [" ".join(w for w in text.split() if w not in special) for text in asked]
     pairs = [(squeezed(a), squeezed(b)) for a, b in zip(plain, rows, strict=True)]
     shorter = all(len(a) < len(b) for a, b in pairs)
-    says = (
-        "You score the ends of the texts only: the reward model reads prompt and response together."
-    )
-    ends = shorter and all(b.endswith(a) for a, b in pairs)
-    expect(not ends, "responses only", says, asked[0], rows[0])
-    says = "You score the beginnings of the texts only: the reward model reads prompt and response together."
-    begins = shorter and all(b.startswith(a) for a, b in pairs)
-    expect(not begins, "prompts only", says, asked[0], rows[0])
-    says = "Your texts hold special tokens, which the reward model never saw as words. Decode with"
-    says += " skip_special_tokens=True."
+    for name, which, inside in PARTS:
+        says = f"You score the {which} of texts only: the reward model reads prompt and response."
+        only = shorter and all(inside(b, a) for a, b in pairs)
+        expect(not only, name, says, asked[0], rows[0])
+    says = "Your texts hold special tokens, no words to a reward model: decode with skip_special_tokens=True."
     held = [text for text in asked if any(token in text for token in special)]
     expect(not held, "special tokens scored", says, *held[:1], rows[0])
 
 
-def texts(rows: list[int], times: int = 1) -> tuple[Tensor, Tensor]:
-    """Recorded texts, whose responses stand there so many times."""
-    r = recorded()
-    return tuple(
-        torch.cat([x[rows], *[x[rows, -r.length :]] * (times - 1)], 1) for x in (r.ids, r.mask)
-    )
+def texts(*rows: int) -> tuple[Tensor, Tensor]:
+    """Some of the recorded texts."""
+    return recorded().ids[list(rows)], recorded().mask[list(rows)]
 
 
 SCORE_RESPONSES = Exercise(
@@ -165,48 +161,32 @@ def score_responses(reward, tokenizer, ids, mask):
     return reward(texts)
 """,
     "reward(texts), prompt and response together (step 3; lesson 05)",
-    lambda: [texts([0, 1, 2, 3, 4, 5])],
+    lambda: [texts(0, 1, 2, 3, 4, 5)],
     """\
 whitened scores: You normalised the scores over the batch; the reward model's scores are normalised already.
 -     return reward(texts)
 +     scores = reward(texts)
 +     return (scores - scores.mean()) / scores.std()
-centred scores: You subtracted the batch's mean score; the critic is the baseline here.
--     return reward(texts)
-+     scores = reward(texts)
-+     return scores - scores.mean()
 scores clipped: You clip the scores to −1 and 1: above that, better texts earn nothing.
 - reward(texts)
 + reward(texts).clamp(-1, 1)
-a probability: You passed the scores through a sigmoid; rewards are the scores themselves.
-- reward(texts)
-+ reward(texts).sigmoid()
 """,
     results=("texts", "scores"),
     observe=observe_scores,
     further=lambda: [
-        ("texts are long, and two are equal", texts([5, 4, 5], 2)),
-        ("there is one row", texts([2])),
-        ("there are forty rows", texts([0, 1, 2, 3, 4, 5] * 7)),
+        ("two texts are equal", texts(5, 4, 5)),
+        ("there is one row", texts(2)),
+        ("there are forty rows", texts(*[0, 1, 2, 3, 4] * 8)),
     ],
 )
 
-SHORT = (
-    torch.tensor([2.0]),
-    floats([-1.0, -0.5, -2.0, 3.0]),
-    floats([-1.5, -1.5, -0.5, 1.0]),
-    prefix_mask(4, 3),
-    0.1,
-)
-BATCH = (
-    torch.tensor([1.0, -3.0, 0.5]),
-    -noise(1, 3, 5).abs(),
-    -noise(2, 3, 5).abs(),
-    prefix_mask(5, 2, 5, 4),
-    0.2,
-)
-ONE_TOKEN = (BATCH[0], BATCH[1], BATCH[2], prefix_mask(5, 1, 5, 4), 0.2)
-LARGE = (80 * BATCH[0], 30 * BATCH[1], 40 * BATCH[2], BATCH[3], 2.5)
+AS_FOLDED = OF_LESSON_01.solution.replace("length:].unsqueeze(-1))", "length:, None])")
+FORWARD_LOGPROBS = replace(OF_LESSON_01, solution=AS_FOLDED)
+PAIR = floats([-1.0, -0.5, -2.0, 3.0]), floats([-1.5, -1.5, -0.5, 1.0])
+SHORT = torch.tensor([2.0]), *PAIR, prefix_mask(4, 3), 0.1
+NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
+BATCH = *NOISE, prefix_mask(5, 2, 5, 4), 0.2
+LARGE = 80 * NOISE[0], 30 * NOISE[1], 40 * NOISE[2], prefix_mask(5, 2, 5, 4), 2.5
 
 TOTAL_REWARDS = Exercise(
     "total_rewards",
@@ -227,27 +207,15 @@ KL sign: The KL sign is wrong: the policy is paid for drifting. Rewards lose β�
 the score on a pad: You put the score in the last column, which is padding in rows that end early.
 - counted.sum(1) - 1
 + counted.shape[1] - 1
-the score one token early: You put the score on the token before the last counted one.
-- counted.sum(1) - 1
-+ counted.sum(1) - 2
 the last penalty is lost: The last token pays its KL as well: add the score to it.
 - += scores
 + = scores
-padding is charged: Padding pays, too: what stands there may be anything, and its reward is 0.
--  * counted
-+
 the score on every token: The score comes once, at the last counted token (index the rows too).
 -     rewards[range(len(scores)), last] += scores
 +     rewards += scores[:, None] * counted
-the score is spread out: The score comes whole, at the last counted token; you pay it in equal parts.
--     rewards[range(len(scores)), last] += scores
-+     rewards = rewards + counted * (scores / counted.sum(1))[:, None]
-β on the score: β scales the KL penalty alone, not the score.
-- += scores
-+ += kl_coef * scores
 """,
     further=[
-        ("a response has one token", ONE_TOKEN),
+        ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
         ("β is 0", (*BATCH[:-1], 0.0)),
         ("scores and KL are large", LARGE),
         *sizes(BATCH),
@@ -273,8 +241,7 @@ def observe_advantages(function, critic, ids, mask, rewards, gamma, lam) -> Seen
 
 def cause_advantages(function, critic, ids, mask, rewards, gamma, lam) -> None:
     """Wrong: the critic is given another mask or other positions."""
-    work = lambda: function(critic, ids, mask, rewards, gamma, lam)  # noqa: E731
-    for call in calls_made(critic, work)[-1:]:
+    for call in calls_made(critic, lambda: function(critic, ids, mask, rewards, gamma, lam))[-1:]:
         check_call(call, mask, "the critic")
 
 
@@ -319,12 +286,6 @@ values of padding: The critic's values on padding enter your sum: what comes aft
 forwards in time: You walk from the first token on; credit comes from what follows: walk backwards.
 - reversed(range(length))
 + range(length)
-λ left out: The sum decays by γλ; yours decays by γ.
-- gamma * lam * running
-+ gamma * running
-γ left out of the sum: The sum decays by γλ; yours decays by λ.
-- gamma * lam * running
-+ lam * running
 returns of whitened advantages: You whiten before you form the returns. They are targets in reward units:
  form them first, from the advantages as they are.
 -     returns = advantages + values
@@ -336,10 +297,6 @@ returns of whitened advantages: You whiten before you form the returns. They are
 whitened with the padding: Mean and deviation are taken over the padding too; take them of counted tokens.
 - advantages[counted].mean(), advantages[counted].std()
 + advantages.mean(), advantages.std()
-whitened per response: Each response is whitened by itself; take one mean and deviation for the batch.
--     mean, std = advantages[counted].mean(), advantages[counted].std()
-+     mean = torch.stack([a[m].mean() for a, m in zip(advantages, counted)])[:, None]
-+     std = torch.stack([a[m].std() for a, m in zip(advantages, counted)])[:, None]
 """,
     results=("values", "returns", "advantages"),
     observe=observe_advantages,
@@ -349,7 +306,6 @@ whitened per response: Each response is whitened by itself; take one mean and de
         ("there is one response: squeeze() drops its axis", episode([3], 12)),
         ("γ and λ are 1", episode([0, 2], 6, 1.0, 1.0)),
         ("λ is 0", episode([0, 2], 6, 0.97, 0.0)),
-        ("γ is 0", episode([0, 2], 6, 0.0, 0.8)),
     ],
 )
 
@@ -399,9 +355,6 @@ clip without min: You used only the clipped ratio; take the smaller of the two g
 padding in the policy's mean: The policy's loss is averaged over all positions; only counted ones count.
 - -gain[counted].mean()
 + -gain.mean()
-padding in the critic's mean: The critic's loss is averaged over all positions; only counted ones count.
-- errors[counted].mean()
-+ errors.mean()
 the stop token is masked out: Stop tokens are left out of the loss: the policy would not learn to stop.
 - counted = mask[:, -length:]
 + last = mask[:, -length:].sum(1, keepdim=True) - 1
@@ -421,10 +374,7 @@ old gradients are kept: From the second step on, old gradients are still in your
     advice="Compare the line that it comes from with the formula, factor by factor.",
 )
 
-STEPS = {
-    exercise.name: exercise
-    for exercise in (
-        DRAW_PROMPTS, WRITE_RESPONSES, SCORE_RESPONSES, FORWARD_LOGPROBS, TOTAL_REWARDS,
-        ESTIMATE_ADVANTAGES, UPDATE,
-    )
-}  # fmt: skip
+STEPS = {one.name: one for one in (
+    DRAW_PROMPTS, WRITE_RESPONSES, SCORE_RESPONSES, FORWARD_LOGPROBS, TOTAL_REWARDS,
+    ESTIMATE_ADVANTAGES, UPDATE,
+)}  # fmt: skip

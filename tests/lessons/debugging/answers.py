@@ -54,7 +54,8 @@ WRONG = [
     (C, "in place", "    advantages = torch.zeros", "    values *= 0.5\n    advantages = torch.zeros"),
     (C, "another order", END, "    return rewards, returns, advantages"),
     (C, "padding not cleared", WHITE, "(advantages - mean) / (variance + 1e-8).sqrt()"),
-    (C, "a floor of 1 under the deviation", "(variance + 1e-8).sqrt()", "(variance + 1e-8).sqrt().clamp(min=0.5)"),
+    (C, "a floor of 1 under the deviation", "(variance + 1e-8).sqrt()",
+     "(variance + 1e-8).sqrt().clamp(min=0.5)"),
 ]
 RIGHT = [
     (R, "at any time", RULE, "max(errors) > 1e-3"),
@@ -63,6 +64,7 @@ RIGHT = [
     (R, "a tensor", RULE, "(torch.tensor(errors) > 1e-3).any()"),
     (C, "the divisor n", "/ (counted.sum() - 1)", "/ counted.sum()"),
     (C, "a list", END, "    return [rewards, advantages, returns]"),
-    (C, "by index", WHITE, "torch.where(counted, (advantages - advantages[counted].mean()) / advantages[counted].std(), 0.0)"),
+    (C, "by index", WHITE,
+     "torch.where(counted, (advantages - advantages[counted].mean()) / advantages[counted].std(), 0.0)"),
     (C, "a mask in the walk", "running = delta +", "running = counted[:, t] * delta +"),
 ]

@@ -8,7 +8,7 @@ ORDER = "torch.randperm(len(prompts))"
 DRAW = "torch.multinomial(logprobs.exp(), 1)"
 PAD = "torch.where(running, new, tokenizer.pad_token_id)"
 DECODE = "batch_decode(ids,"
-PICK = "    return logprobs.gather(-1, ids[:, -length:].unsqueeze(-1)).squeeze(-1)"
+PICK = "    return logprobs.gather(-1, ids[:, -length:, None]).squeeze(-1)"
 PLACE = "rewards[range(len(scores)), last] += scores"
 BOTH = "advantages[counted].mean(), advantages[counted].std()"
 WHITE = "(advantages - mean) / (std + 1e-8) * counted"
@@ -32,7 +32,8 @@ VALUES = """    with torch.no_grad():
 REFERENCE = """        with torch.no_grad():
             before = forward_logprobs(parts.reference, ids, mask, length, config.temperature)
 """
-UPDATE = "        update(actor, critic, optimizer, (ids, mask, logprobs, values, advantages, returns), config)\n"
+ROLLOUT = "(ids, mask, logprobs, values, advantages, returns)"
+UPDATE = f"        update(actor, critic, optimizer, {ROLLOUT}, config)\n"
 YIELD = "        yield scores.mean().item(), kl.mean().item()"
 
 # fmt: off
@@ -47,7 +48,8 @@ WRONG = [
     (D, "takes them out of the list", "    return [prompts[i]",
      "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
     (D, "returns all", "order[:batch_size]", "order"),
-    (D, "neighbours", "order[:batch_size]", "[(int(order[0]) + k) % len(prompts) for k in range(batch_size)]"),
+    (D, "neighbours", "order[:batch_size]",
+     "[(int(order[0]) + k) % len(prompts) for k in range(batch_size)]"),
     (W, "padded right", 'padding_side="left"', 'padding_side="right"'),
     (W, "no temperature", "logits / config.temperature", "logits"),
     (W, "no position ids", ", position_ids=positions", ""),
@@ -68,10 +70,13 @@ WRONG = [
      "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
     (W, "sampled padding does not count", "torch.cat([mask, running], 1)",
      "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
-    (W, "top-k 50", DRAW, "logprobs.topk(50).indices.gather(1, torch.multinomial(logprobs.topk(50).values.exp(), 1))"),
-    (W, "top-k 100", DRAW, "logprobs.topk(100).indices.gather(1, torch.multinomial(logprobs.topk(100).values.exp(), 1))"),
+    (W, "top-k 50", DRAW,
+     "logprobs.topk(50).indices.gather(1, torch.multinomial(logprobs.topk(50).values.exp(), 1))"),
+    (W, "top-k 100", DRAW,
+     "logprobs.topk(100).indices.gather(1, torch.multinomial(logprobs.topk(100).values.exp(), 1))"),
     (W, "top-p 0.95", f"new = {DRAW}", "top, order = logprobs.exp().sort(-1, descending=True)\n"
-     "        top = top * (top.cumsum(-1) - top < 0.95)\n        new = order.gather(1, torch.multinomial(top, 1))"),
+     "        top = top * (top.cumsum(-1) - top < 0.95)\n        new = order.gather(1, "
+     "torch.multinomial(top, 1))"),
     (W, "dropout left on", "    running, drawn", "    actor.train()\n    running, drawn"),
     (S, "responses only", DECODE, "batch_decode(ids[:, 9:],"),
     (S, "the last tokens only", DECODE, "batch_decode(ids[:, -16:],"),
@@ -93,7 +98,8 @@ WRONG = [
     (F, "a number of its own", " / temperature)", " / 0.8)"),
     (F, "the logarithm of a softmax", ".log_softmax(-1)", ".softmax(-1).log()"),
     (F, "the normaliser without gradient", PICK,
-     "    x = logits[:, -length - 1 : -1] / temperature\n    logprobs = x - x.logsumexp(-1, True).detach()\n" + PICK),
+     "    x = logits[:, -length - 1 : -1] / temperature\n"
+     "    logprobs = x - x.logsumexp(-1, True).detach()\n" + PICK),
     (F, "everybody's mask", "attention_mask=mask", "attention_mask=mask[-1:].expand_as(mask)"),
     (R, "paid in instalments", PLACE, "rewards = rewards + counted * (scores / counted.sum(1))[:, None]"),
     (R, "the same for everybody", "+= scores", "+= scores.mean()"),
@@ -122,7 +128,8 @@ WRONG = [
     (A, "V added", "- values[:, t]", "+ values[:, t]"),
     (A, "running not kept", "advantages[:, t] = running = delta", "advantages[:, t] = delta"),
     (A, "returns are advantages", "returns = advantages + values", "returns = advantages.clone()"),
-    (A, "Monte-Carlo returns", "returns = advantages + values", "returns = rewards.flip(1).cumsum(1).flip(1) * counted"),
+    (A, "Monte-Carlo returns", "returns = advantages + values",
+     "returns = rewards.flip(1).cumsum(1).flip(1) * counted"),
     (A, "whitened with padding", BOTH, "advantages.mean(), advantages.std()"),
     (A, "per response", BOTH, "advantages.mean(1, keepdim=True), advantages.std(1, keepdim=True)"),
     (A, "not whitened", WHITE, "advantages"),
@@ -154,7 +161,8 @@ WRONG = [
     (U, "no minibatches", ".split(config.minibatch_size)", ".split(10**6)"),
     (U, "rows mixed up", "(x[rows] for x in rollout)",
      "(x[rows] if i != 4 else x[: len(rows)] for i, x in enumerate(rollout))"),
-    (U, "whitened again", "advantages, returns = (x[rows] for x in rollout)", "advantages, returns = (x[rows] for x in"
+    (U, "whitened again", "advantages, returns = (x[rows] for x in rollout)",
+     "advantages, returns = (x[rows] for x in"
      " rollout)\n            advantages = (advantages - advantages.mean()) / advantages.std()"),
     (U, "an entropy bonus", "loss = -gain", "loss = 0.01 * logprobs[counted].mean() - gain"),
     (U, "quotient of probabilities", RATIO, "logprobs.exp() / old_logprobs.exp()"),
@@ -166,11 +174,13 @@ WRONG = [
      "lr=config.learning_rate, eps=config.adam_eps)\n        prompts = draw"),
     (L, "critic not in the optimizer", ", *critic.parameters()]", "]"),
     (L, "no annealing", "config.learning_rate * left", "config.learning_rate"),
-    (L, "β annealed", "counted, config.kl_coef)", "counted, config.kl_coef * (1 - iteration / config.iterations))"),
+    (L, "β annealed", "counted, config.kl_coef)",
+     "counted, config.kl_coef * (1 - iteration / config.iterations))"),
     (L, "scores whitened", "        rewards = total",
      "        scores = (scores - scores.mean()) / (scores.std() + 1e-8)\n        rewards = total"),
     (L, "Adam's eps", ", eps=config.adam_eps", ""),
-    (L, "log-probs exchanged", "total_rewards(scores, logprobs, before,", "total_rewards(scores, before, logprobs,"),
+    (L, "log-probs exchanged", "total_rewards(scores, logprobs, before,",
+     "total_rewards(scores, before, logprobs,"),
     (L, "mask of all", "counted = mask[:, -length:]", "counted = mask"),
     (L, "γ and λ exchanged", "config.gamma, config.lam", "config.lam, config.gamma"),
     (L, "KL over padding", "((logprobs - before) * counted).sum(1)", "(logprobs - before).sum(1)"),
@@ -184,20 +194,25 @@ WRONG = [
     (L, "stops at a large KL", YIELD, YIELD + "\n        if kl.mean() > 10:\n            return"),
 ]
 RIGHT = [
-    (D, "random.sample", "[prompts[i] for i in order[:batch_size]]", "__import__('random').sample(prompts, batch_size)"),
+    (D, "random.sample", "[prompts[i] for i in order[:batch_size]]",
+     "__import__('random').sample(prompts, batch_size)"),
     (D, "shuffled in place", "    order =", "    __import__('random').shuffle(prompts)\n    order ="),
     (W, "positions 1 on padding", POSITIONS, "positions = (mask.cumsum(1) - 1).masked_fill(~mask, 1)"),
-    (W, "garbage in the log-probs on padding", "logprobs.gather(1, new) * running", "logprobs.gather(1, new)"),
+    (W, "garbage in the log-probs on padding", "logprobs.gather(1, new) * running",
+     "logprobs.gather(1, new)"),
     (W, "Categorical", DRAW, "torch.distributions.Categorical(logits=logprobs).sample()[:, None]"),
-    (W, "Gumbel", DRAW, "(logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1, keepdim=True)"),
+    (W, "Gumbel", DRAW,
+     "(logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1, keepdim=True)"),
     (S, "row by row", "tokenizer.batch_decode(ids, skip_special_tokens=True)",
      "[tokenizer.decode(row[m.bool()], skip_special_tokens=True) for row, m in zip(ids, mask)]"),
     (S, "one text at a time", "reward(texts)", "torch.cat([reward([text]) for text in texts])"),
-    (F, "cross-entropy", PICK, "    return -torch.nn.functional.cross_entropy((logits[:, -length - 1 : -1] / temperature)"
+    (F, "cross-entropy", PICK,
+     "    return -torch.nn.functional.cross_entropy((logits[:, -length - 1 : -1] / temperature)"
      ".transpose(1, 2), ids[:, -length:], reduction='none')"),
     (F, "all tokens first", PICK, "    every = (logits[:, :-1] / temperature).log_softmax(-1)\n    return "
      "every.gather(-1, ids[:, 1:, None]).squeeze(-1)[:, -length:]"),
-    (R, "a loop", PLACE, "for b in range(len(scores)):\n        rewards[b, int(last[b])] += float(scores[b])"),
+    (R, "a loop", PLACE,
+     "for b in range(len(scores)):\n        rewards[b, int(last[b])] += float(scores[b])"),
     (R, "in float64", "-kl_coef * (logprobs", "-kl_coef * (logprobs.double()"),
     (A, "whitened by var + eps", "(std + 1e-8)", "(advantages[counted].var() + 1e-8).sqrt()"),
     (A, "values on padding returned", "return values,", "return values + 9.0 * ~counted,"),
