@@ -315,6 +315,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
         ]
     ),
     ("09", "with γ = 0.97"): equals(lambda: recorded().config.gamma),
+    ("10", "TRL's issue 2703"): quoted("its number"),
     ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
     ("11", "with 300 other pairs"): equals(lambda: direct.FEW),
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
