@@ -35,7 +35,7 @@ def is_gradient(name: str) -> bool:
 def agrees(name: str, got: object, wanted: object) -> bool:
     """Whether a result is right up to rounding; gradients and weights by the size of their error."""
     if isinstance(wanted, Tensor) and is_gradient(name):
-        same = isinstance(got, Tensor) and got.shape == wanted.shape
+        same = isinstance(got, Tensor) and (got.shape, got.device) == (wanted.shape, wanted.device)
         return same and bool((got - wanted).norm() <= 2e-3 * wanted.norm() + 1e-7)
     if isinstance(wanted, Tensor):
         return right(as_tensor(got, wanted), wanted)

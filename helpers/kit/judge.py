@@ -243,7 +243,8 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alo
         both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
     case = case_of(exercise, probe, *both, what if before else "")
     if not where:
-        at = first_difference(tensor, wanted) if tensor.shape == wanted.shape else ()
+        alike_made = tensor.shape == wanted.shape and tensor.device == wanted.device
+        at = first_difference(tensor, wanted) if alike_made else ()
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
     kind_of_mistake, says = diagnosed(
         View(exercise, name, function, alone), answers, names, tensor, wanted
@@ -321,6 +322,7 @@ WHY_NAN = (
 )
 
 
+@torch.enable_grad()  # a check may be called where gradients are off
 def backward(exercise: Exercise, function: Callable, probe: tuple, places: list[int]) -> list:
     """The gradients, of the sum of the results, with respect to some arguments; None where there is none."""
     given = list(copy_of(probe))

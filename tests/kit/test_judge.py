@@ -152,9 +152,9 @@ FORMS = [
     (GAE, "transposed", lambda *a: gae(*a).T),
     (GAE, "masked positions", lambda *a: gae(*a) + 9.0 * ~a[4]),
     (GAE, "last counted position", lambda *a: gae(*a) + 9 * last(a[4])),
-    (GAE, "sign flipped", lambda *a: -gae(*a)),
+    (GAE, "wrong sign", lambda *a: -gae(*a)),
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
-    (GAE, "rewards and values exchanged", lambda r, v, *rest: gae(v, r, *rest)),
+    (GAE, "rewards at t", lambda r, v, *rest: gae(v, r, *rest)),
     (CREDIT, "wrong type", lambda *a: GAE_PARTS(*a)[:3]),
 ]
 
