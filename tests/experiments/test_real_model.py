@@ -8,7 +8,7 @@ import torch
 from conftest import tiny_models
 from transformers import BertConfig, BertModel
 
-from helpers.checks.real_models.chat_model import chat_actor, chat_tokenizer
+from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
 from helpers.experiments import real_model
 from helpers.experiments.real_model import (
     SETTINGS,

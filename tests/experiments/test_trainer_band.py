@@ -1,7 +1,6 @@
 """The band of lesson 06: how it is made, whom it accuses, and the file that a trainer is saved as."""
 
 import importlib.util
-import inspect
 import random
 import subprocess
 import sys
@@ -10,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.checks.judging.report import CORRECT, MISTAKE
-from helpers.checks.trainer import course_steps
-from helpers.checks.trainer.course_steps import COURSE, NAMES, trainer_config
-from helpers.checks.trainer.reward_mistakes import rewards_with
+from helpers.kit.recorded import trainer_config
+from helpers.kit.report import CORRECT, MISTAKE
+from helpers.lessons.your_trainer import checks as course
+from helpers.lessons.your_trainer.checks import COURSE, EXERCISES, NAMES
 from helpers.experiments import trainer_band as band_of
 from helpers.experiments.trainer_file import FILE, run_page, save_trainer
 from helpers.plots.your_trainer import band_figure
@@ -116,11 +115,10 @@ def test_a_seed_fixes_a_run_whoever_draws_the_prompts(draw):
 @pytest.mark.nightly
 def test_a_rate_that_is_not_annealed_stays_in_the_band_and_goes_on_rising(band):
     """Lesson 06 says so: in the band on four seeds of four, further than it over 60 iterations on three."""
-    source = inspect.getsource(COURSE["train"])
+    source = EXERCISES["train"].solution
     annealed = " * (1 - iteration / config.iterations)"
     assert annealed in source
-    known = dict(vars(course_steps))
-    exec(source.replace(annealed, ""), known)  # noqa: S102 (the course's own function)
+    known = {"train": EXERCISES["train"].compiled(source.replace(annealed, ""))}
     for seed in (1000, 1001, 1002, 1003):
         run = band_of.run_trainer({"train": known["train"]}, seed)
         assert band_of.first_exit(run, band) is None
@@ -133,7 +131,9 @@ def test_a_rate_that_is_not_annealed_stays_in_the_band_and_goes_on_rising(band):
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", (1000, 1001, 1002))
 def test_wrong_rewards_leave_the_band_and_the_page_does_not(band, seed):
-    paid = rewards_with(lambda d, m, beta: beta * d)  # the sign of the KL
+    rewards = EXERCISES["total_rewards"]
+    paid = rewards.compiled(rewards.solution.replace("-kl_coef", "kl_coef"))
+    assert paid(*rewards.cases[0]).ne(rewards.right(*rewards.cases[0])).any()
     wrong = band_of.run_trainer({"total_rewards": paid}, seed=seed)
     assert band_of.first_exit(wrong, band)[::2] == ("kl", "above")
     assert band_of.check_curve(run_page(seed), band).status == CORRECT
@@ -143,7 +143,7 @@ def test_wrong_rewards_leave_the_band_and_the_page_does_not(band, seed):
 def test_a_masked_stop_token_leaves_the_band_on_some_seeds_only(band):
     """Lesson 06 says so: on two of seven further seeds; here one of each kind."""
     (theirs,) = (cell.source for cell in read(LESSON).cells if "def anna_s_update" in cell.source)
-    known = {"torch": torch, "course": course_steps}
+    known = {"torch": torch, "course": course}
     exec(theirs, known)  # noqa: S102 (the lesson's own cell)
     runs = {
         seed: band_of.run_trainer({"update": known["anna_s_update"]}, seed) for seed in (1001, 1006)

@@ -1,5 +1,6 @@
 """Finds the exercises of the notebooks: stub, check and folded solution."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from helpers.tools.files import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOLUTION = re.compile(r"<summary>Solution: (\w+)</summary>\s*```python\n(.*?)```", re.DOTALL)
 CHECK = re.compile(r"^check_(\w+)\((\w+)\)", re.MULTILINE)
+
+
+def check_of(path: Path, name: str):
+    """The check of an exercise, from the room of its lesson."""
+    room = path.stem[3:].removesuffix("_sweeps")
+    return getattr(importlib.import_module(f"helpers.lessons.{room}.checks"), f"check_{name}")
 
 
 def read(path: Path):

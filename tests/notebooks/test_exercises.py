@@ -6,10 +6,17 @@ import builtins
 import nbformat
 import pytest
 import torch
-from exercises import EXERCISES, NOTEBOOKS, read, solutions, solved, stub_cells, stub_source
+from exercises import (
+    EXERCISES,
+    NOTEBOOKS,
+    check_of,
+    read,
+    solutions,
+    solved,
+    stub_cells,
+    stub_source,
+)
 from nbclient import NotebookClient
-
-from helpers import checks
 
 ids = [f"{path.stem}-{name}" for path, name in EXERCISES]
 
@@ -41,10 +48,10 @@ def test_there_are_at_least_twenty_and_each_has_a_solution_and_two_hints():
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
 def test_the_folded_solution_passes_its_check(path, name):
-    report = getattr(checks, f"check_{name}")(
-        define(solutions(read(path))[name], name, earlier(path, name))
-    )
+    check, folded = check_of(path, name), solutions(read(path))[name]
+    report = check(define(folded, name, earlier(path, name)))
     assert report.status == "correct", report.message
+    assert folded.strip() == check.exercise.solution.strip(), "one text, in the lesson and in its check"
 
 
 def bound(source: str) -> set[str]:
@@ -71,7 +78,7 @@ def test_what_a_solution_uses_stands_in_a_cell_before_it(path, name):
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
 def test_the_stub_is_not_attempted_yet(path, name):
-    report = getattr(checks, f"check_{name}")(define(stub_source(read(path), name), name))
+    report = check_of(path, name)(define(stub_source(read(path), name), name))
     assert report.status == "not attempted"
 
 

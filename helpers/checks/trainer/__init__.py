@@ -1,1 +1,0 @@
-"""Exercises of notebook 06: a trainer from an empty cell."""
