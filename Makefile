@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # `make test-colab` runs on Colab's Python where there is one (a pyenv shim may be there and not run)
 COLAB := .venv-colab
 COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
-WIDGET_TESTS := $(addprefix tests/widgets/test_,widgets.py drift_explorer.py labelling.py trainer.py)
+WIDGET_TESTS := $(addprefix tests/,kit/test_widgets.py page/test_drift_explorer.py lessons/reward_model/test_labelling.py lessons/kl_beta/test_trainer.py)
 
 # `make check`: definitions, invariants and exercise checks; no notebook, no browser, nothing is killed
 CHECKED := $(wildcard tests/test_*.py) tests/notebooks/test_notebooks.py \
@@ -116,7 +116,7 @@ data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers data
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python .ci/lines.py
 
 lock: $(BIN)/python
 	$(BIN)/python .ci/lock.py

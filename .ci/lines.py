@@ -1,7 +1,7 @@
 """Lines and tokens of Python, room by room, beside the most that each may have: `make lint` fails above.
 
-A ceiling is where a room stands, its goal where it is going: a change may lower a ceiling, and says why where it
-raises one. Tokens are printed so that nobody saves lines by writing longer ones.
+A ceiling is where a room stands, its goal where it is going. A change may lower a ceiling; one that raises it
+says why. Tokens are printed so that nobody saves lines by writing longer ones.
 """
 
 import subprocess
@@ -11,18 +11,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (0, 9_000),
-    "helpers/kit/": (0, 2_500),
-    "helpers/studies/": (0, 700),
-    "helpers/page/": (0, 700),
-    "helpers/scale/": (0, 1_300),
-    "helpers/world/": (0, 1_000),
-    "helpers/theory/": (0, 500),
-    "helpers/tools/": (0, 700),
-    "helpers/commands/": (0, 600),
-    "helpers/": (0, 3_700),
-    "tests/": (0, 18_000),
-    "benchmarks/": (0, 1_800),
+    "helpers/lessons/": (11_850, 9_000),
+    "helpers/kit/": (4_100, 2_500),
+    "helpers/studies/": (1_760, 700),
+    "helpers/page/": (610, 700),
+    "helpers/scale/": (1_970, 1_300),
+    "helpers/world/": (1_580, 1_000),
+    "helpers/theory/": (510, 500),
+    "helpers/tools/": (1_020, 700),
+    "helpers/commands/": (940, 600),
+    "helpers/": (4_340, 3_700),
+    "tests/": (26_000, 18_000),
+    "benchmarks/": (2_980, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

@@ -24,9 +24,9 @@ from pathlib import Path
 import nbformat
 
 from helpers.commands.explorer import PAGE
+from helpers.page.drift_page import export
 from helpers.tools.files import ROOT
 from helpers.tools.validate import require
-from helpers.widgets.drift_page import export
 from tests.browser.conftest import CHROMIUM, FLAGS, serve, serve_lab
 from tests.browser.notebook_page import NotebookPage
 

@@ -29,10 +29,10 @@ from benchmarks.yardstick import (
     untried,
 )
 from helpers.config import RLHFConfig
-from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
-from helpers.experiments.runs import significant
 from helpers.loop import train_rlhf_loop
 from helpers.state import start_run
+from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
+from helpers.studies.runs import significant
 from helpers.tools.command import exit_status
 from helpers.tools.files import read_json, write_json
 from helpers.tools.pool import advance, run_all

@@ -42,16 +42,16 @@ from benchmarks.yardstick import (
 )
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
-from helpers.experiments.beta_sweep import Sweep, beta_study, load_sweep
-from helpers.experiments.measure import MEASURES
-from helpers.experiments.runs import significant
+from helpers.kit.figures import Picture, label_axes, new_figure
+from helpers.kit.palette import GOLD, POLICY, REFERENCE, REWARD
 from helpers.loop import train_rlhf_loop
-from helpers.plots.base import Picture, label_axes, new_figure
-from helpers.plots.palette import GOLD, POLICY, REFERENCE, REWARD
 from helpers.sampling import sample_batches
 from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
+from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
+from helpers.studies.measure import MEASURES
+from helpers.studies.runs import significant
 from helpers.theory.best_of_n import best_of_n
 from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT, read_json, write_json

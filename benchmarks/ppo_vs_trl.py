@@ -22,8 +22,8 @@ from benchmarks.common import Span, emit, in_own_process, median, now, phases, s
 from benchmarks.floor import Floor
 from benchmarks.models import Size, make_actor, make_run
 from benchmarks.tokens import TokenCounter
-from helpers.plots.base import label_axes, new_figure
-from helpers.plots.palette import ACCENT, POLICY, REFERENCE
+from helpers.kit.figures import label_axes, new_figure
+from helpers.kit.palette import ACCENT, POLICY, REFERENCE
 from helpers.scale.memory import MIB, peak_bytes
 from helpers.state import RLHFState
 from helpers.steps import iterate

@@ -18,9 +18,9 @@ from matplotlib.ticker import NullFormatter, NullLocator, StrMethodFormatter
 from benchmarks.common import emit, in_own_process, median, show
 from benchmarks.models import Size, make_run
 from benchmarks.ppo_vs_trl import PHASES, our_iteration
+from helpers.kit.figures import label_axes, new_figure
+from helpers.kit.palette import KL, POLICY, REFERENCE, REWARD
 from helpers.models import count_parameters
-from helpers.plots.base import label_axes, new_figure
-from helpers.plots.palette import KL, POLICY, REFERENCE, REWARD
 from helpers.scale.memory import MIB, peak_bytes
 from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT

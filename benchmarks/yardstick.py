@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Callable
 
-from helpers.experiments.beta_sweep import Sweep
-from helpers.experiments.measure import measure
 from helpers.state import RLHFState
+from helpers.studies.beta_sweep import Sweep
+from helpers.studies.measure import measure
 from helpers.theory.optimum import Estimate, Optimum, efficiency
 
 RESPONSES = 128  # of an iteration

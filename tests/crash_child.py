@@ -97,9 +97,9 @@ def small_sweep(arguments: list[str]) -> int:
     from multiprocessing import get_context
 
     from helpers.__main__ import main
-    from helpers.experiments import beta_sweep as sweeps
-    from helpers.experiments import study as jobs
-    from helpers.experiments.beta_sweep import load_sweep, table
+    from helpers.studies import beta_sweep as sweeps
+    from helpers.studies import study as jobs
+    from helpers.studies.beta_sweep import load_sweep, table
     from helpers.tools import pool as workers
 
     actor, reward, *arguments = arguments
@@ -196,8 +196,7 @@ def serve() -> None:
     import torch
 
     import helpers.commands.train
-    import helpers.experiments.beta_sweep
-    import helpers.plots  # noqa: F401 (what every child needs)
+    import helpers.kit.figures  # noqa: F401 (what every child needs)
 
     torch.set_num_threads(1)
     for line in sys.stdin:

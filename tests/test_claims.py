@@ -17,15 +17,18 @@ import nbformat
 import pytest
 import safetensors
 
-from helpers.kit.recorded import recorded
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
-from helpers.experiments import direct, kl_control, one_token, patching
-from helpers.experiments.beta_sweep import load_sweep
-from helpers.experiments.faults import sample_cooler
-from helpers.experiments.strengths import VARIANTS
+from helpers.kit.recorded import recorded
 from helpers.kl import kl_estimate
-from helpers.scale.cost_model import H100, Load, Size, engine_choices
+from helpers.lessons.debugging.strengths import VARIANTS
+from helpers.lessons.kl_beta import control_study as kl_control
+from helpers.lessons.overoptimization import patching
+from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
+from helpers.lessons.without_a_reward_model import study as direct
+from helpers.studies import one_token
+from helpers.studies.beta_sweep import load_sweep
+from helpers.studies.faults import sample_cooler
 from helpers.tools.files import ROOT
 from helpers.world import gold
 

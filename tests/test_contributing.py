@@ -7,7 +7,7 @@ import subprocess
 import nbformat
 import yaml
 
-from helpers.plots.base import new_figure
+from helpers.kit.figures import new_figure
 from helpers.tools.files import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")

@@ -12,7 +12,7 @@ from helpers.tools.files import ROOT
 from helpers.tools.flags import FlagParser, setting
 from helpers.tools.validate import require
 
-PAGE = ROOT / "helpers" / "widgets" / "drift_explorer.ipynb"
+PAGE = ROOT / "helpers" / "page" / "drift_explorer.ipynb"
 
 
 @dataclass(kw_only=True)
@@ -41,10 +41,8 @@ def serve(options: ExplorerOptions) -> None:
 
 def write(path: Path, betas: list[float]) -> None:
     """Write the page as one file, and policies beside it if asked for: no network, no kernel."""
-    from helpers.widgets import (
-        drift_page,
-        page_policies,
-    )  # with torch, which `--help` can do without
+    from helpers.page import drift_page  # with torch, which `--help` can do without
+    from helpers.page import policies as page_policies
 
     beside = page_policies.export_policies(path.parent / "policies", betas) if betas else []
     drift_page.export(path, policies=beside)

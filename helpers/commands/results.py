@@ -8,7 +8,7 @@ import torch
 
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
-from helpers.plots import training_curves
+from helpers.kit.figures import training_curves
 from helpers.state import RLHFState
 from helpers.tools.files import atomic_file, read_json, write_json, write_text
 from helpers.tools.noise import FROM_CHANCE, change, from_chance

@@ -1,7 +1,7 @@
 """`python -m helpers sweep` and `study NAME`: make the recorded runs of data/ again, or like them."""
 
-from helpers.experiments.registry import STUDIES
-from helpers.experiments.study import STOPPED
+from helpers.commands.registry import STUDIES
+from helpers.studies.study import STOPPED
 from helpers.tools.command import exit_status, menu
 from helpers.tools.flags import FlagParser
 from helpers.tools.validate import require

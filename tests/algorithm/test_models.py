@@ -30,7 +30,7 @@ from transformers.utils import logging as transformers_logging
 from helpers import state as states
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs
-from helpers.experiments.reward_quality import SEEDS
+from helpers.lessons.reward_model.study import SEEDS
 from helpers.loop import train_rlhf_loop
 from helpers.models import (
     allow_tf32,

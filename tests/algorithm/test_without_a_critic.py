@@ -31,13 +31,13 @@ from helpers.groups import (
     rloo_advantages,
     sequence_log_ratio,
 )
+from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
 from helpers.ppo import kl_loss, policy_loss, ppo_update_step
 from helpers.sampling import Responses
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, iterate
-from helpers.theory.groups import prompt_weight
 
 METHODS = {
     "rloo": {"method": "rloo", "responses_per_prompt": 4},

@@ -15,7 +15,6 @@ from benchmarks.tokens import TokenCounter
 from benchmarks.trl_world import TextReward, value_model
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick
 from helpers.config import RLHFConfig
-from helpers.experiments.beta_sweep import load_sweep, table
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.rollouts import forward_logprobs
@@ -23,6 +22,7 @@ from helpers.scale import trl_groups
 from helpers.scale.memory import smollm2
 from helpers.state import load_models
 from helpers.steps import iterate
+from helpers.studies.beta_sweep import load_sweep, table
 from helpers.tools.files import write_json
 
 SMALL = Size(layers=1, width=32, heads=2, vocabulary=32, prompt=4, response=5, batch=8)

@@ -7,9 +7,9 @@ import pytest
 from benchmarks import methods
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
 from helpers.config import DirectConfig, RLHFConfig
-from helpers.experiments.beta_sweep import load_sweep
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import start_run
+from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import write_json
 
 BETA = 0.3

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from helpers.experiments.beta_sweep import Sweep, load_sweep
+from helpers.page.drift_page import export
+from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.tools.files import ROOT
-from helpers.widgets.drift_page import export
 
 from .conftest import CHROMIUM, FLAGS
 

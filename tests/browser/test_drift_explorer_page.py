@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from helpers.experiments.beta_sweep import load_sweep
+from helpers.studies.beta_sweep import load_sweep
 
 from .notebook_page import open_cells
 
@@ -16,8 +16,8 @@ needs_wire = pytest.mark.skipif(not HAS_WIRE, reason="no anywidget here: the pag
 EXPLORER = """
 import sys
 sys.path.insert(0, "..")
-from helpers.experiments.beta_sweep import load_sweep
-from helpers.widgets.drift import explore_drift
+from helpers.studies.beta_sweep import load_sweep
+from helpers.page.explorer import explore_drift
 
 sweep = load_sweep()
 explorer = explore_drift(sweep)
@@ -64,7 +64,7 @@ def button(name):
 ipywidgets.HBox([button(name) for name in actions])
 """
 TRAINER = """
-from helpers.widgets.trainer import LiveTrainer
+from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 
 small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
 trainer = LiveTrainer({"length": lambda texts: [float(len(t.split())) for t in texts]}, **small)

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 import matplotlib.pyplot as plt
 import pytest
 
-from helpers.experiments.beta_sweep import load_sweep
-from helpers.experiments.drift import run_curves
+from helpers.kit.style import COLOURS
+from helpers.page.explorer import show_page
+from helpers.studies.beta_sweep import load_sweep
+from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
-from helpers.widgets.drift import show_page
-from helpers.widgets.style import COLOURS
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself

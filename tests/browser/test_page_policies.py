@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 
-from helpers.experiments.beta_sweep import load_sweep
 from helpers.models import load_actor, load_tokenizer
+from helpers.page import drift_page
+from helpers.page.policies import REFERENCE, export_policies, policy_file
 from helpers.rollouts import position_ids
 from helpers.sampling import plain_tokens
-from helpers.widgets import drift_page
-from helpers.widgets.page_policies import REFERENCE, export_policies, policy_file
+from helpers.studies.beta_sweep import load_sweep
 
 TEXTS = (
     "the waiters were",

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from helpers.experiments.beta_sweep import load_sweep
+from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
 from tests.browser.test_drift_page import FRAMES
 

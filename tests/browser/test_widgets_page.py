@@ -14,8 +14,8 @@ EXPLORER = """
 import sys
 sys.path.insert(0, "..")
 import ipywidgets
-from helpers.plots.base import label_axes, one_panel
-from helpers.widgets.sliders import Explorer, slider, stops
+from helpers.kit.figures import label_axes, one_panel
+from helpers.kit.sliders import Explorer, slider, stops
 
 def draw(height, beta):
     figure, axes = one_panel(4, 2)
@@ -26,7 +26,7 @@ explorer = Explorer(draw, height=slider("height", 1, 0, 5, 1), beta=stops("β", 
 explorer
 """
 LABELLER = """
-from helpers.widgets.labelling import Labeller
+from helpers.lessons.reward_model.labelling import Labeller
 Labeller([{"prompt": f"{k} soups", "A": "were good.", "B": "were bad."} for k in range(3)])
 """
 LATER = """

@@ -13,9 +13,9 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands import explorer
+from helpers.commands.registry import STUDIES
 from helpers.commands.results import print_comparison, print_metrics, say_if_nothing_learnt
 from helpers.config import RLHFConfig
-from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer, make_critic, make_reference
 from helpers.reward_model import RewardModel
 from helpers.scale.absurd import ABSURD_KL

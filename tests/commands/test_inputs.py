@@ -15,8 +15,8 @@ from helpers.checkpoints import load_checkpoint, newest_checkpoint
 from helpers.commands import train
 from helpers.commands.distributed import DistributedOptions, begin
 from helpers.commands.inputs import INPUTS, Inputs, keep_inputs, kept_inputs, load_function
+from helpers.commands.registry import STUDIES
 from helpers.config import RLHFConfig
-from helpers.experiments.registry import STUDIES
 from helpers.models import load_tokenizer
 from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS

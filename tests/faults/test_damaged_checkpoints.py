@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from helpers.checkpoints import NEEDED, list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.commands.train import unused_folder
 from helpers.config import RLHFConfig
-from helpers.experiments.runs import record_run
 from helpers.loop import train_rlhf_loop
 from helpers.models import load_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
+from helpers.studies.runs import record_run
 from helpers.tools.files import FileProblem
 from helpers.world.small_models import make_policy
 

@@ -20,7 +20,7 @@ from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
-from helpers.widgets.trainer import LiveTrainer
+from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 
 small = dict(batch_size=8, response_length=6, minibatch_size=4, normalize_scores=False, device="cpu")
 config = RLHFConfig(iterations=12, checkpoint_every=1, **small)
@@ -186,8 +186,8 @@ def test_an_interrupt_reaches_the_cell_and_not_the_training_beside_it(kernel, tr
 
 EXPLORERS = """
 from matplotlib._pylab_helpers import Gcf
-from helpers.experiments.beta_sweep import load_sweep
-from helpers.widgets.drift import explore_drift
+from helpers.studies.beta_sweep import load_sweep
+from helpers.page.explorer import explore_drift
 sweep = load_sweep()
 explorers = [explore_drift(sweep), explore_drift(sweep)]
 display(*explorers)

@@ -13,10 +13,10 @@ from conftest import tiny_models
 from crash_harness import contents, loop_flags, refused
 
 from helpers.config import RLHFConfig
-from helpers.experiments.runs import record_run
-from helpers.experiments.study import Job, run_job
 from helpers.loop import train_rlhf_loop
 from helpers.state import RLHFState, start_run
+from helpers.studies.runs import record_run
+from helpers.studies.study import Job, run_job
 from helpers.tools.files import ROOT, FileProblem, hold_folder
 
 HOLDER = """

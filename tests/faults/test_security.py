@@ -10,15 +10,15 @@ import pytest
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
-from helpers.experiments.runs import Run, Sample, Snapshot
+from helpers.kit.coloured_words import sample_html
+from helpers.kit.live import progress_html
+from helpers.kit.markup import problem_html
+from helpers.lessons.kl_beta.live_trainer import newest_samples_html
+from helpers.lessons.reward_model.labelling import page_html
 from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import load_reward_model
+from helpers.studies.runs import Run, Sample, Snapshot
 from helpers.tools.files import ROOT, FileProblem
-from helpers.widgets.coloured_words import sample_html
-from helpers.widgets.labelling import page_html
-from helpers.widgets.live import progress_html
-from helpers.widgets.markup import problem_html
-from helpers.widgets.trainer import newest_samples_html
 
 SOURCES = sorted([*ROOT.glob("helpers/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
@@ -132,7 +132,7 @@ def test_texts_of_models_and_users_are_escaped_wherever_they_are_shown():
 
 
 def test_every_error_an_explorer_shows_is_escaped():
-    from helpers.widgets.sliders import Explorer
+    from helpers.kit.sliders import Explorer
 
     def draw():
         raise ValueError(EVIL)

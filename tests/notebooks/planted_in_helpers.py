@@ -393,14 +393,14 @@ PLANTS = [
     ),
     Plant(
         "RLOO weighs like r − mean",
-        "theory/groups.py",
+        "lessons/without_a_critic/prompt_weight.py",
         '"rloo": unbiased * variance',
         '"rloo": variance',
         "10",
     ),
     Plant(
         "late is early",
-        "experiments/diagnose.py",
+        "lessons/debugging/diagnose.py",
         "values[-max(1, len(values) // 3) :]",
         "values[: max(1, len(values) // 3)]",
         "09",

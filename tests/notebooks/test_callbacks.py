@@ -6,10 +6,16 @@ Run All draws every slider before that happens, so no run of a notebook meets th
 import ast
 import builtins
 import json
+import re
 
 import pytest
 
 from helpers.tools.files import ROOT
+
+WIDGETS = re.compile(
+    r"^helpers\.(page\.explorer|kit\.(sliders|live|predict|markup|\w+_widgets|two_policies))"
+    r"|^helpers\.lessons\.\w+\.(widgets|labelling|live_trainer)"
+)
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FUNCTIONS = (ast.FunctionDef, ast.Lambda)
@@ -105,7 +111,7 @@ def bound_anew(cells: list[str]) -> set[str]:
         names = bound(statement)
         found |= {n for n in names & set(watched) if not harmless(watched[n], statement, n)}
         last |= dict.fromkeys(names, statement)
-        if getattr(statement, "module", "") and statement.module.startswith("helpers.widgets"):
+        if getattr(statement, "module", "") and WIDGETS.search(statement.module):
             widgets |= names
         if isinstance(statement, ast.FunctionDef):
             functions[statement.name] = statement
@@ -126,7 +132,8 @@ def test_no_slider_reads_a_name_that_a_later_cell_binds_anew(path):
     assert bound_anew(code(path)) == set()
 
 
-EXPLORER = "from helpers.widgets import Explorer\nfrom helpers.widgets.trainer import LiveTrainer"
+EXPLORER = "from helpers.kit.sliders import Explorer\n"
+EXPLORER += "from helpers.lessons.kl_beta.live_trainer import LiveTrainer"
 DRAW = "def draw(k):\n    return figure(k, reference)"
 
 

@@ -51,7 +51,9 @@ def test_the_folded_solution_passes_its_check(path, name):
     check, folded = check_of(path, name), solutions(read(path))[name]
     report = check(define(folded, name, earlier(path, name)))
     assert report.status == "correct", report.message
-    assert folded.strip() == check.exercise.solution.strip(), "one text, in the lesson and in its check"
+    assert folded.strip() == check.exercise.solution.strip(), (
+        "one text, in the lesson and in its check"
+    )
 
 
 def bound(source: str) -> set[str]:

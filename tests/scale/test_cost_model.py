@@ -8,10 +8,7 @@ import torch
 from conftest import tiny_models
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.models import count_parameters
-from helpers.rollouts import forward_values, response_logits
-from helpers.sampling import generate
-from helpers.scale.cost_model import (
+from helpers.lessons.scaling_out.cost_model import (
     H100,
     Device,
     Load,
@@ -27,6 +24,9 @@ from helpers.scale.cost_model import (
     whole,
     writing,
 )
+from helpers.models import count_parameters
+from helpers.rollouts import forward_values, response_logits
+from helpers.sampling import generate
 from helpers.tools.files import ROOT
 from helpers.world import reviews
 

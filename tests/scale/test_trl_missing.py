@@ -11,7 +11,7 @@ import pytest
 from trl_lines import run_lines
 
 from helpers.config import RLHFConfig
-from helpers.experiments.trl import TRLOptions, run
+from helpers.lessons.scaling_out.study import TRLOptions, run
 from helpers.scale import trl
 from helpers.tools.files import ROOT
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.theory.gaussian import (
+from helpers.lessons.kl_beta.gaussian import (
     SIGMA,
     gaussian_loss,
     normal_logprob,

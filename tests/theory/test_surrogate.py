@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.theory.placement import random_world
-from helpers.theory.surrogate import (
+from helpers.lessons.ppo_update.surrogate import (
     advantages,
     approx_kl,
     exact_gradient,
@@ -17,6 +16,7 @@ from helpers.theory.surrogate import (
     prefix_probs,
     surrogate_gradient,
 )
+from helpers.theory.placement import random_world
 
 SEEDS = st.integers(0, 10_000)
 

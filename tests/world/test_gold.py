@@ -15,10 +15,10 @@ from text_edits import accepted, breaks, edited, long_review
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
-from helpers.experiments.beta_sweep import load_sweep
 from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import pair_texts
 from helpers.sampling import sample_texts
+from helpers.studies.beta_sweep import load_sweep
 from helpers.world import reviews
 from helpers.world.gold import (
     BROKEN_COST,

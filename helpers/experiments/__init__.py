@@ -1,1 +1,0 @@
-"""Recorded runs and their measurements: β sweep, KL control, reward hacking, clinic."""

@@ -1,0 +1,292 @@
+"""What all figures share: sizes, blank figures, curves, token bars. Nothing here computes."""
+
+import io
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib import rcParams
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import LogLocator, NullLocator
+from PIL import Image  # comes with matplotlib
+
+from helpers.kit.alt_text import alt_text
+from helpers.kit.palette import (  # noqa: F401 (lessons take colours from here)
+    ACCENT,
+    GOLD,
+    KL,
+    POLICY,
+    QUIET_INK,
+    REFERENCE,
+    REWARD,
+    VALUE,
+    ink_on,
+)
+
+rcParams.update(
+    {
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.labelsize": 9,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.alpha": 0.25,
+        "legend.fontsize": 9,
+        "legend.title_fontsize": 9,
+        "legend.frameon": False,
+    }
+)
+
+# key of a record, panel title, axis label, colour
+PANELS = (
+    ("score", "Proxy score", "reference std", REWARD),
+    ("gold", "Gold score (never trained on)", "points", GOLD),
+    ("kl", "KL from the reference", "nats per response", KL),
+    ("entropy", "Entropy of the policy", "nats per token", POLICY),
+    ("clip_fraction", "Clipped tokens", "share", ACCENT),
+    ("explained_variance", "Critic: explained variance", "share", VALUE),
+)
+
+
+PADDING = 0.1  # inches around a figure, which on a dark page is a white card
+
+# a live trainer draws in a thread of its own while a slider draws in the kernel's: one at a time
+DRAWING = threading.RLock()
+
+
+class Picture(Figure):
+    """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it).
+
+    Its words go with it: in IPython's place for alternative text, and as plain text, which VS Code reads.
+    """
+
+    DPI = 80  # pixels of the page to an inch
+
+    own_layout = None  # the layout engine set aside by `lie_as`
+
+    def pixels(self, scale: int = 1) -> Image.Image:
+        """The figure drawn with `scale` pixels for each pixel of the page."""
+        with DRAWING:
+            self.set_dpi(scale * self.DPI)
+            pixels = self._drawn()
+            if self.own_layout is not None and touches_edge(pixels):  # longer words: make room anew
+                self.set_layout_engine(self.own_layout)
+                self.own_layout = None
+                for axes in self.axes:
+                    axes.set_in_layout(True)  # which a position of its own ended
+                pixels = self._drawn()
+            return Image.fromarray(pixels)
+
+    def _drawn(self) -> np.ndarray:
+        canvas = FigureCanvasAgg(self)
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+    def lie_as(self, drawn: "Picture") -> None:
+        """Put the panels where they lie in a picture of the same make, already drawn.
+
+        Finding room for all words takes a third of the drawing, and panels that stay do not jump.
+        """
+        same = self.get_size_inches().tolist() == drawn.get_size_inches().tolist()
+        if same and len(self.axes) == len(drawn.axes):
+            self.own_layout = self.get_layout_engine()
+            self.set_layout_engine("none")
+            for mine, other in zip(self.axes, drawn.axes, strict=True):
+                mine.set_position(other.get_position(original=True))
+
+    def png(self, scale: int = 1) -> bytes:
+        """A PNG, packed for speed rather than size."""
+        return packed(self.pixels(scale), compress_level=1)
+
+    def still(self) -> bytes:
+        """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes."""
+        return packed(few_colours(self.pixels()))
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+        words = alt_text(self)
+        return {"image/png": self.still(), "text/plain": words}, {"image/png": {"alt": words}}
+
+
+def touches_edge(pixels: np.ndarray) -> bool:
+    """Whether something other than the ground stands at the edge of a picture [height, width, 3]."""
+    edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+    return any((edge != pixels[0, 0]).any() for edge in edges)
+
+
+EXACT, COLOURS = 16, 64  # of a still picture: colours that stay as they are, and all colours
+GREY = 100.0  # how far any grey is from any colour, in steps of 255
+
+
+def few_colours(picture: Image.Image) -> Image.Image:
+    """A picture in at most 64 of its own colours, a palette of them beside it.
+
+    The 16 that fill most of it stay exact, so areas and grids look alike in all figures; the others cover
+    what is left, the farthest first. Each pixel gets the nearest of them, a grey one always a grey.
+    """
+    red, green, blue = np.moveaxis(np.asarray(picture).astype(np.int32), 2, 0)
+    codes = (red << 16 | green << 8 | blue).ravel()
+    codes, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], 1)
+    grey = GREY * (colours.min(1) == colours.max(1))
+    points = np.column_stack([colours, grey])
+    chosen = np.argsort(-counts, kind="stable")[:EXACT].tolist()
+    far, nearest = np.full(len(points), np.inf), np.zeros(len(points), np.uint8)
+    for place in range(COLOURS):
+        if place == len(chosen):  # the exact ones are placed: next, what they cover worst
+            chosen.append(int(far.argmax()))
+        away = np.square(points - points[chosen[place]]).sum(1)
+        nearest[away < far] = place
+        far = np.minimum(far, away)
+        if not far.any():
+            break
+    small = Image.fromarray(nearest[index].reshape(red.shape))
+    small.putpalette(colours[chosen].astype(np.uint8).tobytes())
+    return small
+
+
+def packed(picture: Image.Image, **how) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, format="png", **how)
+    return file.getvalue()
+
+
+def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: float = 3.0):
+    """A figure outside pyplot's list, so that none leaks: (Figure, array of Axes)."""
+    figure = Picture(figsize=(width, height), layout="constrained", dpi=Picture.DPI)
+    figure.get_layout_engine().set(w_pad=PADDING, h_pad=PADDING)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def one_panel(width: float, height: float) -> tuple[Picture, Axes]:
+    """A figure with a single panel."""
+    figure, grid = new_figure(1, 1, width, height)
+    return figure, grid[0, 0]
+
+
+def label_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: str = "") -> None:
+    """Title on the left, labels, and a quiet grid along "x", "y" or "both"."""
+    axes.set(title=title, xlabel=x, ylabel=y)
+    if grid:
+        axes.grid(axis=grid)
+
+
+def tick_words(words: Sequence[str]) -> list[str]:
+    """Tokens as labels of ticks: a full stop, which looks like a speck, in words; other marks in quotes."""
+    named = ("full stop" if word == "." else word for word in words)
+    return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in named]
+
+
+def log_ticks(axes: Axes) -> None:
+    """A logarithmic y axis with numbers at 1, 2 and 5 of each power, which never pile up."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
+
+
+def training_curves(history: list[dict], total: int | None = None) -> Figure:
+    """Six panels of a run's records; those a run does not have are left out."""
+    panels = [panel for panel in PANELS if history and panel[0] in history[-1]]
+    panels = panels or list(PANELS)
+    columns = 3 if len(panels) > 2 else len(panels)
+    rows = -(-len(panels) // columns)
+    figure, grid = new_figure(rows, columns, 9.6, 2.5 * rows)
+    x = [record["iteration"] for record in history]
+    for axes, (key, *how) in zip(grid.flat, panels, strict=False):
+        title, unit, colour = how
+        axes.plot(x, [record[key] for record in history], color=colour, linewidth=1.8)
+        label_axes(axes, title, "iteration", unit, grid="both")
+        if total is not None:
+            axes.set_xlim(0, max([total, *x]))  # a resumed run may be beyond what was asked for
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def token_bars(
+    tokens: Sequence, series: dict, title: str = "", height: float = 2.6, unit: str = ""
+) -> Figure:
+    """Bars over the tokens of one response: `series` maps a label to (numbers, colour).
+
+    `unit` names the axis, and then a single series needs no legend.
+    """
+    figure, axes = one_panel(9.6, height)
+    width = 0.8 / len(series)
+    for k, (label, (numbers, colour)) in enumerate(series.items()):
+        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
+        axes.bar(x, numbers, width=width, label=label, color=colour)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
+    label_axes(axes, title, y=unit)
+    if len(series) > 1 or not unit:
+        axes.legend()
+    return figure
+
+
+# --- the loop, drawn: four models, seven steps ---------------------------------------------------------
+
+BOXES = {  # name: x, y, colour, what it does
+    "Actor π": (0.15, 0.66, POLICY, "writes · trained"),
+    "Reward model": (0.48, 0.87, REWARD, "scores · frozen"),
+    "Reference π_ref": (0.48, 0.57, REFERENCE, "the actor as it was · frozen"),
+    "Critic V": (0.48, 0.27, VALUE, "expects a score · trained"),
+    "Rewards": (0.84, 0.72, KL, "score − β·KL"),
+    "Advantages": (0.84, 0.27, GOLD, "which token earned it"),
+}
+LOUD, QUIET = ("black", "black"), ("#BBBBBB", QUIET_INK)  # a step's arrow and words
+STRAIGHT = "arc3"
+AROUND = "arc,angleA=-90,angleB=-90,armA=60,armB=192,rad=12"  # below everything; arms in points
+ARROWS = (  # step, from, to, path, words, where the words stand
+    (2, "Actor π", "Reward model", STRAIGHT, "2 responses", (0.275, 0.80)),
+    (2, "Actor π", "Reference π_ref", STRAIGHT, "", None),
+    (2, "Actor π", "Critic V", STRAIGHT, "", None),
+    (3, "Reward model", "Rewards", STRAIGHT, "3 scores", (0.685, 0.86)),
+    (4, "Reference π_ref", "Rewards", STRAIGHT, "4 log-probs", (0.68, 0.59)),
+    (5, "Rewards", "Advantages", STRAIGHT, "5 rewards", (0.90, 0.49)),
+    (6, "Critic V", "Advantages", STRAIGHT, "6 values", (0.665, 0.305)),
+    (7, "Advantages", "Actor π", AROUND, "7 PPO updates actor and critic", (0.48, 0.035)),
+)
+
+BRANCHES = ((1, 0.15, 0.91, "Actor π"), (7, 0.48, 0.092, "Critic V"))  # step, from where, to
+
+
+def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str) -> FancyBboxPatch:
+    """A filled box with a name and what it does; returned so that arrows can stop at its edge."""
+    width, height = 0.22, 0.15
+    box = FancyBboxPatch(
+        (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0.01", color=colour
+    )
+    axes.add_patch(box)
+    ink = ink_on(colour)
+    axes.text(x, y + 0.03, name, ha="center", va="center", fontsize=11, weight="bold", color=ink)
+    axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=9, color=ink)
+    return box
+
+
+def loop_figure(active: int | None = None) -> Figure:
+    """The four models and the seven steps; with `active`, that step alone stands out."""
+    figure, axes = one_panel(9.0, 4.4)
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.axis("off")
+    boxes = {name: draw_box(axes, x, y, c, name, words) for name, (x, y, c, words) in BOXES.items()}
+    for step, start, end, path, words, place in ARROWS:
+        line, ink = LOUD if active in (None, step) else QUIET
+        arrow = {"arrowstyle": "-|>", "connectionstyle": path, "color": line, "lw": 1.4}
+        arrow |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 3, "shrinkB": 3}
+        axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
+        if words:
+            axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
+    ink = (LOUD if active in (None, 1) else QUIET)[1]
+    axes.text(0.15, 0.93, "1 prompts", ha="center", va="center", fontsize=9, color=ink)
+    for step, x, y, end in BRANCHES:
+        line, _ = LOUD if active in (None, step) else QUIET
+        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4, "shrinkA": 0}
+        arrow |= {"patchB": boxes[end], "shrinkB": 3}
+        axes.annotate("", BOXES[end][:2], (x, y), arrowprops=arrow)
+    return figure

@@ -1,0 +1,83 @@
+"""Figures of notebook 07: whole next-token distributions, and their distance to π*."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.kit.figures import label_axes, log_ticks, new_figure, one_panel, tick_words
+from helpers.kit.palette import POLICY, REFERENCE
+
+# reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
+BAR_STYLES = {
+    "reference": {"color": REFERENCE},
+    "PPO": {"color": POLICY},
+    "DPO": {"color": POLICY},
+    "exact optimum π*": {"facecolor": "white", "edgecolor": "black", "linewidth": 1.2},
+}
+
+
+def _frame_distance(axes: Axes) -> None:
+    """A log scale with numbers that can be read, and the words."""
+    log_ticks(axes)
+    label_axes(
+        axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response", grid="both"
+    )
+
+
+def draw_answers(
+    axes: Axes, tokens: Sequence[str], series: dict[str, Sequence[float]], title: str
+) -> None:
+    """Probabilities of some answers; `series` maps a name of BAR_STYLES to one number a token."""
+    width = 0.84 / len(series)
+    for k, (name, probs) in enumerate(series.items()):
+        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
+        axes.bar(x, probs, width=width, label=name, **BAR_STYLES[name])
+    axes.set_xticks(range(len(tokens)), tick_words(tokens), rotation=40, ha="right")
+    axes.legend()
+    label_axes(axes, title, "", "probability")
+    axes.tick_params(axis="x", labelsize=9)
+
+
+def answer_figure(
+    tokens: Sequence[str], series: dict[str, Sequence[float]], title: str = ""
+) -> Figure:
+    """`draw_answers` on a figure of its own."""
+    figure, axes = one_panel(9.0, 2.8)
+    draw_answers(axes, tokens, series, title)
+    return figure
+
+
+def draw_distances(
+    axes: Axes, curves: dict[float, tuple[Sequence, Sequence]], chosen: float | None = None
+) -> None:
+    """KL(π‖π*) over iterations on a log scale: `curves` maps β to (iterations, nats)."""
+    for beta, (x, y) in curves.items():
+        mine = chosen is None or beta == chosen
+        how = {"color": POLICY, "linewidth": 2.2} if mine else {"color": REFERENCE, "alpha": 0.6}
+        axes.plot(x, y, **how)
+        place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
+        colour = POLICY if mine else "0.4"
+        axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=9, color=colour, **place)
+    axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
+    _frame_distance(axes)
+
+
+def explorer_figure(
+    tokens: Sequence[str],
+    series: dict[str, Sequence[float]],
+    title: str,
+    curves: dict[float, tuple[Sequence, Sequence]],
+    chosen: float,
+) -> Figure:
+    """Answers to one prompt beside the distances of all runs, the chosen β in colour."""
+    figure, (left, right) = _wide()
+    draw_answers(left, tokens, series, title)
+    draw_distances(right, curves, chosen)
+    return figure
+
+
+def _wide() -> tuple[Figure, list[Axes]]:
+    figure, grid = new_figure(1, 2, 10.4, 3.4)
+    grid[0, 0].get_gridspec().set_width_ratios([1.6, 1])
+    return figure, list(grid[0])

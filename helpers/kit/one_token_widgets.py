@@ -1,0 +1,49 @@
+"""The slider of notebook 07: policy, reference and exact optimum at each β."""
+
+import ipywidgets
+from torch import Tensor
+
+from helpers.kit.one_token_figures import explorer_figure
+from helpers.kit.sliders import Explorer, picker
+from helpers.studies.one_token import OneTokenRun
+
+SHOWN_ANSWERS = 10  # answers with a bar of their own
+
+
+def leading_tokens(run: OneTokenRun, row: int, count: int = SHOWN_ANSWERS) -> Tensor:
+    """The answers that matter to policy, reference or optimum, those of the optimum first: [count]."""
+    optimum, probs = run.optimum[row], run.tensors["probs"][row]
+    largest = (optimum + probs + run.tensors["ref_probs"][row]).topk(count).indices
+    return largest[optimum[largest].argsort(descending=True)]
+
+
+def one_token_explorer(
+    runs: dict[float, OneTokenRun], tokens: list[str], method: str = "PPO"
+) -> Explorer:
+    """β and the prompt; `runs` as `load_one_token` gives them, `tokens` the vocabulary's names [V].
+
+    `method` is what the policy's bars are called: "PPO" or "DPO".
+    """
+    curves = {
+        beta: ([x["iteration"] for x in run.curve], [x["distance"] for x in run.curve])
+        for beta, run in runs.items()
+    }
+
+    def draw(beta: float, prompt: str):
+        run = runs[beta]
+        row = run.watched.index(prompt)
+        shown = leading_tokens(run, row)
+        series = {
+            "reference": run.tensors["ref_probs"][row][shown].tolist(),
+            method: run.tensors["probs"][row][shown].tolist(),
+            "exact optimum π*": run.optimum[row][shown].tolist(),
+        }
+        distance = float(run.tensors["distance"][run.prompts.index(prompt)])
+        title = f"“{prompt} …” at β = {beta:g}: KL(π‖π*) = {distance:.3f}"
+        names = [tokens[token] for token in shown.tolist()]
+        return explorer_figure(names, series, title, curves, beta)
+
+    betas = ipywidgets.SelectionSlider(
+        options=[(f"{beta:g}", beta) for beta in runs], value=next(iter(runs)), description="β"
+    )
+    return Explorer(draw, beta=betas, prompt=picker("prompt", next(iter(runs.values())).watched))

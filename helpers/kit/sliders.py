@@ -1,0 +1,136 @@
+"""Sliders: move a control, see the figure change. One mechanism for every lesson; no maths here."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import ipywidgets
+from IPython.display import display
+
+from helpers.kit.alt_text import alt_text
+from helpers.kit.figures import Picture
+from helpers.kit.markup import Markup, guarded, styled
+from helpers.kit.style import part, widget_style
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDE = {"description_width": "initial"}  # as much room as the words need
+SHARP = 2  # pixels drawn for each pixel of the page: sharp on fine screens too
+
+# runs where scripts of an output do not: keeps JupyterLab's keys away, names sliders and pictures
+SCRIPT = Markup('<img alt="" src="data:," style="display:none" onerror="{}">').format(
+    part("output.js")
+)
+UNSEEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
+
+
+def show_live(
+    box: ipywidgets.Box, words: str, figure: Picture | None = None, page: str | None = None
+) -> None:
+    """Show a widget, and with it what stands in its place where no kernel runs (GitHub, Colab before
+    running): a picture, a page of HTML, or plain words.
+    """
+    extra = str(SCRIPT + widget_style())
+    if all(getattr(child, "value", "") != extra for child in box.children):
+        box.children += (ipywidgets.HTML(extra),)
+        box.add_class("course")
+    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
+    if figure is not None:
+        bundle["image/png"] = base64.b64encode(figure.still()).decode()
+        metadata["image/png"] = {"alt": alt_text(figure)}
+    if page is not None:
+        bundle["text/html"] = str(styled(Markup(page)))
+    display(bundle, metadata=metadata, raw=True)
+
+
+def show_picture(image: ipywidgets.Image, figure: Picture) -> None:
+    """Put a figure into an image widget, sharp and at its own size."""
+    image.layout.width = f"{figure.get_figwidth() * figure.DPI:.0f}px"
+    image.value = figure.png(SHARP)
+
+
+def in_a_row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
+    """Side by side, on more lines where the page is narrow."""
+    return ipywidgets.HBox(list(widgets), layout=ipywidgets.Layout(flex_flow="row wrap"))
+
+
+def exact_value(control: ipywidgets.Widget):
+    """A control's value; of a slider of floats, the stop it stands on (a browser sends 7.999999999999999)."""
+    if not isinstance(control, ipywidgets.FloatSlider) or not control.step:
+        return control.value
+    low, step = Decimal(str(control.min)), Decimal(str(control.step))
+    return float(low + step * round((Decimal(control.value) - low) / step))
+
+
+class Explorer:
+    """Controls above a figure that `draw(**values)` makes anew whenever one of them moves.
+
+    `controls` maps each argument of `draw` to an ipywidget with a `value`. The picture is swapped in
+    place, so nothing flickers. A saved notebook shows the picture where no kernel runs (GitHub).
+    Works with ipywidgets 7.7 and 8. An error in `draw` is shown, not lost.
+    """
+
+    def __init__(self, draw: Callable[..., Picture], **controls: ipywidgets.Widget):
+        self.draw, self.controls, self.figure = draw, controls, None
+        self.image, self.message = ipywidgets.Image(format="png"), ipywidgets.HTML()
+        self.redraw = guarded(self._redraw, self._tell)
+        for control in controls.values():
+            control.observe(self.redraw, names="value")
+            if hasattr(control.style, "description_width"):
+                control.style.description_width = WIDE["description_width"]
+        self.box = ipywidgets.VBox([in_a_row(*controls.values()), self.message, self.image])
+        self.redraw()
+
+    def _redraw(self) -> None:
+        values = {name: exact_value(control) for name, control in self.controls.items()}
+        before, self.figure = self.figure, self.draw(**values)
+        if before is not None:
+            self.figure.lie_as(before)
+        show_picture(self.image, self.figure)
+        self._tell(self._drawn_for(values))
+
+    def _tell(self, words: str) -> None:
+        self.message.value = words
+
+    def _drawn_for(self, values: dict) -> Markup:
+        """Which values the picture belongs to, for those who hear the page (and for tests); its words."""
+        labels = {
+            control.description: getattr(control, "label", values[name])
+            for name, control in self.controls.items()
+        }
+        words = ", ".join(f"{name} {value}" for name, value in labels.items())
+        span = Markup('<span data-drawn-for="{}" data-alt="{}" style="{}" role="status">{}</span>')
+        return span.format(json.dumps(labels), alt_text(self.figure), UNSEEN, words)
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; the same picture, still, where there is none."""
+        show_live(self.box, "an explorer with sliders", self.figure)
+
+
+def slider(description: str, value: float, low: float, high: float, step: float):
+    """A number slider that redraws while it moves and can be reached by keyboard.
+
+    Where start, ends and step are whole numbers, so is its value (int).
+    """
+    numbers = {"value": value, "min": low, "max": high, "step": step}
+    common = {"description": description, "continuous_update": True, "style": WIDE}
+    if all(float(number).is_integer() for number in numbers.values()):
+        return ipywidgets.IntSlider(**{k: int(x) for k, x in numbers.items()}, **common)
+    digits = max(0, *(-Decimal(f"{x:g}").as_tuple().exponent for x in (low, step)))  # that it needs
+    return ipywidgets.FloatSlider(readout_format=f".{digits}f", **numbers, **common)
+
+
+def stops(description: str, values: Sequence[float], start: int = 0) -> ipywidgets.SelectionSlider:
+    """A slider over given values; its value is the position among them."""
+    return ipywidgets.SelectionSlider(
+        options=[(f"{value:g}", k) for k, value in enumerate(values)],
+        value=start,
+        description=description,
+        style=WIDE,
+    )
+
+
+def picker(description: str, options: list) -> ipywidgets.Dropdown:
+    """One of several values, or of (label, value) pairs."""
+    return ipywidgets.Dropdown(options=options, description=description, style=WIDE)

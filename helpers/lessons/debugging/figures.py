@@ -1,0 +1,239 @@
+"""Figures of notebook 09: broken runs beside healthy ones, flags, and what each fault cost."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, ink_on
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, judged_band, late
+from helpers.state import History
+
+CASE, HEALTHY = KL, REFERENCE  # orange line on a grey band: apart in grey print too
+FLOOR = 1e-8  # what a logarithmic panel shows for 0
+
+
+class Metric(NamedTuple):
+    """One small panel: key of a record, unit, and whether it may span orders of magnitude."""
+
+    key: str
+    unit: str
+    spans: bool = False
+
+
+METRICS = (
+    Metric("score", "reference std"),
+    Metric("kl", "nats per response"),
+    Metric("response_length", "tokens"),
+    Metric("ended", "share of responses"),
+    Metric("entropy", "nats per token"),
+    Metric("first_ratio_error", "max |ρ − 1|", True),
+    Metric("approx_kl", "nats per token", True),
+    Metric("clip_fraction", "share of tokens"),
+    Metric("policy_loss", "advantage units"),
+    Metric("value_loss", "reward units²", True),
+    Metric("explained_variance", "share"),
+    Metric("grad_norm", "before clipping", True),
+)
+BY_KEY = {metric.key: metric for metric in METRICS}
+
+
+def column(history: History, key: str) -> list[float]:
+    return [record[key] for record in history]
+
+
+def draw_metric(
+    axes: Axes, metric: Metric, healthy: Sequence[History], case: Sequence[History] = ()
+) -> None:
+    """The healthy runs' band, their mean dashed; the case's first run thick, its others thin."""
+    columns = [column(history, metric.key) for history in healthy]
+    lines = [column(history, metric.key) for history in case]
+    everything = [value for values in columns + lines for value in values]
+    least = max(min(everything), FLOOR)
+    exact = metric.key == "first_ratio_error"
+    if exact or (metric.spans and max(everything) > 30 * least):
+        columns, lines = (
+            [[max(x, FLOOR) for x in row] for row in some] for some in (columns, lines)
+        )
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter("{x:g}")  # mathtext costs a tenth of the drawing time
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+    if exact:  # rounding is rounding: no panel full of it
+        axes.set_ylim(3e-7, max(2e-2, 2 * max(everything)))
+        axes.axhline(1e-3, color="black", linestyle=":", linewidth=0.9)
+    x = range(1, len(columns[0]) + 1)
+    low, high = ([pick(step) for step in zip(*columns, strict=True)] for pick in (min, max))
+    middle = [sum(step) / len(step) for step in zip(*columns, strict=True)]
+    axes.fill_between(x, low, high, color=HEALTHY, alpha=0.35, linewidth=0)
+    axes.plot(x, middle, "--", color="#444444", linewidth=1.1)
+    for k, values in enumerate(lines):
+        how = {"linewidth": 0.9, "alpha": 0.55} if k else {"linewidth": 2.0}
+        axes.plot(range(1, len(values) + 1), values, color=CASE, **how)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.grid(alpha=0.2)
+    label_axes(axes, metric.key, "", metric.unit)
+    axes.tick_params(labelsize=9)
+
+
+def small_multiples(
+    metrics: Sequence[Metric],
+    healthy: Sequence[History],
+    case: Sequence[History] = (),
+    columns: int = 4,
+    title: str = "",
+) -> Figure:
+    """One panel a metric over the iterations. The layout is fixed: it costs no pass and never jumps."""
+    rows = -(-len(metrics) // columns)
+    figure, grid = new_figure(rows, columns, 10.0, 1.72 * rows + 0.6)
+    figure.set_layout_engine(None)
+    height = 1.72 * rows + 0.6
+    figure.subplots_adjust(
+        left=0.085,
+        right=0.99,
+        top=1 - (0.62 if title else 0.3) / height,
+        bottom=0.42 / height,
+        hspace=0.34,
+        wspace=0.2 + 0.08 * columns,
+    )
+    for axes, metric in zip(grid.flat, metrics, strict=False):
+        draw_metric(axes, metric, healthy, case)
+    for axes in grid[-1]:
+        axes.set_xlabel("iteration", fontsize=9)
+    for axes in grid[:-1].flat:
+        axes.tick_params(labelbottom=False)
+    for axes in grid.flat[len(metrics) :]:
+        axes.set_visible(False)
+    figure.suptitle(title, fontsize=10, x=0.01, y=1 - 0.06 / height, ha="left", va="top")
+    return figure
+
+
+def healthy_figure(healthy: Sequence[History]) -> Figure:
+    """All twelve metrics of healthy runs of several seeds: band and mean, nothing else."""
+    return small_multiples(METRICS, healthy)
+
+
+def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) -> Figure:
+    """All twelve metrics of one case beside the healthy runs; its first seed thick, its others thin."""
+    title = f"{name}: orange, seed 0 thick, others thin · healthy runs: grey band, mean dashed"
+    return small_multiples(METRICS, healthy, case, title=title)
+
+
+def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
+    """All twelve metrics of one run: ✓ on a green ground, or ✗ where it is `out` of the dashed box.
+
+    The box spans what the run's late mean (the black bar) may be, beside these healthy runs.
+    """
+    judged = [metric.key for metric in METRICS if metric.key not in SILENT]
+    words = f"{len(out)} of {len(judged)} curves out of the box" if out else "all curves green"
+    title = f"Your run: {words} · black bar: mean of its last third · dashed box: healthy"
+    figure = small_multiples(METRICS, healthy, [run], title=title)
+    for axes, metric in zip(figure.axes, METRICS, strict=True):
+        if metric.key in judged:
+            wrong = metric.key in out
+            axes.set_facecolor("#FBE3D6" if wrong else "#CDEBDD")
+            axes.set_title(f"{'✗' if wrong else '✓'} {metric.key}")
+            if metric.key not in EXACT:  # whose limit is the dotted line
+                _draw_judged(axes, run, metric.key, judged_band(healthy, metric.key))
+    return figure
+
+
+def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) -> None:
+    """What the late mean may be, and what it is, over the iterations that it is taken of."""
+    last = len(run)
+    first = last - max(1, last // 3) + 1
+    low, high = band
+    box = Rectangle((first, low), last - first, high - low, fill=False, linestyle="--", zorder=3)
+    axes.add_patch(box)
+    axes.plot([first, last], [late(run, key)] * 2, color="black", linewidth=3.0, zorder=4)
+    ends = axes.get_ylim()
+    room = 0.0 if axes.get_yscale() == "log" else 0.05 * (high - low)
+    axes.set_ylim(min(ends[0], low - room), max(ends[1], high + room))
+
+
+STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
+
+
+def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
+    """Four metrics of a fault at one strength beside the healthy runs."""
+    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 4, title)
+
+
+def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
+    """One panel a case: `cases` maps a title to (metric key, histories of that case)."""
+    figure, grid = new_figure(1, len(cases), 10.0, 2.7)
+    for axes, (title, (key, histories)) in zip(grid[0], cases.items(), strict=True):
+        draw_metric(axes, BY_KEY[key], healthy, histories)
+        label_axes(axes, title, "iteration", f"{key}, {BY_KEY[key].unit}")
+    return figure
+
+
+def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Figure:
+    """A grid: `counts[row][rule]` of a row's `sizes[row]` runs raise the rule's flag."""
+    rules = list(next(iter(counts.values())))
+    figure, axes = one_panel(10.0, 0.27 * len(counts) + 1.9)
+    for y, (row, found) in enumerate(counts.items()):
+        for x, rule in enumerate(rules):
+            if found[rule]:
+                share = found[rule] / sizes[row]
+                cell = axes.add_patch(_cell(x, y, share))
+                ink = ink_on(cell.get_facecolor())
+                words = f"{found[rule]}"
+                axes.text(x, y, words, ha="center", va="center", fontsize=9, color=ink)
+        if not any(found.values()):
+            axes.text(-0.35, y, "no flag", fontsize=9, va="center", color="#555555")
+    axes.set_xlim(-0.5, len(rules) - 0.5)
+    axes.set_ylim(len(counts) - 0.5, -0.5)
+    axes.set_xticks(range(len(rules)), rules, rotation=35, ha="right")
+    axes.set_yticks(range(len(counts)), [f"{row} ({sizes[row]})" for row in counts])
+    axes.set_axisbelow(True)
+    axes.grid(True)
+    return figure
+
+
+def _cell(x: int, y: int, share: float) -> Rectangle:
+    return Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=POLICY, alpha=0.15 + 0.85 * share)
+
+
+ENLARGED = -2.5  # gold from here on is shown a second time, on a scale of its own
+
+
+def cost_figure(
+    costs: dict[str, list[float]], healthy: Sequence[float], start: Sequence[float]
+) -> Figure:
+    """Gold at the end, each row a fault and each dot a run: the whole scale, and its right end enlarged.
+
+    `healthy`: the same of healthy runs. `start`: gold before the first update.
+    """
+    figure, grid = new_figure(1, 2, 10.0, 0.26 * len(costs) + 1.1)
+    grid[0, 0].get_gridspec().set_width_ratios([1.0, 1.5])
+    for axes, title in zip(grid[0], ("whole scale", "its right end, enlarged"), strict=True):
+        _draw_costs(axes, costs, healthy, sum(start) / len(start))
+        label_axes(axes, title, "gold score, points")
+    grid[0, 0].set_yticks(range(len(costs)), list(costs))
+    grid[0, 0].legend(loc="lower left", frameon=True, framealpha=1.0, edgecolor="none")
+    right = grid[0, 1]
+    right.set_yticks(range(len(costs)), [])
+    right.set_xlim(ENLARGED, max(max(map(max, costs.values())), *healthy) + 0.2)
+    for y, values in enumerate(costs.values()):
+        if min(values) < ENLARGED:  # a triangle: a dot further left
+            how = {"color": GOLD, "markeredgecolor": "black", "clip_on": False}
+            right.plot(ENLARGED, y, "<", markersize=7, zorder=3, **how)
+    return figure
+
+
+def _draw_costs(axes: Axes, costs: dict, healthy: Sequence[float], start: float) -> None:
+    axes.axvspan(min(healthy), max(healthy), color=HEALTHY, alpha=0.35, linewidth=0)
+    middle = sum(healthy) / len(healthy)
+    axes.axvline(middle, color="#444444", linestyle="--", linewidth=1.1, label="healthy, mean")
+    axes.axvline(start, color="black", linestyle=":", linewidth=1.3, label="before training")
+    for y, values in enumerate(costs.values()):
+        axes.plot(values, [y] * len(values), "-", color=GOLD, linewidth=1.2)
+        axes.plot(values, [y] * len(values), "o", color=GOLD, markeredgecolor="black", markersize=6)
+    axes.set_ylim(len(costs) - 0.5, -0.5)
+    axes.grid(alpha=0.2, color=ACCENT)

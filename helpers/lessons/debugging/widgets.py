@@ -1,0 +1,304 @@
+"""The clinic: runs without their names, your diagnosis, strengths, and a live run. No maths."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import ipywidgets
+from IPython.display import DisplayHandle
+
+from helpers.kit.figures import Picture, training_curves
+from helpers.kit.live import progress_html
+from helpers.kit.markup import Markup, card, guarded, table
+from helpers.kit.sliders import WIDE, Explorer, in_a_row, picker, show_live, show_picture
+from helpers.lessons.debugging.diagnose import diagnose
+from helpers.lessons.debugging.figures import case_figure, strength_figure
+from helpers.lessons.debugging.patients import FIRST_SEEDS, PATIENTS, Patient
+from helpers.lessons.debugging.strengths import MILD, STRENGTHS, VARIANTS, of_strength
+from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
+from helpers.lessons.debugging.telling import Telling, tell_apart
+from helpers.state import History
+from helpers.studies.faults import FAULTS, Fault
+from helpers.studies.runs import Run, Sample, Snapshot
+from helpers.tools.validate import require, require_choice
+
+STOP = "</s>"
+HEALTHY = "healthy"  # what the reader says of a patient without a fault
+
+
+def box_html(words: str, kind: str = "") -> Markup:
+    """A verdict: `kind` is "right", "half", "wrong" or nothing."""
+    return card(words, f"verdict {kind}", aria_live="polite")
+
+
+def right_html(patient: Patient) -> Markup:
+    """The diagnosis was right: which sign gave it away."""
+    words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
+    return box_html(words.format(patient.title, patient.sign), "right")
+
+
+def half_html(fault: Fault) -> Markup:
+    """One of two faults was found."""
+    words = Markup(
+        "<b>Right: it is there.</b> {}.<br>It is repaired, and the run is trained again: the picture "
+        "shows it as it is now. Is it healthy?"
+    )
+    return box_html(words.format(fault.title), "half")
+
+
+def wrong_html(title: str, sign: str, telling: Telling | None) -> Markup:
+    """The diagnosis was wrong: what it would have shown, and the number that tells the two apart."""
+    number = "No curve tells the two apart on these seeds."
+    if telling is not None:
+        number = f"What tells the two apart is {telling}."
+    words = Markup("<b>Not this one.</b> {}. It would have shown: {}<br>{}")
+    return box_html(words.format(title, sign, number), "wrong")
+
+
+def answer_html(patient: Patient) -> Markup:
+    """What is wrong, its sign, and the call that trains it again."""
+    call = Markup("")
+    if patient.faults:
+        call = Markup(' <code>rerun("{}")</code> trains it again, here.').format(patient.kind)
+    words = Markup("<b>The answer.</b> {}.<br>The sign: {}{}")
+    return box_html(words.format(patient.title, patient.sign, call))
+
+
+def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
+    """The score, with the numbers of the cases behind it."""
+    parts = [f"<b>{len(solved)} of {total} solved</b>"]
+    for words, cases in (("solved", solved), ("answer shown", shown)):
+        if cases:
+            parts.append(f"{words}: {', '.join(str(number) for number in sorted(cases))}")
+    if len(solved) == total:
+        parts.append("Every patient has a diagnosis.")
+    return f'<div aria-live="polite" style="padding:4px 8px">{" · ".join(parts)}</div>'
+
+
+def text_and_stop(sample: Sample) -> str:
+    """The text, with ■ where the policy said stop."""
+    return sample.text + (" ■" if sample.tokens[-1:] == [STOP] else "")
+
+
+def case_samples_html(healthy: Snapshot, case: Snapshot, name: str) -> Markup:
+    """One response to each watched prompt, healthy on the left, the case on the right."""
+    rows = []
+    for prompt in healthy.samples:
+        pair = (shot.samples[prompt][0] for shot in (healthy, case))
+        rows.append([cell for s in pair for cell in (s.score, text_and_stop(s))])
+    heads = ("", f"healthy, after {healthy.iteration}", "", f"{name}, after {case.iteration}")
+    note = "Signed: the reward model's own score. ■: the policy stopped."
+    return card(table(rows, heads, wide=True) + Markup("<div>{}</div>").format(note))
+
+
+NOTHING = "choose a diagnosis …"
+WELL = "Nothing is wrong: healthy"
+WELL_SIGN = (
+    "Every curve in or near the grey band, the first ratio 1, KL from 0 upwards, the score rising."
+)
+
+
+def in_case_order(patients: Iterable[Patient]) -> list[Patient]:
+    """Shuffled, but the same for everybody: by a hash of the name."""
+    digest = lambda patient: hashlib.sha256(patient.kind.encode()).hexdigest()  # noqa: E731
+    return sorted(patients, key=digest)
+
+
+class ClinicExplorer:
+    """Pick a `case`, look at curves and samples, name a fault or say healthy, press Diagnose.
+
+    `case.value` is a number from 1; `guess.value` a fault's name or "healthy"; `diagnose()`,
+    `show_answer()` and `next_case()` do what the buttons do. Of two faults, the one named first is
+    repaired, and the case goes on with the other. `solved` and `shown` hold the cases named rightly,
+    and those whose answer was asked for first. Works with ipywidgets 7.7 and 8; a picture is drawn
+    once a case.
+    """
+
+    def __init__(self, clinic: Clinic):
+        self.clinic = clinic
+        whole = {(run.kind, run.config.seed) for run in clinic.runs if run.snapshots}
+        there = in_case_order(p for p in PATIENTS if (p.kind, p.seeds[0]) in whole)
+        require(len(there) > 0, "clinic", "no patient", f"runs of seed {WHOLE_RUN_SEED}")
+        self.patients = dict(enumerate(there, start=1))
+        self.now = dict(self.patients)  # after a repair, what is left
+        self.solved, self.shown, self.pictures = set(), set(), {}
+        self._make_controls()
+        self.image = ipywidgets.Image(format="png")
+        self.progress, self.verdict, self.samples = (ipywidgets.HTML() for _ in range(3))
+        self.verdict.layout.min_height, self.samples.layout.min_height = "90px", "250px"
+        self.box = self._lay_out()
+        self.box.add_class("clinic")
+        self.case.observe(guarded(self.show_case, self._tell), names="value")
+        self.iteration.observe(guarded(self.show_samples, self._tell), names="value")
+        self.show_case()
+
+    def _make_controls(self) -> None:
+        healthy = self.clinic.run("healthy", WHOLE_RUN_SEED)
+        stops = [shot.iteration for shot in healthy.snapshots]
+        cases = [(f"case {number}", number) for number in self.patients]
+        titles = sorted((fault.title, fault.name) for fault in FAULTS.values())
+        self.case = ipywidgets.Dropdown(options=cases, description="patient", style=WIDE)
+        self.guess = ipywidgets.Dropdown(
+            options=[(NOTHING, ""), (WELL, HEALTHY), *titles],
+            description="diagnosis",
+            style=WIDE,
+            layout=ipywidgets.Layout(width="32em", max_width="100%"),
+        )
+        self.iteration = ipywidgets.SelectionSlider(
+            options=[(str(stop), stop) for stop in stops],
+            value=stops[-1],
+            description="samples after iteration",
+            style=WIDE,
+            layout=ipywidgets.Layout(width="26em"),
+        )
+        self.guess.add_class("waits-for-button")
+        self.diagnose_button = self._button("Diagnose", self.diagnose, "primary")
+        self.answer_button = self._button("Show the answer", self.show_answer)
+        self.next_button = self._button("Next open case", self.next_case)
+
+    def _button(self, words: str, action: Callable, style: str = "") -> ipywidgets.Button:
+        button = ipywidgets.Button(description=words, button_style=style)
+        button.on_click(guarded(action, self._tell))
+        return button
+
+    def _tell(self, words: Markup) -> None:
+        self.verdict.value = words
+
+    def _lay_out(self) -> ipywidgets.VBox:
+        choose = in_a_row(self.case, self.next_button, self.progress)
+        decide = in_a_row(self.guess, self.diagnose_button, self.answer_button)
+        return ipywidgets.VBox(
+            [choose, self.image, decide, self.verdict, self.iteration, self.samples]
+        )
+
+    @property
+    def patient(self) -> Patient:
+        """This case as it is now."""
+        return self.now[self.case.value]
+
+    def show_case(self) -> None:
+        """Curves, samples and what was already said about the case now picked."""
+        number, kind = self.case.value, self.patient.kind
+        if (number, kind) not in self.pictures:
+            show_picture(self.image, self._curves())
+            self.pictures[number, kind] = self.image.value
+        self.image.value = self.pictures[number, kind]
+        self.guess.value, self.verdict.value = "", self._known(number)
+        self.show_samples()
+        self.show_progress()
+
+    def _curves(self) -> Picture:
+        healthy = self.clinic.histories(HEALTHY, FIRST_SEEDS)
+        return case_figure(healthy, self._runs(self.patient), self._name())
+
+    def _runs(self, patient: Patient) -> list[History]:
+        return self.clinic.histories(patient.kind, patient.seeds)
+
+    def _name(self) -> str:
+        treated = self.patient != self.patients[self.case.value]
+        return f"Case {self.case.value}" + (", one fault repaired" if treated else "")
+
+    def _known(self, number: int) -> str:
+        if number in self.solved:
+            return right_html(self.patients[number])
+        return answer_html(self.patients[number]) if number in self.shown else ""
+
+    def show_samples(self) -> None:
+        """What the healthy policy and this one wrote at the chosen iteration."""
+        who = ((HEALTHY, WHOLE_RUN_SEED), (self.patient.kind, self.patient.seeds[0]))
+        shots = [self.clinic.run(*one).at(self.iteration.value) for one in who]
+        self.samples.value = case_samples_html(*shots, self._name().lower())
+
+    def show_progress(self) -> None:
+        """How many cases are solved, and which."""
+        self.progress.value = progress_words(len(self.patients), self.solved, self.shown)
+
+    def diagnose(self) -> None:
+        """Say whether this is the case's fault, and what gave it away or would have."""
+        name, number, patient = self.guess.value, self.case.value, self.patient
+        if not name:
+            self.verdict.value = box_html("Choose a diagnosis first, then press Diagnose.")
+            return
+        require_choice("diagnosis", name, (HEALTHY, *FAULTS))
+        if name in patient.faults and len(patient.faults) > 1:
+            self.now[number] = patient.without(name)
+            self.show_case()
+            self.verdict.value = half_html(FAULTS[name])
+            return
+        if patient.faults != (() if name == HEALTHY else (name,)):
+            self.verdict.value = self._refuse(name)
+            return
+        if number not in self.shown:
+            self.solved.add(number)
+        self.verdict.value = right_html(self.patients[number])
+        self.show_progress()
+
+    def _refuse(self, name: str) -> Markup:
+        """Why it is not this: the number that tells the chosen diagnosis from the case."""
+        title, sign = (
+            (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
+        )
+        there = self.clinic.histories(name, FIRST_SEEDS)
+        return wrong_html(title, sign, tell_apart(self._runs(self.patient), there))
+
+    def show_answer(self) -> None:
+        """Name what is wrong. A case not solved before then counts as shown, not as solved."""
+        number = self.case.value
+        if number not in self.solved:
+            self.shown.add(number)
+        self.verdict.value = answer_html(self.patients[number])
+        self.show_progress()
+
+    def next_case(self) -> None:
+        """Go to the next case neither solved nor shown, round the corner if need be."""
+        here, total = self.case.value, len(self.patients)
+        following = [(here + step - 1) % total + 1 for step in range(1, total + 1)]
+        closed = self.solved | self.shown
+        self.case.value = next((n for n in following if n not in closed), following[0])
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; the curves of this case where there is none."""
+        show_live(self.box, "the clinic: run this cell to diagnose", self._curves())
+
+
+def explore_clinic(clinic: Clinic) -> ClinicExplorer:
+    """The clinic as a page; the last expression of a cell shows it."""
+    return ClinicExplorer(clinic)
+
+
+def explore_strengths(clinic: Clinic) -> Explorer:
+    """Three faults from healthy to gross: curves, and what `diagnose` says of each of three runs."""
+    words = {
+        n: n.removesuffix("_on").replace("_", " ") for n in FAULTS if f"{n}_{MILD}" in VARIANTS
+    }
+    names = [(label, name) for name, label in words.items()]
+    strength = ipywidgets.SelectionSlider(
+        options=(HEALTHY, *STRENGTHS), value=MILD, description="strength", style=WIDE
+    )
+
+    def draw(fault: str, strength: str) -> Picture:
+        kind = HEALTHY if strength == HEALTHY else of_strength(fault, strength)
+        runs = clinic.histories(kind, FIRST_SEEDS)
+        flagged = sum(bool(diagnose(history)) for history in runs)
+        what = "no fault" if strength == HEALTHY else f"{words[fault]}, {strength}"
+        title = f"{what}: flags on {flagged} of {len(runs)} runs".capitalize()
+        return strength_figure(clinic.histories(HEALTHY, FIRST_SEEDS), runs, title)
+
+    return Explorer(draw, fault=picker("fault", names), strength=strength)
+
+
+EVERY = 3  # iterations between two drawings, which take a quarter of an iteration's time
+
+
+def follow(total: int) -> Callable[[Run], None]:
+    """For `rerun(…, shown=follow(total))`: a bar and, every third time, curves grow below the cell."""
+    bar, curves = DisplayHandle(), DisplayHandle()
+    bar.display(progress_html(0, total, "loading the models"))
+
+    def shown(run: Run) -> None:
+        record, done = run.history[-1], len(run.history)
+        words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}"
+        bar.update(progress_html(done, total, f"{words}   {record['seconds']:.1f} s an iteration"))
+        if done == 1 or done % EVERY == 0 or done == total:
+            (curves.display if done == 1 else curves.update)(training_curves(run.history, total))
+
+    return shown

@@ -1,0 +1,164 @@
+"""KL control: adaptive β, and KL in the reward against KL in the loss."""
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.studies.measure import EVALUATED
+from helpers.studies.runs import Run
+from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.tools.flags import setting
+from helpers.tools.validate import require_number
+
+FOLDER = DATA / "kl_control"
+# a KL in the loss is weighed against whitened advantages, so that it takes a larger β to end at the
+# same KL
+REWARD_BETAS = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+LOSS_BETAS = (0.4, 0.5, 0.6, 0.75, 1.0, 1.5, 3.0)
+FULL_BETAS = (0.5, 1.0, 3.0)  # of the exact KL over the vocabulary
+WIDEST_GAP = 0.7  # nats between two runs: wider apart, nothing is interpolated
+ADAPTIVE_SEED = 0  # the seed that the adaptive β is run on; these runs are kept whole
+TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
+FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
+HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
+
+
+def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
+    """Configs by kind: adaptive β for two targets and two initial β; KL in the reward, and in the loss."""
+    shared = {"seed": seed, "iterations": iterations, "device": "cpu"}
+    shared |= {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+    # the KL has to come back from where a wrong β took it: two thirds more
+    longer = shared | {"iterations": iterations * 5 // 3, "kl_horizon": HORIZON}
+    configs = {
+        f"target_{target:g}_from_{first:g}": RLHFConfig(kl_coef=first, kl_target=target, **longer)
+        for target in TARGETS
+        for first in FIRST_BETAS
+    }
+    for beta in REWARD_BETAS:
+        configs[f"reward_{beta:g}"] = RLHFConfig(kl_coef=beta, **shared)
+    for kind, betas in (("k2", LOSS_BETAS), ("full", FULL_BETAS)):
+        for beta in betas:
+            config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss=kind, **shared)
+            configs[f"loss_{kind}_{beta:g}"] = config
+    if seed != ADAPTIVE_SEED:
+        return {kind: config for kind, config in configs.items() if config.kl_target is None}
+    return configs
+
+
+def kl_control_study(seeds: list = (0,), iterations: int = 60) -> list[Job]:
+    """Jobs for all `kl_control_configs` on each seed."""
+    return [
+        Job(kind, config, whole=config.kl_target is not None, evaluated=EVALUATED // 4)
+        for seed in sorted(set(seeds))
+        for kind, config in kl_control_configs(seed, iterations).items()
+    ]
+
+
+class KLControl(Study):
+    """The recorded runs of `kl_control_study`."""
+
+    @property
+    def adaptive(self) -> list[Run]:
+        """Runs whose β followed a target."""
+        return [run for run in self.runs if run.config.kl_target is not None]
+
+    def curve(self, placement: str, kind: str = "k2") -> list[tuple[float, float, float, float]]:
+        """(KL, proxy, gold, β) of a placement at each fixed β, averaged over seeds, by KL."""
+        by_beta = {}
+        for run in self.placed(placement, kind):
+            by_beta.setdefault(run.config.kl_coef, []).append(run)
+        return sorted((*mean_end(runs), beta) for beta, runs in by_beta.items())
+
+    def placed(self, placement: str, kind: str = "k2") -> list[Run]:
+        """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""
+        found = [
+            run
+            for run in self.runs
+            if run.config.kl_target is None and run.config.kl_placement == placement
+            if placement == "reward" or run.config.kl_loss == kind
+        ]
+        return sorted(found, key=lambda run: run.final["kl"])
+
+
+def realised_kl(run: Run) -> float:
+    """Mean KL over the last third of a run, nats per response."""
+    kl = run.column("kl")
+    last = kl[-max(1, len(kl) // 3) :]
+    return sum(last) / len(last)
+
+
+def mean_end(runs: list[Run]) -> tuple[float, float, float]:
+    """KL, proxy and gold at the end, averaged over runs that differ only in their seed."""
+    return tuple(
+        statistics.fmean(run.final[name] for run in runs) for name in ("kl", "score", "gold")
+    )
+
+
+def score_between(kl_low: float, score_low: float, kl_high: float, score_high: float, kl: float):
+    """The score at `kl`, linear in √KL: near the reference a score rises about so (Gao et al. 2023)."""
+    width = math.sqrt(kl_high) - math.sqrt(kl_low)
+    share = (math.sqrt(kl) - math.sqrt(kl_low)) / width if width > 0 else 0.0
+    return score_low + share * (score_high - score_low)
+
+
+def score_at_kl(
+    points: list[tuple[float, float]], kl: float, between: Callable = score_between
+) -> float | None:
+    """Score at this KL, between neighbouring (KL, score); None outside, or over a gap.
+
+    `between` is `score_between` or does the same. ValueError: a negative KL.
+    """
+    require_number("kl", kl, low=0.0)
+    for (low, below), (high, above) in pairwise(sorted(points)):
+        if low <= kl <= high and high - low <= WIDEST_GAP:
+            return between(low, below, high, above, kl)
+    return None
+
+
+def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_between) -> list[float]:
+    """`score_at_kl` of each seed's own runs of one placement; seeds without it are left out."""
+    by_seed = {}
+    for run in runs:
+        by_seed.setdefault(run.config.seed, []).append((run.final["kl"], run.final["score"]))
+    found = [score_at_kl(points, kl, between) for points in by_seed.values()]
+    return [score for score in found if score is not None]
+
+
+def load_kl_control(folder: Path = FOLDER) -> KLControl:
+    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
+    return KLControl(**vars(load_study(folder)))
+
+
+def print_kl_control(control: KLControl) -> None:
+    """Print the targets and the KL reached; then the results of each placement."""
+    print(f"{'adaptive run':34s}{'target':>8s}{'realised':>10s}{'off by':>8s}{'last β':>9s}")
+    for run in control.adaptive:
+        target, reached = run.config.kl_target, realised_kl(run)
+        off = f"{100 * (reached / target - 1):+.0f} %"
+        print(f"{run.label:34s}{target:8g}{reached:10.2f}{off:>8s}{run.column('kl_coef')[-1]:9.4f}")
+    print(f"\n{'fixed β':34s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}")
+    for kind in (("reward",), ("loss", "k2"), ("loss", "full")):
+        for run in control.placed(*kind):
+            final = run.final
+            print(f"{run.label:34s}{final['score']:8.3f}{final['gold']:8.3f}{final['kl']:8.3f}")
+
+
+@dataclass(kw_only=True)
+class KLControlOptions(StudyOptions):
+    """KL control: adaptive β, and KL in the reward against KL in the loss."""
+
+    name: ClassVar[str] = "kl_control"
+    seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
+    iterations: int = setting(60, "iterations of a run at fixed β; with adaptive β two thirds more")
+
+
+def run(options: KLControlOptions) -> None:
+    """Whatever is left to do, then the table."""
+    run_study(kl_control_study(options.seeds, options.iterations), options)
+    print_kl_control(load_kl_control(options.results))

@@ -1,0 +1,245 @@
+"""Figures of notebook 07: ten answers, three estimates of the KL, one parameter."""
+
+from collections.abc import Sequence
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from helpers.kit.figures import label_axes, new_figure, tick_words
+from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
+from helpers.theory.optimum import gaussian_objective
+
+ESTIMATORS = {"k1": (POLICY, "o", "-"), "k2": (GOLD, "s", "--"), "k3": (VALUE, "^", ":")}
+
+
+def fixed_panels(columns: int, width: float, height: float, bottom: float, gap: float):
+    """A row of panels that stay where they are while a slider moves: no layout pass, half the time."""
+    figure, grid = new_figure(1, columns, width, height)
+    figure.set_layout_engine(None)
+    figure.subplots_adjust(left=0.065, right=0.985, bottom=bottom, top=0.91, wspace=gap)
+    return figure, grid
+
+
+def _bars(axes: Axes, series: Sequence, ticks: Sequence, rotation: float = 0) -> None:
+    """Groups of bars side by side; each of `series` is (numbers [N], colour, label)."""
+    width = 0.8 / len(series)
+    for k, (numbers, colour, label) in enumerate(series):
+        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(ticks))]
+        axes.bar(x, [float(number) for number in numbers], width, color=colour, label=label)
+    axes.set_xticks(
+        range(len(ticks)), ticks, rotation=rotation, ha="right" if rotation else "center"
+    )
+    axes.axhline(0, color="black", linewidth=0.8)
+
+
+# --- section 1: ten answers -----------------------------------------------------------------------
+
+
+def ten_figure(
+    kl_coef: float,
+    rewards: Tensor,
+    reference: Tensor,
+    penalties: Tensor,
+    best: Tensor,
+    value: float,
+) -> Figure:
+    """What each of ten answers earns and pays, and the best policy beside the reference: all [10]."""
+    figure, grid = fixed_panels(2, 9.6, 3.2, bottom=0.15, gap=0.18)
+    left, right = grid[0]
+    answers = range(1, len(rewards) + 1)
+    series = [(rewards, REWARD, "reward"), (penalties, KL, "−β·log π/π_ref")]
+    _bars(left, series, answers)
+    total = rewards + penalties
+    left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
+    left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
+    label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
+    left.legend(loc="lower left")
+    _bars(right, [(reference, REFERENCE, "reference"), (best, POLICY, "π*, the best")], answers)
+    right.set_ylim(0, 1)
+    label_axes(right, f"The best policy at this β: J* = {value:.2f}", "answer", "probability")
+    right.legend(loc="upper left")
+    return figure
+
+
+def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
+    """Where each penalty leads: one panel a policy [10], beside the reference."""
+    figure, grid = new_figure(1, len(reached), 9.6, 2.6)
+    for axes, (name, probs), colour in zip(
+        grid[0], reached.items(), (POLICY, KL, GOLD), strict=True
+    ):
+        answers = range(1, len(probs) + 1)
+        _bars(axes, [(reference, REFERENCE, "reference"), (probs, colour, "trained")], answers)
+        axes.set_ylim(0, 1.02)
+        label_axes(axes, name, "answer", "probability" if axes is grid[0, 0] else "")
+        axes.legend(loc="upper left")
+    return figure
+
+
+# --- section 1: three estimates -------------------------------------------------------------------
+
+
+def _next_words(axes: Axes, logprobs: Tensor, ref_logprobs: Tensor, vocabulary: Sequence) -> None:
+    """The ten words that policy and reference together find likeliest; log-probs [V]."""
+    probs, ref_probs = logprobs.exp(), ref_logprobs.exp()
+    top = (probs + ref_probs).topk(10).indices.tolist()
+    series = [(ref_probs[top], REFERENCE, "reference"), (probs[top], POLICY, "policy")]
+    _bars(axes, series, tick_words([vocabulary[word] for word in top]), rotation=50)
+    axes.set_xlim(-0.9, 9.6)
+    axes.set_ylim(0, 1.05)
+    axes.legend(loc="upper right")
+    label_axes(axes, "The next word", "", "probability")
+
+
+def _batches(axes: Axes, means: dict[str, Tensor], exact: float) -> None:
+    """One row of points an estimate: where the means of many batches [N] fall around the exact KL.
+
+    The frame holds the lower means of each, wherever its bulk lies; rare large ones leave it.
+    """
+    lowest = min(means[name].quantile(0.05).item() for name in ESTIMATORS)
+    half = 1.15 * max(0.02, exact - lowest)
+    low, high = exact - half, exact + half
+    for row, (name, (colour, _, _)) in enumerate(ESTIMATORS.items()):
+        lift = torch.linspace(-0.3, 0.3, len(means[name]))
+        for picked, mark, at in (
+            ((means[name] >= low) & (means[name] <= high), ".", None),
+            (means[name] > high, ">", high),
+            (means[name] < low, "<", low),
+        ):
+            x = means[name][picked] if at is None else torch.full((int(picked.sum()),), at)
+            axes.plot(x, 2 - row + lift[picked], mark, color=colour, markersize=4, alpha=0.5)
+        beyond, of = int((means[name] > high).sum()), len(means[name])
+        if beyond > of / 2:  # or the row would look like one bar
+            words = f"{beyond} of {of} beyond the frame →"
+            place = {"ha": "right", "va": "center", "fontsize": 8.5, "backgroundcolor": "white"}
+            axes.text(high - 0.1 * half, 2 - row, words, zorder=3, **place)
+        middle = means[name].median().item()
+        axes.plot([middle] * 2, [1.62 - row, 2.38 - row], color="black", linewidth=2.5)
+    axes.axvline(exact, color="black", linewidth=1.2, linestyle="--")
+    axes.set_yticks([2, 1, 0], list(ESTIMATORS))
+    axes.set_xlim(low - 0.04 * half, high + 0.04 * half)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    label_axes(axes, f"Means of {len(means['k1'])} batches", "mean of a batch, nats")
+
+
+def _errors(axes: Axes, exact: Sequence, errors: dict[str, list], shot: int, size: int) -> None:
+    """Root mean square error of a batch's mean against the exact KL, at every drift but none."""
+    for name, (colour, mark, line) in ESTIMATORS.items():
+        axes.plot(exact[1:], errors[name][1:], line, color=colour, label=name, linewidth=1.6)
+        if shot:
+            axes.plot(exact[shot], errors[name][shot], mark, color=colour, markersize=8)
+    axes.set(xscale="log", yscale="log")
+    axes.minorticks_off()  # half of the drawing time
+    axes.legend(loc="upper left")
+    title = f"Expected error, {size} tokens"
+    label_axes(axes, title, f"exact KL, nats (here {exact[shot]:.3f})", "nats", grid="both")
+
+
+def estimator_figure(
+    exact: Sequence[float],
+    errors: dict[str, list],
+    shot: int,
+    means: dict[str, Tensor],
+    size: int,
+    words: tuple,
+) -> Figure:
+    """A drifted next-token distribution, and how well batches of `size` tokens estimate its KL.
+
+    `exact` and each of `errors` run over the snapshots; `means` are [batches] at snapshot `shot`;
+    `words` is (log-probs [V], reference log-probs [V], vocabulary).
+    """
+    figure, grid = fixed_panels(3, 10.0, 3.4, bottom=0.29, gap=0.34)
+    _next_words(grid[0, 0], *words)
+    _batches(grid[0, 1], means, exact[shot])
+    _errors(grid[0, 2], exact, errors, shot, size)
+    return figure
+
+
+# --- section 2: one parameter ---------------------------------------------------------------------
+
+
+def _densities(axes: Axes, mean: float, optimum: float) -> None:
+    """Reference, trained policy and optimum as densities; the reward above them on its own axis."""
+    y = torch.linspace(-1.6, 2.4, 200)
+    for centre, colour, line, label in (
+        (0.0, REFERENCE, "-", "reference"),
+        (mean, POLICY, "-", "trained"),
+        (optimum, "black", "--", "formula"),
+    ):
+        axes.plot(
+            y, normal_logprob(y, centre).exp(), line, color=colour, label=label, linewidth=1.8
+        )
+    axes.set_ylim(0, 1.9)
+    twin = axes.twinx()
+    twin.plot(y, peak_reward(y), color=REWARD, linewidth=1.4)
+    twin.set_ylim(-8, 4)
+    twin.set_yticks([-8, -4, 0])
+    twin.spines[["top"]].set_visible(False)
+    twin.tick_params(labelsize=9, colors=REWARD)
+    twin.set_ylabel("reward", color=REWARD, labelpad=-6)
+    axes.legend(loc="upper left", ncols=2)
+    label_axes(axes, "What the policy says", "y", "density")
+
+
+def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: float) -> None:
+    """m over the gradient steps: the chosen run, the others faintly, the formula dashed."""
+    for k, run in enumerate(runs):
+        if k != chosen:
+            axes.plot(run.means, color=ACCENT, linewidth=0.9, alpha=0.5)
+    axes.plot(runs[chosen].means, color=POLICY, linewidth=2)
+    axes.axhline(optimum, color="black", linestyle="--", linewidth=1.2)
+    axes.set_ylim(-0.1, 1.15)
+    label_axes(
+        axes,
+        f"Training: ends at {runs[chosen].means[-1]:.2f}, formula {optimum:.2f}",
+        "step",
+        "mean m",
+    )
+
+
+def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
+    """J(m) at this β, with the trained policy and the optimum on it."""
+    m = torch.linspace(-0.5, 1.5, 100)
+    reward, value = (gaussian_objective(m, beta, sigma=SIGMA) for beta in (0.0, kl_coef))
+    axes.plot(m, reward, color=REWARD, label="E[reward]")
+    axes.plot(m, value - reward, color=KL, linestyle=":", label="−β·KL")
+    axes.plot(m, value, color=POLICY, linewidth=2, label="J, their sum")
+    axes.plot(mean, gaussian_objective(mean, kl_coef, sigma=SIGMA), "o", color=POLICY, markersize=8)
+    axes.axvline(optimum, ymax=0.68, color="black", linestyle="--", linewidth=1.2)
+    axes.set(ylim=(-4, 1.9), yticks=range(-4, 1))
+    axes.legend(loc="upper left", ncols=2)
+    label_axes(axes, f"The objective at β = {kl_coef:g}", "mean m", "reward units")
+
+
+def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen: int) -> Figure:
+    """One trained Gaussian policy beside its closed-form optimum; the other βs faintly."""
+    figure, grid = fixed_panels(3, 10.0, 3.2, bottom=0.15, gap=0.4)
+    run, optimum = runs[chosen], optima[chosen]
+    _densities(grid[0, 0], run.means[-1], optimum)
+    _training(grid[0, 1], runs, chosen, optimum)
+    _objective(grid[0, 2], run.kl_coef, run.means[-1], optimum)
+    return figure
+
+
+def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -> Figure:
+    """m over the steps with the reward right and with its sign wrong, the second on a scale that holds it."""
+    figure, grid = new_figure(1, 2, 9.6, 3.0)
+    titles = "reward −(y − 1)²", "“reward peak at 1” as +2(y − 1)²"
+    colours = (POLICY, GOLD, KL, VALUE)
+    for axes, runs, title in zip(grid[0], (right, wrong), titles, strict=True):
+        for run, colour, line in zip(runs, colours, ("-", "--", "-.", ":"), strict=False):
+            label = f"β = {run.kl_coef:g}"
+            axes.plot(run.means, line, color=colour, linewidth=1.8, label=label)
+        axes.axhline(1, color=REWARD, linewidth=1)
+        label_axes(axes, title, "step", "mean m")
+    near, far = grid[0]
+    near.legend(loc=(0.42, 0.2), ncols=2)
+    far.legend(loc="lower left")
+    far.set_yscale("symlog", linthresh=1)
+    far.set_ylim(-2e4, 4)
+    far.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
+    far.minorticks_off()
+    return figure

@@ -1,0 +1,212 @@
+"""Figures of notebook 08: proxy and gold over distance, a bias, what moves the peak, the ledger of a hack.
+
+A *band* is what three seeds of one kind of run measured, iteration by iteration: `d` [T], the mean
+√KL in √nats, and for each column (mean, lowest, highest), [T] each.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+
+DISTANCE = "d = √KL, √nats"
+BLACK, QUIET = "#222222", "#BBBBBB"
+LEDGER_COLOURS = {  # of the things gold counts, in the ledger
+    "praise": REWARD,
+    "blame": ACCENT,
+    "broken": KL,
+    "repetition": VALUE,
+    "contradiction": POLICY,
+    "hype": GOLD,
+    "no full stop at the end": REFERENCE,
+}
+IN_ORDER = (VALUE, POLICY, ACCENT, REWARD, GOLD, KL)  # of a factor's values; neighbours differ
+SMALLEST = 0.15  # points: an item of the ledger that is smaller everywhere goes into "all others"
+
+
+def draw_band(axes: Axes, band: dict, column: str, colour: str, label: str = "", **how) -> None:
+    """Mean over seeds as a line, lowest to highest as a shade, a dot where the runs end."""
+    mean, low, high = band[column]
+    axes.fill_between(band["d"], low, high, color=colour, alpha=0.18, linewidth=0)
+    style = {"linewidth": 1.7} | how
+    axes.plot(band["d"], mean, color=colour, label=label, **style)
+    axes.plot(
+        band["d"][-1:], mean[-1:], "o", color=colour, markersize=4, zorder=style.get("zorder")
+    )
+
+
+# --- 1: proxy and gold in one panel -----------------------------------------------------------------
+
+
+def goodhart_figure(bands: dict, best: dict, low: float = -3.0, far: float = 6.0) -> Figure:
+    """Proxy (dashed) and gold (solid) over √KL in one panel, both as gains in reference std.
+
+    `bands` label → band, three at most; `best` {"d", "score", "gold"} lists over n. What falls below
+    `low` or lies beyond `far` leaves the picture.
+    """
+    figure, axes = one_panel(8.6, 4.4)
+    for (label, band), colour in zip(bands.items(), (KL, POLICY, VALUE), strict=False):
+        draw_band(axes, band, "score", colour, linestyle="--", linewidth=1.3)
+        draw_band(axes, band, "gold", colour, label, linewidth=2.2)
+    axes.plot(best["d"], best["score"], "--", color=BLACK, linewidth=1.3)
+    axes.plot(best["d"], best["gold"], "s-", color=BLACK, markersize=4, label="best of n")
+    axes.plot([], [], "--", color=QUIET, label="dashed: proxy")
+    axes.plot([], [], "-", color=QUIET, linewidth=2.2, label="solid: gold")
+    axes.axhline(0, color=REFERENCE, linewidth=0.8)
+    shown = [band["score"][2][band["d"] <= far] for band in bands.values()]
+    axes.set_xlim(-0.05, far)
+    axes.set_ylim(low, 0.4 + max(*best["score"], *(float(top.max()) for top in shown)))
+    label_axes(axes, "Proxy and gold over the distance", DISTANCE, "gain, reference std", "both")
+    axes.legend(loc="lower left")
+    return figure
+
+
+# --- 2: the labeller's bias -------------------------------------------------------------------------
+
+
+def bias_figure(runs: dict) -> Figure:
+    """Proxy, gold and flattery over the iterations; `runs` label → histories of its seeds."""
+    figure, grid = new_figure(1, 3, 9.6, 2.9)
+    panels = (
+        ("score", "Proxy", "its reference std"),
+        ("gold", "Gold", "points"),
+        ("flattery", "Responses that flatter", "share"),
+    )
+    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
+        for (label, histories), (colour, line) in zip(
+            runs.items(), ((KL, "-"), (POLICY, "--")), strict=True
+        ):
+            for k, history in enumerate(histories):
+                values = [record[column] for record in history]
+                how = {"color": colour, "label": label if k == 0 else "", "linewidth": 1.4}
+                axes.plot(range(1, len(values) + 1), values, line, **how)
+        label_axes(axes, title, "iteration", unit, grid="both")
+    grid[0, 0].legend()
+    return figure
+
+
+# --- 3: what changes it ---------------------------------------------------------------------------
+
+
+def factor_figure(bands: dict, chosen: str, factor: str = "", low: float = -3.0) -> Figure:
+    """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick.
+
+    Gold below `low` leaves the picture: one run far down would flatten all the others.
+    """
+    figure, grid = new_figure(1, 2, 9.6, 3.6)
+    panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
+    shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
+    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
+        for k, (label, band) in enumerate(bands.items()):
+            colour = shades[k]
+            if label == chosen:
+                draw_band(axes, band, column, colour, label, linewidth=3, zorder=5)
+            else:
+                line = ("-", "--")[k % 2]  # neighbours differ in grey print, too
+                axes.plot(
+                    band["d"], band[column][0], line, color=colour, label=label, linewidth=1.1
+                )
+        label_axes(axes, title, DISTANCE, unit, grid="both")
+    gold = grid[0, 0]
+    gold.set_ylim(bottom=max(low, gold.get_ylim()[0]))
+    far = [
+        float(d)
+        for band in bands.values()
+        for d, points in zip(band["d"], band["gold"][0], strict=True)
+        if points >= low
+    ]
+    gold.set_xlim(0, max(far, default=1) + 0.4)  # beyond, no line is left in the picture
+    legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
+    for text in legend.get_texts():
+        text.set_fontweight("bold" if text.get_text() == chosen else "normal")
+    return figure
+
+
+def _dumbbells(axes: Axes, rows: dict, low: float = -10.0) -> None:
+    """One line a kind of run: end, where it was stopped, peak. An end below `low` stands at the edge."""
+    for k, (last, kept, peak) in enumerate(rows.values()):
+        end = max(last, low)
+        if last < low:
+            axes.text(
+                low + 0.35, k - 0.12, f"at {last:.0f}".replace("-", "−"), va="bottom", color=KL
+            )
+        axes.plot([end, peak], [k, k], color=QUIET, linewidth=2, zorder=1)
+        axes.plot(end, k, "x", color=KL, markersize=7, label="never stopped" if k == 0 else "")
+        axes.plot(kept, k, "o", color=GOLD, markersize=6, label="stopped" if k == 0 else "")
+        how = {"color": BLACK, "markersize": 11, "markeredgewidth": 1.4, "zorder": 3}
+        axes.plot(peak, k, "|", label="its own peak" if k == 0 else "", **how)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def stopping_figure(limits: Sequence, kept: Sequence, chosen: int, rows: dict) -> Figure:
+    """Left: mean gold kept by stopping at each KL limit. Right: kind → (end, kept, peak), points."""
+    figure, grid = new_figure(1, 2, 9.6, 3.6)
+    left, right = grid[0]
+    left.plot(limits, kept, ".-", color=GOLD)
+    left.plot(limits[chosen], kept[chosen], "o", color=GOLD, markersize=10)
+    left.set_xscale("log", base=2)
+    left.set_xticks(limits[::2], [f"{limit:g}" for limit in limits[::2]])
+    left.minorticks_off()
+    left.grid(True)
+    label_axes(left, "All runs, stopped at one KL", "KL limit, nats", "gold kept, points")
+    _dumbbells(right, rows)
+    label_axes(right, f"Stopped at KL {limits[chosen]:g}", "gold, points")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=3)  # fmt: skip
+    return figure
+
+
+# --- 4 and 5: the ledger of a hack, and the rounds of patching ------------------------------------
+
+
+def _stack(axes: Axes, iterations: Sequence[int], points: dict) -> None:
+    """Bars at each snapshot: what was given stands above 0, what was taken hangs below it."""
+    up, down = np.zeros(len(iterations)), np.zeros(len(iterations))
+    for name, worth in points.items():
+        colour, bottom = LEDGER_COLOURS.get(name, QUIET), np.where(worth > 0, up, down)
+        axes.bar(iterations, worth, 3.2, bottom, color=colour, edgecolor="white", label=name)
+        up, down = up + worth.clip(min=0), down + worth.clip(max=0)
+
+
+def ledger_figure(iterations: Sequence[int], points: dict, proxy: Sequence[float]) -> Figure:
+    """What gold gave and took, item by item, over the snapshots of one run; its sum and the proxy."""
+    figure, grid = new_figure(1, 2, 9.6, 3.7)
+    left, right = grid[0]
+    total = np.sum(list(points.values()), axis=0)
+    known = {name: np.array(points[name]) for name in LEDGER_COLOURS if name in points}
+    large = {name: worth for name, worth in known.items() if abs(worth).max() >= SMALLEST}
+    _stack(left, iterations, large | {"all others": total - sum(large.values())})
+    left.plot(
+        iterations, total, "D-", color=BLACK, markersize=4, linewidth=1.2, label="the sum: gold"
+    )
+    right.plot(iterations, proxy, ".-", color=REWARD, label="proxy, reference std")
+    right.plot(iterations, total, "D-", color=BLACK, markersize=4, label="gold, points")
+    for axes in (left, right):
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.legend(loc="lower left")
+    label_axes(left, "What the gold score is made of", "iteration", "points a sample")
+    label_axes(right, "The same samples, by two judges", "iteration", "std (proxy), points (gold)")
+    return figure
+
+
+def rounds_figure(bands: dict) -> Figure:
+    """Gold and proxy over the iterations, a line and a shade over seeds for each round of patching."""
+    figure, grid = new_figure(1, 2, 9.6, 3.0)
+    looks = ((KL, "-"), (GOLD, "--"), (POLICY, "-."))
+    panels = (
+        ("gold", "Gold", "points"),
+        ("score", "Proxy (each round has its own)", "its reference std"),
+    )
+    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
+        for (label, band), (colour, line) in zip(bands.items(), looks, strict=True):
+            mean, low, high = band[column]
+            x = range(1, len(mean) + 1)
+            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+            axes.plot(x, mean, line, color=colour, linewidth=1.8, label=label)
+        label_axes(axes, title, "iteration", unit, grid="both")
+    grid[0, 0].legend()
+    return figure

@@ -1,0 +1,172 @@
+"""Reward hacking: the same training against reward models made in different ways.
+
+A recipe (number of pairs, label noise, size, ensemble) is a reward function; it trains its reward
+models when it is first called.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.models import freeze, load_tokenizer
+from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
+from helpers.studies.study import STUDY, Job, Study, StudyOptions, load_study, run_study
+from helpers.tools.flags import setting
+from helpers.tools.validate import require_choice, require_count
+from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
+from helpers.world.small_models import make_encoder
+
+COMBINE = ("mean", "worst")  # of several reward models: their mean, or the least of their scores
+
+
+def train_reward_model(
+    pairs: list[dict], layers: int = 2, width: int = 128, seed: int = 0, epochs: int | None = None
+) -> RewardModel:
+    """Train a reward model from scratch on these pairs; normalised on their texts, and frozen."""
+    tokenizer = load_tokenizer("data/sft")
+    torch.manual_seed(seed)
+    model = RewardModel(make_encoder(tokenizer, layers, width), tokenizer)
+    fit_reward_model(model, pairs, epochs, seed=seed)
+    chosen, rejected = pair_texts(pairs)
+    return freeze(normalize(model, (chosen + rejected)[:2_000]))
+
+
+@dataclass(frozen=True)
+class RewardRecipe:
+    """One reward model or an ensemble, trained when first called."""
+
+    pairs: int = 1_000
+    temperature: float = LABEL_TEMPERATURE  # of the labeller, points of gold score
+    flattery: float = 0.0  # points that the labeller gives for it; 0 is the honest one
+    layers: int = 2
+    width: int = 128
+    members: int = 1  # reward models, differing in their start and in the order of the pairs
+    combine: str = "mean"
+    seed: int = 0
+
+    def __post_init__(self):
+        require_choice("combine", self.combine, COMBINE)
+        require_count("members", self.members)
+
+    @cached_property
+    def models(self) -> list[RewardModel]:
+        """The trained members; all use the same labelled pairs."""
+        pairs = labelled_pairs(self.pairs, self.temperature, self.seed, self.flattery)
+        seeds = range(self.seed * self.members, (self.seed + 1) * self.members)
+        with torch.enable_grad():  # whoever asks first may do so under no_grad
+            return [train_reward_model(pairs, self.layers, self.width, seed) for seed in seeds]
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        """Scores [B] of texts: the mean or the minimum over the members."""
+        scores = torch.stack([model.score_texts(texts) for model in self.models])
+        return scores.mean(dim=0) if self.combine == "mean" else scores.amin(dim=0)
+
+
+FOLDER = DATA / "reward_hacking"
+FOLDER_BETA_003 = (
+    DATA / "reward_hacking_beta_0.03"
+)  # the same at that β, for four sizes of the pairs
+ITERATIONS = 40
+WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
+SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
+BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
+RECIPES = {
+    BASE: {},
+    "pairs_30": {"pairs": 30},
+    "pairs_100": {"pairs": 100},
+    "pairs_300": {"pairs": 300},
+    "pairs_3000": {"pairs": 3_000},
+    "pairs_12000": {"pairs": 12_000},
+    "noise_0.1": {"temperature": 0.1},
+    "noise_3": {"temperature": 3.0},
+    "size_1x32": {"layers": 1, "width": 32},
+    "size_3x192": {"layers": 3, "width": 192},
+    "ensemble_mean": {"members": 4, "combine": "mean"},
+    "ensemble_worst": {"members": 4, "combine": "worst"},
+    "flattered": {"pairs": 12_000, "flattery": 2.0},
+}
+FACTORS = {  # what a slider moves through, in order, and how each is called there
+    "preference pairs": {"pairs_30": "30", "pairs_100": "100", "pairs_300": "300", BASE: "1,000",
+                         "pairs_3000": "3,000", "pairs_12000": "12,000"},
+    "label noise (labeller's temperature)": {"noise_0.1": "0.1", BASE: "0.7", "noise_3": "3"},
+    "reward-model size": {"size_1x32": "1 × 32", BASE: "2 × 128", "size_3x192": "3 × 192"},
+    "ensemble": {BASE: "one model", "ensemble_mean": "mean of 4", "ensemble_worst": "worst of 4"},
+    "labeller": {"pairs_12000": "honest", "flattered": "with a weakness"},
+}  # fmt: skip
+
+
+def name_of(kind: str) -> str:
+    """What a kind of run changes, in words: "pairs: 300", "noise: 3"."""
+    if kind == BASE:
+        return "base: 1,000 pairs"
+    if kind == "flattered":  # two things differ from the base
+        return "12,000 pairs, other labellers"
+    factor, label = next((name, kinds[kind]) for name, kinds in FACTORS.items() if kind in kinds)
+    return f"{factor.split(' (')[0].split()[-1]}: {label}"
+
+
+def run_config(seed: int, iterations: int = ITERATIONS, kl_coef: float = 0.0) -> RLHFConfig:
+    """Config of a run: with β = 0 (the default) only the reward differs between runs."""
+    size = {"iterations": iterations, "seed": seed, "device": "cpu"}
+    rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
+    return RLHFConfig(kl_coef=kl_coef, **size, **rates)
+
+
+def recipe(kind: str, seed: int) -> RewardRecipe:
+    """The reward model of a run."""
+    return RewardRecipe(seed=seed, **RECIPES[kind])
+
+
+def reward_study(
+    kinds: list[str], seeds: list[int], iterations: int = ITERATIONS, kl_coef: float = 0.0
+) -> list[Job]:
+    """Jobs for each kind of reward model and seed (of the run and of its reward model)."""
+    how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
+    return [
+        Job(
+            kind,
+            run_config(seed, iterations, kl_coef),
+            whole=seed == WHOLE_RUN_SEED,
+            reward=recipe(kind, seed),
+            **how,
+        )
+        for seed in sorted(set(seeds))
+        for kind in kinds
+    ]
+
+
+def load_reward_studies(folder: Path = FOLDER) -> Study:
+    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
+    return load_study(folder)
+
+
+def require_same_price(out: Path, kl_coef: float) -> None:
+    """Require that the folder has no runs at another β: one table must not mix them."""
+    runs = load_study(out).runs if (out / STUDY).exists() else []
+    for there in sorted({run.config.kl_coef for run in runs} - {kl_coef}):
+        got = f"{kl_coef:g} for {out.name}, whose runs have {there:g}"
+        raise ValueError(f"--kl-coef: got {got}, wants the same, or another folder as --out.")
+
+
+@dataclass(kw_only=True)
+class RewardHackingOptions(StudyOptions):
+    """Reward hacking: the same training against reward models made in thirteen ways."""
+
+    name: ClassVar[str] = "reward_hacking"
+    kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
+    iterations: int = setting(ITERATIONS, "iterations of each run")
+    kl_coef: float = setting(0.0, "β of all runs")
+
+
+def run(options: RewardHackingOptions) -> None:
+    """Run what is missing, then print the number of runs."""
+    require_same_price(options.results, options.kl_coef)
+    chosen = options.kinds, options.seeds, options.iterations, options.kl_coef
+    run_study(reward_study(*chosen), options)
+    print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")

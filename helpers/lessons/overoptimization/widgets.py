@@ -1,0 +1,124 @@
+"""Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import ipywidgets
+
+from helpers.kit.coloured_words import legend_html, sample_html
+from helpers.kit.markup import Markup, card, guarded
+from helpers.kit.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
+from helpers.lessons.overoptimization.figures import factor_figure, stopping_figure
+from helpers.studies.runs import Run, Sample, Snapshot
+
+Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
+
+
+def factor_explorer(factors: dict, bands: dict) -> Explorer:
+    """A picker of the factor and a slider through its values.
+
+    `factors` factor → {kind of run: its label}; `bands` kind → band (see `figures`).
+    """
+    factor = picker("what changes", list(factors))
+    value = ipywidgets.SelectionSlider(
+        options=_positions(factors[factor.value]),
+        description="value",
+        style=WIDE,
+    )
+
+    def renew(change: dict) -> None:
+        value.options = _positions(factors[change["new"]])
+
+    factor.observe(renew, names="value")  # before the explorer's own: it draws what is new
+
+    def draw(factor: str, value: int):
+        labels = factors[factor]
+        shown = {label: bands[kind] for kind, label in labels.items()}
+        return factor_figure(shown, list(shown)[min(value, len(shown) - 1)], factor)
+
+    return Explorer(draw, factor=factor, value=value)
+
+
+def _positions(labels: dict) -> list[tuple[str, int]]:
+    return [(label, k) for k, label in enumerate(labels.values())]
+
+
+def stop_explorer(limits: Sequence[float], kept: Sequence[float], rows: Sequence[dict], start: int):
+    """A slider over KL limits: `kept` mean gold at each, `rows` kind → (end, kept, peak) at each."""
+
+    def draw(limit: int):
+        return stopping_figure(limits, kept, limit, rows[limit])
+
+    return Explorer(draw, limit=stops("stop at KL", limits, start))
+
+
+# --- the gallery ----------------------------------------------------------------------------------
+
+RULE = "border-top:1px solid rgba(127,127,127,0.60);margin-top:12px;padding-top:6px"
+
+
+def points_html(parts: Sequence[tuple[str, float]]) -> Markup:
+    """What the gold score gave and took; escaped. A long item wraps, so a narrow page cuts none off."""
+    item = Markup('<span class="is-{}">{:+.2f} {}</span>')
+    items = (
+        item.format("wrong" if points < 0 else "right", points, what) for what, points in parts
+    )
+    return Markup('<div class="fine">gold: {}</div>').format(Markup(" &nbsp;·&nbsp; ").join(items))
+
+
+def judged_html(sample: Sample, prompt: str, explain: Explain) -> Markup:
+    """One sample below a rule, its tokens coloured by drift, with what gold counted for and against it."""
+    body = sample_html(sample, prompt) + points_html(explain(sample.text)[1])
+    return Markup('<div style="{}">{}</div>').format(RULE, body)
+
+
+def judged_rows(title: str, asked: Iterable[tuple[Sample, str]], explain: Explain) -> Markup:
+    """A title and the judged samples, each with its prompt, below it."""
+    rows = Markup("").join(judged_html(sample, prompt, explain) for sample, prompt in asked)
+    return Markup("<p><b>{}</b></p>{}").format(title, rows)
+
+
+def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title: str) -> Markup:
+    """Several samples of one prompt under a title; every text is escaped."""
+    return card(legend_html() + judged_rows(title, ((s, prompt) for s in samples), explain))
+
+
+def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:
+    """Mean points a sample that gold gave or took at a snapshot, by item."""
+    samples = [sample for some in shot.samples.values() for sample in some]
+    points = Counter()
+    for sample in samples:
+        for what, worth in explain(sample.text)[1]:
+            points[what.split(" (")[0]] += worth / len(samples)
+    return points
+
+
+class Gallery:
+    """A slider through a run's snapshots and a picker of the prompt: what it wrote, judged twice."""
+
+    def __init__(self, run: Run, explain: Explain, start: int = 0):
+        self.run, self.explain = run, explain
+        iterations = [shot.iteration for shot in run.snapshots]
+        self.shot = stops("after iteration", iterations, start)
+        self.prompt = picker("prompt", list(run.snapshots[0].samples))
+        self.page = ipywidgets.HTML()
+        self.page.layout.min_height = (
+            "450px"  # of the longest samples: what stands below never jumps
+        )
+        self.show = guarded(self._show, self._tell)
+        for control in (self.shot, self.prompt):
+            control.observe(self.show, names="value")
+        self.box = ipywidgets.VBox([in_a_row(self.shot, self.prompt), self.page])
+        self.show()
+
+    def _show(self) -> None:
+        shot, prompt = self.run.snapshots[self.shot.value], self.prompt.value
+        title = f"After {shot.iteration} iterations"
+        self._tell(gallery_html(shot.samples[prompt], prompt, self.explain, title))
+
+    def _tell(self, page: str) -> None:
+        self.page.value = page
+
+    def _ipython_display_(self) -> None:
+        """The live page where there is a kernel; the same page, still, where there is none."""
+        show_live(self.box, "samples along a run", page=self.page.value)

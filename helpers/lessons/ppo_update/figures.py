@@ -1,0 +1,176 @@
+"""Figures of notebook 04: the clip seen from both sides, and what it does to a real rollout."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+from torch import Tensor
+
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+
+BAND = "#E6E6E6"  # ground between 1 − ε and 1 + ε
+LEAST_RATIO, LARGEST_RATIO = 0.2, 2.6  # ratios shown; what lies beyond is drawn on the edge
+SIDES = (
+    (1.0, "A > 0: the token did better than expected", "surrogate at A = +1"),
+    (-1.0, "A < 0: it did worse", "surrogate at A = −1"),
+)
+
+
+def _surrogate(ratio: Tensor, sign: float, cliprange: float) -> Tensor:
+    return torch.minimum(sign * ratio, sign * ratio.clamp(1 - cliprange, 1 + cliprange))
+
+
+def _curve(axes: Axes, sign: float, cliprange: float) -> None:
+    """min(ρA, clip(ρ)A) for A = ±1, its flat part set apart, beside the unclipped ρA."""
+    rho = torch.linspace(LEAST_RATIO, LARGEST_RATIO, 200)
+    edge = 1 + sign * cliprange
+    flat = rho >= edge if sign > 0 else rho <= edge
+    gain = _surrogate(rho, sign, cliprange)
+    axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, without a clip")
+    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: gradient A")
+    how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: gradient 0"}
+    axes.plot(rho[flat], gain[flat], color=KL, **how)
+
+
+def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> None:
+    """How many real tokens have which ratio; those on the flat part in the colour of the flat part."""
+    edges = np.linspace(LEAST_RATIO, LARGEST_RATIO, 49)
+    clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
+    shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
+    stacked = ((shown, KL), (shown[~clipped], POLICY))  # an outline each: faster than 48 bars
+    for tokens, colour in stacked:
+        axes.stairs(*np.histogram(tokens, edges), baseline=0.5, fill=True, color=colour)
+    axes.set(yscale="log", ylim=(0.7, 2 * len(ratios)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    share = float(clipped.float().mean()) if len(ratios) else 0.0
+    words = f"{len(ratios)} tokens, {share:.0%} clipped"
+    words += f"; ratios {ratios.min():.2f} to {ratios.max():.2f}"
+    label_axes(axes, words, "ratio ρ = π / π_old", "tokens (log scale)")
+
+
+def surrogate_figure(cliprange: float, ratio: Tensor, advantages: Tensor, mask: Tensor) -> Figure:
+    """The surrogate for both signs of A, and below it the tokens of a rollout: all [B, T]."""
+    figure, grid = new_figure(2, 2, 9.6, 5.4)
+    for column, (sign, title, unit) in enumerate(SIDES):
+        top, bottom = grid[:, column]
+        _curve(top, sign, cliprange)
+        label_axes(top, title, y=unit)
+        _histogram(bottom, ratio[mask & (advantages * sign > 0)], sign, cliprange)
+        for axes in (top, bottom):
+            axes.axvspan(1 - cliprange, 1 + cliprange, color=BAND, zorder=0, label="1 ± ε")
+            axes.set_xlim(LEAST_RATIO - 0.05, LARGEST_RATIO + 0.05)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def min_and_max_figure(cliprange: float = 0.2) -> Figure:
+    """The right surrogate and the one with `max`, for both signs of the advantage."""
+    figure, grid = new_figure(1, 2, 9.6, 2.9)
+    rho = torch.linspace(0, 2, 201)
+    for axes, (sign, title, unit) in zip(grid[0], SIDES, strict=True):
+        clipped = sign * rho.clamp(1 - cliprange, 1 + cliprange)
+        right = torch.minimum(sign * rho, clipped)
+        axes.plot(rho, right, color=POLICY, linewidth=2.2, label="min (right)")
+        wrong = torch.maximum(sign * rho, clipped)
+        axes.plot(rho, wrong, color=KL, linewidth=2.2, linestyle="--", label="max (wrong)")
+        axes.axvline(1, color="black", linewidth=0.7)
+        label_axes(axes, title, "ratio ρ", unit)
+        axes.legend()
+    return figure
+
+
+def value_clip_figure(old_value: float, target: float, cliprange_value: float) -> Figure:
+    """Three candidate losses of one value estimate; the thick one is their larger, which PPO uses."""
+    figure, axes = one_panel(9.6, 3.0)
+    value = torch.linspace(-1.5, 1.5, 301)
+    near = value.clamp(old_value - cliprange_value, old_value + cliprange_value)
+    square, clipped = 0.5 * (value - target).square(), 0.5 * (near - target).square()
+    larger = torch.maximum(square, clipped)
+    axes.plot(value, larger, color=VALUE, linewidth=5, alpha=0.45, label="the larger: the loss")
+    axes.plot(value, square, color=REFERENCE, linestyle=":", label="½(V − R)²")
+    axes.plot(value, clipped, color=POLICY, linestyle="--", label="½(clip(V) − R)²")
+    axes.axvspan(old_value - cliprange_value, old_value + cliprange_value, color=ACCENT, alpha=0.15)
+    axes.axvline(old_value, color="black", linewidth=0.8)
+    axes.axvline(target, color=REWARD, linewidth=1.5)
+    top = float(larger.max())
+    axes.text(old_value, top, " V_old", fontsize=9, va="top")
+    axes.text(target, 0.86 * top, " R", fontsize=9, va="top")
+    label_axes(axes, "", "new value V (shaded: V_old ± ε)", "loss of this token")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+GAP_STYLES = (("o:", REFERENCE), ("s--", GOLD), ("^-", "black"))
+RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
+
+
+def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict) -> Figure:
+    """One world's best reward at each KL, `{placement: [(E[r], KL), ...]}`, beside the gaps of all.
+
+    `gaps` maps a world's name to the reward that the KL in the loss gives up at each of `kls`; the
+    frontiers are those of the last world.
+    """
+    figure, grid = new_figure(1, 2, 9.6, 3.0)
+    left, right = grid[0]
+    for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
+        reward, kl = zip(*points, strict=True)
+        left.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+    left.set_xlim(0, min(max(kl for _, kl in points) for points in curves.values()))
+    for (name, gap), (style, colour) in zip(gaps.items(), GAP_STYLES, strict=False):
+        right.plot(kls, gap, style, color=colour, label=name)
+    right.set(xlim=(0, None), ylim=(0, None))
+    label_axes(
+        left, f"{name.capitalize()}: the best E[r] at each KL", "KL, nats", "E[r], std", "both"
+    )
+    label_axes(right, "Given up with the KL in the loss", "KL, nats", "E[r] given up, std", "both")
+    left.legend(loc="lower right")
+    right.legend(loc="upper left")
+    return figure
+
+
+def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tensor]) -> Figure:
+    """Estimates of a gradient [N, K], a dot each, beside the exact one [K]."""
+    figure, axes = one_panel(9.6, 3.0)
+    pairs = zip(estimates.items(), (KL, POLICY), strict=False)
+    for shift, ((name, found), colour) in zip((-0.17, 0.17), pairs, strict=False):
+        spread = torch.linspace(-0.12, 0.12, len(found))
+        for k in range(len(words)):
+            label = name if k == 0 else None
+            x = (k + shift + spread).tolist()
+            axes.scatter(x, found[:, k].tolist(), s=5, color=colour, alpha=0.5, label=label)
+    for k, height in enumerate(exact.tolist()):
+        label = "exact" if k == 0 else None
+        axes.plot([k - 0.36, k + 0.36], [height] * 2, color="black", linewidth=2, label=label)
+    axes.set_xticks(range(len(words)), list(words))
+    label_axes(axes, "", "", "gradient on the word's logit")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+HEALTH = (  # key, title
+    ("score", "score, reference std"),
+    ("approx_kl", "approx_kl, nats per token"),
+    ("kl", "KL from the reference, nats"),
+    ("clip_fraction", "clip fraction"),
+)
+
+
+def health_figure(runs: dict[str, list[dict]]) -> Figure:
+    """Four gauges of several runs over their iterations."""
+    figure, grid = new_figure(1, len(HEALTH), 9.6, 2.9)
+    for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
+        for (name, history), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
+            x, y = [r["iteration"] for r in history], [r[key] for r in history]
+            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 3}
+            axes.plot(x, y, label=name, linewidth=1.6, **how)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.set_xlabel("iteration")
+    grid[0, 1].set_yscale("log")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                  fontsize=9)  # fmt: skip
+    return figure

@@ -1,0 +1,57 @@
+"""The clip: training with it and without, on rollouts used for 4 gradient steps and for 32.
+
+32 steps also at a third of the learning rate, and with the two wrong losses of lesson 04 that train.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from helpers import ppo
+from helpers.config import RLHFConfig
+from helpers.studies.faults import FAULTS, Fault
+from helpers.studies.study import Job, StudyOptions, run_study
+from helpers.tools.flags import setting
+
+FEW = {"num_ppo_epochs": 4, "minibatch_size": 64}
+MANY = {"num_ppo_epochs": 8, "minibatch_size": 16}
+KINDS = {"steps_4": FEW, "steps_32": MANY, "steps_32_slow": MANY | {"learning_rate": 3e-4}}
+NO_CLIP = {"cliprange": 1e6}  # no ratio comes so far
+KINDS |= {f"{kind}_no_clip": settings | NO_CLIP for kind, settings in KINDS.items()}
+KINDS |= dict.fromkeys(("steps_32_max", "steps_32_no_ratio"), MANY)
+_right_policy_loss = ppo.policy_loss
+
+
+def without_ratio(logprobs, old_logprobs, *rest):
+    """The ratio is always 1: the plain policy gradient, without clip or correction."""
+    return _right_policy_loss(logprobs, logprobs.detach(), *rest)
+
+
+NO_RATIO = Fault("no_ratio", "", "", "", wrong_in_ppo={"policy_loss": without_ratio})
+PLANTED = {"steps_32_max": FAULTS["clip_max"], "steps_32_no_ratio": NO_RATIO}
+
+
+def clip_study(seeds: list[int], iterations: int) -> list[Job]:
+    """Jobs for each kind and seed, at the default β and, unless slow, learning rates."""
+    how = {"whole": False, "evaluated": 16, "checkpoints": False}
+    return [
+        Job(
+            kind,
+            RLHFConfig(seed=seed, iterations=iterations, device="cpu", **settings),
+            **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
+        )
+        for seed in sorted(set(seeds))
+        for kind, settings in KINDS.items()
+    ]
+
+
+@dataclass(kw_only=True)
+class ClipOptions(StudyOptions):
+    """The clip: with it and without, where a rollout is used for 4 gradient steps and for 32."""
+
+    name: ClassVar[str] = "clip"
+    iterations: int = setting(10, "iterations of each run")
+
+
+def run(options: ClipOptions) -> None:
+    """Run what is missing."""
+    run_study(clip_study(options.seeds, options.iterations), options)

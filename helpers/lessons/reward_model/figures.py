@@ -1,0 +1,227 @@
+"""Figures of notebook 05: preferences, Bradley–Terry, fitting, calibration, the sweep, bugs."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+
+LN2 = math.log(2)
+NOISE_COLOURS = (REWARD, POLICY, KL)  # few to many wrong labels
+NOISE_MARKS = ("o", "s", "^")
+FARTHEST = 8  # points of gold score that the histogram of gaps shows
+
+
+def gap_histogram(gaps: Sequence[float]) -> Figure:
+    """Gold score of the chosen minus that of the rejected response, pair by pair.
+
+    Gaps above `FARTHEST` stand at the edge.
+    """
+    figure, axes = one_panel(8.4, 2.8)
+    edges = [k / 2 for k in range(-22, 2 * FARTHEST + 1)]
+    sides = {
+        "the better one was chosen, or an equal": ([g for g in gaps if g >= 0], REWARD),
+        "the worse one was chosen": ([g for g in gaps if g < 0], KL),
+    }
+    for name, (some, colour) in sides.items():
+        shown = [min(FARTHEST, gap) for gap in some]
+        axes.hist(shown, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
+    axes.set_xlim(min(gaps) - 0.5, FARTHEST + 0.5)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(loc="upper right")
+    label_axes(
+        axes,
+        "What the labeller did",
+        f"gold(chosen) − gold(rejected), points (above {FARTHEST} at the edge)",
+        "pairs",
+        grid="both",
+    )
+    return figure
+
+
+def _sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))
+
+
+def standard_error(share: float, count: int) -> float:
+    """Standard error of a share of `count` independent choices."""
+    return math.sqrt(share * (1 - share) / count)
+
+
+def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: float) -> Figure:
+    """Chance, loss and gradient over the difference; `seen`: (gold gap, share that chose it, pairs)."""
+    figure, grid = new_figure(1, 3, 9.8, 2.8)
+    x = [k / 20 for k in range(-100, 101)]
+    chance, loss, gradient = grid[0]
+    chance.plot(x, [_sigmoid(d) for d in x], color=REWARD, label="σ(difference)")
+    dots = [gap / temperature for gap, _, _ in seen], [share for _, share, _ in seen]
+    errors = [2 * standard_error(share, pairs) for _, share, pairs in seen]
+    chance.errorbar(*dots, errors, fmt="o", color=GOLD, markersize=5, label="what the labeller did")
+    chance.set_xlim(-5, 5)
+    chance.legend(loc="lower right", handlelength=1.2)
+    label_axes(
+        chance, "Chance that A is preferred", "score of A − score of B", "probability", grid="both"
+    )
+    loss.plot(x, [math.log1p(math.exp(-d)) for d in x], color=POLICY)
+    loss.plot(0, LN2, "o", color="black", markersize=4)
+    loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=9, textcoords="offset points")
+    label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
+    gradient.plot(x, [_sigmoid(d) - 1 for d in x], color=KL)
+    words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
+    label_axes(gradient, *words, grid="both")
+    return figure
+
+
+def fit_curves(history: list[dict], total: int, chance: float, best: float) -> Figure:
+    """Loss of each step; accuracy on training and on held-out pairs, where it was measured."""
+    figure, grid = new_figure(1, 2, 9.4, 2.8)
+    loss, accuracy = grid[0]
+    loss.plot([r["step"] for r in history], [r["loss"] for r in history], color=POLICY)
+    loss.axhline(LN2, color=REFERENCE, linestyle="--", linewidth=1)
+    loss.text(total, LN2, "ln 2 ", fontsize=9, ha="right", va="bottom")
+    loss.set(xlim=(0, total), ylim=(0, None))
+    label_axes(
+        loss, "Bradley–Terry loss of the batch", "gradient step", "nats per pair", grid="both"
+    )
+    measured = [record for record in history if "test" in record]
+    curves = (("train", "its own pairs", POLICY, "o-"), ("test", "held-out pairs", REWARD, "s-"))
+    for key, name, colour, style in curves:
+        points = [r["step"] for r in measured], [r[key] for r in measured]
+        accuracy.plot(*points, style, color=colour, label=name, markersize=4)
+    draw_limits(accuracy, chance, best, under=True)
+    accuracy.set_xlim(0, total)
+    accuracy.legend(loc="upper left")
+    label_axes(accuracy, "Accuracy", "gradient step", "share of pairs", grid="both")
+    return figure
+
+
+def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> None:
+    """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
+    lower, upper = ("bottom", 2), ("top", -4) if under else ("bottom", 2)
+    lines = ((chance, "chance", REFERENCE, lower), (best, "best possible", GOLD, upper))
+    for height, words, colour, (side, gap) in lines:
+        axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
+        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        how = place | {"ha": "right", "va": side, "fontsize": 9}
+        axes.annotate(words, (1.0, height), (0, gap), **how)
+    axes.set_ylim(0.4, 1.04)
+
+
+def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Figure:
+    """One bar a model, with chance and the best possible."""
+    figure, axes = one_panel(7.6, 2.6)
+    names = list(shares)
+    bars = axes.bar(names, list(shares.values()), color=ACCENT, width=0.5)
+    axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
+    axes.set_xlim(-0.6, len(names) - 0.1)
+    draw_limits(axes, 0.5, best)
+    axes.set_ylim(0, 1.04)  # bars begin at 0
+    label_axes(axes, title, "", "share of pairs", grid="both")
+    axes.tick_params(axis="x", labelsize=9)
+    axes.set_axisbelow(True)  # no gridline through a number
+    return figure
+
+
+def draw_calibration(axes: Axes, rows: list[dict], colour: str, name: str, mark: str = "o") -> None:
+    """Dots as large as the number of pairs behind them; one or two pairs make none."""
+    rows = [row for row in rows if row["pairs"] > 2]
+    total = sum(row["pairs"] for row in rows)
+    x, y = [row["predicted"] for row in rows], [row["actual"] for row in rows]
+    sizes = [20 + 400 * row["pairs"] / total for row in rows]
+    axes.plot(x, y, color=colour, linewidth=1)
+    axes.scatter(x, y, sizes, color=colour, alpha=0.75, marker=mark)
+    axes.plot([], [], marker=mark, color=colour, label=name)  # the legend's mark, of one size
+
+
+def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
+    """The diagonal and the words."""
+    axes.plot([0.5, 1], [0.5, 1], color=REFERENCE, linestyle="--", linewidth=1)
+    axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
+    axes.legend(loc="upper left")
+    label_axes(
+        axes, title, "predicted chance that its favourite wins", "how often it does", grid="both"
+    )
+
+
+def calibration_figure(curves: dict[str, list[dict]]) -> Figure:
+    """Predicted against actual; `curves` maps a name to rows of `reward_sweep.calibration`."""
+    figure, axes = one_panel(5.4, 3.6)
+    styles = ((ACCENT, "o"), (REWARD, "s"), (VALUE, "^"))
+    for (name, rows), (colour, mark) in zip(curves.items(), styles, strict=False):
+        draw_calibration(axes, rows, colour, name, mark)
+    frame_calibration(axes)
+    return figure
+
+
+def mean_by_size(runs: list[dict], temperature: float, key: str) -> tuple[list[int], list[float]]:
+    """Sizes in order, and the mean over seeds of `key` at each."""
+    own = [run for run in runs if run["temperature"] == temperature]
+    sizes = sorted({run["pairs"] for run in own})
+    groups = [[run[key] for run in own if run["pairs"] == size] for size in sizes]
+    return sizes, [sum(group) / len(group) for group in groups]
+
+
+def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
+    """Held-out accuracy over pairs, one curve a temperature; calibration of the chosen runs."""
+    figure, grid = new_figure(1, 2, 9.8, 3.8)
+    axes, right = grid[0]
+    for best, colour, mark in zip(results["best"], NOISE_COLOURS, NOISE_MARKS, strict=True):
+        heat = best["temperature"]
+        alpha = 1.0 if heat == temperature else 0.3
+        points = mean_by_size(results["runs"], heat, "accuracy")
+        axes.semilogx(*points, color=colour, alpha=alpha, marker=mark)
+        axes.plot([], [], color=colour, marker=mark, label=f"temperature {heat:g}")  # never pale
+        axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
+        axes.minorticks_off()
+        axes.axhline(best["accuracy"], color=colour, alpha=alpha, linestyle="--", linewidth=1.2)
+        if heat == temperature:
+            own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
+            at = [run["accuracy"] for run in own]
+            rings = {"color": "black", "markersize": 9, "fillstyle": "none"}
+            axes.plot([pairs] * len(at), at, "o", label="the runs on the right", **rings)
+            for run in own:
+                seed = run["seed"]
+                draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
+    axes.plot([], [], color="black", linestyle="--", label="best possible (in its colour)")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    axes.set_ylim(0.48, 1.0)
+    words = "Accuracy against held-out labels", "pairs to learn from", "share of pairs"
+    label_axes(axes, *words, grid="both")
+    frame_calibration(right, f"Calibration: {pairs:,} pairs, temperature {temperature:g}")
+    return figure
+
+
+def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> Figure:
+    """The scores of the reference's own texts, before and after."""
+    figure, grid = new_figure(1, 2, 9.0, 2.4)
+    titles = (("Raw scores", "raw score"), ("Normalised scores", "standard deviations"))
+    for axes, (title, unit), values in zip(grid[0], titles, (raw, normalised), strict=True):
+        axes.hist(values, 40, color=REWARD)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.axvline(sum(values) / len(values), color=KL, linestyle="--", label="mean")
+        axes.legend()
+        label_axes(axes, title, unit, "texts", grid="both")
+    return figure
+
+
+def proxy_gold_figure(
+    proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
+) -> Figure:
+    """Every third text by both scores, in standard deviations; `marked` ones ringed."""
+    figure, axes = one_panel(6.0, 3.2)
+    axes.plot(gold[::3], proxy[::3], ".", color=POLICY, alpha=0.35, markersize=4)
+    rings = [gold[i] for i in marked], [proxy[i] for i in marked]
+    axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
+    axes.legend(loc="upper left")
+    label_axes(
+        axes,
+        "Two judges of the same texts",
+        "gold score, standard deviations",
+        "reward model, std. deviations",
+        grid="both",
+    )
+    return figure

@@ -1,0 +1,226 @@
+"""Be the human: two responses side by side, one click, and the answers kept in a file.
+
+`Answers` keeps them, `Labeller` shows them. Neither knows what anybody should prefer.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import ipywidgets
+
+from helpers.data import work_folder
+from helpers.kit.markup import Markup, card, escape, guarded
+from helpers.kit.sliders import in_a_row, show_live
+from helpers.reward_model import join
+from helpers.tools.files import read_jsonl, write_jsonl
+from helpers.tools.validate import require, require_choice, require_count
+
+LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
+COLUMNS = ("prompt", "chosen", "rejected")
+FILES = {LABELS: COLUMNS, UNDECIDED: ("prompt", "A", "B", "answer")}
+CHOICES = ("A", "B", "tie", "skip")
+KEYS = {"a": "A", "b": "B", "t": "tie", "s": "skip", "u": "undo"}
+
+
+def make_questions(pairs: list[dict], count: int, seed: int = 0) -> list[dict]:
+    """`count` of these `{prompt, chosen, rejected}` rows as `{prompt, A, B}`, sides by coin toss."""
+    require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
+    require_count("count", count)
+    rng, questions = random.Random(seed), []
+    differ = (pair for pair in pairs if pair["chosen"] != pair["rejected"])
+    for pair in islice(differ, count):
+        sides = [pair["chosen"], pair["rejected"]]
+        rng.shuffle(sides)
+        questions.append({"prompt": pair["prompt"], "A": sides[0], "B": sides[1]})
+    return questions
+
+
+def identity(prompt: str, first: str, second: str) -> tuple:
+    """The same for a question whichever way round its responses stand."""
+    return (prompt, *sorted((first, second)))
+
+
+class Answers:
+    """What one person said, in two files of one folder.
+
+    `labels.jsonl` holds the choices as `{prompt, chosen, rejected}` and nothing else, so it is
+    training data as it stands; `undecided.jsonl` holds ties and skips. Each answer is on disk, whole,
+    before the next question shows, and is found again by a later session. FileProblem when a file
+    is broken: it is never overwritten.
+    """
+
+    def __init__(self, questions: list[dict], folder: Path | None = None):
+        self.questions, self.folder = questions, Path(folder or work_folder())
+        self.rows = {name: self._read(name) for name in FILES}
+
+    def _read(self, name: str) -> list[dict]:
+        path = self.folder / name
+        return read_jsonl(path, FILES[name]) if path.exists() else []
+
+    def _write(self, name: str, rows: list[dict]) -> None:
+        write_jsonl(self.folder / name, rows)
+        self.rows[name] = rows  # only now: an answer that is not on disk does not count
+
+    def find(self, question: dict) -> tuple[str, dict] | None:
+        """The file and the row in it that answer this question, or None."""
+        wanted = identity(*(question[name] for name in ("prompt", "A", "B")))
+        for name, columns in FILES.items():
+            for row in self.rows[name]:
+                if identity(*(row[column] for column in columns[:3])) == wanted:
+                    return name, row
+        return None
+
+    @property
+    def open_questions(self) -> list[int]:
+        """Numbers of the questions without an answer."""
+        return [i for i, question in enumerate(self.questions) if self.find(question) is None]
+
+    def add(self, question: dict, answer: str) -> None:
+        """Keep one answer, on disk before this returns. Another tab's answers are kept too."""
+        name, row = UNDECIDED, question | {"answer": answer}
+        if answer in ("A", "B"):
+            other = "B" if answer == "A" else "A"
+            name, sides = LABELS, {"chosen": question[answer], "rejected": question[other]}
+            row = {"prompt": question["prompt"]} | sides
+        self._write(name, [*self._read(name), row])
+
+    def remove(self, question: dict) -> None:
+        """Take the answer to this question back."""
+        name, row = self.find(question)
+        self._write(name, [kept for kept in self._read(name) if kept != row])
+
+
+class Labeller:
+    """The page: a prompt, two responses, four answers, undo, and how far you are.
+
+    Buttons take a mouse, or Tab and Enter; the field takes a letter and Enter. `answer("A")` and
+    `undo()` do what the buttons do. Works with ipywidgets 7.7 and 8.
+    """
+
+    def __init__(self, questions: list[dict], folder: Path | None = None):
+        self.answers, self.history = Answers(questions, folder), []
+        self.page, self.message = ipywidgets.HTML(), ipywidgets.HTML()
+        words = {"A": "A is better", "B": "B is better", "tie": "a tie", "skip": "skip"}
+        self.buttons = {name: self._button(name, words[name]) for name in CHOICES}
+        self.buttons["undo"] = self._button("undo", "undo")
+        self.keys = ipywidgets.Text(
+            placeholder="or type a, b, t, s or u, then Enter",
+            continuous_update=False,
+            layout=ipywidgets.Layout(width="17em"),
+        )
+        self.keys.observe(self._typed, names="value")
+        self.box = ipywidgets.VBox(
+            [self.page, in_a_row(*self.buttons.values(), self.keys), self.message]
+        )
+        self.show()
+
+    def _button(self, name: str, words: str) -> ipywidgets.Button:
+        style = "primary" if name in ("A", "B") else ""
+        button = ipywidgets.Button(description=words, button_style=style)
+        button.on_click(lambda _: self._do(name))
+        return button
+
+    def _typed(self, change: dict) -> None:
+        letter = change["new"].strip().lower()
+        if letter in KEYS:
+            self._do(KEYS[letter])
+        elif letter:
+            self.say(f"{letter!r} is not one of {', '.join(KEYS)}")
+        self.keys.value = ""
+
+    def _do(self, name: str) -> None:
+        """A click; a full disk or a broken file is told on the page."""
+        guarded(self.undo if name == "undo" else lambda: self.answer(name), self.say)()
+
+    def say(self, words: str) -> None:
+        """One line below the buttons, escaped unless Markup; a screen reader reads it out."""
+        self.message.value = f'<div aria-live="polite">{escape(words)}</div>'
+
+    @property
+    def current(self) -> dict | None:
+        """The question now on the page, or None when all are answered."""
+        number = next(iter(self.answers.open_questions), None)
+        return None if number is None else self.answers.questions[number]
+
+    @property
+    def labels(self) -> list[dict]:
+        """Every choice so far, of earlier sessions too: `{prompt, chosen, rejected}` rows."""
+        return list(self.answers.rows[LABELS])
+
+    def answer(self, choice: str) -> None:
+        """Answer the question on the page: "A", "B", "tie" or "skip". ValueError for anything else."""
+        require_choice("choice", choice, CHOICES)
+        question = self.current
+        require(question is not None, "choice", "an answer", "a question, but all are answered")
+        self.answers.add(question, choice)
+        self.history.append(question)
+        self.show(f"{choice}: kept.")
+
+    def undo(self) -> None:
+        """Take back the last answer; of an earlier session, the last question answered."""
+        earlier = [q for q in self.answers.questions if q not in self.history]
+        order = [q for q in earlier + self.history if self.answers.find(q) is not None]
+        if not order:
+            return self.say("There is nothing to undo.")
+        self.answers.remove(order[-1])
+        self.history = [q for q in self.history if q != order[-1]]
+        self.show("Taken back.")
+
+    def show(self, words: str = "") -> None:
+        """Draw the page for the question that is open now."""
+        question, total = self.current, len(self.answers.questions)
+        done = total - len(self.answers.open_questions)
+        self.page.value = page_html(question, done, total)
+        for name in CHOICES:
+            self.buttons[name].disabled = question is None
+        self.buttons["undo"].disabled = done == 0
+        self.say(words)
+
+    def _ipython_display_(self) -> None:
+        """The live widget where there is a kernel; the same page, still, where there is none."""
+        show_live(self.box, "two responses and five buttons", page=self.page.value)
+
+
+def page_html(question: dict | None, done: int, total: int) -> str:
+    """Progress, prompt and the two responses; every text is escaped, whoever wrote it."""
+    bar = f'<progress value="{done}" max="{total}" aria-label="answered">{done}</progress>'
+    head = Markup(f"<div>{bar} {done} of {total} answered</div>")
+    if question is None:
+        return head + Markup("<p><b>Thank you. All questions are answered.</b></p>")
+    asks = Markup("<div>Which review would you rather read?</div>")
+    cards = Markup("").join(response_card(question, side) for side in ("A", "B"))
+    return head + asks + Markup('<div class="pair">{}</div>').format(cards)
+
+
+def response_card(question: dict, side: str) -> Markup:
+    """One of the two responses after its prompt."""
+    prompt = question["prompt"]
+    words = Markup('<b>{}</b><div class="text"><span class="given">{}</span>{}</div>')
+    text = words.format(side, prompt, join(prompt, question[side])[len(prompt) :])
+    return card(text, role="group", aria_label=f"response {side}")
+
+
+def fill_in(
+    labeller: Labeller, prefers_first: Callable[[str, str], bool | None], at_least: int = 12
+) -> tuple[list[dict], str]:
+    """Your choices, or, with fewer than `at_least`, a stand-in's for the questions you left open.
+
+    `prefers_first(first, second)` sees whole texts; None is a tie, which gives no row. Its choices are
+    returned, never written to your file. → rows, and one sentence that says who answered.
+    """
+    rows, answers = labeller.labels, labeller.answers
+    if len(rows) >= at_least:
+        return rows, f"You gave all {len(rows)} answers."
+    own, ties = len(rows), 0
+    for number in answers.open_questions:
+        prompt, first, second = (answers.questions[number][name] for name in ("prompt", "A", "B"))
+        better = prefers_first(join(prompt, first), join(prompt, second))
+        if better is None:
+            ties += 1
+            continue
+        chosen, rejected = (first, second) if better else (second, first)
+        rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
+    words = f"You gave {own} answer{'' if own == 1 else 's'}; a stand-in gave {len(rows) - own}"
+    return rows, f"{words}; ties: {ties}." if ties else f"{words}."

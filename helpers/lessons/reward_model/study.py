@@ -1,0 +1,149 @@
+"""Accuracy of reward models by number of pairs and label noise.
+
+Recorded runs: pairs × label temperature × seed. The pairs of `data/` are labelled again by the
+simulated labeller at each temperature. Notebook 05 shows the results with a slider.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from helpers.data import DATA, load_rows
+from helpers.models import load_tokenizer
+from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, passes
+from helpers.studies.study import Options, origin, read_study, write_study
+from helpers.tools.files import map_floats
+from helpers.tools.flags import setting
+from helpers.tools.validate import require
+from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
+from helpers.world.small_models import make_encoder
+
+FOLDER = DATA / "reward_quality"
+TEMPERATURES = (0.25, 1.0, 3.0)  # points of gold score; the higher, the noisier the labels
+SEEDS = {100: 3, 300: 3, 1_000: 3, 3_000: 2, 12_000: 2}  # pairs: fits of each size
+TEST_PAIRS = 2_000
+BINS = 8  # of the calibration curve
+
+
+def expected_loss(gaps: Tensor, chances: Tensor) -> float:
+    """Bradley–Terry loss of score differences [N], averaged over the label noise: nats."""
+    sure = torch.nn.functional.logsigmoid
+    return float(-(chances * sure(gaps) + (1 - chances) * sure(-gaps)).mean())
+
+
+def calibration(gaps: Tensor, chances: Tensor, bins: int = BINS) -> list[dict]:
+    """Calibration curve: per bin, mean predicted probability, mean true probability, number of pairs.
+
+    Each pair is ordered so that the model prefers the first: predictions are from 0.5 to 1.
+    """
+    predicted = torch.sigmoid(gaps.abs())
+    actual = torch.where(gaps >= 0, chances, 1 - chances)
+    which = ((predicted - 0.5) * 2 * bins).long().clamp(max=bins - 1)
+    rows = []
+    for k in range(bins):
+        inside = which == k
+        if inside.any():
+            means = float(predicted[inside].mean()), float(actual[inside].mean())
+            rows.append({"predicted": means[0], "actual": means[1], "pairs": int(inside.sum())})
+    return rows
+
+
+def score_gaps(model: RewardModel, pairs: list[dict]) -> Tensor:
+    """score(chosen) − score(rejected) before normalisation, which are log-odds: [N]."""
+    chosen, rejected = map(model.score_texts, pair_texts(pairs))
+    return (chosen - rejected) * float(model.score_std)
+
+
+def measure_quality(gaps: Tensor, test_gaps: Tensor, temperature: float) -> dict:
+    """Accuracy, loss and calibration on test pairs."""
+    chances = label_chances(test_gaps, temperature)
+    return {
+        "accuracy": expected_accuracy(gaps, chances),
+        "gold_accuracy": expected_accuracy(gaps, (test_gaps.sign() + 1) / 2),
+        "loss": expected_loss(gaps, chances),
+        "calibration": calibration(gaps, chances),
+    }
+
+
+def best_possible(test_gaps: Tensor, temperature: float) -> dict:
+    """The same figures for a perfect reward model (the gold score and the labeller's temperature)."""
+    return measure_quality(test_gaps / temperature, test_gaps, temperature) | {
+        "temperature": temperature
+    }
+
+
+def run_one(world: dict, count: int, temperature: float, seed: int, device: str) -> dict:
+    """Train one reward model on `count` pairs labelled at `temperature`, all from the seed."""
+    started, generator = time.perf_counter(), torch.Generator().manual_seed(seed)
+    picked = torch.randperm(len(world["train"]), generator=generator)[:count]
+    chances = label_chances(world["train_gaps"][picked], temperature)
+    pairs = relabel([world["train"][i] for i in picked.tolist()], chances, generator)
+    torch.manual_seed(seed)
+    model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"]).to(device)
+    losses = []
+    fit_reward_model(
+        model,
+        pairs,
+        seed=seed,
+        on_step=lambda step, steps, loss: losses.append(loss),
+    )
+    result = {"pairs": count, "temperature": temperature, "seed": seed, "steps": len(losses)}
+    result |= measure_quality(score_gaps(model, world["test"]), world["test_gaps"], temperature)
+    last = losses[-max(1, len(losses) // passes(count)) :]
+    result["train_loss"] = math.fsum(last) / len(last)  # over the last pass
+    result["train_accuracy"] = float((score_gaps(model, pairs[:1000]) > 0).float().mean())
+    return result | {"seconds": time.perf_counter() - started}
+
+
+def run_sizes(sizes: tuple = tuple(SEEDS), device: str = "cpu", bar: bool = True) -> dict:
+    """All runs of these sizes, smallest first."""
+    require(set(sizes) <= set(SEEDS), "sizes", sizes, f"some of {tuple(SEEDS)}")
+    train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
+    world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
+    world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
+    jobs = [(n, t, s) for n in sizes for s in range(SEEDS[n]) for t in TEMPERATURES]
+    results, progress = [], tqdm(total=sum(n * passes(n) for n, *_ in jobs), disable=not bar)
+    for job in jobs:
+        progress.set_description("{} pairs, temperature {}, seed {}".format(*job))
+        results.append(run_one(world, *job, device))
+        progress.update(job[0] * passes(job[0]))
+    progress.close()
+    best = [best_possible(world["test_gaps"], t) for t in TEMPERATURES]
+    report = {"test_pairs": len(test), "best": best, "runs": results}
+    return map_floats(report, lambda x: round(x, 4))
+
+
+def fit_name(fit: dict) -> str:
+    """What a fit is called in `study.json`."""
+    return "{pairs}_pairs_temperature_{temperature:g}_seed_{seed}".format(**fit)
+
+
+def load_results(folder: Path = FOLDER) -> dict:
+    """The saved results: a list `runs`, and `best`. FileProblem: missing or damaged."""
+    results = read_study(folder, ("best", "test_pairs"))
+    return results | {"runs": list(results["runs"].values())}
+
+
+@dataclass(kw_only=True)
+class RewardQualityOptions(Options):
+    """Reward quality: reward models fitted to few and many pairs, with clean and noisy labels."""
+
+    name: ClassVar[str] = "reward_quality"
+    sizes: list[int] = setting(list(SEEDS), "numbers of pairs", choices=list(SEEDS))
+    device: str = setting("cpu", "where the models are trained")
+
+
+def run(options: RewardQualityOptions) -> None:
+    """Train all reward models, then write the file."""
+    started = time.perf_counter()
+    found = run_sizes(tuple(options.sizes), options.device)
+    facts = origin(options, torch.get_num_threads())
+    facts |= {"epochs": {str(size): passes(size) for size in options.sizes}} | found
+    write_study(options.results, facts | {"runs": {fit_name(fit): fit for fit in found["runs"]}})
+    print(f"{len(found['runs'])} runs in {time.perf_counter() - started:.0f} s")

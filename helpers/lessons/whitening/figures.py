@@ -1,0 +1,137 @@
+"""Figures of lesson 03: whitening before and after, gradients, credit, padding, the critic."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE
+
+
+def advantage_histograms(panels: dict) -> Figure:
+    """One histogram a panel, on one axis: title → numbers. Bins go from lowest to highest."""
+    figure, grid = new_figure(1, len(panels), 9.6, 2.8)
+    low = min(min(x) for x in panels.values())
+    high = max(max(x) for x in panels.values())
+    for axes, (title, x), colour in zip(
+        grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT), strict=False
+    ):
+        axes.hist(x, bins=np.linspace(min(x), max(x), 40), color=colour)  # same bins, other unit
+        axes.set_xlim(low - 0.1, high + 0.1)
+        axes.axvline(0, color="black", linewidth=0.8)
+        spread = f"mean {round(np.mean(x), 2) + 0.0:.2f}, std {np.std(x, ddof=1):.2f}"
+        label_axes(axes, f"{title}: {spread}", "advantage of a token", "tokens")
+    return figure
+
+
+def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, limit: float):
+    """Norms of the actor's gradient, on a logarithmic axis, with the clipping limit."""
+    figure, axes = one_panel(6.6, 2.6)
+    x = np.arange(len(scales))
+    for shift, heights, label, colour in (
+        (-0.2, raw, "raw advantages", REFERENCE),
+        (0.2, whitened, "whitened advantages", GOLD),
+    ):
+        bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
+        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
+    axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
+    words, above = f"max_grad_norm = {limit:g}", {"xytext": (0, 3), "textcoords": "offset points"}
+    axes.annotate(words, (-0.45, limit), fontsize=9, **above)
+    axes.set_yscale("log")
+    axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
+    axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
+    label_axes(axes, "How hard the actor is pushed", "", "norm of the gradient")
+    axes.legend(loc="upper left", ncols=2)
+    return figure
+
+
+def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
+    """Noise of the gradient against a constant added to the scores: label → numbers."""
+    figure, axes = one_panel(6.6, 2.6)
+    styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"))
+    for (label, y), (colour, marker, line) in zip(curves.items(), styles, strict=False):
+        axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
+    axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
+    axes.grid(color="#E8E8E8")
+    title = "How far minibatches' gradients lie from their mean"
+    label_axes(axes, title, "constant added to every score", "noise: typical distance")
+    axes.legend(loc="upper left")
+    return figure
+
+
+def credit_by_score(scores: Sequence, panels: dict) -> Figure:
+    """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
+    figure, grid = new_figure(1, len(panels), 7.6, 2.6)
+    top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
+    for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL), strict=False):
+        axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_ylim(-top, top)
+        label_axes(axes, title, "score of the response", "mean credit of its tokens")
+    return figure
+
+
+def run_lines(runs: dict, title: str, label: str) -> Figure:
+    """One line a run over its iterations: label → numbers."""
+    figure, axes = one_panel(6.6, 2.6)
+    styles = ((GOLD, "o", "-"), (KL, "s", "--"), (REFERENCE, "^", ":"))
+    for (name, y), (colour, marker, line) in zip(runs.items(), styles, strict=False):
+        x = range(1, len(y) + 1)
+        axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
+    axes.grid(color="#E8E8E8")
+    axes.set_xticks(range(1, len(y) + 1))
+    label_axes(axes, title, "iteration", label)
+    axes.legend()
+    return figure
+
+
+def critic_and_truth(panels: dict) -> Figure:
+    """What came and what the critic expected, a panel a run: title → (truth, expected)."""
+    figure, grid = new_figure(1, len(panels), 7.6, 2.6)
+    both = [number for pair in panels.values() for line in pair for number in line]
+    margin = 0.1 * (max(both) - min(both))
+    for axes, (title, (truth, expected)) in zip(grid.flat, panels.items(), strict=False):
+        x = range(1, len(truth) + 1)
+        axes.fill_between(x, expected, truth, color="#FAE6DA", linewidth=0)
+        axes.plot(x, truth, color=REWARD, marker="o", markersize=4, label="reward that came")
+        axes.plot(x, expected, "--", color=VALUE, marker="s", markersize=4, label="critic expected")
+        axes.set_ylim(min(both) - margin, max(both) + margin)
+        axes.set_xticks(x)
+        axes.grid(color="#E8E8E8")
+        label_axes(axes, title, "iteration", "mean over tokens")
+        axes.legend(loc="upper left")
+    return figure
+
+
+def whitened_padding_figure(right: Sequence, wrong: Sequence, share: float) -> Figure:
+    """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
+    figure, axes = one_panel(6.6, 2.6)
+    bins = np.linspace(-5, 5, 61)
+    axes.hist(right, bins=bins, color=GOLD, label=f"counted only: std {np.std(right, ddof=1):.2f}")
+    label = f"padding takes part: std {np.std(wrong, ddof=1):.2f}"
+    axes.hist(wrong, bins=bins, histtype="step", color=KL, linewidth=1.8, label=label)
+    axes.set_ylim(0, 260)
+    title = f"{share:.0%} of the positions are padding"
+    label_axes(axes, title, "whitened advantage of a counted token", "tokens")
+    axes.legend(loc="upper left")
+    return figure
+
+
+def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence, n: int) -> Figure:
+    """One response, whitened in many batches: their range, middle half, and the pool in black."""
+    figure, axes = one_panel(7.6, 2.6)
+    x = range(len(tokens))
+    low, first, third, high = np.quantile(whitened, [0, 0.25, 0.75, 1], axis=0)
+    axes.fill_between(x, low, high, color="#D6EDF9", linewidth=0, label="all batches")
+    axes.fill_between(x, first, third, color=ACCENT, linewidth=0, label="the middle half")
+    axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_ylim(-5, 1.5)
+    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    spread = whitened.std(axis=0).mean()
+    title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
+    label_axes(axes, title, "", "whitened advantage")
+    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    axes.legend(loc="lower left", ncols=3)
+    return figure

@@ -1,0 +1,274 @@
+"""Runs without a critic: methods and group sizes, an answer that is checked, a sampler that lags behind.
+
+Three parts. `methods`: PPO, REINFORCE, RLOO at several K, and GRPO on the course's reward model, each with
+the same number of responses. `task`: GRPO on reviews that a program checks, with pass@k along training.
+`stale`: RLOO whose responses were written by the actor of some iterations ago.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from helpers import steps
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.groups import pass_at_k
+from helpers.off_policy import truncated_importance_weights
+from helpers.rewards import score_texts
+from helpers.rollouts import forward_logprobs
+from helpers.sampling import Responses
+from helpers.state import RLHFState, start_run
+from helpers.studies.measure import measure
+from helpers.studies.study import (
+    Study,
+    StudyOptions,
+    as_columns,
+    as_entry,
+    keep_runs,
+    load_study,
+    origin,
+    run_name,
+    significant,
+)
+from helpers.theory.optimum import effective_sample_size
+from helpers.tools.files import FileProblem, read_json, write_json
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require
+from helpers.world.task import hasty_reward, task_reward, task_rows
+
+FOLDER = DATA / "without_a_critic"
+EVALUATED = 20  # fresh responses to each prompt, for J(π)
+ANSWERS = 8  # to each request of the task, for pass@k
+KS = (1, 2, 4, 8)
+TASK_EVERY = 5  # iterations between two measurements of pass@k
+LAG, CAP = 8, 2.0  # iterations that the stale sampler is behind; of its weights
+
+METHODS = {
+    "ppo": {},
+    "reinforce": {"method": "reinforce"},
+    "rloo_2": {"method": "rloo", "responses_per_prompt": 2},
+    "rloo_4": {"method": "rloo", "responses_per_prompt": 4},
+    "rloo_8": {"method": "rloo", "responses_per_prompt": 8},
+    "rloo_16": {"method": "rloo", "responses_per_prompt": 16},
+    "grpo": {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"},
+}
+TASK = {
+    "method": "grpo",
+    "responses_per_prompt": 8,
+    "loss_aggregation": "response",
+    "kl_coef": 0.03,
+    "normalize_scores": False,
+}
+TASKS = {
+    "task": {},
+    "task_fixed": {"loss_aggregation": "fixed"},
+    "task_free": {"kl_coef": 0.0},
+    "task_higher": {"kl_coef": 0.0, "cliprange_high": 0.28},
+    "task_hasty": {"kl_coef": 0.0},  # by the hurried checker
+}
+STALE = {"stale_ignored": None, "stale_weighted": CAP}  # kind → cap of the weights
+KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")
+KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "truncated", "effective")
+
+
+# --- a sampler that lags behind -------------------------------------------------------------------
+
+
+class StaleSampler:
+    """Stands in for steps 2 and 6: the actor of `lag` iterations ago writes, the present one learns.
+
+    The log-probs of a rollout are the trainer's, recomputed; with a `cap` the advantages are multiplied
+    by truncated importance weights. The first `lag` iterations write with the first actor.
+    """
+
+    def __init__(self, lag: int = LAG, cap: float | None = CAP):
+        self.actors, self.cap = deque(maxlen=lag + 1), cap
+        self.facts: dict[str, float] = {}  # of the last rollout
+
+    def write(self, state: RLHFState, prompts: list[str]) -> Responses:
+        """Step 2, by an older actor."""
+        self.actors.append(deepcopy(state.models.actor))
+        older = replace(state, models=replace(state.models, actor=self.actors[0]))
+        responses = self.write_responses(older, prompts)
+        self.sampler_logprobs = responses.logprobs
+        actor, temperature = state.models.actor, state.config.temperature
+        with torch.no_grad():
+            responses.logprobs = responses.in_parts(
+                lambda *tokens: forward_logprobs(actor, *tokens, temperature)
+            )
+        return responses
+
+    def estimate(self, state: RLHFState, responses: Responses, rewards: Tensor) -> tuple:
+        """Step 6, the advantages times the weights."""
+        values, advantages, returns = self.estimate_advantages(state, responses, rewards)
+        mask, cap = responses.response_mask, self.cap or CAP
+        weights = truncated_importance_weights(responses.logprobs, self.sampler_logprobs, mask, cap)
+        shares = (weights[mask] / weights[mask].sum()).unsqueeze(0)
+        self.facts = {
+            "truncated": float((weights[mask] >= cap).float().mean()),
+            "effective": float(effective_sample_size(shares)) / shares.shape[1],
+        }
+        return values, advantages if self.cap is None else advantages * weights, returns
+
+    def in_effect(self) -> ExitStack:
+        """A context in which `iterate` uses this sampler."""
+        self.write_responses, self.estimate_advantages = (
+            steps.write_responses,
+            steps.estimate_advantages,
+        )
+        stack = ExitStack()
+        stack.enter_context(patch.object(steps, "write_responses", self.write))
+        stack.enter_context(patch.object(steps, "estimate_advantages", self.estimate))
+        return stack
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: its kind and settings."""
+
+    kind: str
+    config: RLHFConfig
+
+    @property
+    def name(self) -> str:
+        return run_name(self.kind, self.config.seed)
+
+
+def plans(options: "WithoutACriticOptions") -> list[Plan]:
+    """All runs: the kinds of each part on each seed."""
+    rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "device": "cpu"}
+    parts = {
+        "methods": METHODS,
+        "task": {kind: TASK | changes for kind, changes in TASKS.items()},
+        "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
+    }
+    return [
+        Plan(kind, RLHFConfig(seed=seed, iterations=options.iterations, **rates | changes))
+        for seed in sorted(set(options.seeds))
+        for part in options.parts
+        for kind, changes in parts[part].items()
+    ]
+
+
+def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
+    """pass@k of the actor on `count` fresh answers to each request, by the task's own checker.
+
+    `passed` is the share by the reward that is trained on, if that is another.
+    """
+    evaluated, texts = steps.evaluate(state.models.actor, state, count * len(state.prompts))
+    correct = score_texts(task_reward, texts).bool().view(count, -1).T  # (P, count)
+    found = {f"pass@{k}": float(pass_at_k(correct, k).mean()) for k in KS if k <= count}
+    return found | {
+        "passed": float(evaluated["score"].mean()),
+        "kl": float(evaluated["kl"].mean()),
+        "distinct": len(set(texts)) / len(texts),
+    }
+
+
+def train_on_task(plan: Plan, answers: int = ANSWERS) -> tuple[list[dict], dict]:
+    """History and pass@k along a run on the task."""
+    reward = hasty_reward if plan.kind == "task_hasty" else task_reward
+    state, curve = start_run(plan.config, reward=reward, prompts=task_rows()), []
+    while True:
+        due = state.iteration % TASK_EVERY == 0 or state.iteration == plan.config.iterations
+        if due:
+            curve.append({"iteration": state.iteration} | solved(state, answers))
+        if state.iteration == plan.config.iterations:
+            return state.history, {"curve": as_columns(curve, curve[0])}
+        steps.iterate(state)
+        advance(1)
+
+
+def train_on_scores(plan: Plan, evaluated: int = EVALUATED) -> tuple[list[dict], dict]:
+    """History of a run on the reward model, and its last policy on fresh responses."""
+    state = start_run(plan.config)
+    sampler = StaleSampler(cap=STALE[plan.kind]) if plan.kind in STALE else None
+    with ExitStack() if sampler is None else sampler.in_effect():
+        while state.iteration < plan.config.iterations:
+            steps.iterate(state)
+            if sampler is not None:
+                state.history[-1] |= sampler.facts
+            advance(1)
+    final, _ = measure(state, state.models.actor, evaluated)
+    return state.history, final
+
+
+def train(plan: Plan, work: Path) -> None:
+    """Make one run and write its entry to the folder `work`."""
+    part: Callable = train_on_task if plan.kind in TASKS else train_on_scores
+    history, final = part(plan)
+    columns = as_columns(history, [name for name in KEPT if name in history[0]], digits=4)
+    write_json(
+        work / f"{plan.name}.json", as_entry(plan.kind, plan.config, columns, significant(final))
+    )
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class WithoutACriticOptions(StudyOptions):
+    """Without a critic: PPO, REINFORCE, RLOO, GRPO; a task with checked answers; a stale sampler."""
+
+    name: ClassVar[str] = "without_a_critic"
+    iterations: int = setting(20, "iterations of each run")
+    parts: list[str] = setting(["methods", "task", "stale"], "which of the three parts")
+
+    def __post_init__(self):
+        super().__post_init__()
+        known = {"methods", "task", "stale"}
+        wants = f"some of {sorted(known)}"
+        require(bool(self.parts) and known.issuperset(self.parts), "--parts", self.parts, wants)
+
+
+def unfinished(made: list[Plan], options: WithoutACriticOptions) -> list[Plan]:
+    """Runs without an entry. ValueError: entries without `--resume`, or of other settings."""
+    work = options.checkpoints
+    there = [plan for plan in made if (work / f"{plan.name}.json").exists()]
+    got = f"{work}, where {len(there)} of these runs are"
+    require(options.resume or not there, "--work", got, "--resume, or another folder")
+    for plan in there:
+        saved = read_json(work / f"{plan.name}.json", ("config",))["config"]
+        if saved != json.loads(json.dumps(plan.config.as_dict())):
+            raise FileProblem(f"{work}/{plan.name}.json was made with other settings.")
+    return [plan for plan in made if plan not in there]
+
+
+def load_without_a_critic(folder: Path = FOLDER) -> Study:
+    """Load the recorded runs. FileProblem: missing or damaged."""
+    return load_study(folder)
+
+
+def print_values(study: Study) -> None:
+    """Print J of the runs on the reward model, one row per kind."""
+    print(f"{'kind':16s}{'J':>8s}{'seeds':>24s}")
+    for kind in dict.fromkeys(run.kind for run in study.runs if "value" in run.final):
+        values = [run.final["value"] for run in study.of_kind(kind)]
+        each = " ".join(f"{value:7.3f}" for value in values)
+        print(f"{kind:16s}{sum(values) / len(values):8.3f}{each:>24s}")
+
+
+def run(options: WithoutACriticOptions) -> None:
+    """Make the runs that are left, then write the study and print its table."""
+    made, work = plans(options), options.checkpoints
+    left = unfinished(made, options)
+    work.mkdir(parents=True, exist_ok=True)
+    if left:
+        total = sum(plan.config.iterations for plan in left)
+        run_all([(train, (plan, work)) for plan in left], options.jobs, options.threads, total)
+    entries = {plan.name: read_json(work / f"{plan.name}.json") for plan in made}
+    keep_runs(options.results, entries, origin(options, options.threads))
+    print_values(load_without_a_critic(options.results))

@@ -1,0 +1,152 @@
+"""DPO and IPO at several β: on a few shipped pairs, and online; measured the same way along each run.
+
+Offline each seed has `FEW` pairs of its own, seen again and again. Online every pair is new: two
+responses of the policy itself, labelled by the reward model with P(first preferred).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from helpers.config import DirectConfig
+from helpers.data import DATA, load_pairs
+from helpers.direct import evaluate_pairs, train_direct
+from helpers.state import RLHFState, resolve_rates, start_run
+from helpers.steps import evaluate
+from helpers.studies.measure import MEASURES
+from helpers.studies.study import (
+    Study,
+    StudyOptions,
+    as_columns,
+    as_entry,
+    keep_runs,
+    load_study,
+    origin,
+    run_name,
+)
+from helpers.tools.files import read_json, write_text
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require_positive
+from helpers.world import reviews
+
+FOLDER = DATA / "direct"
+BETAS = (0.1, 0.3, 1.0)
+IPO_BETA = 0.1
+FEW = 300  # pairs of an offline run
+SEEN = 100  # pairs, of those trained on and of those held out, that are measured
+MEASURE_EVERY = 8  # iterations
+SETTINGS = dict(batch_size=32, minibatch_size=32, learning_rate=1e-3, device="cpu")
+SETTINGS |= dict(normalizer_samples=512)
+
+
+def direct_configs(betas: Iterable[float], seed: int, iterations: int) -> dict[str, DirectConfig]:
+    """Configs by kind: `offline_β` and `online_β` at each β, and `ipo_β` at one."""
+    shared = SETTINGS | {"seed": seed, "iterations": iterations}
+    configs = {
+        f"{'online' if online else 'offline'}_{beta:g}": DirectConfig(
+            kl_coef=beta, online=online, **shared
+        )
+        for online in (False, True)
+        for beta in betas
+    }
+    configs[f"ipo_{IPO_BETA:g}"] = DirectConfig(kl_coef=IPO_BETA, loss="ipo", **shared)
+    return configs
+
+
+def few_pairs(seed: int) -> list[dict]:
+    """The pairs of an offline run: other ones on each seed."""
+    return load_pairs(DirectConfig().pairs, FEW * (seed + 1))[FEW * seed :]
+
+
+def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, list[str]]:
+    """One row of a run: fresh responses, one to each prompt; held-out pairs; pairs trained on.
+
+    `score`, `gold`, `grammatical`, `kl` (nats) and `words` per response; `chosen`, `rejected`: how
+    many nats a held-out response has gained over the reference, mean; `seen_chosen` … the same of
+    pairs trained on, where there are any. The texts come with it.
+    """
+    found, texts = evaluate(state.models.actor, state, count=len(state.prompts))
+    row = {"iteration": state.iteration} | {name: float(x.mean()) for name, x in found.items()}
+    row["words"] = sum(len(reviews.tokenize(text)) for text in texts) / len(texts)
+    held_out = load_pairs("data/pairs_test.jsonl", SEEN)
+    for before, rows in (("", held_out), ("seen_", (pairs or [])[:SEEN])):
+        if rows:
+            stats = evaluate_pairs(state, rows)
+            row[f"{before}accuracy"] = stats["accuracy"]
+            for side in ("chosen", "rejected"):
+                row[before + side] = stats[f"{side}_reward"] / state.config.kl_coef
+    return row, texts
+
+
+def run_direct(kind: str, config: DirectConfig, path: Path) -> None:
+    """Train one run, measured every `MEASURE_EVERY` iterations, and write its entry to a file."""
+    state = start_run(config, measures=MEASURES)
+    pairs = None if config.online else few_pairs(config.seed)
+    curve = [measure_direct(state, pairs)[0]]
+    for record in train_direct(state=state, pairs=pairs):
+        advance(1)
+        if record["iteration"] % MEASURE_EVERY == 0 or record["iteration"] == config.iterations:
+            row, texts = measure_direct(state, pairs)
+            curve.append(row)
+    final = {"prompts": [str(prompt) for prompt in state.prompts], "texts": texts}
+    kept = {name: final[name][::8] for name in final}  # 16 of them
+    write_text(path, json.dumps(as_entry(kind, state.config, as_columns(curve, curve[0]), kept)))
+
+
+class Direct(Study):
+    """The recorded runs of this study."""
+
+    def betas(self, method: str) -> list[float]:
+        """The prices at which there are runs of "offline", "online" or "ipo", smallest first."""
+        found = {run.config.kl_coef for run in self.runs if run.kind.startswith(f"{method}_")}
+        return sorted(found)
+
+    def ends(self, method: str, name: str) -> list[list[float]]:
+        """A metric at the end of the runs: for each of the `betas`, one number a seed."""
+        kinds = [f"{method}_{beta:g}" for beta in self.betas(method)]
+        return [[run.history[-1][name] for run in self.of_kind(kind)] for kind in kinds]
+
+
+def load_direct(folder: Path = FOLDER) -> Direct:
+    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
+    return Direct(**vars(load_study(folder)))
+
+
+@dataclass(kw_only=True)
+class DirectOptions(StudyOptions):
+    """DPO and IPO at several β, on a few pairs and online."""
+
+    name: ClassVar[str] = "direct"
+    betas: list[float] = setting(list(BETAS), "prices of KL, above 0")
+    iterations: int = setting(48, "iterations of each run")
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_positive("--betas", min(self.betas))
+
+
+def run(options: DirectOptions) -> None:
+    """Train the runs that are not there yet (all of them, without `--resume`); save the study."""
+    runs = {
+        run_name(kind, seed): (kind, config)
+        for seed in sorted(set(options.seeds))
+        for kind, config in direct_configs(options.betas, seed, options.iterations).items()
+    }
+    paths = {name: options.checkpoints / f"{name}.json" for name in runs}
+    wanted = {name: resolve_rates(config).as_dict() for name, (_, config) in runs.items()}
+    done = {n for n, p in paths.items() if options.resume and _is_done(p, wanted[n])}
+    tasks = [(run_direct, (*runs[name], paths[name])) for name in runs if name not in done]
+    if tasks:
+        options.checkpoints.mkdir(parents=True, exist_ok=True)
+        run_all(tasks, options.jobs, options.threads, options.iterations * len(tasks))
+    entries = {name: read_json(path) for name, path in paths.items()}
+    keep_runs(options.results, entries, origin(options, options.threads))
+    print(f"{len(load_direct(options.results).runs)} runs in {options.results.name}")
+
+
+def _is_done(path: Path, config: dict) -> bool:
+    """Whether this file holds a finished run with these settings."""
+    return path.exists() and read_json(path, ("config",))["config"] == config

@@ -1,0 +1,202 @@
+"""Lesson 06: train with somebody's eight functions, and compare the curve with the course's own runs.
+
+A band is the range in which the course's runs lie, on seeds that differ: of score and KL, smoothed over
+five iterations, mean ± `WIDTH` standard deviations. The study records the runs it is made of, and
+others that only tell how often a right trainer leaves it.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from helpers.data import DATA
+from helpers.kit.recorded import trainer_config, trainer_parts
+from helpers.kit.report import CORRECT, MISTAKE, Report
+from helpers.lessons.your_trainer.checks import COURSE
+from helpers.lessons.your_trainer.loop import in_place
+from helpers.studies.runs import significant
+from helpers.studies.study import STUDY, Options, origin, read_study, write_study
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require, require_count
+
+FOLDER = DATA / "trainer_band"
+CURVES = ("score", "kl")  # reference standard deviations, nats per response
+SMOOTHED = 5  # iterations in a running mean
+WIDTH = 5.0  # standard deviations
+BETWEEN = 10  # runs between two writings of the results
+FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
+
+
+def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
+    """Train with these functions, the course's for those not given; → curves [iterations] by name.
+
+    `ended` is the share of each rollout's responses that end by themselves.
+    """
+    functions, curve, ended = COURSE | (functions or {}), [], []
+    parts, config = trainer_parts(), config or trainer_config(seed=seed)
+    stop = parts.tokenizer.eos_token_id
+    functions["write_responses"] = noting_ends(functions["write_responses"], stop, ended)
+    torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)  # prompts may be drawn by any
+    started = time.process_time()
+    with in_place(functions):
+        for score, kl in functions["train"](parts, config):
+            curve.append((float(score), float(kl)))
+            advance(1)
+    found = dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
+    return found | {"ended": ended, "seconds": time.process_time() - started}
+
+
+def noting_ends(write: Callable, stop: int, ended: list[float]) -> Callable:
+    """`write_responses` that notes the share of its responses with a stop token."""
+
+    def write_and_note(*arguments, **named):
+        written = write(*arguments, **named)
+        ids, _, logprobs = written
+        ended.append(float((ids[:, -logprobs.shape[1] :] == stop).any(1).float().mean()))
+        return written
+
+    return write_and_note
+
+
+def smooth(curve: list[float]) -> Tensor:
+    """Running mean of the last `SMOOTHED` iterations, fewer at the beginning: [N] → [N]."""
+    x = torch.tensor(curve, dtype=torch.float64)
+    sums = torch.cat([x.new_zeros(1), x.cumsum(0)])
+    ends = torch.arange(1, len(x) + 1)
+    starts = (ends - SMOOTHED).clamp(min=0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+@dataclass
+class Band:
+    """Mean and standard deviation of the course's smoothed curves, at each iteration."""
+
+    mean: dict[str, Tensor]
+    std: dict[str, Tensor]
+    width: float = WIDTH
+
+    def edges(self, name: str) -> tuple[Tensor, Tensor]:
+        """Lower and upper edge of one curve: [N] each."""
+        half = self.width * self.std[name]
+        return self.mean[name] - half, self.mean[name] + half
+
+    def distance(self, run: dict) -> dict[str, Tensor]:
+        """How far a run is from the mean, in standard deviations: [N] by name."""
+        return {n: (smooth(run[n]) - self.mean[n]) / self.std[n] for n in CURVES}
+
+
+def neighbours(std: Tensor, reach: int = 3) -> Tensor:
+    """Standard deviations pooled over iterations nearby, since few runs know each but roughly: [N]."""
+    around = [std[max(0, t - reach) : t + reach + 1] for t in range(len(std))]
+    return torch.stack([x.square().mean().sqrt() for x in around])
+
+
+def make_band(runs: list[dict], width: float = WIDTH) -> Band:
+    """The band of some runs. ValueError: fewer than three."""
+    require(len(runs) > 2, "runs", len(runs), "at least three")
+    smoothed = {n: torch.stack([smooth(run[n]) for run in runs]) for n in CURVES}
+    # one more run differs from the mean of these by its own noise and by the mean's
+    more = (1 + 1 / len(runs)) ** 0.5
+    std = {n: more * neighbours(x.std(0)).clamp(min=FLOOR[n]) for n, x in smoothed.items()}
+    return Band({n: x.mean(0) for n, x in smoothed.items()}, std, width)
+
+
+def first_exit(run: dict, band: Band) -> tuple[str, int, str] | None:
+    """What leaves the band first: curve, iteration (from 1), "above" or "below"; None if nothing."""
+    found = []
+    for name, away in band.distance(run).items():
+        outside = (~(away.abs() <= band.width)).nonzero().flatten().tolist()
+        if outside:
+            t = outside[0]
+            found.append((t + 1, name, "above" if away[t] > 0 else "below"))
+    if not found:
+        return None
+    iteration, name, side = min(found)
+    return name, iteration, side
+
+
+def check_curve(run: dict, band: Band) -> Report:
+    """Whether a run lies in the band; if not, what leaves it first."""
+    found = first_exit(run, band)
+    if found is None:
+        return Report(
+            "the curve", CORRECT, "Score and KL stay in the band of the course's own runs."
+        )
+    name, iteration, side = found
+    label = {"score": "the score", "kl": "the KL"}[name]
+    says = f"First out is {label}: {side} the band at iteration {iteration}."
+    says += " Check the functions one by one: the curve says that something is wrong, not what."
+    return Report("the curve", MISTAKE, says, f"{label} is {side} the band")
+
+
+def load_band(folder: Path = FOLDER) -> Band:
+    """The recorded band. FileProblem: missing or damaged."""
+    return make_band(recorded_runs("band", folder))
+
+
+def recorded_runs(kind: str, folder: Path = FOLDER) -> list[dict]:
+    """The recorded runs of a kind: "band", or "other" on seeds that the band has not seen."""
+    return [run for run in read_study(folder)["runs"].values() if run["kind"] == kind]
+
+
+@dataclass(kw_only=True)
+class TrainerBandOptions(Options):
+    """Trainer band: the course's own runs at the settings of lesson 06, and others to test the band."""
+
+    name: ClassVar[str] = "trainer_band"
+    runs: int = setting(20, "runs that make the band")
+    others: int = setting(40, "runs on further seeds, to count how many of them leave it")
+    iterations: int = setting(20, "of each run")
+    jobs: int = setting(2, "runs at a time, each in a process of its own")
+    resume: bool = setting(False, "go on with what is there")
+
+    def __post_init__(self):
+        require_count("--runs", self.runs, low=3)
+        require_count("--others", self.others, low=0)
+        for name in ("iterations", "jobs"):
+            require_count(f"--{name}", getattr(self, name))
+
+
+def record(seed: int, iterations: int) -> dict:
+    """One run of the course's trainer, rounded."""
+    torch.set_num_threads(1)
+    found = run_trainer(seed=seed, config=trainer_config(seed=seed, iterations=iterations))
+    return significant({name: found[name] for name in CURVES}, 4)
+
+
+def finished(options: TrainerBandOptions, config: dict) -> dict[str, dict]:
+    """The runs that are there already. ValueError: without `--resume`, or of other settings."""
+    there = options.results / STUDY
+    if not there.exists():
+        return {}
+    study = read_study(options.results)
+    require(options.resume, "--out", f"{there}, which is there", "--resume, or another folder")
+    require(study["config"] == config, "--out", "runs of other settings", "another folder")
+    return study["runs"]
+
+
+def run(options: TrainerBandOptions) -> None:
+    """Record the runs, and write `study.json` after every few of them."""
+    config = trainer_config(iterations=options.iterations).as_dict()
+    options.results.mkdir(parents=True, exist_ok=True)
+    runs = finished(options, config)
+    kinds = ["band"] * options.runs + ["other"] * options.others
+    left = [seed for seed in range(len(kinds)) if f"seed_{seed}" not in runs]
+    for start in range(0, len(left), BETWEEN):
+        seeds = left[start : start + BETWEEN]
+        tasks = [(record, (seed, options.iterations)) for seed in seeds]
+        curves = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+        made = zip(seeds, curves, strict=True)
+        runs |= {f"seed_{s}": {"kind": kinds[s], "seed": s} | curve for s, curve in made}
+        write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
+    others, outside = recorded_runs("other", options.results), load_band(options.results)
+    outside = [run["seed"] for run in others if first_exit(run, outside)]
+    print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")

@@ -1,0 +1,295 @@
+"""The β sweep: the same training at many β and several seeds, evaluated and saved.
+
+Real runs: nothing is smoothed or selected. It can be killed at any time; `--resume` continues from
+the last checkpoint of each run. Results depend on the seed, and in the last digits on the machine.
+"""
+
+import math
+import shutil
+import statistics
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA, verify
+from helpers.sampling import plain_tokens
+from helpers.state import RLHFState, start_run
+from helpers.studies.measure import REFERENCE_SAMPLES, measure, sample_reference
+from helpers.studies.runs import WATCHED_PROMPTS, Run
+from helpers.studies.study import (
+    POLICY,
+    STUDY,
+    Job,
+    StudyOptions,
+    add_facts,
+    load_study,
+    run_name,
+    run_study,
+)
+from helpers.theory.optimum import (
+    Estimate,
+    Optimum,
+    efficiency,
+    optimal_value,
+    policy_value,
+)
+from helpers.tools.files import FileProblem, atomic_file, read_tensors
+from helpers.tools.flags import setting
+from helpers.tools.validate import require, require_number
+
+FOLDER = DATA / "beta_sweep"
+REFERENCE = "reference.safetensors"
+PROPOSAL = 0.1  # β of the policy (seed 0) whose samples help to estimate every J*
+PROPOSAL_SAMPLES = 500  # of it, to each prompt
+BETAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+KEPT_POLICIES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # β of the policies that are kept, seed 0
+WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
+MIN_EFFECTIVE_SAMPLES = 20.0  # of the worst prompt, below which no optimum is estimated
+
+
+def beta_kind(kl_coef: float) -> str:
+    """Kind of the runs at this β: "beta_0.1"."""
+    return f"beta_{kl_coef:g}"
+
+
+def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
+    """Jobs for each β and seed, 128 responses per iteration; seed 0 is kept whole."""
+    size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
+    rates = {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
+    return [
+        Job(
+            beta_kind(beta),
+            RLHFConfig(kl_coef=beta, seed=seed, **size, **rates),
+            whole=seed == WHOLE_RUN_SEED,
+            keep_policy=seed == WHOLE_RUN_SEED and beta in KEPT_POLICIES,
+        )
+        for seed in sorted(set(seeds))
+        for beta in sorted(set(betas))
+    ]
+
+
+@dataclass
+class Sweep:
+    """All runs of a sweep, and reference responses to the same prompts.
+
+    `reference` has the reference's responses to each prompt, see `sample_reference`.
+    """
+
+    runs: list[Run]
+    reference: dict[str, Tensor]
+    prompts: list[str]
+    facts: dict = field(default_factory=dict)  # command, versions, settings
+
+    @property
+    def betas(self) -> list[float]:
+        """Every β, smallest first."""
+        return sorted({run.config.kl_coef for run in self.runs})
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed."""
+        return sorted({run.config.seed for run in self.runs})
+
+    @property
+    def shown_seeds(self) -> list[int]:
+        """Seeds whose runs were kept whole, with samples and next-token distributions."""
+        return sorted({run.config.seed for run in self.runs if run.snapshots})
+
+    def run(self, kl_coef: float, seed: int) -> Run:
+        """The run at this β and seed. ValueError: there is none."""
+        for run in self.runs:
+            if run.config.kl_coef == kl_coef and run.config.seed == seed:
+                return run
+        raise ValueError(f"run: got β = {kl_coef}, seed {seed}; wants one of {self.betas}.")
+
+    @cached_property
+    def reference_value(self) -> Estimate:
+        """J(π_ref): the reference's mean score (its KL is 0)."""
+        scores = self.reference["scores"]
+        return policy_value(scores, torch.zeros_like(scores), 0.0)
+
+    def optimum(self, kl_coef: float) -> Optimum | None:
+        """The optimum at β, or None at β = 0 and where the effective sample size is too small.
+
+        Estimated from one set of samples at every β: the reference's, and those of a trained policy,
+        which is closer to π* at a small β.
+        """
+        scores, proposed = self.reference["scores"], self.reference["proposal_scores"]
+        ratios = self.reference["log_ratios"]
+        mixture = {
+            "scores": torch.cat([scores, proposed], dim=1),
+            "log_ratios": torch.stack([torch.zeros_like(ratios), ratios]),
+            "sizes": [scores.shape[1], proposed.shape[1]],
+        }
+        with suppress(ValueError):
+            return optimal_value(kl_coef=kl_coef, min_ess=MIN_EFFECTIVE_SAMPLES, **mixture)
+        return None
+
+    def efficiency(self, run: Run, best: Optimum) -> Estimate:
+        """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""
+        reached = Estimate(run.final["value"], run.final["value_stderr"])
+        return efficiency(reached, self.reference_value, best)
+
+
+def load_sweep(folder: Path = FOLDER) -> Sweep:
+    """Load a sweep, by default the shipped one. FileProblem: missing or damaged."""
+    study = load_study(folder)
+    verify(folder / REFERENCE)
+    reference = read_tensors(folder / REFERENCE)
+    runs = sorted(study.runs, key=lambda run: (run.config.kl_coef, run.config.seed))
+    if "prompts" not in study.facts:
+        raise FileProblem(f"{folder / STUDY} lacks its prompts: it is of another study.")
+    return Sweep(runs, reference, study.facts["prompts"], study.facts)
+
+
+def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.Module:
+    """Load the sweep's last policy at this β (seed 0, saved in half precision) into `actor`."""
+    path = folder / run_name(beta_kind(kl_coef), 0) / POLICY
+    verify(path)
+    weights = {name: tensor.to(actor.dtype) for name, tensor in read_tensors(path).items()}
+    wanted = {name: w.shape for name, w in actor.state_dict().items() if name != "lm_head.weight"}
+    if {name: w.shape for name, w in weights.items()} != wanted:
+        raise FileProblem(f"{path} holds the weights of another model.")
+    actor.load_state_dict(weights, strict=False)  # lm_head is tied to the word embeddings
+    return actor
+
+
+def table(sweep: Sweep) -> list[dict]:
+    """One row per β, averaged over seeds: results of the runs, and the optimum."""
+    rows = []
+    for beta in sweep.betas:
+        runs = [run for run in sweep.runs if run.config.kl_coef == beta]
+        best = sweep.optimum(beta)
+        row = {"kl_coef": beta, "seeds": len(runs)}
+        for name in ("score", "gold", "kl", "value", "value_stderr"):
+            row[name] = statistics.fmean(run.final[name] for run in runs)
+        values = [run.final["value"] for run in runs]
+        row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
+        row["broken"] = 1 - statistics.fmean(run.final["grammatical"] for run in runs)
+        row["optimal_value"] = None if best is None else best.value
+        row["optimal_stderr"] = None if best is None else best.stderr
+        rows.append(row | mean_efficiency(sweep, runs, best))
+    return rows
+
+
+def mean_efficiency(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
+    """`efficiency`, averaged over runs, its standard error and its spread over them; None without J*.
+
+    The standard error is of the estimate for these policies: the evaluation's of each run, and that of
+    J* and of the reference, which the runs share.
+    """
+    names = ("efficiency", "efficiency_stderr", "efficiency_spread")
+    if best is None:
+        return dict.fromkeys(names)
+    reached = [sweep.efficiency(run, best).mean for run in runs]
+    values = [run.final["value"] for run in runs]
+    errors = [run.final["value_stderr"] for run in runs]
+    together = Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs))
+    spread = statistics.stdev(reached) if len(runs) > 1 else 0.0
+    found = efficiency(together, sweep.reference_value, best)
+    return dict(zip(names, (found.mean, found.stderr, spread), strict=True))
+
+
+def reference_row(sweep: Sweep) -> dict:
+    """The reference's proxy and gold, beside the rows of `table`; its KL is 0, and J is its proxy."""
+    score, gold = (float(sweep.reference[name].mean()) for name in ("scores", "gold"))
+    return {"score": score, "gold": gold, "kl": 0.0, "value": score}
+
+
+def print_table(rows: list[dict], reference: dict | None = None) -> None:
+    """Print β, proxy, gold, KL, share of broken texts; J, J* and efficiency ± standard error, and spread.
+
+    The first line is the reference, if given.
+    """
+    print(
+        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'broken':>8s}{'J':>9s}{'± s.e.':>8s}"
+        f"{'± seeds':>9s}{'J*':>8s}{'± s.e.':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
+    )
+    if reference is not None:
+        print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
+    for row in rows:
+        error = row["value_stderr"] / row["seeds"] ** 0.5
+        line = f"{row['kl_coef']:9g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
+        line += f"{row['broken']:8.0%}{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f}"
+        if row["efficiency"] is not None:
+            line += (
+                f"{row['optimal_value']:8.3f}{row['optimal_stderr']:8.3f}{row['efficiency']:7.3f}"
+            )
+            line += f"{row['efficiency_stderr']:8.3f}{row['efficiency_spread']:9.3f}"
+        print(line)
+
+
+def lone_sweep(run: Run, state: RLHFState, per_prompt: int = 100) -> Sweep:
+    """A sweep of one run: evaluate its last policy and the reference on fresh responses.
+
+    Sets the run's `final` and `responses`. The optimum is available if `per_prompt` reference samples
+    are enough for it. ValueError: an empty run, none of WATCHED_PROMPTS.
+    """
+    require(bool(run.history), "run", "no iteration", "one that has begun")
+    missing = [prompt for prompt in WATCHED_PROMPTS if prompt not in state.prompts]
+    require(
+        not missing,
+        "prompts",
+        f"none of them {missing[:1]}",
+        f"the watched ones, {WATCHED_PROMPTS}",
+    )
+    run.final, run.responses = measure(state, state.models.actor, max(2, per_prompt // 4))
+    own = (state.models.actor, run.responses)
+    reference = sample_reference(state, per_prompt, *own, bar=False)
+    return Sweep([run], reference, list(state.prompts), {"command": "a run of your own"})
+
+
+def vocabulary_words(state: RLHFState, model: nn.Module | None = None) -> list[str]:
+    """The token of each entry of a next-token distribution: list of V."""
+    tokenizer = state.models.tokenizer
+    rows = (model or state.models.actor).get_input_embeddings().num_embeddings
+    known = plain_tokens(tokenizer, list(range(len(tokenizer))))
+    return known + [f"[{i}]" for i in range(len(known), rows)]  # rows that no token has
+
+
+def provide_reference(out: Path) -> None:
+    """The reference's samples: the shipped ones if present, else new ones (about 25 minutes)."""
+    with atomic_file(out / REFERENCE) as temporary:
+        if (FOLDER / REFERENCE).exists():
+            verify(FOLDER / REFERENCE)
+            shutil.copyfile(FOLDER / REFERENCE, temporary)
+        else:
+            state = start_run(RLHFConfig(device="cpu"))
+            proposal = load_policy(state.models.actor, PROPOSAL, out)
+            own = measure(state, proposal, PROPOSAL_SAMPLES)[1]
+            save_file(sample_reference(state, REFERENCE_SAMPLES, proposal, own), temporary)
+
+
+@dataclass(kw_only=True)
+class BetaSweepOptions(StudyOptions):
+    """The β sweep: the same training at many β and several seeds."""
+
+    name: ClassVar[str] = "beta_sweep"
+    command: ClassVar[str] = "sweep"
+    betas: list[float] = setting(list(BETAS), "prices of KL")
+
+    def __post_init__(self):
+        super().__post_init__()
+        for beta in self.betas:
+            require_number("--betas", beta, low=0.0, wants="finite numbers of at least 0")
+
+
+def run(options: BetaSweepOptions) -> None:
+    """Run what is missing (reference samples, runs), then print the table."""
+    out = options.results
+    run_study(beta_study(options.betas, options.seeds, options.iterations), options)
+    if not (out / REFERENCE).exists():
+        provide_reference(out)
+    add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
+    sweep = load_sweep(out)
+    print_table(table(sweep), reference_row(sweep))
+    if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():
+        print("\nThe shipped sweep:")
+        print_table(table(load_sweep()))

@@ -1,0 +1,242 @@
+"""Data of the drift explorer: the numbers of a sweep at one β, iteration, seed and prompt.
+
+Every position of the β slider is a trained policy. Nothing is drawn here.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from helpers.studies.beta_sweep import MIN_EFFECTIVE_SAMPLES, Sweep
+from helpers.studies.runs import WATCHED_PROMPTS, Run, Sample, Snapshot
+from helpers.theory.optimum import Optimum, effective_sample_size, importance_weights
+from helpers.tools.validate import require
+
+COLUMNS = {
+    "proxy": "score",
+    "gold": "gold",
+    "kl": "kl",
+    "entropy": "entropy",
+    "length": "response_length",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class SliderStop:
+    """A position of the β slider: a trained β of the sweep, or an added run."""
+
+    key: float | str
+    label: str
+    kl_coef: float
+    run: Run | None = None  # a run that is not the sweep's
+    own_reward: bool = False  # its scores are another reward's: no J*, no frontier
+
+
+@dataclass(frozen=True, eq=False)
+class DriftView:
+    """Everything that the page shows at once. Probabilities are [V]; a value not measured is None."""
+
+    stop: SliderStop
+    seed: int | None  # None for an added run
+    iteration: int
+    last: int  # the last iteration there is
+    values: dict  # beta, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length, ess
+    curves: dict[str, list[float]]  # over iterations 0 … of the run
+    others: list[dict[str, list[float]]]  # of the other seeds
+    snapshot: int  # the iteration at which samples and next token were kept
+    samples: list[Sample]
+    policy: Tensor
+    reference: Tensor
+    best: Tensor | None  # π*'s next token; None where the samples do not reach it
+    optimum: Optimum | None
+    footnotes: list[str] = field(default_factory=list)
+
+
+def run_curves(run: Run) -> dict[str, list[float]]:
+    """Metrics of the policy after 0, 1, … updates, by name; NaN where not measured.
+
+    After k updates: from the rollout of iteration k + 1. After the last update: `run.final`, from fresh
+    responses; it has no entropy and length, so those of the last rollout are repeated.
+    """
+    found = {}
+    for name, column in COLUMNS.items():
+        numbers = [record.get(column, math.nan) for record in run.history]
+        if run.final:
+            numbers.append(run.final.get(column, numbers[-1] if numbers else math.nan))
+        found[name] = numbers
+    found["iteration"] = list(range(len(found["kl"])))
+    return found
+
+
+def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int):
+    """π*'s distribution of the first response token to a watched prompt: ([V] or None, ess).
+
+    Self-normalised importance sampling: each reference response, and so its first token, has the weight
+    exp(r/β). None if the effective sample size is too small, or β is 0.
+    """
+    if kl_coef <= 0 or prompt not in WATCHED_PROMPTS or prompt not in sweep.prompts:
+        return None, None
+    row = sweep.prompts.index(prompt)
+    weights = importance_weights(sweep.reference["scores"][row : row + 1], kl_coef)  # (1, N)
+    ess = float(effective_sample_size(weights))
+    if ess < MIN_EFFECTIVE_SAMPLES:
+        return None, ess
+    tokens = sweep.reference["first_tokens"][WATCHED_PROMPTS.index(prompt)].long()  # (N,)
+    return torch.bincount(tokens, weights[0], minlength=size), ess
+
+
+def footnotes(stop: SliderStop, hidden: bool, ess: float | None, samples: int) -> list[str]:
+    """Notes about a view, in sentences."""
+    said = []
+    if stop.run and not stop.run.final:
+        said.append("Measured on its own rollouts, not on fresh responses.")
+    if stop.own_reward:
+        said.append(
+            "Scored by another reward than the sweep: J* is unknown, heights do not compare."
+        )
+    elif stop.kl_coef == 0:
+        said.append("β = 0 has no optimum: nothing holds the policy back.")
+    elif hidden and ess is not None:
+        said.append(
+            f"No optimum ◆ for the next word: only {ess:.0f} of the reference's {samples:,} samples "
+            f"for this prompt would count effectively, {MIN_EFFECTIVE_SAMPLES:g} are wanted."
+        )
+    elif ess is not None:
+        said.append(f"◆ The optimum's next word: from {ess:,.0f} effective samples of {samples:,}.")
+    return said
+
+
+class Drift:
+    """A sweep and added runs, with all data that the explorer shows."""
+
+    def __init__(self, sweep: Sweep):
+        self.sweep, self.added = sweep, []
+        self.optimum = cache(sweep.optimum)
+        self.curves_of = cache(lambda beta, seed: run_curves(sweep.run(beta, seed)))
+        self.first_token = cache(
+            lambda prompt, beta: first_token_optimum(sweep, prompt, beta, self.vocabulary_size)
+        )
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V of the next-token distributions."""
+        return len(self.start.next_logprobs[self.prompts[0]])
+
+    @property
+    def start(self) -> Snapshot:
+        """The view of the reference, where every run begins."""
+        return next(run.snapshots[0] for run in self.sweep.runs if run.snapshots)
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts watched in every run."""
+        return list(self.start.next_logprobs)
+
+    @property
+    def stops(self) -> list[SliderStop]:
+        """Positions of the β slider: trained β in order, then added runs."""
+        trained = [SliderStop(beta, f"{beta:g}", beta) for beta in self.sweep.betas]
+        return trained + self.added
+
+    def add(self, run: Run, label: str = "yours", own_reward: bool = False) -> SliderStop:
+        """Add a run, or find it if it was added before. ValueError: it has no iteration yet."""
+        require(bool(run.history), "run", "no iteration", "one that has begun")
+        joined = [stop for stop in self.added if stop.run is run]
+        if joined:
+            return joined[0]
+        names = [label] + [f"{label} {k}" for k in range(2, len(self.added) + 2)]
+        key = next(name for name in names if all(stop.key != name for stop in self.added))
+        words = f"{key}: β = {run.config.kl_coef:g}"
+        self.added.append(
+            SliderStop(key, words, run.config.kl_coef, run=run, own_reward=own_reward)
+        )
+        return self.added[-1]
+
+    def frontier(self, points: int = 40) -> list[Optimum]:
+        """π* at many β, log-spaced, down to where the samples suffice: smallest KL first."""
+        grid = torch.logspace(1.0, -2.0, points).tolist() + self.sweep.betas
+        found = [self.optimum(beta) for beta in grid]
+        return sorted((best for best in found if best is not None), key=lambda best: best.kl)
+
+    def finals(self) -> list[dict]:
+        """The last policy of every run: β, kind ("trained", "added"), KL, proxy."""
+        ends = [(run.config.kl_coef, "trained", run.final) for run in self.sweep.runs]
+        for stop in self.added:
+            if not stop.own_reward:
+                ends.append((stop.kl_coef, "added", stop.run.final or stop.run.history[-1]))
+        return [
+            {"kl_coef": beta, "kind": kind, "kl": end["kl"], "proxy": end["score"]}
+            for beta, kind, end in ends
+        ]
+
+    def all_curves(self) -> list[dict[str, list[float]]]:
+        """Curves of every run that has any."""
+        shipped = [self.curves_of(r.config.kl_coef, r.config.seed) for r in self.sweep.runs]
+        return shipped + [run_curves(stop.run) for stop in self.added if stop.run.history]
+
+    def _last_words(self, prompt: str) -> Tensor:
+        """Next-token probabilities of the reference and of every run's last policy: [runs, V]."""
+        runs = self.sweep.runs + [stop.run for stop in self.added]
+        shots = [self.start] + [run.snapshots[-1] for run in runs if run.snapshots]
+        rows = [shot.next_logprobs[prompt] for shot in shots if prompt in shot.next_logprobs]
+        return torch.stack(rows).exp()
+
+    def likely_tokens(self, prompt: str, count: int = 12) -> list[int]:
+        """The most likely tokens at this prompt, under the reference or any run's last policy."""
+        probs = self._last_words(prompt)
+        most = probs.max(dim=0).values  # (V,)
+        chosen = most.topk(min(count, len(most))).indices.tolist()
+        return sorted(chosen, key=lambda i: -float(probs[0, i]))
+
+    def view(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> DriftView:
+        """The data of the page."""
+        found = self._run(stop, iteration, seed, prompt)
+        now, beta = found.pop("now"), stop.kl_coef
+        optimum = None if stop.own_reward else self.optimum(beta)
+        best, ess = (None, None) if stop.own_reward else self.first_token(prompt, beta)
+        reference = self.start.next_logprobs[prompt]
+        logprobs = found.pop("logprobs")
+        policy = torch.full_like(reference, math.nan) if logprobs is None else logprobs.exp()
+        values = {"beta": beta, "iteration": found["iteration"], "seed": found["seed"], "ess": ess}
+        return DriftView(
+            stop=stop,
+            last=len(found["curves"]["kl"]) - 1,
+            values=values | self._values(now, beta, optimum),
+            policy=policy,
+            reference=reference.exp(),
+            best=best,
+            optimum=optimum,
+            footnotes=footnotes(stop, best is None, ess, self.sweep.reference["scores"].shape[1]),
+            **found,
+        )
+
+    def _run(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> dict:
+        """The view of a run after this many iterations, or at its end."""
+        run = stop.run or self.sweep.run(stop.kl_coef, seed)
+        curves = run_curves(run) if stop.run else self.curves_of(stop.kl_coef, seed)
+        at = min(iteration, len(curves["kl"]) - 1)
+        shot = run.at(at)
+        others = [] if stop.run else [s for s in self.sweep.seeds if s != seed]
+        return {
+            "seed": None if stop.run else seed,
+            "iteration": at,
+            "now": {name: curves[name][at] for name in COLUMNS},
+            "curves": curves,
+            "others": [self.curves_of(stop.kl_coef, s) for s in others],
+            "snapshot": shot.iteration,
+            "samples": shot.samples.get(prompt, []),
+            "logprobs": shot.next_logprobs.get(prompt),
+        }
+
+    def _values(self, now: dict, beta: float, optimum: Optimum | None) -> dict:
+        """The numbers by name, None for NaN, with J = proxy − β·KL, J* and efficiency."""
+        values = {name: None if math.isnan(x) else x for name, x in now.items()}
+        values |= {"J": values["proxy"] - beta * values["kl"], "J_star": None, "efficiency": None}
+        if optimum is not None:
+            floor = self.sweep.reference_value.mean
+            values["J_star"] = optimum.value
+            values["efficiency"] = (values["J"] - floor) / (optimum.value - floor)
+        return values

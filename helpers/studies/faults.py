@@ -1,0 +1,278 @@
+"""Fifteen real faults of RLHF. Each changes one step of the loop, or one setting, and nothing else.
+
+The clinic (lesson 09) trains with a fault planted: `with fault.in_effect(): …` puts the wrong function
+in the place of the right one and takes it out again. Use nowhere else.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from helpers import ppo, steps
+from helpers.config import RLHFConfig
+from helpers.gae import compute_gae
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.sampling import Responses
+from helpers.state import RLHFState
+from helpers.tools.validate import require_choice
+from helpers.whitening import masked_mean, whiten_advantages
+
+RIGHT = {  # the right functions, kept before anything is planted
+    name: getattr(steps, name)
+    for name in ("write_responses", "score_responses", "total_rewards", "update", "draw_prompts")
+}
+
+
+@torch.no_grad()
+def whiten_before_returns(state: RLHFState, responses: Responses, rewards):
+    """Returns computed from whitened advantages: no longer in reward units."""
+    config, mask = state.config, responses.response_mask
+    values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))
+    advantages, _ = compute_gae(rewards, values, config.gamma, config.lam, mask)
+    advantages = whiten_advantages(advantages, mask)
+    return values, advantages, torch.where(mask, advantages + values, 0.0)
+
+
+def reverse_kl(state: RLHFState, responses: Responses, scores, ref_logprobs):
+    """+β·KL instead of −β·KL: distance from the reference is rewarded."""
+    swapped = replace(responses, logprobs=ref_logprobs)
+    return RIGHT["total_rewards"](state, swapped, scores, responses.logprobs)
+
+
+def mask_stop_token(state: RLHFState, prompts: list[str]) -> Responses:
+    """The stop token is treated as padding: it counts nowhere."""
+    responses = RIGHT["write_responses"](state, prompts)
+    mask = responses.response_mask & (
+        responses.response_tensors != state.models.tokenizer.eos_token_id
+    )
+    mask[:, 0] |= ~mask.any(dim=1)  # a response of the stop token alone keeps it
+    responses.response_mask = mask
+    responses.logprobs = torch.where(mask, responses.logprobs, 0.0)
+    return responses
+
+
+def score_on_pad(state: RLHFState, responses: Responses, scores, ref_logprobs):
+    """The score at the last position of the tensor: padding, unless the response has no EOS."""
+    rewards = RIGHT["total_rewards"](state, responses, torch.zeros_like(scores), ref_logprobs)
+    last = torch.zeros_like(rewards)
+    last[:, -1] = scores
+    return torch.where(responses.response_mask, rewards + last, 0.0)
+
+
+def reference_as_old(state: RLHFState, rollout: RolloutBatch) -> dict:
+    """The ratio uses the reference's log-probs instead of the rollout's."""
+    return RIGHT["update"](state, replace(rollout, logprobs=rollout.ref_logprobs))
+
+
+def leave_dropout_on(state: RLHFState, share: float = 0.1) -> list[str]:
+    """Dropout of this share in the actor, while sampling and while training."""
+    actor = state.models.actor.train()
+    for module in actor.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+    return RIGHT["draw_prompts"](state)
+
+
+def sample_cooler(state: RLHFState, prompts: list[str], temperature: float = 0.7) -> Responses:
+    """Sample at this temperature, but compute log-probs at 1."""
+    config = state.config
+    state.config = replace(config, temperature=temperature)
+    try:
+        return RIGHT["write_responses"](state, prompts)
+    finally:
+        state.config = config
+
+
+def follow_with_reference(state: RLHFState, rollout: RolloutBatch) -> dict:
+    """The "frozen" reference is the actor itself, so it is trained too."""
+    metrics = RIGHT["update"](state, rollout)
+    state.models.reference.load_state_dict(state.models.actor.state_dict())
+    return metrics
+
+
+def raw_scores(state: RLHFState, responses: Responses):
+    """Scores of a reward model without normalisation: mean 20, scale 10."""
+    return 10.0 * RIGHT["score_responses"](state, responses) + 20.0
+
+
+def fit_values_to_rewards(state: RLHFState, rollout: RolloutBatch) -> dict:
+    """The critic is trained on each token's reward, not on the return."""
+    return RIGHT["update"](state, replace(rollout, returns=rollout.rewards))
+
+
+def count_padding(state: RLHFState, prompts: list[str]) -> Responses:
+    """Padding counts too: in log-probs, rewards, whitening and losses."""
+    responses = RIGHT["write_responses"](state, prompts)
+    responses.response_mask = torch.ones_like(responses.response_mask)
+    with torch.no_grad():
+        policy, temperature = state.models.actor, state.config.temperature
+        responses.logprobs = forward_logprobs(policy, *responses.tokens(), temperature)
+    return responses
+
+
+def take_larger(logprobs, old_logprobs, advantages, mask, cliprange=0.2):
+    """max instead of min in the clipped objective: the clip does not stop harmful updates."""
+    loss, stats = _right_policy_loss(logprobs, old_logprobs, advantages, mask, cliprange)
+    ratio = torch.where(mask, logprobs - old_logprobs, 0.0).exp()
+    clipped = ratio.clamp(1.0 - cliprange, 1.0 + cliprange)
+    gain = torch.maximum(ratio * advantages, clipped * advantages)
+    return -masked_mean(gain, mask), stats
+
+
+_right_policy_loss = ppo.policy_loss
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: where it is planted, the statistic that shows it, and why."""
+
+    name: str
+    title: str  # as a person would say it
+    statistic: str  # of `helpers.lessons.debugging.diagnose.STATISTICS`, fixed before any run
+    sign: str  # which curve gives it away, and why
+    wrong: dict[str, Callable] = field(default_factory=dict)  # names in helpers.steps, replaced
+    wrong_in_ppo: dict[str, Callable] = field(
+        default_factory=dict
+    )  # names in helpers.ppo, replaced
+    settings: dict = field(default_factory=dict)  # settings that are the mistake
+
+    def config(self, config: RLHFConfig) -> RLHFConfig:
+        """The healthy settings with the fault in them."""
+        return replace(config, **self.settings)
+
+    @contextmanager
+    def in_effect(self) -> Iterator[None]:
+        """While this lasts, every run of this process has the fault."""
+        with ExitStack() as planted:
+            for module, new in ((steps, self.wrong), (ppo, self.wrong_in_ppo)):
+                for name, function in new.items():
+                    planted.enter_context(patch.object(module, name, function))
+            yield
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault(
+            "whitening_first",
+            "Advantages are whitened before the returns are formed",
+            "value_loss",
+            "The value loss stays high: the critic's targets have variance 1 and are not the sum of "
+            "future rewards.",
+            {"estimate_advantages": whiten_before_returns},
+        ),
+        Fault(
+            "kl_sign",
+            "The KL penalty has the wrong sign",
+            "kl",
+            "KL rises without limit, much more than the score: distance from the reference is rewarded.",
+            {"total_rewards": reverse_kl},
+        ),
+        Fault(
+            "stop_masked",
+            "The stop token is masked out, as if it were padding",
+            "ended",
+            "The share of ended responses is 0, although the texts end: the stop token does not count, "
+            "so the policy does not learn when to stop.",
+            {"write_responses": mask_stop_token},
+        ),
+        Fault(
+            "score_on_pad",
+            "The score is put on a pad",
+            "score",
+            "Score and KL hardly rise: only responses without a stop token get their score.",
+            {"total_rewards": score_on_pad},
+        ),
+        Fault(
+            "wrong_old_logprobs",
+            "The ratio is taken against the reference's log-probs",
+            "first_ratio_error",
+            "The ratio is not 1 on the first minibatch, from the second iteration on.",
+            {"update": reference_as_old},
+        ),
+        Fault(
+            "dropout_on",
+            "Dropout is on",
+            "first_ratio_error",
+            "The ratio is not 1 on the first minibatch, even in the first iteration, and KL is above 0 "
+            "before the first update.",
+            {"draw_prompts": leave_dropout_on},
+        ),
+        Fault(
+            "temperature",
+            "Sampled at one temperature, log-probs at another",
+            "first_ratio_error",
+            "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
+            {"write_responses": sample_cooler},
+        ),
+        Fault(
+            "reference_moves",
+            "The reference is not frozen",
+            "kl",
+            "KL stays at 0 although the score rises: the reference moves too.",
+            {"update": follow_with_reference},
+        ),
+        Fault(
+            "raw_scores",
+            "The reward is not normalised",
+            "value_loss",
+            "Score and value loss are in the tens and hundreds; beside such scores, β weighs far too little.",
+            {"score_responses": raw_scores},
+        ),
+        Fault(
+            "learning_rate",
+            "The learning rate is too high",
+            "approx_kl",
+            "approx_kl and clip fraction are very high: each update moves the policy far from its rollout.",
+            settings={"learning_rate": 1e-2, "critic_learning_rate": 1e-2},
+        ),
+        Fault(
+            "value_targets",
+            "The critic is trained on rewards, not on returns",
+            "explained_variance",
+            "The explained variance is too good: the reward of a token is almost always 0, which is "
+            "easy to predict; real returns are not.",
+            {"update": fit_values_to_rewards},
+        ),
+        Fault(
+            "no_kl",
+            "There is no KL penalty",
+            "kl",
+            "KL keeps rising, and the score rises with it.",
+            settings={"kl_coef": 0.0},
+        ),
+        Fault(
+            "beta_100x",
+            "β is a hundred times too large",
+            "score",
+            "Nothing changes: KL stays near 0, and the score does not rise.",
+            settings={"kl_coef": 10.0},
+        ),
+        Fault(
+            "padding_counted",
+            "Padding counts",
+            "kl",
+            "KL is below 0 for long, which a mean over the policy's own samples cannot be: pads are not "
+            "samples.",
+            {"write_responses": count_padding},
+        ),
+        Fault(
+            "clip_max",
+            "max instead of min in the clipped objective",
+            "approx_kl",
+            "approx_kl is about twice that of a healthy run, and policy_loss at iteration 1 lies about "
+            "twice as far below 0, or farther; but the clip fraction looks normal.",
+            wrong_in_ppo={"policy_loss": take_larger},
+        ),
+    )
+}
+
+
+def find_fault(name: str) -> Fault:
+    """The fault of this name. ValueError: unknown name."""
+    require_choice("fault", name, tuple(FAULTS))
+    return FAULTS[name]

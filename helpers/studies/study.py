@@ -1,0 +1,317 @@
+"""Studies: plan runs, run them in processes, save them in one format, load them.
+
+A study is a list of `Job`s. Each has a kind ("kl_sign", "beta_0.1") and, in its config, a seed. A run
+is saved completely, in its own folder, or as its history only. `study.json` lists all runs and the
+command that made them. Folder names are for readers: no code parses them.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.config import RLHFConfig, config_from_dict
+from helpers.data import refresh_manifest, verify, work_folder
+from helpers.state import History, Reward, RLHFState, resolve_rates, start_run
+from helpers.studies.measure import EVALUATED, MEASURES, measure
+from helpers.studies.runs import (
+    RECORD,
+    Run,
+    load_run,
+    record_run,
+    resume_run,
+    significant,
+    write_run,
+)
+from helpers.tools.files import FileProblem, atomic_folder, hold_folder, read_json, write_text
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance, run_all
+from helpers.tools.validate import require, require_count
+
+STUDY, POLICY = "study.json", "policy.safetensors"
+METRICS = (  # of a run that is kept as its history only
+    "score gold grammatical flattery kl approx_kl entropy response_length ended explained_variance "
+    "policy_loss value_loss clip_fraction grad_norm first_ratio_error"
+).split()
+STOPPED = "Stopped; --resume goes on from the last checkpoints."
+
+
+# --- options, which the command line is made from -------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Options:
+    """Options of every study; `name` is its sub-command and the folder of its results."""
+
+    name: ClassVar[str]
+    command: ClassVar[str] = "study {name}"
+    out: Path | None = setting(None, "folder of the results; without it my_course/NAME")
+
+    @property
+    def results(self) -> Path:
+        """The folder of the results."""
+        return self.out or work_folder() / self.name
+
+
+@dataclass(kw_only=True)
+class StudyOptions(Options):
+    """Options of a study of several training runs."""
+
+    seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
+    iterations: int = setting(100, "iterations of each run")
+    jobs: int = setting(2, "runs at a time, each in a process of its own")
+    threads: int = setting(1, "threads of each run")
+    resume: bool = setting(False, "go on with what is there")
+    work: Path | None = setting(
+        None, "folder of checkpoints; without it my_course/…_checkpoints, named as --out is"
+    )
+
+    def __post_init__(self):
+        for count in ("iterations", "jobs", "threads"):
+            require_count(f"--{count}", getattr(self, count))
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints, and of runs that are saved as history only: one for each `out`."""
+        return self.work or work_folder() / f"{self.results.name}_checkpoints"
+
+
+def recorded_command(options: Options) -> str:
+    """The command line with these options, without the folder of checkpoints and `--resume`."""
+    words, usual = ["python -m helpers", options.command.format(name=options.name)], type(options)()
+    for name in (one.name for one in fields(options) if one.name not in ("work", "resume")):
+        value = getattr(options, name)
+        if value != getattr(usual, name):
+            values = value if isinstance(value, list) else [value]
+            texts = (f"{x:g}" if isinstance(x, float) else str(x) for x in values)
+            words += [f"--{name.replace('_', '-')}", *texts]
+    return " ".join(words)
+
+
+def origin(options: Options, threads: int) -> dict:
+    """How a result was made: command, versions, threads."""
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"command": recorded_command(options), "versions": versions, "threads": threads}
+
+
+# --- planning and running -------------------------------------------------------------------------
+
+
+def run_name(kind: str, seed: int) -> str:
+    """The name of a run in `study.json`, and of its folder."""
+    return f"{kind}_seed_{seed}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study: how it is trained and saved.
+
+    `reward` and `within` are sent to another process, so they must be picklable.
+    """
+
+    kind: str
+    config: RLHFConfig
+    whole: bool = True  # False: only its history is kept
+    keep_policy: bool = False  # the last policy too, in half precision
+    evaluated: int = EVALUATED  # fresh responses to each prompt, at the end
+    reward: Reward | None = None  # stands in for the config's reward model
+    within: Callable[[], AbstractContextManager] = nullcontext  # what holds while it trains
+    checkpoints: bool = True  # False: a short run, begun anew when it was cut off
+    schedule: list[int] | None = None  # iterations of the snapshots
+
+    @property
+    def name(self) -> str:
+        return run_name(self.kind, self.config.seed)
+
+    def folder(self, out: Path, work: Path) -> Path:
+        """The folder of the finished run."""
+        return (out if self.whole else work / "runs") / self.name
+
+
+def start_job(job: Job, work: Path) -> tuple[RLHFState, Run]:
+    """Start the run at its newest checkpoint, or at its beginning."""
+    folder = work / job.name
+    if list_checkpoints(folder):
+        state = load_checkpoint(folder, job.config, reward=job.reward, measures=MEASURES)
+        return state, resume_run(folder)
+    state = start_run(job.config, reward=job.reward, measures=MEASURES)
+    return state, Run(state.config, label=job.name)
+
+
+def save_policy(state: RLHFState, path: Path) -> None:
+    """Save the actor's weights in half precision."""
+    weights = state.models.actor.state_dict()
+    weights.pop("lm_head.weight", None)  # tied to the word embeddings
+    save_file({name: tensor.half().contiguous() for name, tensor in weights.items()}, path)
+
+
+def run_job(job: Job, out: Path, work: Path) -> str:
+    """Train one run to its end, evaluate it, save it atomically."""
+    with hold_folder(work / job.name):
+        state, run = start_job(job, work)
+        advance(state.iteration)
+        with job.within():
+            save_dir = work / job.name if job.checkpoints else None
+            for _ in record_run(state, run, job.schedule, save_dir=save_dir):
+                advance(1)
+        run.final, run.responses = measure(state, state.models.actor, job.evaluated)
+        with atomic_folder(job.folder(out, work)) as temporary:
+            write_run(run, temporary)
+            if job.keep_policy:
+                save_policy(state, temporary / POLICY)
+    return job.name
+
+
+def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
+    """The jobs that are not finished. ValueError: a started run without `--resume`."""
+    out, work = options.results, options.checkpoints
+    begun = [
+        job for job in jobs if job.folder(out, work).exists() or list_checkpoints(work / job.name)
+    ]
+    for job in begun:
+        _refuse_other_settings(job, job.folder(out, work) / RECORD)
+    got = f"{out}, where {len(begun)} of these runs have begun"
+    require(options.resume or not begun, "--out", got, "--resume, or other folders")
+    return [job for job in jobs if not job.folder(out, work).exists()]
+
+
+def _refuse_other_settings(job: Job, path: Path) -> None:
+    """ValueError if a finished run was made with other settings."""
+    if path.exists():
+        saved = RLHFConfig.from_dict(read_json(path, ("config",))["config"])
+        if saved != resolve_rates(job.config):
+            raise FileProblem(f"{path} was made with other settings: wants another --out.")
+
+
+def run_study(jobs: list[Job], options: StudyOptions) -> None:
+    """Run the unfinished jobs of a study; then write its `study.json`."""
+    left = plan_jobs(jobs, options)
+    if left:
+        tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]
+        run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
+    keep_jobs(jobs, options)
+
+
+# --- study.json -----------------------------------------------------------------------------------
+
+
+def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:
+    """A history as one list per metric, with this many significant digits."""
+    return significant({name: [record[name] for record in history] for name in names}, digits)
+
+
+def as_history(columns: dict) -> History:
+    """The inverse of `as_columns`."""
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def as_entry(kind: str, config: RLHFConfig, history: dict, final: dict) -> dict:
+    """The entry in `study.json` of a run without its own folder; `history` as columns."""
+    return {"kind": kind, "config": config.as_dict(), "history": history, "final": final}
+
+
+def job_entry(job: Job, options: StudyOptions) -> dict:
+    """The entry of a finished run in `study.json`."""
+    if job.whole:
+        return {"kind": job.kind, "whole": True}
+    run = load_run(job.folder(options.results, options.checkpoints))
+    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
+    columns = as_columns(run.history, names)
+    return as_entry(job.kind, run.config, columns, significant(run.final))
+
+
+def keep_jobs(jobs: list[Job], options: StudyOptions) -> None:
+    """Write the finished jobs to `study.json`."""
+    made = origin(options, options.threads)
+    keep_runs(options.results, {job.name: job_entry(job, options) for job in jobs}, made)
+
+
+def keep_runs(folder: Path, runs: dict[str, dict], facts: dict) -> None:
+    """Add runs and facts to a folder's `study.json`.
+
+    Existing runs that were not made again are kept; `earlier` lists how they were made.
+    """
+    there = (folder / STUDY).exists()
+    before = read_json(folder / STUDY, ("runs",)) if there else {"runs": {}}
+    earlier = before.pop("earlier", [])
+    if there and not before["runs"].keys() <= runs.keys():
+        made = {name: before[name] for name in ("command", "versions", "threads") if name in before}
+        kept = [one for one in (*earlier, made) if one["command"] != facts["command"]]
+        facts = facts | {"earlier": [one for i, one in enumerate(kept) if one not in kept[:i]]}
+    write_study(folder, before | facts | {"runs": before["runs"] | runs})
+
+
+def add_facts(folder: Path, facts: dict) -> None:
+    """Write more facts into a folder's `study.json`."""
+    write_study(folder, read_json(folder / STUDY, ("runs",)) | facts)
+
+
+def write_study(folder: Path, facts: dict) -> None:
+    """Write `study.json` with one line per fact and run, so that a diff shows which run changed."""
+    facts = dict(facts)
+    runs = _lines(facts.pop("runs"))
+    write_text(folder / STUDY, f'{{{_lines(facts)},\n"runs":{{\n{runs}\n}}}}\n')
+    refresh_manifest(folder)
+
+
+def _lines(values: dict) -> str:
+    write = json.JSONEncoder(separators=(",", ":")).encode
+    return ",\n".join(f"{write(name)}:{write(value)}" for name, value in values.items())
+
+
+def read_study(folder: Path, names: tuple = ()) -> dict:
+    """Read a `study.json`. FileProblem: missing, damaged, or without one of the keys."""
+    verify(folder / STUDY)
+    return read_json(folder / STUDY, ("runs", *names))
+
+
+@dataclass
+class Study:
+    """Recorded runs in the order of the study, and how they were made."""
+
+    runs: list[Run]
+    facts: dict
+
+    def of_kind(self, kind: str, seeds: Iterable[int] | None = None) -> list[Run]:
+        """The runs of one kind, by seed; only those on `seeds`, if given."""
+        found = [run for run in self.runs if run.kind == kind]
+        found = [run for run in found if seeds is None or run.config.seed in seeds]
+        return sorted(found, key=lambda run: run.config.seed)
+
+    def run(self, kind: str, seed: int = 0) -> Run:
+        """The run of this kind on this seed. ValueError: there is none."""
+        found = self.of_kind(kind, (seed,))
+        seeds = [run.config.seed for run in self.of_kind(kind)]
+        known = f"a seed of {seeds}" if seeds else f"one of {sorted({r.kind for r in self.runs})}"
+        require(len(found) > 0, "run", f"{kind!r}, seed {seed}", known)
+        return found[0]
+
+
+def load_study(folder: Path) -> Study:
+    """Load the study in a folder. FileProblem: missing or damaged."""
+    facts = read_study(folder)
+    try:
+        runs = [_load_entry(folder, name, entry) for name, entry in facts.pop("runs").items()]
+    except FileProblem:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise FileProblem(f"{folder / STUDY} is not a study of runs: {problem}.") from None
+    return Study(runs, facts)
+
+
+def _load_entry(folder: Path, name: str, entry: dict) -> Run:
+    if entry.get("whole"):
+        run = load_run(folder / name)
+    else:
+        config = config_from_dict(entry["config"])
+        run = Run(config, as_history(entry["history"]), final=entry["final"])
+    run.kind, run.label = entry["kind"], name
+    return run

@@ -1,0 +1,94 @@
+"""A figure's words: what is written in it, with the picture wherever a notebook is read."""
+
+import nbformat
+from IPython.core.formatters import DisplayFormatter
+from nbconvert import HTMLExporter
+
+from helpers.kit.alt_text import MOST, alt_text
+from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel, training_curves
+from helpers.lessons.rollouts.figures import batch_figure
+
+KEYS = ("score", "gold", "kl", "entropy", "clip_fraction", "explained_variance")
+
+
+def three_panels(curves: int = 2):
+    """Two panels with curves, one without, and one that is not seen."""
+    figure, grid = new_figure(1, 4)
+    for axes, title in zip(grid[0], ("Proxy score", "Gold", "Nothing"), strict=False):
+        label_axes(axes, title, "iteration", "reference std")
+    for axes in grid[0, :2]:
+        for k in range(curves):
+            axes.plot([0, 1], [k, k], label=f"β {k / 10:g}")
+    if curves:
+        grid[0, 0].legend(title="seed 0")
+    grid[0, 3].set_visible(False)
+    return figure
+
+
+def shown(figure) -> tuple[dict, dict]:
+    """Data and metadata of an output, as IPython makes them."""
+    formatter = DisplayFormatter()
+    formatter.active_types = ["text/plain", "image/png"]
+    return formatter.format(figure)
+
+
+def test_every_panel_is_told():
+    assert alt_text(three_panels()) == (
+        "3 panels. 1: Proxy score; iteration, reference std; seed 0, β 0, β 0.1."
+        " 2: Gold; iteration, reference std; β 0, β 0.1. 3: Nothing; iteration, reference std"
+    )
+
+
+def test_details_give_way_to_titles():
+    assert alt_text(three_panels(curves=40)) == (
+        "3 panels. 1: Proxy score; iteration, reference std. 2: Gold; iteration, reference std."
+        " 3: Nothing; iteration, reference std"
+    )
+
+
+def test_the_figure_s_own_words_come_first():
+    figure = three_panels(curves=0)
+    figure.suptitle("Three\nruns")
+    figure.legend(handles=figure.axes[0].plot([0], [0]), labels=["a run"])
+    assert alt_text(figure).startswith("Three runs. a run. 3 panels. 1: Proxy score")
+
+
+def test_words_inside_stand_for_a_figure_without_titles():
+    words = alt_text(loop_figure())
+    assert words.startswith("Actor π, writes · trained, Reward model") and "4 log-probs" in words
+    tokens = [[f"word {k}" for k in range(99)]]
+    assert alt_text(batch_figure(tokens, [[1] * 99], title="A batch")) == (
+        "A batch; padding, prompt, response, stop token"
+    )
+
+
+def test_words_are_never_too_many_and_never_none():
+    figure, axes = one_panel(3, 2)
+    label_axes(axes, "word " * 200)
+    assert len(alt_text(figure)) <= MOST and alt_text(figure).endswith("…")
+    assert alt_text(new_figure()[0]) == "a figure"
+
+
+def test_six_panels_keep_their_labels():
+    words = alt_text(training_curves([dict.fromkeys(KEYS, 0.0) | {"iteration": 0}]))
+    assert "6: Critic: explained variance; iteration, share" in words and len(words) <= MOST
+
+
+def test_an_output_has_the_words_as_alternative_and_as_plain_text():
+    data, metadata = shown(three_panels())
+    words = alt_text(three_panels())
+    assert data["text/plain"] == words and metadata["image/png"] == {"alt": words}
+    assert data["image/png"].startswith(b"\x89PNG")
+
+
+def test_a_page_made_of_a_notebook_has_the_words():
+    """By nbconvert's classic template: neither its usual one nor JupyterLab 4.6 reads them."""
+    words = alt_text(three_panels())
+    data = {"image/png": "AAAA", "text/plain": words}
+    _, metadata = shown(three_panels())
+    output = nbformat.v4.new_output("display_data", data=data, metadata=metadata)
+    cell = nbformat.v4.new_code_cell("figure", outputs=[output])
+    page, _ = HTMLExporter(template_name="classic").from_notebook_node(
+        nbformat.v4.new_notebook(cells=[cell])
+    )
+    assert f'alt="{words}"' in page

@@ -1,0 +1,96 @@
+"""One look: colours stand in one place, every theme can be read, words carry their drift."""
+
+import re
+
+import pytest
+
+from helpers.kit.coloured_words import FULL, STRONGEST, legend_html, sample_html, word_span
+from helpers.kit.markup import card
+from helpers.kit.style import COLOURS, PARTS, SIZES, part, tokens, widget_style
+from helpers.studies.runs import Sample
+
+THEMES = {"light": 0, "dark": 1}
+
+
+def rgb(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+
+
+def luminance(colour: tuple) -> float:
+    """WCAG 2 relative luminance."""
+    parts = [part / 255 for part in colour]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(share * p for share, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: tuple, other: tuple) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("ground", ["card", "paper"])
+def test_letters_can_be_read_on_every_ground(theme, ground):
+    pick = {name: rgb(pair[THEMES[theme]]) for name, pair in COLOURS.items()}
+    for letters in ("ink", "soft", "right", "wrong"):
+        assert contrast(pick[letters], pick[ground]) >= 4.5, letters
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("side", ["more", "less"])
+def test_a_word_can_be_read_on_its_strongest_colour(theme, side):
+    hue, paper, ink = (rgb(COLOURS[name][THEMES[theme]]) for name in (side, "card", "ink"))
+    inline = rgb(COLOURS[side][0])  # the same in both themes, in an output
+    share = STRONGEST / 100
+    for colour in (hue, inline):
+        mixed = tuple(share * h + (1 - share) * p for h, p in zip(colour, paper, strict=True))
+        assert contrast(mixed, ink) >= 4.5
+
+
+def test_colours_and_sizes_stand_in_the_tokens_alone():
+    known = set(COLOURS) | set(SIZES)
+    for name in ("page.css", "widgets.css"):
+        sheet = part(name)
+        own = set(re.findall(r"(--[\w-]+):", sheet)) | {"--share", "--hue"}
+        used = set(re.findall(r"var\((--[\w-]+)", sheet))
+        assert {name for name in used - own if name[2:] not in known} == set()
+        assert set(re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;,\s)])", sheet)) <= {"#fff"}  # of figures
+    scripts = "".join(path.read_text("utf-8") for path in PARTS.glob("*.js"))
+    assert re.findall(r"[\"'`]#[0-9a-fA-F]{6}", scripts) == []
+
+
+def test_no_letters_are_smaller_than_12_pixels():
+    sizes = re.findall(r"font:(?: \d00)? (\d+)px", part("page.css"))
+    sizes += re.findall(r"font-size:\s*max\((\d+)px", part("page.css") + part("widgets.css"))
+    assert sizes and min(map(float, sizes)) >= 12
+    assert SIZES["small"].startswith("max(12px")
+
+
+def test_an_old_browser_shows_the_light_colours():
+    plain, known = tokens(":root").split("@supports")
+    assert f"--card:{COLOURS['card'][0]};" in plain and "light-dark(" not in plain
+    assert f"--card:light-dark({COLOURS['card'][0]},{COLOURS['card'][1]});" in known
+    assert str(widget_style()).count("</style>") == 1
+
+
+@pytest.mark.parametrize("drift", [-50.0, -3.0, -1.0, -0.05, 0.0, 1.0, 3.0, 50.0])
+def test_a_word_has_the_colour_of_its_drift(drift):
+    span = str(word_span("good", drift))
+    assert ("more" in span, "less" in span) == (drift >= 0.1, drift <= -0.1)
+    assert ("dotted" in span) == (drift <= -0.1)
+    if abs(drift) < 0.1:
+        assert "style" not in span
+        return
+    *hue, share = re.search(r"background-color:rgba\((.+?)\)", span).group(1).split(",")
+    assert tuple(map(int, hue)) == rgb(COLOURS["more" if drift > 0 else "less"][0])
+    assert round(float(share) * 100) == round(STRONGEST * min(abs(drift) / FULL, 1.0)) <= STRONGEST
+
+
+def test_every_text_is_escaped():
+    nasty = Sample(["<img>", "&", "."], [-1.0] * 3, [-2.0] * 3, "<b>x</b>", 0.0)
+    page = str(sample_html(nasty, "<script>"))
+    assert "<img>" not in page and "&lt;img&gt;" in page and "&lt;script&gt;" in page
+    assert "gold" not in page  # not measured, not shown
+    assert 'title="+1.00 nats: log π -1.00' in page
+    assert "<script>" not in card("<script>", aria_label='"><script>')
+    assert str(legend_html()).count('class="word') == 5

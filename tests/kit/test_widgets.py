@@ -1,0 +1,401 @@
+"""Every widget of the course, each control moved to its ends: on ipywidgets 8 here, on 7.7 in test-colab."""
+
+import ast
+import importlib
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+from conftest import length_reward
+from PIL import Image
+
+from helpers.kit import live, markup, sliders
+from helpers.kit import one_token_widgets as one_token
+from helpers.kit.figures import new_figure, touches_edge, training_curves
+from helpers.kit.sliders import slider
+from helpers.lessons.debugging import widgets as clinic
+from helpers.lessons.debugging.study import load_clinic
+from helpers.lessons.kl_beta import live_trainer as trainer
+from helpers.lessons.kl_beta import widgets as kl_widgets
+from helpers.lessons.kl_beta.figures import estimator_figure
+from helpers.lessons.kl_beta.gaussian import train_gaussians
+from helpers.lessons.overoptimization import widgets as overoptimization_widgets
+from helpers.lessons.overoptimization.study import FACTORS, load_reward_studies
+from helpers.lessons.ppo_update import widgets as ppo_widgets
+from helpers.lessons.reward_model import figures as plots
+from helpers.lessons.reward_model import labelling
+from helpers.lessons.reward_model import widgets as reward_widgets
+from helpers.lessons.reward_model.study import load_results
+from helpers.lessons.rollouts import widgets as rollout_widgets
+from helpers.lessons.without_a_reward_model import widgets as direct_widgets
+from helpers.lessons.without_a_reward_model.study import load_direct
+from helpers.studies.one_token import OneTokenRun, settings
+from helpers.studies.runs import WATCHED_PROMPTS
+from helpers.tools.files import ROOT
+from helpers.world import reviews
+from helpers.world.gold import gold_score
+from helpers.world.small_models import make_tokenizer
+
+# the files in which something moves: sliders, pages, live training
+MOVING = [
+    path
+    for path in (ROOT / "helpers").rglob("*.py")
+    if path.stem
+    in ("explorer", "sliders", "predict", "live", "two_policies", "one_token_widgets", "widgets")
+    or path.stem in ("labelling", "live_trainer")
+]
+
+COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem|Warning)\b|Traceback|role=.alert")
+NAMES = ("k1", "k2", "k3")
+VOCABULARY = make_tokenizer(reviews.VOCABULARY).convert_ids_to_tokens(range(60))
+WORDS = VOCABULARY[20:28]
+
+
+def noise(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def temperature():
+    return rollout_widgets.explore_temperature(
+        ["we booked a", "the soup"], noise(2, 60), VOCABULARY
+    )
+
+
+def choices():
+    return rollout_widgets.explore_choices(WORDS, 3, noise(8, 60), VOCABULARY)
+
+
+def clip():
+    ratios = [noise(4, 6).mul(0.1 * k).exp() for k in range(3)]
+    return ppo_widgets.clip_explorer(ratios, noise(4, 6), torch.ones(4, 6, dtype=torch.bool))
+
+
+def reward_sweep():
+    results = load_results()
+    sizes = sorted({run["pairs"] for run in results["runs"]})
+    heats = [run["temperature"] for run in results["best"]]
+    return sliders.Explorer(
+        lambda pairs, temperature: plots.sweep_figure(results, pairs, temperature),
+        pairs=ipywidgets.SelectionSlider(options=sizes, description="pairs"),
+        temperature=sliders.picker("temperature", heats),
+    )
+
+
+def scorer():
+    known = set(reviews.VOCABULARY)
+    return reward_widgets.SentenceScorer(
+        score=lambda text: float(len(text)),
+        explain=lambda text: gold_score(text, explain=True),
+        unknown=lambda text: sorted(set(reviews.tokenize(text)) - known),
+        text="The soup was tasty.",
+    )
+
+
+def ten():
+    reference = noise(10).double().softmax(0)
+    return kl_widgets.ten_explorer(
+        noise(10), reference, lambda beta: (-beta * noise(10), reference, 1.0)
+    )
+
+
+def estimators():
+    sizes, steps = (16, 64), (0, 5, 10)
+    errors = {size: {name: [0.1, 0.2, 0.3] for name in NAMES} for size in sizes}
+    sampled = [{size: {name: noise(50) for name in NAMES} for size in sizes} for _ in steps]
+    logprobs = [(k * noise(60)).log_softmax(0) for k in steps]
+    return kl_widgets.estimator_explorer(
+        steps, [0.0, 0.4, 0.9], errors, sampled, logprobs, VOCABULARY
+    )
+
+
+def test_an_estimate_whose_batches_all_leave_the_frame_says_so():
+    means = {name: noise(50) for name in NAMES} | {"k2": 1_000 + noise(50)}
+    errors = {name: [0.1, 0.2] for name in NAMES}
+    words = noise(60).log_softmax(0), noise(60).log_softmax(0), VOCABULARY
+    figure = estimator_figure([0.1, 0.5], errors, 1, means, 16, words)
+    assert [text.get_text() for text in figure.axes[1].texts] == ["50 of 50 beyond the frame →"]
+
+
+def gaussians():
+    runs = train_gaussians([0, 0.5, 5], steps=20)
+    return kl_widgets.gaussian_explorer(runs, [1.0, 0.7, 0.1], start=1)
+
+
+def answers():
+    runs = {}
+    for beta in (0.1, 1.0):
+        tables = {name: noise(2, 60).softmax(1) for name in ("probs", "ref_probs")}
+        tables |= {"scores": noise(2, 60), "distance": torch.tensor([0.1, 0.2])}
+        run = OneTokenRun(
+            settings(beta), 0, list(WATCHED_PROMPTS[:2]), list(WATCHED_PROMPTS[:2]), tensors=tables
+        )
+        run.curve = [{"iteration": k, "distance": 0.5 - 0.1 * k} for k in range(3)]
+        runs[beta] = run
+    return one_token.one_token_explorer(runs, VOCABULARY)
+
+
+def pairs_of_answers():
+    probs = noise(3, 4).softmax(1)
+    fits = {(kind, count): probs[2] for kind in ("hard", "soft") for count in (10, 100)}
+    return direct_widgets.pairs_explorer("abcd", probs[0], probs[1], fits)
+
+
+def factors():
+    spread = noise(4), noise(4) - 1, noise(4) + 1
+    band = {"d": torch.arange(4.0), "gold": spread, "score": spread}
+    return overoptimization_widgets.factor_explorer(
+        FACTORS, {k: band for kinds in FACTORS.values() for k in kinds}
+    )
+
+
+def stopping():
+    rows = [{"base": (0.0, 1.0, 2.0)}] * 3
+    return overoptimization_widgets.stop_explorer([1, 2, 4], [0.5, 1.0, 0.8], rows, start=1)
+
+
+def gallery():
+    run = load_reward_studies().run("base")
+    return overoptimization_widgets.Gallery(run, lambda text: gold_score(text, explain=True))
+
+
+def labeller(folder):
+    pairs = [
+        {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": "was bad."} for k in range(9)
+    ]
+    return labelling.Labeller(labelling.make_questions(pairs, 9), folder)
+
+
+WIDGETS = {
+    "explore_temperature": temperature,
+    "explore_choices": choices,
+    "clip_explorer": clip,
+    "value_explorer": ppo_widgets.value_explorer,
+    "Explorer": reward_sweep,
+    "SentenceScorer": scorer,
+    "ten_explorer": ten,
+    "estimator_explorer": estimators,
+    "gaussian_explorer": gaussians,
+    "one_token_explorer": answers,
+    "pairs_explorer": pairs_of_answers,
+    "price_explorer": lambda: direct_widgets.price_explorer(load_direct()),
+    "factor_explorer": factors,
+    "stop_explorer": stopping,
+    "Gallery": gallery,
+    "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
+    "explore_strengths": lambda: clinic.explore_strengths(load_clinic()),
+}
+ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
+ELSEWHERE |= {"Prediction", "SideBySide"}  # test_predict.py, test_two_policies.py
+ELSEWHERE |= {"explore_drift", "DriftExplorer"}  # test_drift_explorer.py
+ELSEWHERE |= {"ClinicExplorer"}  # what explore_clinic makes
+
+
+def below(widget: ipywidgets.Widget) -> Iterator[ipywidgets.Widget]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from below(child)
+
+
+def assert_content(shown) -> None:
+    """No page, message or caption in it tells of an error; every picture is one."""
+    for widget in below(shown.box):
+        if isinstance(widget, ipywidgets.HTML):
+            assert not COMPLAINT.search(widget.value), widget.value
+        if isinstance(widget, ipywidgets.Image) and widget.value:
+            assert bytes(widget.value).startswith(b"\x89PNG")
+
+
+def move(control: ipywidgets.Widget, last: bool) -> None:
+    """To its first or last value; a text field gets something strange or nothing."""
+    if hasattr(control, "options"):
+        control.index = len(control.options) - 1 if last else 0
+    elif hasattr(control, "max"):
+        control.value = control.max if last else control.min
+    elif isinstance(control, ipywidgets.Text):
+        control.value = "" if last else "<b>zzz</b> & the the the"
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_each_control_goes_to_its_ends_and_no_word_of_a_picture_is_cut(name):
+    shown = WIDGETS[name]()
+    controls = [w for w in below(shown.box) if hasattr(w, "description")]
+    controls = [w for w in controls if not isinstance(w, ipywidgets.HTML)]
+    assert controls
+    for control in controls:
+        for last in (False, True):
+            move(control, last)
+            assert_content(shown)
+            if isinstance(shown, sliders.Explorer):
+                picture = Image.open(io.BytesIO(shown.image.value))
+                assert not touches_edge(np.asarray(picture))
+    shown._ipython_display_()
+
+
+def test_the_labeller_s_buttons_and_letters(tmp_path):
+    shown = labeller(tmp_path)
+    for name in ("A", "B", "tie", "skip", "undo"):
+        shown.buttons[name].click()
+    for letters in ("a", "B ", "t", "s", "u", "?", ""):
+        shown.keys.value = letters
+    assert_content(shown)
+    assert len(shown.labels) == 4 and len(shown.answers.open_questions) == 3
+    shown._ipython_display_()
+
+
+def test_the_live_trainer_from_its_buttons():
+    small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
+    shown = trainer.LiveTrainer({"commas": length_reward}, **small)
+    for control in (shown.beta, shown.reward, shown.iterations):
+        move(control, last=True)
+        move(control, last=False)
+    shown.train_button.click()
+    run = shown.wait(120)
+    shown.stop_button.click()
+    assert len(run.history) == shown.iterations.min and not shown.running
+    assert_content(shown)
+    shown._ipython_display_()
+
+
+def test_a_run_that_is_watched_and_a_fit_that_is_watched(capsys):
+    record = {"score": 0.1, "kl": 0.2, "entropy": 1.0, "seconds": 0.1}
+    history = [record | {"iteration": k, "gold": 0.0, "length": 5.0} for k in (1, 2, 3)]
+    assert list(live.watch(iter(history), 3)) == history
+    watcher = reward_widgets.FitWatcher(lambda: {"train": 0.7, "test": 0.6}, best=0.8, every=2)
+    for step in (1, 2, 3):
+        watcher(step, 3, 0.6)
+    live.show_pairs(["a"], ["<b>"])
+    markup.show_table(["a"], [("<b>",)])
+    assert not COMPLAINT.search("".join(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(("made", "total", "every"), [(7, 7, 3), (7, 60, 3), (2, 60, 5), (6, 6, 1)])
+def test_the_last_iteration_is_drawn_whenever_the_run_ends(monkeypatch, made, total, every):
+    drawn = []
+    monkeypatch.setattr(live, "training_curves", lambda history, total: drawn.append(len(history)))
+    record = {"score": 0.1, "kl": 0.2, "entropy": 1.0, "seconds": 0.1}
+    list(live.watch(iter([record] * made), total, every))
+    assert drawn[-1] == made and drawn == sorted(set(drawn)) and len(drawn) <= made // every + 1
+
+
+@pytest.mark.parametrize(("first", "last", "total"), [(1, 20, 20), (1, 7, 20), (11, 30, 20)])
+def test_the_curves_end_at_the_last_iteration_and_stand_within_their_axes(first, last, total):
+    """Of a resumed run, which counts on, too."""
+    history = [{"score": 0.1, "kl": 0.2, "iteration": k} for k in range(first, last + 1)]
+    for axes in training_curves(history, total).axes[:2]:
+        (line,) = axes.lines
+        low, high = axes.get_xlim()
+        assert line.get_xdata()[-1] == last and low <= first and high == max(last, total)
+
+
+def course_sliders() -> dict[tuple, str]:
+    """Every `slider(…)` with its numbers written out, in notebooks and helpers: arguments → where."""
+    sources = {path.name: path.read_text() for path in MOVING}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        for source in cells:
+            if "slider(" in source:
+                sources[path.name] = sources.get(path.name, "") + source + "\n"
+    found = {}
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "slider":
+                try:
+                    numbers = tuple(ast.literal_eval(number) for number in node.args[1:])
+                except ValueError:
+                    continue  # an end that is computed: an explorer of the tests above has it
+                found[numbers] = f"{name}: {ast.unparse(node)}"
+    return found
+
+
+SLIDERS = course_sliders()
+
+
+def test_the_course_s_sliders_are_found():
+    assert len(SLIDERS) >= 8
+
+
+def nearly(value: float) -> float:
+    """What a browser makes of a number: 7.999999999999999 for 8."""
+    return math.nextafter(value, -math.inf)
+
+
+@pytest.mark.parametrize("numbers", SLIDERS, ids=list(SLIDERS.values()))
+def test_a_callback_gets_every_stop_of_a_slider_as_it_stands_there(numbers, monkeypatch):
+    monkeypatch.setattr(sliders, "show_picture", lambda image, figure: None)
+    start, low, high, step = numbers
+    seen, made = [], slider("x", *numbers)
+    sliders.Explorer(lambda x: seen.append(x), x=made)
+    whole = all(float(number).is_integer() for number in numbers)
+    assert isinstance(made, ipywidgets.IntSlider) == whole
+    for k in range(round((high - low) / step) + 1):
+        stop = round(low + k * step, 9)
+        made.value = int(stop) if whole else nearly(stop)
+        assert seen[-1] == stop and isinstance(seen[-1], int if whole else float)
+
+
+@pytest.mark.parametrize(
+    ("low", "step", "shown"), [(0.0, 0.25, ".2f"), (0.05, 0.1, ".2f"), (1, 0.5, ".1f")]
+)
+def test_a_slider_shows_the_digits_it_needs(low, step, shown):
+    assert slider("x", low, low, low + 5 * step, step).readout_format == shown
+
+
+def test_no_control_of_an_explorer_cuts_its_name_short():
+    made = ipywidgets.SelectionSlider(options=[1, 2], description="a longer name than fits")
+    sliders.Explorer(lambda x: new_figure(width=4, height=1)[0], x=made)
+    assert made.style.description_width == "initial"
+
+
+def test_a_picture_is_sharp_and_keeps_its_size():
+    shown = sliders.Explorer(lambda x: new_figure(width=4, height=1)[0], x=slider("x", 0, 0, 3, 1))
+    width, height = (int.from_bytes(shown.image.value[k : k + 4], "big") for k in (16, 20))
+    assert (width, height) == (640, 160) and shown.image.layout.width == "320px"
+
+
+def test_no_widget_is_left_out():
+    made = set()
+    for path in MOVING:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for name, value in vars(importlib.import_module(module)).items():
+            own = getattr(value, "__module__", "") == module
+            named = re.search(r"^explore_|_explorer$", name) or hasattr(value, "_ipython_display_")
+            made |= {name} if own and named else set()
+    assert made == set(WIDGETS) | ELSEWHERE
+
+
+def bars_of(names: list[str]):
+    """A picture whose left margin depends on the words of its rows."""
+    figure, grid = new_figure(width=4, height=1)
+    grid[0, 0].barh(names, [1.0] * len(names))
+    return figure
+
+
+def left(figure) -> float:
+    return figure.axes[0].get_position().x0
+
+
+def test_panels_stay_where_they_are_while_a_slider_moves_and_no_word_is_cut():
+    shown = sliders.Explorer(lambda x: bars_of(["b" * x, "a"]), x=slider("x", 8, 1, 30, 1))
+    at_first = left(shown.figure)
+    shown.controls["x"].value = 2
+    assert left(shown.figure) == at_first  # alone, it would need less room
+    shown.controls["x"].value = 30
+    alone = bars_of(["b" * 30, "a"])
+    alone.png(sliders.SHARP)
+    assert left(shown.figure) == pytest.approx(left(alone)) and left(alone) > at_first
+    assert not touches_edge(np.asarray(shown.figure.pixels(sliders.SHARP)))
+
+
+def test_a_picture_of_another_size_or_make_keeps_its_own_layout():
+    for other in (new_figure(width=5, height=1)[0], new_figure(1, 2, width=4, height=1)[0]):
+        other.pixels()
+        figure = bars_of(["a"])
+        figure.lie_as(other)
+        assert figure.own_layout is None and figure.get_layout_engine() is not None

@@ -1,0 +1,346 @@
+"""The clinic: each fault does what it says and nothing else; what is flagged; what was recorded."""
+
+import pickle
+from contextlib import nullcontext
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+from strategies import close
+
+from helpers import ppo, steps
+from helpers.config import RLHFConfig
+from helpers.gae import compute_gae
+from helpers.kl import kl_estimate, shape_rewards
+from helpers.lessons.debugging.checks import as_found, right
+from helpers.lessons.debugging.diagnose import (
+    RULES,
+    STATISTICS,
+    column,
+    diagnose,
+    late,
+    out_of_band,
+)
+from helpers.lessons.debugging.figures import METRICS
+from helpers.lessons.debugging.patients import REPAIRED_IN_CODE
+from helpers.lessons.debugging.strengths import VARIANTS
+from helpers.lessons.debugging.study import (
+    PLANTED,
+    clinic_study,
+    load_clinic,
+    print_ranges,
+    rerun,
+    separation,
+)
+from helpers.lessons.debugging.telling import tell_apart
+from helpers.lessons.debugging.treatment import Credit, treat
+from helpers.lessons.debugging.two_faults import PAIRS, together
+from helpers.state import load_models, start_run
+from helpers.steps import iterate
+from helpers.studies.faults import FAULTS, Fault, find_fault
+
+SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+SIZE |= {"normalize_scores": False}
+KINDS = sorted(FAULTS)
+
+
+def watched_iterations(name, prompts, count=2, models=None, length=6):
+    """What the observer sees in `count` iterations with a fault planted; the state afterwards.
+
+    `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
+    """
+    config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
+    fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy", "", "", ""))
+    config = fault.config(config)
+    state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
+    seen = []
+
+    def observe(step, **tensors):
+        if step == 1:
+            seen.append({})
+        seen[-1] |= tensors
+
+    with fault.in_effect():
+        for _ in range(count):
+            iterate(state, observe)
+    return state, seen
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
+    fault = PLANTED[name]
+    places = [(steps, fault.wrong), (ppo, fault.wrong_in_ppo)]
+    before = [(m, n, getattr(m, n)) for m, new in places for n in new]
+    with pytest.raises(InterruptedError), fault.in_effect():
+        assert all(getattr(m, n) is new[n] for m, new in places for n in new)
+        raise InterruptedError
+    assert all(getattr(m, n) is function for m, n, function in before)
+    config = RLHFConfig()
+    planted = bool(before), fault.config(config) != config  # a wrong step, or a wrong setting
+    assert any(planted) and (not all(planted) or len(fault.name.split("_and_")) == 2)
+
+
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_a_pair_plants_both_faults_and_nothing_else(first, second):
+    pair, one, other = PAIRS[first, second], FAULTS[first], FAULTS[second]
+    assert pair.wrong == one.wrong | other.wrong and pair.settings == one.settings | other.settings
+    assert pair.wrong_in_ppo == one.wrong_in_ppo | other.wrong_in_ppo
+    assert one.title in pair.title and other.title in pair.title and len(pair.sign) > 60
+
+
+def test_two_faults_in_one_place_are_refused():
+    with pytest.raises(ValueError, match=r"faults: got two that replace \['update'\]"):
+        together("value_targets", "reference_moves", "")
+
+
+def test_a_reference_that_moves_hides_the_sign_of_the_penalty(prompts):
+    _, alone = watched_iterations("reference_moves", prompts, 3)
+    _, both = watched_iterations("reference_moves_and_kl_sign", prompts, 3)
+    for one, other in zip(alone, both, strict=True):
+        close(one["rewards"], other["rewards"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_faulty_run_still_runs(name, prompts):
+    state, seen = watched_iterations(name, prompts, 1)
+    assert len(state.history) == 1 and torch.isfinite(seen[0]["rollout"].advantages).all()
+
+
+def test_whitening_first_gives_returns_of_whitened_advantages(prompts):
+    _, (seen, *_) = watched_iterations("whitening_first", prompts, 1)
+    rollout = seen["rollout"]
+    raw, _ = compute_gae(seen["rewards"], rollout.values, 1.0, 0.95, rollout.response_mask)
+    counted = rollout.response_mask
+    close(rollout.returns[counted], (rollout.advantages + rollout.values)[counted], atol=1e-5)
+    assert float(rollout.returns[counted].std()) == pytest.approx(
+        1.0, abs=1e-4
+    )  # values start at 0
+    assert float(raw[counted].std()) != pytest.approx(1.0, abs=0.01)
+
+
+def test_the_reversed_kl_pays_for_what_it_should_cost(prompts):
+    state, seen = watched_iterations("kl_sign", prompts)
+    rollout, mask = seen[1]["rollout"], seen[1]["rollout"].response_mask
+    tensors = rollout.scores, rollout.logprobs, rollout.ref_logprobs, mask
+    right = shape_rewards(*tensors, state.config.kl_coef)
+    penalty = state.config.kl_coef * kl_estimate(rollout.logprobs, rollout.ref_logprobs)
+    close(rollout.rewards, torch.where(mask, right + 2 * penalty, 0.0), atol=1e-5)
+
+
+def test_a_score_on_a_pad_reaches_only_responses_that_never_stopped(prompts):
+    models = load_models(RLHFConfig(device="cpu"), length_reward)  # one that knows how to stop
+    _, (seen, *_) = watched_iterations("score_on_pad", prompts, 1, models, 14)
+    rollout = seen["rollout"]
+    full = rollout.response_mask.all(dim=1)
+    paid = rollout.rewards.sum(dim=1)
+    assert full.any() and not full.all()
+    close(paid[full], rollout.scores[full], atol=1e-4)  # the reference's own samples: KL is 0
+    close(paid[~full], torch.zeros_like(paid[~full]), atol=1e-4)
+
+
+def test_a_moving_reference_and_a_wrong_ratio_both_measure_no_kl(prompts):
+    healthy, _ = watched_iterations("healthy", prompts, 3)
+    assert healthy.history[-1]["kl"] != pytest.approx(0.0, abs=1e-4)
+    for name in ("reference_moves", "wrong_old_logprobs"):
+        state, _ = watched_iterations(name, prompts, 3)
+        assert state.history[-1]["kl"] == pytest.approx(0.0, abs=1e-4)
+    assert state.history[0]["first_ratio_error"] < 1e-4 < state.history[-1]["first_ratio_error"]
+
+
+def test_dropout_and_temperature_break_the_ratio_at_once(prompts):
+    for name in ("dropout_on", "temperature"):
+        state, _ = watched_iterations(name, prompts, 1)
+        assert state.history[0]["first_ratio_error"] > 1e-3
+
+
+def test_counted_padding_makes_every_response_as_long_as_the_longest(prompts):
+    state, (seen, *_) = watched_iterations("padding_counted", prompts, 1)
+    assert seen["rollout"].response_mask.all()
+    assert state.history[0]["response_length"] == SIZE["response_length"]
+    assert (
+        state.history[0]["first_ratio_error"] < 1e-4
+    )  # pads are consistent: nothing else shows it
+
+
+def test_a_masked_stop_token_takes_no_part_in_the_update(prompts, monkeypatch):
+    rollouts = []
+    right = steps.ppo_update_step
+
+    def look(policy, value_network, rollout, *rest):
+        rollouts.append(rollout)
+        return right(policy, value_network, rollout, *rest)
+
+    monkeypatch.setattr(steps, "ppo_update_step", look)
+    models = load_models(RLHFConfig(device="cpu"), length_reward)  # one that knows how to stop
+    state, _ = watched_iterations("stop_masked", prompts, 1, models, 14)
+    stop = state.models.tokenizer.eos_token_id
+    mask, tokens = rollouts[0].response_mask, rollouts[0].response_tensors
+    assert (tokens == stop).any() and not (mask & (tokens == stop))[:, 1:].any()
+
+
+def test_the_larger_of_two_gains_is_never_the_smaller():
+    ratio = torch.tensor([[0.5, 1.0, 2.0]])
+    mask = torch.ones_like(ratio, dtype=torch.bool)
+    for sign in (1.0, -1.0):
+        tensors = ratio.log(), torch.zeros_like(ratio), sign * torch.ones_like(ratio), mask
+        right, wrong = ppo.policy_loss(*tensors)[0], find_fault("clip_max").wrong_in_ppo
+        assert wrong["policy_loss"](*tensors)[0] < right
+
+
+def test_raw_scores_and_reward_targets(prompts):
+    _, healthy = watched_iterations("healthy", prompts, 1)
+    _, raw = watched_iterations("raw_scores", prompts, 1)
+    close(raw[0]["scores"], 10 * healthy[0]["scores"] + 20, atol=1e-4)
+
+
+def test_an_unknown_fault_is_refused_by_name():
+    with pytest.raises(ValueError, match="fault: got 'typo', wants one of"):
+        find_fault("typo")
+
+
+def test_every_fault_names_a_statistic_and_a_sign():
+    assert len(FAULTS) >= 12
+    for fault in FAULTS.values():
+        assert fault.statistic in STATISTICS and len(fault.sign) > 30 and fault.title
+
+
+def test_a_flag_is_raised_outside_the_range_and_for_nan():
+    healthy = load_clinic().run("healthy").history
+    assert diagnose(healthy) == []
+    wrong = [record | {"first_ratio_error": 0.5} for record in healthy]
+    assert [flag.name for flag in diagnose(wrong)] == ["ratio not 1 at the first step"]
+    wrong = [record | {"value_loss": float("nan")} for record in healthy]
+    assert [flag.name for flag in diagnose(wrong)] == ["value loss out of range"]
+    assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_bad_histories_are_refused():
+    with pytest.raises(ValueError, match="history: got no record"):
+        diagnose([])
+    with pytest.raises(ValueError, match="no 'kl'"):
+        column([{"score": 1.0}], "kl")
+
+
+def test_the_study_plants_what_it_names():
+    study = {job.name: job for job in clinic_study([0, 3])}
+    assert study["healthy_seed_3"].config.kl_coef == 0.1
+    assert study["no_kl_seed_0"].config.kl_coef == 0.0
+    assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
+    assert study["healthy_0.3_seed_0"].within is nullcontext
+    whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
+    assert whole == {"healthy_seed_3"}
+    assert study["dropout_on_mild_seed_3"].within == PLANTED["dropout_on_mild"].in_effect
+    assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
+
+
+def test_a_healthy_run_is_in_the_band_of_the_others_and_the_kept_patient_is_not():
+    clinic = load_clinic()
+    healthy = clinic.histories("healthy", range(6))
+    names = [metric.key for metric in METRICS]
+    for k, history in enumerate(healthy):
+        assert out_of_band(history, healthy[:k] + healthy[k + 1 :], names) == []
+    for history in clinic.histories(PAIRS[REPAIRED_IN_CODE].name):
+        assert {"score", "kl", "value_loss"} <= set(out_of_band(history, healthy, names))
+
+
+def test_the_shipped_clinic_is_whole():
+    clinic, study = load_clinic(), clinic_study(list(range(6)))
+    assert [(run.kind, run.config) for run in clinic.runs] == [(j.kind, j.config) for j in study]
+    assert [bool(run.snapshots) for run in clinic.runs] == [job.whole for job in study]
+    assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
+    assert separation(load_clinic(), FAULTS[name], (0, 1, 2))["apart"] >= 3
+
+
+@pytest.mark.parametrize("seeds", [(0, 1, 2), (3, 4, 5)])
+def test_no_healthy_run_is_flagged_and_most_faults_are(seeds):
+    clinic = load_clinic()
+    healthy = clinic.healthy(seeds)
+    assert len(healthy) >= 10 and not any(diagnose(history) for history in healthy.values())
+    found = [n for n in FAULTS if all(diagnose(h) for h in clinic.histories(n, seeds))]
+    assert len(found) >= 9
+
+
+def test_a_kl_that_is_not_0_at_the_start_is_dropout_or_temperature():
+    """Lesson 09 says so of an assertion that `RULES` lacks."""
+    clinic, seeds = load_clinic(), range(6)
+    start = lambda history: abs(column(history, "kl")[0])  # noqa: E731
+    assert max(map(start, clinic.healthy(seeds).values())) < 1e-6
+    for name in (*FAULTS, *VARIANTS):
+        shows = [start(history) > 1e-4 for history in clinic.histories(name, seeds)]
+        assert set(shows) == {name.startswith(("dropout_on", "temperature"))}, name
+
+
+def test_lesson_09_says_how_far_the_kl_runs():
+    clinic = load_clinic()
+    ends = {n: [late(h, "kl") for h in clinic.histories(n, range(6))] for n in ("no_kl", "kl_sign")}
+    assert [[round(x) for x in (min(e), max(e))] for e in ends.values()] == [[11, 27], [74, 172]]
+    raw = [late(history, "kl") for history in clinic.histories("raw_scores")]
+    healthy = [late(history, "kl") for history in clinic.histories("healthy")]
+    assert (round(min(raw)), round(max(raw))) == (7, 9)
+    assert 1.5 < sum(raw) / sum(healthy) < 2.5  # "about twice"
+    reached = [late(history, "kl") for history in clinic.healthy(range(6)).values()]
+    for name in ("dropout_on_mild", "temperature_mild"):
+        mild = [late(history, "kl") for history in clinic.histories(name, range(6))]
+        assert min(reached) < min(mild) and max(mild) < max(reached)
+
+
+@pytest.mark.slow
+def test_a_case_runs_again_from_its_name():
+    again = rerun("kl_sign", iterations=2)
+    assert len(again.history) == 2 and again.label == "kl_sign"
+    with pytest.raises(ValueError, match="case: got 'typo', wants one of"):
+        rerun("typo")
+
+
+def from_one(function) -> Fault:
+    """Steps 5 and 6 from one function, as `treat` plants it."""
+    credit = Credit(function)
+    wrong = {name: getattr(credit, name) for name in ("total_rewards", "estimate_advantages")}
+    return Fault("treated", "", "", "", wrong)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(right, "healthy"), (as_found, PAIRS[REPAIRED_IN_CODE].name)]
+)
+def test_a_function_for_steps_5_and_6_trains_as_the_planted_faults_do(function, kind, prompts):
+    models = [load_models(RLHFConfig(device="cpu"), length_reward) for _ in range(2)]
+    _, mine = watched_iterations(from_one(function), prompts, 2, models[0], 14)
+    _, planted = watched_iterations(kind, prompts, 2, models[1], 14)
+    for one, other in zip(mine, planted, strict=True):
+        for name in ("rewards", "advantages", "returns"):
+            close(one[name], other[name], atol=1e-4)
+
+
+def test_a_function_that_gives_something_else_is_refused(prompts):
+    with pytest.raises(ValueError, match="function: got results None, wants rewards, advantages"):
+        watched_iterations(from_one(lambda *given: None), prompts, 1)
+
+
+@pytest.mark.slow
+def test_a_treatment_is_a_run_like_any_other():
+    run = treat(right, iterations=1)
+    assert len(run.history) == 1 and run.snapshots
+
+
+def test_what_tells_two_cases_apart():
+    clinic = load_clinic()
+    runs = {name: clinic.histories(name) for name in ("healthy", *FAULTS)}
+    assert tell_apart(runs["healthy"], runs["healthy"]) is None
+    pairs = [(one, other) for one in runs for other in runs if one < other]
+    told = [tell_apart(runs[one], runs[other]) for one, other in pairs]
+    assert len(pairs) - sum(telling is not None for telling in told) <= 3
+    telling = tell_apart(runs["stop_masked"], runs["healthy"])
+    assert "ended" in str(telling) and telling.here[1] < 0.1 < 0.9 < telling.there[0]
+    assert telling.steps >= 1 and telling.reading.words in str(telling)
+
+
+def test_the_ranges_are_printed_beside_what_healthy_runs_measure(capsys):
+    print_ranges(load_clinic())
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(RULES) + 1
+    assert all(rule.name in line for rule, line in zip(RULES, said[1:], strict=True))
+    assert "-0.1 … inf" in said[2]

@@ -1,0 +1,325 @@
+"""Over-optimisation: fits, peaks and turning points against definitions; the sliders."""
+
+import math
+
+import pytest
+import torch
+from conftest import tiny_models
+from matplotlib.figure import Figure
+
+from helpers.config import RLHFConfig
+from helpers.lessons.overoptimization.figures import (
+    bias_figure,
+    factor_figure,
+    goodhart_figure,
+    stopping_figure,
+)
+from helpers.lessons.overoptimization.turning import (
+    band,
+    fit_gold_curve,
+    kl_at_fall,
+    smooth,
+    stop_at_kl,
+    turning_point,
+    value_at,
+)
+from helpers.lessons.overoptimization.widgets import (
+    Gallery,
+    factor_explorer,
+    judged_html,
+    stop_explorer,
+)
+from helpers.reward_model import edit_effect
+from helpers.state import start_run
+from helpers.studies.measure import MEASURES
+from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
+from helpers.world.gold import gold_score
+
+FORMULA = {
+    "rl": lambda d, alpha, beta: d * (alpha - beta * d.log()),
+    "best_of_n": lambda d, alpha, beta: d * (alpha - beta * d),
+}
+SLOPE = {  # derivative of the formula: 0 at the peak
+    "rl": lambda d, alpha, beta: alpha - beta * (math.log(d) + 1),
+    "best_of_n": lambda d, alpha, beta: alpha - 2 * beta * d,
+}
+
+
+# --- the curves of Gao et al. ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMULA)
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.7), (0.3, 1.1), (-0.5, 0.2), (1.4, -0.3)])
+def test_a_fit_recovers_what_made_the_points(form, alpha, beta):
+    d = torch.linspace(0.05, 9.0, 40)
+    fit = fit_gold_curve(d, FORMULA[form](d.double(), alpha, beta), form)
+    assert fit.alpha == pytest.approx(alpha, abs=1e-9)
+    assert fit.beta == pytest.approx(beta, abs=1e-9)
+    assert fit.r_squared == pytest.approx(1.0) and fit.rmse < 1e-9
+    assert torch.allclose(fit(d), FORMULA[form](d, alpha, beta), atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMULA)
+def test_the_peak_is_where_the_slope_is_zero_and_nothing_is_higher(form):
+    d = torch.linspace(0.05, 9.0, 40)
+    fit = fit_gold_curve(d, FORMULA[form](d, 2.0, 0.7), form)
+    assert SLOPE[form](fit.peak, fit.alpha, fit.beta) == pytest.approx(0, abs=1e-4)
+    top = float(fit(torch.tensor(fit.peak)))
+    assert top >= float(fit(torch.linspace(0, 3 * fit.peak, 3_000)).max()) - 1e-6
+
+
+@pytest.mark.parametrize("form", FORMULA)
+def test_a_curve_that_never_turns_has_no_peak(form):
+    d = torch.linspace(0.1, 3.0, 10)
+    assert fit_gold_curve(d, FORMULA[form](d, 1.0, -0.2), form).peak == math.inf
+
+
+def test_least_squares_no_other_line_is_nearer_and_the_errors_are_what_they_say():
+    generator = torch.Generator().manual_seed(0)
+    d = torch.rand(60, generator=generator) * 5 + 0.1
+    gained = FORMULA["rl"](d, 1.5, 0.6) + 0.3 * torch.randn(60, generator=generator)
+    fit = fit_gold_curve(d, gained)
+    error = (fit(d) - gained).square()
+    assert fit.rmse == pytest.approx(float(error.mean().sqrt()), rel=1e-4)
+    total = (gained - gained.mean()).square().sum()
+    assert fit.r_squared == pytest.approx(float(1 - error.sum() / total), rel=1e-4)
+    for alpha, beta in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
+        other = FORMULA["rl"](d, fit.alpha + alpha, fit.beta + beta)
+        assert (other - gained).square().mean() > error.mean()
+
+
+def test_the_reference_itself_at_d_0_is_given_and_counts_in_no_fit():
+    d = torch.linspace(0.2, 4.0, 12)
+    gained = FORMULA["rl"](d, 2.0, 0.7)
+    with_zeros = fit_gold_curve(torch.cat([torch.zeros(5), d]), torch.cat([torch.ones(5), gained]))
+    without = fit_gold_curve(d, gained)
+    assert with_zeros.alpha == pytest.approx(without.alpha, abs=1e-6)  # least squares, to rounding
+    assert with_zeros.beta == pytest.approx(without.beta, abs=1e-6)
+    assert float(with_zeros(torch.zeros(1))) == 0
+
+
+@pytest.mark.parametrize(
+    ("d", "gained", "form", "name"),
+    [
+        (torch.ones(4), torch.ones(4), "quadratic", "form"),
+        (torch.ones(4), torch.ones(5), "rl", "gained"),
+        (torch.ones(2, 2), torch.ones(2, 2), "rl", "d"),
+        ([1.0, 2.0, 3.0], torch.ones(3), "rl", "d"),
+        (torch.tensor([0.0, 0.0, 1.0, 2.0]), torch.ones(4), "rl", "d"),
+    ],
+)
+def test_a_fit_refuses_what_it_cannot_fit(d, gained, form, name):
+    with pytest.raises(ValueError, match=f"^{name}:"):
+        fit_gold_curve(d, gained, form)
+
+
+# --- turning points -------------------------------------------------------------------------------
+
+
+def history(gold, kl=None, proxy=None) -> list[dict]:
+    """Records with these columns; KL and proxy count up by one where they are not given."""
+    kl = list(range(len(gold))) if kl is None else kl
+    proxy = list(range(len(gold))) if proxy is None else proxy
+    return [
+        {"gold": float(g), "kl": float(k), "score": float(p)}
+        for g, k, p in zip(gold, kl, proxy, strict=True)
+    ]
+
+
+def test_smoothing_is_the_mean_of_the_neighbours_there_are():
+    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
+    assert smooth(values, 1) == values
+    assert smooth(values, 3)[0] == 2.0 and smooth(values, 3)[3] == pytest.approx(10 / 3)
+    assert smooth(values, 5)[2] == pytest.approx(14 / 5) and smooth(values, 5)[-1] == pytest.approx(
+        16 / 3
+    )
+    assert smooth([2.0] * 9, 5) == [2.0] * 9
+    with pytest.raises(ValueError, match="width"):
+        smooth(values, 0)
+
+
+def test_the_turn_is_at_the_highest_gold_and_says_what_was_lost():
+    turn = turning_point(history([0, 1, 3, 2, -1]), width=1)
+    assert (turn.iteration, turn.kl, turn.gold, turn.proxy) == (3, 2.0, 3.0, 2.0)
+    assert (turn.last_gold, turn.last_proxy, turn.lost) == (-1.0, 4.0, 4.0)
+
+
+def test_one_lucky_iteration_is_no_turn():
+    gold = [0.0] * 20
+    gold[3], gold[10:15] = 4.0, [2.0] * 5
+    assert turning_point(history(gold), width=1).iteration == 4
+    assert turning_point(history(gold), width=5).iteration == 13
+
+
+def test_a_run_that_only_rises_turns_at_its_end_and_loses_nothing():
+    turn = turning_point(history([0, 1, 2, 3]), width=1)
+    assert turn.iteration == 4 and turn.lost == 0
+
+
+def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
+    run = history([0, 1, 3, 2, -1], kl=[0, 1, 2, 4, 8])
+    stopped = stop_at_kl(run, 2.0, width=1)
+    assert (stopped.iteration, stopped.gold, stopped.last_gold) == (3, 3.0, -1.0)
+    assert stop_at_kl(run, 1.9, width=1).iteration == 2
+    assert stop_at_kl(run, 100.0, width=1).iteration == 5
+
+
+def test_the_first_passing_counts_even_if_the_kl_comes_back():
+    assert stop_at_kl(history([0, 1, 2, 3], kl=[0, 5, 1, 1]), 3.0, width=1).iteration == 1
+
+
+def test_a_run_that_begins_beyond_the_limit_keeps_nothing():
+    assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
+
+
+def test_stopping_at_the_turn_keeps_its_gold():
+    run = history([0, 1, 3, 2, -1])
+    turn = turning_point(run, width=1)
+    assert stop_at_kl(run, turn.kl, width=1).gold == turn.gold
+
+
+# --- at equal distances ---------------------------------------------------------------------------
+
+
+def test_a_value_is_read_between_two_iterations_along_the_root_of_kl():
+    flat = [{"kl": 4.0, "gold": 7.0, "score": 1.0}] * 9
+    assert value_at(flat, 1.0) == 7.0 and math.isnan(value_at(flat, 2.1))
+    run = history([0] * 5 + [10] * 5, kl=[0] * 5 + [25] * 5)  # smoothed: both rise together
+    assert value_at(run, 5.0) == pytest.approx(10) and 0 < value_at(run, 2.0) < 4.0
+
+
+def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
+    near, far = (
+        history([g] * 20, kl=[0.05 * k * top for k in range(20)], proxy=[2.0] * 20)
+        for g, top in ((3.0, 1.0), (5.0, 9.0))
+    )
+    made = band([near, far], start=(1.0, 0.0), std=(2.0, 1.0))
+    mean, low, high = made["gold"]
+    assert float(made["d"].max()) < 1.0  # √0.95, where the nearer run ends
+    assert mean.tolist() == pytest.approx([1.5] * len(mean))
+    assert low.tolist() == pytest.approx([1.0] * len(mean))
+    assert high.tolist() == pytest.approx([2.0] * len(mean))
+    assert made["score"][0].tolist() == pytest.approx([2.0] * len(mean))
+
+
+def test_the_effect_of_an_edit_is_that_of_paired_differences():
+    before = torch.tensor([0.0, 10.0, -20.0, 30.0])
+    change = torch.tensor([1.0, 2.0, 3.0, 2.0])
+    mean, error = edit_effect(before, before + change).tolist()
+    assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
+    for wrong in (torch.ones(3), torch.ones(4, 1)):
+        with pytest.raises(ValueError, match="^after:"):
+            edit_effect(before, wrong)
+
+
+# --- sliders --------------------------------------------------------------------------------------
+
+
+def make_band(length: int, level: float) -> dict:
+    d = torch.linspace(0, 3, length)
+    column = (d * level, d * level - 0.1, d * level + 0.1)
+    return {"d": d, "gold": column, "score": column}
+
+
+def moved(explorer, name, value) -> bool:
+    """Whether moving a control changes the picture, and no error is shown."""
+    before = explorer.image.value
+    explorer.controls[name].value = value
+    assert "alert" not in explorer.message.value
+    return explorer.image.value != before
+
+
+def test_the_factor_slider_goes_through_the_values_of_the_factor_chosen():
+    factors = {
+        "size": {"a": "small", "b": "large"},
+        "noise": {"a": "none", "c": "some", "d": "much"},
+    }
+    bands = {kind: make_band(8, level) for level, kind in enumerate("abcd")}
+    explorer = factor_explorer(factors, bands)
+    value = explorer.controls["value"]
+    assert [label for label, _ in value.options] == ["small", "large"]
+    assert moved(explorer, "value", 1)
+    assert moved(explorer, "factor", "noise")
+    assert [label for label, _ in value.options] == ["none", "some", "much"]
+    assert moved(explorer, "value", 2)
+    assert moved(explorer, "factor", "size")
+
+
+def test_one_run_far_down_does_not_flatten_the_others():
+    gold, proxy = factor_figure({"a": make_band(8, 0.5), "b": make_band(8, -2.0)}, "a").axes
+    assert gold.get_ylim()[0] == -3 and proxy.get_ylim()[0] < -4
+    rows = {"base": (-1.0, 0.5, 0.6), "far": (-15.2, 0.5, 0.6)}
+    _, ends = stopping_figure([1, 2], [0.5, 0.4], 0, rows).axes
+    assert ends.get_xlim()[0] > -11 and [text.get_text() for text in ends.texts] == ["at −15"]
+
+
+def test_the_stop_slider_draws():
+    rows = [{"base": (0.0, k / 2, 2.0), "other": (1.0, 1.0, 1.5)} for k in range(3)]
+    stopper = stop_explorer([1, 2, 4], [0.5, 1.0, 0.2], rows, start=1)
+    assert moved(stopper, "limit", 2)
+    assert isinstance(stopper.draw(limit=0), Figure)
+
+
+def test_proxy_and_gold_stand_in_one_panel():
+    best = {"d": [0.0, 1.0], "score": [0.0, 1.0], "gold": [0.0, 0.5]}
+    figure = goodhart_figure({"β = 0": make_band(8, 1.0), "β = 0.1": make_band(8, 0.5)}, best)
+    (axes,) = figure.axes
+    solid = [line.get_label() for line in axes.lines if line.get_linestyle() == "-"]
+    assert {"β = 0", "β = 0.1", "best of n"} <= set(solid)
+
+
+def test_a_bias_is_drawn_seed_by_seed():
+    record = {"score": 1.0, "gold": 0.5, "flattery": 0.1}
+    figure = bias_figure({"biased": [[record] * 4] * 3, "honest": [[record] * 4] * 3})
+    assert [len(axes.lines) for axes in figure.axes] == [6, 6, 6]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """Two real iterations of a one-layer model."""
+    size = {"batch_size": 4, "minibatch_size": 4, "response_length": 4}
+    config = RLHFConfig(iterations=2, device="cpu", normalize_scores=False, **size)
+    state = start_run(config, tiny_models(), prompts=list(WATCHED_PROMPTS), measures=MEASURES)
+    run = Run(config)
+    for _ in record_run(state, run, [0, 1, 2]):
+        pass
+    return run
+
+
+def explain(text: str):
+    return gold_score(text, explain=True)
+
+
+def test_the_gallery_shows_the_samples_of_its_iteration(run):
+    gallery = Gallery(run, explain)
+    assert "After 0 iterations" in gallery.page.value
+    gallery.shot.value = 2
+    assert "After 2 iterations" in gallery.page.value
+    gallery.prompt.value = WATCHED_PROMPTS[1]
+    sample = run.snapshots[2].samples[WATCHED_PROMPTS[1]][0]
+    assert f"proxy <b>{sample.score:+.2f}</b>" in gallery.page.value
+    assert f"{explain(sample.text)[1][0][1]:+.2f}" in gallery.page.value
+    assert "nowrap" not in gallery.page.value  # a long ledger wraps, on a narrow page too
+
+
+def test_the_gallery_escapes_and_shows_its_errors(run):
+    sample = run.snapshots[0].samples[WATCHED_PROMPTS[0]][0]
+
+    def hostile(text):
+        return 0.0, [("<script>", -1.0)]
+
+    assert "<script>" not in judged_html(sample, WATCHED_PROMPTS[0], hostile)
+    gallery = Gallery(run, explain)
+    gallery.explain = lambda text: 1 / 0
+    gallery.shot.value = 1
+    assert "ZeroDivisionError" in gallery.page.value
+
+
+def test_a_fall_is_found_after_the_peak_and_only_there():
+    run = history([0, 3, 2.5, 1, -1], kl=[0, 1, 2, 4, 8])
+    assert kl_at_fall(run, 0.5, width=1) == 2 and kl_at_fall(run, 2.0, width=1) == 4
+    assert kl_at_fall(run, 4.0, width=1) == 8 and kl_at_fall(run, 4.1, width=1) is None
+    rising = history([-5, 0, 3], kl=[0, 1, 2])  # lower before the peak is no fall
+    assert kl_at_fall(rising, 1.0, width=1) is None
+    with pytest.raises(ValueError, match="drop"):
+        kl_at_fall(run, 0.0)

@@ -1,0 +1,99 @@
+"""The sweep of notebook 05: its measures agree with the course's own, and its saved file is whole."""
+
+import pytest
+import torch
+
+from helpers.data import load_rows
+from helpers.lessons.reward_model import study as reward_sweep
+from helpers.reward_model import bradley_terry_loss, held_out_accuracy, join, pair_texts
+from helpers.world.labelling import (
+    best_accuracy,
+    expected_accuracy,
+    gold_gaps,
+    preference_probability,
+    relabel,
+)
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[dict]:
+    return load_rows("pairs_test.jsonl")[:60]
+
+
+def test_the_best_accuracy_is_how_often_the_labeller_prefers_the_better_text(pairs):
+    chances = map(preference_probability, *pair_texts(pairs))
+    expected = sum(max(p, 1 - p) for p in chances) / len(pairs)
+    assert best_accuracy(pairs) == pytest.approx(expected, abs=1e-5)
+
+
+def test_with_sure_labels_the_loss_is_bradley_terry_s():
+    gaps = torch.tensor([1.0, -2.0, 0.5])
+    expected = bradley_terry_loss(gaps, torch.zeros(3))
+    assert reward_sweep.expected_loss(gaps, torch.ones(3)) == pytest.approx(float(expected))
+
+
+def test_nobody_beats_the_one_who_knows(pairs):
+    gaps = gold_gaps(pairs)
+    best = reward_sweep.best_possible(gaps, 1.0)
+    worse = reward_sweep.measure_quality(gaps + torch.randn(len(gaps)), gaps, 1.0)
+    assert best["accuracy"] >= worse["accuracy"] and best["loss"] <= worse["loss"]
+    assert all(
+        row["predicted"] == pytest.approx(row["actual"], abs=1e-5) for row in best["calibration"]
+    )
+    assert sum(row["pairs"] for row in best["calibration"]) == len(pairs)
+
+
+def test_a_tie_counts_half():
+    assert expected_accuracy(torch.zeros(2), torch.tensor([0.9, 0.2])) == 0.5
+
+
+def test_relabelling_turns_some_pairs_round_and_loses_none(pairs):
+    generator = torch.Generator().manual_seed(0)
+    assert relabel(pairs, torch.ones(len(pairs)), generator) == pairs
+    turned = relabel(pairs, torch.zeros(len(pairs)), generator)
+    assert [row["chosen"] for row in turned] == [row["rejected"] for row in pairs]
+    half = relabel(pairs, torch.full((len(pairs),), 0.5), generator)
+    same = sum(a == b for a, b in zip(half, pairs, strict=True))
+    assert 15 < same < 45
+
+
+def test_the_saved_sweep_is_whole_and_says_how_it_was_made():
+    results = reward_sweep.load_results()
+    jobs = {(run["pairs"], run["temperature"], run["seed"]) for run in results["runs"]}
+    sizes, heats = reward_sweep.SEEDS, reward_sweep.TEMPERATURES
+    assert jobs == {(n, t, s) for n in sizes for t in heats for s in range(reward_sweep.SEEDS[n])}
+    assert {"command", "versions", "threads", "test_pairs"} <= set(results)
+    ceiling = {best["temperature"]: best["accuracy"] for best in results["best"]}
+    assert all(run["accuracy"] <= ceiling[run["temperature"]] for run in results["runs"])
+
+
+class Memory:
+    """A model that knows the pairs it was fitted to, and is wrong about every other."""
+
+    def __init__(self, pairs: list[dict]):
+        self.liked = {join(pair["prompt"], pair["chosen"]) for pair in pairs}
+        self.known = self.liked | {join(pair["prompt"], pair["rejected"]) for pair in pairs}
+
+    def score_texts(self, texts: list[str]) -> torch.Tensor:
+        points = [(1.0 if text in self.liked else -1.0) for text in texts]
+        strangers = [len(text) / 100 for text in texts]  # for what it does not know
+        known = [text in self.known for text in texts]
+        return torch.tensor(
+            [p if k else s for p, s, k in zip(points, strangers, known, strict=True)]
+        )
+
+
+def test_held_out_accuracy_is_of_pairs_that_were_not_fitted():
+    pairs = [{"prompt": "a", "chosen": f"b{i:02}", "rejected": f"longer {i:02}"} for i in range(10)]
+    fitted = []
+
+    def fit(some: list[dict]) -> Memory:
+        fitted.append(some)
+        return Memory(some)
+
+    assert held_out_accuracy(fit, pairs, folds=3) == 0.0  # the longer one wins with a stranger
+    assert [len(some) for some in fitted] == [6, 7, 7]
+    swapped = [pair | {"chosen": pair["rejected"], "rejected": pair["chosen"]} for pair in pairs]
+    assert held_out_accuracy(Memory, swapped, folds=4) == 1.0
+    with pytest.raises(ValueError, match="pairs: got 3 of them, wants at least 4"):
+        held_out_accuracy(Memory, pairs[:3])

@@ -1,0 +1,154 @@
+"""Lesson 10's study: the sampler that lags behind, pass@k along a run, what is planned and what is kept."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import tiny_models
+from strategies import close
+
+from helpers.config import RLHFConfig
+from helpers.lessons.without_a_critic.study import (
+    LAG,
+    METHODS,
+    STALE,
+    TASKS,
+    Plan,
+    StaleSampler,
+    WithoutACriticOptions,
+    load_without_a_critic,
+    plans,
+    solved,
+    train_on_task,
+    unfinished,
+)
+from helpers.models import fingerprint
+from helpers.state import load_models, start_run
+from helpers.steps import draw_prompts, iterate, write_responses
+from helpers.studies.study import keep_runs
+from helpers.tools.files import FileProblem, write_json
+from helpers.world.task import hasty_reward, task_reward, task_rows
+
+SMALL = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+SMALL |= {"method": "rloo", "responses_per_prompt": 4, "normalize_scores": False}
+
+
+def started(prompts, **changes):
+    models = replace(tiny_models(), critic=None)
+    return start_run(RLHFConfig(**SMALL | changes), models, prompts=prompts)
+
+
+def finished(state, sampler):
+    with sampler.in_effect():
+        for _ in range(state.config.iterations):
+            iterate(state)
+    return state
+
+
+def test_a_sampler_without_lag_is_the_loop_itself(prompts):
+    plain, stale = started(prompts), started(prompts)
+    for _ in range(plain.config.iterations):
+        iterate(plain)
+    sampler = StaleSampler(lag=0)
+    finished(stale, sampler)
+    assert stale.history[-1]["score"] == pytest.approx(plain.history[-1]["score"], abs=1e-4)
+    assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)
+    iterate(stale)  # the patches are gone
+    assert len(sampler.actors) == 1
+
+
+def test_an_older_actor_writes_and_the_present_one_learns(prompts):
+    """The rollout's log-probs are the trainer's, so the first ratio is 1; the sampler's are another's."""
+    state, sampler, seen = started(prompts, learning_rate=3e-2), StaleSampler(lag=2, cap=None), []
+    first = fingerprint(state.models.actor)
+    with sampler.in_effect():
+        for _ in range(3):
+            iterate(state, lambda step, **t: seen.append(t["rollout"]) if step == 7 else None)
+    assert [fingerprint(actor) for actor in sampler.actors][0] == first
+    assert all(record["first_ratio_error"] < 1e-4 for record in state.history)
+    gap = (seen[-1].logprobs - sampler.sampler_logprobs)[seen[-1].response_mask]
+    assert gap.abs().max() > 0.01 and sampler.facts["effective"] < 0.999
+
+
+@pytest.mark.parametrize("cap", [None, 1.2])
+def test_the_weights_multiply_the_advantages(prompts, cap):
+    state, sampler = started(prompts), StaleSampler(lag=1, cap=cap)
+    responses = write_responses(state, draw_prompts(state))
+    sampler.sampler_logprobs = responses.logprobs - 0.1
+    sampler.estimate_advantages = lambda *_: (None, torch.ones_like(responses.logprobs), None)
+    _, advantages, _ = sampler.estimate(state, responses, None)
+    counted = responses.response_mask
+    close(
+        advantages[counted], torch.full_like(advantages[counted], 1.0 if cap is None else 1.10517)
+    )
+    assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)  # equal weights
+
+
+def test_plans_are_every_kind_on_every_seed_once():
+    options = WithoutACriticOptions(seeds=[1, 0])
+    names = [plan.name for plan in plans(options)]
+    kinds = [*METHODS, *TASKS, *STALE]
+    assert names == [f"{kind}_seed_{seed}" for seed in (0, 1) for kind in kinds]
+    assert all(plan.config.iterations > LAG for plan in plans(options))
+    task = [plan for plan in plans(WithoutACriticOptions(parts=["task"])) if plan.config.seed == 0]
+    assert [plan.config.loss_aggregation for plan in task] == [
+        "response",
+        "fixed",
+        *3 * ["response"],
+    ]
+    with pytest.raises(ValueError, match="^--parts: got"):
+        WithoutACriticOptions(parts=["kl"])
+
+
+def test_what_is_there_is_not_made_again(tmp_path):
+    options = WithoutACriticOptions(parts=["stale"], seeds=[0], work=tmp_path)
+    one, other = plans(options)
+    write_json(tmp_path / f"{one.name}.json", {"config": one.config.as_dict()})
+    with pytest.raises(ValueError, match="wants --resume"):
+        unfinished([one, other], options)
+    options.resume = True
+    assert unfinished([one, other], options) == [other]
+    longer = Plan(one.kind, replace(one.config, iterations=99))
+    with pytest.raises(FileProblem, match="other settings"):
+        unfinished([longer], options)
+
+
+@pytest.mark.slow
+def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
+    """The hurried checker passes whatever the strict one passes; the curve has a point at each end."""
+    config = RLHFConfig(device="cpu", iterations=1, normalize_scores=False)
+    models, rows = load_models(replace(config, method="rloo", responses_per_prompt=2)), task_rows()
+    hasty = start_run(
+        replace(config, method="rloo", responses_per_prompt=2),
+        replace(models, reward=hasty_reward),
+        prompts=rows,
+    )
+    strict = start_run(hasty.config, replace(models, reward=task_reward), prompts=rows)
+    a, b = solved(hasty, 2), solved(strict, 2)
+    assert a["pass@1"] == b["pass@1"] == pytest.approx(b["passed"]) and a["passed"] >= b["passed"]
+    assert a["pass@1"] <= a["pass@2"] <= 1.0 and "pass@4" not in a
+    plan = Plan("task", replace(hasty.config, responses_per_prompt=8, method="grpo"))
+    history, final = train_on_task(plan, answers=2)
+    assert final["curve"]["iteration"] == [0, 1] and len(history) == 1
+    json.dumps(final)
+
+
+def test_the_shipped_study_is_whole():
+    study = load_without_a_critic()
+    assert {run.kind for run in study.runs} == {*METHODS, *TASKS, *STALE}
+    seeds = {kind: [run.config.seed for run in study.of_kind(kind)] for kind in METHODS}
+    assert len({tuple(found) for found in seeds.values()}) == 1
+    for run in study.runs:
+        assert len(run.history) == run.config.iterations
+        assert ("curve" in run.final) == (run.kind in TASKS)
+    for kind in STALE:
+        effective = study.run(kind).column("effective")
+        assert effective[0] == pytest.approx(1.0, abs=1e-3) and min(effective) < 0.9
+    close(torch.tensor(study.run("task").final["curve"]["kl"][0]), torch.tensor(0.0), 1e-4)
+
+
+def test_a_kept_study_comes_back(tmp_path):
+    entry = {"kind": "task", "config": RLHFConfig().as_dict(), "history": {"score": [0.5]}}
+    keep_runs(tmp_path, {"task_seed_0": entry | {"final": {}}}, {"command": "a test"})
+    assert load_without_a_critic(tmp_path).run("task").history == [{"score": 0.5}]

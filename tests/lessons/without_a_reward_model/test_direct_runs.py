@@ -1,0 +1,105 @@
+"""The recorded runs of DPO and IPO: complete, measured as they say, made again by one command."""
+
+import pytest
+import torch
+
+from helpers import direct
+from helpers.data import load_pairs
+from helpers.lessons.without_a_reward_model import study
+from helpers.lessons.without_a_reward_model.study import (
+    FEW,
+    FOLDER,
+    SEEN,
+    DirectOptions,
+    direct_configs,
+    few_pairs,
+    load_direct,
+    measure_direct,
+)
+from helpers.pairs import encode_pairs
+from helpers.state import resolve_rates, start_run
+from helpers.studies.study import run_name
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load_direct()
+
+
+def test_every_kind_is_there_on_every_seed_with_its_settings(shipped):
+    options = DirectOptions()
+    planned = {
+        run_name(kind, seed): resolve_rates(config)
+        for seed in options.seeds
+        for kind, config in direct_configs(options.betas, seed, options.iterations).items()
+    }
+    assert {run.label: run.config for run in shipped.runs} == planned
+    assert shipped.facts["command"].startswith("python -m helpers study direct --out data/direct")
+    assert (FOLDER / "study.json").stat().st_size < 300_000
+
+
+def test_every_run_begins_at_the_reference_and_is_measured_to_its_end(shipped):
+    for run in shipped.runs:
+        first, last = run.history[0], run.history[-1]
+        assert first["iteration"] == 0 and last["iteration"] == run.config.iterations
+        assert max(abs(first[name]) for name in ("kl", "chosen", "rejected")) < 1e-4
+        assert ("seen_chosen" in last) == (not run.config.online)
+        assert len(run.final["texts"]) == len(run.final["prompts"])
+
+
+def test_betas_and_ends_are_those_of_the_runs(shipped):
+    assert shipped.betas("offline") == shipped.betas("online") == [0.1, 0.3, 1.0]
+    assert shipped.betas("ipo") == [0.1]
+    found = shipped.ends("offline", "kl")[2]
+    assert found == [run.history[-1]["kl"] for run in shipped.of_kind("offline_1")]
+    assert len(found) == 3
+
+
+def test_each_seed_has_pairs_of_its_own():
+    texts = [{row["prompt"] + row["chosen"] for row in few_pairs(seed)} for seed in (0, 1)]
+    assert [len(few_pairs(seed)) for seed in (0, 1)] == [FEW, FEW]
+    assert len(texts[0] & texts[1]) < FEW // 10  # a text may be sampled twice
+
+
+@pytest.mark.slow
+def test_a_row_holds_what_its_docstring_says():
+    """A policy moved by hand: nats gained on held-out pairs, by the definition."""
+    config = direct_configs([0.3], 0, 1)["offline_0.3"]
+    state = start_run(config)
+    with torch.no_grad():
+        for weight in state.models.actor.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    row, texts = measure_direct(state, None)
+    held = encode_pairs(state.models.tokenizer, load_pairs("data/pairs_test.jsonl", SEEN), 24)
+    with torch.no_grad():
+        now, ref = (
+            direct.sequence_logprobs(model, *held.tokens())
+            for model in (state.models.actor, state.models.reference)
+        )
+    chosen, rejected = (now - ref).chunk(2)
+    assert row["chosen"] == pytest.approx(float(chosen.mean()), abs=1e-3)
+    assert row["rejected"] == pytest.approx(float(rejected.mean()), abs=1e-3)
+    assert row["accuracy"] == pytest.approx(float((chosen > rejected).float().mean()), abs=0.011)
+    assert row["kl"] > 0.05 and len(texts) == len(state.prompts) and "seen_chosen" not in row
+
+
+@pytest.mark.slow
+def test_a_run_is_written_and_a_finished_one_is_not_made_again(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        study,
+        "run_all",
+        lambda tasks, *_: [made.append(task[1][0]) or task[0](*task[1]) for task in tasks],
+    )
+    monkeypatch.setattr(
+        study, "direct_configs", lambda betas, seed, n: {
+            k: c for k, c in direct_configs(betas, seed, n).items() if k == "ipo_0.1"
+        }
+    )  # fmt: skip
+    options = DirectOptions(out=tmp_path / "out", work=tmp_path / "work", seeds=[0], iterations=2)
+    study.run(options)
+    study.run(DirectOptions(**vars(options) | {"resume": True}))
+    assert made == ["ipo_0.1"]
+    (run,) = load_direct(tmp_path / "out").runs
+    assert run.column("iteration") == [0, 2] and run.config.loss == "ipo"
+    assert run.history[-1]["kl"] != run.history[0]["kl"]

@@ -1,0 +1,228 @@
+"""The shipped sweep: whole, made as it says, and its table recomputed from the responses behind it."""
+
+import re
+import shutil
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers.lessons.kl_beta.control_study import (
+    kl_control_study,
+    load_kl_control,
+    realised_kl,
+    score_at_kl,
+    seed_scores_at_kl,
+)
+from helpers.state import resolve_rates
+from helpers.studies.beta_sweep import (
+    FOLDER,
+    MIN_EFFECTIVE_SAMPLES,
+    WHOLE_RUN_SEED,
+    beta_study,
+    load_policy,
+    load_sweep,
+    table,
+)
+from helpers.studies.runs import WATCHED_PROMPTS
+from helpers.studies.study import STUDY
+from helpers.theory.optimum import optimal_value, policy_value
+from helpers.tools.files import ROOT, FileProblem
+
+BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return load_sweep()
+
+
+@pytest.fixture(scope="module")
+def rows(sweep):
+    return {row["kl_coef"]: row for row in table(sweep)}
+
+
+def test_every_run_of_the_study_is_there_with_its_own_settings(sweep):
+    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in beta_study()}
+    assert len(study) == 13 * 3
+    assert {(run.kind, run.config.seed): run.config for run in sweep.runs} == study
+    assert all(len(run.history) == run.config.iterations for run in sweep.runs)
+    assert all(run.config.iterations * run.config.batch_size <= 300 * 128 for run in sweep.runs)
+
+
+def whole(sweep):
+    """The runs of the seed that is kept whole."""
+    runs = [run for run in sweep.runs if run.config.seed == WHOLE_RUN_SEED]
+    assert len(runs) == len(sweep.betas) and sweep.shown_seeds == [WHOLE_RUN_SEED]
+    return runs
+
+
+def test_every_whole_run_kept_its_snapshots(sweep):
+    for run in whole(sweep):
+        assert run.snapshots[0].iteration == 0
+        assert run.snapshots[-1].iteration == run.config.iterations
+        assert all(set(shot.samples) == set(WATCHED_PROMPTS) for shot in run.snapshots)
+
+
+def test_the_values_are_those_of_the_responses_kept(sweep):
+    for run in whole(sweep):
+        scores, kl = run.responses["score"], run.responses["kl"]
+        assert scores.shape == kl.shape and scores.numel() == run.final["responses"] >= 20_000
+        value = policy_value(scores, kl, run.config.kl_coef)
+        assert run.final["value"] == pytest.approx(value.mean, abs=1e-4)
+        assert run.final["value_stderr"] == pytest.approx(value.stderr, rel=1e-3)
+
+
+def test_kl_falls_with_beta(rows):
+    kl = [rows[beta]["kl"] for beta in sorted(rows)]
+    assert all(later < before for before, later in zip(kl, kl[1:], strict=False))
+
+
+@pytest.mark.parametrize("beta", BARRED)
+def test_training_reaches_nine_tenths_of_what_can_be_had(rows, beta):
+    assert rows[beta]["efficiency"] >= 0.90
+
+
+def test_nobody_beats_the_optimum(sweep):
+    for beta in sweep.betas[1:]:
+        best = sweep.optimum(beta)
+        for run in sweep.runs:
+            if best is not None and run.config.kl_coef == beta:
+                noise = 4 * (best.stderr**2 + run.final["value_stderr"] ** 2) ** 0.5
+                assert run.final["value"] < best.value + noise
+
+
+@pytest.mark.parametrize("beta", (0.1, 0.2, 0.5, 1.0))
+def test_two_proposals_find_the_same_optimum(sweep, beta):
+    """From the mixture, and from the responses with which the policy trained at this β was measured."""
+    responses = sweep.run(beta, WHOLE_RUN_SEED).responses
+    one = sweep.optimum(beta)
+    other = optimal_value(responses["score"], beta, 1.0, responses["kl"][None])
+    noise = (one.stderr**2 + other.stderr**2) ** 0.5
+    assert one.value == pytest.approx(other.value, abs=4 * noise + 0.001)
+
+
+def test_the_optimum_is_known_down_to_beta_0_1(sweep):
+    known = [best for best in map(sweep.optimum, sweep.betas) if best is not None]
+    assert [best.kl_coef for best in known] == [beta for beta in sweep.betas if beta >= 0.1]
+    assert min(best.smallest_ess for best in known) >= MIN_EFFECTIVE_SAMPLES
+    assert max(best.stderr for best in known) < 0.003
+
+
+def test_the_mixture_s_weights_are_ratios_of_probabilities(sweep):
+    """Σ_k (n_k/N)·E_{q_k}[π_ref/q] = 1 for both densities: a log-ratio of the wrong sign fails it."""
+    tensors = sweep.reference
+    ratios, count = tensors["log_ratios"].double(), tensors["scores"].shape[1]
+    share = count / ratios.shape[1]
+    of_reference = 1 / (share + (1 - share) * ratios.exp())
+    for weights in (of_reference, of_reference * ratios.exp()):
+        parts = weights.split([count, ratios.shape[1] - count], dim=1)
+        error = sum(n.var(dim=1).sum().item() * n.shape[1] for n in parts) ** 0.5 / ratios.numel()
+        assert weights.mean().item() == pytest.approx(1, abs=4 * error)
+
+
+def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
+    """Goodhart's law, at β = 0, on every seed: means over ten iterations against the best ten."""
+    for seed in sweep.seeds:
+        run = sweep.run(0.0, seed)
+        gold, score = (
+            torch.tensor(run.column(name)).unfold(0, 10, 5).mean(-1) for name in ("gold", "score")
+        )
+        assert gold.max() - gold[-1] > 0.5
+        assert score[-1] > score[gold.argmax()]
+
+
+def test_a_shipped_policy_is_the_one_the_run_ended_with(sweep):
+    from helpers.config import RLHFConfig
+    from helpers.state import start_run
+    from helpers.studies.runs import take_snapshot
+
+    state = start_run(RLHFConfig(kl_coef=0.3, device="cpu"))
+    load_policy(state.models.actor, 0.3)
+    now, kept = take_snapshot(state), sweep.run(0.3, 0).snapshots[-1]
+    for prompt in WATCHED_PROMPTS:
+        gap = now.next_logprobs[prompt].exp() - kept.next_logprobs[prompt].exp()
+        assert gap.abs().max() < 2e-3  # half precision on disk
+
+
+def test_a_policy_of_another_shape_is_refused():
+    with pytest.raises(FileProblem, match="another model"):
+        load_policy(tiny_models().actor, 0.3)
+
+
+def test_it_says_how_it_was_made_and_is_small(sweep):
+    assert sweep.facts["command"] == "python -m helpers sweep --out data/beta_sweep"
+    assert set(sweep.facts["versions"]) == {"torch", "transformers"}
+    assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) <= 30_000_000
+
+
+def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
+    with pytest.raises(FileProblem, match="missing"):
+        load_sweep(tmp_path)
+    shutil.copy(FOLDER / STUDY, tmp_path)
+    with pytest.raises(FileProblem, match="missing"):
+        load_sweep(tmp_path)
+    for run in whole(sweep):
+        shutil.copytree(FOLDER / run.label, tmp_path / run.label)
+    with pytest.raises(FileProblem, match="reference.safetensors is missing"):
+        load_sweep(tmp_path)
+
+
+def test_the_table_of_the_readme_is_the_sweep_s(sweep, rows):
+    """Each figure as it is rounded there; a dash where there is none."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = re.findall(r"^\| ([\d.]+) \| ((?:[−–\d.]+ \| ){6}[−–\d.]+) \|$", text, re.M)
+    names = ("score", "gold", "broken", "kl", "value", "optimal_value", "efficiency")
+    assert len(shown) >= 5
+    for beta, cells in shown:
+        row = rows[float(beta)]
+        for name, cell in zip(names, cells.split(" | "), strict=True):
+            if cell == "–":
+                assert row[name] is None, (beta, name)
+            else:
+                digits = len(cell.partition(".")[2])
+                wanted = float(cell.replace("−", "-"))
+                assert round(row[name], digits) == pytest.approx(wanted), (beta, name)
+
+
+def test_the_control_study_is_whole():
+    control, study = load_kl_control(), kl_control_study([0, 1, 2])
+    assert [(run.kind, run.config) for run in control.runs] == [(j.kind, j.config) for j in study]
+    assert control.facts["command"].startswith("python -m helpers study kl_control")
+
+
+@pytest.mark.parametrize("kind", [j.kind for j in kl_control_study() if j.config.kl_target])
+def test_the_adaptive_beta_holds_its_target(kind):
+    run = load_kl_control().run(kind)
+    assert realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
+
+
+def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
+    points = [(1.0, 1.0), (1.44, 2.0), (4.0, 3.0)]
+    assert score_at_kl(points, 1.1**2) == pytest.approx(1.5)  # √KL 1, 1.1, 1.2
+    assert score_at_kl(points, 1.0) == pytest.approx(1.0)
+    assert score_at_kl(points, 1.1**2, lambda *given: given) == (*points[0], *points[1], 1.1**2)
+    assert score_at_kl(points, 2.0) is None  # over a gap of more than 0.7 nats
+    assert score_at_kl(points, 0.5) is None and score_at_kl(points, 1e9) is None
+    with pytest.raises(ValueError, match="kl: got"):
+        score_at_kl(points, -1.0)
+
+
+def test_scores_at_a_kl_are_of_each_seeds_own_runs():
+    runs = load_kl_control().placed("reward")
+    by_hand = [
+        score_at_kl([(r.final["kl"], r.final["score"]) for r in runs if r.config.seed == seed], 2.5)
+        for seed in (0, 1, 2)
+    ]
+    assert by_hand[0] is None  # its runs lie too far apart there
+    assert sorted(seed_scores_at_kl(runs, 2.5)) == sorted(by_hand[1:])
+
+
+def test_a_curve_averages_the_seeds_of_each_beta():
+    control = load_kl_control()
+    for kind in (("reward",), ("loss", "k2")):
+        runs, points = control.placed(*kind), control.curve(*kind)
+        betas = {run.config.kl_coef for run in runs}
+        assert len(points) == len(betas) and len(runs) == 3 * len(betas)
+        mean = sum(run.final["kl"] for run in runs) / len(runs)
+        assert mean == pytest.approx(sum(kl for kl, *_ in points) / len(points))

@@ -1,0 +1,215 @@
+"""One-token responses: the table is what PPO is paid, and the distance to π* is exact."""
+
+import json
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers.kit.one_token_widgets import leading_tokens, one_token_explorer
+from helpers.state import RLHFState, start_run
+from helpers.steps import iterate, score_responses, write_responses
+from helpers.studies import one_token
+from helpers.studies.one_token import (
+    OneTokenWorld,
+    enumerate_world,
+    load_one_token,
+    measure_exactly,
+    one_token_texts,
+    save_one_token,
+    settings,
+    settings_at,
+    start_one_token,
+    train,
+)
+from helpers.studies.runs import WATCHED_PROMPTS
+from helpers.studies.study import STUDY
+from helpers.theory.optimum import gibbs_policy
+from helpers.tools.files import FileProblem
+
+SMALL = {"batch_size": 64, "minibatch_size": 32}
+
+
+@pytest.fixture(scope="module")
+def state() -> RLHFState:
+    """The shipped models on the prompts that are watched."""
+    return start_run(settings(0.3, iterations=24, **SMALL), prompts=list(WATCHED_PROMPTS))
+
+
+@pytest.fixture(scope="module")
+def world(state) -> OneTokenWorld:
+    return enumerate_world(state)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict:
+    return load_one_token()
+
+
+def random_policies(prompts: int = 5, vocabulary: int = 9) -> tuple:
+    generator = torch.Generator().manual_seed(0)
+    shape, how = (prompts, vocabulary), {"generator": generator, "dtype": torch.float64}
+    probs, ref_probs = (torch.randn(shape, **how).softmax(dim=1) for _ in range(2))
+    return probs, ref_probs, torch.randn(shape, **how)
+
+
+def test_the_table_is_what_the_loop_pays(state, world):
+    responses = write_responses(state, world.prompts * 30)
+    paid, listed = score_responses(state, responses), world(responses.texts)
+    assert float((paid - listed).std()) < 1e-5
+    rows = torch.arange(len(world.prompts)).repeat(30)
+    cells = world.scores[rows, responses.response_tensors[:, 0]].float()
+    assert torch.allclose(listed, cells, atol=1e-6)
+
+
+def test_a_special_token_leaves_no_trace(state, world):
+    tokenizer = state.models.tokenizer
+    texts = one_token_texts(tokenizer, ["the food was"], world.scores.shape[1])[0]
+    for token in tokenizer.all_special_ids:
+        assert texts[token] == "the food was"
+    others = set(range(len(texts))) - set(tokenizer.all_special_ids)
+    assert len({texts[token] for token in others}) == len(others)
+    specials = world.scores[:, tokenizer.all_special_ids]
+    assert torch.equal(specials.amin(dim=1), specials.amax(dim=1))
+
+
+def test_it_is_centred_and_the_optimum_does_not_notice(world):
+    assert abs(float((world.ref_probs * world.scores).sum(dim=1).mean())) < 1e-9
+    optimum = gibbs_policy(world.ref_probs, world.scores, 0.3)
+    assert torch.allclose(optimum, gibbs_policy(world.ref_probs, world.scores + 2, 0.3))
+
+
+def test_an_unknown_text_is_refused(world):
+    with pytest.raises(ValueError, match="texts"):
+        world(["the food was", "nobody asked this"])
+
+
+@pytest.mark.parametrize("kl_coef", (0.05, 0.3, 2.0))
+def test_what_a_policy_misses_is_beta_times_its_distance(kl_coef):
+    found = measure_exactly(*random_policies(), kl_coef)
+    missing = found["optimal_value"] - found["value"]
+    assert torch.allclose(missing, kl_coef * found["distance"], atol=1e-9)
+    assert (found["distance"] > 0).all()
+
+
+def test_the_optimum_is_at_distance_zero():
+    _, ref_probs, scores = random_policies()
+    best = measure_exactly(gibbs_policy(ref_probs, scores, 0.5), ref_probs, scores, 0.5)
+    assert float(best["distance"].abs().max()) < 1e-12
+    assert torch.allclose(best["value"], best["optimal_value"])
+
+
+def test_enumeration_agrees_with_sampling(state, world):
+    found = measure_exactly(*[world.ref_probs] * 2, world.scores, 0.3)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.multinomial(world.ref_probs, 20_000, replacement=True, generator=generator)
+    scores = world.scores.gather(1, drawn)
+    error = scores.std(dim=1) / 20_000**0.5 + 1e-9
+    assert ((scores.mean(dim=1) - found["score"]).abs() < 5 * error).all()
+    weights = (scores / 0.3).exp().mean(dim=1)  # J* = β·log E exp(r/β)
+    assert torch.allclose(0.3 * weights.log(), found["optimal_value"], atol=0.02)
+
+
+@pytest.mark.parametrize("kl_coef", (0.0, -0.1))
+def test_without_a_price_there_is_no_optimum(kl_coef):
+    with pytest.raises(ValueError, match="kl_coef"):
+        measure_exactly(*random_policies(), kl_coef)
+
+
+@pytest.fixture(scope="module")
+def trained(state, world):
+    *_, run = train(world, start_one_token(world, state.config), critic_first=4, every=3)
+    return run
+
+
+def test_a_short_training_comes_much_nearer(trained):
+    distance = [point["distance"] for point in trained.curve]
+    assert trained.curve[0]["iteration"] == 0 and trained.curve[-1]["iteration"] == 24
+    assert distance[1] == pytest.approx(distance[0], abs=1e-6)  # the critic went first
+    assert distance[-1] < 0.5 * distance[0]
+    for point in trained.curve:
+        missing = point["optimal_value"] - point["value"]
+        assert missing == pytest.approx(0.3 * point["distance"], abs=1e-5)
+    assert 0 <= trained.curve[-1]["untried"] < trained.curve[0]["untried"]
+
+
+def test_it_is_the_loop_s_own_training(world):
+    config = settings(0.3, iterations=2, **SMALL)
+    *_, run = train(world, start_one_token(world, config, tiny_models()), critic_first=0)
+    state = start_one_token(world, config, tiny_models())
+    for k in range(2):
+        state.config = settings_at(config, k, critic_first=0)
+        iterate(state)
+    found = one_token.next_token_probs(state, state.models.actor)
+    rows = [world.prompts.index(prompt) for prompt in run.watched]
+    assert torch.allclose(found[rows].float(), run.tensors["probs"], atol=1e-6)
+
+
+def test_saved_and_loaded_it_is_the_same_run(trained, tmp_path):
+    trained.facts = {"command": "a test"}
+    save_one_token(trained, tmp_path)
+    again = load_one_token(tmp_path)[0.3]
+    assert again.config == trained.config and again.watched == trained.watched
+    assert again.facts == trained.facts and again.critic_first == 4
+    for point, other in zip(again.curve, trained.curve, strict=True):
+        assert point == pytest.approx(other, rel=1e-4, abs=1e-9)
+    assert all(torch.equal(again.tensors[name], x) for name, x in trained.tensors.items())
+
+
+def test_a_broken_folder_is_told(trained, tmp_path):
+    with pytest.raises(FileProblem, match="study.json is missing"):
+        load_one_token(tmp_path)
+    save_one_token(trained, tmp_path)
+    path = tmp_path / STUDY
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({name: x for name, x in facts.items() if name != "watched"}))
+    with pytest.raises(FileProblem, match="whole run"):
+        load_one_token(tmp_path)
+    path.write_text(json.dumps(facts)[:-20])
+    with pytest.raises(FileProblem, match="complete JSON"):
+        load_one_token(tmp_path)
+    path.write_text(json.dumps(facts))
+    tensors = tmp_path / "beta_0.3_seed_0" / one_token.TENSORS
+    tensors.write_bytes(tensors.read_bytes()[:-9])
+    with pytest.raises(FileProblem, match="cut short"):
+        load_one_token(tmp_path)
+    tensors.unlink()
+    with pytest.raises(FileProblem, match="missing"):
+        load_one_token(tmp_path)
+
+
+def test_the_shipped_runs_give_their_numbers_again(shipped):
+    assert set(shipped) == set(one_token.BETAS)
+    for beta, run in shipped.items():
+        table = [run.tensors[name].double() for name in ("probs", "ref_probs", "scores")]
+        table[:2] = [x / x.sum(dim=1, keepdim=True) for x in table[:2]]
+        rows = [run.prompts.index(prompt) for prompt in run.watched]
+        again = measure_exactly(*table, beta)["distance"].float()
+        assert torch.allclose(again, run.tensors["distance"][rows], atol=1e-4, rtol=1e-3)
+        mean = float(run.tensors["distance"].mean())
+        assert mean == pytest.approx(run.curve[-1]["distance"], rel=1e-3)
+        assert run.config.kl_coef == beta and "--out data/one_token" in run.facts["command"]
+
+
+def test_the_shipped_runs_come_as_near_as_they_are_said_to(shipped):
+    reached = {beta: run.curve[-1]["distance"] for beta, run in shipped.items()}
+    assert reached[0.3] <= 0.02 and reached[1.0] <= 0.02
+    assert all(run.config.batch_size == 512 for run in shipped.values())
+    assert all(run.config.iterations <= 200 for run in shipped.values())
+    for run in shipped.values():
+        assert run.curve[-1]["distance"] < 0.5 * run.curve[0]["distance"]
+
+
+def test_the_explorer_draws_every_beta_and_prompt(shipped):
+    run = next(iter(shipped.values()))
+    words = [str(token) for token in range(run.tensors["probs"].shape[1])]
+    explorer = one_token_explorer(shipped, words)
+    pictures = set()
+    for beta in shipped:
+        explorer.controls["beta"].value = beta
+        for prompt in (WATCHED_PROMPTS[1], WATCHED_PROMPTS[4]):
+            explorer.controls["prompt"].value = prompt
+            assert "alert" not in explorer.message.value
+            pictures.add(explorer.image.value)
+    assert len(pictures) == 2 * len(shipped)
+    assert len(set(leading_tokens(run, 0, 8).tolist())) == 8

@@ -1,0 +1,164 @@
+"""Recorded runs and studies: what is kept is what happened, and a kill loses nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import length_reward, tiny_models
+
+from helpers.checkpoints import load_checkpoint
+from helpers.config import RLHFConfig
+from helpers.data import load_rows
+from helpers.loop import train_rlhf_loop
+from helpers.rollouts import forward_logprobs
+from helpers.state import start_run
+from helpers.steps import iterate
+from helpers.studies.measure import measure
+from helpers.studies.runs import (
+    RECORD,
+    TENSORS,
+    WATCHED_PROMPTS,
+    Run,
+    load_run,
+    record_run,
+    resume_run,
+    save_run,
+    snapshot_schedule,
+    take_snapshot,
+)
+from helpers.tools.files import FileProblem
+
+
+def numbers(history: list[dict]) -> list[dict]:
+    """Records without what a clock put into them."""
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+def begin(config: RLHFConfig, prompts: list[str]):
+    return start_run(config, tiny_models(), prompts=prompts)
+
+
+@pytest.fixture(scope="module")
+def recorded(config, prompts) -> Run:
+    """Four iterations, watched."""
+    return list(record_run(begin(config, prompts)))[-1]
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 15, 100])
+def test_the_schedule_begins_with_0_and_ends_with_the_last(iterations):
+    schedule = snapshot_schedule(iterations)
+    assert schedule[0] == 0 and schedule[-1] == iterations
+    assert schedule == sorted(set(schedule)) and len(schedule) <= 16
+
+
+def test_watched_prompts_are_shipped_prompts():
+    assert set(WATCHED_PROMPTS) <= {row["prompt"] for row in load_rows("prompts.jsonl")}
+
+
+def test_watching_a_run_does_not_change_it(recorded, config, prompts):
+    plain = list(train_rlhf_loop(state=begin(config, prompts)))
+    assert numbers(recorded.history) == numbers(plain)
+    assert [shot.iteration for shot in recorded.snapshots] == snapshot_schedule(4)
+
+
+def test_before_training_no_token_has_moved(config, prompts):
+    shot = take_snapshot(begin(config, prompts))
+    moved = [abs(d) for rows in shot.samples.values() for sample in rows for d in sample.drift]
+    assert moved and max(moved) < 1e-5
+
+
+def test_a_snapshot_holds_what_the_actor_thinks(config, prompts):
+    state = begin(config, prompts)
+    iterate(state)
+    shot = take_snapshot(state)
+    models, prompt = state.models, WATCHED_PROMPTS[0]
+    sample = shot.samples[prompt][0]
+    query = torch.tensor([models.tokenizer(prompt)["input_ids"]])
+    ids = torch.tensor([models.tokenizer.convert_tokens_to_ids(sample.tokens)])
+    masks = torch.ones_like(query, dtype=torch.bool), torch.ones_like(ids, dtype=torch.bool)
+    for policy, kept in ((models.actor, sample.logprobs), (models.reference, sample.ref_logprobs)):
+        found = forward_logprobs(policy, query, masks[0], ids, masks[1])[0]
+        torch.testing.assert_close(found, torch.tensor(kept), atol=1e-5, rtol=1e-5)
+    first = shot.next_logprobs[prompt][ids[0, 0]]
+    torch.testing.assert_close(first, torch.tensor(sample.logprobs[0]), atol=1e-5, rtol=1e-5)
+    assert sample.score == pytest.approx(
+        (float(length_reward([sample.text])) - state.score_mean) / state.score_std, rel=1e-4
+    )
+
+
+def test_a_run_comes_back_from_its_folder(recorded, tmp_path):
+    responses = {"score": torch.randn(3, 2), "kl": torch.rand(3, 2)}
+    measured = {"final": {"value": 0.25}, "label": "four iterations", "responses": responses}
+    run = replace(recorded, **measured)
+    save_run(run, tmp_path / "run")
+    back = load_run(tmp_path / "run")
+    assert (back.config, back.final, back.label) == (run.config, run.final, run.label)
+    assert back.column("score") == pytest.approx(run.column("score"), rel=1e-4)
+    assert back.at(3).iteration == run.at(3).iteration
+    sample, other = (r.snapshots[-1].samples[WATCHED_PROMPTS[1]][2] for r in (run, back))
+    assert other.tokens == sample.tokens and other.drift == pytest.approx(sample.drift, abs=1e-3)
+    torch.testing.assert_close(
+        back.snapshots[2].next_logprobs[WATCHED_PROMPTS[3]],
+        run.snapshots[2].next_logprobs[WATCHED_PROMPTS[3]],
+        atol=1e-2,
+        rtol=1e-2,
+    )
+    assert torch.equal(back.responses["kl"], run.responses["kl"])
+
+
+@pytest.mark.parametrize("file", [RECORD, TENSORS])
+@pytest.mark.parametrize("harm", ["cut", "gone"])
+def test_a_broken_run_is_refused_in_one_sentence(recorded, tmp_path, file, harm):
+    save_run(recorded, tmp_path / "run")
+    path = tmp_path / "run" / file
+    path.write_bytes(path.read_bytes()[:200]) if harm == "cut" else path.unlink()
+    with pytest.raises(FileProblem, match="run"):
+        load_run(tmp_path / "run")
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(config, prompts, tmp_path):
+    config = replace(config, iterations=5, checkpoint_every=2)
+    whole = list(record_run(begin(config, prompts)))[-1]
+    stopped = record_run(begin(config, prompts), save_dir=tmp_path)
+    for _ in range(3):
+        next(stopped)  # the checkpoint of iteration 2 is the last
+    state = load_checkpoint(tmp_path, config, tiny_models())
+    run = resume_run(tmp_path)
+    assert [shot.iteration for shot in run.snapshots] == [0, 1, 2]
+    resumed = list(record_run(state, run))[-1]
+    assert numbers(resumed.history) == numbers(whole.history)
+    assert [shot.iteration for shot in resumed.snapshots] == [s.iteration for s in whole.snapshots]
+    last, other = (r.snapshots[-1].samples[WATCHED_PROMPTS[0]][0] for r in (resumed, whole))
+    assert vars(last) == vars(other)
+
+
+def test_stopping_between_two_steps_keeps_the_iterations_before(config, prompts):
+    calls = []
+
+    def stop_in_the_third(step, **tensors):
+        calls.append(step)
+        if len(calls) > 16:
+            raise InterruptedError
+
+    run = Run(config)
+    with pytest.raises(InterruptedError):
+        list(record_run(begin(config, prompts), run, observe=stop_in_the_third))
+    assert [record["iteration"] for record in run.history] == [1, 2]
+
+
+def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts):
+    state = begin(config, prompts)
+    iterate(state)
+    facts, responses = measure(state, state.models.actor, per_prompt=6)
+    assert responses["score"].shape == responses["kl"].shape == (len(prompts), 6)
+    each = responses["score"] - config.kl_coef * responses["kl"]
+    assert facts["value"] == pytest.approx(float(each.mean()), abs=1e-5)
+    assert facts["responses"] == 24 and facts["value_stderr"] > 0
+
+
+def test_the_saved_run_is_plain_json(recorded, tmp_path):
+    save_run(recorded, tmp_path / "run")
+    facts = json.loads(Path(tmp_path / "run" / RECORD).read_text())
+    assert list(facts["history"]["iteration"]) == [1, 2, 3, 4]

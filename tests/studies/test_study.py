@@ -1,0 +1,222 @@
+"""One format for studies: jobs that a kill does not lose, and a file that gives back what was put in."""
+
+import json
+import shutil
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import pytest
+from conftest import tiny_models
+from transformers import HfArgumentParser
+
+from helpers.commands.registry import STUDIES
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.state import start_run
+from helpers.studies.beta_sweep import BetaSweepOptions
+from helpers.studies.runs import Run, load_run, record_run, save_run
+from helpers.studies.study import (
+    METRICS,
+    STUDY,
+    Job,
+    StudyOptions,
+    as_columns,
+    as_history,
+    keep_jobs,
+    load_study,
+    plan_jobs,
+    recorded_command,
+    run_job,
+)
+from helpers.tools.files import FileProblem
+from helpers.tools.flags import setting
+
+SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
+SIZE |= {"normalize_scores": False, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+
+
+@dataclass(kw_only=True)
+class SmallOptions(StudyOptions):
+    """A study of these tests."""
+
+    name: ClassVar[str] = "small"
+    kind: str = setting("small", "what its runs are called")
+
+
+def options(folder, **more) -> SmallOptions:
+    return SmallOptions(out=folder / "out", work=folder / "work", **more)
+
+
+def parse(kind: type, typed: str):
+    (found,) = HfArgumentParser(kind).parse_args_into_dataclasses(typed.split())
+    return found
+
+
+@pytest.fixture
+def small_job(monkeypatch) -> Job:
+    monkeypatch.setattr(
+        "helpers.studies.study.measure", lambda state, policy, count: ({"score": 1.0}, {})
+    )
+    size = {"batch_size": 4, "minibatch_size": 4, "normalize_scores": False}
+    config = RLHFConfig(iterations=3, checkpoint_every=2, **size)
+    return Job("small", config, keep_policy=True)
+
+
+@pytest.mark.slow
+def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tmp_path):
+    once, again = options(tmp_path), options(tmp_path, resume=True)
+    assert plan_jobs([small_job], once) == [small_job]
+    run_job(small_job, once.results, once.checkpoints)
+    run = load_run(tmp_path / "out" / "small_seed_0")
+    assert len(run.history) == 3 and run.final == {"score": 1.0}
+    assert (tmp_path / "out" / "small_seed_0" / "policy.safetensors").exists()
+    assert plan_jobs([small_job], again) == []
+    with pytest.raises(ValueError, match="--resume"):
+        plan_jobs([small_job], once)
+    with pytest.raises(FileProblem, match="other settings"):
+        plan_jobs([Job("small", RLHFConfig(iterations=4))], again)
+
+
+def test_a_history_as_columns_and_back():
+    history = [{name: float(i) for name in METRICS} for i in range(3)]
+    assert as_history(as_columns(history, METRICS)) == history
+
+
+def finished(job: Job, folder, prompts: list[str]) -> Run:
+    """A job that has run, on tiny models."""
+    measures = {name: lambda texts: [0.5] * len(texts) for name in ("gold", "grammatical")}
+    state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
+    run = list(record_run(state, Run(job.config)))[-1]
+    run.final = {"value": 0.123456789}
+    save_run(run, job.folder(folder / "out", folder / "work"))
+    return run
+
+
+@pytest.mark.slow
+def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, tmp_path):
+    jobs = [Job("small", RLHFConfig(seed=seed, **SIZE), whole=seed == 0) for seed in (0, 1)]
+    made = [finished(job, tmp_path, prompts) for job in jobs]
+    keep_jobs(jobs, options(tmp_path))
+    study = load_study(tmp_path / "out")
+    assert [(run.kind, run.config.seed) for run in study.runs] == [("small", 0), ("small", 1)]
+    assert [run.config for run in study.runs] == [job.config for job in jobs]
+    assert [bool(run.snapshots) for run in study.runs] == [True, False]
+    assert not (tmp_path / "out" / "small_seed_1").exists()
+    assert [run.final for run in study.runs] == [{"value": 0.12346}] * 2
+    for run, whole in zip(study.runs, made, strict=True):
+        assert run.column("kl") == [float(f"{x:.5g}") for x in whole.column("kl")]
+    assert study.of_kind("small", (1,)) == [study.run("small", 1)] == [study.runs[1]]
+    with pytest.raises(ValueError, match=r"run: got 'small', seed 2, wants a seed of \[0, 1\]"):
+        study.run("small", 2)
+    with pytest.raises(ValueError, match=r"run: got 'large', seed 0, wants one of \['small'\]"):
+        study.run("large")
+
+
+@pytest.mark.slow
+def test_runs_made_later_join_those_there(prompts, tmp_path):
+    first, later = (Job(kind, RLHFConfig(**SIZE), whole=False) for kind in ("small", "other"))
+    for job in (first, later):
+        finished(job, tmp_path, prompts)
+    keep_jobs([first], options(tmp_path))
+    alone = load_study(tmp_path / "out")
+    assert "earlier" not in alone.facts
+    keep_jobs([later], options(tmp_path, kind="other"))
+    both = load_study(tmp_path / "out")
+    assert [run.kind for run in both.runs] == ["small", "other"]
+    assert both.runs[0].history == alone.runs[0].history
+    assert both.facts["command"] == alone.facts["command"] + " --kind other"
+    assert both.facts["earlier"] == [alone.facts]
+    keep_jobs([first, later], options(tmp_path))  # all of them made by one command
+    assert "earlier" not in load_study(tmp_path / "out").facts
+
+
+def spoil(study: dict, how: str) -> str:
+    entry = study["runs"]["kl_sign_seed_1"]
+    if how == "other metrics":
+        entry["history"]["kl"].pop()
+    elif how == "no kind":
+        del entry["kind"]
+    elif how == "other config":
+        entry["config"]["unheard_of"] = 1
+    elif how == "no run":
+        study["runs"] = {"kl_sign_seed_1": 3}
+    elif how == "no runs":
+        del study["runs"]
+    return json.dumps(study)[: -9 if how == "cut" else None]
+
+
+@pytest.mark.parametrize(
+    "how", ["other metrics", "no kind", "other config", "no run", "no runs", "cut"]
+)
+def test_a_broken_study_is_refused_in_one_sentence(tmp_path, how):
+    study = json.loads((DATA / "clinic" / STUDY).read_text())
+    study["runs"] = {name: run for name, run in study["runs"].items() if name.endswith("_1")}
+    (tmp_path / STUDY).write_text(json.dumps(study))
+    assert len(load_study(tmp_path).runs) == len(study["runs"]) > 20
+    (tmp_path / STUDY).write_text(spoil(study, how))
+    with pytest.raises(FileProblem, match=STUDY):
+        load_study(tmp_path)
+
+
+def test_a_whole_run_that_is_missing_is_refused(tmp_path):
+    shutil.copy(DATA / "clinic" / STUDY, tmp_path)
+    with pytest.raises(FileProblem, match="healthy_seed_0"):
+        load_study(tmp_path)
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in DATA.glob(f"*/{STUDY}")))
+def test_what_is_shipped_says_how_it_was_made_in_words_that_can_be_typed(folder):
+    facts = json.loads((DATA / folder / STUDY).read_text())
+    for made in (facts, *facts.get("earlier", [])):
+        words = made["command"].removeprefix("python -m helpers ").split()
+        assert words[0] in ("sweep", "study") and made["versions"]
+        name = "beta_sweep" if words[0] == "sweep" else words.pop(1)
+        found = parse(STUDIES[name][0], " ".join(words[1:]))
+        assert recorded_command(found) == made["command"]
+        assert found.results.as_posix() == f"data/{folder}"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_option_of_every_study_has_its_help(name):
+    kind, _ = STUDIES[name]
+    words = HfArgumentParser(kind, prog=name).format_help()
+    assert kind.name == name and kind.__doc__
+    assert all(one.metadata["help"] for one in fields(kind))
+    assert "--out" in words
+
+
+def test_two_recordings_of_one_study_keep_their_checkpoints_apart(tmp_path):
+    options, _ = STUDIES["reward_hacking"]
+    studies = [options(out=tmp_path / name) for name in ("plain", "with_a_price")]
+    usual = options()
+    assert len({one.checkpoints for one in (*studies, usual)}) == 3
+    assert usual.checkpoints.name == "reward_hacking_checkpoints"
+
+
+def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
+    typed = "--betas 0.1 1 --work /somewhere --resume --out data/beta_sweep --jobs 1"
+    kept = "python -m helpers sweep --out data/beta_sweep --jobs 1 --betas 0.1 1"
+    assert recorded_command(parse(BetaSweepOptions, typed)) == kept
+    assert (
+        recorded_command(parse(BetaSweepOptions, "--work /somewhere")) == "python -m helpers sweep"
+    )
+
+
+@pytest.mark.parametrize(
+    "name, typed, word",
+    [
+        ("beta_sweep", "--betas -1", "--betas"),
+        ("beta_sweep", "--iterations 0", "--iterations"),
+        ("clinic", "--jobs 0", "--jobs"),
+        ("clinic", "--threads 0", "--threads"),
+        ("patching", "--rounds 0", "--rounds"),
+        ("direct", "--betas 0", "--betas"),
+        ("direct", "--iterations 0", "--iterations"),
+        ("one_token", "--betas 0", "--betas"),
+        ("one_token", "--iterations 0", "--iterations"),
+        ("trl", "--iterations 0", "--iterations"),
+    ],
+)
+def test_options_refuse_bad_values_by_name(name, typed, word):
+    with pytest.raises(ValueError, match=word):
+        parse(STUDIES[name][0], typed)
