@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -90,16 +91,25 @@ def limited(function: Callable, seconds: float) -> object:
 
 def copy_of(arguments: tuple) -> tuple:
     """The arguments, with copies of tensors and lists, which the learner's function may change."""
-    return tuple(
-        x.clone() if isinstance(x, Tensor) else list(x) if isinstance(x, list) else x
-        for x in arguments
-    )
+    return tuple(map(_copy, arguments))
+
+
+def _copy(x: object) -> object:
+    if isinstance(x, list):
+        return [_copy(one) if isinstance(one, list) else one for one in x]
+    return x.clone() if isinstance(x, Tensor) else x
+
+
+def _held(x: list) -> list[int]:
+    """Which objects a list holds, those of lists in it too, whatever their order."""
+    inner = [_held(one) if isinstance(one, list) else [id(one)] for one in x]
+    return sorted(chain(*inner))
 
 
 def _differs(before: object, after: object) -> bool:
     """Whether an argument was changed in place; NaN is NaN still."""
     if isinstance(before, list):  # another order does no harm
-        return sorted(map(id, before)) != sorted(map(id, after))
+        return _held(before) != _held(after)
     if not isinstance(before, Tensor):
         return False
     if before.dtype != after.dtype or before.shape != after.shape:

@@ -292,6 +292,7 @@ in place of the weights: The product stands alone: the frozen weights' x Wᵀ is
 - plain + alpha
 + alpha
 """,
+        gradient=("x", "a", "b"),
         further=[
             ("the rank is 1 and the layer not square", THIN),
             ("α is below the rank", (*FULL[:2], noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),

@@ -133,6 +133,7 @@ standard deviation: You returned the root; return the variance.
              tuple(floats([4.0, 4.0], [9000.0, 9001.0], [3.0, 5.0]))),
             ("the variance is small", tuple(floats([2.0, 2.0], [0.5, 0.503], [1e-5, 2e-5]))),
             ("a process has no tokens", tuple(floats([3.0, 0.0, 5.0], [1.0, 0.0, 2.0], [2.0, 0.0, 3.5]))),
+            ("the first two have none", tuple(floats([0.0, 0.0, 5.0], [0.0, 0.0, 2.0], [0.0, 0.0, 3.5]))),
             ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
             ("there are forty processes", tuple(torch.arange(40.0) % n + (n == 5) for n in (5, 7, 3))),
         ],
@@ -180,6 +181,7 @@ divided by its own count: The part's mean has divided by it already: divide by t
 """,
         further=[
             ("there is one part", (floats(7.0),)),
+            ("a part has no tokens", (floats(3.0, 0.0, 5.0),)),
             ("there are forty parts, of 1 to 2000 tokens", (torch.arange(40.0) * 50 + 1,)),
         ],
     )
