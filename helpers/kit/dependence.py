@@ -130,7 +130,8 @@ def depends_otherwise(view: View, probes: list) -> tuple | None:
             shown = [case[name] for case in moved if name in case and can(case[name])]
             found = [look(one) for one in shown]
             if found and all(found) and len({x[0] for x in found}) == 1:
-                return found[-1] if look is not _weight else _weights(shown)
+                # of the smallest case, which is the one that is shown
+                return found[0] if look is not _weight else _weights(shown)
     return None
 
 

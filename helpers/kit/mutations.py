@@ -47,8 +47,8 @@ def sentence(old: ast.AST, new: ast.AST | None) -> str:
     """What was changed, as two texts."""
     text = ast.unparse(old)
     if new is None:
-        return f"Your results are those of a function that leaves out `{text}`."
-    return f"Your results are those of a function that has `{ast.unparse(new)}` where `{text}` belongs."
+        return f"The solution without `{text}` gives your results: is it there, and does it reach what it should?"
+    return f"The solution gives your results if `{ast.unparse(new)}` stands where `{text}` belongs."
 
 
 def replaced(tree: ast.AST, at: ast.AST, new: ast.AST | None) -> ast.AST:
