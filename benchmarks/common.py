@@ -7,8 +7,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,27 +45,6 @@ def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, S
         "update": ended - scored,
         "total": ended - began,
     }
-
-
-@contextmanager
-def timed() -> Iterator[Span]:
-    """Context that yields a `Span` and fills it in at the end."""
-    span, began = Span(), now()
-    yield span
-    taken = now() - began
-    span.wall, span.cpu = taken.wall, taken.cpu
-
-
-def repeat(work: Callable[[], object], seconds: float = 1.0, least: int = 3) -> Span:
-    """Median time of a call: after one warm-up call, at least `least` calls and `seconds` seconds."""
-    work()
-    spans: list[Span] = []
-    end = time.perf_counter() + seconds
-    while len(spans) < least or time.perf_counter() < end:
-        with timed() as span:
-            work()
-        spans.append(span)
-    return median(spans)
 
 
 def median(spans: list[Span]) -> Span:

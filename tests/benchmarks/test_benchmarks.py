@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, explorer, gae, grpo_vs_trl, learning, ppo_vs_trl, scaling
+from benchmarks import course, explorer, grpo_vs_trl, learning, ppo_vs_trl, scaling
 from benchmarks.floor import PlainGPT2
 from benchmarks.models import Size, make_actor, make_llama, make_run
 from benchmarks.tokens import TokenCounter
@@ -181,12 +181,6 @@ def test_plain_modules_are_the_same_function_cached_or_not():
     pasts = [[] for _ in plain.layers]
     parts = [plain(ids[:, :4], pasts), *(plain(ids[:, t : t + 1], pasts, t) for t in (4, 5, 6))]
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=2e-5, rtol=1e-5)
-
-
-def test_gae_and_whitening_give_torchrls_numbers():
-    pytest.importorskip("torchrl", reason="benchmarks/requirements.txt is not installed")
-    found = gae.measure(16, 8, seconds=0.0)
-    assert found["same"] and found["ms"]["gae"] > 0
 
 
 def test_a_power_law_has_its_exponent_as_slope_and_a_picture():
