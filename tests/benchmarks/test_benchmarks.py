@@ -8,10 +8,10 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, explorer, grpo_vs_trl, ppo_vs_trl, scaling
+from benchmarks import course, explorer, ppo_vs_trl, scaling
+from benchmarks.common import TokenCounter
 from benchmarks.floor import PlainGPT2
 from benchmarks.models import Size, make_actor, make_llama, make_run
-from benchmarks.tokens import TokenCounter
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
@@ -42,7 +42,7 @@ def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
 def test_the_race_runs_and_counts_everyone(recwarn):
     pytest.importorskip("trl.experimental.ppo", reason="no TRL here that has a PPOTrainer")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    facts = ppo_vs_trl.summarize(ppo_vs_trl.race(SMALL, 4, rounds=1, micro=4), SMALL)
+    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(SMALL, 4, rounds=1, micro=4), SMALL)
     assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
     peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
     assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
@@ -84,8 +84,8 @@ POLICIES = {"gpt2": lambda: make_actor(SMALL, fused=True), "llama": tiny_llama}
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_in_grpo_too_every_response_has_full_length(name):
-    state = grpo_vs_trl.make_run(POLICIES[name](), SMALL, iterations=2)
-    counter = grpo_vs_trl.count_positions(state.models.actor, state.models.reference)
+    state = ppo_vs_trl.make_grpo_run(POLICIES[name](), SMALL, iterations=2)
+    counter = TokenCounter(ppo_vs_trl.grpo_trunks(state.models.actor, state.models.reference))
     records = [iterate(state) for _ in range(2)]
     assert all(one["response_length"] == SMALL.response and one["ended"] == 0 for one in records)
     # one pass, and no critic
@@ -100,7 +100,7 @@ def test_in_grpo_too_every_response_has_full_length(name):
 def test_grpo_s_race_gives_both_the_same_tokens(name):
     pytest.importorskip("trl", reason="benchmarks/requirements.txt is not installed")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    found = grpo_vs_trl.race(POLICIES[name](), SMALL, rounds=1)
+    found = ppo_vs_trl.grpo_race(POLICIES[name](), SMALL, rounds=1)
     facts = ppo_vs_trl.summarize(found, SMALL)
     row = SMALL.batch * (SMALL.prompt + SMALL.response)
     theirs, ours = (facts["tokens"][who]["by_model"] for who in ("TRL", "ours"))
@@ -117,7 +117,7 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
 def test_a_trl_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(trl_groups, "grpo_is_here", lambda: False)
     with pytest.raises(ValueError, match="trl: got .*, wants `pip install trl datasets`"):
-        grpo_vs_trl.run([])
+        ppo_vs_trl.run(["--grpo"])
 
 
 def torchrl_peer():
