@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.cuda import PhaseTimes
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
 from helpers.models import count_parameters, fingerprint, trainable
@@ -34,7 +35,6 @@ from helpers.scale.pretrained import (
     round_trip,
     same_words,
 )
-from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
 
@@ -191,5 +191,4 @@ def report_memory(actor, models, phases: PhaseTimes, say) -> None:
     say(
         f"memory: estimated {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB"
     )
-    say(phases.table().replace("\n", "\n" + 24 * " "))
     assert phases.peak >= 4 * count_parameters(actor)
