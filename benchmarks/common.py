@@ -7,13 +7,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import transformers
+from torch import nn
 
 from helpers.tools.files import ROOT
 
@@ -49,31 +49,45 @@ def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, S
     }
 
 
-@contextmanager
-def timed() -> Iterator[Span]:
-    """Context that yields a `Span` and fills it in at the end."""
-    span, began = Span(), now()
-    yield span
-    taken = now() - began
-    span.wall, span.cpu = taken.wall, taken.cpu
-
-
-def repeat(work: Callable[[], object], seconds: float = 1.0, least: int = 3) -> Span:
-    """Median time of a call: after one warm-up call, at least `least` calls and `seconds` seconds."""
-    work()
-    spans: list[Span] = []
-    end = time.perf_counter() + seconds
-    while len(spans) < least or time.perf_counter() < end:
-        with timed() as span:
-            work()
-        spans.append(span)
-    return median(spans)
-
-
 def median(spans: list[Span]) -> Span:
     """The median of each clock separately."""
     walls, cpus = zip(*((span.wall, span.cpu) for span in spans), strict=True)
     return Span(statistics.median(walls), statistics.median(cpus))
+
+
+class TokenCounter:
+    """Counts the positions of every call of some models; `forward` and `backward` by model name.
+
+    `models` maps a name to a trunk that is called with `input_ids` [B, L]. A call counts as backward
+    when its output carries a gradient.
+    """
+
+    def __init__(self, models: dict[str, nn.Module]):
+        self.forward, self.backward = Counter(), Counter()
+        self.handles = [
+            trunk.register_forward_hook(self._hook(name), with_kwargs=True)
+            for name, trunk in models.items()
+        ]
+
+    def _hook(self, name: str):
+        def hook(module, arguments, named, output):
+            ids = named["input_ids"] if "input_ids" in named else arguments[0]
+            self.forward[name] += ids.numel()
+            if torch.is_grad_enabled() and output.last_hidden_state.requires_grad:
+                self.backward[name] += ids.numel()
+
+        return hook
+
+    def read(self) -> dict:
+        """Return the counts so far and reset them to 0."""
+        found = {
+            "forward": self.forward.total(),
+            "backward": self.backward.total(),
+            "by_model": {"forward": dict(self.forward), "backward": dict(self.backward)},
+        }
+        self.forward.clear()
+        self.backward.clear()
+        return found
 
 
 def in_own_process(module: str, *arguments: object) -> dict:

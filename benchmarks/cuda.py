@@ -10,26 +10,23 @@ import argparse
 import json
 import os
 import statistics
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    DistilBertConfig,
-    DistilBertModel,
-)
+from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
 from helpers.reward_model import RewardModel, load_reward_model
-from helpers.scale.memory import KNOWN, MIB, architecture, estimate_memory, peak_bytes
+from helpers.scale.memory import KNOWN, MIB, estimate_memory, peak_bytes, reset_peak
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.scale.random_models import gpt2_sized_tokenizer, random_prompts
-from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import iterate
 
@@ -45,6 +42,44 @@ LARGE = replace(
 )
 SHORT = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "num_ppo_epochs": 1}
 SHORT["response_length"] = 32
+# the phase that ends with each step; drawing prompts and shaping rewards take no time
+PHASES = {2: "rollout", 3: "scoring", 4: "reference", 6: "values and GAE", 7: "update"}
+
+
+class PhaseTimes:
+    """Pass as `observe`: `seconds` and `peaks` (bytes) get one number per iteration and phase.
+
+    On a GPU it synchronises at the end of each step, which costs a little time. On a CPU the peak is
+    the resident size, which includes Python and its libraries.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.peaks: dict[str, list[int]] = defaultdict(list)
+        self.tokens: list[int] = []  # counted response tokens of each rollout
+
+    def __call__(self, step: int, **tensors) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now = time.perf_counter()
+        if step in PHASES:
+            self.seconds[PHASES[step]].append(now - self.began)
+            self.peaks[PHASES[step]].append(peak_bytes(self.device))
+        if step == 2:
+            self.tokens.append(int(tensors["responses"].response_mask.sum()))
+        reset_peak(self.device)
+        self.began = time.perf_counter()
+
+    def tokens_per_second(self) -> float:
+        """Response tokens per second of rollout, without the first iteration if there are several."""
+        taken = self.seconds["rollout"]
+        return sum(self.tokens[1:] or self.tokens) / sum(taken[1:] or taken)
+
+    @property
+    def peak(self) -> int:
+        """Largest peak of all phases, in bytes."""
+        return max(max(found) for found in self.peaks.values())
 
 
 def embedded(device: str) -> tuple:
@@ -58,9 +93,8 @@ def smollm2_size(device: str) -> tuple:
     """SmolLM2-135M's and DistilBERT's architectures with random weights and GPT-2's vocabulary size."""
     torch.manual_seed(0)
     tokenizer = gpt2_sized_tokenizer()
-    config = type(KNOWN[SMOLLM2])(
-        **(architecture(SMOLLM2).to_dict() | {"vocab_size": len(tokenizer)})
-    )
+    shape = KNOWN[SMOLLM2].to_dict() | {"vocab_size": len(tokenizer)}
+    config = type(KNOWN[SMOLLM2])(**shape)
     actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device).eval()
     still = {"dropout": 0.0, "attention_dropout": 0.0, "vocab_size": len(tokenizer)}
     reward = RewardModel(DistilBertModel(DistilBertConfig(**still)), tokenizer)
@@ -69,9 +103,8 @@ def smollm2_size(device: str) -> tuple:
 
 def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:
     """Measure one setting: medians per phase after one warm-up iteration, and memory above the imports'."""
-    at_first = (
-        0 if resolve_device(config.device).type == "cuda" else peak_bytes()
-    )  # of Python, torch
+    on_gpu = resolve_device(config.device).type == "cuda"
+    at_first = 0 if on_gpu else peak_bytes()
     actor, tokenizer, reward, prompts = make(config.device)
     longest = max(len(ids) for ids in tokenizer(prompts)["input_ids"])
     ledger = estimate_memory(actor, reward, config, longest, method, frozen=frozen)
@@ -80,9 +113,7 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     phases = PhaseTimes(models.device)
     for _ in range(1 + iterations):
         iterate(state, phases)
-    seconds = {
-        name: statistics.median(taken[1:] or taken) for name, taken in phases.seconds.items()
-    }
+    seconds = {name: statistics.median(x[1:] or x) for name, x in phases.seconds.items()}
     return {
         "seconds": seconds | {"iteration": sum(seconds.values())},
         "tokens_per_second": phases.tokens_per_second(),
@@ -120,12 +151,9 @@ def settings(half: torch.dtype, short: bool) -> dict:
         f"{size}, LoRA rank 8, frozen in {half}": (smollm2_size, large, "lora", half),
         f"{size}, LoRA rank 8, bf16 autocast": (smollm2_size, bf16, "lora", half),
     }
-    # on a CPU, frozen models are float32 anyway
-    return {
-        name: setting
-        for name, setting in found.items()
-        if half != plain or name != f"{size}, full, frozen in {half}"
-    }
+    if half == plain:  # on a CPU, frozen models are float32 anyway
+        del found[f"{size}, full, frozen in {half}"]
+    return found
 
 
 def alone(work: Callable, *given) -> dict:

@@ -11,7 +11,8 @@ labelled with P(first preferred) = sigmoid(score difference). Online the policy 
 Best of n trains nothing: it draws n responses per answer, and n is chosen by J.
 
 TRL's own trainers (GRPO, RLOO, DPO) are peers: the same models, scores, pairs, responses and rates, with
-position ids counted from the mask, which TRL leaves out. They are run where trl is installed.
+position ids counted from the mask, which TRL leaves out. They are run where trl is installed; its
+PPOTrainer, of 1.12.0 alone, where it is asked for.
 
 One JSON file a run in `benchmarks/results/methods`; started again, the command goes on.
 """
@@ -24,12 +25,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import torch
 from matplotlib.axes import Axes
 
 from benchmarks.common import RESULTS, emit, machine, show
+from benchmarks.trl_direct import train_with_direct
 from benchmarks.yardstick import (
     EVALUATED,
     RATES,
@@ -47,6 +50,7 @@ from helpers.kit.palette import GOLD, POLICY, REFERENCE, REWARD
 from helpers.loop import train_rlhf_loop
 from helpers.sampling import sample_batches
 from helpers.scale.memory import peak_bytes, reset_peak
+from helpers.scale.trl import trl_is_here
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
 from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
@@ -58,15 +62,25 @@ from helpers.tools.files import ROOT, read_json, write_json
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
-BETAS, SEEDS = (0.1, 0.3), (0, 1, 2)
-BUDGETS = (10, 30, 50, 100)  # iterations
-ON_THE_WAY = BUDGETS[:-1]
+MEASURED = (10, 30, 50, 100)  # iterations after which a peer's policy is measured
 FOLDER = RESULTS / "methods"
 TARGET = 0.95  # efficiency, for the column of time
 FINAL = ("score", "gold", "kl")  # of a last policy, for the table
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
+TRL_PPO = "TRL's PPOTrainer"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked: iterations, β, seeds, places on the way; a rate in place of the best for each β."""
+
+    iterations: int = 100
+    betas: tuple = (0.1, 0.3)
+    seeds: tuple = (0, 1, 2)
+    budgets: tuple = MEASURED[:-1]
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,18 +90,18 @@ class Method:
     changes: dict = field(default_factory=dict)
     pairs: bool = False
     trl: bool = False  # trained by TRL's trainer
-    betas: tuple = BETAS
+    beta: float | None = None  # the only one that is asked
 
 
-def groups(method: str, trl: bool = False, betas: tuple = BETAS, **changes: object) -> Method:
+def groups(method: str, trl: bool = False, beta: float | None = None, **changes: object) -> Method:
     """A method without a critic that compares four responses to a prompt."""
     changes = {"method": method, "responses_per_prompt": 4} | changes
-    return Method(changes, trl=trl, betas=betas)
+    return Method(changes, trl=trl, beta=beta)
 
 
 IN_LOSS = {"kl_placement": "loss", "kl_loss": "k3"}  # where TRL's GRPO has its KL
 PAPER = IN_LOSS | {"loss_aggregation": "response"}  # and as the paper that named GRPO has it
-APART = {"betas": BETAS[:1]}  # what each part of that loss is worth is asked at one β
+APART = {"beta": 0.1}  # what each part of that loss is worth is asked at one β
 METHODS = {
     "PPO": Method(),
     "REINFORCE, whitened": Method({"method": "reinforce"}),
@@ -111,6 +125,7 @@ METHODS = {
         "grpo", trl=True, **IN_LOSS, **APART, kl_ratio=True
     ),
     "TRL's DPOTrainer": Method(pairs=True, trl=True),
+    TRL_PPO: Method({"adam_eps": 1e-8}, trl=True),  # its own default
 }
 
 
@@ -118,6 +133,8 @@ def make_config(name: str, beta: float, seed: int, rate: float, iterations: int)
     """The config of one run: that of the sweep, changed by the method; pairs are half as many."""
     (job,) = beta_study((beta,), (seed,), iterations)
     method, rates = METHODS[name], {"learning_rate": rate}
+    if name == TRL_PPO:
+        rates["critic_learning_rate"] = rate  # it has one optimizer
     if not method.pairs:
         return replace(job.config, **rates, **method.changes)
     size = job.config.batch_size // 2
@@ -162,21 +179,25 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
 
 
 def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Clock") -> list[dict]:
-    """Train the state's actor by TRL's trainer; J at each budget, from fresh responses."""
-    from helpers.scale import trl_direct, trl_groups
+    """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts."""
+    from helpers.scale import trl, trl_groups
 
+    if config.method == "ppo":
+        records = trl.train_with_trl(config, state.models, state.prompts)
+        state.models.actor.eval()
+        return [{key: record[key] for key in ("score", "kl")} for record in records]
     seen = []
 
     def after(iteration: int) -> None:
         advance(1)
-        if iteration in BUDGETS:
+        if iteration in MEASURED:
             with clock.stopped():
                 seen.append({"iteration": iteration, "value": measured_value(state)})
 
     if isinstance(config, RLHFConfig):
         trl_groups.train_with_groups(config, state.models, state.prompts, after)
     else:
-        trl_direct.train_with_direct(config, state.models, sampled_pairs(config, state), after)
+        train_with_direct(config, state.models, sampled_pairs(config, state), after)
     return seen
 
 
@@ -230,57 +251,72 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     write_json(path_of(name, config), significant(facts | spent | {"history": history}))
 
 
+@cache
+def shipped() -> Sweep:
+    """The sweep, whose runs are PPO's too."""
+    return load_sweep()
+
+
+def recorded(name: str, config: RLHFConfig | DirectConfig) -> dict | None:
+    """A run that was made, here or by the sweep; None where there is none."""
+    if path_of(name, config).exists():
+        return read_json(path_of(name, config))
+    same = (run for run in shipped().runs if run.config == config and name == "PPO")
+    return next(({"history": run.history, "final": run.final} for run in same), None)
+
+
 def runs(name: str, beta: float, rate: float, seeds: tuple, iterations: int) -> list[dict]:
     """Those of these runs that are there."""
-    paths = [path_of(name, make_config(name, beta, seed, rate, iterations)) for seed in seeds]
-    return [read_json(path) for path in paths if path.exists()]
+    configs = [make_config(name, beta, seed, rate, iterations) for seed in seeds]
+    return [run for config in configs if (run := recorded(name, config)) is not None]
 
 
-def tuned(name: str, beta: float, iterations: int) -> tuple[float | None, dict[float, float]]:
+def tuned(name: str, beta: float, plan: Plan) -> tuple[float | None, dict[float, float]]:
     """The best rate, None while some are untried; J at the end of the tuning seed by rate."""
 
     def end_at(rate: float) -> float | None:
-        found = runs(name, beta, rate, (TUNED_ON,), iterations)
+        found = runs(name, beta, rate, (TUNED_ON,), plan.iterations)
         return found[0]["final"]["value"] if found else None
 
-    return best_rate(end_at)
+    return best_rate(end_at) if plan.rate is None else (plan.rate, {})
 
 
-def missing(methods: list[str], iterations: int, tuning: bool) -> list[tuple[Callable, tuple]]:
+def missing(methods: list[str], plan: Plan, tuning: bool) -> list[tuple[Callable, tuple]]:
     """Runs to make: those that choose the rates, or those of the chosen rates."""
     wanted = []
-    for name in methods:
-        for beta in METHODS[name].betas:
-            chosen, ends = tuned(name, beta, iterations)
-            rates, seeds = (untried(ends), (TUNED_ON,)) if tuning else ((chosen,), SEEDS)
+    for name, beta in itertools.product(methods, plan.betas):
+        if METHODS[name].beta in (None, beta):
+            chosen, ends = tuned(name, beta, plan)
+            left = untried(ends) if plan.rate is None else ()
+            rates, seeds = (left, (TUNED_ON,)) if tuning else ((chosen,), plan.seeds)
             wanted += [
-                (name, make_config(name, beta, seed, rate, iterations))
+                (name, make_config(name, beta, seed, rate, plan.iterations))
                 for seed, rate in itertools.product(seeds, rates)
                 if rate is not None
             ]
-    return [(make, one) for one in wanted if not path_of(*one).exists()]
+    return [(make, one) for one in wanted if recorded(*one) is None]
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict | None:
+def row(name: str, yardstick: Yardstick, plan: Plan) -> dict | None:
     """Means over the seeds of one method at one β; None where it has no run."""
-    rate, _ = tuned(name, beta, iterations)
-    found = [] if rate is None else runs(name, beta, rate, SEEDS, iterations)
+    rate, _ = tuned(name, yardstick.beta, plan)
+    found = [] if rate is None else runs(name, yardstick.beta, rate, plan.seeds, plan.iterations)
     if not found:
         return None
-    curves = [along(yardstick, run["history"]) for run in found]
+    curves = [along(yardstick, run["history"], plan.budgets) for run in found]
     ends = [yardstick.end(run) for run in found]
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
     errors = [yardstick.estimate(*last).stderr for last in lasts]
-    mean = {key: statistics.fmean(run["final"][key] for run in found) for key in FINAL}
-    spent = statistics.fmean(run["cpu_seconds"] for run in found)
-    shares = {n: statistics.fmean(c[n] for c in curves) for n in ON_THE_WAY if n in curves[0]}
-    needed = iterations_to(TARGET, shares | {iterations: statistics.fmean(ends)})
-    return mean | {
+    spent = mean_of(found, "cpu_seconds")
+    shares = {n: statistics.fmean(c[n] for c in curves) for n in plan.budgets if n in curves[0]}
+    needed = iterations_to(TARGET, shares | {plan.iterations: statistics.fmean(ends)})
+    known = spent is not None
+    return {key: mean_of([run["final"] for run in found], key) for key in FINAL} | {
         "method": name,
-        "beta": beta,
+        "beta": yardstick.beta,
         "rate": rate,
         "seeds": len(found),
         "along": shares,
@@ -288,18 +324,24 @@ def row(name: str, beta: float, yardstick: Yardstick, iterations: int) -> dict |
         "stderr": statistics.fmean(errors) / len(errors) ** 0.5,
         "spread": statistics.stdev(ends) if len(ends) > 1 else 0.0,
         "cpu_seconds": spent,
-        "seconds_an_iteration": spent / iterations,
-        "seconds_to_target": None if needed is None else needed * spent / iterations,
-        "peak_mb": statistics.fmean(run["peak_mb"] for run in found),
+        "seconds_an_iteration": spent / plan.iterations if known else None,
+        "seconds_to_target": needed * spent / plan.iterations if known and needed else None,
+        "peak_mb": mean_of(found, "peak_mb"),
     }
 
 
-def along(yardstick: Yardstick, history: list[dict]) -> dict[int, float]:
+def mean_of(found: list[dict], key: str) -> float | None:
+    """The mean over runs; None where one of them did not record it."""
+    values = [one.get(key) for one in found]
+    return None if None in values else statistics.fmean(values)
+
+
+def along(yardstick: Yardstick, history: list[dict], budgets: tuple) -> dict[int, float]:
     """Efficiency on the way: from rollouts, or from the values that were measured there."""
     if history and "value" in history[0]:
         values = {row["iteration"]: row["value"] for row in history}
-        return {n: yardstick.share(values[n]) for n in ON_THE_WAY if n in values}
-    return yardstick.along(history, ON_THE_WAY)
+        return {n: yardstick.share(values[n]) for n in budgets if n in values}
+    return yardstick.along(history, budgets)
 
 
 def iterations_to(target: float, efficiencies: dict[int, float]) -> float | None:
@@ -314,9 +356,10 @@ def iterations_to(target: float, efficiencies: dict[int, float]) -> float | None
     return None
 
 
-def best_of_n_row(sweep: Sweep, beta: float, yardstick: Yardstick) -> dict:
+def best_of_n_row(yardstick: Yardstick) -> dict:
     """Best of n at the n of the highest J, from the reference's recorded samples."""
-    scores, gold = (sweep.reference[name] for name in ("scores", "gold"))
+    beta = yardstick.beta
+    scores, gold = (shipped().reference[name] for name in ("scores", "gold"))
     tried = [best_of_n(scores, n, gold) for n in NS if 4 * n <= scores.shape[1]]
     best = max(tried, key=lambda one: one.score - beta * one.kl)
     end = yardstick.share(best.score - beta * best.kl)
@@ -344,19 +387,19 @@ FORMS = {  # the table's columns after those on the way
 }
 
 
-def print_rows(beta: float, rows: list[dict]) -> None:
+def print_rows(beta: float, rows: list[dict], budgets: tuple) -> None:
     """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
     print(f"\nβ = {beta:g}")
     header = [
         "responses",
         "rate",
-        *(f"{RESPONSES * n:,}" for n in ON_THE_WAY),
+        *(f"{RESPONSES * n:,}" for n in budgets),
         "last policy",
         "± s.e.",
     ]
     lines = []
     for one in rows:
-        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in ON_THE_WAY]
+        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in budgets]
         rest = [
             "–" if one.get(key) is None else f"{one[key]:{form}}" for key, form in FORMS.items()
         ]
@@ -397,8 +440,8 @@ def picture(tables: dict[float, list[dict]]) -> Picture:
         axes.set_yticks(range(len(order)), order if axes is grid[0, 0] else [""] * len(order))
         axes.set_ylim(-0.6, len(order) - 0.4)
         label_axes(axes, f"β = {beta:g}", "efficiency: share of the way to J*", grid="both")
-    on_the_way = ", ".join(f"{RESPONSES * n:,}" for n in ON_THE_WAY)
-    words = f"pale: after {on_the_way} responses; dark: after {RESPONSES * BUDGETS[-1]:,}"
+    *on_the_way, last = (f"{RESPONSES * n:,}" for n in MEASURED)
+    words = f"pale: after {', '.join(on_the_way)} responses; dark: after {last}"
     figure.supxlabel(words, fontsize=9)
     return figure
 
@@ -422,34 +465,50 @@ def draw_row(axes: Axes, one: dict, y: int) -> None:
         )
 
 
-def run(arguments: list[str] | None) -> None:
-    """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
+def is_here(name: str) -> bool:
+    """Whether the trainer of a method is installed."""
+    return grpo_is_here() and (trl_is_here() or name != TRL_PPO) if METHODS[name].trl else True
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Command-line options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
-    parser.add_argument("--iterations", type=int, default=100, help="of each run (100)")
-    here = [name for name, method in METHODS.items() if grpo_is_here() or not method.trl]
-    parser.add_argument("--methods", nargs="*", default=here, choices=list(METHODS))
+    given = Plan()
+    parser.add_argument("--iterations", type=int, default=given.iterations, help="of a run (100)")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="(all that are here)")
+    parser.add_argument("--betas", nargs="+", type=float, default=given.betas, help="(0.1 0.3)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=given.seeds, help="(0 1 2)")
+    parser.add_argument("--budgets", nargs="+", type=int, default=given.budgets, help="(10 30 50)")
+    parser.add_argument("--rate", type=float, help="one for all β, in place of the best for each")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
     parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
     parser.add_argument("--table", action="store_true", help="only existing runs; make none")
     options = parser.parse_args(arguments)
     for count in ("iterations", "jobs"):
         require_count(f"--{count}", getattr(options, count))
-    for name in () if options.table else options.methods:
-        require(name in here, "--methods", repr(name), "`pip install trl datasets` for this one")
+    for name in () if options.table else options.methods or ():
+        wants = "`pip install trl datasets` for this one (trl==1.12.0 for PPO)"
+        require(is_here(name), "--methods", repr(name), wants)
+    return options
+
+
+def run(arguments: list[str] | None) -> None:
+    """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
+    options = parse(arguments)
+    plan = Plan(**{name: getattr(options, name) for name in Plan.__dataclass_fields__})
+    here = [name for name in METHODS if options.table or is_here(name)]
+    methods = options.methods or [name for name in here if name != TRL_PPO]
     while not options.table:  # a best rate at an edge asks for one more
-        tasks = missing(options.methods, options.iterations, tuning=True)
-        tasks = tasks or missing(options.methods, options.iterations, tuning=False)
+        tasks = missing(methods, plan, tuning=True) or missing(methods, plan, tuning=False)
         if not tasks:
             break
         run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
-    sweep, found = load_sweep(), {}
-    for beta in BETAS:
-        yardstick = Yardstick(sweep, beta)
-        named = list(METHODS) if options.table else options.methods
-        rows = [row(name, beta, yardstick, options.iterations) for name in named]
-        rows = [one for one in rows if one] + [best_of_n_row(sweep, beta, yardstick)]
-        print_rows(beta, rows)
-        found[beta] = rows
+    found = {}
+    for beta in plan.betas:
+        yardstick = Yardstick(shipped(), beta)
+        rows = [one for name in methods if (one := row(name, yardstick, plan))]
+        found[beta] = [*rows, best_of_n_row(yardstick)]
+        print_rows(beta, found[beta], plan.budgets)
     if options.picture is not None:
         picture(found).savefig(options.picture, dpi=110)
         print(f"wrote {options.picture}")

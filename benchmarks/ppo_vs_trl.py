@@ -4,28 +4,46 @@ All on the same work, interleaved in one process (TRL, ours, torchrl, the floors
 busy moment meets all; peak memory of each in a process of its own. TRL is also shown without the
 garbage collections it forces, torchrl also on the modules as the course loads them. The floor is the
 bare forwards, backwards and decoding: by transformers' modules and plain. Without torchrl, it is left out.
+
+With `--grpo` one GRPO iteration of ours and of TRL's GRPOTrainer, of two models: SmolLM2-135M's shape and a
+GPT-2 of 49 million parameters. K responses to a prompt, each of its full length, one pass over them in one
+minibatch, the KL as k3 in the loss, one thread; the same modules and reward function for both.
 """
 
 import argparse
 import copy
 import importlib.util
+import itertools
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from transformers import PreTrainedModel
 
-from benchmarks.common import Span, emit, in_own_process, median, now, phases, show
+from benchmarks.common import Span, TokenCounter, emit, in_own_process, median, now, phases, show
 from benchmarks.floor import Floor
-from benchmarks.models import Size, make_actor, make_run
-from benchmarks.tokens import TokenCounter
+from benchmarks.models import (
+    LEARNING_RATE,
+    Size,
+    make_actor,
+    make_llama,
+    make_run,
+    make_tokenizer,
+    prompt_texts,
+)
+from helpers.config import RLHFConfig
 from helpers.kit.figures import label_axes, new_figure
 from helpers.kit.palette import ACCENT, POLICY, REFERENCE
-from helpers.scale.memory import MIB, peak_bytes
-from helpers.state import RLHFState
+from helpers.models import make_reference
+from helpers.scale.memory import KNOWN, MIB, peak_bytes
+from helpers.scale.trl import trl_version
+from helpers.scale.trl_groups import each_iteration, make_group_trainer, require_grpo, trl_at_work
+from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT
@@ -35,7 +53,20 @@ PHASES = ("rollout", "scoring", "update", "total")
 CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
 FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
-WARM = 2  # warm-up iterations of each, not counted
+WARM, GRPO_WARM = 2, 1  # warm-up iterations of each, not counted
+SMOLLM2 = KNOWN["HuggingFaceTB/SmolLM2-135M"]
+GRPO_SIZES = {
+    "SmolLM2-135M": Size(
+        layers=SMOLLM2.num_hidden_layers,
+        width=SMOLLM2.hidden_size,
+        heads=SMOLLM2.num_attention_heads,
+        vocabulary=SMOLLM2.vocab_size,
+        prompt=16,
+        response=48,
+        batch=8,
+    ),
+    "GPT-2, 49 M": Size(layers=8, width=704, heads=22, batch=16),
+}
 PICTURE = ROOT / "notebooks" / "images" / "speed.png"
 DRAWN = {"TRL": "TRL's PPOTrainer", "torchrl": "torchrl's parts", "ours": "ours"}
 DRAWN |= {"floor": "the arithmetic alone"}
@@ -79,47 +110,143 @@ def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[
     return make_floor(size, minibatch, FLOORS[name]).iterate, {}
 
 
-def race(size: Size, minibatch: int, rounds: int, micro: int) -> dict:
-    """Run all contestants in turn, `rounds` times after a warm-up; times of phases, and work counted.
-
-    TRL's trainer runs its own loop and calls the others in between.
-    """
-    from benchmarks.trl_peer import Stopwatch, make_trainer, train, trunks
+def ppo_race(size: Size, minibatch: int, micro: int, rounds: int) -> dict:
+    """All contestants of a PPO iteration, TRL's with the collections that it forces."""
+    from benchmarks.trl_peer import make_trainer, train, trunks
 
     others = {n: enter(n, size, minibatch, micro) for n in ("ours", *torchrl_names(), *FLOORS)}
-    counters = {name: TokenCounter(roles) for name, (_, roles) in others.items() if roles}
+    trainer = make_trainer(size, minibatch, WARM + rounds)
+    return race(trainer, 1, partial(train, trainer), trunks(trainer), others, WARM)
+
+
+def race(
+    trainer, updates: int, train: Callable, trunks: dict, others: dict, warm: int
+) -> dict[str, list | dict]:
+    """Run all contestants in turn: times of phases after a warm-up, and work counted.
+
+    TRL's trainer runs its own loop, by `train(watch)`; the others are called after each of its
+    iterations of `updates` steps.
+    """
+    from benchmarks.trl_peer import Stopwatch
+
+    roles = {"TRL": trunks} | {name: theirs for name, (_, theirs) in others.items()}
+    counters = {name: TokenCounter(theirs) for name, theirs in roles.items() if theirs}
     taken: dict[str, list] = {name: [] for name in others}
     tokens: dict[str, dict] = {}
 
-    def between() -> None:
+    def between(iteration: int) -> None:
         watch.stop()
         for name, (run, _) in others.items():
             taken[name].append(run())
         tokens.update({name: counter.read() for name, counter in counters.items()})
         watch.start()
 
-    trainer = make_trainer(size, minibatch, WARM + rounds, between)
-    counters = {"TRL": TokenCounter(trunks(trainer))} | counters
+    trainer.add_callback(each_iteration(between, updates))
     watch = Stopwatch(trainer)
-    train(trainer, watch)
+    train(watch)
     taken = {"TRL": watch.iterations} | taken
-    return {name: spans[WARM:] for name, spans in taken.items()} | {"tokens": tokens}
+    return {name: spans[warm:] for name, spans in taken.items()} | {"tokens": tokens}
 
 
-def alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4) -> dict:
-    """Peak memory of one contestant in this process: before training, and after some iterations."""
-    if who == "TRL":
-        from benchmarks.trl_peer import Stopwatch, make_trainer, train
-
-        trainer = make_trainer(size, minibatch, iterations, lambda: None)
-        before = peak_bytes() / MIB
-        train(trainer, Stopwatch(trainer))
-    else:
-        run, _ = enter(who, size, minibatch, micro)
-        before = peak_bytes() / MIB
-        for _ in range(iterations):
-            run()
+def peaks(run: Callable[[], object], times: int = 1) -> dict:
+    """Peak memory of this process: before training, and after `run` was called so many times."""
+    before = peak_bytes() / MIB
+    for _ in range(times):
+        run()
     return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
+
+
+def ppo_alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4) -> dict:
+    """Peak memory of one contestant in this process."""
+    if who != "TRL":
+        return peaks(enter(who, size, minibatch, micro)[0], iterations)
+    from benchmarks.trl_peer import Stopwatch, make_trainer, train
+
+    trainer = make_trainer(size, minibatch, iterations)
+    return peaks(lambda: train(trainer, Stopwatch(trainer)))
+
+
+# --- GRPO -----------------------------------------------------------------------------------------
+
+
+def make_policy(name: str) -> PreTrainedModel:
+    """The policy of this name, which never draws EOS or pad; GELU in one kernel, for both trainers."""
+    if name == "SmolLM2-135M":
+        return make_llama(SMOLLM2)
+    return make_actor(GRPO_SIZES[name], fused=True)
+
+
+def count_sevens(texts: list[str]) -> list[float]:
+    """The reward: how many words end in 7."""
+    return [float(sum(word.endswith("7") for word in text.split())) for text in texts]
+
+
+def grpo_config(size: Size, iterations: int) -> RLHFConfig:
+    """Settings of both: GRPO as in Shao et al. 2024, four responses to a prompt, one pass, β = 0.1."""
+    return RLHFConfig(
+        device="cpu",
+        method="grpo",
+        responses_per_prompt=4,
+        loss_aggregation="response",
+        kl_placement="loss",
+        kl_loss="k3",
+        kl_coef=0.1,
+        num_ppo_epochs=1,
+        iterations=iterations,
+        batch_size=size.batch,
+        minibatch_size=size.batch,
+        micro_batch_size=size.batch,
+        response_length=size.response,
+        normalize_scores=False,
+        learning_rate=LEARNING_RATE,
+    )
+
+
+def make_grpo_run(actor: PreTrainedModel, size: Size, iterations: int) -> RLHFState:
+    """The initial state of our run."""
+    models = Models(actor, None, count_sevens, make_reference(actor), make_tokenizer(size))
+    return start_run(grpo_config(size, iterations), models, prompts=prompt_texts(size))
+
+
+@contextmanager
+def grpo_trainer(actor: PreTrainedModel, size: Size, iterations: int) -> Iterator:
+    """TRL's trainer with the same settings; it loads its reference from a folder."""
+    models = Models(actor, None, count_sevens, None, make_tokenizer(size))
+    with trl_at_work(models) as folder:
+        actor.save_pretrained(folder)
+        actor.config._name_or_path = folder
+        config = grpo_config(size, iterations)
+        yield make_group_trainer(config, models, prompt_texts(size), folder)
+
+
+def grpo_trunks(policy: PreTrainedModel, reference: PreTrainedModel) -> dict:
+    """The transformers by role, for counting."""
+    return {"policy": policy.base_model, "reference": reference.base_model}
+
+
+def grpo_race(actor: PreTrainedModel, size: Size, rounds: int) -> dict:
+    """Ours and TRL's GRPOTrainer, which collects no garbage by force."""
+    state = make_grpo_run(copy.deepcopy(actor), size, GRPO_WARM + rounds)
+    ours = grpo_trunks(state.models.actor, state.models.reference)
+    with grpo_trainer(actor, size, GRPO_WARM + rounds) as trainer:
+        trunks = grpo_trunks(trainer.model, trainer.ref_model)
+        others = {"ours": (partial(our_iteration, state), ours)}
+        updates = trainer.args.logging_steps
+        found = race(trainer, updates, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
+    for taken in found["TRL"]:
+        del taken["gc"]
+    return found
+
+
+def grpo_alone(who: str, actor: PreTrainedModel, size: Size, iterations: int = 2) -> dict:
+    """Peak memory of one of both in this process."""
+    if who == "ours":
+        return peaks(partial(our_iteration, make_grpo_run(actor, size, iterations)), iterations)
+    with grpo_trainer(actor, size, iterations) as trainer:
+        return peaks(trainer.train)
+
+
+# --- what was found -------------------------------------------------------------------------------
 
 
 def summarize(found: dict, size: Size) -> dict:
@@ -209,6 +336,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
     parser.add_argument("--batch", type=int, default=64, help="responses per iteration (64)")
     parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
+    parser.add_argument("--grpo", nargs="*", choices=list(GRPO_SIZES), help="of these models (all)")
     parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     require_choice("--worker", options.worker, ("", "race", "TRL", "ours", *TORCHRL))
@@ -220,19 +348,55 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def work(options: argparse.Namespace) -> None:
     """Work of a child process: one race, or one contestant alone."""
     torch.set_num_threads(options.threads[0])
-    size, minibatch = Size(batch=options.batch), options.minibatches[0]
-    if options.worker == "race":
-        found = race(size, minibatch, options.rounds, options.micro)
-        emit("race", summarize(found, size))
+    if options.grpo:
+        size = GRPO_SIZES[options.grpo[0]]
+        racing, alone, what = grpo_race, grpo_alone, (make_policy(options.grpo[0]), size)
     else:
-        emit("alone", alone(options.worker, size, minibatch, options.micro))
+        size = Size(batch=options.batch)
+        racing, alone, what = ppo_race, ppo_alone, (size, options.minibatches[0], options.micro)
+    if options.worker == "race":
+        emit("race", summarize(racing(*what, options.rounds), size))
+    else:
+        emit("alone", alone(options.worker, *what))
 
 
-def ask(options: argparse.Namespace, worker: str, threads: int, minibatch: int) -> dict:
-    """Run one part in a child process."""
+def measure(title: str, names: tuple, *flags: object) -> dict:
+    """One race and the memory of each, all in processes of their own; prints the table."""
+    facts, *memory = (
+        in_own_process("benchmarks.ppo_vs_trl", *flags, "--worker", worker)
+        for worker in ("race", *names)
+    )
+    facts["memory"] = dict(zip(names, memory, strict=True))
+    print_race(facts, title)
+    return facts
+
+
+def measure_ppo(options: argparse.Namespace) -> dict:
+    """A PPO iteration in every configuration."""
+    if not torchrl_names():
+        print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
+    names, found = ("TRL", "ours", *torchrl_names()), {}
     shared = ("--rounds", options.rounds, "--micro", options.micro, "--batch", options.batch)
-    chosen = ("--worker", worker, "--threads", threads, "--minibatches", minibatch)
-    return in_own_process("benchmarks.ppo_vs_trl", *shared, *chosen)
+    for threads, minibatch in itertools.product(options.threads, options.minibatches):
+        chosen = ("--threads", threads, "--minibatches", minibatch)
+        facts = measure(f"{threads} thread(s), minibatch {minibatch}", names, *shared, *chosen)
+        found[f"{threads} threads, minibatch {minibatch}"] = facts
+    if options.picture is not None:  # of the first configuration
+        picture(next(iter(found.values()))).savefig(options.picture, dpi=110)
+        print(f"wrote {options.picture}")
+    return found
+
+
+def measure_grpo(options: argparse.Namespace) -> dict:
+    """A GRPO iteration of every model."""
+    require_grpo()
+    found = {"trl": trl_version()}
+    for name in options.grpo or GRPO_SIZES:
+        size = GRPO_SIZES[name]
+        work_of = f"{size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
+        flags = ("--rounds", options.rounds, "--threads", 1, "--grpo", name)
+        found[name] = measure(f"{name}, {work_of}", ("TRL", "ours"), *flags)
+    return found
 
 
 def run(arguments: list[str] | None) -> None:
@@ -240,21 +404,9 @@ def run(arguments: list[str] | None) -> None:
     options = parse(arguments)
     if options.worker:
         return work(options)
-    everything = {}
-    if not torchrl_names():
-        print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
-    names = ("TRL", "ours", *torchrl_names())
-    for threads in options.threads:
-        for minibatch in options.minibatches:
-            facts = ask(options, "race", threads, minibatch)
-            facts["memory"] = {w: ask(options, w, threads, minibatch) for w in names}
-            print_race(facts, f"{threads} thread(s), minibatch {minibatch}")
-            everything[f"{threads} threads, minibatch {minibatch}"] = facts
-    if options.picture is not None:  # of the first configuration
-        picture(next(iter(everything.values()))).savefig(options.picture, dpi=110)
-        print(f"wrote {options.picture}")
-    emit("ppo_vs_trl", everything)
-    return None
+    if options.grpo is None:
+        return emit("ppo_vs_trl", measure_ppo(options))
+    return emit("grpo_vs_trl", measure_grpo(options))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,22 @@
 """TRL's PPOTrainer (trl 1.12.0, `trl.experimental.ppo`) on the benchmark's work, timed by phase."""
 
 import tempfile
-from collections.abc import Callable
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from types import SimpleNamespace
 
 import torch
-from transformers import GPT2ForSequenceClassification, TrainerCallback
+from transformers import GPT2ForSequenceClassification
 
-from benchmarks.common import Span, now, phases, timed
+from benchmarks.common import Span, now, phases
 from benchmarks.models import Size, gpt2_config, make_actor, make_tokenizer, prompt_ids
 
 TRUNKS = {"policy": "policy_model", "critic": "value_model", "reference": "ref_model"}
 TRUNKS |= {"reward": "reward_model"}
 
 
-class Between(TrainerCallback):
-    """Calls a function after each of the trainer's iterations."""
-
-    def __init__(self, act: Callable[[], None]):
-        self.act = act
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.act()
-
-
-def make_trainer(size: Size, minibatch: int, iterations: int, between: Callable[[], None]):
-    """A trainer of `iterations` iterations that calls `between` after each.
+def make_trainer(size: Size, minibatch: int, iterations: int):
+    """A trainer of `iterations` iterations.
 
     Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
     wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
@@ -64,7 +53,6 @@ def make_trainer(size: Size, minibatch: int, iterations: int, between: Callable[
         value_model=heads[1],
         train_dataset=rows,
         eval_dataset=rows,
-        callbacks=[Between(between)],
     )
 
 
@@ -109,9 +97,9 @@ class Stopwatch:
         from trl.experimental.ppo import ppo_trainer
 
         def collect() -> int:
-            with timed() as span:
-                found = gc.collect()
-            self.gc = self.gc + span
+            began = now()
+            found = gc.collect()
+            self.gc = self.gc + (now() - began)
             return found
 
         ppo_trainer.gc = SimpleNamespace(collect=collect)

@@ -235,10 +235,10 @@ def mixture() -> list[int]:
 
 
 def more_responses(beta: float) -> tuple[float, float]:
-    """Mean efficiency of the seeds run three times as long, before and then (benchmarks/results/learning)."""
+    """Mean efficiency of the seeds run three times as long, before and then (benchmarks/results/methods)."""
     sweep, ends = load_sweep(), []
-    for path in (ROOT / "benchmarks/results/learning").glob(
-        f"ours_beta_{beta:g}_lr_0.0003_*_300.json"
+    for path in (ROOT / "benchmarks/results/methods").glob(
+        f"ppo_beta_{beta:g}_lr_0.0003_*_300.json"
     ):
         run = json.loads(path.read_text("utf-8"))
         ends.append([sweep.run(beta, run["config"]["seed"]).final["value"], run["final"]["value"]])

@@ -1,1 +1,1 @@
-"""Beyond the toy: hub models, LoRA, memory, timing, several processes, TRL, cost model."""
+"""Beyond the toy: hub models, LoRA, memory, export, held-out prompts, several processes, TRL."""

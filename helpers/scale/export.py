@@ -2,7 +2,6 @@
 
 import copy
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,11 @@ DECISIVE = (  # settings that a card names, of those a config has
     " num_ppo_epochs kl_coef kl_placement kl_target cliprange loss_aggregation response_length"
     " temperature normalize_scores missing_eos_penalty pairs"
 ).split()
+SHOWN = {  # of the last iteration
+    "kl": "KL from the reference, nats per response",
+    "score": "score, as trained on",
+    "raw_score": "score, as the reward gives it",
+}
 
 
 def save_policy(
@@ -45,11 +49,32 @@ def save_policy(
     folder = Path(folder).expanduser()
     require_flag("adapter_only", adapter_only)
     require_exportable(folder)
-    export = _Export.of(policy, tokenizer, adapter_only)
-    export.facts |= {} if held_out is None else {"held_out": held_out}
+    state = policy if isinstance(policy, RLHFState) else None
+    model = policy if state is None else state.models.actor
+    wants = "a run's state, or a language model of transformers"
+    can_save = isinstance(model, nn.Module) and hasattr(model, "save_pretrained")
+    require(can_save, "policy", type(policy).__name__, wants)
+    tokenizer = state.models.tokenizer if state is not None and tokenizer is None else tokenizer
+    require(tokenizer is not None, "tokenizer", "None with a model", "the model's tokenizer")
+    check_vocabulary(model, tokenizer)
+    facts = _facts(state, _base_name(model)) | ({} if held_out is None else {"held_out": held_out})
+    if adapter_only:
+        require(has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
+        named = facts["base"] != ""
+        require(named, "adapter_only", "a base model without a name", "a folder or hub name")
     if rank() == 0:
         with atomic_folder(folder) as temporary, quiet_loading():
-            export.write(temporary)
+            (model if adapter_only else merge_adapter(model)).save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            if adapter_only:
+                about = {"task_type": "CAUSAL_LM", "base_model_name_or_path": facts["base"]}
+                settings = read_json(temporary / ADAPTER_SETTINGS)
+                write_json(temporary / ADAPTER_SETTINGS, settings | about)
+            # beside an adapter too, where peft does not look
+            _generation(model, tokenizer, state).save_pretrained(temporary)
+            (temporary / CARD).write_text(_card(facts, adapter_only), encoding="utf-8")
+            files = sorted({path.name for path in temporary.iterdir()} | {FACTS})
+            write_json(temporary / FACTS, facts | {"files": files})
     return folder
 
 
@@ -94,16 +119,6 @@ def push_policy(
         require_flag(name, flag)
     whole = isinstance(address, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", address) is not None
     require(whole, "address", repr(address), "owner/name")
-    files = _uploaded(folder)
-    if not dry_run:
-        hub = HfApi()
-        hub.create_repo(address, private=private, exist_ok=True)
-        hub.upload_folder(repo_id=address, folder_path=folder, allow_patterns=list(files))
-    return Upload(address, private, files, not dry_run)
-
-
-def _uploaded(folder: Path) -> dict[str, int]:
-    """Files of an export with their bytes, after checks."""
     facts = read_json(folder / FACTS, ("files", "base"))
     require_exportable(folder)
     gone = [name for name in facts["files"] if not (folder / name).is_file()]
@@ -112,58 +127,12 @@ def _uploaded(folder: Path) -> dict[str, int]:
     if ADAPTER_SETTINGS in facts["files"] and Path(facts["base"]).is_absolute():
         wants = "a base model of the hub, or an export that is merged"
         raise FileProblem(f"{folder} is an adapter of a folder of this machine: wants {wants}.")
-    return {name: (folder / name).stat().st_size for name in facts["files"]}
-
-
-@dataclass
-class _Export:
-    """What is to be written."""
-
-    model: nn.Module
-    tokenizer: PreTrainedTokenizerBase
-    base: str  # name of the model it was trained from; "" if not known
-    generation: GenerationConfig
-    facts: dict
-    adapter_only: bool
-
-    @classmethod
-    def of(
-        cls,
-        policy: RLHFState | nn.Module,
-        tokenizer: PreTrainedTokenizerBase | None,
-        adapter_only: bool,
-    ) -> "_Export":
-        state = policy if isinstance(policy, RLHFState) else None
-        model = policy if state is None else state.models.actor
-        wants = "a run's state, or a language model of transformers"
-        can_save = isinstance(model, nn.Module) and hasattr(model, "save_pretrained")
-        require(can_save, "policy", type(policy).__name__, wants)
-        if state is not None and tokenizer is None:
-            tokenizer = state.models.tokenizer
-        require(tokenizer is not None, "tokenizer", "None with a model", "the model's tokenizer")
-        check_vocabulary(model, tokenizer)
-        base = _base_name(model)
-        if adapter_only:
-            require(has_adapter(model), "adapter_only", "True without LoRA", "a model with LoRA")
-            require(
-                base != "", "adapter_only", "a base model without a name", "a folder or hub name"
-            )
-        generation = _generation(model, tokenizer, state)
-        return cls(model, tokenizer, base, generation, _facts(state, base), adapter_only)
-
-    def write(self, folder: Path) -> None:
-        """Write all files; `how_trained.json`, which lists them, last."""
-        model = self.model if self.adapter_only else merge_adapter(self.model)
-        model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-        if self.adapter_only:
-            about = {"task_type": "CAUSAL_LM", "base_model_name_or_path": self.base}
-            settings = read_json(folder / ADAPTER_SETTINGS)
-            write_json(folder / ADAPTER_SETTINGS, settings | about)
-        self.generation.save_pretrained(folder)  # beside an adapter too, where peft does not look
-        (folder / CARD).write_text(_card(self.facts, self.adapter_only), encoding="utf-8")
-        files = sorted({path.name for path in folder.iterdir()} | {FACTS})
-        write_json(folder / FACTS, self.facts | {"files": files})
+    files = {name: (folder / name).stat().st_size for name in facts["files"]}
+    if not dry_run:
+        hub = HfApi()
+        hub.create_repo(address, private=private, exist_ok=True)
+        hub.upload_folder(repo_id=address, folder_path=folder, allow_patterns=list(files))
+    return Upload(address, private, files, not dry_run)
 
 
 def _base_name(model: nn.Module) -> str:
@@ -200,9 +169,8 @@ def _generation(
     one = stops[0] if len(stops) == 1 else stops
     generation.update(eos_token_id=one, pad_token_id=tokenizer.pad_token_id)
     if state is not None:
-        config = state.config
-        lengths = {"max_new_tokens": config.response_length, "temperature": config.temperature}
-        generation.update(do_sample=True, top_k=0, top_p=1.0, **lengths)
+        generation.update(do_sample=True, top_k=0, top_p=1.0, temperature=state.config.temperature)
+        generation.update(max_new_tokens=state.config.response_length)
     return generation
 
 
@@ -210,15 +178,14 @@ def _facts(state: RLHFState | None, base: str) -> dict:
     """How a policy was trained, for `how_trained.json`; nothing is known of a model alone."""
     if state is None:
         return {"base": base}
-    settings, adapter = state.config.as_dict(), describe_adapter(state.models.actor)
     return {
         "base": base,
         "reward": _reward_name(state.models.reward),
-        "lora": adapter or None,
+        "lora": describe_adapter(state.models.actor) or None,
         "method": state.config.method,
         "iterations": state.iteration,
         "kl_coef_now": state.kl_coef,
-        "config": settings,
+        "config": state.config.as_dict(),
         "last": state.history[-1] if state.history else {},
         "torch": torch.__version__,
     }
@@ -246,61 +213,57 @@ def _how_adapted(adapter: dict, adapter_only: bool) -> str:
     return f"A LoRA adapter was trained ({size}, {adapter['layers']} linear layers in {which}), {kept}."
 
 
-def _how_to_sample(adapter_only: bool, length: int) -> str:
-    """How to write as in training, for a card; `length` is a response's there."""
-    so = f"samples as training did, {length} tokens at most (`max_new_tokens` for more)"
-    if not adapter_only:
-        return f"The generation config {so}."
-    given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-    return (
-        f"`generation_config.json` {so}. peft reads the base model's instead, so give"
-        f" it: `model.generate(**inputs, {given})`."
-    )
+def _shown(base: str) -> str:
+    """The base model's name for a card: a folder of the course from its root, of others the last part."""
+    if not base:
+        return "a model whose name is not known"
+    path = Path(base)
+    if not path.is_dir():
+        return f"`{base}`"
+    return f"`{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}`"
 
 
 def _card(facts: dict, adapter_only: bool) -> str:
     """The model card, in the hub's Markdown."""
     base = facts["base"]
-    library = "peft" if adapter_only else "transformers"
-    head = ["---", f"library_name: {library}", "pipeline_tag: text-generation", "tags: [rlhf]"]
-    if base and not Path(base).is_dir():  # a hub's card may name models of the hub only
-        head.append(f"base_model: {base}")
-    lines = [*head, "---", "", "# A policy trained with RLHF", ""]
-    shown = _shown(base) if base else "a model whose name is not known"
+    on_hub = base and not Path(base).is_dir()  # a hub's card may name models of the hub only
+    lines = [
+        "---",
+        f"library_name: {'peft' if adapter_only else 'transformers'}",
+        "pipeline_tag: text-generation",
+        "tags: [rlhf]",
+        *([f"base_model: {base}"] if on_hub else []),
+        "---\n\n# A policy trained with RLHF\n",
+    ]
     if "config" not in facts:
-        return "\n".join([*lines, f"Started from {shown}; how it was trained is not recorded.", ""])
-    settings, last = facts["config"], facts["last"]
+        lines.append(f"Started from {_shown(base)}; how it was trained is not recorded.\n")
+        return "\n".join(lines)
+    settings, last, row = facts["config"], facts["last"], facts.get("held_out")
     lines += [
-        f"Started from {shown}, which is also the reference of the KL; the reward was"
+        f"Started from {_shown(base)}, which is also the reference of the KL; the reward was"
         f" {facts['reward']}.",
         f"Trained for {facts['iterations']} of {settings['iterations']} iterations with"
         f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
         *([_how_adapted(facts["lora"], adapter_only)] if facts["lora"] else []),
         "",
     ]
-    if "held_out" in facts:
-        row = facts["held_out"]
-        lines += [
+    if row is not None:
+        lines.append(
             f"Kept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
-            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}.",
-            "",
-        ]
-    names = {"kl": "KL from the reference, nats per response", "score": "score, as trained on"}
-    names |= {"raw_score": "score, as the reward gives it"}
-    known = [f"- {what}: {last[name]:.4g}" for name, what in names.items() if name in last]
+            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}.\n"
+        )
+    known = [f"- {what}: {last[name]:.4g}" for name, what in SHOWN.items() if name in last]
     if known:
-        lines += ["In the last iteration:", "", *known, ""]
+        lines += ["In the last iteration:\n", *known, ""]
     rows = {"method": facts["method"]} | settings
     table = [f"| {name} | {rows[name]} |" for name in DECISIVE if rows.get(name) is not None]
-    lines += ["| setting | value |", "|---|---|", *table, ""]
-    how = _how_to_sample(adapter_only, settings["response_length"])
-    lines.append(f"All settings are in `{FACTS}`. {how}")
-    return "\n".join([*lines, ""])
-
-
-def _shown(base: str) -> str:
-    """The base model's name for a card: a folder of the course from its root, of others the last part."""
-    path = Path(base)
-    if not path.is_dir():
-        return f"`{base}`"
-    return f"`{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}`"
+    so = f"samples as training did, {settings['response_length']} tokens at most (`max_new_tokens` for more)"
+    how = f"The generation config {so}."
+    if adapter_only:
+        given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
+        how = (
+            f"`generation_config.json` {so}. peft reads the base model's instead, so give"
+            f" it: `model.generate(**inputs, {given})`."
+        )
+    settings_are = f"All settings are in `{FACTS}`. {how}\n"
+    return "\n".join([*lines, "| setting | value |", "|---|---|", *table, "", settings_are])

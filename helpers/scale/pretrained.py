@@ -13,7 +13,6 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from helpers.config import RLHFConfig
 from helpers.data import find_folder
 from helpers.models import (
     HubNotReached,
@@ -30,24 +29,11 @@ from helpers.models import (
     resolve_device,
     without_dropout,
 )
-from helpers.prompts import chat_text
 from helpers.reward_model import RewardModel, load_reward_model
-from helpers.sampling import sample_responses
 from helpers.scale.lora import lora_models
 from helpers.state import Models, Reward
 from helpers.tools.files import FileProblem
 from helpers.tools.validate import require, require_choice
-
-
-def round_trip(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[str]:
-    """Encode texts and decode them again, without special tokens."""
-    require(len(texts) > 0, "texts", "an empty list", "at least one text")
-    return tokenizer.batch_decode(tokenizer(texts)["input_ids"], skip_special_tokens=True)
-
-
-def same_words(text: str, again: str) -> bool:
-    """Whether two texts are equal apart from case and spaces, which an uncased tokenizer may lose."""
-    return "".join(text.lower().split()) == "".join(again.lower().split())
 
 
 class ClassifierReward:
@@ -84,12 +70,6 @@ class ClassifierReward:
 
 ACTOR, ENCODER = "HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased"
 EMBEDDED_ACTOR, EMBEDDED_ENCODER = "data/sft", "data/reward"
-QUESTIONS = (  # for looking at answers, not for training
-    "What is the capital of France?",
-    "Explain quantum computing in simple terms.",
-    "Write a haiku about programming.",
-    "What is machine learning?",
-)
 
 
 @dataclass(frozen=True)
@@ -99,21 +79,7 @@ class ModelChoice:
     actor: str
     encoder: str
     device: str
-    pretrained: bool
     words: str
-
-    @property
-    def frozen(self) -> torch.dtype:
-        """Type of the frozen models: half precision on a GPU, else float32."""
-        return frozen_dtype(torch.device(self.device))
-
-    def settings(self) -> dict:
-        """Config values for these models, as a starting point."""
-        if not self.pretrained:
-            return {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 10}
-        sizes = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "iterations": 40}
-        rates = {"learning_rate": 1e-5, "critic_learning_rate": 1e-4}
-        return sizes | rates | {"response_length": 32, "temperature": 0.7, "kl_coef": 0.05}
 
 
 def choose_models(
@@ -125,24 +91,19 @@ def choose_models(
     configurations are loaded. The embedded ones stand in only where the hub is not reached.
     FileProblem: a path without a folder, a folder without a model, a wrong hub name, a gated model.
     """
-    place = resolve_device(device)
-    on_hub = [name for name in (actor, encoder) if find_folder(name) is None]
-    if on_hub and place.type == "cpu" and not patient:
-        return _embedded(place, "No GPU here")
+    place, reason = resolve_device(device).type, ""
     try:
-        for name in (actor, encoder):
+        on_hub = None in [find_folder(name) for name in (actor, encoder)]
+        if on_hub and place == "cpu" and not patient:
+            reason = "No GPU here"
+        for name in () if reason else (actor, encoder):
             load_pretrained(AutoConfig, name)
     except HubNotReached:
-        return _embedded(place, "No hub can be reached")
-    embedded = (actor, encoder) == (EMBEDDED_ACTOR, EMBEDDED_ENCODER)
-    return ModelChoice(
-        actor, encoder, place.type, not embedded, f"{actor} and {encoder} on {place.type}."
-    )
-
-
-def _embedded(place: torch.device, reason: str) -> ModelChoice:
-    words = f"{reason}: using the course's embedded models, on {place.type}."
-    return ModelChoice(EMBEDDED_ACTOR, EMBEDDED_ENCODER, place.type, False, words)
+        reason = "No hub can be reached"
+    if not reason:
+        return ModelChoice(actor, encoder, place, f"{actor} and {encoder} on {place}.")
+    words = f"{reason}: using the course's embedded models, on {place}."
+    return ModelChoice(EMBEDDED_ACTOR, EMBEDDED_ENCODER, place, words)
 
 
 def frozen_dtype(device: torch.device) -> torch.dtype:
@@ -215,26 +176,3 @@ def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTra
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return actor.to(resolve_device(device)).eval(), tokenizer
-
-
-def as_chat(tokenizer: PreTrainedTokenizerBase, question: str) -> str:
-    """The question in the model's chat template; unchanged if it has none."""
-    if not tokenizer.chat_template:
-        return question
-    return chat_text(tokenizer, [{"role": "user", "content": question}])
-
-
-def answer_questions(
-    policy: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    config: RLHFConfig,
-    questions: tuple = QUESTIONS,
-    seed: int = 0,
-) -> list[str]:
-    """A policy's answers to questions, without the questions; sampled with a fixed seed."""
-    generator = torch.Generator(device=policy.device).manual_seed(seed)
-    prompts = [as_chat(tokenizer, question) for question in questions]
-    written = sample_responses(policy, tokenizer, prompts, config, generator)
-    rows = zip(written.response_tensors, written.response_mask, strict=True)
-    ids = [row[counted].tolist() for row, counted in rows]
-    return tokenizer.batch_decode(ids, skip_special_tokens=True)

@@ -8,22 +8,17 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, explorer, gae, grpo_vs_trl, learning, ppo_vs_trl, scaling
+from benchmarks import course, explorer, ppo_vs_trl, scaling
+from benchmarks.common import TokenCounter
 from benchmarks.floor import PlainGPT2
 from benchmarks.models import Size, make_actor, make_llama, make_run
-from benchmarks.tokens import TokenCounter
-from benchmarks.trl_world import TextReward, value_model
-from benchmarks.yardstick import GRID, TUNED_ON, Yardstick
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.rollouts import forward_logprobs
 from helpers.scale import trl_groups
 from helpers.scale.memory import smollm2
-from helpers.state import load_models
 from helpers.steps import iterate
-from helpers.studies.beta_sweep import load_sweep, table
-from helpers.tools.files import write_json
 
 SMALL = Size(layers=1, width=32, heads=2, vocabulary=32, prompt=4, response=5, batch=8)
 
@@ -47,7 +42,7 @@ def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
 def test_the_race_runs_and_counts_everyone(recwarn):
     pytest.importorskip("trl.experimental.ppo", reason="no TRL here that has a PPOTrainer")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    facts = ppo_vs_trl.summarize(ppo_vs_trl.race(SMALL, 4, rounds=1, micro=4), SMALL)
+    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(SMALL, 4, rounds=1, micro=4), SMALL)
     assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
     peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
     assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
@@ -89,8 +84,8 @@ POLICIES = {"gpt2": lambda: make_actor(SMALL, fused=True), "llama": tiny_llama}
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_in_grpo_too_every_response_has_full_length(name):
-    state = grpo_vs_trl.make_run(POLICIES[name](), SMALL, iterations=2)
-    counter = grpo_vs_trl.count_positions(state.models.actor, state.models.reference)
+    state = ppo_vs_trl.make_grpo_run(POLICIES[name](), SMALL, iterations=2)
+    counter = TokenCounter(ppo_vs_trl.grpo_trunks(state.models.actor, state.models.reference))
     records = [iterate(state) for _ in range(2)]
     assert all(one["response_length"] == SMALL.response and one["ended"] == 0 for one in records)
     # one pass, and no critic
@@ -105,7 +100,7 @@ def test_in_grpo_too_every_response_has_full_length(name):
 def test_grpo_s_race_gives_both_the_same_tokens(name):
     pytest.importorskip("trl", reason="benchmarks/requirements.txt is not installed")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    found = grpo_vs_trl.race(POLICIES[name](), SMALL, rounds=1)
+    found = ppo_vs_trl.grpo_race(POLICIES[name](), SMALL, rounds=1)
     facts = ppo_vs_trl.summarize(found, SMALL)
     row = SMALL.batch * (SMALL.prompt + SMALL.response)
     theirs, ours = (facts["tokens"][who]["by_model"] for who in ("TRL", "ours"))
@@ -122,7 +117,7 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
 def test_a_trl_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(trl_groups, "grpo_is_here", lambda: False)
     with pytest.raises(ValueError, match="trl: got .*, wants `pip install trl datasets`"):
-        grpo_vs_trl.run([])
+        ppo_vs_trl.run(["--grpo"])
 
 
 def torchrl_peer():
@@ -183,12 +178,6 @@ def test_plain_modules_are_the_same_function_cached_or_not():
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=2e-5, rtol=1e-5)
 
 
-def test_gae_and_whitening_give_torchrls_numbers():
-    pytest.importorskip("torchrl", reason="benchmarks/requirements.txt is not installed")
-    found = gae.measure(16, 8, seconds=0.0)
-    assert found["same"] and found["ms"]["gae"] > 0
-
-
 def test_a_power_law_has_its_exponent_as_slope_and_a_picture():
     xs = [16.0, 64.0, 256.0]
     ys = [3.0 * x**1.5 for x in xs]
@@ -209,78 +198,6 @@ def test_a_notebook_is_measured_cell_by_cell(tmp_path):
     found = course.run_notebook(tmp_path / "tiny.ipynb")
     assert found["slowest"][0]["code"] == "time.sleep(0.3)" and found["slowest"][0]["seconds"] > 0.3
     assert found["seconds"] > 0.3 and found["peak_MiB"] > 10
-
-
-def test_efficiency_at_the_end_is_the_shipped_tables():
-    sweep = load_sweep()
-    (row,) = [row for row in table(sweep) if row["kl_coef"] == 0.1]
-    yardstick = Yardstick(sweep, 0.1)
-    configs = [learning.settings(learning.OURS, 0.1, seed, 100) for seed in (0, 1, 2)]
-    runs = [learning.find(learning.OURS, config, sweep) for config in configs]
-    ends = [yardstick.end(run) for run in runs]
-    assert sum(ends) / len(ends) == pytest.approx(row["efficiency"], abs=1e-6)
-    flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
-    found = yardstick.along(flat, learning.BUDGETS)
-    assert found.keys() == {n for n in learning.BUDGETS if n < 98}
-    assert all(abs(share) < 1e-6 for share in found.values())
-    steps = [{"score": float(n), "kl": 0.0} for n in range(20)]  # written after n updates
-    found = yardstick.along(steps, (1, 10, 17, 18))
-    assert found == {
-        10: pytest.approx(yardstick.share(10.0)),
-        17: pytest.approx(yardstick.share(17.0)),
-    }
-
-
-def test_the_contest_asks_for_trl_s_rates_first_and_then_for_all_seeds(tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "FOLDER", tmp_path)
-    monkeypatch.setattr(learning, "METHODS", tmp_path)
-    sweep = load_sweep()
-
-    def asked(who):
-        left = [config for _, (name, config) in learning.missing(sweep, 100) if name == who]
-        return {(one.kl_coef, one.seed, one.learning_rate) for one in left}
-
-    def pretend(seed, rate, value, who=learning.TRL, **where):
-        config = learning.settings(who, 0.1, seed, 100, rate)
-        run = {"history": [{"score": value, "kl": 0.0}] * 100, "final": {"value": value}}
-        write_json(learning.path_of(who, config, **where), run | {"config": config.as_dict()})
-
-    assert {(beta, seed) for beta, seed, _ in asked(learning.OURS)} == {
-        (beta, seed) for beta in learning.BETAS for seed in (3, 4)
-    }  # the sweep has the others
-    at_first = {(beta, TUNED_ON, rate) for beta in learning.BETAS for rate in GRID}
-    assert asked(learning.TRL) == at_first
-    for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
-        pretend(TUNED_ON, rate, value)
-    then = {(0.1, seed, GRID[1]) for seed in learning.SEEDS}
-    assert {one for one in asked(learning.TRL) if one[0] == 0.1} == then
-    for seed, value in enumerate((0.7, 0.8, 0.9)):
-        pretend(seed, GRID[1], value)
-    found = learning.contest(learning.TRL, sweep, 0.1, 100)
-    share = Yardstick(sweep, 0.1).share
-    assert found["seeds"] == 3 and found["end"]["mean"] == pytest.approx(share(0.8))
-    assert found["end"]["stderr"] == pytest.approx((share(0.9) - share(0.8)) / 3**0.5)
-    assert found["along"][10]["mean"] == pytest.approx(share(0.8))
-    # ours, with a rate chosen in the same way: of runs made here or by `methods`
-    assert asked(learning.TUNED) == at_first
-    for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
-        pretend(TUNED_ON, rate, value, learning.TUNED, elsewhere=True)
-    assert learning.contest(learning.TUNED, sweep, 0.1, 100)["rate"] == GRID[1]
-    learning.print_one(learning.compare(sweep, 0.1, 100))
-
-
-def test_trl_reads_our_reward_model_and_starts_from_a_critic_of_zeros():
-    models = load_models(learning.settings(learning.TRL, 0.1, 0, 1, 1e-3))
-    texts = ["we saw this film", "the soup was cold."]
-    encoded = models.tokenizer(texts, return_tensors="pt", padding=True)  # left, as TRL has prompts
-    ids, mask = encoded["input_ids"], encoded["attention_mask"]
-    adapter = TextReward(models.reward)
-    scores = adapter.score(adapter.trunk(ids * mask, mask.bool()).hidden_states[-1])
-    assert scores.shape == (*ids.shape, 1)
-    torch.testing.assert_close(scores[:, -1, 0], models.reward.score_texts(texts))
-    critic = value_model(models)
-    values = critic.score(critic.transformer(input_ids=ids).last_hidden_state)
-    assert (values == 0).all()
 
 
 @pytest.mark.nightly

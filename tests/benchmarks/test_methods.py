@@ -9,10 +9,10 @@ from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import start_run
-from helpers.studies.beta_sweep import load_sweep
+from helpers.studies.beta_sweep import load_sweep, table
 from helpers.tools.files import write_json
 
-BETA = 0.3
+BETA, PLAN = 0.3, methods.Plan()
 
 
 @pytest.fixture(scope="module")
@@ -75,25 +75,25 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
     for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
         pretend("PPO", rate, TUNED_ON, value)
     best = GRID[1]
-    assert methods.tuned("PPO", BETA, 100)[0] == best
-    assert methods.tuned("RLOO", BETA, 100) == (None, {})  # nothing is there yet
-    assert TUNED_ON not in methods.SEEDS
-    for seed, value in zip(methods.SEEDS, (0.70, 0.72, 0.74), strict=True):
+    assert methods.tuned("PPO", BETA, PLAN)[0] == best
+    assert methods.tuned("RLOO", BETA, PLAN) == (None, {})  # nothing is there yet
+    assert TUNED_ON not in PLAN.seeds
+    for seed, value in zip(PLAN.seeds, (0.70, 0.72, 0.74), strict=True):
         pretend("PPO", best, seed, value)
     yardstick = Yardstick(sweep, BETA)
-    row = methods.row("PPO", BETA, yardstick, 100)
+    row = methods.row("PPO", yardstick, PLAN)
     assert row["rate"] == best and row["seeds"] == 3
     assert row["end"] == pytest.approx(yardstick.share(0.72))
     assert row["spread"] == pytest.approx(yardstick.share(0.74) - yardstick.share(0.72))
     one = yardstick.estimate(0.72, 0.01).stderr
     assert row["stderr"] == pytest.approx(one / 3**0.5, rel=0.05)
-    assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in methods.ON_THE_WAY}
-    assert methods.missing(["PPO"], 100, tuning=False) == []  # no rate is known at the other β
+    assert row["along"] == {n: pytest.approx(yardstick.share(0.72)) for n in PLAN.budgets}
+    assert methods.missing(["PPO"], PLAN, tuning=False) == []  # no rate is known at the other β
     apart = "GRPO, k3 in the loss, ratio"  # nothing is there of it, and one β is asked
     for name in ("PPO", apart):
-        left = methods.missing([name], 100, tuning=True)
+        left = methods.missing([name], PLAN, tuning=True)
         assert {config.kl_coef for _, (_, config) in left} == {0.1} and len(left) == 3
-    assert methods.row(apart, BETA, yardstick, 100) is None
+    assert methods.row(apart, yardstick, PLAN) is None
 
 
 def test_the_time_to_a_target_is_read_between_what_is_known(folder, sweep):
@@ -102,9 +102,9 @@ def test_the_time_to_a_target_is_read_between_what_is_known(folder, sweep):
     assert methods.iterations_to(0.25, {10: 0.5, 30: 0.2, 50: 0.4}) == 5  # the first time
     assert methods.iterations_to(0.95, {10: 0.5, 100: 0.94}) is None
     for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
-        pretend("PPO", rate, TUNED_ON, value)
-    pretend("PPO", GRID[1], 0, value=99.0)  # far beyond the best there is, from the start
-    row = methods.row("PPO", BETA, yardstick := Yardstick(sweep, BETA), 100)
+        pretend("RLOO", rate, TUNED_ON, value)
+    pretend("RLOO", GRID[1], 0, value=99.0)  # far beyond the best there is, from the start
+    row = methods.row("RLOO", yardstick := Yardstick(sweep, BETA), PLAN)
     assert row["seconds_an_iteration"] == pytest.approx(0.1)
     reached = 10 * methods.TARGET / yardstick.share(99.0)
     assert row["seconds_to_target"] == pytest.approx(0.1 * reached)
@@ -124,35 +124,47 @@ def test_the_time_to_a_target_is_read_between_what_is_known(folder, sweep):
 def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, best):
     for rate, value in zip(rates, values, strict=True):
         pretend("PPO", rate, TUNED_ON, value)
-    chosen, ends = methods.tuned("PPO", BETA, 100)
+    chosen, ends = methods.tuned("PPO", BETA, PLAN)
     assert chosen == best and ends == dict(zip(rates, values, strict=True))
     assert untried(ends) == left
-    asked = methods.missing(["PPO"], 100, tuning=True)
+    asked = methods.missing(["PPO"], PLAN, tuning=True)
     here = [config.learning_rate for _, (_, config) in asked if config.kl_coef == BETA]
     assert tuple(here) == left
 
 
 def test_best_of_n_is_the_n_of_the_highest_j(sweep, capsys):
     yardstick = Yardstick(sweep, BETA)
-    row = methods.best_of_n_row(sweep, BETA, yardstick)
+    row = methods.best_of_n_row(yardstick)
     assert 0 < row["end"] < 1 and row["method"].startswith("best of ")
-    methods.print_rows(BETA, [row])
+    methods.print_rows(BETA, [row], PLAN.budgets)
     assert row["method"] in capsys.readouterr().out
 
 
 def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
     yardstick = Yardstick(sweep, BETA)
-    measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.BUDGETS)]
-    found = methods.along(yardstick, measured)
-    on_the_way = [row for row in measured if row["iteration"] in methods.ON_THE_WAY]
+    measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.MEASURED)]
+    found = methods.along(yardstick, measured, PLAN.budgets)
+    on_the_way = [row for row in measured if row["iteration"] in PLAN.budgets]
     assert found == {row["iteration"]: yardstick.share(row["value"]) for row in on_the_way}
 
 
 def test_our_curve_is_the_mean_around_the_rollout_that_follows_so_many_updates(sweep):
     yardstick = Yardstick(sweep, BETA)
     history = [{"score": float(updates), "kl": 0.0} for updates in range(100)]
-    found = methods.along(yardstick, history)
-    assert found == {n: pytest.approx(yardstick.share(n)) for n in (10, 30, 50)}
+    found = methods.along(yardstick, history, (1, 10, 97, 98))
+    assert found == {n: pytest.approx(yardstick.share(n)) for n in (10, 97)}
+    flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
+    assert all(abs(share) < 1e-6 for share in methods.along(yardstick, flat, PLAN.budgets).values())
+
+
+def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(folder, sweep):
+    plan = methods.Plan(betas=(0.1,), seeds=(0, 1, 2, 3), rate=3e-4)
+    (shown,) = [row for row in table(sweep) if row["kl_coef"] == 0.1]
+    row = methods.row("PPO", Yardstick(sweep, 0.1), plan)
+    assert row["seeds"] == 3 and row["end"] == pytest.approx(shown["efficiency"], abs=1e-6)
+    assert methods.missing(["PPO"], plan, tuning=True) == []
+    (left,) = methods.missing(["PPO"], plan, tuning=False)
+    assert left[1][1].seed == 3
 
 
 def test_the_picture_puts_the_best_on_top_in_one_order_for_all_beta():
@@ -187,9 +199,11 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch):
 @pytest.mark.skipif(not grpo_is_here(), reason="trl, an optional extra, is not installed")
 @pytest.mark.parametrize("name", [name for name, method in methods.METHODS.items() if method.trl])
 def test_a_peer_s_run_is_made_and_kept(folder, monkeypatch, name):
-    monkeypatch.setattr(methods, "BUDGETS", (1,))
+    if not methods.is_here(name):
+        pytest.skip("no TRL here that has a PPOTrainer")
+    monkeypatch.setattr(methods, "MEASURED", (1,))
     config = methods.make_config(name, BETA, 0, 3e-4, 1)
     methods.make(name, config, evaluated=2)
     saved = json.loads(methods.path_of(name, config).read_text())
-    assert [row["iteration"] for row in saved["history"]] == [1]
+    assert [row.get("iteration", 1) for row in saved["history"]] == [1]
     assert {"value", "value_stderr", "gold", "kl"} <= saved["final"].keys()

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.cuda import PhaseTimes
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
 from helpers.models import count_parameters, fingerprint, trainable
+from helpers.prompts import chat_text
 from helpers.reward_model import (
     RewardModel,
     fit_reward_model,
@@ -27,14 +29,9 @@ from helpers.sampling import sample_responses
 from helpers.scale.lora import AdapterOff
 from helpers.scale.memory import estimate_memory, meta_model
 from helpers.scale.pretrained import (
-    QUESTIONS,
-    answer_questions,
     load_gguf,
     make_models,
-    round_trip,
-    same_words,
 )
-from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
 
@@ -126,11 +123,15 @@ def test_the_known_shape_is_the_real_one(smollm2):
 
 
 def test_it_knows_the_capital_of_france(smollm2, say):
-    answers = answer_questions(
-        *smollm2, RLHFConfig(response_length=24, temperature=0.1), QUESTIONS[:1]
-    )
-    say(f"{QUESTIONS[0]} {answers[0]!r}")
-    assert "Paris" in answers[0]
+    actor, tokenizer = smollm2
+    question = "What is the capital of France?"
+    if tokenizer.chat_template:
+        question = chat_text(tokenizer, [{"role": "user", "content": question}])
+    config = RLHFConfig(response_length=24, temperature=0.1)
+    generator = torch.Generator().manual_seed(0)
+    (answer,) = sample_responses(actor, tokenizer, [question], config, generator).texts
+    say(repr(answer))
+    assert "Paris" in answer
 
 
 def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
@@ -140,8 +141,10 @@ def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
     )
     assert not any("<|" in text for text in responses.texts)
     plain = [text for text in responses.texts if text.isascii()]
-    again = round_trip(reward_model[0].tokenizer, plain)
-    assert sum(map(same_words, plain, again)) >= 0.8 * len(plain)
+    ids = reward_model[0].tokenizer(plain)["input_ids"]
+    again = reward_model[0].tokenizer.batch_decode(ids, skip_special_tokens=True)
+    bare = [["".join(text.lower().split()) for text in texts] for texts in (plain, again)]
+    assert sum(a == b for a, b in zip(*bare, strict=True)) >= 0.8 * len(plain)
 
 
 def test_cached_decoding_agrees_with_a_full_forward(smollm2):
@@ -191,5 +194,4 @@ def report_memory(actor, models, phases: PhaseTimes, say) -> None:
     say(
         f"memory: estimated {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB"
     )
-    say(phases.table().replace("\n", "\n" + 24 * " "))
     assert phases.peak >= 4 * count_parameters(actor)

