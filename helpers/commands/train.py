@@ -19,6 +19,7 @@ from helpers.commands.inputs import (
     for_evaluation,
     keep_inputs,
     kept_inputs,
+    run_command,
     say_held_out,
 )
 from helpers.commands.results import (
@@ -49,9 +50,8 @@ from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate, iterate
-from helpers.tools.command import exit_status
 from helpers.tools.files import hold_folder, require_free, require_writable
-from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.flags import setting
 from helpers.tools.logs import installed, logged
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
@@ -317,18 +317,6 @@ def trace_one(options: TraceOptions, settings: dict) -> None:
         state = start(settings, options)
     iterate(state, Trace(state.models, state.config))
     return None
-
-
-def run_command(name: str, what: str, options: type, run: Callable, arguments: list[str]) -> int:
-    """Parse the flags of a command, options and settings of the run, and run it; → exit status."""
-
-    def parse_and_run() -> None:
-        parser = FlagParser(options, RLHFConfig, prog=f"python -m helpers {name}", description=what)
-        given = parser.given(arguments)
-        chosen = only(options, given)
-        run(chosen, {key: value for key, value in given.items() if not hasattr(chosen, key)})
-
-    return exit_status(parse_and_run, "Stopped at once; the last checkpoint stays.")
 
 
 def train(arguments: list[str]) -> int:
