@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import length_reward, tiny_models
+from transformers import PreTrainedTokenizerFast
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
+from helpers.sampling import plain_tokens
+from helpers.scale.random_models import gpt2_sized_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.studies.measure import measure
@@ -162,3 +165,15 @@ def test_the_saved_run_is_plain_json(recorded, tmp_path):
     save_run(recorded, tmp_path / "run")
     facts = json.loads(Path(tmp_path / "run" / RECORD).read_text())
     assert list(facts["history"]["iteration"]) == [1, 2, 3, 4]
+
+
+def test_subword_tokens_are_shown_as_text():
+    tokenizer = gpt2_sized_tokenizer()
+    assert plain_tokens(tokenizer, [3, 7]) == ["t3", "t7"]
+    ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
+    inner = tokenizer.backend_tokenizer.from_str(
+        '{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":'
+        f'{str(ids).replace(chr(39), chr(34))},"unk_token":"film"}}}}'
+    )
+    shown = plain_tokens(PreTrainedTokenizerFast(tokenizer_object=inner), [0, 1, 2, 3])
+    assert shown == [" film", " film", "⏎", "film"]
