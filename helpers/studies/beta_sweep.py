@@ -27,10 +27,11 @@ from helpers.studies.study import (
     STUDY,
     Job,
     StudyOptions,
-    add_facts,
     load_study,
+    read_study,
     run_name,
     run_study,
+    write_study,
 )
 from helpers.theory.optimum import (
     Estimate,
@@ -258,7 +259,7 @@ def run(options: BetaSweepOptions) -> None:
     run_study(beta_study(options.betas, options.seeds, options.iterations), options)
     if not (out / REFERENCE).exists():
         provide_reference(out)
-    add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
+    write_study(out, read_study(out) | {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
     sweep = load_sweep(out)
     print_table(table(sweep), reference_row(sweep))
     if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():

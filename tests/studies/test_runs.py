@@ -27,9 +27,9 @@ from helpers.studies.runs import (
     load_run,
     record_run,
     resume_run,
-    save_run,
     snapshot_schedule,
     take_snapshot,
+    write_run,
 )
 from helpers.tools.files import FileProblem
 
@@ -95,7 +95,7 @@ def test_a_run_comes_back_from_its_folder(recorded, tmp_path):
     responses = {"score": torch.randn(3, 2), "kl": torch.rand(3, 2)}
     measured = {"final": {"value": 0.25}, "label": "four iterations", "responses": responses}
     run = replace(recorded, **measured)
-    save_run(run, tmp_path / "run")
+    write_run(run, tmp_path / "run")
     back = load_run(tmp_path / "run")
     assert (back.config, back.final, back.label) == (run.config, run.final, run.label)
     assert back.column("score") == pytest.approx(run.column("score"), rel=1e-4)
@@ -114,7 +114,7 @@ def test_a_run_comes_back_from_its_folder(recorded, tmp_path):
 @pytest.mark.parametrize("file", [RECORD, TENSORS])
 @pytest.mark.parametrize("harm", ["cut", "gone"])
 def test_a_broken_run_is_refused_in_one_sentence(recorded, tmp_path, file, harm):
-    save_run(recorded, tmp_path / "run")
+    write_run(recorded, tmp_path / "run")
     path = tmp_path / "run" / file
     path.write_bytes(path.read_bytes()[:200]) if harm == "cut" else path.unlink()
     with pytest.raises(FileProblem, match="run"):
@@ -162,7 +162,7 @@ def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts)
 
 
 def test_the_saved_run_is_plain_json(recorded, tmp_path):
-    save_run(recorded, tmp_path / "run")
+    write_run(recorded, tmp_path / "run")
     facts = json.loads(Path(tmp_path / "run" / RECORD).read_text())
     assert list(facts["history"]["iteration"]) == [1, 2, 3, 4]
 

@@ -14,7 +14,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.studies.runs import Run, load_run, record_run, save_run
+from helpers.studies.runs import Run, load_run, record_run, write_run
 from helpers.studies.study import (
     METRICS,
     STUDY,
@@ -88,7 +88,7 @@ def finished(job: Job, folder, prompts: list[str]) -> Run:
     state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
     run = list(record_run(state, Run(job.config)))[-1]
     run.final = {"value": 0.123456789}
-    save_run(run, job.folder(folder / "out", folder / "work"))
+    write_run(run, job.folder(folder / "out", folder / "work"))
     return run
 
 
