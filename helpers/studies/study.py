@@ -197,20 +197,19 @@ def as_entry(kind: str, config: RLHFConfig, history: dict, final: dict) -> dict:
     return {"kind": kind, "config": config.as_dict(), "history": history, "final": final}
 
 
-def job_entry(job: Job, options: StudyOptions) -> dict:
-    """The entry of a finished run in `study.json`."""
-    if job.whole:
-        return {"kind": job.kind, "whole": True}
-    run = load_run(job.folder(options.results, options.checkpoints))
-    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
-    columns = as_columns(run.history, names)
-    return as_entry(job.kind, run.config, columns, significant(run.final))
-
-
 def keep_jobs(jobs: list[Job], options: StudyOptions) -> None:
     """Write the finished jobs to `study.json`."""
-    made = origin(options, options.threads)
-    keep_runs(options.results, {job.name: job_entry(job, options) for job in jobs}, made)
+    entries = {}
+    for job in jobs:
+        entries[job.name] = {"kind": job.kind, "whole": True}
+        if not job.whole:
+            run = load_run(job.folder(options.results, options.checkpoints))
+            names = [
+                name for name in METRICS if name in run.history[0]
+            ]  # a critic's, if there is one
+            columns = as_columns(run.history, names)
+            entries[job.name] = as_entry(job.kind, run.config, columns, significant(run.final))
+    keep_runs(options.results, entries, origin(options, options.threads))
 
 
 def keep_runs(folder: Path, runs: dict[str, dict], facts: dict) -> None:
