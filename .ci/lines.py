@@ -16,7 +16,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/studies/": (1_610, 700),
     "helpers/page/": (610, 700),
     "helpers/scale/": (1_970, 1_300),
-    "helpers/world/": (1_580, 1_000),
+    "helpers/world/": (1_390, 1_000),
     "helpers/theory/": (510, 500),
     "helpers/tools/": (1_000, 700),
     "helpers/commands/": (900, 600),
