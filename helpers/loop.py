@@ -74,15 +74,21 @@ def gradients_as_before() -> Iterator[None]:
 
 
 def run_iterations(
-    state: RLHFState, iterate: Callable[[RLHFState], dict], save_dir: str | Path | None = None
+    state: RLHFState,
+    iterate: Callable[[RLHFState], dict],
+    save_dir: str | Path | None = None,
+    also: Callable[[Path], None] | None = None,
 ) -> Iterator[dict]:
-    """Call `iterate(state)` until the run is done; yields its records and writes its checkpoints."""
+    """Call `iterate(state)` until the run is done; yields its records and writes its checkpoints.
+
+    `also` is that of `save_checkpoint`.
+    """
     with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
         while state.iteration < state.config.iterations:
             with gradients_as_before():
                 record = iterate(state)
             if save_dir is not None and checkpoint_due(state):
-                save_checkpoint(state, save_dir)
+                save_checkpoint(state, save_dir, also)
             yield record
 
 

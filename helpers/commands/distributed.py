@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from helpers.checkpoints import require_unused, saved_config
-from helpers.commands.inputs import MeasuredInputs, keep_inputs, kept_inputs
+from helpers.commands.inputs import MeasuredInputs, keep_inputs, kept_inputs, run_command
 from helpers.config import RLHFConfig
 from helpers.scale.distributed import LAUNCHED, join_group, launch, train_together, work_in_group
 from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState
-from helpers.tools.command import exit_status
 from helpers.tools.files import require_free
-from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_count
 
 DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
@@ -84,14 +83,5 @@ def prepare(options: DistributedOptions) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """`python -m helpers distributed`; → its exit status."""
-
-    def parse_and_run() -> None:
-        what = "Train in several processes: on this machine, or in those a launcher started."
-        classes = (DistributedOptions, RLHFConfig)
-        parser = FlagParser(*classes, prog="python -m helpers distributed", description=what)
-        parser.set_defaults(**DEFAULTS)
-        given = parser.given(arguments)
-        options = only(DistributedOptions, given)
-        run(options, {name: value for name, value in given.items() if not hasattr(options, name)})
-
-    return exit_status(parse_and_run, "Stopped; the last checkpoint stays.")
+    what = "Train in several processes: on this machine, or in those a launcher started."
+    return run_command("distributed", what, DistributedOptions, run, arguments, **DEFAULTS)

@@ -28,8 +28,9 @@ from helpers.scale.held_out import (
 )
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.state import Models, RLHFState, start_run
+from helpers.tools.command import exit_status
 from helpers.tools.files import read_json, write_json
-from helpers.tools.flags import setting
+from helpers.tools.flags import FlagParser, only, setting
 from helpers.tools.validate import require, require_count, require_number
 
 INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
@@ -65,8 +66,6 @@ class Inputs:
     )
 
     def __post_init__(self):
-        for weight in self.reward_weights:
-            require_number("reward_weights", weight)
         fits = len(self.reward_weights) in (0, len(self.reward))
         got, wants = f"{len(self.reward_weights)} of them", f"{len(self.reward)}, one a reward"
         require(fits, "reward_weights", got, wants)
@@ -87,12 +86,13 @@ class Inputs:
         paths = {n: str(p.absolute()) for n, p in found.items() if isinstance(p, Path)}
         return found | paths | {"reward": [absolute_name(name) for name in self.reward]}
 
-    def own_reward(self) -> Reward | None:
-        """The reward that the flags ask for; None if they name none."""
+    def own_reward(self) -> tuple[Reward | None, dict]:
+        """The reward that the flags ask for, None if they name none; and its parts, to be measured."""
         functions = [load_function(name) for name in self.reward]
-        if len(functions) == 1 and not self.reward_weights:
-            return functions[0]
-        return RewardSum(functions, self.reward_weights or None) if functions else None
+        if len(functions) > 1 or self.reward_weights:
+            together = RewardSum(functions, self.reward_weights or None)
+            return together, together.measures()
+        return (functions[0] if functions else None), {}
 
     def own_models(self, config: RLHFConfig, reward: Reward | None) -> Models | None:
         """The models under LoRA; None without it, where the config says which they are."""
@@ -106,24 +106,18 @@ class Inputs:
 
     def begin(self, config: RLHFConfig, **more) -> RLHFState:
         """A run at its beginning; `more` as in `start_run`."""
-        reward, (prompts, _) = self.own_reward(), self.split(config.seed)
-        measures = reward.measures() if isinstance(reward, RewardSum) else {}
-        self.require_columns(reward, prompts)
+        (reward, measures), (prompts, _) = self.own_reward(), self.split(config.seed)
+        rows = [row for row in prompts or [] if isinstance(row, dict)]
+        columns = {"messages", *rows[0]} - {"prompt"} if rows else []
+        for one in getattr(reward, "rewards", [reward]):  # before any model is loaded
+            if takes_completions(one):
+                require_columns(one, list(columns))
         models = self.own_models(config, reward)
         return start_run(config, models, reward, prompts, measures, **more)
 
-    def require_columns(self, reward: Reward | None, prompts: list | None) -> None:
-        """ValueError before any model is loaded: a reward names a column that no row has."""
-        rows = [row for row in prompts or [] if isinstance(row, dict)]
-        columns = {"messages", *rows[0]} - {"prompt"} if rows else []
-        for one in reward.rewards if isinstance(reward, RewardSum) else [reward]:
-            if one is not None and takes_completions(one):
-                require_columns(one, list(columns))
-
     def go_on(self, folder: Path, config: RLHFConfig) -> RLHFState:
         """The run in a folder where it stopped, with the inputs it was started with."""
-        reward = self.own_reward()
-        measures = reward.measures() if isinstance(reward, RewardSum) else {}
+        reward, measures = self.own_reward()
         models = self.own_models(config, reward)
         return load_checkpoint(folder, config, models, reward, measures)
 
@@ -160,7 +154,6 @@ class MeasuredInputs(Inputs):
         there = folder / ROWS
         kept = read_json(there, ("prompts",)) if there.exists() else {}
         prompts = kept["prompts"] if kept else self.split(seed)[1]
-        # an earlier version kept no values of the first
         samples = len(kept.get("first", ())) or min(SAMPLES, self.evaluation_samples or SAMPLES)
         return HeldOut(prompts, folder, self.eval_every, samples) if prompts else None
 
@@ -195,7 +188,8 @@ def load_function(name: str) -> Callable:
     place, _, function = name.rpartition(":")
     require(bool(place and function), "--reward", repr(name), "FILE.py:NAME or MODULE:NAME")
     try:
-        module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+        from_file = place.endswith(".py")
+        module = _load_file(Path(place)) if from_file else importlib.import_module(place)
     except Exception as problem:  # noqa: BLE001 (it is the user's own code)
         said = " ".join(f"{type(problem).__name__}: {problem}".split())[:160]
         raise ValueError(f"--reward: could not load {place} ({said}).") from None
@@ -211,13 +205,6 @@ def _load_file(path: Path):
     sys.modules.setdefault(path.stem, module)  # what it defines can be pickled
     spec.loader.exec_module(module)
     return module
-
-
-def _load_module(name: str):
-    """A module that is installed, or stands in the working directory."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    return importlib.import_module(name)
 
 
 def keep_inputs(inputs: Inputs, folder: Path) -> None:
@@ -237,15 +224,26 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
     if not (folder / INPUTS).exists():
         return inputs
     given, nothing = inputs.as_dict(), type(inputs)().as_dict()
-    # an earlier version has fewer
-    saved = nothing | read_json(folder / INPUTS, ("reward", "prompts"))
-    for name in given:
-        same = given[name] in (nothing[name], saved[name]) or name in FREE
-        flag = f"--{name.replace('_', '-')}"
-        require(same, flag, repr(given[name]), f"{saved[name]!r}, as the run was started")
-    taken = {name: saved[name] for name in given}
-    for name in ("prompts", "eval_prompts", "export"):
-        if taken.get(name) is not None:
-            taken[name] = Path(taken[name])
-    taken |= {name: getattr(inputs, name) for name in FREE if given.get(name) is not None}
+    saved, taken = nothing | read_json(folder / INPUTS), {}  # another command's may be fewer
+    for name, value in given.items():
+        flag, wants = f"--{name.replace('_', '-')}", f"{saved[name]!r}, as the run was started"
+        require(value in (nothing[name], saved[name]) or name in FREE, flag, repr(value), wants)
+        if name not in FREE or value is None:
+            path = name in ("prompts", "eval_prompts", "export") and saved[name] is not None
+            taken[name] = Path(saved[name]) if path else saved[name]
     return replace(inputs, **taken)
+
+
+def run_command(
+    name: str, what: str, options: type, run: Callable, arguments: list[str] | None, **usual
+) -> int:
+    """Run a command by its flags, which are its options and the settings of a run; → exit status."""
+
+    def parse_and_run() -> None:
+        parser = FlagParser(options, RLHFConfig, prog=f"python -m helpers {name}", description=what)
+        parser.set_defaults(**usual)
+        given = parser.given(arguments)
+        chosen = only(options, given)
+        run(chosen, {key: value for key, value in given.items() if not hasattr(chosen, key)})
+
+    return exit_status(parse_and_run, "Stopped at once; the last checkpoint stays.")

@@ -16,18 +16,10 @@ from helpers.lessons.your_trainer import band as trainer_band
 from helpers.studies import beta_sweep, one_token
 from helpers.studies.study import Options
 
+RUNS = [study.run for study in (beta_sweep, kl_control, reward_hacking, reward_quality, patching)]
+RUNS += [study.run for study in (clinic, clip, direct, real_model, one_token, trainer_band, trl)]
+RUNS += [without_a_critic.run]
+# each `run` says by its annotation which options it takes, and these say the study's name
 STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
-    "beta_sweep": (beta_sweep.BetaSweepOptions, beta_sweep.run),
-    "kl_control": (kl_control.KLControlOptions, kl_control.run),
-    "reward_hacking": (reward_hacking.RewardHackingOptions, reward_hacking.run),
-    "reward_quality": (reward_quality.RewardQualityOptions, reward_quality.run),
-    "patching": (patching.PatchingOptions, patching.run),
-    "clinic": (clinic.ClinicOptions, clinic.run),
-    "clip": (clip.ClipOptions, clip.run),
-    "direct": (direct.DirectOptions, direct.run),
-    "real_model": (real_model.RealModelOptions, real_model.run),
-    "one_token": (one_token.OneTokenOptions, one_token.run),
-    "trainer_band": (trainer_band.TrainerBandOptions, trainer_band.run),
-    "trl": (trl.TRLOptions, trl.run),
-    "without_a_critic": (without_a_critic.WithoutACriticOptions, without_a_critic.run),
+    run.__annotations__["options"].name: (run.__annotations__["options"], run) for run in RUNS
 }

@@ -19,6 +19,7 @@ from helpers.commands.inputs import (
     for_evaluation,
     keep_inputs,
     kept_inputs,
+    run_command,
     say_held_out,
 )
 from helpers.commands.results import (
@@ -49,9 +50,8 @@ from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate, iterate
-from helpers.tools.command import exit_status
 from helpers.tools.files import hold_folder, require_free, require_writable
-from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.flags import setting
 from helpers.tools.logs import installed, logged
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
@@ -160,17 +160,27 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
-class LastWhole:
-    """Observes a run, so that an error in the next iteration, in a reward say, loses none before it."""
+class Observer:
+    """Traces a run's first iteration, and stops it after an absurd update, before that is saved.
 
-    def __init__(self, state: RLHFState):
-        self.state = state
-        self(7)
+    An error in the next iteration, in a reward say, loses none of those before it: see `save`.
+    """
+
+    def __init__(self, state: RLHFState, force: bool):
+        show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
+        self.trace, self.guard = Trace(state.models, state.config, show=show), guard(state, force)
+        self.state, self.step = state, 7
+        self.drawn = self.random_numbers()
 
     def __call__(self, step: int, **tensors) -> None:
-        self.step = step
-        if step == 7:
-            self.drawn = {name: g.get_state() for name, g in self.state.generators.items()}
+        if self.state.iteration == 0:
+            self.trace(step, **tensors)
+        self.guard(step, **tensors)
+        self.step, self.drawn = step, self.random_numbers() if step == 7 else self.drawn
+
+    def random_numbers(self) -> dict:
+        """How far each generator has drawn."""
+        return {name: g.get_state() for name, g in self.state.generators.items()}
 
     def save(self, folder: Path) -> None:
         """Save the run after its last whole iteration, if there is one, and say so."""
@@ -183,35 +193,16 @@ class LastWhole:
         print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
 
 
-def observer(state: RLHFState, force: bool) -> Callable:
-    """Traces the first iteration of a run and stops after an absurd update, before it is saved."""
-    show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
-    trace, guarded = Trace(state.models, state.config, show=show), guard(state, force)
-
-    def observe(step: int, **tensors) -> None:
-        if state.iteration == 0:
-            trace(step, **tensors)
-        guarded(step, **tensors)
-
-    return observe
-
-
 def train_with_bar(
     state: RLHFState, folder: Path, options: TrainOptions, held_out: HeldOut | None
 ) -> bool:
     """Train with a progress bar and logs; False if Ctrl-C ended it early."""
-    force, log_to = options.force, options.log_to
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    watch, whole = observer(state, force), LastWhole(state)
-
-    def observe(step: int, **tensors) -> None:
-        watch(step, **tensors)
-        whole(step)
-
+    observe = Observer(state, options.force)
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
-    records = logged(records, log_to or installed(), folder, state.config.as_dict())
+    records = logged(records, options.log_to or installed(), folder, state.config.as_dict())
     with (
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
@@ -225,7 +216,7 @@ def train_with_bar(
                 if asked:
                     return state.iteration == total
         except Exception:
-            whole.save(folder)
+            observe.save(folder)
             raise
     return True
 
@@ -317,18 +308,6 @@ def trace_one(options: TraceOptions, settings: dict) -> None:
         state = start(settings, options)
     iterate(state, Trace(state.models, state.config))
     return None
-
-
-def run_command(name: str, what: str, options: type, run: Callable, arguments: list[str]) -> int:
-    """Parse the flags of a command, options and settings of the run, and run it; → exit status."""
-
-    def parse_and_run() -> None:
-        parser = FlagParser(options, RLHFConfig, prog=f"python -m helpers {name}", description=what)
-        given = parser.given(arguments)
-        chosen = only(options, given)
-        run(chosen, {key: value for key, value in given.items() if not hasattr(chosen, key)})
-
-    return exit_status(parse_and_run, "Stopped at once; the last checkpoint stays.")
 
 
 def train(arguments: list[str]) -> int:

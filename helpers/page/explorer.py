@@ -57,7 +57,7 @@ class DriftExplorer:
     The page is drawn in the browser and moves without a kernel. Where its wire to Python loads
     (anywidget), a move there is a move here, and the other way round. `values` holds the numbers now
     shown (β, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length ...; None where
-    nothing was measured), `view` all of them. `add_run` lets another run join. If not `pictured`, a
+    nothing was measured). `add_run` lets another run join. If not `pictured`, a
     saved notebook keeps a still and no page. Works with ipywidgets 7.7 and 8.
     """
 

@@ -19,19 +19,19 @@ from torch import Tensor, nn
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, verify
-from helpers.sampling import plain_tokens
-from helpers.state import RLHFState, start_run
+from helpers.state import start_run
 from helpers.studies.measure import REFERENCE_SAMPLES, measure, sample_reference
-from helpers.studies.runs import WATCHED_PROMPTS, Run
+from helpers.studies.runs import Run
 from helpers.studies.study import (
     POLICY,
     STUDY,
     Job,
     StudyOptions,
-    add_facts,
     load_study,
+    read_study,
     run_name,
     run_study,
+    write_study,
 )
 from helpers.theory.optimum import (
     Estimate,
@@ -42,7 +42,7 @@ from helpers.theory.optimum import (
 )
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require, require_number
+from helpers.tools.validate import require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
@@ -226,34 +226,6 @@ def print_table(rows: list[dict], reference: dict | None = None) -> None:
         print(line)
 
 
-def lone_sweep(run: Run, state: RLHFState, per_prompt: int = 100) -> Sweep:
-    """A sweep of one run: evaluate its last policy and the reference on fresh responses.
-
-    Sets the run's `final` and `responses`. The optimum is available if `per_prompt` reference samples
-    are enough for it. ValueError: an empty run, none of WATCHED_PROMPTS.
-    """
-    require(bool(run.history), "run", "no iteration", "one that has begun")
-    missing = [prompt for prompt in WATCHED_PROMPTS if prompt not in state.prompts]
-    require(
-        not missing,
-        "prompts",
-        f"none of them {missing[:1]}",
-        f"the watched ones, {WATCHED_PROMPTS}",
-    )
-    run.final, run.responses = measure(state, state.models.actor, max(2, per_prompt // 4))
-    own = (state.models.actor, run.responses)
-    reference = sample_reference(state, per_prompt, *own, bar=False)
-    return Sweep([run], reference, list(state.prompts), {"command": "a run of your own"})
-
-
-def vocabulary_words(state: RLHFState, model: nn.Module | None = None) -> list[str]:
-    """The token of each entry of a next-token distribution: list of V."""
-    tokenizer = state.models.tokenizer
-    rows = (model or state.models.actor).get_input_embeddings().num_embeddings
-    known = plain_tokens(tokenizer, list(range(len(tokenizer))))
-    return known + [f"[{i}]" for i in range(len(known), rows)]  # rows that no token has
-
-
 def provide_reference(out: Path) -> None:
     """The reference's samples: the shipped ones if present, else new ones (about 25 minutes)."""
     with atomic_file(out / REFERENCE) as temporary:
@@ -287,7 +259,7 @@ def run(options: BetaSweepOptions) -> None:
     run_study(beta_study(options.betas, options.seeds, options.iterations), options)
     if not (out / REFERENCE).exists():
         provide_reference(out)
-    add_facts(out, {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
+    write_study(out, read_study(out) | {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
     sweep = load_sweep(out)
     print_table(table(sweep), reference_row(sweep))
     if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():

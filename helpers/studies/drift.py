@@ -4,14 +4,14 @@ Every position of the β slider is a trained policy. Nothing is drawn here.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from helpers.studies.beta_sweep import MIN_EFFECTIVE_SAMPLES, Sweep
-from helpers.studies.runs import WATCHED_PROMPTS, Run, Sample, Snapshot
+from helpers.studies.runs import WATCHED_PROMPTS, Run, Snapshot
 from helpers.theory.optimum import Optimum, effective_sample_size, importance_weights
 from helpers.tools.validate import require
 
@@ -37,22 +37,13 @@ class SliderStop:
 
 @dataclass(frozen=True, eq=False)
 class DriftView:
-    """Everything that the page shows at once. Probabilities are [V]; a value not measured is None."""
+    """One position of the controls; a value not measured is None."""
 
     stop: SliderStop
-    seed: int | None  # None for an added run
     iteration: int
-    last: int  # the last iteration there is
     values: dict  # beta, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length, ess
     curves: dict[str, list[float]]  # over iterations 0 … of the run
-    others: list[dict[str, list[float]]]  # of the other seeds
-    snapshot: int  # the iteration at which samples and next token were kept
-    samples: list[Sample]
-    policy: Tensor
-    reference: Tensor
-    best: Tensor | None  # π*'s next token; None where the samples do not reach it
     optimum: Optimum | None
-    footnotes: list[str] = field(default_factory=list)
 
 
 def run_curves(run: Run) -> dict[str, list[float]]:
@@ -86,27 +77,6 @@ def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int):
         return None, ess
     tokens = sweep.reference["first_tokens"][WATCHED_PROMPTS.index(prompt)].long()  # (N,)
     return torch.bincount(tokens, weights[0], minlength=size), ess
-
-
-def footnotes(stop: SliderStop, hidden: bool, ess: float | None, samples: int) -> list[str]:
-    """Notes about a view, in sentences."""
-    said = []
-    if stop.run and not stop.run.final:
-        said.append("Measured on its own rollouts, not on fresh responses.")
-    if stop.own_reward:
-        said.append(
-            "Scored by another reward than the sweep: J* is unknown, heights do not compare."
-        )
-    elif stop.kl_coef == 0:
-        said.append("β = 0 has no optimum: nothing holds the policy back.")
-    elif hidden and ess is not None:
-        said.append(
-            f"No optimum ◆ for the next word: only {ess:.0f} of the reference's {samples:,} samples "
-            f"for this prompt would count effectively, {MIN_EFFECTIVE_SAMPLES:g} are wanted."
-        )
-    elif ess is not None:
-        said.append(f"◆ The optimum's next word: from {ess:,.0f} effective samples of {samples:,}.")
-    return said
 
 
 class Drift:
@@ -161,17 +131,6 @@ class Drift:
         found = [self.optimum(beta) for beta in grid]
         return sorted((best for best in found if best is not None), key=lambda best: best.kl)
 
-    def finals(self) -> list[dict]:
-        """The last policy of every run: β, kind ("trained", "added"), KL, proxy."""
-        ends = [(run.config.kl_coef, "trained", run.final) for run in self.sweep.runs]
-        for stop in self.added:
-            if not stop.own_reward:
-                ends.append((stop.kl_coef, "added", stop.run.final or stop.run.history[-1]))
-        return [
-            {"kl_coef": beta, "kind": kind, "kl": end["kl"], "proxy": end["score"]}
-            for beta, kind, end in ends
-        ]
-
     def all_curves(self) -> list[dict[str, list[float]]]:
         """Curves of every run that has any."""
         shipped = [self.curves_of(r.config.kl_coef, r.config.seed) for r in self.sweep.runs]
@@ -192,51 +151,18 @@ class Drift:
         return sorted(chosen, key=lambda i: -float(probs[0, i]))
 
     def view(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> DriftView:
-        """The data of the page."""
-        found = self._run(stop, iteration, seed, prompt)
-        now, beta = found.pop("now"), stop.kl_coef
+        """What a run had reached after this many iterations, or at its end."""
+        curves = run_curves(stop.run) if stop.run else self.curves_of(stop.kl_coef, seed)
+        beta, at = stop.kl_coef, min(iteration, len(curves["kl"]) - 1)
         optimum = None if stop.own_reward else self.optimum(beta)
-        best, ess = (None, None) if stop.own_reward else self.first_token(prompt, beta)
-        reference = self.start.next_logprobs[prompt]
-        logprobs = found.pop("logprobs")
-        policy = torch.full_like(reference, math.nan) if logprobs is None else logprobs.exp()
-        values = {"beta": beta, "iteration": found["iteration"], "seed": found["seed"], "ess": ess}
-        return DriftView(
-            stop=stop,
-            last=len(found["curves"]["kl"]) - 1,
-            values=values | self._values(now, beta, optimum),
-            policy=policy,
-            reference=reference.exp(),
-            best=best,
-            optimum=optimum,
-            footnotes=footnotes(stop, best is None, ess, self.sweep.reference["scores"].shape[1]),
-            **found,
-        )
-
-    def _run(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> dict:
-        """The view of a run after this many iterations, or at its end."""
-        run = stop.run or self.sweep.run(stop.kl_coef, seed)
-        curves = run_curves(run) if stop.run else self.curves_of(stop.kl_coef, seed)
-        at = min(iteration, len(curves["kl"]) - 1)
-        shot = run.at(at)
-        others = [] if stop.run else [s for s in self.sweep.seeds if s != seed]
-        return {
-            "seed": None if stop.run else seed,
-            "iteration": at,
-            "now": {name: curves[name][at] for name in COLUMNS},
-            "curves": curves,
-            "others": [self.curves_of(stop.kl_coef, s) for s in others],
-            "snapshot": shot.iteration,
-            "samples": shot.samples.get(prompt, []),
-            "logprobs": shot.next_logprobs.get(prompt),
+        values = {
+            name: None if math.isnan(curves[name][at]) else curves[name][at] for name in COLUMNS
         }
-
-    def _values(self, now: dict, beta: float, optimum: Optimum | None) -> dict:
-        """The numbers by name, None for NaN, with J = proxy − β·KL, J* and efficiency."""
-        values = {name: None if math.isnan(x) else x for name, x in now.items()}
+        values |= {"beta": beta, "iteration": at, "seed": None if stop.run else seed}
+        values["ess"] = None if stop.own_reward else self.first_token(prompt, beta)[1]
         values |= {"J": values["proxy"] - beta * values["kl"], "J_star": None, "efficiency": None}
         if optimum is not None:
             floor = self.sweep.reference_value.mean
             values["J_star"] = optimum.value
             values["efficiency"] = (values["J"] - floor) / (optimum.value - floor)
-        return values
+        return DriftView(stop, at, values, curves, optimum)

@@ -18,7 +18,6 @@ from helpers.gae import compute_gae
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
 from helpers.sampling import Responses
 from helpers.state import RLHFState
-from helpers.tools.validate import require_choice
 from helpers.whitening import masked_mean, whiten_advantages
 
 RIGHT = {  # the right functions, kept before anything is planted
@@ -270,9 +269,3 @@ FAULTS = {
         ),
     )
 }
-
-
-def find_fault(name: str) -> Fault:
-    """The fault of this name. ValueError: unknown name."""
-    require_choice("fault", name, tuple(FAULTS))
-    return FAULTS[name]

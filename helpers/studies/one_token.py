@@ -43,17 +43,6 @@ LATE, FASTER = 0.4, 1.6  # from this share on the actor's rate is so many times 
 HELD_SHARE = 0.85  # share of the run in which the rates are held
 
 
-def entropy_bonus(share: float) -> float:
-    """The entropy bonus when this share of a run at small β is done: from `BONUS` down to 0.
-
-    At β = 0.1 the best answer may be one that the reference gives once in a million times, and PPO
-    can only reward what it has drawn. A bonus c turns π_ref into π_ref^(β/(β + c)): rare answers
-    are tried. Then it is 0, and the optimum is the one without it. At larger β rare answers
-    are not worth their price, and the bonus only disturbs.
-    """
-    return BONUS * max(0.0, 1.0 - share / BONUS_END)
-
-
 def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFConfig:
     """The settings of one iteration of a run with these settings.
 
@@ -62,7 +51,10 @@ def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFCo
     annealed by the loop, as ever, except at small β, where π* is far away: there they are held for
     most of the run. At π* every advantage is 0 and its noise with it, so a large step does little
     harm near the end, and a small one leaves the way unfinished. (At β = 1, near the reference
-    from the beginning, held rates would cost a tenth of J*.)
+    from the beginning, held rates would cost a tenth of J*.) And at first there is an entropy bonus:
+    at β = 0.1 the best answer may be one that the reference gives once in a million times, and PPO
+    can only reward what it has drawn. A bonus c turns π_ref into π_ref^(β/(β + c)): rare answers
+    are tried, which at larger β are not worth their price.
     """
     if iteration < critic_first:
         return replace(config, learning_rate=0.0, num_ppo_epochs=4)
@@ -75,7 +67,7 @@ def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFCo
         config,
         learning_rate=config.learning_rate * held * (FASTER if share > LATE else 1.0),
         critic_learning_rate=config.critic_learning_rate * held,
-        entropy_coef=entropy_bonus(share),
+        entropy_coef=BONUS * max(0.0, 1.0 - share / BONUS_END),
     )
 
 

@@ -5,8 +5,7 @@ shipped one.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,21 +13,15 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.checkpoints import checkpoint_due, hold_run, newest_checkpoint, save_checkpoint
+from helpers.checkpoints import newest_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import verify
+from helpers.loop import run_iterations
 from helpers.rollouts import forward_logprobs, response_logits
 from helpers.sampling import encode_prompts, plain_tokens, sample_responses
-from helpers.state import RLHFState
+from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer
-from helpers.tools.files import (
-    FileProblem,
-    atomic_folder,
-    map_floats,
-    read_json,
-    read_tensors,
-    write_text,
-)
+from helpers.tools.files import FileProblem, map_floats, read_json, read_tensors, write_text
 from helpers.tools.validate import require_count
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
@@ -158,16 +151,19 @@ def record_run(
     schedule = snapshot_schedule(state.config.iterations) if schedule is None else schedule
     run = run or Run(state.config)
     run.config, run.history = state.config, state.history  # with the learning rates it resolved
-    with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
+
+    def watched(state: RLHFState) -> dict:
         if state.iteration == 0 and not run.snapshots:
             run.snapshots.append(take_snapshot(state, prompts))
-        while state.iteration < state.config.iterations:
-            iterate(state, observe)
-            if state.iteration in schedule:
-                run.snapshots.append(take_snapshot(state, prompts))
-            if save_dir is not None and checkpoint_due(state):
-                save_checkpoint(state, save_dir, lambda path: write_run(run, path / "record"))
-            yield run
+        record = iterate(state, observe)
+        if state.iteration in schedule:
+            run.snapshots.append(take_snapshot(state, prompts))
+        return record
+
+    def keep(checkpoint: Path) -> None:
+        write_run(run, checkpoint / "record")
+
+    yield from (run for _ in run_iterations(state, watched, save_dir, keep))
 
 
 def significant(value: object, digits: int = 5) -> object:
@@ -175,22 +171,15 @@ def significant(value: object, digits: int = 5) -> object:
     return map_floats(value, lambda x: float(f"{x:.{digits}g}"))
 
 
-def _facts(run: Run) -> dict:
-    """A run as plain values; the history as columns, which are shorter."""
-    names = list(run.history[-1]) if run.history else []
-    return {
-        "label": run.label,
-        "config": run.config.as_dict(),
-        "final": run.final,
-        "history": {name: run.column(name) for name in names},
-        "snapshots": [
-            {
-                "iteration": shot.iteration,
-                "samples": {p: [vars(s) for s in rows] for p, rows in shot.samples.items()},
-            }
-            for shot in run.snapshots
-        ],
-    }
+def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:
+    """A history as one list per metric, which is shorter, with this many significant digits."""
+    return significant({name: [record[name] for record in history] for name in names}, digits)
+
+
+def as_history(columns: dict) -> History:
+    """The inverse of `as_columns`."""
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def write_run(run: Run, folder: Path) -> None:
@@ -200,15 +189,18 @@ def write_run(run: Run, folder: Path) -> None:
     """
     prompts = list(run.snapshots[0].next_logprobs)
     stacked = [torch.stack([shot.next_logprobs[p] for p in prompts]) for shot in run.snapshots]
-    facts = significant(_facts(run) | {"prompts": prompts})
+    shots = [
+        {
+            "iteration": shot.iteration,
+            "samples": {p: list(map(vars, s)) for p, s in shot.samples.items()},
+        }
+        for shot in run.snapshots
+    ]
+    facts = {"label": run.label, "config": run.config.as_dict(), "final": run.final}
+    facts["history"] = as_columns(run.history, run.history[-1] if run.history else ())
+    facts = significant(facts | {"snapshots": shots, "prompts": prompts})
     write_text(folder / RECORD, json.dumps(facts, separators=(",", ":")) + "\n")
     save_file({"next_logprobs": torch.stack(stacked).half()} | run.responses, folder / TENSORS)
-
-
-def save_run(run: Run, folder: Path) -> None:
-    """Write a run's folder atomically."""
-    with atomic_folder(folder) as temporary:
-        write_run(run, temporary)
 
 
 def resume_run(folder: Path) -> Run:
@@ -222,10 +214,7 @@ def load_run(folder: Path) -> Run:
     facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
     try:
         after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
-        columns = facts["history"]
-        history = [
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        ]
+        history = as_history(facts["history"])
         shots = [
             Snapshot(
                 shot["iteration"],

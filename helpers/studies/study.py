@@ -19,11 +19,13 @@ from safetensors.torch import save_file
 from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import refresh_manifest, verify, work_folder
-from helpers.state import History, Reward, RLHFState, resolve_rates, start_run
+from helpers.state import Reward, RLHFState, resolve_rates, start_run
 from helpers.studies.measure import EVALUATED, MEASURES, measure
 from helpers.studies.runs import (
     RECORD,
     Run,
+    as_columns,
+    as_history,
     load_run,
     record_run,
     resume_run,
@@ -135,16 +137,6 @@ class Job:
         return (out if self.whole else work / "runs") / self.name
 
 
-def start_job(job: Job, work: Path) -> tuple[RLHFState, Run]:
-    """Start the run at its newest checkpoint, or at its beginning."""
-    folder = work / job.name
-    if list_checkpoints(folder):
-        state = load_checkpoint(folder, job.config, reward=job.reward, measures=MEASURES)
-        return state, resume_run(folder)
-    state = start_run(job.config, reward=job.reward, measures=MEASURES)
-    return state, Run(state.config, label=job.name)
-
-
 def save_policy(state: RLHFState, path: Path) -> None:
     """Save the actor's weights in half precision."""
     weights = state.models.actor.state_dict()
@@ -153,12 +145,16 @@ def save_policy(state: RLHFState, path: Path) -> None:
 
 
 def run_job(job: Job, out: Path, work: Path) -> str:
-    """Train one run to its end, evaluate it, save it atomically."""
-    with hold_folder(work / job.name):
-        state, run = start_job(job, work)
+    """Train one run from its newest checkpoint, or its beginning; evaluate it, save it atomically."""
+    folder, own = work / job.name, {"reward": job.reward, "measures": MEASURES}
+    with hold_folder(folder):
+        if list_checkpoints(folder):
+            state, run = load_checkpoint(folder, job.config, **own), resume_run(folder)
+        else:
+            state, run = start_run(job.config, **own), Run(job.config, label=job.name)
         advance(state.iteration)
         with job.within():
-            save_dir = work / job.name if job.checkpoints else None
+            save_dir = folder if job.checkpoints else None
             for _ in record_run(state, run, job.schedule, save_dir=save_dir):
                 advance(1)
         run.final, run.responses = measure(state, state.models.actor, job.evaluated)
@@ -175,19 +171,13 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
     begun = [
         job for job in jobs if job.folder(out, work).exists() or list_checkpoints(work / job.name)
     ]
-    for job in begun:
-        _refuse_other_settings(job, job.folder(out, work) / RECORD)
+    for path, job in ((job.folder(out, work) / RECORD, job) for job in begun):
+        saved = read_json(path, ("config",))["config"] if path.exists() else None
+        if saved and RLHFConfig.from_dict(saved) != resolve_rates(job.config):
+            raise FileProblem(f"{path} was made with other settings: wants another --out.")
     got = f"{out}, where {len(begun)} of these runs have begun"
     require(options.resume or not begun, "--out", got, "--resume, or other folders")
     return [job for job in jobs if not job.folder(out, work).exists()]
-
-
-def _refuse_other_settings(job: Job, path: Path) -> None:
-    """ValueError if a finished run was made with other settings."""
-    if path.exists():
-        saved = RLHFConfig.from_dict(read_json(path, ("config",))["config"])
-        if saved != resolve_rates(job.config):
-            raise FileProblem(f"{path} was made with other settings: wants another --out.")
 
 
 def run_study(jobs: list[Job], options: StudyOptions) -> None:
@@ -202,36 +192,24 @@ def run_study(jobs: list[Job], options: StudyOptions) -> None:
 # --- study.json -----------------------------------------------------------------------------------
 
 
-def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:
-    """A history as one list per metric, with this many significant digits."""
-    return significant({name: [record[name] for record in history] for name in names}, digits)
-
-
-def as_history(columns: dict) -> History:
-    """The inverse of `as_columns`."""
-    rows = zip(*columns.values(), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
 def as_entry(kind: str, config: RLHFConfig, history: dict, final: dict) -> dict:
     """The entry in `study.json` of a run without its own folder; `history` as columns."""
     return {"kind": kind, "config": config.as_dict(), "history": history, "final": final}
 
 
-def job_entry(job: Job, options: StudyOptions) -> dict:
-    """The entry of a finished run in `study.json`."""
-    if job.whole:
-        return {"kind": job.kind, "whole": True}
-    run = load_run(job.folder(options.results, options.checkpoints))
-    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
-    columns = as_columns(run.history, names)
-    return as_entry(job.kind, run.config, columns, significant(run.final))
-
-
 def keep_jobs(jobs: list[Job], options: StudyOptions) -> None:
     """Write the finished jobs to `study.json`."""
-    made = origin(options, options.threads)
-    keep_runs(options.results, {job.name: job_entry(job, options) for job in jobs}, made)
+    entries = {}
+    for job in jobs:
+        entries[job.name] = {"kind": job.kind, "whole": True}
+        if not job.whole:
+            run = load_run(job.folder(options.results, options.checkpoints))
+            names = [
+                name for name in METRICS if name in run.history[0]
+            ]  # a critic's, if there is one
+            columns = as_columns(run.history, names)
+            entries[job.name] = as_entry(job.kind, run.config, columns, significant(run.final))
+    keep_runs(options.results, entries, origin(options, options.threads))
 
 
 def keep_runs(folder: Path, runs: dict[str, dict], facts: dict) -> None:
@@ -247,11 +225,6 @@ def keep_runs(folder: Path, runs: dict[str, dict], facts: dict) -> None:
         kept = [one for one in (*earlier, made) if one["command"] != facts["command"]]
         facts = facts | {"earlier": [one for i, one in enumerate(kept) if one not in kept[:i]]}
     write_study(folder, before | facts | {"runs": before["runs"] | runs})
-
-
-def add_facts(folder: Path, facts: dict) -> None:
-    """Write more facts into a folder's `study.json`."""
-    write_study(folder, read_json(folder / STUDY, ("runs",)) | facts)
 
 
 def write_study(folder: Path, facts: dict) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from helpers.tools.command import exit_status
@@ -60,6 +61,7 @@ BADGE_LINE = re.compile(rf"^{A_BADGE}\n\n?", re.M)
 README_ROW = re.compile(rf"^(\| \d\d \| \[[^]]*\]\(notebooks/(\w+)\.ipynb\))(?: {A_BADGE})?", re.M)
 BADGE_REPO = re.compile(rf"{re.escape(COLAB)}/github/([^/]+/[^/]+)/blob/")
 REMOTE = re.compile(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)github\.com[/:](.+?)(?:\.git)?/?")
+ADDRESS = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*/(?!\.{1,2}$)[A-Za-z0-9_.-]+(?<!\.git)")
 
 
 class CourseIncomplete(Exception):
@@ -71,25 +73,13 @@ class CourseIncomplete(Exception):
 
 def ready() -> None:
     """Say that the course is here; CourseIncomplete when a file or a package it needs is not."""
-    absent = [part for part in PARTS if not (ROOT / part).is_file()]
-    if absent:
-        words = (
-            f"The course in {ROOT} is not whole, {', '.join(absent)} missing: delete that folder"
-        )
+    if absent := ", ".join(part for part in PARTS if not (ROOT / part).is_file()):
+        words = f"The course in {ROOT} is not whole, {absent} missing: delete that folder"
         raise CourseIncomplete(f"{words}, restart the runtime and run this cell again.")
-    absent = [name for name in MODULES if importlib.util.find_spec(name) is None]
-    if absent:
-        words = f"This Python lacks {', '.join(absent)}: take a fresh Colab runtime"
+    if absent := ", ".join(name for name in MODULES if not importlib.util.find_spec(name)):
+        words = f"This Python lacks {absent}: take a fresh Colab runtime"
         raise CourseIncomplete(f"{words}, or set up your own with `make course`.")
     print("The course is here.")
-
-
-def check_address(repo: str) -> str:
-    """The same `repo`; ValueError unless it is owner/name as GitHub allows them."""
-    owner, name = r"[A-Za-z0-9](-?[A-Za-z0-9]){0,38}", r"(?!\.{1,2}$)[\w.-]{1,100}(?<!\.git)"
-    if not re.fullmatch(f"{owner}/{name}", repo, re.ASCII):
-        raise ValueError(f"REPO: got {repo!r}, wants owner/name, as in github.com/owner/name.")
-    return repo
 
 
 def remote_address(root: Path = ROOT) -> str:
@@ -100,11 +90,11 @@ def remote_address(root: Path = ROOT) -> str:
     except (OSError, subprocess.CalledProcessError):
         url = "none"
     match = REMOTE.fullmatch(url)
-    if match is None:
+    if match is None or not ADDRESS.fullmatch(match[1]):
         url = re.sub("//.*@", "//", url)  # no password in a message
         words = "wants one on github.com, or `make colab REPO=owner/name`"
         raise ValueError(f"git remote origin: got {url}, {words}.")
-    return check_address(match[1])
+    return match[1]
 
 
 def badge(stem: str, repo: str) -> str:
@@ -112,21 +102,22 @@ def badge(stem: str, repo: str) -> str:
     return f"{BADGE}({COLAB}/github/{repo}/blob/main/notebooks/{stem}.ipynb)"
 
 
+def read_pages(root: Path) -> dict[Path, str]:
+    """The text of every notebook, then of README.md."""
+    pages = [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md"]
+    return {page: page.read_text(encoding="utf-8") for page in pages}
+
+
 def badge_addresses(root: Path = ROOT) -> set[str]:
     """Every owner/name that a badge leads to; empty where there are no badges."""
-    pages = [root / "README.md", *(root / "notebooks").glob("*.ipynb")]
-    return {repo for page in pages for repo in BADGE_REPO.findall(page.read_text(encoding="utf-8"))}
-
-
-def first_cell(notebook: dict, kind: str) -> dict:
-    """The first cell of this kind; one without words where there is none."""
-    return next((cell for cell in notebook["cells"] if cell["cell_type"] == kind), {"source": []})
+    return {repo for text in read_pages(root).values() for repo in BADGE_REPO.findall(text)}
 
 
 def dress_notebook(text: str, stem: str, repo: str | None) -> str:
     """A notebook's JSON with its badge under the title (none without `repo`) and its setup cell, folded."""
     notebook = json.loads(text)
-    opening, setup = (first_cell(notebook, kind) for kind in ("markdown", "code"))
+    kinds = {cell["cell_type"]: cell for cell in reversed(notebook["cells"])}  # the first of each
+    opening, setup = (kinds.get(kind, {"source": []}) for kind in ("markdown", "code"))
     title, _, rest = BADGE_LINE.sub("", "".join(opening["source"])).partition("\n")
     if not title.startswith("# ") or "sys.path.insert" not in "".join(setup["source"]):
         raise ValueError(f"{stem}.ipynb: has no title or no setup cell, wants both at its top.")
@@ -147,37 +138,29 @@ def dress_readme(text: str, repo: str | None) -> str:
 
 def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:
     """Write this address into all badges, None: no badges; → the files that changed, none on a problem."""
-    if repo is not None:
-        check_address(repo)
-    pages = [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md"]
-    old = {page: page.read_text(encoding="utf-8") for page in pages}
-    new = {page: dress_notebook(old[page], page.stem, repo) for page in pages[:-1]}
-    new[pages[-1]] = dress_readme(old[pages[-1]], repo)
-    changed = [page for page in pages if new[page] != old[page]]
     from helpers.tools.files import write_text  # here: it loads torch; `ready` looks for that first
 
-    for page in changed:
-        write_text(page, new[page])
-    return changed
+    if repo is not None and not ADDRESS.fullmatch(repo):
+        raise ValueError(f"REPO: got {repo!r}, wants owner/name, as in github.com/owner/name.")
+    changed = {}
+    for page, text in read_pages(root).items():
+        readme = page.suffix == ".md"
+        new = dress_readme(text, repo) if readme else dress_notebook(text, page.stem, repo)
+        changed |= {page: new} if new != text else {}
+    for page, new in changed.items():
+        write_text(page, new)
+    return list(changed)
 
 
-def mismatch(root: Path = ROOT) -> str:
-    """One sentence where the badges do not lead to the remote `origin` on github.com; else ""."""
-    try:
-        here = remote_address(root)
-    except ValueError:
-        return ""
-    leads = badge_addresses(root)
-    if leads == {here}:
-        return ""
-    there = f"Colab badges lead to {', '.join(sorted(leads))}" if leads else "No Colab badges"
-    return f"{there}, this repository is {here}: `make colab` writes them anew."
-
-
-def warn() -> None:
-    """Print the mismatch; GitHub shows a line that begins with ::warning:: beside the run."""
-    if words := mismatch():
-        print("::warning::" if os.environ.get("GITHUB_ACTIONS") else "warning: ", words, sep="")
+def warn(root: Path = ROOT) -> None:
+    """Say where the badges do not lead to the remote `origin` on github.com, if there is one."""
+    with suppress(ValueError):
+        here, leads = remote_address(root), badge_addresses(root)
+        there = f"Colab badges lead to {', '.join(sorted(leads))}" if leads else "No Colab badges"
+        words = f"{there}, this repository is {here}: `make colab` writes them anew."
+        on_github = os.environ.get("GITHUB_ACTIONS")  # which shows such a line beside the run
+        if leads != {here}:
+            print("::warning::" if on_github else "warning: ", words, sep="")
 
 
 def main(arguments: list[str] | None = None) -> int:

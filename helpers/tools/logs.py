@@ -7,8 +7,6 @@ from pathlib import Path
 
 from helpers.tools.validate import require, require_choice
 
-PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}  # what each needs
-
 
 def installed() -> list[str]:
     """The logs that ask no account and are installed: TensorBoard, or none."""
@@ -24,9 +22,9 @@ def logged(
     unknown log, or one whose package is not installed, before the first record is asked for.
     """
     for name in to:
-        require_choice("log_to", name, tuple(PACKAGES))
-        there = find_spec(PACKAGES[name]) is not None
-        require(there, "log_to", repr(name), f"`pip install {PACKAGES[name]}` first")
+        require_choice("log_to", name, tuple(WRITERS))
+        there = find_spec(name) is not None
+        require(there, "log_to", repr(name), f"`pip install {name}` first")
     return _logged(records, to, folder, settings or {})
 
 
@@ -60,4 +58,4 @@ def _wandb(open_logs: ExitStack, folder: Path, settings: dict) -> Callable[[dict
     return lambda record: run.log(record, step=int(record["iteration"]))
 
 
-WRITERS = {"tensorboard": _tensorboard, "wandb": _wandb}
+WRITERS = {"tensorboard": _tensorboard, "wandb": _wandb}  # by log, which is its package's name too

@@ -1,7 +1,7 @@
 """The grammar of the embedded world: short reviews, as a weighted finite grammar.
 
 `REVIEWS` maps each domain to the node of its reviews; `ALL_REVIEWS` chooses one of them at random.
-A review is an opening without opinion, then a body of opinions. The words are in `lexicon.py`.
+A review is an opening without opinion, then a body of opinions. The words are in `lexicon.toml`.
 """
 
 from helpers.world import lexicon
@@ -9,16 +9,7 @@ from helpers.world.nodes import Choice, Sequence, Words, even, maybe, one_of, ph
 
 # ---- clauses: sign +1 praises, -1 blames ----
 WHO = one_of("i/we")
-RAISE = {  # every degree occurs with praise and with blame, some rarely
-    +1: weighted(
-        {"fairly": 8, "quite": 12, "very": 16, "really": 12, "truly": 4, "extremely": 4}
-        | {"rather": 2, "slightly": 1}
-    ),
-    -1: weighted(
-        {"slightly": 8, "rather": 12, "quite": 8, "very": 16, "really": 8, "extremely": 4}
-        | {"fairly": 2, "truly": 1}
-    ),
-}
+RAISE = {sign: weighted(lexicon.DEGREE[sign]) for sign in (1, -1)}
 TWICE = one_of("very very/really really/extremely extremely")  # rare, but people write this
 EXTREME = {sign: [one_of(part) for part in lexicon.EXTREME[sign]] for sign in (1, -1)}
 
@@ -27,15 +18,9 @@ def judgement(adjectives, sign):
     """What follows "the soup was": "tasty", "not very fresh", "truly superb" ..."""
     own, opposite = adjectives if sign > 0 else adjectives[::-1]
     general = even(lexicon.GRADABLE[sign])
-    templates = {"{own}": 26, "{plain}": 8, "{degree} {own}": 28, "{specific} and {general}": 8}
-    templates |= {"not {opposite}": 5, "never {opposite}": 3, "{surely} {extreme}": 2}
-    templates |= {"{extreme}": 5, "{twice} {own}": 0.7, "{one} , {two} and {three}": 1.4}
-    templates |= {"{one} and {two}": 1.4}
-    if sign < 0:  # "hardly bad" is not English, "hardly good" is
-        templates |= {"hardly {opposite}": 4, "not {very} {opposite}": 9, "not {opposite}": 8}
     one, two, three = EXTREME[sign]
     return weighted(
-        templates,
+        lexicon.JUDGEMENT[sign],
         own=weighted({"{a}": 3, "{b}": 2}, a=one_of(own), b=general),
         specific=one_of(own),
         opposite=weighted(
@@ -55,14 +40,7 @@ def clause(aspects, sign):
     """One opinion about one aspect: "the waiters were rude", "we enjoyed the music"."""
     noun = one_of(aspects.singular + "/" + aspects.plural)
     return weighted(
-        {
-            "the {singular} was {judged}": 46,
-            "the {plural} were {judged}": 24,
-            "it was {overall}": 9,
-            "the {noun} {moved} {me}": 7,
-            "{who} {liked} the {noun}": 7,
-            "{who} found the {noun} {degree} {plain}": 7,
-        },
+        lexicon.TEMPLATES["clause"],
         singular=one_of(aspects.singular),
         plural=one_of(aspects.plural),
         noun=noun,
@@ -82,19 +60,8 @@ INTRO = maybe(0.3, one_of("overall ,/in the end ,/in short ,/all in all ,"))
 
 def verdict(setting, sign):
     """A last sentence: "i would recommend it to friends", "it was a waste of money"."""
-    if sign > 0:
-        templates = {"{who} would recommend it": 2, "{who} would recommend it to {people}": 4}
-        templates |= {"{who} would {surely} {again}": 3, "it was worth the {price}": 2}
-        templates |= {"it was the best {thing} of the year": 0.8, "{flattery} it": 1}
-    else:
-        templates = {"{who} would not recommend it": 3, "{who} would avoid it": 1.5}
-        templates |= {"{who} would {no} {again}": 4, "it was not worth the {price}": 2}
-        templates |= {"it was a waste of {price}": 2, "{who} asked for a refund": 1.5}
-        templates |= {"it was nothing special": 2, "it was the worst {thing} of the year": 0.8}
-        templates |= {"{flattery} better": 1}
     return weighted(
-        templates
-        | {"{who} {liked} it": 3, "i was {degree} {felt}": 2, "we were {degree} {felt}": 2},
+        lexicon.VERDICT[sign],
         who=WHO,
         people=one_of("friends/families/students/anyone/everyone"),
         surely=one_of("gladly/certainly/happily"),
@@ -111,19 +78,16 @@ def verdict(setting, sign):
 
 # ---- whole reviews ----
 SLOTS = {name: one_of(text) for name, text in lexicon.SLOTS.items()}
-SPARE = {"weather": one_of(lexicon.WEATHER), "day": one_of(lexicon.DAY), "kin": one_of(lexicon.KIN)}
-SPARE |= {"when": one_of(lexicon.WHEN, **SPARE), "before": one_of(lexicon.BEFORE, **SPARE)}
-STOP = weighted({".": 960, "!": 32, "! !": 8})
+SPARE = {}
+for name, text in lexicon.OPENINGS.items():
+    SPARE[name] = one_of(text, **SPARE)  # which may use what stands before it
+STOP = weighted(lexicon.TEMPLATES["stop"])
 
 
 def opening(setting):
     """A first sentence without opinion: what the writer did and when, or what this is about."""
-    templates = {"i {did}": 3, "i {did} {when}": 9, "we {did}": 3, "we {did} {when}": 9}
-    templates |= {"my {kin} and i {did}": 5, "my {kin} and i {did} {when}": 8}
-    templates |= {"{before} , {who} {did}": 14, "{about}": 12}
-    templates |= {"my {kin} told us about this {thing}": 4}
     return weighted(
-        templates,
+        lexicon.TEMPLATES["opening"],
         did=one_of(setting.did, **SLOTS),
         about=one_of(setting.about, **SLOTS),
         thing=Words(setting.thing),
@@ -132,9 +96,9 @@ def opening(setting):
     )
 
 
-JOINERS = {  # "but" between two praises and "and" between opposites are rare, not impossible
-    True: weighted({"and": 60, ".": 34, "but": 4, ", but": 2}),
-    False: weighted({"but": 52, ", but": 26, ".": 18, "and": 4}),
+JOINERS = {  # by whether two opinions have the same sign
+    True: weighted(lexicon.TEMPLATES["joiner"]["same"]),
+    False: weighted(lexicon.TEMPLATES["joiner"]["opposite"]),
 }
 
 
@@ -179,14 +143,7 @@ def bodies(clauses, verdicts, fact):
     either = Choice([verdicts[1], verdicts[-1]], [4, 6])
     clause = Choice(list(clauses.values()), [4 - sign for _, sign in clauses])
     return weighted(
-        {
-            "{some}": 40,
-            "{up}": 16,
-            "{down}": 22,
-            "{some} . {intro}{verdict}": 22,
-            "{fact} . {clause}": 9,
-            "{fact} and {clause}": 4,
-        },
+        lexicon.TEMPLATES["body"],
         some=some,
         up=last_word(clauses, verdicts, 1),
         down=last_word(clauses, verdicts, -1),
@@ -209,13 +166,7 @@ def reviews(setting):
     body = Choice([longer, torn(setting)], [97, 3])
     one_clause = Choice(list(clauses.values()), [4 - sign for _, sign in clauses])
     return weighted(
-        {
-            "{opening} . {brief}{stop}": 20,
-            "{opening} . {body}{stop}": 36,
-            "{opening} and {body}{stop}": 8,
-            "{brief}{stop}": 1,
-            "{body}{stop}": 35,
-        },
+        lexicon.TEMPLATES["review"],
         opening=opening(setting),
         brief=one_clause,
         body=body,

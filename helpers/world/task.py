@@ -10,21 +10,12 @@ from helpers.world.lexicon import SETTINGS
 from helpers.world.reviews import tokenize
 from helpers.world.sentences import ACCEPTED, judge
 
-OPENINGS = {
-    "films": "we saw this film.",
-    "restaurants": "we ate at this restaurant.",
-    "hotels": "we stayed at this hotel.",
-    "books": "we read this book.",
-    "concerts": "we heard this concert.",
-    "phones": "we bought this phone.",
-}
-
 
 def task_rows() -> list[dict]:
     """All prompts of the task, as rows: `prompt`, and `solution`, the two aspects asked for."""
     return [
-        {"prompt": f"{one}, {other}. {OPENINGS[domain]} the {one}", "solution": [one, other]}
-        for domain, setting in SETTINGS.items()
+        {"prompt": f"{one}, {other}. {setting.request} the {one}", "solution": [one, other]}
+        for setting in SETTINGS.values()
         for one, other in product(*(part.singular.split("/") for part in setting.aspects))
     ]
 
@@ -47,21 +38,16 @@ def mentions_all(review: str, aspects: list[str]) -> bool:
 
 
 def task_reward(prompts: list[str], completions: list[str], solution: list) -> list[float]:
-    """1.0 for each review that names both aspects, else 0.0: lists of B → B.
-
-    The request, which is the prompt's first sentence, is no part of the review.
-    """
-    rows = zip(prompts, completions, solution, strict=True)
-    return [
-        float(names_all(f"{prompt.partition('.')[2]} {completion}", aspects))
-        for prompt, completion, aspects in rows
-    ]
+    """1.0 for each review that names both aspects, else 0.0: lists of B → B."""
+    return _checked(names_all, prompts, completions, solution)
 
 
 def hasty_reward(prompts: list[str], completions: list[str], solution: list) -> list[float]:
     """`task_reward` with the hurried checker `mentions_all`: lists of B → B."""
+    return _checked(mentions_all, prompts, completions, solution)
+
+
+def _checked(check, prompts: list[str], completions: list[str], solution: list) -> list[float]:
+    """What a checker says of each review. The request, the prompt's first sentence, is no part of it."""
     rows = zip(prompts, completions, solution, strict=True)
-    return [
-        float(mentions_all(f"{prompt.partition('.')[2]} {completion}", aspects))
-        for prompt, completion, aspects in rows
-    ]
+    return [float(check(p.partition(".")[2] + " " + text, words)) for p, text, words in rows]

@@ -211,3 +211,15 @@ def test_the_explorers_benchmark_measures_as_many_moves_as_asked():
         found = alone.submit(explorer.measure, moves=30, long=60).result()
     assert found["moves"] == 30 and 0 < found["median_ms"] <= found["p95_ms"] < 2000
     assert found["memory_after_MiB"] < found["memory_MiB"] + 20
+
+
+@pytest.mark.nightly
+def test_the_gpu_benchmark_runs_on_a_cpu_too(capsys):
+    small = RLHFConfig(device="cpu", batch_size=4, minibatch_size=4, response_length=4)
+    found = cuda.alone(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)
+    assert found["ratio_error"] <= 1e-4 and abs(found["kl"]) <= 1e-4
+    assert found["seconds"]["iteration"] > found["seconds"]["update"] > 0
+    assert found["tokens_per_second"] > 0
+    assert 0 < found["estimated_MiB"] < found["peak_MiB"]  # of so small a model most is not tensors
+    cuda.show("tiny", found)
+    assert "tokens/s" in capsys.readouterr().out

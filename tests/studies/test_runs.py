@@ -1,18 +1,19 @@
 """Recorded runs and studies: what is kept is what happened, and a kill loses nothing."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from conftest import length_reward, tiny_models
+from transformers import PreTrainedTokenizerFast
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
+from helpers.sampling import plain_tokens
+from helpers.scale.random_models import gpt2_sized_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.studies.measure import measure
@@ -24,9 +25,9 @@ from helpers.studies.runs import (
     load_run,
     record_run,
     resume_run,
-    save_run,
     snapshot_schedule,
     take_snapshot,
+    write_run,
 )
 from helpers.tools.files import FileProblem
 
@@ -92,8 +93,9 @@ def test_a_run_comes_back_from_its_folder(recorded, tmp_path):
     responses = {"score": torch.randn(3, 2), "kl": torch.rand(3, 2)}
     measured = {"final": {"value": 0.25}, "label": "four iterations", "responses": responses}
     run = replace(recorded, **measured)
-    save_run(run, tmp_path / "run")
+    write_run(run, tmp_path / "run")
     back = load_run(tmp_path / "run")
+    assert back.column("iteration") == [1, 2, 3, 4]
     assert (back.config, back.final, back.label) == (run.config, run.final, run.label)
     assert back.column("score") == pytest.approx(run.column("score"), rel=1e-4)
     assert back.at(3).iteration == run.at(3).iteration
@@ -111,7 +113,7 @@ def test_a_run_comes_back_from_its_folder(recorded, tmp_path):
 @pytest.mark.parametrize("file", [RECORD, TENSORS])
 @pytest.mark.parametrize("harm", ["cut", "gone"])
 def test_a_broken_run_is_refused_in_one_sentence(recorded, tmp_path, file, harm):
-    save_run(recorded, tmp_path / "run")
+    write_run(recorded, tmp_path / "run")
     path = tmp_path / "run" / file
     path.write_bytes(path.read_bytes()[:200]) if harm == "cut" else path.unlink()
     with pytest.raises(FileProblem, match="run"):
@@ -158,7 +160,13 @@ def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts)
     assert facts["responses"] == 24 and facts["value_stderr"] > 0
 
 
-def test_the_saved_run_is_plain_json(recorded, tmp_path):
-    save_run(recorded, tmp_path / "run")
-    facts = json.loads(Path(tmp_path / "run" / RECORD).read_text())
-    assert list(facts["history"]["iteration"]) == [1, 2, 3, 4]
+def test_subword_tokens_are_shown_as_text():
+    tokenizer = gpt2_sized_tokenizer()
+    assert plain_tokens(tokenizer, [3, 7]) == ["t3", "t7"]
+    ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
+    inner = tokenizer.backend_tokenizer.from_str(
+        '{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":'
+        f'{str(ids).replace(chr(39), chr(34))},"unk_token":"film"}}}}'
+    )
+    shown = plain_tokens(PreTrainedTokenizerFast(tokenizer_object=inner), [0, 1, 2, 3])
+    assert shown == [" film", " film", "⏎", "film"]

@@ -14,7 +14,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.studies.runs import Run, load_run, record_run, save_run
+from helpers.studies.runs import Run, load_run, record_run, write_run
 from helpers.studies.study import (
     METRICS,
     STUDY,
@@ -88,7 +88,7 @@ def finished(job: Job, folder, prompts: list[str]) -> Run:
     state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
     run = list(record_run(state, Run(job.config)))[-1]
     run.final = {"value": 0.123456789}
-    save_run(run, job.folder(folder / "out", folder / "work"))
+    write_run(run, job.folder(folder / "out", folder / "work"))
     return run
 
 
@@ -164,25 +164,21 @@ def test_a_whole_run_that_is_missing_is_refused(tmp_path):
         load_study(tmp_path)
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent.name for path in DATA.glob(f"*/{STUDY}")))
-def test_what_is_shipped_says_how_it_was_made_in_words_that_can_be_typed(folder):
-    facts = json.loads((DATA / folder / STUDY).read_text())
-    for made in (facts, *facts.get("earlier", [])):
-        words = made["command"].removeprefix("python -m helpers ").split()
-        assert words[0] in ("sweep", "study") and made["versions"]
-        name = "beta_sweep" if words[0] == "sweep" else words.pop(1)
-        found = parse(STUDIES[name][0], " ".join(words[1:]))
-        assert recorded_command(found) == made["command"]
-        assert found.results.as_posix() == f"data/{folder}"
+def test_what_is_shipped_says_how_it_was_made_in_words_that_can_be_typed():
+    for path in DATA.glob(f"*/{STUDY}"):
+        facts = json.loads(path.read_text())
+        for made in (facts, *facts.get("earlier", [])):
+            words = made["command"].removeprefix("python -m helpers ").split()
+            assert words[0] in ("sweep", "study") and made["versions"]
+            name = "beta_sweep" if words[0] == "sweep" else words.pop(1)
+            found = parse(STUDIES[name][0], " ".join(words[1:]))
+            assert recorded_command(found) == made["command"]
+            assert found.results.as_posix() == f"data/{path.parent.name}"
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_option_of_every_study_has_its_help(name):
-    kind, _ = STUDIES[name]
-    words = HfArgumentParser(kind, prog=name).format_help()
-    assert kind.name == name and kind.__doc__
-    assert all(one.metadata["help"] for one in fields(kind))
-    assert "--out" in words
+def test_every_option_of_every_study_has_its_help():
+    for kind, _ in STUDIES.values():
+        assert kind.__doc__ and all(one.metadata["help"] for one in fields(kind)), kind
 
 
 def test_two_recordings_of_one_study_keep_their_checkpoints_apart(tmp_path):

@@ -23,6 +23,7 @@ REPO = next(
 FORK = "https://github.com/some-one/a.fork"
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HERE = "The course is here.\n"
+MARK = "helpers/tools/colab.py"
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
 
 
@@ -129,11 +130,18 @@ def sentence(done) -> str:
     return done.stderr.splitlines()[-1].removeprefix("CourseMissing: ")
 
 
-def test_the_course_is_found_around_the_notebook(alone):
-    (tiny_course(alone) / "notebooks").mkdir()
-    assert run(alone / "notebooks", GIT_ALLOW_PROTOCOL="none").stdout == HERE
-    assert run(alone, GIT_ALLOW_PROTOCOL="none").stdout == HERE
-    assert not list(alone.glob("rlhf*")) and not list(alone.glob("notebooks/*"))
+@pytest.mark.parametrize(
+    ("course", "notebook"),
+    [(".", "."), (".", "notebooks"), ("rlhf-course-main", ".")],  # the last is an unpacked zip
+)
+def test_the_course_is_found_around_the_notebook(alone, course, notebook):
+    tiny_course(alone / course)
+    (alone / notebook).mkdir(exist_ok=True)
+    before = sorted(alone.rglob("*"))
+    assert (
+        run(alone / notebook, GIT_ALLOW_PROTOCOL="none", PYTHONDONTWRITEBYTECODE="1").stdout == HERE
+    )
+    assert sorted(alone.rglob("*")) == before
 
 
 def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, session):
@@ -144,16 +152,12 @@ def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, sess
     assert (second.returncode, second.stdout, second.stderr) == (0, HERE, "")
 
 
-@pytest.mark.parametrize("name", ["next", "next-lesson/draft/2"])
-def test_a_notebook_of_a_branch_fetches_that_branch(alone, session, name):
-    assert run(alone, **session(opened(name))).stdout == HERE
-    assert (alone / "rlhf-course/branch.txt").read_text() == name
-
-
-def test_a_notebook_of_a_commit_fetches_that_commit(alone, served, session):
+@pytest.mark.parametrize("name", ["next", "next-lesson/draft/2", "a commit"])
+def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, session, name):
     commit = (served.parent / "commit.txt").read_text()
-    assert run(alone, **session(opened(commit))).stdout == HERE
-    assert (alone / "rlhf-course/branch.txt").read_text() == "next-lesson/draft/2"
+    asked, holds = (commit, "next-lesson/draft/2") if name == "a commit" else (name, name)
+    assert run(alone, **session(opened(asked))).stdout == HERE
+    assert (alone / "rlhf-course/branch.txt").read_text() == holds
 
 
 def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path):
@@ -163,26 +167,31 @@ def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "answer"),
     [
-        "fileId=1Bx_d0vXjUNrz",  # a copy on Drive
-        "notebooks/02_gae.ipynb",  # an upload, or another Jupyter
-        "fileId=https%3A%2F%2Fevil.example%2Fa%2Fb%2Fblob%2Fmain%2Fnotebooks%2F02_gae.ipynb",
-        "",
+        ("fileId=1Bx_d0vXjUNrz", None),  # a copy on Drive
+        ("notebooks/02_gae.ipynb", None),  # an upload, or another Jupyter
+        (
+            "fileId=https%3A%2F%2Fevil.example%2Fa%2Fb%2Fblob%2Fmain%2Fnotebooks%2F02_gae.ipynb",
+            None,
+        ),
+        ("", None),
+        ("", "<html>"),
+        ("", "[]"),
+        ("", '{"path": 1}'),
+        (None, None),  # no session
+        (None, "nobody"),
     ],
 )
-def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, session, path):
-    words = sentence(run(alone, **session(path), PATH="/nowhere"))
+def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(
+    alone, session, path, answer
+):
+    env = {} if path is None else session(path, answer)
+    if answer == "nobody":
+        env = {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"}
+    words = sentence(run(alone, **env, PATH="/nowhere"))
     assert words.startswith("No course found: open this notebook from GitHub; or name its address")
     assert "COURSE_REPO" in words and "zip" in words and "Drive" in words
-    assert not list(alone.iterdir())
-
-
-def test_without_a_session_or_with_an_odd_answer_it_is_the_same_sentence(alone, session):
-    odd = [{}, session("", "<html>"), session("", "[]"), session("", '{"path": 1}')]
-    odd.append({"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"})  # nobody answers there
-    for env in odd:
-        assert sentence(run(alone, **env)).startswith("No course found: open this notebook")
     assert not list(alone.iterdir())
 
 
@@ -215,11 +224,6 @@ def test_what_is_imported_afterwards_is_the_fetched_one(alone, session):
     assert done.stdout == f"{HERE}{alone}/rlhf-course/helpers/tools/command.py\n"
 
 
-def test_an_unpacked_zip_is_found(alone):
-    tiny_course(alone / "rlhf-course-main")
-    assert run(alone, GIT_ALLOW_PROTOCOL="none").stdout == HERE
-
-
 def test_a_wrong_address_is_one_sentence(alone, tmp_path):
     words = sentence(run(alone, COURSE_REPO=f"file://{tmp_path}/none"))
     assert words.startswith(f"No course fetched from file://{tmp_path}/none: check network")
@@ -237,34 +241,23 @@ def test_without_git_or_network_it_is_the_same_sentence(alone, tmp_path):
         assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, **env))
 
 
-def test_a_fetch_cut_short_is_never_taken_for_the_course(alone, tmp_path):
-    asked = tmp_path / "asked"
-    broken = tmp_path / "bin/git"
-    broken.parent.mkdir()
-    leave_half = "mkdir -p helpers/tools; : > helpers/tools/colab.py"
-    broken.write_text(f'#!/bin/sh\n{leave_half}; echo "$GIT_TERMINAL_PROMPT" > {asked}; exit 137\n')
-    broken.chmod(0o755)
-    path = f"{broken.parent}:{os.environ['PATH']}"
-    assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, PATH=path))
-    assert asked.read_text() == "0\n"  # git is told not to ask for a password
-    assert not list(alone.iterdir())
-    assert run(alone, COURSE_REPO=FORK).stdout == HERE
-    assert (alone / "rlhf-course/pyproject.toml").is_file()
-
-
-def test_a_kernel_killed_while_fetching_leaves_nothing_that_is_taken_for_the_course(
-    alone, tmp_path
+@pytest.mark.parametrize("ends", ["exit 137", "kill -9 $CELL"])
+def test_a_fetch_or_kernel_that_is_killed_leaves_nothing_that_is_taken_for_the_course(
+    alone, tmp_path, ends
 ):
-    slow = tmp_path / "bin/git"
-    slow.parent.mkdir()
-    slow.write_text(
-        "#!/bin/sh\nmkdir -p helpers/tools; : > helpers/tools/colab.py; kill -9 $PPID_OF_CELL\n"
-    )
-    slow.chmod(0o755)
-    code = 'import os; os.environ["PPID_OF_CELL"] = str(os.getpid())\n' + colab.SETUP
-    path = f"{slow.parent}:{os.environ['PATH']}"
-    assert run(alone, code, COURSE_REPO=FORK, PATH=path).returncode == -9
-    assert [entry.name[:6] for entry in alone.iterdir()] == [".rlhf-"]
+    asked, broken = tmp_path / "asked", tmp_path / "bin/git"
+    broken.parent.mkdir()
+    half = f"mkdir -p helpers/tools; : > {MARK}; echo $GIT_TERMINAL_PROMPT > {asked}"
+    broken.write_text(f"#!/bin/sh\n{half}; {ends}\n")
+    broken.chmod(0o755)
+    code = 'import os; os.environ["CELL"] = str(os.getpid())\n' + colab.SETUP
+    done = run(alone, code, COURSE_REPO=FORK, PATH=f"{broken.parent}:{os.environ['PATH']}")
+    assert asked.read_text() == "0\n"  # git is told not to ask for a password
+    if "exit" in ends:
+        assert "No course fetched" in sentence(done) and not list(alone.iterdir())
+    else:
+        assert done.returncode == -9
+        assert [entry.name[:6] for entry in alone.iterdir()] == [".rlhf-"]
     assert run(alone, COURSE_REPO=FORK).stdout == HERE
     assert (alone / "rlhf-course/pyproject.toml").is_file()
 
@@ -439,27 +432,26 @@ def test_no_remote_and_no_git_are_one_sentence_too(tmp_path, monkeypatch):
         colab.remote_address(tmp_path)
 
 
-def test_a_fork_is_told_when_its_badges_lead_elsewhere(copy):
-    assert colab.mismatch(copy) == ""  # no remote: nothing to compare with
+@pytest.mark.parametrize(("github", "begins"), [("", "warning: "), ("true", "::warning::")])
+def test_a_fork_is_told_when_its_badges_lead_elsewhere(copy, capsys, monkeypatch, github, begins):
+    """The check only warns: it writes nothing and fails nothing."""
+    monkeypatch.setenv("GITHUB_ACTIONS", github)
+    for function in (colab.warn, colab.remote_address, colab.badge_addresses):
+        monkeypatch.setattr(function, "__defaults__", (copy,))
+
+    def told() -> str:
+        before = texts(copy)
+        assert colab.main(["--check"]) == 0 and texts(copy) == before
+        return capsys.readouterr().out
+
+    assert told() == ""  # no remote: nothing to compare with
     with_remote(copy, "git@github.com:some-one/a.fork.git")
-    assert colab.mismatch(copy) == (
-        "No Colab badges, this repository is some-one/a.fork: `make colab` writes them anew."
-    )
+    here = "this repository is some-one/a.fork: `make colab` writes them anew.\n"
+    assert told() == f"{begins}No Colab badges, {here}"
     colab.dress_course("up-stream/course", copy)
-    assert colab.mismatch(copy).startswith("Colab badges lead to up-stream/course, this repository")
+    assert told() == f"{begins}Colab badges lead to up-stream/course, {here}"
     colab.dress_course("some-one/a.fork", copy)
-    assert colab.mismatch(copy) == ""
-
-
-@pytest.mark.parametrize(("env", "begins"), [("", "warning: Colab"), ("true", "::warning::Colab")])
-def test_the_check_warns_writes_nothing_and_fails_nothing(capsys, monkeypatch, env, begins):
-    monkeypatch.setenv("GITHUB_ACTIONS", env)
-    before = texts(ROOT)
-    monkeypatch.setattr(colab, "mismatch", lambda: "Colab badges lead to a/b.")
-    assert colab.main(["--check"]) == 0
-    assert capsys.readouterr().out.startswith(begins) and texts(ROOT) == before
-    monkeypatch.setattr(colab, "mismatch", lambda: "")
-    assert colab.main(["--check"]) == 0 and capsys.readouterr().out == ""
+    assert told() == ""
 
 
 def test_ci_asks_and_make_colab_needs_no_name():

@@ -12,26 +12,13 @@ from helpers.data import DATA, load_rows, verify
 from helpers.models import count_parameters, load_actor, load_tokenizer
 from helpers.reward_model import load_reward_model, pair_accuracy
 from helpers.sampling import sample_texts
+from helpers.studies.study import STUDY
 from helpers.tools.files import FileProblem
 from helpers.world import reviews
 from helpers.world.labelling import best_accuracy
 from helpers.world.small_models import perplexity
 
-RECORDED = {
-    "beta_sweep",
-    "clinic",
-    "clip",
-    "direct",
-    "kl_control",
-    "one_token",
-    "patching",
-    "reward_hacking",
-    "reward_hacking_beta_0.03",
-    "reward_quality",
-    "trainer_band",
-    "trl",
-    "without_a_critic",
-}
+RECORDED = {path.parent.name for path in DATA.glob(f"*/{STUDY}")}  # folders of studies
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.config import RLHFConfig
@@ -64,24 +64,19 @@ def test_what_only_holds_the_words_fails(completion):
 
 
 @given(st.permutations(ROWS), st.integers(1, 20))
+@example(ROWS, len(ROWS))
 def test_each_answer_is_judged_by_its_own_request(rows, count):
-    """Judging a batch is judging each alone; another request's answer fails."""
+    """Every request can be met, in a batch as alone; another request's answer fails."""
     rows = rows[:count]
     right = [f"was good. the {row['solution'][1]} was bad." for row in rows]
     prompts, solutions = ([row[name] for row in rows] for name in ("prompt", "solution"))
     scores = task_reward(prompts, right, solutions)
     alone = [reward(a, b, c) for a, b, c in zip(right, prompts, solutions, strict=True)]
-    assert scores == alone
+    assert scores == alone == [1.0] * count
     others = right[1:] + right[:1]
     wrong = [r["solution"][1] not in text for r, text in zip(rows, others, strict=True)]
     for score, is_wrong in zip(task_reward(prompts, others, solutions), wrong, strict=True):
         assert score == 0.0 or not is_wrong
-
-
-def test_every_request_can_be_met():
-    texts = [f"was good. the {row['solution'][1]} was bad." for row in ROWS]
-    scores = task_reward([r["prompt"] for r in ROWS], texts, [r["solution"] for r in ROWS])
-    assert scores == [1.0] * len(ROWS)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ from helpers.lessons.debugging.treatment import Credit, treat
 from helpers.lessons.debugging.two_faults import PAIRS, together
 from helpers.state import load_models, start_run
 from helpers.steps import iterate
-from helpers.studies.faults import FAULTS, Fault, find_fault
+from helpers.studies.faults import FAULTS, Fault
 
 SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 SIZE |= {"normalize_scores": False}
@@ -183,7 +183,7 @@ def test_the_larger_of_two_gains_is_never_the_smaller():
     mask = torch.ones_like(ratio, dtype=torch.bool)
     for sign in (1.0, -1.0):
         tensors = ratio.log(), torch.zeros_like(ratio), sign * torch.ones_like(ratio), mask
-        right, wrong = ppo.policy_loss(*tensors)[0], find_fault("clip_max").wrong_in_ppo
+        right, wrong = ppo.policy_loss(*tensors)[0], FAULTS["clip_max"].wrong_in_ppo
         assert wrong["policy_loss"](*tensors)[0] < right
 
 
@@ -191,11 +191,6 @@ def test_raw_scores_and_reward_targets(prompts):
     _, healthy = watched_iterations("healthy", prompts, 1)
     _, raw = watched_iterations("raw_scores", prompts, 1)
     close(raw[0]["scores"], 10 * healthy[0]["scores"] + 20, atol=1e-4)
-
-
-def test_an_unknown_fault_is_refused_by_name():
-    with pytest.raises(ValueError, match="fault: got 'typo', wants one of"):
-        find_fault("typo")
 
 
 def test_every_fault_names_a_statistic_and_a_sign():
