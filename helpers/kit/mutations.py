@@ -47,7 +47,9 @@ def sentence(old: ast.AST, new: ast.AST | None) -> str:
     """What was changed, as two texts."""
     text = ast.unparse(old)
     if new is None:
-        return f"The solution without `{text}` gives your results: is it there, and has it an effect?"
+        return (
+            f"The solution without `{text}` gives your results: is it there, and has it an effect?"
+        )
     return f"The solution gives your results if `{ast.unparse(new)}` stands where `{text}` belongs."
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, explorer, ppo_vs_trl, scaling
+from benchmarks import course, cuda, explorer, ppo_vs_trl, scaling
 from benchmarks.common import TokenCounter
 from benchmarks.floor import PlainGPT2
 from benchmarks.models import Size, make_actor, make_llama, make_run
