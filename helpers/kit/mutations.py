@@ -13,7 +13,7 @@ from helpers.kit.exercise import Exercise
 INSTEAD = {  # a name → what is written for it
     "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
     "amax": ["amin"], "prod": ["sum"],
-    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"], "log": ["exp"],
+    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"], "sigmoid": ["tanh"], "log": ["exp"],
     "argmax": ["argmin"], "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
     "no_grad": ["enable_grad"], "sorted": ["list"], "ones": ["zeros"],
 }  # fmt: skip
@@ -108,6 +108,11 @@ def other_names(node: ast.AST, arguments: tuple[str, ...]) -> Iterator[tuple[str
                 yield f"{name} for {node.id}", ast.Name(name, ast.Load())
 
 
+def expression(source: str) -> ast.AST:
+    """The tree of one expression."""
+    return ast.parse(source, mode="eval").body
+
+
 def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
     """A term or factor missing, sides exchanged, another operation."""
     left, right, op = node.left, node.right, node.op
@@ -117,6 +122,8 @@ def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
         yield "a term is missing", left
         yield "a term is missing", ast.UnaryOp(ast.USub(), right)
         yield "a difference is missing", right
+        for factor in (2, 0.5):
+            yield "a factor too many", ast.BinOp(ast.Constant(factor), ast.Mult(), node)
     elif isinstance(op, ast.Add):
         yield "wrong sign", ast.BinOp(left, ast.Sub(), right)
         yield "a term is missing", left
@@ -152,6 +159,21 @@ def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
             yield f"{method} is missing", node.func.value
         elif node.args:
             yield f"{method} is missing", node.args[0]
+    if method == "mean" and not node.args:
+        yield "the first alone", ast.Subscript(node.func.value, ast.Constant(0), ast.Load())
+        total, ones = (
+            expression(f"({ast.unparse(node.func.value)}){end}")
+            for end in (".sum()", ".numel() - 1")
+        )
+        yield "divided by n − 1", ast.BinOp(total, ast.Div(), ones)
+        inner = node.func.value
+        if isinstance(inner, ast.Call) and len(inner.args) == 1:
+            first = expression(f"({ast.unparse(inner.args[0])}).mean()")
+            yield "the mean taken too early", ast.Call(inner.func, [first], inner.keywords)
+    if method in ("SGD", "Adam"):
+        for setting in ("momentum=0.9", "weight_decay=0.1", "weight_decay=0.01"):
+            words = expression(f"f({setting})").keywords
+            yield setting, ast.Call(node.func, node.args, [*node.keywords, *words])
     if method == "where" and len(node.args) == 3:
         yield (
             "padding counted" if "mask" in ast.unparse(node.args[0]) else "not chosen",
