@@ -55,30 +55,22 @@ def run(options: DistributedOptions, settings: dict) -> None:
     config = RLHFConfig(**DEFAULTS | precision | settings)
     if options.resume is not None:
         config = replace(saved_config(options.resume), **settings)
-    begun, folder = partial(begin, options, config), options.resume or options.save
-    work = train_together, begun, folder, options.force
-    if all(name in os.environ for name in LAUNCHED):
-        if os.environ["RANK"] == "0":
-            prepare(options)
-        join_group(config.device)
-        return work_in_group(*work)
-    count = options.processes
-    require_count("processes", count, low=2)
-    divides = config.batch_size % count == 0
-    require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
-    prepare(options)
-    return launch(work[0], count, *work[1:], device=config.device)
-
-
-def prepare(options: DistributedOptions) -> None:
-    """What is done once: refuse a folder in use, keep the inputs for `--resume`."""
-    folder = options.resume or options.save
-    if folder is None:
-        return
-    require_free(folder)  # here, and not in a process that it would end
-    if options.resume is None:
-        require_unused(folder)
-        keep_inputs(options, folder)
+    folder, count = options.resume or options.save, options.processes
+    launched = all(name in os.environ for name in LAUNCHED)
+    if not launched:
+        require_count("processes", count, low=2)
+        divides = config.batch_size % count == 0
+        require(divides, "batch_size", config.batch_size, f"a multiple of {count} processes")
+    if folder is not None and not (launched and os.environ["RANK"] != "0"):
+        require_free(folder)  # here, and not in a process that it would end
+        if options.resume is None:
+            require_unused(folder)
+            keep_inputs(options, folder)
+    work = partial(begin, options, config), folder, options.force
+    if not launched:
+        return launch(train_together, count, *work, device=config.device)
+    join_group(config.device)
+    return work_in_group(train_together, *work)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -224,7 +224,8 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
     if not (folder / INPUTS).exists():
         return inputs
     given, nothing = inputs.as_dict(), type(inputs)().as_dict()
-    saved, taken = nothing | read_json(folder / INPUTS), {}  # another command's may be fewer
+    saved = nothing | read_json(folder / INPUTS, ("reward", "prompts"))  # of another command: fewer
+    taken = {}
     for name, value in given.items():
         flag, wants = f"--{name.replace('_', '-')}", f"{saved[name]!r}, as the run was started"
         require(value in (nothing[name], saved[name]) or name in FREE, flag, repr(value), wants)

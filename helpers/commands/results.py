@@ -1,7 +1,6 @@
 """What a finished run leaves: before and after on the screen; table, curves and checkpoint on disk."""
 
 import csv
-import io
 from pathlib import Path
 
 import torch
@@ -10,7 +9,7 @@ from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.kit.figures import training_curves
 from helpers.state import RLHFState
-from helpers.tools.files import atomic_file, read_json, write_json, write_text
+from helpers.tools.files import atomic_file, read_json, write_json
 from helpers.tools.noise import FROM_CHANCE, change, from_chance
 
 BEFORE, SHOWN = "before.json", 5  # the reference's measurement, in a run's folder; texts printed
@@ -20,11 +19,10 @@ SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to me
 
 def write_csv(path: Path, history: list[dict]) -> None:
     """One row per iteration."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(history[-1]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(history)
-    write_text(path, buffer.getvalue())
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(history[-1]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(history)
 
 
 def save_results(state: RLHFState, folder: Path) -> None:
@@ -37,14 +35,14 @@ def save_results(state: RLHFState, folder: Path) -> None:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
 
 
-def keep_before(folder: Path, found: dict, texts: list[str]) -> None:
+def write_before(folder: Path, found: dict, texts: list[str]) -> None:
     """Write what was measured before training, so that a run that goes on need not measure it again."""
     numbers = {name: values.tolist() for name, values in found.items()}
     write_json(folder / BEFORE, {"found": numbers, "texts": texts[:SHOWN]})
 
 
-def kept_before(folder: Path, count: int) -> tuple[dict, list[str]] | None:
-    """What `keep_before` wrote; None if nothing, or of another number of responses."""
+def read_before(folder: Path, count: int) -> tuple[dict, list[str]] | None:
+    """What `write_before` wrote; None if nothing, or of another number of responses."""
     if not (folder / BEFORE).exists():
         return None
     kept = read_json(folder / BEFORE, ("found", "texts"))

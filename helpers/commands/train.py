@@ -25,13 +25,13 @@ from helpers.commands.inputs import (
 from helpers.commands.results import (
     METRICS,
     SHOWN,
-    keep_before,
-    kept_before,
     print_comparison,
     print_metrics,
     print_samples,
+    read_before,
     save_results,
     say_if_nothing_learnt,
+    write_before,
     write_csv,
 )
 from helpers.config import RLHFConfig
@@ -102,22 +102,19 @@ def bar(title: str, unit: str = "batch") -> Callable:
     return partial(tqdm, desc=title, unit=unit, **pace)
 
 
-def start(settings: dict, inputs: Inputs) -> RLHFState:
-    """A run at its beginning; the gold score is watched where the policy writes the course's reviews."""
-    config = RLHFConfig(**settings)
-    resolve_device(config.device)
-    print("Loading the models …", flush=True)
-    return watch_gold(inputs.begin(config, progress=bar("normaliser")))
+def start_or_resume(options: TrainOptions | TraceOptions, settings: dict) -> RLHFState:
+    """The run of `--resume` where it stopped, else one at its beginning.
 
-
-def resume(folder: Path, settings: dict, inputs: Inputs) -> RLHFState:
-    """The run in a folder where it stopped; ValueError for a setting it was not started with."""
-    wanted = replace(saved_config(folder), **settings)
-    return watch_gold(inputs.go_on(folder, wanted))
-
-
-def watch_gold(state: RLHFState) -> RLHFState:
-    """Measure the gold score too, where it means something."""
+    The gold score is measured too where the policy samples the course's reviews. ValueError: a setting
+    that a run was not started with.
+    """
+    if options.resume is not None:
+        state = options.go_on(options.resume, replace(saved_config(options.resume), **settings))
+    else:
+        config = RLHFConfig(**settings)
+        resolve_device(config.device)
+        print("Loading the models …", flush=True)
+        state = options.begin(config, progress=bar("normaliser"))
     if has_review_vocabulary(state.models.tokenizer):
         state.measures["gold"] = gold_scores
     return state
@@ -130,17 +127,15 @@ def unused_folder(name: str) -> Path:
     return next(folder for folder in names if not list_checkpoints(folder))
 
 
-def start_or_resume(options: TrainOptions, settings: dict) -> tuple[RLHFState, Path]:
-    """The run, and the folder its results go to."""
+def results_folder(options: TrainOptions, settings: dict) -> Path:
+    """The folder a run's results go to; ValueError where another run uses or has used it."""
     if options.resume is not None:
-        return resume(options.resume, settings, options), options.resume
+        return options.resume
     config = RLHFConfig(**settings)
     folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
     require_free(folder)
     require_unused(folder)
-    state = start(settings, options)
-    keep_inputs(options, folder)
-    return state, folder
+    return folder
 
 
 @contextmanager
@@ -239,7 +234,7 @@ def measure_before(
     state: RLHFState, folder: Path, options: TrainOptions, count: int
 ) -> tuple[dict, list[str]]:
     """The reference measured on `count` fresh responses, or its measurement of when the run began."""
-    kept = kept_before(folder, count) if options.resume is not None else None
+    kept = read_before(folder, count) if options.resume is not None else None
     if kept is not None and kept[0].keys() >= state.measures.keys():
         print(
             f"Before training {count} responses were measured; as many follow after it.", flush=True
@@ -248,7 +243,7 @@ def measure_before(
     fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
     print(f"Measuring {count} responses before training and as many after it{fewer}.", flush=True)
     found, texts = evaluate(state.models.reference, state, count, progress=bar("before"))
-    keep_before(folder, found, texts)
+    write_before(folder, found, texts)
     return found, texts
 
 
@@ -256,7 +251,10 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
     options = as_started(options)
-    state, folder = start_or_resume(options, settings)
+    folder = results_folder(options, settings)
+    state = start_or_resume(options, settings)
+    if options.resume is None:
+        keep_inputs(options, folder)
     require_writable(folder)
     with hold_folder(folder):
         reference = fingerprint(state.models.reference)
@@ -301,11 +299,9 @@ def trace_one(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
     if options.random_gpt2:
         return trace_random_gpt2(settings)
-    if options.resume:
-        inputs = kept_inputs(options, options.resume)
-        state = resume(options.resume, settings, inputs)
-    else:
-        state = start(settings, options)
+    if options.resume is not None:
+        options = kept_inputs(options, options.resume)
+    state = start_or_resume(options, settings)
     iterate(state, Trace(state.models, state.config))
     return None
 

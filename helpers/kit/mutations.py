@@ -13,7 +13,8 @@ from helpers.kit.exercise import Exercise
 INSTEAD = {  # a name → what is written for it
     "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
     "amax": ["amin"], "prod": ["sum"],
-    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"], "sigmoid": ["tanh"], "log": ["exp"],
+    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"],
+    "sigmoid": ["tanh"], "log": ["exp"],
     "argmax": ["argmin"], "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
     "no_grad": ["enable_grad"], "sorted": ["list"], "ones": ["zeros"],
 }  # fmt: skip

@@ -171,7 +171,8 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
     begun = [
         job for job in jobs if job.folder(out, work).exists() or list_checkpoints(work / job.name)
     ]
-    for path, job in ((job.folder(out, work) / RECORD, job) for job in begun):
+    for job in begun:
+        path = job.folder(out, work) / RECORD
         saved = read_json(path, ("config",))["config"] if path.exists() else None
         if saved and RLHFConfig.from_dict(saved) != resolve_rates(job.config):
             raise FileProblem(f"{path} was made with other settings: wants another --out.")

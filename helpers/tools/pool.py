@@ -42,7 +42,6 @@ def run_all(
     workers: int,
     threads: int,
     total: int | None = None,
-    unit: str = "it",
 ) -> list:
     """Call every `(function, arguments)` in new processes, `workers` at a time; results in order.
 
@@ -52,7 +51,7 @@ def run_all(
     context = multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     pool = ProcessPoolExecutor(workers, context, _start, (queue, threads))
-    with tqdm(total=total, unit=unit) as bar:
+    with tqdm(total=total) as bar:
         try:
             futures = [pool.submit(function, *arguments) for function, arguments in tasks]
             pending = set(futures)

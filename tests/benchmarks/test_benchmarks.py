@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks import course, cuda, explorer, ppo_vs_trl, scaling
-from benchmarks.common import TokenCounter
+from benchmarks.common import TokenCounter, in_own_process
 from benchmarks.floor import PlainGPT2
 from benchmarks.models import Size, make_actor, make_llama, make_run
 from helpers.config import RLHFConfig
@@ -216,7 +216,7 @@ def test_the_explorers_benchmark_measures_as_many_moves_as_asked():
 @pytest.mark.nightly
 def test_the_gpu_benchmark_runs_on_a_cpu_too(capsys):
     small = RLHFConfig(device="cpu", batch_size=4, minibatch_size=4, response_length=4)
-    found = cuda.alone(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)
+    found = in_own_process(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)
     assert found["ratio_error"] <= 1e-4 and abs(found["kl"]) <= 1e-4
     assert found["seconds"]["iteration"] > found["seconds"]["update"] > 0
     assert found["tokens_per_second"] > 0
