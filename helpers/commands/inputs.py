@@ -160,7 +160,6 @@ class MeasuredInputs(Inputs):
         there = folder / ROWS
         kept = read_json(there, ("prompts",)) if there.exists() else {}
         prompts = kept["prompts"] if kept else self.split(seed)[1]
-        # an earlier version kept no values of the first
         samples = len(kept.get("first", ())) or min(SAMPLES, self.evaluation_samples or SAMPLES)
         return HeldOut(prompts, folder, self.eval_every, samples) if prompts else None
 

@@ -8,26 +8,12 @@ from math import ceil
 
 import torch
 
-from helpers.config import RLHFConfig
 from helpers.rollouts import RolloutBatch, forward_logprobs
 from helpers.state import RLHFState
 from helpers.tools.parallel import total
 from helpers.tools.validate import require
 
 ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 2.3
-
-
-def refuse_absurd(state: RLHFState, approx_kl: float) -> None:
-    """ValueError after an update that moved the policy absurdly far, in nats per token; it is not saved."""
-    got = f"{approx_kl:.3g} nats per token in update {state.iteration + 1}"
-    lower = f"--learning-rate below {state.config.learning_rate:g}"
-    wants = f"at most {ABSURD_KL:g}: take a {lower}, or --force to go on"
-    require(approx_kl <= ABSURD_KL, "approx_kl", got, wants)
-
-
-def steps_of(config: RLHFConfig) -> int:
-    """Gradient steps of an update."""
-    return config.num_ppo_epochs * ceil(config.batch_size / config.minibatch_size)
 
 
 @torch.no_grad()
@@ -47,12 +33,20 @@ def moved(state: RLHFState, rollout: RolloutBatch) -> float:
 
 
 def guard(state: RLHFState, force: bool = False) -> Callable:
-    """An observer of the loop that ends a run after an absurd update, unless forced to go on."""
+    """An observer of the loop that ends a run after an absurd update, unless forced to go on.
+
+    It raises ValueError before the update is saved.
+    """
+    config = state.config
+    steps = config.num_ppo_epochs * ceil(config.batch_size / config.minibatch_size)
 
     def observe(step: int, **tensors) -> None:
-        if step == 7 and not force:
-            alone = steps_of(state.config) == 1
-            logged = tensors["metrics"]["approx_kl"]
-            refuse_absurd(state, moved(state, tensors["rollout"]) if alone else logged)
+        if step != 7 or force:
+            return
+        found = moved(state, tensors["rollout"]) if steps == 1 else tensors["metrics"]["approx_kl"]
+        got = f"{found:.3g} nats per token in update {state.iteration + 1}"
+        lower = f"--learning-rate below {config.learning_rate:g}"
+        wants = f"at most {ABSURD_KL:g}: take a {lower}, or --force to go on"
+        require(found <= ABSURD_KL, "approx_kl", got, wants)
 
     return observe

@@ -73,8 +73,8 @@ class HeldOut:
         self.prompts, self.folder = prompts, Path(folder)
         self.every, self.samples = every, samples
         there = (self.folder / ROWS).exists()
-        kept = read_json(self.folder / ROWS, ("rows",)) if there else {"rows": []}
-        self.rows: list[dict] = kept["rows"]
+        kept = read_json(self.folder / ROWS, ("rows", "first")) if there else {}
+        self.rows: list[dict] = kept.get("rows", [])
         self.first: list[float] = kept.get("first", [])  # values of the responses before training
 
     def watch(self, state: RLHFState, records: Iterable[dict]) -> Iterator[dict]:
@@ -100,19 +100,14 @@ class HeldOut:
         if better:
             save_policy(state, self.folder / BEST, None, small(state), self.rows[-1])
         if rank() == 0:
-            write_json(self.folder / ROWS, self.as_dict(asked))
+            kept = {"prompts": as_rows(asked), "rows": self.rows, "first": self.first}
+            write_json(self.folder / ROWS, kept)
         return {f"held_out_{name}": x for name, x in means.items()}
-
-    def as_dict(self, asked: list[str]) -> dict:
-        """What is kept in the run's folder."""
-        return {"prompts": as_rows(asked), "rows": self.rows, "first": self.first}
 
     def gain(self, values: torch.Tensor) -> dict:
         """The gain in value since before training, and its standard error; [samples] values."""
         if not self.rows:
             self.first = values.tolist()
-        if not self.first:  # measured by an earlier version, which kept the mean alone
-            return {}
         gain, error = change(torch.tensor(self.first), values)
         return {"gain": gain, "gain_error": error}
 
@@ -133,23 +128,16 @@ class HeldOut:
     def report(self) -> str:
         """One line about the best policy, and where it is."""
         first, best = self.rows[0], self.best
-        gain = (
-            f"value {best['value']:.3f} (before training {first['value']:.3f}{self.sureness(best)})"
-        )
+        noise = from_chance(best["gain"], best["gain_error"], self.samples)
+        sure = f"gain {best['gain']:+.3f} ± {best['gain_error']:.3f} standard error"
+        sure += f", {FROM_CHANCE}" if noise else ""
+        gain = f"value {best['value']:.3f} (before training {first['value']:.3f}, {sure})"
         where = f"iteration {best['iteration']} is best: {gain}"
         if best["iteration"] == first["iteration"]:
             where = f"no policy is better than the one before training, value {best['value']:.3f}"
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
         what = "Value is score − β·KL, what training maximises."
         return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
-
-    def sureness(self, row: dict) -> str:
-        """The gain of a row with its standard error, and whether it is noise; empty if not known."""
-        if "gain" not in row:
-            return ""
-        noise = from_chance(row["gain"], row["gain_error"], self.samples)
-        said = f", gain {row['gain']:+.3f} ± {row['gain_error']:.3f} standard error"
-        return said + (f", {FROM_CHANCE}" if noise else "")
 
 
 def small(state: RLHFState) -> bool:
