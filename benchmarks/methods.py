@@ -32,6 +32,7 @@ import torch
 from matplotlib.axes import Axes
 
 from benchmarks.common import RESULTS, emit, machine, show
+from benchmarks.trl_direct import train_with_direct
 from benchmarks.yardstick import (
     EVALUATED,
     RATES,
@@ -179,7 +180,7 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
 
 def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Clock") -> list[dict]:
     """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts."""
-    from helpers.scale import trl, trl_direct, trl_groups
+    from helpers.scale import trl, trl_groups
 
     if config.method == "ppo":
         records = trl.train_with_trl(config, state.models, state.prompts)
@@ -196,7 +197,7 @@ def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Cl
     if isinstance(config, RLHFConfig):
         trl_groups.train_with_groups(config, state.models, state.prompts, after)
     else:
-        trl_direct.train_with_direct(config, state.models, sampled_pairs(config, state), after)
+        train_with_direct(config, state.models, sampled_pairs(config, state), after)
     return seen
 
 

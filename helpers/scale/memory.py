@@ -29,7 +29,7 @@ from helpers.models import count_parameters, load_pretrained, with_fused_gelu, w
 from helpers.rewards import Reward
 from helpers.sampling import rows_at_once
 from helpers.scale.lora import linear_layers
-from helpers.tools.validate import require, require_choice, require_count
+from helpers.tools.validate import require, require_choice
 
 CPU = torch.device("cpu")
 MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
@@ -104,9 +104,8 @@ class MemoryEstimate:
         lines = [f"{'MiB':10}" + "".join(f"{kind:>13}" for kind in kinds)]
         for role in ROLES:
             cells = (self._most(role, kind) / MIB for kind in kinds)
-            lines.append(
-                f"{role:10}" + "".join(f"{x:13,.1f}" if x else f"{'–':>13}" for x in cells)
-            )
+            shown = (f"{x:13,.1f}" if x else f"{'–':>13}" for x in cells)
+            lines.append(f"{role:10}" + "".join(shown))
         return "\n".join([*lines, f"{'peak':10}{self.peak / MIB:13,.1f}"])
 
     def __str__(self) -> str:
@@ -168,8 +167,6 @@ def saved_bytes(model: nn.Module, rows: int, length: int, half: bool = False) ->
     Counted by autograd's hook for saved tensors; works on meta models too. With `half`, under
     autocast: then the weights in bfloat16 are among them.
     """
-    require_count("rows", rows)
-    require_count("length", length)
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept: dict[int, Tensor] = {}
 
@@ -269,9 +266,8 @@ def estimate_memory(
         entries.append(Entry("reference", "weights", frozen.itemsize * size))
     else:
         held = base.itemsize * size
-        if (
-            base != torch.float32
-        ):  # the head stays in float32, beside an embedding that it was tied to
+        if base != torch.float32:
+            # the head stays in float32, beside an embedding that it was tied to
             tied = actor.get_output_embeddings().weight is actor.get_input_embeddings().weight
             held += head * (FLOAT - (0 if tied else base.itemsize))
         entries = _trained("actor", adapter, held) + _trained("critic", adapter)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from conftest import tiny_models
 
+from benchmarks.trl_direct import direct_settings, train_with_direct
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
 from helpers.scale.trl import trl_version
-from helpers.scale.trl_direct import direct_settings, train_with_direct
 from helpers.scale.trl_groups import (
     TABLE,
     give_positions,

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from helpers.config import DirectConfig
-from helpers.scale.trl import trl_version
-from helpers.scale.trl_groups import each_iteration, grpo_is_here, trl_at_work
+from helpers.scale.trl_groups import each_iteration, require_grpo, trl_at_work
 from helpers.state import Models, resolve_rates
 from helpers.tools.validate import require
 
@@ -47,7 +46,7 @@ def train_with_direct(
 
     `after(iteration)` is called when an iteration's updates are done.
     """
-    require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
+    require_grpo()
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
     from trl import DPOConfig, DPOTrainer
@@ -65,11 +64,4 @@ def train_with_direct(
             trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
         trainer.train()
     log = [entry for entry in trainer.state.log_history if "loss" in entry]
-    return [
-        {
-            "iteration": i,
-            "loss": float(entry["loss"]),
-            "accuracy": float(entry["rewards/accuracies"]),
-        }
-        for i, entry in enumerate(log, start=1)
-    ]
+    return [{"iteration": i, "loss": float(x["loss"])} for i, x in enumerate(log, start=1)]
