@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
@@ -20,9 +21,8 @@ from helpers import ppo, steps, whitening
 from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.commands.distributed import main
 from helpers.config import RLHFConfig
-from helpers.kl import kl_estimate
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint, trainable
+from helpers.models import fingerprint
 from helpers.sampling import Responses
 from helpers.scale.distributed import launch, train_together
 from helpers.scale.lora import lora_models
@@ -59,7 +59,8 @@ CASES = {  # minibatches of 5 of 12 rows: uneven over two processes, the last on
         "loss_aggregation": "response",
         "skip_equal_groups": True,
     },
-}
+} | ({"lora": LORA} if HAS_PEFT else {})
+KINDS = ["plain", "lora"] if HAS_PEFT else ["plain"]
 
 
 def begin(changes: dict, **given):
@@ -112,14 +113,24 @@ def begin_lora(changes: dict, moved: bool = True):
     return begin(changes, models=models)
 
 
+def trained(state) -> torch.Tensor:
+    """All weights that the optimizer moves: under LoRA adapters and the value head."""
+    groups = state.optimizer.param_groups
+    return torch.cat([p.detach().flatten() for group in groups for p in group["params"]])
+
+
+def one_case(name: str, responses: Responses) -> dict:
+    """One iteration of a case, and the weights before it."""
+    start = begin_lora if name == "lora" else begin
+    return one_iteration(CASES[name], responses, start) | {"before": trained(start(CASES[name]))}
+
+
 def one_iteration(changes: dict, responses: Responses, begin: Callable = begin) -> dict:
     """Steps 3 to 7 on the recorded rollout: trained weights, and the record."""
     state, seen = begin(changes), {}
     with patch.object(steps, "write_responses", lambda state, prompts: part_of(responses)):
         record = iterate(state, lambda step, **tensors: seen.update({step: tensors}))
-    trained = [p.detach() for g in state.optimizer.param_groups for p in g["params"]]
-    weights = torch.cat([p.flatten() for p in trained])
-    return {"weights": weights, "record": record, "advantages": seen[6]["advantages"]}
+    return {"weights": trained(state), "record": record, "advantages": seen[6]["advantages"]}
 
 
 def equal_groups_skipped(responses: Responses) -> dict:
@@ -142,7 +153,7 @@ def mean_gradients(parameters: list) -> None:
 def every_case(responses: Responses, folder: Path) -> None:
     """What the two processes do, and each writes down."""
     torch.set_num_threads(1)
-    found = {name: one_iteration(changes, responses) for name, changes in CASES.items()}
+    found = {name: one_case(name, responses) for name in CASES}
     bugs = patch.object(ppo, "sum_gradients", mean_gradients), patch.object(ppo, "total", torch.sum)
     with bugs[0], bugs[1]:
         found["averaging"] = one_iteration({}, responses)
@@ -150,11 +161,8 @@ def every_case(responses: Responses, folder: Path) -> None:
         found["whitening alone"] = one_iteration({}, responses)
     found["equal groups"] = equal_groups_skipped(responses)
     found["loop"] = whole_loop(folder)
-    found["resumed"] = resumed_loop(folder)
+    found |= {f"{kind} resumed": interrupted(folder / kind, kind) for kind in KINDS}
     found["half precision"] = half_precision_gaps()
-    if HAS_PEFT:
-        found["lora"] = one_iteration(LORA, responses, begin_lora)
-        found["lora loop"] = lora_loop(folder)
     found["collectives"] = collectives()
     torch.save(found, folder / f"rank_{rank()}.pt")
 
@@ -172,43 +180,25 @@ def whole_loop(folder: Path) -> dict:
     return {"texts": texts, "records": records, "in_step": in_step(state.models), "stop": stop}
 
 
-def resumed_loop(folder: Path) -> dict:
+def interrupted(folder: Path, kind: str) -> dict:
     """Four iterations at once, and two, then two more of what was loaded from the disk."""
-    whole, first = begin({"checkpoint_every": 2}), begin({"checkpoint_every": 2})
-    list(train_rlhf_loop(state=whole))
-    loop = train_rlhf_loop(state=first, save_dir=folder / "resumed")
-    next(loop), next(loop)
-    loop.close()
-    models = begin({}).models  # the reference they were trained against
-    second = load_checkpoint(folder / "resumed", models=models)
-    before = second.generators["samples"].get_state()
-    list(train_rlhf_loop(state=second, save_dir=folder / "resumed"))
-    return {
-        "whole": whole.history,
-        "resumed": second.history,
-        "weights": [fingerprint(state.models.actor) for state in (whole, second)],
-        "random states": torch.cat([before, second.generators["samples"].get_state()]),
-    }
-
-
-def lora_loop(folder: Path) -> dict:
-    """Three iterations with an adapter at once; two, and the third of what the first process saved."""
-    changes = {"iterations": 3, "learning_rate": 1e-2, "checkpoint_every": 2}
-    whole, first = begin_lora(changes, moved=False), begin_lora(changes, moved=False)
+    start = begin if kind == "plain" else partial(begin_lora, moved=False)
+    changes = {"checkpoint_every": 2, "learning_rate": 1e-2}
+    whole, first = start(changes), start(changes)
     before = fingerprint(whole.models.reference)
     list(train_rlhf_loop(state=whole))
-    loop = train_rlhf_loop(state=first, save_dir=folder / "lora")
+    loop = train_rlhf_loop(state=first, save_dir=folder)
     next(loop), next(loop)
     loop.close()
-    again = load_checkpoint(folder / "lora", models=begin_lora({}, moved=False).models)
-    list(train_rlhf_loop(state=again))
-    trained = [trainable(s.models.actor) + trainable(s.models.critic) for s in (whole, again)]
+    second = load_checkpoint(folder, models=start({}).models)  # the reference of the first
+    numbers = second.generators["samples"].get_state()
+    list(train_rlhf_loop(state=second, save_dir=folder))
     return {
-        "records": whole.history,
-        "resumed": again.history,
-        "trained": [torch.cat([p.detach().flatten() for p in found]) for found in trained],
+        "records": [whole.history, second.history],
+        "weights": [trained(whole), trained(second)],
         "in_step": in_step(whole.models),
         "reference": [before, fingerprint(whole.models.reference)],
+        "random state": torch.cat([numbers, second.generators["samples"].get_state()]),
     }
 
 
@@ -248,23 +238,15 @@ def found(saved, rollout) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_make_the_update_of_one(found, rollout, name):
-    alone = one_iteration(CASES[name], rollout)
-    before = torch.cat([p.flatten() for p in begin(CASES[name]).models.actor.parameters()])
-    assert (alone["weights"][: len(before)] - before).abs().max() > 1e-3  # it does move
-    for number in (0, 1):
-        apart = (found[number][name]["weights"] - alone["weights"]).abs().max()
-        assert apart <= 1e-5, float(apart)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_records_are_those_of_the_whole_batch(found, rollout, name):
-    alone = one_iteration(CASES[name], rollout)["record"]
-    for number in (0, 1):
-        record = found[number][name]["record"]
-        assert record.keys() == alone.keys()
-        for key in set(record) - {"seconds", "first_ratio_error"}:
-            assert record[key] == pytest.approx(alone[key], abs=2e-5, rel=1e-4), key
+def test_two_processes_make_the_update_and_the_record_of_one(found, rollout, name):
+    alone = one_case(name, rollout)
+    assert (alone["weights"] - alone["before"]).abs().max() > 1e-3  # it does move
+    for case in (found[0][name], found[1][name]):
+        assert (case["weights"] - alone["weights"]).abs().max() <= 1e-5
+        assert case["record"].keys() == alone["record"].keys()
+        for key in set(alone["record"]) - {"seconds", "first_ratio_error"}:
+            expected = pytest.approx(alone["record"][key], abs=2e-5, rel=1e-4)
+            assert case["record"][key] == expected, key
 
 
 def test_advantages_are_whitened_over_all_processes(found, rollout):
@@ -313,62 +295,28 @@ def test_the_gap_of_half_precision_is_the_largest_of_all_responses(found):
     assert here != there and first == second == pytest.approx(max(here, there))
 
 
-def test_kl_is_the_mean_over_all_responses(found, rollout):
-    state = begin({})
-    ref_logprobs = steps.reference_logprobs(state, rollout)
-    kl = kl_estimate(rollout.logprobs, ref_logprobs).sum(dim=1).mean()
-    assert found[1]["plain"]["record"]["kl"] == pytest.approx(float(kl), rel=1e-4)
-
-
-def test_two_iterations_and_two_resumed_are_four(found):
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_iterations_and_two_resumed_are_four(found, saved, kind):
     """Every record and every weight to the last bit; each process has its own random numbers back."""
-    for rank_found in found:
-        case = rank_found["resumed"]
-        assert [record["iteration"] for record in case["resumed"]] == [1, 2, 3, 4]
-        for one, other in zip(case["whole"], case["resumed"], strict=True):
-            assert {**one, "seconds": 0} == {**other, "seconds": 0}
-        assert case["weights"][0] == case["weights"][1]
-    first, second = (rank_found["resumed"]["random states"] for rank_found in found)
-    assert not torch.equal(first, second)
+    one, other = (rank_found[f"{kind} resumed"] for rank_found in found)
+    for case in (one, other):
+        assert case["in_step"] and case["reference"][0] == case["reference"][1]
+        assert torch.equal(*case["weights"]) and torch.equal(case["weights"][0], one["weights"][0])
+        assert [record["iteration"] for record in case["records"][1]] == [1, 2, 3, 4]
+        for record, resumed in zip(*case["records"], strict=True):
+            assert {**record, "seconds": 0} == {**resumed, "seconds": 0}
+        assert case["records"][0][0]["first_ratio_error"] <= 1e-4
+        first, *_, last = case["records"][0]
+        assert last["kl"] != 0.0 and (abs(first["kl"]) <= 1e-4) == (kind == "lora")
+    assert not torch.equal(one["random state"], other["random state"])
+    weights = {file.name for file in (saved / kind).rglob("*.safetensors")}
+    assert ("adapter_model.safetensors" in weights) == (kind == "lora")
+    assert ("model.safetensors" in weights) == (kind == "plain")
 
 
 def test_one_process_does_not_resume_the_run_of_two(found, saved):
     with pytest.raises(ValueError, match="processes: got 1, wants 2 as saved"):
-        load_checkpoint(saved / "resumed", models=begin({}).models)
-
-
-needs_peft = pytest.mark.skipif(not HAS_PEFT, reason="peft, an optional extra, is not installed")
-
-
-@needs_peft
-def test_two_processes_with_an_adapter_make_the_update_of_one(found, rollout):
-    """Frozen weights are shared by actor, critic and reference; only adapters and the value head travel."""
-    alone = one_iteration(LORA, rollout, begin_lora)
-    start = [p.detach() for g in begin_lora(LORA).optimizer.param_groups for p in g["params"]]
-    start = torch.cat([p.flatten() for p in start])
-    assert (alone["weights"] - start).abs().max() > 1e-3  # it does move
-    for number in (0, 1):
-        case = found[number]["lora"]
-        assert (case["weights"] - alone["weights"]).abs().max() <= 1e-5
-        for key in set(alone["record"]) - {"seconds", "first_ratio_error"}:
-            assert case["record"][key] == pytest.approx(alone["record"][key], abs=2e-5, rel=1e-4), (
-                key
-            )
-
-
-@needs_peft
-def test_a_lora_run_of_two_processes_stays_in_step_and_goes_on_exactly(found, saved):
-    one, other = (rank_found["lora loop"] for rank_found in found)
-    for case in (one, other):
-        assert case["in_step"] and case["reference"][0] == case["reference"][1]
-        assert torch.equal(*case["trained"]) and torch.equal(case["trained"][0], one["trained"][0])
-        for record, resumed in zip(case["records"], case["resumed"], strict=True):
-            assert {**record, "seconds": 0} == {**resumed, "seconds": 0}
-        first = case["records"][0]
-        assert first["first_ratio_error"] <= 1e-4 and abs(first["kl"]) <= 1e-4
-        assert case["records"][-1]["kl"] != 0.0
-    weights = {file.name for file in (saved / "lora").rglob("*.safetensors")}
-    assert weights == {"adapter_model.safetensors", "state.safetensors"}
+        load_checkpoint(saved / "plain", models=begin({}).models)
 
 
 def test_tensors_of_unlike_shapes_are_gathered_with_zeros_around_them(found):
