@@ -14,7 +14,6 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     LlamaConfig,
@@ -55,15 +54,13 @@ PAIR = {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}
 # --- which models ---------------------------------------------------------------------------------
 
 
-def test_without_a_gpu_one_line_says_what_stands_in():
-    choice = choose_models(device="cpu")
+@pytest.mark.parametrize(
+    ("patient", "reason"), [(False, "No GPU here"), (True, "No hub can be reached")]
+)
+def test_without_a_gpu_or_a_hub_one_line_says_what_stands_in(patient, reason):
+    choice = choose_models(device="cpu", patient=patient)  # the tests are offline
     assert (choice.actor, choice.encoder) == ("data/sft", "data/reward")
-    assert "No GPU" in choice.words and "\n" not in choice.words
-
-
-def test_without_a_hub_one_line_says_so_too():
-    choice = choose_models(device="cpu", patient=True)  # the tests are offline
-    assert choice.actor == "data/sft" and "No hub" in choice.words
+    assert choice.words == f"{reason}: using the course's embedded models, on cpu."
 
 
 def test_a_folder_is_taken_wherever_it_runs():
@@ -71,26 +68,19 @@ def test_a_folder_is_taken_wherever_it_runs():
     assert choice.words == "data/sft and data/reward on cpu."
 
 
-def test_a_path_that_is_not_there_is_no_fallback():
-    with pytest.raises(FileProblem, match="No folder './mine'"):
-        choose_models("./mine", device="cpu")
-
-
-def test_a_folder_without_a_model_is_no_fallback(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(FileProblem, match=f"from folder {tmp_path}: Unrecognized model") as problem:
-        choose_models("data/sft", str(tmp_path), device="cpu")
-    assert "\n" not in str(problem.value)
+def test_what_is_no_model_is_no_fallback(tmp_path):
+    (tmp_path / "empty").mkdir()
     (tmp_path / "config.json").write_text('{"model_type": "gpt')
-    with pytest.raises(FileProblem, match=f"from folder {tmp_path}"):
-        choose_models(str(tmp_path), "data/reward", device="cpu")
-
-
-@pytest.mark.parametrize("name", ["smol LM!", "a/b/c"])
-def test_what_can_be_no_hub_name_is_no_fallback(name):
-    with pytest.raises(FileProblem, match="from hub name") as problem:
-        choose_models(name, device="cpu", patient=True)
-    assert "offline" not in str(problem.value)
+    for actor, says in {
+        "./mine": "No folder './mine'",
+        str(tmp_path / "empty"): f"from folder {tmp_path}/empty: Unrecognized model",
+        str(tmp_path): f"from folder {tmp_path}",
+        "smol LM!": "from hub name",
+        "a/b/c": "from hub name",
+    }.items():
+        with pytest.raises(FileProblem, match=says) as problem:
+            choose_models(actor, "data/reward", device="cpu", patient=True)
+        assert "\n" not in str(problem.value) and "offline" not in str(problem.value)
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -278,32 +268,31 @@ def test_a_run_trains_in_float32_whatever_is_frozen(frozen):
     assert abs(record["kl"]) <= {torch.float32: 1e-4, torch.float16: 1e-2}.get(frozen, 0.1)
 
 
-def test_an_unknown_method_is_refused():
-    plain = tiny_models()
-    with pytest.raises(ValueError, match="method: got 'qlora'"):
-        make_models(plain.actor, plain.tokenizer, length_reward, "qlora")
-
-
-def test_a_name_is_loaded_and_what_is_no_model_is_refused():
-    models = make_models("data/sft", "data/sft", length_reward, device="cpu")
+def test_names_are_loaded():
+    models = make_models("data/sft", "data/sft", "data/reward", device="cpu")
     assert fingerprint(models.actor) == fingerprint(load_actor("data/sft", "cpu"))
     assert fingerprint(models.reference) == fingerprint(models.actor)
-    with pytest.raises(ValueError, match="^actor: got int, wants a language model"):
-        make_models(3, models.tokenizer, length_reward)
-    with pytest.raises(FileProblem, match="No folder 'data/sfft'"):
-        make_models("data/sfft", models.tokenizer, length_reward)
-
-
-def test_a_reward_model_may_be_a_name_too():
-    models = make_models("data/sft", "data/sft", "data/reward", device="cpu")
     texts = ["the soup was good.", "the soup was bad."]
     expected = load_reward_model("data/reward", "cpu").score_texts(texts)
     torch.testing.assert_close(models.reward.score_texts(texts), expected)
     assert not trainable(models.reward)
-    with pytest.raises(FileProblem, match="No folder 'data/rewardd'"):
-        make_models(models.actor, models.tokenizer, "data/rewardd")
-    with pytest.raises(ValueError, match="^reward_model: got 'data/sft', a model without"):
-        make_models(models.actor, models.tokenizer, "data/sft")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"method": "qlora"}, "method: got 'qlora'"),
+        ({"actor": 3}, "^actor: got int, wants a language model"),
+        ({"actor": "data/sfft"}, "No folder 'data/sfft'"),
+        ({"reward": "data/rewardd"}, "No folder 'data/rewardd'"),
+        ({"reward": "data/sft"}, "^reward_model: got 'data/sft', a model without"),
+    ],
+)
+def test_what_is_no_model_is_refused(wrong, says):
+    plain = tiny_models()
+    given = {"actor": plain.actor, "tokenizer": plain.tokenizer, "reward": length_reward}
+    with pytest.raises(ValueError, match=says):
+        make_models(**given | wrong)
 
 
 def test_a_name_is_adapted_too():
@@ -327,30 +316,21 @@ def test_pairs_come_from_a_local_file(tmp_path):
     assert len(load_pairs("data/pairs_test.jsonl", 5)) == 5
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
+def test_what_is_no_pair_is_named():
+    for row in (
         {"prompt": "a", "chosen": "b"},
         PAIR | {"chosen": ["b"]},
         PAIR | {"rejected": None},
         PAIR | {"chosen": "", "rejected": " "},
-    ],
-)
-def test_a_row_that_is_no_pair_is_named(row):
-    with pytest.raises(FileProblem, match="mine.jsonl, row 2"):
-        check_pairs([PAIR, row], "mine.jsonl")
-
-
-def test_one_response_of_a_pair_may_be_empty():
-    """The policy stopped at once; the shipped pairs have such a row."""
+    ):
+        with pytest.raises(FileProblem, match="mine.jsonl, row 2"):
+            check_pairs([PAIR, row], "mine.jsonl")
+    with pytest.raises(FileProblem, match="has no pairs"):
+        check_pairs([], "mine.jsonl")
+    # the policy stopped at once: the shipped pairs have such a row
     assert check_pairs([PAIR | {"chosen": ""}], "mine.jsonl")[0]["chosen"] == ""
     for name in ("train", "test"):
         assert len(load_pairs(f"data/pairs_{name}.jsonl")) >= 2000
-
-
-def test_no_pairs_are_refused():
-    with pytest.raises(FileProblem, match="has no pairs"):
-        check_pairs([], "mine.jsonl")
 
 
 def test_a_data_set_of_a_hub_wants_a_package_or_a_network(monkeypatch):
@@ -436,17 +416,11 @@ def test_a_classifier_is_a_reward_of_the_loop(classifier):
     assert iterate(state)["score_std"] > 0
 
 
-@pytest.mark.parametrize("label", ["EXCELLENT", 3, -1])
-def test_a_label_the_classifier_does_not_have_is_refused(classifier, label):
-    with pytest.raises(ValueError, match="label: got"):
-        ClassifierReward(str(classifier[0]), label, "cpu")
-
-
-def test_an_encoder_is_no_classifier():
-    config = AutoConfig.from_pretrained("data/reward")
-    assert config.model_type == "distilbert"
-    with pytest.raises(ValueError, match="label"):
-        ClassifierReward("data/reward", "GOOD", "cpu")
+def test_a_label_the_classifier_does_not_have_is_refused(classifier):
+    folders = {"EXCELLENT": classifier[0], 3: classifier[0], -1: classifier[0]}
+    for label, folder in (folders | {"GOOD": "data/reward"}).items():  # the last is no classifier
+        with pytest.raises(ValueError, match="label: got"):
+            ClassifierReward(str(folder), label, "cpu")
 
 
 # --- special tokens ---------------------------------------------------------------------------------

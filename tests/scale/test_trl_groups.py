@@ -59,33 +59,33 @@ def test_our_config_is_said_in_trl_s_words():
         assert hasattr(config, first), first
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"method": "rloo"}, "method: got 'rloo', wants 'grpo'"),
-        ({"kl_placement": "reward"}, "kl_placement, kl_loss: got 'reward', 'k3'"),
-        ({"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
-        ({"entropy_coef": 0.1}, "entropy_coef: got 0.1"),
-    ],
-)
-def test_what_trl_does_not_have_is_named(changes, says):
-    with pytest.raises(ValueError, match=says):
-        grpo_settings(replace(CONFIG, **changes), "out")
-
-
 RLOO = replace(CONFIG, method="rloo", kl_placement="reward", loss_aggregation="fixed")
+DIRECT = DirectConfig(iterations=1, batch_size=8, minibatch_size=8)
 
 
-def test_rloo_is_said_in_trl_s_words():
+def test_rloo_and_dpo_are_said_in_trl_s_words():
     said = rloo_settings(replace(RLOO, minibatch_size=4), "out")
     assert (said["beta"], said["num_generations"], said["num_iterations"]) == (0.2, 4, 4)
-    assert "loss_type" not in said
-    for changes, says in (
-        ({"method": "grpo"}, "method: got 'grpo', wants 'rloo'"),
-        ({"kl_placement": "loss"}, "kl_placement: got 'loss', wants 'reward'"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            rloo_settings(replace(RLOO, **changes), "out")
+    assert "loss_type" not in said and direct_settings(DIRECT, "out")["max_steps"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "config", "changes", "says"),
+    [
+        (grpo_settings, CONFIG, {"method": "rloo"}, "method: got 'rloo', wants 'grpo'"),
+        (grpo_settings, CONFIG, {"kl_placement": "reward"}, "kl_placement, kl_loss: got 'reward'"),
+        (grpo_settings, CONFIG, {"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
+        (grpo_settings, CONFIG, {"entropy_coef": 0.1}, "entropy_coef: got 0.1"),
+        (rloo_settings, RLOO, {"method": "grpo"}, "method: got 'grpo', wants 'rloo'"),
+        (rloo_settings, RLOO, {"kl_placement": "loss"}, "kl_placement: got 'loss', wants 'reward'"),
+        (direct_settings, DIRECT, {"online": True}, "online: got True, wants False"),
+        (direct_settings, DIRECT, {"loss": "ipo"}, "loss: got 'ipo', wants 'dpo'"),
+        (direct_settings, DIRECT, {"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
+    ],
+)
+def test_what_trl_does_not_have_is_named(settings, config, changes, says):
+    with pytest.raises(ValueError, match=says):
+        settings(replace(config, **changes), "out")
 
 
 def test_positions_are_counted_from_the_mask_until_they_are_taken_back():
@@ -320,18 +320,3 @@ def test_rloo_and_dpo_trainers_train_our_models_and_say_when_an_iteration_is_don
     records = train_with_direct(direct, models, [pair] * 16, said.append)
     assert (len(records), said) == (2, [1, 2])
     assert not torch.equal(before, next(models.actor.parameters()))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"online": True}, "online: got True, wants False"),
-        ({"loss": "ipo"}, "loss: got 'ipo', wants 'dpo'"),
-        ({"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
-    ],
-)
-def test_what_dpo_trainer_does_not_have_is_named(changes, says):
-    config = DirectConfig(iterations=1, batch_size=8, minibatch_size=8)
-    assert direct_settings(config, "out")["max_steps"] == 1
-    with pytest.raises(ValueError, match=says):
-        direct_settings(replace(config, **changes), "out")
