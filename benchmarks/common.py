@@ -4,18 +4,17 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 import transformers
 from torch import nn
-
-from helpers.tools.files import ROOT
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -90,13 +89,18 @@ class TokenCounter:
         return found
 
 
-def in_own_process(module: str, *arguments: object) -> dict:
-    """Run `python -m module …`; returns the JSON of its last line. RuntimeError: it failed."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet())
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def in_own_process(work: Callable, *given, threads: int = 0):
+    """`work(*given)` in a fresh process, so that its peak memory is its own; 0 threads: torch's number."""
+    os.environ.update(quiet())
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=use_threads, initargs=(threads,)) as pool:
+        return pool.submit(work, *given).result()
+
+
+def use_threads(threads: int) -> None:
+    """Let torch use so many threads, if any are given."""
+    if threads:
+        torch.set_num_threads(threads)
 
 
 def quiet() -> dict[str, str]:

@@ -12,14 +12,12 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import torch
 from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
+from benchmarks.common import in_own_process
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
@@ -156,17 +154,6 @@ def settings(half: torch.dtype, short: bool) -> dict:
     return found
 
 
-def alone(work: Callable, *given) -> dict:
-    """`work(*given)` in a fresh process, so that its peak memory is its own.
-
-    glibc gives memory back to the system only from blocks above a threshold, which it raises as it
-    goes. Kept where it starts, the resident size is what tensors take.
-    """
-    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**18))
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work, *given).result()
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
@@ -180,6 +167,9 @@ def main(arguments: list[str] | None = None) -> None:
     if device.type == "cuda":
         print(torch.cuda.get_device_name(device))
     print(f"torch {torch.__version__}")
+    # glibc gives memory back to the system only from blocks above a threshold, which it raises as it
+    # goes; kept where it starts, the resident size is what tensors take
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**18))
     every = {}
     # a first iteration is not enough: Adam holds nothing before its first step
     iterations = 1 if options.short else options.iterations
@@ -188,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
             continue
         try:
             config = replace(config, device=options.device)
-            every[name] = alone(measure, make, config, method, frozen, iterations)
+            every[name] = in_own_process(measure, make, config, method, frozen, iterations)
             show(name, every[name])
         except ValueError as problem:  # no peft
             print(f"{name}\n  left out: {problem}")

@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import torch
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
@@ -47,7 +46,7 @@ from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT
-from helpers.tools.validate import require_choice, require_count
+from helpers.tools.validate import require_count
 
 PHASES = ("rollout", "scoring", "update", "total")
 CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
@@ -110,7 +109,7 @@ def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[
     return make_floor(size, minibatch, FLOORS[name]).iterate, {}
 
 
-def ppo_race(size: Size, minibatch: int, micro: int, rounds: int) -> dict:
+def ppo_race(minibatch: int, micro: int, size: Size, rounds: int) -> dict:
     """All contestants of a PPO iteration, TRL's with the collections that it forces."""
     from benchmarks.trl_peer import make_trainer, train, trunks
 
@@ -156,7 +155,7 @@ def peaks(run: Callable[[], object], times: int = 1) -> dict:
     return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
 
 
-def ppo_alone(who: str, size: Size, minibatch: int, micro: int, iterations: int = 4) -> dict:
+def ppo_alone(who: str, minibatch: int, micro: int, size: Size, iterations: int = 4) -> dict:
     """Peak memory of one contestant in this process."""
     if who != "TRL":
         return peaks(enter(who, size, minibatch, micro)[0], iterations)
@@ -224,8 +223,9 @@ def grpo_trunks(policy: PreTrainedModel, reference: PreTrainedModel) -> dict:
     return {"policy": policy.base_model, "reference": reference.base_model}
 
 
-def grpo_race(actor: PreTrainedModel, size: Size, rounds: int) -> dict:
+def grpo_race(make: Callable[[], PreTrainedModel], size: Size, rounds: int) -> dict:
     """Ours and TRL's GRPOTrainer, which collects no garbage by force."""
+    actor = make()
     state = make_grpo_run(copy.deepcopy(actor), size, GRPO_WARM + rounds)
     ours = grpo_trunks(state.models.actor, state.models.reference)
     with grpo_trainer(actor, size, GRPO_WARM + rounds) as trainer:
@@ -238,8 +238,11 @@ def grpo_race(actor: PreTrainedModel, size: Size, rounds: int) -> dict:
     return found
 
 
-def grpo_alone(who: str, actor: PreTrainedModel, size: Size, iterations: int = 2) -> dict:
+def grpo_alone(
+    who: str, make: Callable[[], PreTrainedModel], size: Size, iterations: int = 2
+) -> dict:
     """Peak memory of one of both in this process."""
+    actor = make()
     if who == "ours":
         return peaks(partial(our_iteration, make_grpo_run(actor, size, iterations)), iterations)
     with grpo_trainer(actor, size, iterations) as trainer:
@@ -328,7 +331,7 @@ def picture(facts: dict) -> Figure:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Command-line options; `--worker` is used by child processes only."""
+    """Command-line options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_vs_trl", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="measured iterations of each (10)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
@@ -337,36 +340,19 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64, help="responses per iteration (64)")
     parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
     parser.add_argument("--grpo", nargs="*", choices=list(GRPO_SIZES), help="of these models (all)")
-    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    require_choice("--worker", options.worker, ("", "race", "TRL", "ours", *TORCHRL))
     for name in ("rounds", "micro", "batch"):
         require_count(f"--{name}", getattr(options, name))
     return options
 
 
-def work(options: argparse.Namespace) -> None:
-    """Work of a child process: one race, or one contestant alone."""
-    torch.set_num_threads(options.threads[0])
-    if options.grpo:
-        size = GRPO_SIZES[options.grpo[0]]
-        racing, alone, what = grpo_race, grpo_alone, (make_policy(options.grpo[0]), size)
-    else:
-        size = Size(batch=options.batch)
-        racing, alone, what = ppo_race, ppo_alone, (size, options.minibatches[0], options.micro)
-    if options.worker == "race":
-        emit("race", summarize(racing(*what, options.rounds), size))
-    else:
-        emit("alone", alone(options.worker, *what))
-
-
-def measure(title: str, names: tuple, *flags: object) -> dict:
-    """One race and the memory of each, all in processes of their own; prints the table."""
-    facts, *memory = (
-        in_own_process("benchmarks.ppo_vs_trl", *flags, "--worker", worker)
-        for worker in ("race", *names)
-    )
-    facts["memory"] = dict(zip(names, memory, strict=True))
+def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: int, *work) -> dict:
+    """One race of `work`, size and rounds last, and the memory of each, all in processes of their own."""
+    *what, size, rounds = work
+    facts = summarize(in_own_process(race, *what, size, rounds, threads=threads), size)
+    facts["memory"] = {
+        who: in_own_process(alone, who, *what, size, threads=threads) for who in names
+    }
     print_race(facts, title)
     return facts
 
@@ -376,10 +362,10 @@ def measure_ppo(options: argparse.Namespace) -> dict:
     if not torchrl_names():
         print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
     names, found = ("TRL", "ours", *torchrl_names()), {}
-    shared = ("--rounds", options.rounds, "--micro", options.micro, "--batch", options.batch)
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
-        chosen = ("--threads", threads, "--minibatches", minibatch)
-        facts = measure(f"{threads} thread(s), minibatch {minibatch}", names, *shared, *chosen)
+        title = f"{threads} thread(s), minibatch {minibatch}"
+        asked = (minibatch, options.micro, Size(batch=options.batch), options.rounds)
+        facts = measure(title, ppo_race, ppo_alone, names, threads, *asked)
         found[f"{threads} threads, minibatch {minibatch}"] = facts
     if options.picture is not None:  # of the first configuration
         picture(next(iter(found.values()))).savefig(options.picture, dpi=110)
@@ -393,20 +379,21 @@ def measure_grpo(options: argparse.Namespace) -> dict:
     found = {"trl": trl_version()}
     for name in options.grpo or GRPO_SIZES:
         size = GRPO_SIZES[name]
-        work_of = f"{size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
-        flags = ("--rounds", options.rounds, "--threads", 1, "--grpo", name)
-        found[name] = measure(f"{name}, {work_of}", ("TRL", "ours"), *flags)
+        title = (
+            f"{name}, {size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
+        )
+        asked = (partial(make_policy, name), size, options.rounds)
+        found[name] = measure(title, grpo_race, grpo_alone, ("TRL", "ours"), 1, *asked)
     return found
 
 
 def run(arguments: list[str] | None) -> None:
     """Command line: a table for every configuration, then one JSON line."""
     options = parse(arguments)
-    if options.worker:
-        return work(options)
     if options.grpo is None:
-        return emit("ppo_vs_trl", measure_ppo(options))
-    return emit("grpo_vs_trl", measure_grpo(options))
+        emit("ppo_vs_trl", measure_ppo(options))
+    else:
+        emit("grpo_vs_trl", measure_grpo(options))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ one thread, each point in a process of its own. Slopes are log–log, between a 
 import argparse
 import math
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -56,12 +56,6 @@ def point(size: Size, rounds: int) -> dict:
     }
 
 
-def ask(size: Size, rounds: int) -> dict:
-    """The same, in its own process."""
-    fields = [x for name, value in asdict(size).items() for x in (f"--{name}", value)]
-    return in_own_process("benchmarks.scaling", "--point", "--rounds", rounds, *fields)
-
-
 def amount(axis: str, size: Size, found: dict) -> float:
     """The value on this axis: the size that grows."""
     return found["parameters"] if axis == "parameters" else getattr(size, axis)
@@ -74,7 +68,7 @@ def slope(xs: list[float], ys: list[float]) -> float:
 
 def measure(axis: str, rounds: int) -> dict:
     """All points of one axis and their slopes."""
-    found = [ask(size, rounds) for size in AXES[axis]]
+    found = [in_own_process(point, size, rounds) for size in AXES[axis]]
     xs = [amount(axis, size, one) for size, one in zip(AXES[axis], found, strict=True)]
     columns = {phase: [one["cpu_seconds"][phase] for one in found] for phase in PHASES}
     columns["memory"] = [one["above_imports_MiB"] for one in found]
@@ -136,23 +130,17 @@ def picture(everything: list[dict]) -> Figure:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Command-line options; `--point` and the sizes are used by child processes only."""
+    """Command-line options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="measured iterations per point (3)")
     parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
     parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
-    parser.add_argument("--point", action="store_true", help=argparse.SUPPRESS)
-    for name, value in asdict(BASE).items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def run(arguments: list[str] | None) -> None:
     """Command line: a table for every axis, what grows faster than linearly, the picture, a JSON line."""
     options = parse(arguments)
-    if options.point:
-        size = Size(**{name: getattr(options, name) for name in asdict(BASE)})
-        return emit("point", point(size, options.rounds))
     everything = [measure(axis, options.rounds) for axis in options.axes]
     for found in everything:
         print_axis(found)
@@ -160,7 +148,7 @@ def run(arguments: list[str] | None) -> None:
     if options.picture is not None:
         picture(everything).savefig(options.picture, dpi=110)
         print(f"wrote {options.picture}")
-    return emit("scaling", {"axes": everything})
+    emit("scaling", {"axes": everything})
 
 
 if __name__ == "__main__":

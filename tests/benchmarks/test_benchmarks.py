@@ -42,7 +42,7 @@ def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
 def test_the_race_runs_and_counts_everyone(recwarn):
     pytest.importorskip("trl.experimental.ppo", reason="no TRL here that has a PPOTrainer")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(SMALL, 4, rounds=1, micro=4), SMALL)
+    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(4, 4, SMALL, rounds=1), SMALL)
     assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
     peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
     assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
@@ -100,7 +100,7 @@ def test_in_grpo_too_every_response_has_full_length(name):
 def test_grpo_s_race_gives_both_the_same_tokens(name):
     pytest.importorskip("trl", reason="benchmarks/requirements.txt is not installed")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    found = ppo_vs_trl.grpo_race(POLICIES[name](), SMALL, rounds=1)
+    found = ppo_vs_trl.grpo_race(POLICIES[name], SMALL, rounds=1)
     facts = ppo_vs_trl.summarize(found, SMALL)
     row = SMALL.batch * (SMALL.prompt + SMALL.response)
     theirs, ours = (facts["tokens"][who]["by_model"] for who in ("TRL", "ours"))

@@ -9,7 +9,8 @@ from conftest import tiny_models
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from benchmarks import cuda
-from benchmarks.cuda import PhaseTimes, alone, measure
+from benchmarks.common import in_own_process
+from benchmarks.cuda import PhaseTimes, measure
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, freeze, load_actor
 from helpers.ppo import minibatch_loss
@@ -289,7 +290,7 @@ def test_the_peak_of_a_whole_iteration_is_near_the_estimate(monkeypatch, changes
     """
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(2**18))  # glibc keeps no freed block
     config = replace(MIDDLE, **changes)
-    found = alone(measure, eight_million, config, "full", torch.float32, 1)
+    found = in_own_process(measure, eight_million, config, "full", torch.float32, 1)
     assert found["peak_MiB"] > 200
     assert 0.85 < found["estimated_MiB"] / found["peak_MiB"] < 1.15, found
 
