@@ -22,7 +22,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/commands/": (940, 600),
     "helpers/": (4_340, 3_700),
     "tests/": (25_750, 18_000),
-    "benchmarks/": (2_530, 1_800),
+    "benchmarks/": (2_510, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -63,18 +64,12 @@ def cell_seconds(cells: list) -> list[tuple[float, int, str]]:
         times = cell.metadata.get("execution", {})
         if "iopub.execute_input" in times and "shell.execute_reply" in times:
             began, ended = (
-                time_of(times[key]) for key in ("iopub.execute_input", "shell.execute_reply")
+                datetime.fromisoformat(times[key])
+                for key in ("iopub.execute_input", "shell.execute_reply")
             )
             first = next(line for line in cell.source.splitlines() if line.strip())
-            found.append((ended - began, cell.execution_count, first))
+            found.append(((ended - began).total_seconds(), cell.execution_count, first))
     return found
-
-
-def time_of(stamp: str) -> float:
-    """ISO time → seconds."""
-    from datetime import datetime
-
-    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
 
 
 def modules() -> list[str]:
@@ -119,23 +114,13 @@ def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict
 def open_seconds() -> float:
     """Seconds of `make course`, already set up, until the server delivers notebook 00."""
     port, token = free_port(), "benchmark"
-    command = [
-        "make",
-        "--old-file=.venv/.course",
-        "course",
-        f"PORT={port}",
-        "BROWSER_FLAG=--no-browser",
-    ]
+    flags = [f"PORT={port}", "BROWSER_FLAG=--no-browser"]
+    command = ["make", "--old-file=.venv/.course", "course", *flags]
     url = f"http://127.0.0.1:{port}/api/contents/notebooks/00_the_loop.ipynb?token={token}"
     began = time.perf_counter()
-    server = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=quiet() | {"JUPYTER_TOKEN": token},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    environment = quiet() | {"JUPYTER_TOKEN": token}
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **silent)
     try:
         while time.perf_counter() - began < 180:
             try:

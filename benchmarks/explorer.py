@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -135,13 +136,6 @@ def in_notebook(chromium, folder: Path, busy: bool, where: str):
         page.close()
 
 
-def opened(chromium, folder: Path, busy: bool, where: str):
-    """The frame that holds the page, wherever it is."""
-    if where == "file":
-        return as_file(chromium, folder, busy)
-    return in_notebook(chromium, folder, busy, where)
-
-
 def start_voila(folder: Path):
     """Voilà, as `make explorer` starts it."""
     require(find_spec("voila") is not None, "voila", "none", "`make explorer`, which installs it")
@@ -160,11 +154,6 @@ def show_in_lab(page, address: str) -> None:
     NotebookPage(page, address, NOTEBOOK).run_all(seconds=300)
 
 
-def show_in_voila(page, address: str) -> None:
-    """The page that Voilà makes."""
-    page.goto(address, timeout=120_000)
-
-
 def show_in_classic(page, address: str) -> None:
     """Every cell run in the notebook's old page."""
     page.goto(f"{address}/notebooks/{NOTEBOOK}")
@@ -175,7 +164,7 @@ def show_in_classic(page, address: str) -> None:
 
 SERVED = {
     "lab": (serve_lab, show_in_lab),
-    "voila": (start_voila, show_in_voila),
+    "voila": (start_voila, lambda page, address: page.goto(address, timeout=120_000)),
     "colab": (start_classic, show_in_classic),
 }
 
@@ -228,7 +217,8 @@ def measure(
     flags = [*FLAGS, "--enable-precise-memory-info"]
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as name:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        with opened(chromium, folder := Path(name), busy, where) as frame:
+        there = as_file if where == "file" else partial(in_notebook, where=where)
+        with there(chromium, folder := Path(name), busy) as frame:
             found = move(frame, moves, long, wait, playing)
             if busy:
                 wait_for_beat(folder)  # it still trains
