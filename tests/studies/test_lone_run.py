@@ -10,7 +10,7 @@ from benchmarks.common import in_own_process
 from helpers.config import RLHFConfig
 from helpers.page.explorer import DriftExplorer
 from helpers.sampling import plain_tokens
-from helpers.scale.random_models import gpt2_sized_tokenizer
+from helpers.scale.random_models import word_tokenizer
 from helpers.state import start_run
 from helpers.studies.beta_sweep import lone_sweep, vocabulary_words
 from helpers.studies.drift import Drift
@@ -59,7 +59,7 @@ def test_an_empty_run_and_other_prompts_are_refused(lone):
 
 
 def test_subword_tokens_are_shown_as_text():
-    tokenizer = gpt2_sized_tokenizer()
+    tokenizer = word_tokenizer()
     assert plain_tokens(tokenizer, [3, 7]) == ["t3", "t7"]
     ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
     inner = tokenizer.backend_tokenizer.from_str(
