@@ -28,10 +28,7 @@ def word_tokenizer(
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=special[-1]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=special[0],
-        pad_token=special[-1],
-        padding_side="left",
+        tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[-1], padding_side="left"
     )
 
 
