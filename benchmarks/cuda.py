@@ -24,7 +24,7 @@ from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.scale.memory import KNOWN, MIB, estimate_memory, peak_bytes, reset_peak
 from helpers.scale.pretrained import frozen_dtype, make_models
-from helpers.scale.random_models import gpt2_sized_tokenizer, random_prompts
+from helpers.scale.random_models import random_prompts, word_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 
@@ -90,7 +90,7 @@ def embedded(device: str) -> tuple:
 def smollm2_size(device: str) -> tuple:
     """SmolLM2-135M's and DistilBERT's architectures with random weights and GPT-2's vocabulary size."""
     torch.manual_seed(0)
-    tokenizer = gpt2_sized_tokenizer()
+    tokenizer = word_tokenizer()
     shape = KNOWN[SMOLLM2].to_dict() | {"vocab_size": len(tokenizer)}
     config = type(KNOWN[SMOLLM2])(**shape)
     actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device).eval()

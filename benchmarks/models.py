@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from tokenizers import Tokenizer, pre_tokenizers
-from tokenizers.models import WordLevel
 from transformers import (
     DistilBertConfig,
     DistilBertModel,
@@ -18,6 +16,7 @@ from transformers import (
 from helpers.config import RLHFConfig
 from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
 from helpers.reward_model import RewardModel
+from helpers.scale.random_models import word_tokenizer
 from helpers.state import Models, RLHFState, start_run
 
 LEARNING_RATE = 3e-6  # TRL's default, used for all
@@ -38,13 +37,7 @@ class Size:
 
 def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
     """Words t0, t1, …; the last two ids are EOS and pad."""
-    last = size.vocabulary - 1
-    words = {f"t{i}": i for i in range(last - 1)} | {"<end>": last - 1, "<pad>": last}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>", padding_side="left"
-    )
+    return word_tokenizer(size.vocabulary, ("<end>", "<pad>"))
 
 
 def gpt2_config(size: Size, fused: bool = False, **changes) -> GPT2Config:

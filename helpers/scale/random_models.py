@@ -19,20 +19,23 @@ from helpers.state import Models
 VOCABULARY_SIZE, PROMPT_TOKENS = 50_257, 64
 
 
-def gpt2_sized_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with GPT-2's vocabulary size: words `t0`, `t1`, …; the last token is EOS and pad."""
-    words = {f"t{i}": i for i in range(VOCABULARY_SIZE - 1)} | {"<end>": VOCABULARY_SIZE - 1}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<end>"))
+def word_tokenizer(
+    size: int = VOCABULARY_SIZE, special: tuple[str, ...] = ("<end>",)
+) -> PreTrainedTokenizerFast:
+    """A tokenizer of so many words `t0`, `t1`, …; of the special ones the first is EOS, the last is pad."""
+    words = [*(f"t{i}" for i in range(size - len(special))), *special]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=special[-1]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", padding_side="left"
+        tokenizer_object=tokenizer, eos_token=special[0], pad_token=special[-1], padding_side="left"
     )
 
 
 def random_gpt2_models(seed: int, device: str = "auto") -> Models:
     """Random actor and reference with GPT-2 small's architecture (124 M), smaller critic and reward."""
     torch.manual_seed(seed)
-    place, tokenizer = resolve_device(device), gpt2_sized_tokenizer()
+    place, tokenizer = resolve_device(device), word_tokenizer()
     still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     actor = GPT2LMHeadModel(GPT2Config(**still)).to(place).eval()
     critic = ValueNetwork(GPT2Model(GPT2Config(n_embd=256, n_layer=4, n_head=4, **still)))
