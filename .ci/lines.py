@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (1_000, 700),
     "helpers/commands/": (890, 600),
     "helpers/": (4_340, 3_700),
-    "tests/": (25_700, 18_000),
+    "tests/": (25_620, 18_000),
     "benchmarks/": (2_500, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
