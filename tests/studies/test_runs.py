@@ -13,7 +13,7 @@ from helpers.data import load_rows
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import plain_tokens
-from helpers.scale.random_models import gpt2_sized_tokenizer
+from helpers.scale.random_models import word_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.studies.measure import measure
@@ -161,7 +161,7 @@ def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts)
 
 
 def test_subword_tokens_are_shown_as_text():
-    tokenizer = gpt2_sized_tokenizer()
+    tokenizer = word_tokenizer()
     assert plain_tokens(tokenizer, [3, 7]) == ["t3", "t7"]
     ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
     inner = tokenizer.backend_tokenizer.from_str(
