@@ -49,7 +49,6 @@ from helpers.tools.files import ROOT
 from helpers.tools.validate import require_count
 
 PHASES = ("rollout", "scoring", "update", "total")
-CONFIGURATIONS = ((2, 64), (2, 16), (1, 64), (1, 16))  # threads, minibatch
 FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM, GRPO_WARM = 2, 1  # warm-up iterations of each, not counted

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 
 from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
 from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
-from helpers.kit.mutations import mutations
+from helpers.kit.mutations import compiled, mutations
 from helpers.kit.patterns import (
     alike,
     as_tensor,
@@ -126,8 +126,13 @@ def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> Iterator[Seen]
 @cache
 def made_on(exercise: Exercise, mistakes: tuple[Mistake, ...], place: int) -> Seen:
     """What it gives on one probe; nothing where it fails."""
+    return seen_or_nothing(exercise, lambda: exercise.edited(*mistakes), exercise.cases[place])
+
+
+def seen_or_nothing(exercise: Exercise, made: Callable[[], Callable], probe: tuple) -> Seen:
+    """What the function that is made gives on a probe; nothing where making or trying it fails."""
     try:
-        return exercise.seen(exercise.edited(*mistakes), exercise.cases[place])
+        return exercise.seen(made(), probe)
     except Exception:  # noqa: BLE001 (a wrong function may fail, two edits may be of one place)
         return {}
 
@@ -146,24 +151,17 @@ def mutated(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
     """The one small change of the solution whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     partly = None
-    for name, says, compiled in mutations(exercise):
-        made = [seen_or_nothing(exercise, compiled, exercise.cases[0])]
-        if not made_alike(answers, made, names):
+    for change in mutations(exercise):
+        made = cache(partial(compiled, exercise, change))
+        tried = [seen_or_nothing(exercise, made, exercise.cases[0])]
+        if not made_alike(answers, tried, names):
             continue
-        made += [seen_or_nothing(exercise, compiled, probe) for probe in exercise.cases[1:]]
-        if made_alike(answers, made, every):
-            return name, says
-        if partly is None and made_alike(answers, made, names):
-            partly = name, says
+        tried += [seen_or_nothing(exercise, made, probe) for probe in exercise.cases[1:]]
+        if made_alike(answers, tried, every):
+            return change.kind, change.says
+        if partly is None and made_alike(answers, tried, names):
+            partly = change.kind, change.says
     return partly
-
-
-def seen_or_nothing(exercise: Exercise, compiled: Callable, probe: tuple) -> Seen:
-    """What a changed solution gives; nothing where it fails."""
-    try:
-        return exercise.seen(compiled(), probe)
-    except Exception:  # noqa: BLE001 (a changed text may do anything)
-        return {}
 
 
 def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:

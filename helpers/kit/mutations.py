@@ -7,6 +7,8 @@ the right function with one text in place of another.
 import ast
 import copy
 from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
 
 from helpers.kit.exercise import Exercise
 
@@ -24,8 +26,19 @@ DROPPED = {  # a call x.name(…) → x alone
 }  # fmt: skip
 
 
-def mutations(exercise: Exercise) -> Iterator[tuple[str, str, Callable]]:
-    """(kind, sentence, function) of each change of the solution, and of the exercises that it calls."""
+class Change(NamedTuple):
+    """A small change: its kind, what to say, whose source it is of, and that source with the change."""
+
+    kind: str
+    says: str
+    name: str
+    source: str
+
+
+@cache
+def mutations(exercise: Exercise) -> list[Change]:
+    """The changes of the solution, and of the exercises that it calls; made once, when first needed."""
+    found = []
     for name in (exercise.name, *exercise.used):
         one = exercise.used.get(name, exercise)
         tree = ast.parse(one.solution)
@@ -34,23 +47,23 @@ def mutations(exercise: Exercise) -> Iterator[tuple[str, str, Callable]]:
                 changed = copy.deepcopy(tree)
                 at = next(x for k, x in enumerate(ast.walk(changed)) if k == where)
                 source = ast.unparse(ast.fix_missing_locations(replaced(changed, at, new)))
-                yield kind, sentence(node, new), lambda n=name, s=source: compiled(exercise, n, s)
+                found.append(Change(kind, sentence(node, new), name, source))
+    return found
 
 
-def compiled(exercise: Exercise, name: str, source: str) -> Callable:
+def compiled(exercise: Exercise, change: Change) -> Callable:
     """The exercise's solution with the changed source of one of its functions."""
-    if name == exercise.name:
-        return exercise.compiled(source)
-    return exercise.compiled(exercise.solution, **{name: exercise.used[name].compiled(source)})
+    if change.name == exercise.name:
+        return exercise.compiled(change.source)
+    called = {change.name: exercise.used[change.name].compiled(change.source)}
+    return exercise.compiled(exercise.solution, **called)
 
 
 def sentence(old: ast.AST, new: ast.AST | None) -> str:
     """What was changed, as two texts."""
     text = ast.unparse(old)
     if new is None:
-        return (
-            f"The solution without `{text}` gives your results: is it there, and has it an effect?"
-        )
+        return f"The solution without `{text}` gives your results: has it no effect in yours?"
     return f"The solution gives your results if `{ast.unparse(new)}` stands where `{text}` belongs."
 
 
@@ -83,12 +96,8 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
         for other in (node.value - 1, node.value + 1):
             yield "one too many or too few", ast.Constant(other)
     elif isinstance(node, ast.Return) and node.value is not None:
-        for name in ("round", "abs", "exp", "log", "sqrt", "softmax", "mean"):
-            source = ast.unparse(node.value)
-            yield (
-                f"right, then {name}",
-                ast.parse(f"return ({source}).{name}({'-1' * (name == 'softmax')})").body[0],
-            )
+        for end in ("round()", "abs()", "exp()", "log()", "sqrt()", "softmax(-1)", "mean()"):
+            yield f"right, then {end}", ast.Return(expression(f"({ast.unparse(node.value)}).{end}"))
     elif isinstance(node, ast.Slice):
         yield from of_slice(node)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -162,12 +171,8 @@ def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
             yield f"{method} is missing", node.args[0]
     if method == "mean" and not node.args:
         yield "the first alone", ast.Subscript(node.func.value, ast.Constant(0), ast.Load())
-        total, ones = (
-            expression(f"({ast.unparse(node.func.value)}){end}")
-            for end in (".sum()", ".numel() - 1")
-        )
-        yield "divided by n − 1", ast.BinOp(total, ast.Div(), ones)
-        inner = node.func.value
+        inner, text = node.func.value, ast.unparse(node.func.value)
+        yield "divided by n − 1", expression(f"({text}).sum() / (({text}).numel() - 1)")
         if isinstance(inner, ast.Call) and len(inner.args) == 1:
             first = expression(f"({ast.unparse(inner.args[0])}).mean()")
             yield "the mean taken too early", ast.Call(inner.func, [first], inner.keywords)
@@ -204,8 +209,7 @@ def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
 
 def other_axes(x: ast.AST) -> list[int]:
     """Other axes, where a number may be one."""
-    number = ast.unparse(x)
-    return {"0": [1], "1": [0], "-1": [0, 1], "2": [1]}.get(number, [])
+    return {"0": [1], "1": [0], "-1": [0, 1], "2": [1]}.get(ast.unparse(x), [])
 
 
 def of_slice(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
