@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from IPython.display import display
 from torch import Tensor
 
 from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
 from helpers.kit.exercise import Exercise, Seen, View, Wrong
+from helpers.kit.own import taken
 from helpers.kit.patterns import alike, as_tensor, first_difference, form
 from helpers.kit.report import (
     CORRECT,
@@ -39,15 +41,19 @@ from helpers.kit.running import (
 UNFINISHED = (NotImplemented, Ellipsis)
 
 
-def checker(exercise: Exercise) -> Callable[[Callable], Report]:
-    """The function `check_<name>` of an exercise."""
+def checker(exercise: Exercise) -> Callable[[Callable], Callable]:
+    """The function `check_<name>` of an exercise: shows a report, returns the function to go on with."""
 
-    def check(function: Callable) -> Report:
-        return counted(judge(exercise, function))
+    def check(function: Callable) -> Callable:
+        use, report = taken(check, function, check.report(function))
+        display(report)  # as text where there is no notebook
+        return use
 
     check.__name__ = check.__qualname__ = f"check_{exercise.name}"
-    check.__doc__ = f"Check your `{exercise.signature}`."
-    check.exercise = exercise
+    check.__doc__ = (
+        f"Check your `{exercise.signature}`; the result is yours if it is right, else the course's."
+    )
+    check.exercise, check.report = exercise, lambda function: counted(judge(exercise, function))
     return check
 
 

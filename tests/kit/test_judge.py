@@ -11,10 +11,16 @@ import torch
 from helpers.kit.exercise import Exercise, floats, mistakes_of, noise, prefix_mask
 from helpers.kit.judge import checker, judge
 from helpers.kit.report import TRIES
-from helpers.lessons.gae.checks import check_credit, check_gae
+from helpers.lessons.gae.checks import check_compute_gae, check_credit
 from helpers.lessons.whitening.checks import check_masked_mean
 
-MEAN, GAE, CREDIT = (check.exercise for check in (check_masked_mean, check_gae, check_credit))
+MEAN, CREDIT, BOTH = (
+    check.exercise for check in (check_masked_mean, check_credit, check_compute_gae)
+)
+ALONE = BOTH.solution.replace(
+    ", torch.where(mask, advantages + values, 0.0)", ""
+)  # advantages, no returns
+GAE = replace(BOTH, solution=ALONE, results=("result",), mistakes=[])
 
 
 def mean(x, mask):
@@ -34,7 +40,7 @@ def test_a_mistake_is_told_where_then_what_kind_then_the_change_and_the_formula(
         deltas, advantages, returns, to_go = GAE_PARTS(rewards, values, gamma, lam, mask)
         return deltas, advantages, to_go, to_go
 
-    where, kind, change = (str(check_credit(wrong)) for _ in range(3))
+    where, kind, change = (str(check_credit.report(wrong)) for _ in range(3))
     assert "Right so far: TD errors δ, advantages. The first that is not: returns." in where
     assert "yours" in where and "expected" in where
     assert "rewards for the returns" not in where and CREDIT.look not in where + kind
@@ -47,7 +53,7 @@ GAE_PARTS = CREDIT.right
 
 def test_a_right_answer_begins_the_count_anew():
     for function in (lambda x, mask: x.mean(), mean, lambda x, mask: x.mean()):
-        last = check_masked_mean(function)
+        last = check_masked_mean.report(function)
     assert last.tries == 1
 
 

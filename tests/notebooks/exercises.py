@@ -10,13 +10,21 @@ from helpers.tools.files import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOLUTION = re.compile(r"<summary>Solution: (\w+)</summary>\s*```python\n(.*?)```", re.DOTALL)
-CHECK = re.compile(r"^check_(\w+)\((\w+)\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:\w+ = )?check_(\w+)\((\w+)\)", re.MULTILINE)
 
 
 def check_of(path: Path, name: str):
-    """The check of an exercise, from the room of its lesson."""
+    """The check of an exercise, from the room of its lesson: function → report."""
     room = path.stem[3:].removesuffix("_sweeps")
-    return getattr(importlib.import_module(f"helpers.lessons.{room}.checks"), f"check_{name}")
+    check = getattr(importlib.import_module(f"helpers.lessons.{room}.checks"), f"check_{name}")
+    return getattr(check, "report", check)
+
+
+def solution_of(path: Path, name: str) -> str:
+    """The solution that an exercise's check knows."""
+    room = path.stem[3:].removesuffix("_sweeps")
+    checks = importlib.import_module(f"helpers.lessons.{room}.checks")
+    return getattr(checks, f"check_{name}").exercise.solution
 
 
 def read(path: Path):
@@ -53,7 +61,7 @@ def solved(notebook):
         copy = cell.copy()
         if index in indices:
             name = indices[index]
-            copy["source"] = f"{answers[name]}\n\ncheck_{name}({name})"
+            copy["source"] = f"{answers[name]}\n\n{CHECK.search(cell.source)[0]}"
         cells.append(copy)
     return cells
 

@@ -220,12 +220,12 @@ rewards for the returns: The critic's target is A + V, not the rewards to go.
     )
 )
 
-check_gae = checker(
+check_compute_gae = checker(
     Exercise(
-        "gae",
+        "compute_gae",
         "rewards values gamma lam mask",
         """\
-def gae(rewards, values, gamma, lam, mask):
+def compute_gae(rewards, values, gamma, lam, mask):
     rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
     advantages, following, running = torch.zeros_like(rewards), 0.0, 0.0
     for t in reversed(range(rewards.shape[1])):
@@ -233,7 +233,8 @@ def gae(rewards, values, gamma, lam, mask):
         running = delta + gamma * lam * running
         advantages[:, t] = running
         following = values[:, t]
-    return torch.where(mask, advantages, 0.0)
+    advantages = torch.where(mask, advantages, 0.0)
+    return advantages, torch.where(mask, advantages + values, 0.0)
 """,
         "A_t = δ_t + γλ·A_(t+1), δ_t = r_t + γ·V_(t+1) − V_t (Schulman et al. 2016, eq. 16)",
         [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
@@ -251,13 +252,14 @@ forwards in time: You walk from the first token on; credit comes from what follo
 γ alone: The sum decays by γλ; yours decays by γ.
 - gamma * lam * running
 + gamma * running
-returns, not advantages: These are returns, A + V: return the advantages.
-- (mask, advantages, 0.0)
-+ (mask, advantages + values, 0.0)
+rewards for the returns: The critic's target is A + V, not the rewards alone.
+- advantages + values
++ rewards
 advantages for TD errors: The error is built from the reward, not from the sum so far.
 - following = values[:, t]
 + following = running
 """,
+        results=("advantages", "returns"),
         further=EDGES,
     )
 )

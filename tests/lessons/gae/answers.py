@@ -80,21 +80,22 @@ WRONG = [
     ("credit", "the last two exchanged", RESULTS, "return deltas, advantages, walk(rewards, gamma), returns"),
     ("credit", "three results", RESULTS, "return deltas, advantages, returns"),
     ("credit", "advantages alone", RESULTS, "return advantages"),
-    ("gae", "V on padding", "torch.where(mask, values, 0.0)", "values"),
-    ("gae", "V overwritten first", "        delta =", "        following = values[:, t]\n        delta ="),
-    ("gae", "V with a plus", "following - values", "following + values"),
-    ("gae", "no γ", "gamma * following", "following"),
-    ("gae", "the Monte Carlo sum", SUM, "running = rewards[:, t] + gamma * running"),
-    ("gae", "γ alone", "gamma * lam * running", "gamma * running"),
-    ("gae", "δ discounted", "delta + gamma * lam * running", "gamma * lam * (delta + running)"),
-    ("gae", "forwards", STEPS, "range(rewards.shape[1])"),
-    ("gae", "first column never visited", STEPS, "range(rewards.shape[1] - 1, 0, -1)"),
-    ("gae", "TD errors", SUM, "running = delta"),
-    ("gae", "returns", "(mask, advantages, 0.0)", "(mask, advantages + values, 0.0)"),
-    ("gae", "the other sign", "(mask, advantages, 0.0)", "(mask, -advantages, 0.0)"),
-    ("gae", "whitened", "torch.where(mask, advantages, 0.0)",
+    ("compute_gae", "V on padding", "torch.where(mask, values, 0.0)", "values"),
+    ("compute_gae", "V overwritten first", "        delta =",
+     "        following = values[:, t]\n        delta ="),
+    ("compute_gae", "V with a plus", "following - values", "following + values"),
+    ("compute_gae", "no γ", "gamma * following", "following"),
+    ("compute_gae", "the Monte Carlo sum", SUM, "running = rewards[:, t] + gamma * running"),
+    ("compute_gae", "γ alone", "gamma * lam * running", "gamma * running"),
+    ("compute_gae", "δ discounted", "delta + gamma * lam * running", "gamma * lam * (delta + running)"),
+    ("compute_gae", "forwards", STEPS, "range(rewards.shape[1])"),
+    ("compute_gae", "first column never visited", STEPS, "range(rewards.shape[1] - 1, 0, -1)"),
+    ("compute_gae", "TD errors", SUM, "running = delta"),
+    ("compute_gae", "returns", "(mask, advantages, 0.0)", "(mask, advantages + values, 0.0)"),
+    ("compute_gae", "the other sign", "(mask, advantages, 0.0)", "(mask, -advantages, 0.0)"),
+    ("compute_gae", "whitened", "torch.where(mask, advantages, 0.0)",
      "torch.where(mask, (advantages - advantages[mask].mean()) / advantages[mask].std(), 0.0)"),
-    ("gae", "padding runs on",
+    ("compute_gae", "padding runs on",
      "rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)",
      "values = torch.where(mask, values, 0.0)"),
 ]
@@ -125,13 +126,14 @@ def credit(rewards, values, gamma, lam, mask):
     return d, a, torch.where(mask, a + values, 0.0), g
 """
 MATRIX = """\
-def gae(rewards, values, gamma, lam, mask):
+def compute_gae(rewards, values, gamma, lam, mask):
     r, v = (torch.where(mask, x, 0.0).double() for x in (rewards, values))
     t = torch.arange(r.shape[1])
     ahead = t[None, :] - t[:, None]
     weights = torch.where(ahead >= 0, (gamma * lam) ** ahead.clamp(min=0).double(), 0.0)
     deltas = r + gamma * torch.nn.functional.pad(v[:, 1:], (0, 1)) - v
-    return torch.where(mask, deltas @ weights.T, 0.0)
+    advantages = torch.where(mask, deltas @ weights.T, 0.0)
+    return advantages, torch.where(mask, advantages + v, 0.0)
 """
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
@@ -144,8 +146,8 @@ RIGHT = [
      "(rewards.double() + gamma * next_values - values).masked_fill(~mask, 0.0)"),
     ("credit", "from the definition, a list", DEFINITION),
     ("credit", "in place, both sums set back on padding", IN_PLACE),
-    ("gae", "a product of matrices", MATRIX),
-    ("gae", "columns stacked", "advantages[:, t] = running", "advantages = torch.cat("
+    ("compute_gae", "a product of matrices", MATRIX),
+    ("compute_gae", "columns stacked", "advantages[:, t] = running", "advantages = torch.cat("
      "[advantages[:, :t], running[:, None], advantages[:, t + 1:]], 1)"),
 ]
 # fmt: on

@@ -1,0 +1,163 @@
+"""The learner's own functions: the loop with them is the course's, and they outlive their notebook."""
+
+import linecache
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import tiny_models
+
+from helpers import gae, steps, whitening
+from helpers.kit import own
+from helpers.kit.places import PLACES, course_version, in_place
+from helpers.lessons.gae.checks import check_compute_gae
+from helpers.lessons.ppo_update.checks import (
+    check_policy_loss,
+    check_ppo_update_step,
+    check_value_loss,
+)
+from helpers.lessons.rollouts.checks import (
+    check_forward_logprobs,
+    check_position_ids,
+    check_sample_with_cache,
+)
+from helpers.lessons.whitening.checks import check_masked_mean, check_whiten_advantages
+from helpers.state import start_run
+
+CHECKS = (
+    check_compute_gae, check_forward_logprobs, check_masked_mean, check_policy_loss, check_position_ids,
+    check_ppo_update_step, check_sample_with_cache, check_value_loss, check_whiten_advantages,
+)  # fmt: skip
+SOLUTIONS = {check.exercise.name: check.exercise.right for check in CHECKS}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
+    monkeypatch.setattr(own, "RIGHT", {})
+
+
+def first_iteration(config, functions: dict) -> tuple[list, dict]:
+    with in_place(functions) as calls:
+        return own.watched(start_run(config, tiny_models())), calls
+
+
+@pytest.mark.parametrize("name", [*SOLUTIONS, "all"])
+def test_a_right_function_in_the_loop_gives_the_courses_numbers(config, name):
+    # the solutions of others call their own losses and means
+    inner = ("masked_mean", "policy_loss", "value_loss")
+    every = {k: function for k, function in SOLUTIONS.items() if k not in inner}
+    functions = every if name == "all" else {name: SOLUTIONS[name]}
+    mine, calls = first_iteration(config, functions)
+    assert own.first_apart(mine, first_iteration(config, {})[0]) == ""
+    assert all(calls.values()), calls
+
+
+def test_the_first_step_that_parts_is_named_and_afterwards_the_course_is_back(config):
+    def half(rewards, values, gamma, lam, mask):
+        advantages, returns = SOLUTIONS["compute_gae"](rewards, values, gamma, lam, mask)
+        return 0.5 * advantages, returns + 1.0
+
+    mine, _ = first_iteration(config, {"compute_gae": half})
+    assert own.first_apart(mine, first_iteration(config, {})[0]) == "step 6, returns"
+    assert steps.compute_gae is gae.compute_gae and "half" not in gae.compute_gae.__name__
+
+
+def test_an_option_that_a_function_lacks_is_left_to_the_courses():
+    x, mask = torch.tensor([[1.0, 5.0]]), torch.ones(1, 2, dtype=torch.bool)
+    course = whitening.whiten_advantages
+    stand_in = PLACES["whiten_advantages"].stand_in(lambda advantages, mask: 0 * mask, course)
+    assert torch.equal(stand_in(x, mask), 0 * mask)
+    assert torch.equal(
+        stand_in(x, mask, shift_mean=False), whitening.whiten_advantages(x, mask, False)
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in SOLUTIONS if name != "sample_with_cache"])
+def test_the_courses_version_passes_the_check(name):
+    check = next(check for check in CHECKS if check.exercise.name == name)
+    function = course_version(check.exercise)
+    use, report = own.taken(check, function, check.report(function))
+    assert report.status == "correct" and use is function
+
+
+def cell(source: str, name: str, **known: object):
+    """A function as a notebook's cell makes it: in __main__, with its source at hand."""
+    file = f"<cell {name}>"
+    names = {"__name__": "__main__", "torch": torch, **known}
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+    exec(compile(source, file, "exec"), names)
+    return names[name]
+
+
+MEAN = """\
+def counted_only(x, mask):
+    return F.pad(torch.where(mask, x, 0.0), (0, 1))
+
+
+def masked_mean(x, mask):
+    return counted_only(x, mask).sum() / mask.sum()
+"""
+
+
+def kept(tmp_path):
+    function = cell(MEAN, "masked_mean", F=torch.nn.functional)
+    return own.keep(check_masked_mean, function), tmp_path / own.FOLDER / "masked_mean.py"
+
+
+def test_a_right_function_is_kept_with_all_that_it_needs(tmp_path, capsys):
+    says, path = kept(tmp_path)
+    assert says.startswith("Kept in") and "import torch.nn.functional as F" in path.read_text()
+    again = own.own(whitening.masked_mean)
+    assert "your own is in use" in capsys.readouterr().out
+    x, mask = torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]])
+    assert float(again(x, mask)) == 2.0 and again is not whitening.masked_mean
+
+
+CHANGES = (
+    (".sum() / mask.sum()", ".mean()"),
+    ("def masked", "def other"),
+    ("import torch\n", "import no_such_module\n"),
+    (" checks it again", ""),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_kept_function_that_is_wrong_or_does_not_load_is_named(tmp_path, capsys, change):
+    _, path = kept(tmp_path)
+    path.write_text(path.read_text().replace(*change))
+    assert own.own(whitening.masked_mean) is whitening.masked_mean
+    assert "masked_mean.py is not used, the course's is:" in capsys.readouterr().out
+
+
+def test_what_needs_a_value_of_the_notebook_is_not_kept_and_says_why():
+    source = "def masked_mean(x, mask):\n    return (x * mask).sum() / count\n"
+    says = own.keep(check_masked_mean, cell(source, "masked_mean", count=torch.tensor(3)))
+    assert (
+        says
+        == "Not kept for later lessons: it uses `count` of this notebook; give it as an argument."
+    )
+
+
+def test_a_wrong_answer_is_replaced_by_the_courses_also_where_an_earlier_one_was_right():
+    right = SOLUTIONS["masked_mean"]
+    use, report = own.taken(check_masked_mean, right, check_masked_mean.report(right))
+    assert use is right and own.RIGHT == {"masked_mean": right}
+    wrong = check_masked_mean.report(lambda x, mask: x.mean())
+    use, _ = own.taken(check_masked_mean, lambda x, mask: x.mean(), wrong)
+    assert use is whitening.masked_mean and own.RIGHT == {}
+
+
+def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
+    def tiny(config):
+        return start_run(replace(config, normalize_scores=False), tiny_models())
+
+    monkeypatch.setattr(own, "start_run", tiny)
+    own.milestone(iterations=1, batch_size=4)
+    assert "None of your functions" in capsys.readouterr().out
+    own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
+    own.milestone(iterations=2, batch_size=4)
+    said = capsys.readouterr().out
+    assert (
+        "Your own in the loop: compute_gae." in said and "to 1e-4" in said and "iteration 2" in said
+    )
