@@ -10,7 +10,7 @@ from helpers.tools.files import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOLUTION = re.compile(r"<summary>Solution: (\w+)</summary>\s*```python\n(.*?)```", re.DOTALL)
-CHECK = re.compile(r"^(?:\w+ = )?check_(\w+)\((\w+)\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:\w+ = )?check_(\w+)\((\w+)\);?", re.MULTILINE)
 
 
 def check_of(path: Path, name: str):

@@ -224,7 +224,7 @@ TELLS_NOTHING = {  # outputs below a prediction that do not answer it, by lesson
     *(("01", "cell-033"), ("02", "cell-048"), ("06", "c39"), ("07", "c057")),
     *(("08", "c022"), ("10", "c10-024"), ("13", "c043"), ("13", "c081")),
 }
-EXERCISE = re.compile(r"\n(?:\w+ = )?check_\w+\(.*\)$")
+EXERCISE = re.compile(r"\n(?:\w+ = )?check_\w+\(.*\);?$")
 
 
 def test_no_output_below_a_question_answers_it(request, notebook):
