@@ -4,13 +4,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
 
+from helpers.kit.exercise import Exercise
 from helpers.kl import kl_estimate
 from helpers.sampling import Responses, SampledText, decode
 
@@ -175,7 +176,8 @@ PLACES = {
 }
 
 
-def course_version(exercise) -> Callable:
+@cache
+def course_version(exercise: Exercise) -> Callable:
     """The course's function for an exercise: its helper where there is one, else the solution."""
     place = PLACES.get(exercise.name)
     return place.as_exercise(place.course) if place else exercise.right
