@@ -1,7 +1,5 @@
 """Exercises of lesson 08: best of n and its KL, the effect of an edit; a reward and pairs of one's own."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -9,22 +7,12 @@ from helpers.kit.diagnosis import agrees
 from helpers.kit.exercise import Exercise, Seen, by_name, expect, floats, noise
 from helpers.kit.judge import checker
 from helpers.kit.patterns import form
-from helpers.kit.report import CORRECT, show
+from helpers.kit.report import show
 from helpers.lessons.overoptimization.examined import FLATTERING, PAIRS, REWARD
 
 __all__ = ["FLATTERING"]
 
 check_my_reward, check_patch_pairs = checker(REWARD), checker(PAIRS)
-
-
-def usable_reward(function: Callable) -> Callable:
-    """The learner's reward where it can be trained on, else the course's own."""
-    return function if check_my_reward(function).status == CORRECT else REWARD.right
-
-
-def usable_pairs(function: Callable) -> Callable:
-    """The learner's patch where it passes, else the course's own."""
-    return function if check_patch_pairs(function).status == CORRECT else PAIRS.right
 
 
 RESULTS = ("chance", "proxy", "gold_kept", "kl")
