@@ -18,7 +18,7 @@ from helpers.config import RLHFConfig
 from helpers.data import verify
 from helpers.loop import run_iterations
 from helpers.rollouts import forward_logprobs, response_logits
-from helpers.sampling import encode_prompts, plain_tokens, sample_responses
+from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer
 from helpers.tools.files import FileProblem, map_floats, read_json, read_tensors, write_text
@@ -107,21 +107,23 @@ def take_snapshot(
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     reference = forward_logprobs(models.reference, *responses.tokens(), config.temperature)
     scores = state.score(responses.texts).tolist()
-    golds = state.measures["gold"](responses.texts) if "gold" in state.measures else None
-    kept: dict[str, list[Sample]] = {prompt: [] for prompt in prompts}
-    for row, prompt in enumerate(asked):
+    found = as_samples(models.tokenizer, responses, (responses.logprobs, reference), scores)
+    if "gold" in state.measures:
+        for sample, gold in zip(found, state.measures["gold"](responses.texts), strict=True):
+            sample.gold = float(gold)
+    rows = {prompt: found[k * samples :][:samples] for k, prompt in enumerate(prompts)}
+    return Snapshot(state.iteration, rows, next_token(state, models.actor, prompts))
+
+
+def as_samples(tokenizer, responses: Responses, both: tuple, scores: list[float]) -> list[Sample]:
+    """Each response with its counted tokens; `both`: log-probs [B, T] of policy and reference."""
+    found = []
+    for row, text in enumerate(responses.texts):
         counted = responses.response_mask[row]
         ids = responses.response_tensors[row][counted].tolist()
-        sample = Sample(
-            plain_tokens(models.tokenizer, ids),
-            responses.logprobs[row][counted].tolist(),
-            reference[row][counted].tolist(),
-            responses.texts[row],
-            scores[row],
-            None if golds is None else float(golds[row]),
-        )
-        kept[prompt].append(sample)
-    return Snapshot(state.iteration, kept, next_token(state, models.actor, prompts))
+        logprobs = (x[row][counted].tolist() for x in both)
+        found.append(Sample(plain_tokens(tokenizer, ids), *logprobs, text, scores[row]))
+    return found
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ import transformers
 from safetensors.torch import save_file
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
-from helpers.config import RLHFConfig, config_from_dict
+from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.data import refresh_manifest, verify, work_folder
 from helpers.state import Reward, RLHFState, resolve_rates, start_run
 from helpers.studies.measure import EVALUATED, MEASURES, measure
@@ -32,7 +33,14 @@ from helpers.studies.runs import (
     significant,
     write_run,
 )
-from helpers.tools.files import FileProblem, atomic_folder, hold_folder, read_json, write_text
+from helpers.tools.files import (
+    FileProblem,
+    atomic_folder,
+    hold_folder,
+    read_json,
+    write_json,
+    write_text,
+)
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
@@ -115,26 +123,27 @@ def run_name(kind: str, seed: int) -> str:
 class Job:
     """One run of a study: how it is trained and saved.
 
-    `reward` and `within` are sent to another process, so they must be picklable.
+    `reward`, `within` and `train` are sent to another process, so they must be picklable.
     """
 
     kind: str
-    config: RLHFConfig
-    whole: bool = True  # False: only its history is kept
+    config: RLHFConfig | DirectConfig
+    whole: bool = True  # False: only its entry in `study.json` is kept
     keep_policy: bool = False  # the last policy too, in half precision
     evaluated: int = EVALUATED  # fresh responses to each prompt, at the end
     reward: Reward | None = None  # stands in for the config's reward model
     within: Callable[[], AbstractContextManager] = nullcontext  # what holds while it trains
     checkpoints: bool = True  # False: a short run, begun anew when it was cut off
     schedule: list[int] | None = None  # iterations of the snapshots
+    train: Callable | None = None  # what trains it in place of `record`, with the same arguments
 
     @property
     def name(self) -> str:
         return run_name(self.kind, self.config.seed)
 
-    def folder(self, out: Path, work: Path) -> Path:
-        """The folder of the finished run."""
-        return (out if self.whole else work / "runs") / self.name
+    def result(self, out: Path, work: Path) -> Path:
+        """The file that a finished run leaves."""
+        return out / self.name / RECORD if self.whole else work / f"{self.name}.json"
 
 
 def save_policy(state: RLHFState, path: Path) -> None:
@@ -144,48 +153,79 @@ def save_policy(state: RLHFState, path: Path) -> None:
     save_file({name: tensor.half().contiguous() for name, tensor in weights.items()}, path)
 
 
-def run_job(job: Job, out: Path, work: Path) -> str:
-    """Train one run from its newest checkpoint, or its beginning; evaluate it, save it atomically."""
-    folder, own = work / job.name, {"reward": job.reward, "measures": MEASURES}
-    with hold_folder(folder):
-        if list_checkpoints(folder):
-            state, run = load_checkpoint(folder, job.config, **own), resume_run(folder)
-        else:
-            state, run = start_run(job.config, **own), Run(job.config, label=job.name)
-        advance(state.iteration)
-        with job.within():
-            save_dir = folder if job.checkpoints else None
-            for _ in record_run(state, run, job.schedule, save_dir=save_dir):
-                advance(1)
-        run.final, run.responses = measure(state, state.models.actor, job.evaluated)
-        with atomic_folder(job.folder(out, work)) as temporary:
+def record(job: Job, folder: Path, out: Path) -> dict:
+    """Train a run from the newest checkpoint in `folder`, or from its beginning, and evaluate it.
+
+    Returns its entry in `study.json`; a whole run is saved below `out`.
+    """
+    own = {"reward": job.reward, "measures": MEASURES}
+    if list_checkpoints(folder):
+        state, run = load_checkpoint(folder, job.config, **own), resume_run(folder)
+    else:
+        state, run = start_run(job.config, **own), Run(job.config, label=job.name)
+    advance(state.iteration)
+    with job.within():
+        save_dir = folder if job.checkpoints else None
+        for _ in record_run(state, run, job.schedule, save_dir=save_dir):
+            advance(1)
+    run.final, run.responses = measure(state, state.models.actor, job.evaluated)
+    return save_run(job, run, out, state if job.keep_policy else None)
+
+
+def save_run(job: Job, run: Run, out: Path, policy_of: RLHFState | None = None) -> dict:
+    """Save a whole run in its folder, atomically; returns the entry of any run in `study.json`."""
+    if job.whole:
+        with atomic_folder(out / job.name) as temporary:
             write_run(run, temporary)
-            if job.keep_policy:
-                save_policy(state, temporary / POLICY)
-    return job.name
+            if policy_of is not None:
+                save_policy(policy_of, temporary / POLICY)
+        return {"kind": job.kind, "whole": True}
+    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
+    return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)
+
+
+def run_jobs(jobs: list[Job], out: Path, work: Path) -> None:
+    """Train and save runs one after the other; nobody else may work on one meanwhile."""
+    for job in jobs:
+        with hold_folder(work / job.name):
+            entry = (job.train or record)(job, work / job.name, out)
+            if not job.whole:
+                write_json(job.result(out, work), entry)
 
 
 def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
-    """The jobs that are not finished. ValueError: a started run without `--resume`."""
+    """The jobs that are not finished. ValueError: a started run without `--resume`.
+
+    FileProblem: a finished run of other settings.
+    """
     out, work = options.results, options.checkpoints
-    begun = [
-        job for job in jobs if job.folder(out, work).exists() or list_checkpoints(work / job.name)
-    ]
-    for job in begun:
-        path = job.folder(out, work) / RECORD
-        saved = read_json(path, ("config",))["config"] if path.exists() else None
-        if saved and RLHFConfig.from_dict(saved) != resolve_rates(job.config):
-            raise FileProblem(f"{path} was made with other settings: wants another --out.")
+    done = {job.name: path for job in jobs if (path := job.result(out, work)).exists()}
+    for job in (job for job in jobs if job.name in done):
+        saved = config_from_dict(read_json(done[job.name], ("config",))["config"])
+        if saved != resolve_rates(job.config):
+            raise FileProblem(
+                f"{done[job.name]} was made with other settings: wants another --out."
+            )
+    begun = [job for job in jobs if job.name in done or list_checkpoints(work / job.name)]
     got = f"{out}, where {len(begun)} of these runs have begun"
     require(options.resume or not begun, "--out", got, "--resume, or other folders")
-    return [job for job in jobs if not job.folder(out, work).exists()]
+    return [job for job in jobs if job.name not in done]
 
 
-def run_study(jobs: list[Job], options: StudyOptions) -> None:
-    """Run the unfinished jobs of a study; then write its `study.json`."""
-    left = plan_jobs(jobs, options)
+def run_study(
+    jobs: list[Job], options: StudyOptions, in_order: Callable[[Job], object] = attrgetter("name")
+) -> None:
+    """Run the unfinished jobs of a study; then write its `study.json`.
+
+    Jobs for which `in_order` gives the same wait for one another.
+    """
+    left, series = plan_jobs(jobs, options), {}
+    for job in left:
+        series.setdefault(in_order(job), []).append(job)
     if left:
-        tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]
+        tasks = [
+            (run_jobs, (some, options.results, options.checkpoints)) for some in series.values()
+        ]
         run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
     keep_jobs(jobs, options)
 
@@ -195,21 +235,21 @@ def run_study(jobs: list[Job], options: StudyOptions) -> None:
 
 def as_entry(kind: str, config: RLHFConfig, history: dict, final: dict) -> dict:
     """The entry in `study.json` of a run without its own folder; `history` as columns."""
-    return {"kind": kind, "config": config.as_dict(), "history": history, "final": final}
+    return {
+        "kind": kind,
+        "config": config.as_dict(),
+        "history": history,
+        "final": significant(final),
+    }
 
 
 def keep_jobs(jobs: list[Job], options: StudyOptions) -> None:
     """Write the finished jobs to `study.json`."""
-    entries = {}
-    for job in jobs:
-        entries[job.name] = {"kind": job.kind, "whole": True}
-        if not job.whole:
-            run = load_run(job.folder(options.results, options.checkpoints))
-            names = [
-                name for name in METRICS if name in run.history[0]
-            ]  # a critic's, if there is one
-            columns = as_columns(run.history, names)
-            entries[job.name] = as_entry(job.kind, run.config, columns, significant(run.final))
+    places = options.results, options.checkpoints
+    entries = {
+        job.name: {"kind": job.kind, "whole": True} if job.whole else read_json(job.result(*places))
+        for job in jobs
+    }
     keep_runs(options.results, entries, origin(options, options.threads))
 
 
@@ -269,7 +309,7 @@ class Study:
         return found[0]
 
 
-def load_study(folder: Path) -> Study:
+def load_study(folder: Path, kind: type[Study] = Study) -> Study:
     """Load the study in a folder. FileProblem: missing or damaged."""
     facts = read_study(folder)
     try:
@@ -278,7 +318,7 @@ def load_study(folder: Path) -> Study:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder / STUDY} is not a study of runs: {problem}.") from None
-    return Study(runs, facts)
+    return kind(runs, facts)
 
 
 def _load_entry(folder: Path, name: str, entry: dict) -> Run:

@@ -256,19 +256,6 @@ the score twice: Responses that fill all columns get the score twice: is the lin
  column still there?
 -   # not on a pad
 + ; rewards[:, -1] += scores * counted[:, -1]
-KL sign: The KL sign is wrong: the policy is paid for drifting. Rewards lose β·(logprobs − ref_logprobs).
-- -kl_coef
-+ kl_coef
-the last penalty is lost: The last token pays its KL as well: add the score to it.
-- += scores
-+ = scores
-not whitened: Your advantages are as the sum gives them; whiten them over the counted tokens.
--     advantages = (advantages - mean) / (variance + 1e-8).sqrt() * counted
--
-+
-divided by the variance: You divide by the variance; the standard deviation is its root.
-- .sqrt()
-+
 """,
     results=("rewards", "returns", "advantages"),
     observe=observe_credit,

@@ -90,7 +90,7 @@ class Clinic(Study):
 
 def load_clinic(folder: Path = FOLDER) -> Clinic:
     """Load a clinic, by default the shipped one. FileProblem: missing or damaged."""
-    return Clinic(**vars(load_study(folder)))
+    return load_study(folder, Clinic)
 
 
 def separation(clinic: Clinic, fault: Fault, seeds: tuple = (0, 1, 2)) -> dict:

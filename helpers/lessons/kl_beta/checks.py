@@ -102,9 +102,6 @@ def optimum(ref_logprobs, scores, kl_coef, kl, target, n, horizon):
             (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
         ],
         """\
-not normalised: π* has to sum to 1 for each prompt: subtract log Z, the logsumexp of each row.
-- .log_softmax(dim=1)
-+
 the log outside of the mean: You averaged Z over the prompts and took the log of that: the value of a policy
  that may choose its prompts. Each prompt has its own log Z; their mean comes last.
 - (kl_coef * log_z).mean()
@@ -116,20 +113,9 @@ the score of π*: This is E[r] under π*; J* also pays β·KL for it. It is β·
  β·log Z itself is asked for, one a prompt.
 - (kl_coef * log_z).mean()
 + (scores - kl_coef * log_z[:, None]).mean()
-sign of the error: A KL above its target has to raise β; yours lowers it.
-- kl / target - 1
-+ 1 - kl / target
-no n/horizon: n/horizon is missing: each step is horizon/n times too large.
-- error * n / horizon)
-+ error)
 error in nats: You have KL − target; the error is relative: KL/target − 1.
 - kl / target - 1
 + kl - target
-clipped after n/horizon: You clip error·n/horizon; clip the error alone, then multiply.
-- min(max(kl / target - 1, -0.2), 0.2)
--     return kl_coef * (1 + error * n / horizon)
-+ (kl / target - 1) * n / horizon
-+     return kl_coef * (1 + min(max(error, -0.2), 0.2))
 """,
         results=RESULTS,
         observe=optimum_seen,
@@ -166,9 +152,6 @@ def best_mean(kl_coef, sigma):
         "dJ/dm = −2(m − 1) − β·m/σ² = 0 (notebook 07)",
         [(0.4, 0.5), (0.05, 0.5), (2.0, 0.25), (0.0, 0.5), (0.3, 1.5)],
         """\
-σ left out: The KL is m²/(2σ²): σ is missing.
-- / sigma**2
-+
 half the KL's slope: The derivative of m²/(2σ²) is m/σ²: yours is half of it, or the reward's slope is
  doubled.
 - kl_coef / sigma**2
@@ -177,16 +160,9 @@ twice the KL's slope: A factor 2 stands at the KL, or is lost at the reward. The
  m/σ².
 - kl_coef / sigma**2
 + 2 * kl_coef / sigma**2
-a sign in the denominator: β/σ² is added to the 2; yours is subtracted: one of the two slopes has a
- wrong sign.
-- 2 + kl_coef
-+ 2 - kl_coef
 first order in β: 1 − β/(2σ²) is right for a small β alone; set the sum of the slopes to 0 and solve for m.
 - 2 / (2 + kl_coef / sigma**2)
 + 1 - kl_coef / (2 * sigma**2)
-the peak of the reward: This is the reward's peak, whatever β is; the KL pulls the mean towards 0.
-- 2 / (2 + kl_coef / sigma**2)
-+ 1.0
 brackets forgotten: That is 1 + β/σ². The denominator, 2 + β/σ², needs brackets.
 - 2 / (2 + kl_coef / sigma**2)
 + 2 / 2 + kl_coef / sigma**2
@@ -244,27 +220,15 @@ linear in KL: This is linear in KL. Near the reference a score rises as √KL: t
  first.
 - (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
 + (kl - kl_low) / (kl_high - kl_low)
-root of the share: You take the root of a share; take the roots of the three KLs, then subtract.
-- (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
-+ ((kl - kl_low) / (kl_high - kl_low)) ** 0.5
 no root in the denominator: The denominator has no roots: take those of all three KLs first.
 - (kl_high**0.5 - kl_low**0.5)
 + (kl_high - kl_low)
 from the far end: At kl_low you give score_high, and the other way round: the share counts from the wrong end.
 - score_low + share * (score_high - score_low)
 + score_high + share * (score_low - score_high)
-the lower neighbour left out: You add up a share of the difference, but not score_low.
-- score_low + share
-+ share
-not divided by the distance: You multiply by √kl − √kl_low, and do not divide by √kl_high − √kl_low.
--  / (kl_high**0.5 - kl_low**0.5)
-+
 the rise without its sign: You take the rise without its sign; a score may fall as the KL grows.
 - (score_high - score_low)
 + abs(score_high - score_low)
-the share alone: That is the share of the way; now move from score_low to score_high by it.
-- score_low + share * (score_high - score_low)
-+ share
 """,
         observe=number_seen,
         cause=between_cause,

@@ -132,7 +132,7 @@ def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_betw
 
 def load_kl_control(folder: Path = FOLDER) -> KLControl:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return KLControl(**vars(load_study(folder)))
+    return load_study(folder, KLControl)
 
 
 def print_kl_control(control: KLControl) -> None:

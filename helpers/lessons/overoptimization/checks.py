@@ -88,13 +88,6 @@ def keep_best(scores, gold, n):
 ties not shared: Samples of equal score each get the whole group's chance: divide it by their number.
 -  / (high - low)
 +
-at or below: (high/N)ⁿ is the chance that the best is at or below this sample. Subtract the chance that it is
- below.
--  - (low / N) ** n
-+
-power of the difference: You raised the difference to the power n. Raise high/N and low/N, then subtract.
-- ((high / N) ** n - (low / N) ** n)
-+ ((high - low) / N) ** n
 ranked by gold: You rank by gold. Only the proxy is seen when one is kept.
 - scores.sort(dim=1).values
 -     low = torch.searchsorted(ordered, scores)
@@ -105,16 +98,9 @@ ranked by gold: You rank by gold. Only the proxy is seen when one is kept.
 the maximum: That is the best of all N. Weigh every sample by its chance.
 - (chance * scores).sum(dim=1).mean()
 + scores.amax(1).mean()
-gold of the top: That is the gold of the one with the highest score of all N. Weigh every sample by its
- chance.
-- (chance * gold).sum(dim=1).mean()
-+ gold.gather(1, scores.argmax(1, keepdim=True)).mean()
 the formula: log n − (n − 1)/n holds without ties and for endless N. Measure it: sum chance · log(chance · N).
 - torch.xlogy(chance, chance * N).sum(dim=1).mean()
 + torch.tensor(float(n)).log() - (n - 1) / n
-1/N left out: Σ chance · log chance is minus an entropy. The reference's probability, 1/N, belongs below.
-- torch.xlogy(chance, chance * N)
-+ torch.xlogy(chance, chance)
 """,
         results=RESULTS,
         cause=best_of_cause,
@@ -163,18 +149,9 @@ def edit_effect(before, after):
             (noise(13, 30), noise(14, 30)),
         ],
         """\
-reversed: You have before − after: a raised score must come out positive.
-- after - before
-+ before - after
 size of the differences: You took absolute values: falls would count as rises.
 - after - before
 + (after - before).abs()
-std of one: That is the spread of one difference. The mean of N of them is surer: divide by √N.
--  / len(change) ** 0.5
-+
-divided by N: Divide the standard deviation by √N, not by N.
--  ** 0.5
-+
 not paired: You added the variances of both sides. Each text is its own control: take the spread of the
  differences.
 - change.std()
@@ -185,9 +162,6 @@ biased std: You divided by N inside the standard deviation; the unbiased one has
 spread about zero: You took squares about zero; subtract the mean change first (std).
 - change.std()
 + (change.square().sum() / (len(change) - 1)).sqrt()
-an interval: That is half a 95 % interval, 1.96 standard errors; return one.
-- change.std()
-+ 1.96 * change.std()
 """,
         results=("mean change", "standard error"),
         observe=effect_seen,

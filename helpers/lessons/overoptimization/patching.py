@@ -4,7 +4,8 @@ In each round, the simulated labeller compares the last policy's responses with 
 same prompts, these pairs are added to the others, and a new reward model and policy are trained.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar
@@ -23,11 +24,11 @@ from helpers.reward_model import RewardModel, pair_accuracy
 from helpers.sampling import sample_texts
 from helpers.state import RLHFState, start_run
 from helpers.studies.measure import MEASURES, measure
-from helpers.studies.runs import RECORD, Run, record_run, write_run
-from helpers.studies.study import Job, Study, StudyOptions, keep_jobs, load_study, plan_jobs
-from helpers.tools.files import atomic_folder, read_jsonl, write_jsonl
+from helpers.studies.runs import Run, record_run
+from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study, save_run
+from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.flags import setting
-from helpers.tools.pool import advance, run_all
+from helpers.tools.pool import advance
 from helpers.tools.validate import require_count
 from helpers.world.labelling import (
     LABEL_TEMPERATURE,
@@ -43,26 +44,10 @@ ROUNDS = 3  # 0: unpatched; 1 and 2: patched
 PAIRS, ADDED = 1_000, 500  # pairs to begin with; pairs added in each round
 
 
-@dataclass(frozen=True)
-class Round:
-    """One round of one seed, and the folder of finished rounds."""
-
-    number: int
-    seed: int
-    iterations: int
-    out: Path
-    work: Path
-
-    @property
-    def job(self) -> Job:
-        """The round as a run of the study."""
-        config = run_config(self.seed, self.iterations)
-        return Job(f"round_{self.number}", config, whole=self.seed == WHOLE_RUN_SEED)
-
-    @property
-    def folder(self) -> Path:
-        """Its run and the pairs it leaves."""
-        return self.job.folder(self.out, self.work)
+def round_job(seed: int, iterations: int, number: int) -> Job:
+    """One round of one seed as a run of the study."""
+    train, config = partial(run_round, number), run_config(seed, iterations)
+    return Job(f"round_{number}", config, whole=seed == WHOLE_RUN_SEED, train=train)
 
 
 def hacked_pairs(state: RLHFState, count: int, seed: int) -> list[dict]:
@@ -87,11 +72,16 @@ def hacked_pairs(state: RLHFState, count: int, seed: int) -> list[dict]:
     return relabel(rows, chances, torch.Generator().manual_seed(seed))
 
 
-def gather_pairs(this: Round) -> list[dict]:
-    """The initial pairs, and those of the earlier rounds."""
-    pairs = labelled_pairs(PAIRS, LABEL_TEMPERATURE, this.seed)
-    earlier = (replace(this, number=number) for number in range(this.number))
-    return pairs + [row for before in earlier for row in read_jsonl(before.folder / PAIRS_FILE)]
+def pairs_path(job: Job, work: Path, out: Path) -> Path:
+    """Where a round leaves the pairs that its policy gave rise to; `work` has a folder for each run."""
+    return (out if job.whole else work) / job.name / PAIRS_FILE
+
+
+def gather_pairs(number: int, job: Job, work: Path, out: Path) -> list[dict]:
+    """The initial pairs, and those of the rounds before this `number`."""
+    pairs = labelled_pairs(PAIRS, LABEL_TEMPERATURE, job.config.seed)
+    earlier = (round_job(job.config.seed, job.config.iterations, k) for k in range(number))
+    return pairs + [row for one in earlier for row in read_jsonl(pairs_path(one, work, out))]
 
 
 def evaluate_round(model: RewardModel, state: RLHFState, hacked: list[dict]) -> dict:
@@ -104,25 +94,19 @@ def evaluate_round(model: RewardModel, state: RLHFState, hacked: list[dict]) -> 
     }
 
 
-def run_round(this: Round) -> None:
+def run_round(number: int, job: Job, folder: Path, out: Path) -> dict:
     """Train a reward model on the pairs so far, and a policy with it; save the run and its pairs."""
-    model, job = train_reward_model(gather_pairs(this), seed=this.seed), this.job
+    seed, pairs = job.config.seed, gather_pairs(number, job, folder.parent, out)
+    model = train_reward_model(pairs, seed=seed)
     state = start_run(job.config, reward=model.score_texts, measures=MEASURES)
     run = Run(job.config, label=job.name)
     for _ in record_run(state, run, SCHEDULE):
         advance(1)
-    hacked = hacked_pairs(state, ADDED, seed=1_000 * this.number + this.seed)
+    hacked = hacked_pairs(state, ADDED, seed=1_000 * number + seed)
     run.final = evaluate_round(model, state, hacked)
-    with atomic_folder(this.folder) as temporary:
-        write_run(run, temporary)
-        write_jsonl(temporary / PAIRS_FILE, hacked)
-
-
-def run_rounds(rounds: list[Round]) -> None:
-    """The rounds of one seed in order: each needs the pairs of the one before."""
-    for this in rounds:
-        if not (this.folder / RECORD).exists():
-            run_round(this)
+    entry = save_run(job, run, out)
+    write_jsonl(pairs_path(job, folder.parent, out), hacked)
+    return entry
 
 
 def load_patching(folder: Path = FOLDER) -> Study:
@@ -144,14 +128,11 @@ class PatchingOptions(StudyOptions):
 
 
 def run(options: PatchingOptions) -> None:
-    """Run the missing rounds."""
-    places = options.iterations, options.results, options.checkpoints
-    seeds = sorted(set(options.seeds))
-    rounds = [[Round(n, seed, *places) for n in range(options.rounds)] for seed in seeds]
-    jobs = [this.job for of_seed in rounds for this in of_seed]
-    left = plan_jobs(jobs, options)
-    if left:
-        tasks = [(run_rounds, (of_seed,)) for of_seed in rounds]
-        run_all(tasks, options.jobs, options.threads, options.iterations * len(left))
-    keep_jobs(jobs, options)
+    """Run the missing rounds; each needs the pairs of those before it on its seed."""
+    jobs = [
+        round_job(seed, options.iterations, number)
+        for seed in sorted(set(options.seeds))
+        for number in range(options.rounds)
+    ]
+    run_study(jobs, options, in_order=lambda job: job.config.seed)
     print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")

@@ -111,14 +111,6 @@ BOS twice: Each prompt begins with BOS twice: the template writes one, and the t
  it. Call the tokenizer with add_special_tokens=False.
 - texts, add_special_tokens=False,
 + texts,
-no generation prompt: The prompt ends after the user's turn. Without add_generation_prompt=True the model is
- to write `<turn> assistant` itself, and may go on as the user.
-- "add_generation_prompt": True
-+ "add_generation_prompt": False
-the last message only: Only the last message is there; the model is to see the whole conversation, the
- system's message too.
-- apply_chat_template(talk,
-+ apply_chat_template(talk[-1:],
 padded right: Prompts are padded on the right, so pads stand between prompt and answer: padding_side="left".
 - "left"
 + "right"
@@ -134,9 +126,6 @@ those of the next token: Logits at position t are for token t + 1. Begin one ear
  [:, P − 1 : −1].
 - query.shape[1] - 1 : -1
 + query.shape[1] :
-logits: These are logits; subtract their logsumexp over the vocabulary (log_softmax).
-- .log_softmax(-1)
-+
 """,
         results=("prompts as text", *TENSORS, "log-probs on padding"),
         observe=rollout_seen,
@@ -176,22 +165,9 @@ def held_bytes(parameters, adapter, method):
         "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a",
         [(n, a, how) for n, a in ((10, 3), (135_000, 2_400)) for how in ("full", "lora")],
         """\
-half of what is trained: Half of what is trained is missing: a trained number is itself, its gradient and
- Adam's two moments (4 + 4 + 8 bytes), and the critic is trained as the actor is.
-- 4 + 4 + 8
-+ 4 + 4
-12 bytes a trained number: It takes 16: itself, its gradient and two moments of Adam, 4 bytes each.
-- 4 + 4 + 8
-+ 4 + 8
 gradient of a frozen number: A frozen number has no gradient and no moments: it takes 4 bytes.
 - + 8, 4
 + + 8, 8
-half precision: You count 2 bytes for a frozen number; here it is float32: 4.
-- + 8, 4
-+ + 8, 2
-no reference: The reference is a copy of 4·N bytes where the actor is trained in full.
-- 2 * trained * parameters + frozen * parameters
-+ 2 * trained * parameters
 the reference trained: The reference is frozen: 4 bytes a number, not 16.
 - 2 * trained * parameters + frozen * parameters
 + 3 * trained * parameters
@@ -282,15 +258,6 @@ divided by the width: You divided α by the layer's width, the number of its inp
  [r, in] and `b` is [out, r], so the rank is a.shape[0], or len(a).
 - len(a)
 + a.shape[1]
-divided by √r: That is rsLoRA's scale, α/√r; here it is α/r.
-- len(a)
-+ len(a) ** 0.5
-no scale: The product is to be multiplied by α / r.
-- alpha / len(a) * (x
-+ (x
-in place of the weights: The product stands alone: the frozen weights' x Wᵀ is added to it.
-- plain + alpha
-+ alpha
 """,
         gradient=("x", "a", "b"),
         further=[

@@ -14,12 +14,7 @@ from typing import ClassVar
 
 import torch
 
-from helpers.checkpoints import (
-    list_checkpoints,
-    load_checkpoint,
-    newest_checkpoint,
-    save_checkpoint,
-)
+from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.kl import kl_estimate
@@ -36,30 +31,30 @@ from helpers.lessons.real_models.kindness import (
     load_chat_model,
     on_topic,
 )
+from helpers.loop import run_iterations
 from helpers.models import count_parameters, trainable
 from helpers.prompts import as_prompts
 from helpers.rollouts import forward_logprobs
-from helpers.sampling import Responses, plain_tokens, sample_responses
+from helpers.sampling import Responses, sample_responses
 from helpers.scale.lora import lora_models
 from helpers.scale.memory import peak_memory_gb
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate, stopped
-from helpers.studies.runs import Run, Sample, Snapshot, significant
+from helpers.studies.runs import Run, Sample, Snapshot, as_samples, significant
 from helpers.studies.study import (
+    Job,
     Study,
     StudyOptions,
     as_columns,
     as_entry,
     as_history,
-    keep_runs,
     load_study,
-    origin,
-    run_name,
+    run_study,
 )
-from helpers.tools.files import FileProblem, hold_folder, read_json, write_json
+from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
-from helpers.tools.pool import advance, run_all
-from helpers.tools.validate import require, require_count, require_number
+from helpers.tools.pool import advance
+from helpers.tools.validate import require_count, require_number
 
 FOLDER = DATA / "real_model"
 BETAS = (0.1, 0.0)  # a price, and none
@@ -172,20 +167,11 @@ def measure(state: RLHFState, judges: Judges, answers: int = ANSWERS) -> dict[st
 
 def take_samples(state: RLHFState, judges: Judges) -> dict:
     """The answers to the situations shown: texts, rewards, tokens with the log-probs of both policies."""
-    written, (logprobs, reference) = ask(state, list(SHOWN), seed=state.config.seed)
-    rows = []
-    for row, text in enumerate(written.texts):
-        counted = written.response_mask[row]
-        ids = written.response_tensors[row][counted].tolist()
-        rows.append(
-            {
-                "tokens": plain_tokens(state.models.tokenizer, ids),
-                "logprobs": logprobs[row][counted].tolist(),
-                "ref_logprobs": reference[row][counted].tolist(),
-                "text": text.completion,
-                "score": float(judges.reward([text.completion])[0]),
-            }
-        )
+    written, both = ask(state, list(SHOWN), seed=state.config.seed)
+    texts = [text.completion for text in written.texts]
+    scores = [float(judges.reward([text])[0]) for text in texts]
+    found = as_samples(state.models.tokenizer, written, both, scores)
+    rows = [vars(sample) | {"text": text} for sample, text in zip(found, texts, strict=True)]
     return {"iteration": state.iteration, "samples": significant(rows, 3)}
 
 
@@ -209,30 +195,30 @@ def start_real(config: RLHFConfig, options: RealModelOptions, work: Path):
     return state, judges, fresh | {"cpu_seconds": 0.0, "peak_gb": 0.0, "sizes": sizes}
 
 
-def train_real(kind: str, config: RLHFConfig, options: RealModelOptions, path: Path) -> None:
-    """Train one run to its end, measured along the way; write its entry to a file."""
-    work, every = path.with_suffix(""), options.measure_every
-    with hold_folder(work):
-        state, judges, record = start_real(config, options, work)
-        advance(state.iteration)
-        while state.iteration < config.iterations:
-            began = time.process_time()
-            iterate(state)
-            record["cpu_seconds"] += time.process_time() - began
-            record["peak_gb"] = max(record["peak_gb"], peak_memory_gb())
-            last = state.iteration == config.iterations
-            if state.iteration % every == 0 or last:
-                record["rows"].append(measure(state, judges))
-                record["shots"].append(take_samples(state, judges))
-            if state.iteration % config.checkpoint_every == 0 or last:
-                save_checkpoint(state, work, lambda folder: write_json(folder / RECORD, record))
-            advance(1)
+def train_real(options: RealModelOptions, job: Job, work: Path, out: Path) -> dict:
+    """Train one run to its end, measured along the way; returns its entry in `study.json`."""
+    config, every = job.config, options.measure_every
+    state, judges, record = start_real(config, options, work)
+    advance(state.iteration)
+
+    def measured(state: RLHFState) -> dict:
+        began = time.process_time()
+        metrics = iterate(state)
+        record["cpu_seconds"] += time.process_time() - began
+        record["peak_gb"] = max(record["peak_gb"], peak_memory_gb())
+        if state.iteration % every == 0 or state.iteration == config.iterations:
+            record["rows"].append(measure(state, judges))
+            record["shots"].append(take_samples(state, judges))
+        return metrics
+
+    keep = lambda folder: write_json(folder / RECORD, record)  # noqa: E731
+    for _ in run_iterations(state, measured, work, keep):
+        advance(1)
     names = [name for name in KEPT if name in state.history[0]]
     rows = record.pop("rows")
     final = record | {"held_out": as_columns(rows, rows[0]), "shown": list(SHOWN)}
     final |= {"score_mean": state.score_mean, "score_std": state.score_std}
-    history = as_columns(state.history, names, digits=4)
-    write_json(path, as_entry(kind, state.config, history, significant(final)))
+    return as_entry(job.kind, state.config, as_columns(state.history, names, digits=4), final)
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -262,7 +248,7 @@ class RealModel(Study):
 
 def load_real_model(folder: Path = FOLDER) -> RealModel:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    study = RealModel(**vars(load_study(folder)))
+    study = load_study(folder, RealModel)
     for run in study.runs:
         run.snapshots = [as_snapshot(shot, run.final["shown"]) for shot in run.final["shots"]]
     return study
@@ -284,31 +270,13 @@ def print_table(study: RealModel) -> None:
             print(f"{name:12s}{columns[name][0]:10.3f}{columns[name][-1]:10.3f}")
 
 
-def refuse_begun(plans: dict, paths: dict[str, Path], options: RealModelOptions) -> None:
-    """ValueError: runs that have begun, without `--resume`; FileProblem: made with other settings."""
-    begun = [n for n, path in paths.items() if path.exists() or path.with_suffix("").exists()]
-    got = f"{options.checkpoints}, where {len(begun)} of these runs have begun"
-    require(options.resume or not begun, "--work", got, "--resume, or another folder")
-    for name in (name for name in begun if paths[name].exists()):
-        if RLHFConfig(**read_json(paths[name], ("config",))["config"]) != plans[name][1]:
-            raise FileProblem(f"{paths[name]} was made with other settings.")
-
-
 def run(options: RealModelOptions) -> None:
-    """Train the runs that are not there yet (all of them, without `--resume`); save the study."""
-    work = options.checkpoints
-    plans = {
-        run_name(f"beta_{beta:g}", seed): (f"beta_{beta:g}", options.config(beta, seed))
+    """Train the runs that are not there yet; save the study, and print its table."""
+    train = partial(train_real, options)
+    jobs = [
+        Job(f"beta_{beta:g}", options.config(beta, seed), whole=False, train=train)
         for seed in sorted(set(options.seeds))
         for beta in options.betas
-    }
-    paths = {name: work / f"{name}.json" for name in plans}
-    refuse_begun(plans, paths, options)
-    left = [name for name, path in paths.items() if not path.exists()]
-    if left:
-        work.mkdir(parents=True, exist_ok=True)
-        tasks = [(train_real, (*plans[name], options, paths[name])) for name in left]
-        run_all(tasks, options.jobs, options.threads, options.iterations * len(left))
-    entries = {name: read_json(path) for name, path in paths.items()}
-    keep_runs(options.results, entries, origin(options, options.threads))
+    ]
+    run_study(jobs, options)
     print_table(load_real_model(options.results))

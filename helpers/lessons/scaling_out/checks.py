@@ -37,22 +37,6 @@ mean of means: This is the mean of the processes' means: a token weighs more whe
  sum by all {counted} counted tokens.
 - mask.sum()
 + mask.sum(dim=(1, 2)) / len(mask)
-padding in the divisor: You divided by all {total} positions; only {counted} count.
-- mask.sum()
-+ mask.numel()
-divided by the number of responses: PPO's loss is a mean over {counted} tokens, not over responses.
-- mask.sum()
-+ mask[..., 0].numel()
-divided by the number of processes: You divided once more by the number of processes. Gradients are added
- here, not averaged.
-- mask.sum()
-+ mask.sum() / len(mask)
-multiplied by the number of processes: That is right where a library averages gradients; here they are added.
-- mask.sum()
-+ mask.sum() * len(mask)
-padding in the sum: You summed the padding too; only {counted} of {total} positions count.
-- torch.where(mask, losses, 0.0)
-+ losses
 the responses' means: You averaged each response first; a token of a long one would weigh less. Sum over all
  tokens.
 - torch.where(mask, losses, 0.0).sum(dim=(1, 2))
@@ -106,25 +90,12 @@ nothing between the processes: The means of the processes differ, and that is va
  mean)². (Without the square they cancel.)
 - squares.sum() + between
 + squares.sum()
-between the processes unweighted: Each (m − mean)² stands for n tokens: multiply it by the count.
-- (counts * (means - mean) ** 2)
-+ ((means - mean) ** 2)
-biased variance: You divided by N; the unbiased variance divides by N − 1.
-- (counts.sum() - 1)
-+ counts.sum()
 one less for each process: You divided by N − P. Only one mean, that of all, was estimated: divide by N − 1.
 - counts.sum() - 1
 + counts.sum() - len(counts)
 average of the variances: You averaged the processes' variances. Add their sums of squares, then divide once.
 - (squares.sum() + between) / (counts.sum() - 1)
 + (squares / (counts - 1)).mean()
-squares about zero: `squares` are about each process's own mean, not about 0: what is missing is n·(m −
- mean)², not n·m².
-- (means - mean) ** 2
-+ means ** 2
-standard deviation: You returned the root; return the variance.
-- variance]
-+ variance.sqrt()]
 """,
         results=("mean", "variance"),
         further=[
@@ -155,25 +126,12 @@ def loss_factors(counts):
 no factor: A factor of 1 leaves the mean of means as it is.
 - len(counts) * counts / counts.sum()
 + torch.ones_like(counts)
-the share alone: The library divides by the number of parts: multiply by it, so that the division cancels.
-- len(counts) * counts
-+ counts
 divided by the number of parts: The library does so already: multiply by it, so that the division cancels.
 - len(counts) * counts
 + counts / len(counts)
 two parts taken for granted: You multiplied by 2; multiply by the number of parts, len(counts).
 - len(counts) * counts
 + 2 * counts
-as if the losses were sums: You left out the part's own count: its loss is a mean over its tokens, not their
- sum.
-- len(counts) * counts
-+ len(counts) * torch.ones_like(counts)
-upside down: A part with more tokens has to weigh more, not less.
-- len(counts) * counts / counts.sum()
-+ counts.sum() / (len(counts) * counts)
-never divided by all tokens: You multiplied by the counts; divide by the tokens of all parts together.
-- counts / counts.sum()
-+ counts
 divided by its own count: The part's mean has divided by it already: divide by the tokens of all parts
  together.
 - counts / counts.sum()

@@ -37,25 +37,6 @@ own reward in the baseline: You subtracted the mean of the whole group; leave ou
 mean of the batch: You subtracted the mean over all prompts; a response is compared with its group alone.
 - others / (group_size - 1)
 + groups.mean()
-leave-one-out over the batch: You took the mean of all other responses of the batch; take that of the others
- of the group.
-- groups.sum(dim=1, keepdim=True) - groups
--     return (groups - others / (group_size - 1))
-+ groups.sum() - groups
-+     return (groups - others / (len(rewards) - 1))
-divided by K: The others of the group are K − 1: divide by K − 1.
-- (group_size - 1)
-+ group_size
-sum of the others: You subtracted the sum of the others; take their mean.
-- others / (group_size - 1)
-+ others
-baseline alone: You returned the baseline; subtract it from the reward.
-- (groups - others
-+ (others
-group_size groups: view(group_size, -1) makes group_size groups; it is groups of group_size: view(-1,
- group_size).
-- view(-1, group_size)
-+ view(group_size, -1)
 divided by the std: You divided by the group's std, as GRPO does; RLOO does not.
 - (groups - others / (group_size - 1))
 + ((groups - others / (group_size - 1)) / groups.std(1, keepdim=True))
@@ -79,27 +60,12 @@ def grpo_advantages(rewards, group_size):
         "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024)",
         [*GROUPS, (CLOSE, 2)],
         """\
-std missing: You centred the group; divide by its std as well.
-- (centred / (groups.std(dim=1, keepdim=True) + 1e-4))
-+ centred
-std of the batch: The mean is the group's; take the group's std too.
-- groups.std(dim=1, keepdim=True)
-+ groups.std()
-statistics of the batch: You took mean and std of all prompts; take those of the group.
-- groups.mean(dim=1, keepdim=True)
--     return (centred / (groups.std(dim=1, keepdim=True)
-+ groups.mean()
-+     return (centred / (groups.std()
 variance instead of std: You divided by the variance; divide by its square root.
 - groups.std(
 + groups.var(
 biased std: You divided by K inside the std; the unbiased std divides by K − 1.
 - std(dim=1,
 + std(dim=1, unbiased=False,
-smaller epsilon: Your ε is smaller than 1e-4, or there is none: rewards that hardly differ are scaled up to
- full size, and a group of equal ones to 0/0.
-- 1e-4
-+ 1e-8
 epsilon as a lower limit: Your ε is a lower limit of the std (clamp, maximum); add 1e-4 to the std, whatever
  it is.
 - (groups.std(dim=1, keepdim=True) + 1e-4)
@@ -215,22 +181,10 @@ def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
 mean over tokens: You average the KL over the tokens; the KL of a response is their sum.
 - 0.0).sum(dim=1)
 + 0.0).sum(dim=1) / mask.sum(dim=1)
-advantages of the scores: These are advantages of the scores; the KL belongs in: take those of the rewards.
-- advantages_of(rewards,
-+ advantages_of(scores,
-ratio reversed: You have π_old/π; the ratio is π/π_old.
-- logprobs - old_logprobs
-+ old_logprobs - logprobs
-no exp: You used the log-ratio; the ratio is exp of it.
-- .exp()
-+
 log-prob for the ratio: log π·A is REINFORCE's gain, for responses that the policy has just written; here it
  is the ratio π/π_old times A, clipped.
 - torch.minimum(ratio * column, clipped * column)
 + logprobs * column
-max instead of min: You took the larger gain; take the smaller one.
-- minimum
-+ maximum
 clip without min: You used only the clipped ratio; take the smaller of the two gains.
 - torch.minimum(ratio * column, clipped * column)
 + clipped * column
@@ -281,9 +235,6 @@ def pass_at_k(correct, k):
 plug-in: 1 − (1 − c/n)^k draws the same answer twice; it is too low for k > 1. Draw without putting back.
 - ((wrong - j) / (n - j)).prod(dim=1)
 + (wrong[:, 0] / n) ** k
-right and wrong exchanged: You counted the right ones where the wrong ones belong: C(n − c, k), not C(c, k).
-- (~correct)
-+ correct
 all k right: That is the probability that all k are right; one of them is enough.
 - ~correct).sum(dim=1, keepdim=True)  # (B, 1)
 -     j = torch.arange(k)
@@ -295,16 +246,9 @@ all k right: That is the probability that all k are right; one of them is enough
 first k only: You looked at the first k answers; average over all choices of k.
 - 1 - all_wrong
 + correct[:, :k].any(1).float()
-any of all n: You asked whether any of all n is right; k of them are drawn.
-- 1 - all_wrong
-+ correct.any(1).float()
 k times pass@1: You multiplied c/n by k: right answers that come together are counted twice.
 - 1 - all_wrong
 + (k * correct.float().mean(1)).clamp(max=1)
-n not counted down: The divisor stays n in all your factors; after each draw one answer fewer is left: n − 1,
- n − 2, …
-- (n - j)
-+ (n - 0 * j)
 factors averaged: You averaged the k factors; multiply them.
 - prod(
 + mean(

@@ -5,9 +5,7 @@ the same number of responses. `task`: GRPO on reviews that a program checks, wit
 `stale`: RLOO whose responses were written by the actor of some iterations ago.
 """
 
-import json
 from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -29,20 +27,17 @@ from helpers.sampling import Responses
 from helpers.state import RLHFState, start_run
 from helpers.studies.measure import measure
 from helpers.studies.study import (
+    Job,
     Study,
     StudyOptions,
     as_columns,
     as_entry,
-    keep_runs,
     load_study,
-    origin,
-    run_name,
-    significant,
+    run_study,
 )
 from helpers.theory.optimum import effective_sample_size
-from helpers.tools.files import FileProblem, read_json, write_json
 from helpers.tools.flags import setting
-from helpers.tools.pool import advance, run_all
+from helpers.tools.pool import advance
 from helpers.tools.validate import require
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
@@ -135,20 +130,8 @@ class StaleSampler:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One run: its kind and settings."""
-
-    kind: str
-    config: RLHFConfig
-
-    @property
-    def name(self) -> str:
-        return run_name(self.kind, self.config.seed)
-
-
-def plans(options: "WithoutACriticOptions") -> list[Plan]:
-    """All runs: the kinds of each part on each seed."""
+def critic_study(options: "WithoutACriticOptions") -> list[Job]:
+    """Jobs for the kinds of each part on each seed."""
     rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "device": "cpu"}
     parts = {
         "methods": METHODS,
@@ -156,7 +139,12 @@ def plans(options: "WithoutACriticOptions") -> list[Plan]:
         "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
     }
     return [
-        Plan(kind, RLHFConfig(seed=seed, iterations=options.iterations, **rates | changes))
+        Job(
+            kind,
+            RLHFConfig(seed=seed, iterations=options.iterations, **rates | changes),
+            whole=False,
+            train=train_on_task if part == "task" else train_on_scores,
+        )
         for seed in sorted(set(options.seeds))
         for part in options.parts
         for kind, changes in parts[part].items()
@@ -178,42 +166,37 @@ def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
     }
 
 
-def train_on_task(plan: Plan, answers: int = ANSWERS) -> tuple[list[dict], dict]:
-    """History and pass@k along a run on the task."""
-    reward = hasty_reward if plan.kind == "task_hasty" else task_reward
-    state, curve = start_run(plan.config, reward=reward, prompts=task_rows()), []
+def train_on_task(job: Job, folder: Path, out: Path, answers: int = ANSWERS) -> dict:
+    """Train a run on the task, with pass@k along it; returns its entry in `study.json`."""
+    reward = hasty_reward if job.kind == "task_hasty" else task_reward
+    state, curve = start_run(job.config, reward=reward, prompts=task_rows()), []
     while True:
-        due = state.iteration % TASK_EVERY == 0 or state.iteration == plan.config.iterations
+        due = state.iteration % TASK_EVERY == 0 or state.iteration == job.config.iterations
         if due:
             curve.append({"iteration": state.iteration} | solved(state, answers))
-        if state.iteration == plan.config.iterations:
-            return state.history, {"curve": as_columns(curve, curve[0])}
+        if state.iteration == job.config.iterations:
+            return entry(job, state, {"curve": as_columns(curve, curve[0])})
         steps.iterate(state)
         advance(1)
 
 
-def train_on_scores(plan: Plan, evaluated: int = EVALUATED) -> tuple[list[dict], dict]:
-    """History of a run on the reward model, and its last policy on fresh responses."""
-    state = start_run(plan.config)
-    sampler = StaleSampler(cap=STALE[plan.kind]) if plan.kind in STALE else None
+def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
+    """Train a run on the reward model, and measure its last policy; returns its entry."""
+    state = start_run(job.config)
+    sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
     with ExitStack() if sampler is None else sampler.in_effect():
-        while state.iteration < plan.config.iterations:
+        while state.iteration < job.config.iterations:
             steps.iterate(state)
             if sampler is not None:
                 state.history[-1] |= sampler.facts
             advance(1)
-    final, _ = measure(state, state.models.actor, evaluated)
-    return state.history, final
+    return entry(job, state, measure(state, state.models.actor, EVALUATED)[0])
 
 
-def train(plan: Plan, work: Path) -> None:
-    """Make one run and write its entry to the folder `work`."""
-    part: Callable = train_on_task if plan.kind in TASKS else train_on_scores
-    history, final = part(plan)
-    columns = as_columns(history, [name for name in KEPT if name in history[0]], digits=4)
-    write_json(
-        work / f"{plan.name}.json", as_entry(plan.kind, plan.config, columns, significant(final))
-    )
+def entry(job: Job, state: RLHFState, final: dict) -> dict:
+    """The entry of a run in `study.json`."""
+    names = [name for name in KEPT if name in state.history[0]]
+    return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -234,19 +217,6 @@ class WithoutACriticOptions(StudyOptions):
         require(bool(self.parts) and known.issuperset(self.parts), "--parts", self.parts, wants)
 
 
-def unfinished(made: list[Plan], options: WithoutACriticOptions) -> list[Plan]:
-    """Runs without an entry. ValueError: entries without `--resume`, or of other settings."""
-    work = options.checkpoints
-    there = [plan for plan in made if (work / f"{plan.name}.json").exists()]
-    got = f"{work}, where {len(there)} of these runs are"
-    require(options.resume or not there, "--work", got, "--resume, or another folder")
-    for plan in there:
-        saved = read_json(work / f"{plan.name}.json", ("config",))["config"]
-        if saved != json.loads(json.dumps(plan.config.as_dict())):
-            raise FileProblem(f"{work}/{plan.name}.json was made with other settings.")
-    return [plan for plan in made if plan not in there]
-
-
 def load_without_a_critic(folder: Path = FOLDER) -> Study:
     """Load the recorded runs. FileProblem: missing or damaged."""
     return load_study(folder)
@@ -263,12 +233,5 @@ def print_values(study: Study) -> None:
 
 def run(options: WithoutACriticOptions) -> None:
     """Make the runs that are left, then write the study and print its table."""
-    made, work = plans(options), options.checkpoints
-    left = unfinished(made, options)
-    work.mkdir(parents=True, exist_ok=True)
-    if left:
-        total = sum(plan.config.iterations for plan in left)
-        run_all([(train, (plan, work)) for plan in left], options.jobs, options.threads, total)
-    entries = {plan.name: read_json(work / f"{plan.name}.json") for plan in made}
-    keep_runs(options.results, entries, origin(options, options.threads))
+    run_study(critic_study(options), options)
     print_values(load_without_a_critic(options.results))

@@ -25,15 +25,6 @@ def implicit_reward(logprobs, ref_logprobs, kl_coef):
 divided by β: You divided by β; multiply: r = β·log-ratio.
 - kl_coef * (logprobs - ref_logprobs)
 + (logprobs - ref_logprobs) / kl_coef
-reversed: You have log π_ref − log π: a response that the policy now prefers has a positive reward.
-- logprobs - ref_logprobs
-+ ref_logprobs - logprobs
-reference missing: You left out the reference: the reward is what π has gained over it.
-- (logprobs - ref_logprobs)
-+ logprobs
-β on one side: β multiplies the whole difference: mind the brackets.
-- (logprobs - ref_logprobs)
-+ logprobs - ref_logprobs
 difference of probabilities: You subtracted probabilities; subtract their logarithms.
 - (logprobs - ref_logprobs)
 + (logprobs.exp() - ref_logprobs.exp())
@@ -43,9 +34,6 @@ ratio without the logarithm: You have β·π/π_ref; the reward is β·log (π/�
 quotient of log-probs: You divided log-probs; the log of a ratio is their difference.
 - logprobs - ref_logprobs
 + logprobs / ref_logprobs
-centred: Do not subtract the mean: the constant cancels later, in the margin.
-- (logprobs - ref_logprobs)
-+ (logprobs - ref_logprobs - (logprobs - ref_logprobs).mean())
 """,
         gradient=("logprobs",),
         further=[
@@ -80,10 +68,6 @@ def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
 reference missing: Your margin is of log π alone; take each response's log-ratio to the reference.
 - (chosen - ref_chosen) - (rejected - ref_rejected)
 + chosen - rejected
-chosen and rejected swapped: The loss must fall as the *chosen* response gains: your margin is rejected −
- chosen.
-- (chosen - ref_chosen) - (rejected - ref_rejected)
-+ (rejected - ref_rejected) - (chosen - ref_chosen)
 β outside the sigmoid: β belongs inside the sigmoid; outside it only scales the loss.
 - kl_coef * ((chosen - ref_chosen) - (rejected - ref_rejected))
 -     return -torch
@@ -92,15 +76,9 @@ chosen and rejected swapped: The loss must fall as the *chosen* response gains: 
 β on a part of the margin: β multiplies the chosen side alone; it multiplies the whole margin.
 - ((chosen - ref_chosen) - (rejected - ref_rejected))
 + (chosen - ref_chosen) - (rejected - ref_rejected)
-logarithm missing: That is −σ(margin); the loss is −log σ(margin).
-- logsigmoid
-+ sigmoid
 no sigmoid: You return −margin, which has no end; the loss is −log σ(margin).
 - torch.nn.functional.logsigmoid(margin)
 + margin
-mean of the margins first: Take −log σ of each pair's margin, then the mean.
-- logsigmoid(margin).mean()
-+ logsigmoid(margin.mean())
 another loss: That is IPO's squared error; DPO's loss is −log σ(margin).
 - -torch.nn.functional.logsigmoid(margin)
 + (margin / kl_coef - 1 / (2 * kl_coef)).square()
@@ -235,17 +213,10 @@ logits of the token's own position: You read each token's log-prob from the logi
  are a forecast of the next token: take those of the position before.
 - model(tokens[:, :-1]).logits
 + model(tokens).logits[:, 1:]
-mask one position off: The mask belongs to the tokens. The log-probs are those of tokens[:, 1:], so the mask
- is mask[:, 1:].
-- mask[:, 1:]
-+ mask[:, :-1]
 mean over tokens: You averaged over the tokens. log π of a response is the sum; a mean makes β another one
  for each length.
 - .sum(dim=1)
 + .sum(dim=1) / mask[:, 1:].sum(dim=1)
-logits not normalised: You summed logits; log-probs are log_softmax of them.
-- .logits.log_softmax(-1)
-+ .logits
 rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are the chosen ones, the last B the
  rejected: chunk(2).
 - .sum(dim=1)
@@ -253,13 +224,6 @@ rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are t
 reference missing: Your margin is of log π alone; take log-ratios to the reference.
 - ((chosen - ref_chosen) - (rejected - ref_rejected))
 + (chosen - rejected)
-gradients never cleared: Call optimizer.zero_grad() before each backward; otherwise the gradients of all
- steps add up.
-- optimizer.zero_grad()
-+ pass
-Adam: Your optimizer is Adam; here it is plain gradient descent: torch.optim.SGD.
-- SGD
-+ Adam
 """,
         further=[
             (

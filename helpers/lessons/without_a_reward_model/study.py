@@ -4,7 +4,6 @@ Offline each seed has `FEW` pairs of its own, seen again and again. Online every
 responses of the policy itself, labelled by the reward model with P(first preferred).
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +12,20 @@ from typing import ClassVar
 from helpers.config import DirectConfig
 from helpers.data import DATA, load_pairs
 from helpers.direct import evaluate_pairs, train_direct
-from helpers.state import RLHFState, resolve_rates, start_run
+from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
 from helpers.studies.study import (
+    Job,
     Study,
     StudyOptions,
     as_columns,
     as_entry,
-    keep_runs,
     load_study,
-    origin,
-    run_name,
+    run_study,
 )
-from helpers.tools.files import read_json, write_text
 from helpers.tools.flags import setting
-from helpers.tools.pool import advance, run_all
+from helpers.tools.pool import advance
 from helpers.tools.validate import require_positive
 from helpers.world import reviews
 
@@ -81,19 +78,27 @@ def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, li
     return row, texts
 
 
-def run_direct(kind: str, config: DirectConfig, path: Path) -> None:
-    """Train one run, measured every `MEASURE_EVERY` iterations, and write its entry to a file."""
-    state = start_run(config, measures=MEASURES)
-    pairs = None if config.online else few_pairs(config.seed)
+def train(job: Job, folder: Path, out: Path) -> dict:
+    """Train one run, measured every `MEASURE_EVERY` iterations; returns its entry in `study.json`."""
+    state = start_run(job.config, measures=MEASURES)
+    pairs = None if job.config.online else few_pairs(job.config.seed)
     curve = [measure_direct(state, pairs)[0]]
     for record in train_direct(state=state, pairs=pairs):
         advance(1)
-        if record["iteration"] % MEASURE_EVERY == 0 or record["iteration"] == config.iterations:
+        if record["iteration"] % MEASURE_EVERY == 0 or record["iteration"] == job.config.iterations:
             row, texts = measure_direct(state, pairs)
             curve.append(row)
-    final = {"prompts": [str(prompt) for prompt in state.prompts], "texts": texts}
-    kept = {name: final[name][::8] for name in final}  # 16 of them
-    write_text(path, json.dumps(as_entry(kind, state.config, as_columns(curve, curve[0]), kept)))
+    final = {"prompts": [str(prompt) for prompt in state.prompts][::8], "texts": texts[::8]}
+    return as_entry(job.kind, state.config, as_columns(curve, curve[0]), final)  # 16 of the texts
+
+
+def direct_study(betas: Iterable[float], seeds: Iterable[int], iterations: int) -> list[Job]:
+    """Jobs for all `direct_configs` on each seed."""
+    return [
+        Job(kind, config, whole=False, train=train)
+        for seed in sorted(set(seeds))
+        for kind, config in direct_configs(betas, seed, iterations).items()
+    ]
 
 
 class Direct(Study):
@@ -112,7 +117,7 @@ class Direct(Study):
 
 def load_direct(folder: Path = FOLDER) -> Direct:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return Direct(**vars(load_study(folder)))
+    return load_study(folder, Direct)
 
 
 @dataclass(kw_only=True)
@@ -129,24 +134,6 @@ class DirectOptions(StudyOptions):
 
 
 def run(options: DirectOptions) -> None:
-    """Train the runs that are not there yet (all of them, without `--resume`); save the study."""
-    runs = {
-        run_name(kind, seed): (kind, config)
-        for seed in sorted(set(options.seeds))
-        for kind, config in direct_configs(options.betas, seed, options.iterations).items()
-    }
-    paths = {name: options.checkpoints / f"{name}.json" for name in runs}
-    wanted = {name: resolve_rates(config).as_dict() for name, (_, config) in runs.items()}
-    done = {n for n, p in paths.items() if options.resume and _is_done(p, wanted[n])}
-    tasks = [(run_direct, (*runs[name], paths[name])) for name in runs if name not in done]
-    if tasks:
-        options.checkpoints.mkdir(parents=True, exist_ok=True)
-        run_all(tasks, options.jobs, options.threads, options.iterations * len(tasks))
-    entries = {name: read_json(path) for name, path in paths.items()}
-    keep_runs(options.results, entries, origin(options, options.threads))
+    """Train the runs that are not there yet; save the study."""
+    run_study(direct_study(options.betas, options.seeds, options.iterations), options)
     print(f"{len(load_direct(options.results).runs)} runs in {options.results.name}")
-
-
-def _is_done(path: Path, config: dict) -> bool:
-    """Whether this file holds a finished run with these settings."""
-    return path.exists() and read_json(path, ("config",))["config"] == config
