@@ -14,7 +14,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.studies.runs import Run, load_run, record_run, write_run
+from helpers.studies.runs import Run, load_run, record_run
 from helpers.studies.study import (
     METRICS,
     STUDY,
@@ -26,9 +26,10 @@ from helpers.studies.study import (
     load_study,
     plan_jobs,
     recorded_command,
-    run_job,
+    run_jobs,
+    save_run,
 )
-from helpers.tools.files import FileProblem
+from helpers.tools.files import FileProblem, write_json
 from helpers.tools.flags import setting
 
 SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
@@ -66,7 +67,7 @@ def small_job(monkeypatch) -> Job:
 def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tmp_path):
     once, again = options(tmp_path), options(tmp_path, resume=True)
     assert plan_jobs([small_job], once) == [small_job]
-    run_job(small_job, once.results, once.checkpoints)
+    run_jobs([small_job], once.results, once.checkpoints)
     run = load_run(tmp_path / "out" / "small_seed_0")
     assert len(run.history) == 3 and run.final == {"score": 1.0}
     assert (tmp_path / "out" / "small_seed_0" / "policy.safetensors").exists()
@@ -88,7 +89,9 @@ def finished(job: Job, folder, prompts: list[str]) -> Run:
     state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
     run = list(record_run(state, Run(job.config)))[-1]
     run.final = {"value": 0.123456789}
-    write_run(run, job.folder(folder / "out", folder / "work"))
+    entry = save_run(job, run, folder / "out")
+    if not job.whole:
+        write_json(job.result(folder / "out", folder / "work"), entry)
     return run
 
 

@@ -10,10 +10,11 @@ from helpers.config import RLHFConfig
 from helpers.lessons.overoptimization import patching
 from helpers.lessons.overoptimization.patching import (
     PAIRS_FILE,
-    Round,
     gather_pairs,
     hacked_pairs,
     load_patching,
+    pairs_path,
+    round_job,
 )
 from helpers.lessons.overoptimization.study import (
     BASE,
@@ -77,10 +78,10 @@ def test_a_round_learns_from_the_rounds_before_it_and_not_from_later_ones(tmp_pa
     monkeypatch.setattr(
         patching, "labelled_pairs", lambda count, temperature, seed: [{"n": "base"}]
     )
-    for number in (0, 1, 2):
-        this = Round(number, 7, 40, tmp_path / "out", tmp_path / "work")
-        write_jsonl(this.folder / PAIRS_FILE, [{"n": number}])
-    found = gather_pairs(Round(2, 7, 40, tmp_path / "out", tmp_path / "work"))
+    jobs = [round_job(7, 40, number) for number in (0, 1, 2)]
+    for number, job in enumerate(jobs):
+        write_jsonl(pairs_path(job, tmp_path, tmp_path / "out"), [{"n": number}])
+    found = gather_pairs(2, jobs[2], tmp_path, tmp_path / "out")
     assert [row["n"] for row in found] == ["base", 0, 1]
 
 

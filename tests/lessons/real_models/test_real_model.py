@@ -124,7 +124,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(real_model, "SentenceEncoder", lambda name: small())
     monkeypatch.setattr(real_model, "lora_models", models)
     monkeypatch.setattr(
-        real_model, "run_all", lambda tasks, *_: [work(*given) for work, given in tasks]
+        "helpers.studies.study.run_all", lambda tasks, *_: [work(*given) for work, given in tasks]
     )
     monkeypatch.setitem(SETTINGS, "checkpoint_every", 1)
     monkeypatch.setitem(SETTINGS, "normalizer_samples", 4)
@@ -151,7 +151,7 @@ def test_a_study_keeps_rows_answers_and_log_probs(tiny, tmp_path, capsys):
         assert max(map(abs, sample.drift)) < 1e-2  # before training: rounded to three digits
         assert len(sample.tokens) == len(sample.logprobs) > 0
     assert "beta_0.1_seed_0: 2 iterations" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="^--work"):
+    with pytest.raises(ValueError, match="^--out"):
         run(options(tmp_path))
     with pytest.raises(FileProblem, match="made with other settings"):
         run(options(tmp_path, resume=True, batch_size=8))

@@ -14,20 +14,17 @@ from helpers.lessons.without_a_critic.study import (
     METHODS,
     STALE,
     TASKS,
-    Plan,
     StaleSampler,
     WithoutACriticOptions,
+    critic_study,
     load_without_a_critic,
-    plans,
     solved,
     train_on_task,
-    unfinished,
 )
 from helpers.models import fingerprint
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, iterate, write_responses
-from helpers.studies.study import keep_runs
-from helpers.tools.files import FileProblem, write_json
+from helpers.studies.study import Job
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
 SMALL = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
@@ -87,31 +84,15 @@ def test_the_weights_multiply_the_advantages(prompts, cap):
 
 def test_plans_are_every_kind_on_every_seed_once():
     options = WithoutACriticOptions(seeds=[1, 0])
-    names = [plan.name for plan in plans(options)]
+    names = [job.name for job in critic_study(options)]
     kinds = [*METHODS, *TASKS, *STALE]
     assert names == [f"{kind}_seed_{seed}" for seed in (0, 1) for kind in kinds]
-    assert all(plan.config.iterations > LAG for plan in plans(options))
-    task = [plan for plan in plans(WithoutACriticOptions(parts=["task"])) if plan.config.seed == 0]
-    assert [plan.config.loss_aggregation for plan in task] == [
-        "response",
-        "fixed",
-        *3 * ["response"],
-    ]
+    assert all(job.config.iterations > LAG for job in critic_study(options))
+    task = critic_study(WithoutACriticOptions(parts=["task"], seeds=[0]))
+    means = ["response", "fixed", *3 * ["response"]]
+    assert [job.config.loss_aggregation for job in task] == means
     with pytest.raises(ValueError, match="^--parts: got"):
         WithoutACriticOptions(parts=["kl"])
-
-
-def test_what_is_there_is_not_made_again(tmp_path):
-    options = WithoutACriticOptions(parts=["stale"], seeds=[0], work=tmp_path)
-    one, other = plans(options)
-    write_json(tmp_path / f"{one.name}.json", {"config": one.config.as_dict()})
-    with pytest.raises(ValueError, match="wants --resume"):
-        unfinished([one, other], options)
-    options.resume = True
-    assert unfinished([one, other], options) == [other]
-    longer = Plan(one.kind, replace(one.config, iterations=99))
-    with pytest.raises(FileProblem, match="other settings"):
-        unfinished([longer], options)
 
 
 @pytest.mark.slow
@@ -128,10 +109,10 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     a, b = solved(hasty, 2), solved(strict, 2)
     assert a["pass@1"] == b["pass@1"] == pytest.approx(b["passed"]) and a["passed"] >= b["passed"]
     assert a["pass@1"] <= a["pass@2"] <= 1.0 and "pass@4" not in a
-    plan = Plan("task", replace(hasty.config, responses_per_prompt=8, method="grpo"))
-    history, final = train_on_task(plan, answers=2)
-    assert final["curve"]["iteration"] == [0, 1] and len(history) == 1
-    json.dumps(final)
+    job = Job("task", replace(hasty.config, responses_per_prompt=8, method="grpo"))
+    entry = train_on_task(job, tmp_path, tmp_path, answers=2)
+    assert entry["final"]["curve"]["iteration"] == [0, 1] and len(entry["history"]["kl"]) == 1
+    json.dumps(entry)
 
 
 def test_the_shipped_study_is_whole():
@@ -146,9 +127,3 @@ def test_the_shipped_study_is_whole():
         effective = study.run(kind).column("effective")
         assert effective[0] == pytest.approx(1.0, abs=1e-3) and min(effective) < 0.9
     close(torch.tensor(study.run("task").final["curve"]["kl"][0]), torch.tensor(0.0), 1e-4)
-
-
-def test_a_kept_study_comes_back(tmp_path):
-    entry = {"kind": "task", "config": RLHFConfig().as_dict(), "history": {"score": [0.5]}}
-    keep_runs(tmp_path, {"task_seed_0": entry | {"final": {}}}, {"command": "a test"})
-    assert load_without_a_critic(tmp_path).run("task").history == [{"score": 0.5}]

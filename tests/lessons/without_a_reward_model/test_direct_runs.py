@@ -12,13 +12,13 @@ from helpers.lessons.without_a_reward_model.study import (
     SEEN,
     DirectOptions,
     direct_configs,
+    direct_study,
     few_pairs,
     load_direct,
     measure_direct,
 )
 from helpers.pairs import encode_pairs
 from helpers.state import resolve_rates, start_run
-from helpers.studies.study import run_name
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,10 @@ def shipped():
 
 def test_every_kind_is_there_on_every_seed_with_its_settings(shipped):
     options = DirectOptions()
-    planned = {
-        run_name(kind, seed): resolve_rates(config)
-        for seed in options.seeds
-        for kind, config in direct_configs(options.betas, seed, options.iterations).items()
+    jobs = direct_study(options.betas, options.seeds, options.iterations)
+    assert {run.label: run.config for run in shipped.runs} == {
+        job.name: resolve_rates(job.config) for job in jobs
     }
-    assert {run.label: run.config for run in shipped.runs} == planned
     assert shipped.facts["command"].startswith("python -m helpers study direct --out data/direct")
     assert (FOLDER / "study.json").stat().st_size < 300_000
 
@@ -87,19 +85,15 @@ def test_a_row_holds_what_its_docstring_says():
 def test_a_run_is_written_and_a_finished_one_is_not_made_again(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(
-        study,
-        "run_all",
+        "helpers.studies.study.run_all",
         lambda tasks, *_: [made.append(task[1][0]) or task[0](*task[1]) for task in tasks],
     )
-    monkeypatch.setattr(
-        study, "direct_configs", lambda betas, seed, n: {
-            k: c for k, c in direct_configs(betas, seed, n).items() if k == "ipo_0.1"
-        }
-    )  # fmt: skip
+    one = [job for job in direct_study([], [0], 2) if job.kind == "ipo_0.1"]
+    monkeypatch.setattr(study, "direct_study", lambda *_: one)
     options = DirectOptions(out=tmp_path / "out", work=tmp_path / "work", seeds=[0], iterations=2)
     study.run(options)
     study.run(DirectOptions(**vars(options) | {"resume": True}))
-    assert made == ["ipo_0.1"]
+    assert made == [one]
     (run,) = load_direct(tmp_path / "out").runs
     assert run.column("iteration") == [0, 2] and run.config.loss == "ipo"
     assert run.history[-1]["kl"] != run.history[0]["kl"]
