@@ -42,15 +42,12 @@ def optimum_cause(function, ref_logprobs, scores, kl_coef, *given) -> None:
     first = next((k for k, one in enumerate(both) if not agrees(RESULTS[k], *one)), None)
     if first is None or both[first][0].shape != both[first][1].shape:
         return
-    best, value, _ = seen(function, r=torch.ones_like(scores))
+    best = seen(function, r=torch.ones_like(scores))[0]
     if first == 0 and not agrees("", best.exp().sum(1), torch.ones(len(best))):
         return  # no log-probs
     says = "Where all scores are equal, π* is the reference, whatever β is. Yours is not: each row"
     says += " is log π_ref + r/β, less one number, its log Z."
     expect(first != 0 or agrees("", best, ref_logprobs), "π* of equal scores", says)
-    says = "Where all scores are 1, J* is 1 at any β: nothing is gained, no KL is paid. You have"
-    fine = first != 1 or agrees("", value, torch.tensor(1.0))
-    expect(fine, "J* of equal scores", f"{says} {value:.4g}.")
     _, target, n, horizon = given
     for times, step, where in (
         (1, 0.0, "is the target, β stays"),
@@ -126,17 +123,9 @@ error in nats: You have KL − target; the error is relative: KL/target − 1.
                 " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
                 (*NEAR, 0.05, 1.0, 2.0, 64, 640.0),
             ),
-            *(
-                (f"{words}: Is something bounded, rounded, or a special case?", (*SMALL, *given))
-                for words, given in (
-                    ("n is above the horizon", (0.5, 2.1, 2.0, 512, 200.0)),
-                    ("β is 0.002", (0.002, 1.0, 2.0, 64, 640.0)),
-                    ("β is 40", (40.0, 4.0, 2.0, 64, 640.0)),
-                    ("the estimated KL is below 0", (0.5, -0.3, 2.0, 32, 200.0)),
-                    ("the KL is 0, as at the start of a run", (0.5, 0.0, 2.0, 32, 200.0)),
-                    ("the target is 0.05 nats", (0.5, 0.052, 0.05, 32, 200.0)),
-                )
-            ),
+            ("n is above the horizon: is something bounded?", (*SMALL, 0.5, 2.1, 2.0, 512, 200.0)),
+            ("β is 0.002: is something bounded?", (*SMALL, 0.002, 1.0, 2.0, 64, 640.0)),
+            ("the estimated KL is below 0", (*SMALL, 0.5, -0.3, 2.0, 32, 200.0)),
         ],
     )
 )
@@ -172,14 +161,7 @@ J at the best mean: That is J at the best mean; return the mean.
 +     return -((m - 1) ** 2) - kl_coef * m**2 / (2 * sigma**2)
 """,
         observe=number_seen,
-        further=[
-            (f"{words}: Is something bounded, rounded, added, or searched for in steps?", given)
-            for words, given in (
-                ("β is 50", (50.0, 0.5)),
-                ("β is 0.0003", (0.0003, 0.02)),
-                ("σ is 30", (40.0, 30.0)),
-            )
-        ],
+        further=[("β is 50: is something bounded?", (50.0, 0.5))],
         advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
     )
 )
@@ -234,10 +216,7 @@ the rise without its sign: You take the rise without its sign; a score may fall 
         cause=between_cause,
         further=[
             ("the scores are negative", (0.5, -1.0, 2.0, -0.2, 1.0)),
-            ("the KLs are large", (40.0, 2.0, 90.0, 2.5, 60.0)),
-            ("kl is the lower neighbour's", (0.5, 0.3, 2.0, 0.9, 0.5)),
             ("kl is the upper neighbour's", (0.5, 0.3, 2.0, 0.9, 2.0)),
-            ("both scores are equal", (0.5, 0.7, 2.0, 0.7, 1.0)),
         ],
         advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
     )

@@ -31,8 +31,6 @@ def best_of_cause(function, scores: Tensor, gold: Tensor, n: int) -> None:
         says = "With n = 1 nothing is chosen, and the KL is 0. Yours is"
         alone = float(seen(function, n=1)["kl"])
         expect(abs(alone) < 1e-5, "KL at n = 1", f"{says} {alone:.4g}.")
-        says = "A KL is never negative: chance · log(chance / (1/N)), and 1/N is the reference's."
-        expect(float(got["kl"]) >= 0, "negative KL", f"{says} Yours is {float(got['kl']):.4g}.")
     chance = got["chance"]
     if first != "chance" or chance.shape != scores.shape:
         return
@@ -40,11 +38,6 @@ def best_of_cause(function, scores: Tensor, gold: Tensor, n: int) -> None:
     says = f"With n = 1 nothing is chosen: each of {N} samples has 1/{N} = {1 / N:.4g}. Yours:"
     fine = agrees("", alone, torch.full_like(scores, 1 / N))
     expect(fine, "chance at n = 1", f"{says} {show(alone[0])}")
-    moved = seen(function, s=2 * scores + 1)["chance"]
-    says = (
-        "With all scores doubled your chances change. Best of n knows the ranks within a row alone."
-    )
-    expect(agrees("", moved, chance), "more than ranks", says)
     for s, row in zip(scores, chance, strict=True):
         equal = all(float(row[s == x].max() - row[s == x].min()) < 1e-5 for x in s)
         says = f"Samples of equal score have other chances, for scores {show(s)}: count those below, and"
@@ -105,10 +98,6 @@ the formula: log n − (n − 1)/n holds without ties and for endless N. Measure
         results=RESULTS,
         cause=best_of_cause,
         further=[
-            (
-                "n is above N: draws are put back, so the best may still be missing. The formula is the same",
-                (noise(10, 1, 4), noise(11, 1, 4), 6),
-            ),
             (
                 "N is 12 and n is 40: 12⁴⁰ leaves 64 bits, and a float32: divide by N before the power",
                 (noise(12, 2, 12), noise(13, 2, 12), 40),
@@ -174,8 +163,6 @@ spread about zero: You took squares about zero; subtract the mean change first (
                 "scores are large against the changes: E[d²] − E[d]² loses its digits; use .std()",
                 (1000 + noise(15, 6), 1300 + noise(15, 6) + 0.1 * noise(16, 6)),
             ),
-            ("there are two texts", (floats(1.0, 2.0), floats(1.5, 3.5))),
-            ("there are a hundred texts", (noise(17, 100), noise(18, 100))),
         ],
     )
 )

@@ -11,11 +11,9 @@ from helpers.kit.judge import checker
 FEW = (floats(1.0, 2.0, 6.0, 0.0, 4.0, -1.0), 3)
 GROUPS = [FEW, (noise(7, 8) + 1, 4), (noise(9, 10), 2)]
 EDGES = [
-    ("rewards are large", (floats(300.0, -260.0, 40.0, 20.0, 500.0, -100.0), 3)),
     ("two rewards of a group are equal", (floats(1.0, 1.0, 4.0, 2.0, 5.0, 5.0), 3)),
     ("there is one group", (floats(1.0, 4.0), 2)),
     ("one reward stands far above a large group", (torch.cat([floats(60.0), noise(11, 128)]), 129)),
-    ("there are twenty groups", (noise(10, 60), 3)),
 ]
 
 check_rloo_advantages = checker(
@@ -76,7 +74,6 @@ epsilon inside the root: Add 1e-4 to the std, not to the variance.
 """,
         further=[
             *EDGES,
-            ("all rewards of a group are equal", (floats(1.0, 3.0, 2.0, 2.0), 2)),
             ("rewards are large and differ little", (300 + noise(8, 6), 3)),
         ],
     )
@@ -200,7 +197,6 @@ smaller ratio: You took the smaller ratio, then multiplied; take the smaller pro
                 "the rewards of a group are equal",
                 (floats(1.0, 3.0, 2.0, 2.0), *FOUR, Settings("rloo", 2, 0.3, "token", 0.2, 0.4, 7)),
             ),
-            ("β is 0", (*SIX, Settings("rloo", 3, 0.0, "token", 0.1, 0.3, 8))),
         ],
         observe=step_seen,
         uses={
@@ -255,8 +251,6 @@ factors averaged: You averaged the k factors; multiply them.
 """,
         further=[
             ("there are forty answers: do factorials leave 64 bits?", (noise(8, 3, 40) > 1, 3)),
-            ("there is one answer", (torch.tensor([[True], [False]]), 1)),
-            ("there are forty prompts", (noise(9, 40, 6) > 0, 2)),
         ],
     )
 )
