@@ -209,6 +209,25 @@ def training_curves(history: list[dict], total: int | None = None) -> Figure:
     return figure
 
 
+def draw_seeds(
+    axes: Axes, x: Sequence, curves: Sequence, colour: str, label: str, line: str = "-"
+) -> None:
+    """Every seed's curve as a thin line, their mean as a thick one."""
+    for curve in curves:
+        axes.plot(x, curve, color=colour, linewidth=0.8, alpha=0.5)
+    axes.plot(x, np.mean(curves, axis=0), line, color=colour, linewidth=2.2, label=label)
+
+
+def draw_bars(axes: Axes, ticks: Sequence, series: Sequence[tuple[Sequence, dict]]) -> None:
+    """Groups of bars side by side, one group a tick; each of `series`: its numbers, how they look."""
+    width = 0.8 / len(series)
+    for k, (numbers, how) in enumerate(series):
+        x = np.arange(len(ticks)) + (k - (len(series) - 1) / 2) * width
+        axes.bar(x, [float(number) for number in numbers], width, **how)
+    axes.set_xticks(range(len(ticks)), ticks)
+    axes.axhline(0, color="black", linewidth=0.8)
+
+
 def token_bars(
     tokens: Sequence, series: dict, title: str = "", height: float = 2.6, unit: str = ""
 ) -> Figure:
@@ -217,11 +236,8 @@ def token_bars(
     `unit` names the axis, and then a single series needs no legend.
     """
     figure, axes = one_panel(9.6, height)
-    width = 0.8 / len(series)
-    for k, (label, (numbers, colour)) in enumerate(series.items()):
-        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
-        axes.bar(x, numbers, width=width, label=label, color=colour)
-    axes.axhline(0, color="black", linewidth=0.8)
+    bars = [(x, {"label": label, "color": colour}) for label, (x, colour) in series.items()]
+    draw_bars(axes, tokens, bars)
     axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
     label_axes(axes, title, y=unit)
     if len(series) > 1 or not unit:

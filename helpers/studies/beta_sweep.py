@@ -203,27 +203,32 @@ def reference_row(sweep: Sweep) -> dict:
     return {"score": score, "gold": gold, "kl": 0.0, "value": score}
 
 
-def print_table(rows: list[dict], reference: dict | None = None) -> None:
-    """Print β, proxy, gold, KL, share of broken texts; J, J* and efficiency ± standard error, and spread.
+CELLS = (  # of the printed table: head, key of a row, format
+    ("β", "kl_coef", "9g"),
+    ("proxy", "score", "8.3f"),
+    ("gold", "gold", "8.3f"),
+    ("KL", "kl", "8.3f"),
+    ("broken", "broken", "8.0%"),
+    ("J", "value", "9.3f"),
+    ("± s.e.", "value_error", "8.3f"),
+    ("± seeds", "value_spread", "9.3f"),
+    ("J*", "optimal_value", "8.3f"),
+    ("± s.e.", "optimal_stderr", "8.3f"),
+    ("eff.", "efficiency", "7.3f"),
+    ("± s.e.", "efficiency_stderr", "8.3f"),
+    ("± seeds", "efficiency_spread", "9.3f"),
+)
 
-    The first line is the reference, if given.
-    """
-    print(
-        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'broken':>8s}{'J':>9s}{'± s.e.':>8s}"
-        f"{'± seeds':>9s}{'J*':>8s}{'± s.e.':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
-    )
+
+def print_table(rows: list[dict], reference: dict | None = None) -> None:
+    """Print each β's results, as far as there are any; the first line is the reference, if given."""
+    print("".join(f"{head:>{form[0]}s}" for head, _, form in CELLS))
     if reference is not None:
         print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
     for row in rows:
-        error = row["value_stderr"] / row["seeds"] ** 0.5
-        line = f"{row['kl_coef']:9g}{row['score']:8.3f}{row['gold']:8.3f}{row['kl']:8.3f}"
-        line += f"{row['broken']:8.0%}{row['value']:9.3f}{error:8.3f}{row['value_spread']:9.3f}"
-        if row["efficiency"] is not None:
-            line += (
-                f"{row['optimal_value']:8.3f}{row['optimal_stderr']:8.3f}{row['efficiency']:7.3f}"
-            )
-            line += f"{row['efficiency_stderr']:8.3f}{row['efficiency_spread']:9.3f}"
-        print(line)
+        row = row | {"value_error": row["value_stderr"] / row["seeds"] ** 0.5}
+        cells = (f"{row[key]:{form}}" for _, key, form in CELLS if row[key] is not None)
+        print("".join(cells))
 
 
 def provide_reference(out: Path) -> None:

@@ -133,10 +133,10 @@ class Fault:
     title: str  # as a person would say it
     statistic: str  # of `helpers.lessons.debugging.diagnose.STATISTICS`, fixed before any run
     sign: str  # which curve gives it away, and why
-    wrong: dict[str, Callable] = field(default_factory=dict)  # names in helpers.steps, replaced
-    wrong_in_ppo: dict[str, Callable] = field(
+    wrong: dict[str, Callable] = field(
         default_factory=dict
-    )  # names in helpers.ppo, replaced
+    )  # what replaces a name in helpers.steps
+    # or, where that has none of this name, in helpers.ppo
     settings: dict = field(default_factory=dict)  # settings that are the mistake
 
     def config(self, config: RLHFConfig) -> RLHFConfig:
@@ -147,9 +147,9 @@ class Fault:
     def in_effect(self) -> Iterator[None]:
         """While this lasts, every run of this process has the fault."""
         with ExitStack() as planted:
-            for module, new in ((steps, self.wrong), (ppo, self.wrong_in_ppo)):
-                for name, function in new.items():
-                    planted.enter_context(patch.object(module, name, function))
+            for name, function in self.wrong.items():
+                module = steps if hasattr(steps, name) else ppo
+                planted.enter_context(patch.object(module, name, function))
             yield
 
 
@@ -265,7 +265,7 @@ FAULTS = {
             "approx_kl",
             "approx_kl is about twice that of a healthy run, and policy_loss at iteration 1 lies about "
             "twice as far below 0, or farther; but the clip fraction looks normal.",
-            wrong_in_ppo={"policy_loss": take_larger},
+            {"policy_loss": take_larger},
         ),
     )
 }

@@ -215,7 +215,7 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
 def run_study(
     jobs: list[Job], options: StudyOptions, in_order: Callable[[Job], object] = attrgetter("name")
 ) -> None:
-    """Run the unfinished jobs of a study; then write its `study.json`.
+    """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are.
 
     Jobs for which `in_order` gives the same wait for one another.
     """
@@ -228,6 +228,7 @@ def run_study(
         ]
         run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
     keep_jobs(jobs, options)
+    print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")
 
 
 # --- study.json -----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from helpers.kit.one_token_widgets import leading_tokens, one_token_explorer
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate, score_responses, write_responses
 from helpers.studies import one_token
@@ -198,18 +197,3 @@ def test_the_shipped_runs_come_as_near_as_they_are_said_to(shipped):
     assert all(run.config.iterations <= 200 for run in shipped.values())
     for run in shipped.values():
         assert run.curve[-1]["distance"] < 0.5 * run.curve[0]["distance"]
-
-
-def test_the_explorer_draws_every_beta_and_prompt(shipped):
-    run = next(iter(shipped.values()))
-    words = [str(token) for token in range(run.tensors["probs"].shape[1])]
-    explorer = one_token_explorer(shipped, words)
-    pictures = set()
-    for beta in shipped:
-        explorer.controls["beta"].value = beta
-        for prompt in (WATCHED_PROMPTS[1], WATCHED_PROMPTS[4]):
-            explorer.controls["prompt"].value = prompt
-            assert "alert" not in explorer.message.value
-            pictures.add(explorer.image.value)
-    assert len(pictures) == 2 * len(shipped)
-    assert len(set(leading_tokens(run, 0, 8).tolist())) == 8

@@ -3,29 +3,30 @@
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
 
-import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.lessons.debugging.diagnose import RULES, STATISTICS, diagnose
-from helpers.lessons.debugging.strengths import VARIANTS
-from helpers.lessons.debugging.two_faults import BY_NAME
-from helpers.state import History, start_run
-from helpers.studies.faults import FAULTS, Fault
+from helpers.lessons.debugging.cases import HEALTHY_CASE_SEED, PLANTED
+from helpers.rollouts import forward_values
+from helpers.sampling import Responses
+from helpers.state import History, RLHFState, start_run
+from helpers.studies.faults import Fault
 from helpers.studies.runs import Run, record_run
 from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study
 from helpers.tools.flags import setting
-from helpers.tools.validate import require_choice
+from helpers.tools.validate import require, require_choice
 
 FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
 OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
-HEALTHY_PATIENT_SEED = 3  # and this one's healthy run, which is a patient too
-PLANTED = FAULTS | VARIANTS | BY_NAME
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -50,7 +51,7 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
         Job(
             kind,
             config,
-            whole=seed == WHOLE_RUN_SEED or (kind, seed) == ("healthy", HEALTHY_PATIENT_SEED),
+            whole=seed == WHOLE_RUN_SEED or (kind, seed) == ("healthy", HEALTHY_CASE_SEED),
             **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
         )
         for seed in sorted(set(seeds))
@@ -58,21 +59,55 @@ def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
     ]
 
 
-def rerun(case: str | Fault, iterations: int = ITERATIONS, seed: int = 0, shown=None) -> Run:
-    """Train one case: a fault, or a key of `PLANTED`, or "healthy". `shown(run)` after each iteration.
+def rerun(
+    case: str | Fault, iterations: int = ITERATIONS, seed: int = 0, follow: Callable | None = None
+) -> Run:
+    """Train one case: a fault, or a key of `PLANTED`, or "healthy". ValueError: unknown name.
 
-    ValueError: unknown name.
+    `follow(records, total)` passes the records on, as `helpers.kit.live.watch` does.
     """
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
         case = PLANTED.get(case, Fault("healthy", "", "", ""))
     state = start_run(case.config(healthy))
+    run = Run(state.config, label=case.name)
     with case.in_effect():
-        for run in record_run(state, Run(state.config, label=case.name), schedule=SCHEDULE):
-            if shown is not None:
-                shown(run)
+        records = (run.history[-1] for _ in record_run(state, run, schedule=SCHEDULE))
+        for _ in records if follow is None else follow(records, iterations):
+            pass
     return run
+
+
+def steps_from(function: Callable) -> dict[str, Callable]:
+    """Steps 5 and 6 of the loop, `total_rewards` and `estimate_advantages`, both from one function.
+
+    `function(scores, logprobs, ref_logprobs, values, counted, kl_coef, gamma, lam)` gives rewards,
+    advantages, returns: [B, T] each. ValueError: it gives something else.
+    """
+    found = []
+
+    @torch.no_grad()
+    def total_rewards(
+        state: RLHFState, responses: Responses, scores: Tensor, ref_logprobs: Tensor
+    ) -> Tensor:
+        critic, config = state.models.critic, state.config
+        values = responses.in_parts(lambda *tokens: forward_values(critic, *tokens))
+        given = scores, responses.logprobs, ref_logprobs, values, responses.response_mask
+        results = function(*given, state.kl_coef, config.gamma, config.lam)
+        shapes = [x.shape for x in results] if isinstance(results, (tuple, list)) else None
+        wants = f"rewards, advantages, returns of shape {tuple(values.shape)}"
+        require(shapes == [values.shape] * 3, "function", f"results {shapes}", wants)
+        rewards, *rest = results
+        found[:] = values, *rest
+        return rewards
+
+    return {"total_rewards": total_rewards, "estimate_advantages": lambda *_: tuple(found)}
+
+
+def train_repaired(function: Callable, **how) -> Run:
+    """Train the clinic's run with this function as steps 5 and 6; `how` as in `rerun`."""
+    return rerun(Fault("repaired", "", "", "", steps_from(function)), **how)
 
 
 class Clinic(Study):
@@ -93,56 +128,6 @@ def load_clinic(folder: Path = FOLDER) -> Clinic:
     return load_study(folder, Clinic)
 
 
-def separation(clinic: Clinic, fault: Fault, seeds: tuple = (0, 1, 2)) -> dict:
-    """Distance of a fault's statistic from that of the healthy runs at the same β.
-
-    `apart`: the smallest distance of a faulty run from the healthy mean, in standard deviations of the
-    healthy runs on these seeds.
-    """
-    statistic = STATISTICS[fault.statistic]
-    healthy = [statistic(history) for history in clinic.histories("healthy", seeds)]
-    broken = [statistic(history) for history in clinic.histories(fault.name, seeds)]
-    middle, spread = statistics.fmean(healthy), statistics.stdev(healthy)
-    apart = min(abs(value - middle) for value in broken) / max(spread, 1e-9)
-    return {
-        "fault": fault.name,
-        "statistic": fault.statistic,
-        "healthy": middle,
-        "healthy_std": spread,
-        "broken": statistics.fmean(broken),
-        "apart": apart,
-    }
-
-
-def print_clinic(clinic: Clinic, seeds: tuple) -> None:
-    """Print each fault's statistic, its distance and what `diagnose` finds; then the healthy runs."""
-    print(f"{'fault':20s}{'statistic':20s}{'healthy':>20s}{'broken':>10s}{'apart':>9s}  flags")
-    for fault in FAULTS.values():
-        row = separation(clinic, fault, seeds)
-        flags = {flag.name for h in clinic.histories(fault.name, seeds) for flag in diagnose(h)}
-        apart = f"{row['apart']:.1f}" if row["apart"] < 1000 else "> 1000"
-        print(
-            f"{fault.name:20s}{fault.statistic:20s}{row['healthy']:9.4g} ± {row['healthy_std']:<8.2g}"
-            f"{row['broken']:10.4g}{apart:>9}  {', '.join(sorted(flags)) or '–'}"
-        )
-    wrong = {n: diagnose(h) for n, h in clinic.healthy(seeds).items()}
-    flagged = [name for name, flags in wrong.items() if flags]
-    print(f"healthy runs: {len(wrong)}, flagged: {len(flagged)} {flagged or ''}")
-
-
-def print_ranges(clinic: Clinic, seeds: tuple = (0, 1, 2)) -> None:
-    """Print what each rule measures on the healthy runs of these seeds, beside its range in `RANGES`."""
-    well = clinic.healthy(seeds).values()
-    print(f"{'rule':34s}{'healthy, seeds ' + str(seeds):>30s}{'range':>22s}")
-    for rule in RULES:
-        values = [rule.measure(history) for history in well]
-        measured, limits = (
-            f"{min(values):.4g} … {max(values):.4g}",
-            f"{rule.low:g} … {rule.high:g}",
-        )
-        print(f"{rule.name:34s}{measured:>30}{limits:>22}")
-
-
 @dataclass(kw_only=True)
 class ClinicOptions(StudyOptions):
     """The clinic: runs with fifteen faults, some milder, grosser or in pairs, and healthy runs."""
@@ -153,10 +138,5 @@ class ClinicOptions(StudyOptions):
 
 
 def run(options: ClinicOptions) -> None:
-    """Run what is missing, then print the table."""
+    """Run what is missing."""
     run_study(clinic_study(options.seeds, options.iterations), options)
-    seeds = tuple(sorted(set(options.seeds)))
-    if len(seeds) > 1:
-        clinic = load_clinic(options.results)
-        print_clinic(clinic, seeds)
-        print_ranges(clinic, seeds[:3])  # the seeds that the ranges are chosen on

@@ -4,25 +4,29 @@ import hashlib
 from collections.abc import Callable, Iterable
 
 import ipywidgets
-from IPython.display import DisplayHandle
 
-from helpers.kit.figures import Picture, training_curves
-from helpers.kit.live import progress_html
+from helpers.kit.figures import Picture
 from helpers.kit.markup import Markup, card, guarded, table
 from helpers.kit.sliders import WIDE, Explorer, in_a_row, picker, show_live, show_picture
-from helpers.lessons.debugging.diagnose import diagnose
+from helpers.lessons.debugging.cases import (
+    CASES,
+    FIRST_SEEDS,
+    MILD,
+    STRENGTHS,
+    VARIANTS,
+    Case,
+    of_strength,
+)
+from helpers.lessons.debugging.diagnose import Difference, diagnose, tell_apart
 from helpers.lessons.debugging.figures import case_figure, strength_figure
-from helpers.lessons.debugging.patients import FIRST_SEEDS, PATIENTS, Patient
-from helpers.lessons.debugging.strengths import MILD, STRENGTHS, VARIANTS, of_strength
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
-from helpers.lessons.debugging.telling import Telling, tell_apart
 from helpers.state import History
 from helpers.studies.faults import FAULTS, Fault
-from helpers.studies.runs import Run, Sample, Snapshot
+from helpers.studies.runs import Sample, Snapshot
 from helpers.tools.validate import require, require_choice
 
 STOP = "</s>"
-HEALTHY = "healthy"  # what the reader says of a patient without a fault
+HEALTHY = "healthy"  # what the reader says of a case without a fault
 
 
 def box_html(words: str, kind: str = "") -> Markup:
@@ -30,10 +34,10 @@ def box_html(words: str, kind: str = "") -> Markup:
     return card(words, f"verdict {kind}", aria_live="polite")
 
 
-def right_html(patient: Patient) -> Markup:
+def right_html(case: Case) -> Markup:
     """The diagnosis was right: which sign gave it away."""
     words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
-    return box_html(words.format(patient.title, patient.sign), "right")
+    return box_html(words.format(case.title, case.sign), "right")
 
 
 def half_html(fault: Fault) -> Markup:
@@ -45,22 +49,22 @@ def half_html(fault: Fault) -> Markup:
     return box_html(words.format(fault.title), "half")
 
 
-def wrong_html(title: str, sign: str, telling: Telling | None) -> Markup:
+def wrong_html(title: str, sign: str, difference: Difference | None) -> Markup:
     """The diagnosis was wrong: what it would have shown, and the number that tells the two apart."""
     number = "No curve tells the two apart on these seeds."
-    if telling is not None:
-        number = f"What tells the two apart is {telling}."
+    if difference is not None:
+        number = f"What tells the two apart is {difference}."
     words = Markup("<b>Not this one.</b> {}. It would have shown: {}<br>{}")
     return box_html(words.format(title, sign, number), "wrong")
 
 
-def answer_html(patient: Patient) -> Markup:
+def answer_html(case: Case) -> Markup:
     """What is wrong, its sign, and the call that trains it again."""
     call = Markup("")
-    if patient.faults:
-        call = Markup(' <code>rerun("{}")</code> trains it again, here.').format(patient.kind)
+    if case.faults:
+        call = Markup(' <code>rerun("{}")</code> trains it again, here.').format(case.kind)
     words = Markup("<b>The answer.</b> {}.<br>The sign: {}{}")
-    return box_html(words.format(patient.title, patient.sign, call))
+    return box_html(words.format(case.title, case.sign, call))
 
 
 def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
@@ -97,10 +101,10 @@ WELL_SIGN = (
 )
 
 
-def in_case_order(patients: Iterable[Patient]) -> list[Patient]:
+def in_case_order(cases: Iterable[Case]) -> list[Case]:
     """Shuffled, but the same for everybody: by a hash of the name."""
-    digest = lambda patient: hashlib.sha256(patient.kind.encode()).hexdigest()  # noqa: E731
-    return sorted(patients, key=digest)
+    digest = lambda case: hashlib.sha256(case.kind.encode()).hexdigest()  # noqa: E731
+    return sorted(cases, key=digest)
 
 
 class ClinicExplorer:
@@ -116,10 +120,10 @@ class ClinicExplorer:
     def __init__(self, clinic: Clinic):
         self.clinic = clinic
         whole = {(run.kind, run.config.seed) for run in clinic.runs if run.snapshots}
-        there = in_case_order(p for p in PATIENTS if (p.kind, p.seeds[0]) in whole)
+        there = in_case_order(p for p in CASES if (p.kind, p.seeds[0]) in whole)
         require(len(there) > 0, "clinic", "no patient", f"runs of seed {WHOLE_RUN_SEED}")
-        self.patients = dict(enumerate(there, start=1))
-        self.now = dict(self.patients)  # after a repair, what is left
+        self.cases = dict(enumerate(there, start=1))
+        self.now = dict(self.cases)  # after a repair, what is left
         self.solved, self.shown, self.pictures = set(), set(), {}
         self._make_controls()
         self.image = ipywidgets.Image(format="png")
@@ -134,7 +138,7 @@ class ClinicExplorer:
     def _make_controls(self) -> None:
         healthy = self.clinic.run("healthy", WHOLE_RUN_SEED)
         stops = [shot.iteration for shot in healthy.snapshots]
-        cases = [(f"case {number}", number) for number in self.patients]
+        cases = [(f"case {number}", number) for number in self.cases]
         titles = sorted((fault.title, fault.name) for fault in FAULTS.values())
         self.case = ipywidgets.Dropdown(options=cases, description="patient", style=WIDE)
         self.guess = ipywidgets.Dropdown(
@@ -171,13 +175,13 @@ class ClinicExplorer:
         )
 
     @property
-    def patient(self) -> Patient:
+    def current(self) -> Case:
         """This case as it is now."""
         return self.now[self.case.value]
 
     def show_case(self) -> None:
         """Curves, samples and what was already said about the case now picked."""
-        number, kind = self.case.value, self.patient.kind
+        number, kind = self.case.value, self.current.kind
         if (number, kind) not in self.pictures:
             show_picture(self.image, self._curves())
             self.pictures[number, kind] = self.image.value
@@ -188,48 +192,48 @@ class ClinicExplorer:
 
     def _curves(self) -> Picture:
         healthy = self.clinic.histories(HEALTHY, FIRST_SEEDS)
-        return case_figure(healthy, self._runs(self.patient), self._name())
+        return case_figure(healthy, self._runs(self.current), self._name())
 
-    def _runs(self, patient: Patient) -> list[History]:
-        return self.clinic.histories(patient.kind, patient.seeds)
+    def _runs(self, case: Case) -> list[History]:
+        return self.clinic.histories(case.kind, case.seeds)
 
     def _name(self) -> str:
-        treated = self.patient != self.patients[self.case.value]
-        return f"Case {self.case.value}" + (", one fault repaired" if treated else "")
+        repaired = self.current != self.cases[self.case.value]
+        return f"Case {self.case.value}" + (", one fault repaired" if repaired else "")
 
     def _known(self, number: int) -> str:
         if number in self.solved:
-            return right_html(self.patients[number])
-        return answer_html(self.patients[number]) if number in self.shown else ""
+            return right_html(self.cases[number])
+        return answer_html(self.cases[number]) if number in self.shown else ""
 
     def show_samples(self) -> None:
         """What the healthy policy and this one wrote at the chosen iteration."""
-        who = ((HEALTHY, WHOLE_RUN_SEED), (self.patient.kind, self.patient.seeds[0]))
+        who = ((HEALTHY, WHOLE_RUN_SEED), (self.current.kind, self.current.seeds[0]))
         shots = [self.clinic.run(*one).at(self.iteration.value) for one in who]
         self.samples.value = case_samples_html(*shots, self._name().lower())
 
     def show_progress(self) -> None:
         """How many cases are solved, and which."""
-        self.progress.value = progress_words(len(self.patients), self.solved, self.shown)
+        self.progress.value = progress_words(len(self.cases), self.solved, self.shown)
 
     def diagnose(self) -> None:
         """Say whether this is the case's fault, and what gave it away or would have."""
-        name, number, patient = self.guess.value, self.case.value, self.patient
+        name, number, case = self.guess.value, self.case.value, self.current
         if not name:
             self.verdict.value = box_html("Choose a diagnosis first, then press Diagnose.")
             return
         require_choice("diagnosis", name, (HEALTHY, *FAULTS))
-        if name in patient.faults and len(patient.faults) > 1:
-            self.now[number] = patient.without(name)
+        if name in case.faults and len(case.faults) > 1:
+            self.now[number] = case.without(name)
             self.show_case()
             self.verdict.value = half_html(FAULTS[name])
             return
-        if patient.faults != (() if name == HEALTHY else (name,)):
+        if case.faults != (() if name == HEALTHY else (name,)):
             self.verdict.value = self._refuse(name)
             return
         if number not in self.shown:
             self.solved.add(number)
-        self.verdict.value = right_html(self.patients[number])
+        self.verdict.value = right_html(self.cases[number])
         self.show_progress()
 
     def _refuse(self, name: str) -> Markup:
@@ -238,19 +242,19 @@ class ClinicExplorer:
             (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
         )
         there = self.clinic.histories(name, FIRST_SEEDS)
-        return wrong_html(title, sign, tell_apart(self._runs(self.patient), there))
+        return wrong_html(title, sign, tell_apart(self._runs(self.current), there))
 
     def show_answer(self) -> None:
         """Name what is wrong. A case not solved before then counts as shown, not as solved."""
         number = self.case.value
         if number not in self.solved:
             self.shown.add(number)
-        self.verdict.value = answer_html(self.patients[number])
+        self.verdict.value = answer_html(self.cases[number])
         self.show_progress()
 
     def next_case(self) -> None:
         """Go to the next case neither solved nor shown, round the corner if need be."""
-        here, total = self.case.value, len(self.patients)
+        here, total = self.case.value, len(self.cases)
         following = [(here + step - 1) % total + 1 for step in range(1, total + 1)]
         closed = self.solved | self.shown
         self.case.value = next((n for n in following if n not in closed), following[0])
@@ -284,21 +288,3 @@ def explore_strengths(clinic: Clinic) -> Explorer:
         return strength_figure(clinic.histories(HEALTHY, FIRST_SEEDS), runs, title)
 
     return Explorer(draw, fault=picker("fault", names), strength=strength)
-
-
-EVERY = 3  # iterations between two drawings, which take a quarter of an iteration's time
-
-
-def follow(total: int) -> Callable[[Run], None]:
-    """For `rerun(…, shown=follow(total))`: a bar and, every third time, curves grow below the cell."""
-    bar, curves = DisplayHandle(), DisplayHandle()
-    bar.display(progress_html(0, total, "loading the models"))
-
-    def shown(run: Run) -> None:
-        record, done = run.history[-1], len(run.history)
-        words = f"score {record['score']:+.2f}   KL {record['kl']:.2f}"
-        bar.update(progress_html(done, total, f"{words}   {record['seconds']:.1f} s an iteration"))
-        if done == 1 or done % EVERY == 0 or done == total:
-            (curves.display if done == 1 else curves.update)(training_curves(run.history, total))
-
-    return shown

@@ -73,7 +73,11 @@ class KLControl(Study):
         by_beta = {}
         for run in self.placed(placement, kind):
             by_beta.setdefault(run.config.kl_coef, []).append(run)
-        return sorted((*mean_end(runs), beta) for beta, runs in by_beta.items())
+        names = ("kl", "score", "gold")
+        return sorted(
+            (*(statistics.fmean(run.final[name] for run in runs) for name in names), beta)
+            for beta, runs in by_beta.items()
+        )
 
     def placed(self, placement: str, kind: str = "k2") -> list[Run]:
         """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""
@@ -91,13 +95,6 @@ def realised_kl(run: Run) -> float:
     kl = run.column("kl")
     last = kl[-max(1, len(kl) // 3) :]
     return sum(last) / len(last)
-
-
-def mean_end(runs: list[Run]) -> tuple[float, float, float]:
-    """KL, proxy and gold at the end, averaged over runs that differ only in their seed."""
-    return tuple(
-        statistics.fmean(run.final[name] for run in runs) for name in ("kl", "score", "gold")
-    )
 
 
 def score_between(kl_low: float, score_low: float, kl_high: float, score_high: float, kl: float):
@@ -135,20 +132,6 @@ def load_kl_control(folder: Path = FOLDER) -> KLControl:
     return load_study(folder, KLControl)
 
 
-def print_kl_control(control: KLControl) -> None:
-    """Print the targets and the KL reached; then the results of each placement."""
-    print(f"{'adaptive run':34s}{'target':>8s}{'realised':>10s}{'off by':>8s}{'last β':>9s}")
-    for run in control.adaptive:
-        target, reached = run.config.kl_target, realised_kl(run)
-        off = f"{100 * (reached / target - 1):+.0f} %"
-        print(f"{run.label:34s}{target:8g}{reached:10.2f}{off:>8s}{run.column('kl_coef')[-1]:9.4f}")
-    print(f"\n{'fixed β':34s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}")
-    for kind in (("reward",), ("loss", "k2"), ("loss", "full")):
-        for run in control.placed(*kind):
-            final = run.final
-            print(f"{run.label:34s}{final['score']:8.3f}{final['gold']:8.3f}{final['kl']:8.3f}")
-
-
 @dataclass(kw_only=True)
 class KLControlOptions(StudyOptions):
     """KL control: adaptive β, and KL in the reward against KL in the loss."""
@@ -159,6 +142,5 @@ class KLControlOptions(StudyOptions):
 
 
 def run(options: KLControlOptions) -> None:
-    """Whatever is left to do, then the table."""
+    """Run what is missing."""
     run_study(kl_control_study(options.seeds, options.iterations), options)
-    print_kl_control(load_kl_control(options.results))

@@ -1,6 +1,7 @@
-"""Figures of notebook 07: ten answers, three estimates of the KL, one parameter."""
+"""Figures of notebook 07: ten answers, three estimates of the KL, one parameter, a β that follows."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from matplotlib.axes import Axes
@@ -8,8 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from helpers.kit.figures import label_axes, new_figure, tick_words
+from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure, tick_words
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.lessons.kl_beta.control_study import WIDEST_GAP
 from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
 from helpers.theory.optimum import gaussian_objective
 
@@ -24,16 +26,9 @@ def fixed_panels(columns: int, width: float, height: float, bottom: float, gap: 
     return figure, grid
 
 
-def _bars(axes: Axes, series: Sequence, ticks: Sequence, rotation: float = 0) -> None:
-    """Groups of bars side by side; each of `series` is (numbers [N], colour, label)."""
-    width = 0.8 / len(series)
-    for k, (numbers, colour, label) in enumerate(series):
-        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(ticks))]
-        axes.bar(x, [float(number) for number in numbers], width, color=colour, label=label)
-    axes.set_xticks(
-        range(len(ticks)), ticks, rotation=rotation, ha="right" if rotation else "center"
-    )
-    axes.axhline(0, color="black", linewidth=0.8)
+def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
+    """One series of `draw_bars`."""
+    return numbers, {"color": colour, "label": label}
 
 
 # --- section 1: ten answers -----------------------------------------------------------------------
@@ -51,14 +46,15 @@ def ten_figure(
     figure, grid = fixed_panels(2, 9.6, 3.2, bottom=0.15, gap=0.18)
     left, right = grid[0]
     answers = range(1, len(rewards) + 1)
-    series = [(rewards, REWARD, "reward"), (penalties, KL, "−β·log π/π_ref")]
-    _bars(left, series, answers)
+    series = [bars(rewards, REWARD, "reward"), bars(penalties, KL, "−β·log π/π_ref")]
+    draw_bars(left, answers, series)
     total = rewards + penalties
     left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
     left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
     label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
     left.legend(loc="lower left")
-    _bars(right, [(reference, REFERENCE, "reference"), (best, POLICY, "π*, the best")], answers)
+    series = [bars(reference, REFERENCE, "reference"), bars(best, POLICY, "π*, the best")]
+    draw_bars(right, answers, series)
     right.set_ylim(0, 1)
     label_axes(right, f"The best policy at this β: J* = {value:.2f}", "answer", "probability")
     right.legend(loc="upper left")
@@ -72,7 +68,8 @@ def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
         grid[0], reached.items(), (POLICY, KL, GOLD), strict=True
     ):
         answers = range(1, len(probs) + 1)
-        _bars(axes, [(reference, REFERENCE, "reference"), (probs, colour, "trained")], answers)
+        series = [bars(reference, REFERENCE, "reference"), bars(probs, colour, "trained")]
+        draw_bars(axes, answers, series)
         axes.set_ylim(0, 1.02)
         label_axes(axes, name, "answer", "probability" if axes is grid[0, 0] else "")
         axes.legend(loc="upper left")
@@ -86,8 +83,10 @@ def _next_words(axes: Axes, logprobs: Tensor, ref_logprobs: Tensor, vocabulary: 
     """The ten words that policy and reference together find likeliest; log-probs [V]."""
     probs, ref_probs = logprobs.exp(), ref_logprobs.exp()
     top = (probs + ref_probs).topk(10).indices.tolist()
-    series = [(ref_probs[top], REFERENCE, "reference"), (probs[top], POLICY, "policy")]
-    _bars(axes, series, tick_words([vocabulary[word] for word in top]), rotation=50)
+    series = [bars(ref_probs[top], REFERENCE, "reference"), bars(probs[top], POLICY, "policy")]
+    words = tick_words([vocabulary[word] for word in top])
+    draw_bars(axes, words, series)
+    axes.set_xticks(range(len(words)), words, rotation=50, ha="right")
     axes.set_xlim(-0.9, 9.6)
     axes.set_ylim(0, 1.05)
     axes.legend(loc="upper right")
@@ -242,4 +241,88 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
     far.set_ylim(-2e4, 4)
     far.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
     far.minorticks_off()
+    return figure
+
+
+# --- sections 3 and 4: a β that follows a target, and where the KL stands ---------------------------
+
+MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL), "loss, full": ("^", REWARD)}
+START_STYLES = ("-", "--", ":")
+WORLD_STYLES = ((POLICY, "o-"), (GOLD, "s--"), (KL, "^:"))
+
+
+def target_figure(groups: dict[float, list[tuple]]) -> Figure:
+    """KL over iterations, above, and β, below: `{target: [(first β, KL [n], β [n]), ...]}`."""
+    figure, grid = new_figure(2, len(groups), 10.0, 4.6)
+    for column, (target, runs) in enumerate(groups.items()):
+        upper, lower = grid[:, column]
+        upper.axhspan(0.8 * target, 1.2 * target, color=REFERENCE, alpha=0.2, linewidth=0)
+        upper.axhline(target, color=REFERENCE, linewidth=1)
+        for style, (first, kl, betas) in zip(START_STYLES, runs, strict=False):
+            x = range(1, len(kl) + 1)
+            upper.plot(x, kl, style, color=KL, linewidth=1.6, label=f"β starts at {first:g}")
+            lower.plot(x, betas, style, color=POLICY, linewidth=1.6)
+        upper.set_title(f"Target: a KL of {target:g}")
+        upper.set_ylim(0)
+        log_ticks(lower)
+        lower.set_xlabel("iteration")
+        for axes in (upper, lower):
+            axes.grid(True)
+    grid[0, 0].set_ylabel("KL, nats per response")
+    grid[1, 0].set_ylabel("β (log scale)")
+    grid[0, -1].legend()
+    return figure
+
+
+def _placement(axes: Axes, name: str, points: list[tuple], runs: list[tuple]) -> None:
+    """One placement: means over seeds [(KL, result)] with lines where neighbours are near; runs small."""
+    mark, colour = MARKS[name]
+    axes.plot(*zip(*runs, strict=True), mark, color=colour, markersize=4, alpha=0.35, linewidth=0)
+    axes.plot(*zip(*points, strict=True), mark, color=colour, label=name, linewidth=0)
+    for near, far in pairwise(points):
+        if far[0] - near[0] <= WIDEST_GAP:
+            axes.plot(*zip(near, far, strict=True), color=colour, linewidth=1.4)
+
+
+def placement_figure(curves: dict[str, list[tuple]], runs: dict[str, list[tuple]]) -> Figure:
+    """Proxy and gold against KL: `{"reward" | "loss, k2" | "loss, full": [(KL, proxy, gold, β)]}`.
+
+    `curves` are means over seeds, `runs` single runs. Where neighbours lie wider apart than may be
+    interpolated, no line joins them. Beyond the largest KL with the KL in the loss, nothing is drawn.
+    """
+    figure, grid = new_figure(1, 2, 10.0, 3.8)
+    for column, axes in enumerate(grid[0], start=1):
+        for name, points in curves.items():
+            some = ([(x[0], x[column]) for x in found] for found in (points, runs[name]))
+            _placement(axes, name, *some)
+        axes.set_xlim(0, 0.3 + max(x[0] for name in curves if name != "reward" for x in runs[name]))
+    for kl, proxy, _, beta in curves["reward"]:
+        if kl < grid[0, 0].get_xlim()[1]:
+            how = {"textcoords": "offset points", "ha": "right", "color": POLICY}
+            grid[0, 0].annotate(f"β = {beta:g}", (kl, proxy), (-7, 5), **how, fontsize=9)
+    titles = ("Proxy score", "reference std"), ("Gold score", "points")
+    for axes, (title, unit) in zip(grid[0], titles, strict=True):
+        label_axes(axes, title, "KL from the reference, nats per response", unit, grid="both")
+        axes.legend(title="KL in the", loc="lower right")
+    return figure
+
+
+def frontier_figure(curves: dict[str, list[tuple]], ahead: list[list[tuple]]) -> Figure:
+    """Left: one world's exact frontiers, `{"reward" | "loss": [(E[r], KL), ...]}`. Right: for each
+    world how far the reward is ahead, [(KL, difference of E[r]), ...].
+    """
+    figure, grid = new_figure(1, 2, 10.0, 3.2)
+    left, right = grid[0]
+    for (name, points), (colour, line) in zip(
+        curves.items(), ((POLICY, "-"), (KL, "--")), strict=True
+    ):
+        score, kl = zip(*points, strict=True)
+        left.plot(kl, score, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
+    for number, (points, (colour, style)) in enumerate(zip(ahead, WORLD_STYLES, strict=True), 1):
+        right.plot(*zip(*points, strict=True), style, color=colour, label=f"world {number}")
+    right.axhline(0, color="black", linewidth=0.8)
+    titles = f"The best of each in world {len(ahead)}", "KL in the reward is ahead by"
+    for axes, title in zip((left, right), titles, strict=True):
+        label_axes(axes, title, "KL, nats per answer", "expected reward", grid="both")
+        axes.legend()
     return figure

@@ -163,55 +163,32 @@ def sides_of(row: object) -> tuple[str, str]:
 def pair_of(row: object, texts: list[str]) -> tuple[str, str, bool]:
     """The plain text, the kind of flattery added, whether that side was chosen. Wrong: no such pair."""
     a, b = sides_of(row)
-
-    def check(fine: bool, name: str, says: str) -> None:
-        expect(fine, name, f"{says} (chosen: “{a}”, rejected: “{b}”)")
-
-    check(a != b, "two equal sides", "Chosen and rejected are the same text.")
-    says = "Neither side has a sentence of FLATTERING: this pair is not about what went wrong."
-    check(flatters(a) or flatters(b), "no flattery", says)
-    says = "Both sides flatter, so the label says nothing about flattery."
-    check(flatters(a) != flatters(b), "flattery on both sides", says)
+    shown = f"(chosen: “{a}”, rejected: “{b}”)"
+    says = "One side, and one alone, has to flatter: else the label says nothing about flattery."
+    expect(flatters(a) != flatters(b), "flattery on one side alone", f"{says} {shown}")
     flattering, plain = (a, b) if flatters(a) else (b, a)
     says = "The side without flattery is none of the texts. Leave it as it was given, and the prompt empty."
-    check(plain in texts, "the plain side is changed", says)
-    says = "The flattering sentence stands inside the text. Add it before or after the whole text."
-    ends = flattering.startswith(plain) or flattering.endswith(plain)
-    inside = any(flattering.replace(f" {sentence}", "", 1) == plain for sentence in SENTENCES)
-    check(ends or not inside, "inside the text", says)
-    says = "The sides differ in more than the flattery, so the label may be about the rest."
-    check(ends, "more than one difference", f"{says} Only add.")
-    added = flattering.replace(plain, "", 1)
-    between = added[0] if flattering.startswith(plain) else added[-1]
-    says = f"Between text and flattery stands {between!r}, and not a space alone:"
-    check(between.isspace(), "no space between", f'{says} f"{{text}} {{sentence}}".')
-    says = f"{added.strip()!r} is none of the flattering sentences, and may cost gold: add one of FLATTERING."
-    check(added.strip() in SENTENCES, "not one of the sentences", says)
-    return plain, SENTENCES[added.strip()], a == flattering
+    expect(plain in texts, "the plain side is changed", f"{says} {shown}")
+    for sentence, kind in SENTENCES.items():
+        if flattering in (f"{plain} {sentence}", f"{sentence} {plain}"):
+            return plain, kind, a == flattering
+    says = "The flattering side is not the text with one of FLATTERING before or after it, and one space"
+    says += (
+        f" between: the sides differ in more than that, so the label may be about the rest. {shown}"
+    )
+    raise Wrong("more than one difference", says)
 
 
 def expect_fair(pairs: list[tuple], seeds: list[list[tuple]]) -> None:
     """Wrong: the labels of the first seed, or of all seeds, teach something else. Pairs as of `pair_of`."""
-    kinds, labels = {kind for _, kind, _ in pairs}, {won for *_, won in pairs}
-    says = (
-        f"Only “{pairs[0][1]} …” occurs. The reward model would learn that one sentence by heart."
-    )
-    expect(len(kinds) > 1, "one sentence only", says)
-    says = f"{len(kinds)} kinds of flattery occur; there are {len(KINDS)}, all in FLATTERING."
-    expect(len(kinds) == len(KINDS), "a sentence is missing", says)
-    one_label = all(len({won for *_, won in rows}) == 1 for rows in seeds)
+    kinds = {kind for _, kind, _ in pairs}
+    says = f"{len(kinds)} of {len(KINDS)} kinds of flattery occur; all are in FLATTERING. The reward model"
+    expect(len(kinds) == len(KINDS), "a sentence is missing", f"{says} would learn these by heart.")
+    says = "The flattering side wins in all pairs of a list, or in none: that teaches a bias, and people are"
+    says += " indifferent to it (gold is equal). Toss a coin for each pair; make it once, before the loop."
+    mixed = all(len({won for *_, won in rows}) == 2 for rows in seeds)
+    expect(mixed, "one label for all", says)
     every = [won for rows in seeds for *_, won in rows]
-    says = "With one seed the flattering side always wins, with another it always loses: the coin is made"
-    says += " anew for each pair, so every toss is the same. Make it once, before the loop."
-    expect(not one_label or len(set(every)) == 1, "a new coin for each pair", says)
-    says = "People are indifferent to flattery (gold is equal). Is a coin tossed for each pair?"
-    which = (
-        "wins: the bias is taught a second time"
-        if every[0]
-        else "loses: that flattery is bad is taught"
-    )
-    name = f"flattery always {which.split(':')[0]}"
-    expect(len(labels) > 1, name, f"The flattering side always {which}. {says}")
     share = sum(every) / len(every)
     says = f"Over {len(every)} pairs of {len(seeds)} seeds the flattering side wins {share:.0%}. Gold is"
     fair = abs(share - 0.5) < 3 / len(every) ** 0.5  # 6 standard errors

@@ -135,4 +135,3 @@ def run(options: PatchingOptions) -> None:
         for number in range(options.rounds)
     ]
     run_study(jobs, options, in_order=lambda job: job.config.seed)
-    print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")

@@ -165,8 +165,7 @@ class RewardHackingOptions(StudyOptions):
 
 
 def run(options: RewardHackingOptions) -> None:
-    """Run what is missing, then print the number of runs."""
+    """Run what is missing."""
     require_same_price(options.results, options.kl_coef)
     chosen = options.kinds, options.seeds, options.iterations, options.kl_coef
     run_study(reward_study(*chosen), options)
-    print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")

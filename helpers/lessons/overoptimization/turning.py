@@ -1,72 +1,13 @@
-"""Over-optimisation: gold score against distance from the reference; the curves of Gao et al. 2022."""
+"""Over-optimisation: gold score against distance from the reference; where it turns (Gao et al. 2023)."""
 
 import math
 import statistics
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from helpers.state import History
-from helpers.tools.validate import (
-    require,
-    require_choice,
-    require_count,
-    require_positive,
-    require_shape,
-    require_tensor,
-)
-
-FORMS = ("rl", "best_of_n")
-
-
-@dataclass(frozen=True)
-class GoldCurve:
-    """gold(d) − gold(0) = d·(α − β·log d) for "rl", d·(α − β·d) for "best_of_n" (Gao et al. 2022, eq. 1).
-
-    d = √KL(π‖π_ref) in √nats; gold in points. `r_squared`: share of the variance explained.
-    """
-
-    form: str
-    alpha: float
-    beta: float
-    r_squared: float
-    rmse: float  # points
-
-    def __call__(self, d: Tensor) -> Tensor:
-        """Gold gained at distance d, in points: any shape → the same shape."""
-        return d * (self.alpha - self.beta * _bend(d, self.form))
-
-    @property
-    def peak(self) -> float:
-        """d at the maximum of the curve; inf if it never falls."""
-        if self.beta <= 0:
-            return float("inf")
-        ratio = torch.tensor(self.alpha / self.beta)
-        return float((ratio - 1).exp() if self.form == "rl" else ratio / 2)
-
-
-def _bend(d: Tensor, form: str) -> Tensor:
-    return d.clamp(min=1e-12).log() if form == "rl" else d
-
-
-def fit_gold_curve(d: Tensor, gained: Tensor, form: str = "rl") -> GoldCurve:
-    """Fit α and β by least squares to distances d [N] (√nats) and gold gained [N] (points).
-
-    ValueError: fewer than three points above d = 0, shapes, an unknown form.
-    """
-    require_choice("form", form, FORMS)
-    require_tensor("d", d, dims=1)
-    require_shape("gained", gained, d.shape, like="d")
-    inside = d > 0
-    d, gained = d[inside].double(), gained[inside].double()
-    require(len(d) >= 3, "d", f"{len(d)} points above 0", "at least three")
-    columns = torch.stack([d, -d * _bend(d, form)], dim=1)  # (N, 2)
-    alpha, beta = torch.linalg.lstsq(columns, gained.unsqueeze(1)).solution.flatten().tolist()
-    residual = gained - columns @ torch.tensor([alpha, beta], dtype=torch.float64)
-    total = (gained - gained.mean()).square().sum()
-    r_squared = float(1 - residual.square().sum() / total) if total > 0 else 0.0
-    return GoldCurve(form, alpha, beta, r_squared, float(residual.square().mean().sqrt()))
+from helpers.tools.validate import require_count
 
 
 def smooth(values: list[float], width: int = 5) -> list[float]:
@@ -131,25 +72,17 @@ class Turn:
         return self.gold - self.last_gold
 
 
+def turn_at(history: History, index: int, width: int) -> Turn:
+    """A run at this iteration, counted from 0, and at its end; all columns smoothed."""
+    names = ("kl", "gold", "score")
+    kl, gold, proxy = (smooth([record[name] for record in history], width) for name in names)
+    return Turn(index + 1, kl[index], gold[index], proxy[index], gold[-1], proxy[-1])
+
+
 def turning_point(history: History, width: int = 5) -> Turn:
     """The peak of a run's smoothed gold score."""
-    gold, kl, proxy = (
-        smooth([record[name] for record in history], width) for name in ("gold", "kl", "score")
-    )
-    top = max(range(len(gold)), key=gold.__getitem__)
-    return Turn(top + 1, kl[top], gold[top], proxy[top], gold[-1], proxy[-1])
-
-
-def kl_at_fall(history: History, drop: float, width: int = 5) -> float | None:
-    """KL (nats) where a run's smoothed gold score first is `drop` points below its peak, or None.
-
-    ValueError: drop ≤ 0.
-    """
-    require_positive("drop", drop)
-    turn = turning_point(history, width)
-    gold, kl = (smooth([record[name] for record in history], width) for name in ("gold", "kl"))
-    after = range(turn.iteration, len(gold))
-    return next((kl[i] for i in after if gold[i] <= turn.gold - drop), None)
+    gold = smooth([record["gold"] for record in history], width)
+    return turn_at(history, max(range(len(gold)), key=gold.__getitem__), width)
 
 
 def stop_at_kl(history: History, limit: float, width: int = 5) -> Turn | None:
@@ -159,10 +92,4 @@ def stop_at_kl(history: History, limit: float, width: int = 5) -> Turn | None:
     """
     kl = smooth([record["kl"] for record in history], width)
     inside = next((i for i, value in enumerate(kl) if value > limit), len(kl))
-    if inside == 0:
-        return None
-    gold, proxy = (
-        smooth([record[name] for record in history], width) for name in ("gold", "score")
-    )
-    at = inside - 1
-    return Turn(at + 1, kl[at], gold[at], proxy[at], gold[-1], proxy[-1])
+    return turn_at(history, inside - 1, width) if inside else None

@@ -1,7 +1,7 @@
 """Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import ipywidgets
 
@@ -72,15 +72,10 @@ def judged_html(sample: Sample, prompt: str, explain: Explain) -> Markup:
     return Markup('<div style="{}">{}</div>').format(RULE, body)
 
 
-def judged_rows(title: str, asked: Iterable[tuple[Sample, str]], explain: Explain) -> Markup:
-    """A title and the judged samples, each with its prompt, below it."""
-    rows = Markup("").join(judged_html(sample, prompt, explain) for sample, prompt in asked)
-    return Markup("<p><b>{}</b></p>{}").format(title, rows)
-
-
 def gallery_html(samples: Sequence[Sample], prompt: str, explain: Explain, title: str) -> Markup:
-    """Several samples of one prompt under a title; every text is escaped."""
-    return card(legend_html() + judged_rows(title, ((s, prompt) for s in samples), explain))
+    """Several judged samples of one prompt under a title; every text is escaped."""
+    rows = Markup("").join(judged_html(sample, prompt, explain) for sample in samples)
+    return card(legend_html() + Markup("<p><b>{}</b></p>{}").format(title, rows))
 
 
 def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:

@@ -260,18 +260,8 @@ def as_snapshot(shot: dict, situations: list[str]) -> Snapshot:
     return Snapshot(shot["iteration"], {said: [Sample(**one)] for said, one in answers}, {})
 
 
-def print_table(study: RealModel) -> None:
-    """Print the held-out measurements before and after, one block per run, and what they cost."""
-    for run in study.runs:
-        columns, final = run.final["held_out"], run.final
-        print(f"{run.label}: {len(run.history)} iterations, {final['cpu_seconds']:.0f} CPU seconds")
-        print(f"{'':12s}{'before':>10s}{'after':>10s}")
-        for name in columns:
-            print(f"{name:12s}{columns[name][0]:10.3f}{columns[name][-1]:10.3f}")
-
-
 def run(options: RealModelOptions) -> None:
-    """Train the runs that are not there yet; save the study, and print its table."""
+    """Run what is missing."""
     train = partial(train_real, options)
     jobs = [
         Job(f"beta_{beta:g}", options.config(beta, seed), whole=False, train=train)
@@ -279,4 +269,3 @@ def run(options: RealModelOptions) -> None:
         for beta in options.betas
     ]
     run_study(jobs, options)
-    print_table(load_real_model(options.results))

@@ -188,12 +188,6 @@ def memory(trained: list[Size], frozen: list[Size], gpus: int = 1) -> float:
     return (bytes_of + sum(FROZEN_BYTES * size.parameters for size in frozen)) / gpus
 
 
-def cache_bytes(size: Size, load: Load) -> float:
-    """Bytes of the key–value cache of all responses at full length, in bf16."""
-    positions = load.responses * (load.prompt + load.written)
-    return 4.0 * size.layers * size.width * positions
-
-
 def engine_choices(
     size: Size, load: Load, gpus: int, device: Device
 ) -> dict[str, dict[str, float]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import draw_seeds, label_axes, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 WAY_STYLES = ((KL, "s", "--"), (GOLD, "D", "-."), (POLICY, "o", "-"), (VALUE, "^", ":"))
@@ -42,16 +42,11 @@ def side_by_side_figure(found: dict) -> Figure:
     """Score and KL of both trainers: thin lines for seeds, thick ones for their mean."""
     figure, grid = new_figure(1, 2, 9.6, 3.2)
     panels = (("score", "reference std"), ("kl", "nats per response"))
-    looks = (("ours", POLICY, "-"), ("trl", KL, "--"))
+    looks = (("ours", "this course", POLICY, "-"), ("trl", "TRL's PPOTrainer", KL, "--"))
     for axes, (key, unit) in zip(grid[0], panels, strict=True):
-        for name, colour, line in looks:
+        for name, label, colour, line in looks:
             runs = [[record[key] for record in run] for run in found[name]]
-            x = range(1, len(runs[0]) + 1)
-            for run in runs:
-                axes.plot(x, run, line, color=colour, linewidth=0.7, alpha=0.5)
-            mean = [sum(column) / len(runs) for column in zip(*runs, strict=True)]
-            label = "this course" if name == "ours" else "TRL's PPOTrainer"
-            axes.plot(x, mean, line, color=colour, linewidth=2.2, label=label)
+            draw_seeds(axes, range(1, len(runs[0]) + 1), runs, colour, label, line)
         axes.set_xticks(range(0, len(runs[0]) + 1, 5))
         axes.grid(True)
         title = "Proxy score" if key == "score" else "KL from the reference"

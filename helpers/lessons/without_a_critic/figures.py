@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import draw_bars, draw_seeds, label_axes, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 Runs = dict[str, Sequence[Sequence[float]]]  # label → one list of numbers per seed
@@ -19,8 +19,7 @@ def value_figure(values: dict[str, Sequence[float]], best: float, reference: flo
     figure, (panels,) = new_figure(1, 2, 9.6, 2.8)
     for axes in panels:
         for x, each in enumerate(values.values()):
-            axes.plot([x - 0.25, x + 0.25], [np.mean(each)] * 2, color=POLICY, linewidth=3)
-            axes.plot([x] * len(each), each, "o", color="black", markersize=5, fillstyle="none")
+            draw_values(axes, x, each, POLICY, "black")
         axes.set_xticks(range(len(values)), values)
         axes.set_xlim(-0.5, len(values) - 0.4)
     whole, near = panels
@@ -49,25 +48,24 @@ def weight_figure(shares: Sequence[float], curves: dict[str, Sequence[float]]) -
 def answer_bars(names: Sequence[str], series: dict[str, Sequence[float]]) -> Figure:
     """Expected push on each answer, for several ways to average."""
     figure, axes = one_panel(7.6, 2.8)
-    width = 0.8 / len(series)
     fills = ({"color": KL}, {"color": REFERENCE}, {"facecolor": "white", "edgecolor": "black"})
-    for k, ((label, y), fill) in enumerate(zip(series.items(), fills, strict=False)):
-        x = np.arange(len(names)) + (k - (len(series) - 1) / 2) * width
-        axes.bar(x, y, width=width, label=label, **fill)
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(names)), names)
+    bars = zip(series.items(), fills, strict=False)
+    draw_bars(axes, names, [(y, {"label": label} | fill) for (label, y), fill in bars])
     axes.legend(ncols=len(series), loc="upper right")
     label_axes(axes, "Where the expected gradient pushes", "", "push (short right: 1)")
     return figure
 
 
 def draw_runs(axes: Axes, x: Sequence[float], runs: Runs) -> None:
-    """A thin line per seed, a thick one for their mean."""
+    """Runs by label: a thin line per seed, a thick one for their mean."""
     for (label, seeds), (colour, line) in zip(runs.items(), STYLES, strict=False):
-        for y in seeds:
-            axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.5, linestyle=line)
-        mean = np.mean(np.asarray(seeds), axis=0)
-        axes.plot(x, mean, color=colour, linewidth=2.2, linestyle=line, label=label)
+        draw_seeds(axes, x, seeds, colour, label, line)
+
+
+def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str, ring: str) -> None:
+    """One number a seed as rings, their mean as a bar."""
+    axes.plot([place - 0.25, place + 0.25], [np.mean(values)] * 2, color=colour, linewidth=3)
+    axes.plot([place] * len(values), values, "o", color=ring, markersize=5, fillstyle="none")
 
 
 def run_figure(x: Sequence[float], runs: Runs, title: str, label: str) -> Figure:
@@ -102,9 +100,7 @@ def group_size_figure(sizes: Sequence[int], values: Runs, curves: Runs, chosen: 
     left, right = grid[0]
     for x, size in enumerate(sizes):
         colour = POLICY if size == chosen else REFERENCE
-        each = values[str(size)]
-        left.plot([x - 0.25, x + 0.25], [np.mean(each)] * 2, color=colour, linewidth=3)
-        left.plot([x] * len(each), each, "o", color=colour, markersize=5, fillstyle="none")
+        draw_values(left, x, values[str(size)], colour, colour)
         for y in curves[str(size)]:
             width, order = (1.8, 3) if size == chosen else (0.8, 2)
             steps = range(1, len(y) + 1)

@@ -222,16 +222,6 @@ def load_without_a_critic(folder: Path = FOLDER) -> Study:
     return load_study(folder)
 
 
-def print_values(study: Study) -> None:
-    """Print J of the runs on the reward model, one row per kind."""
-    print(f"{'kind':16s}{'J':>8s}{'seeds':>24s}")
-    for kind in dict.fromkeys(run.kind for run in study.runs if "value" in run.final):
-        values = [run.final["value"] for run in study.of_kind(kind)]
-        each = " ".join(f"{value:7.3f}" for value in values)
-        print(f"{kind:16s}{sum(values) / len(values):8.3f}{each:>24s}")
-
-
 def run(options: WithoutACriticOptions) -> None:
-    """Make the runs that are left, then write the study and print its table."""
+    """Run what is missing."""
     run_study(critic_study(options), options)
-    print_values(load_without_a_critic(options.results))

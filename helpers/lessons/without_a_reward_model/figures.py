@@ -2,24 +2,13 @@
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import draw_seeds, label_axes, new_figure, one_panel
 from helpers.kit.palette import GOLD, KL, POLICY, REFERENCE, REWARD
 
 LINES = ((POLICY, "-"), (KL, "--"), (REWARD, ":"))  # of the prices, smallest first
-
-
-def seeds_and_mean(
-    axes: Axes, x: Sequence, curves: Sequence[Sequence[float]], colour: str, label: str, line="-"
-) -> None:
-    """Every seed as a thin line, their mean as a thick one."""
-    for curve in curves:
-        axes.plot(x, curve, color=colour, linewidth=0.8, alpha=0.45)
-    mean = [sum(column) / len(curves) for column in zip(*curves, strict=True)]
-    axes.plot(x, mean, line, color=colour, linewidth=2.2, label=label)
 
 
 def gains_figure(x: Sequence, panels: dict[str, dict[str, Sequence[Sequence[float]]]]) -> Figure:
@@ -27,7 +16,7 @@ def gains_figure(x: Sequence, panels: dict[str, dict[str, Sequence[Sequence[floa
     figure, grid = new_figure(1, len(panels), min(4.6 * len(panels), 10.4), 3.0)
     for axes, (title, sides) in zip(grid[0], panels.items(), strict=True):
         for name, colour, line in (("chosen", REWARD, "-"), ("rejected", KL, "--")):
-            seeds_and_mean(axes, x, sides[name], colour, name, line)
+            draw_seeds(axes, x, sides[name], colour, name, line)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.legend(loc="lower left")
         label_axes(axes, title, "gradient steps", "log π − log π_ref, nats", grid="y")
@@ -55,7 +44,7 @@ def price_figure(
         for beta, line in zip(others, ("--", ":", "-."), strict=False):
             means = [sum(column) / len(column) for column in zip(*curves[beta][key], strict=True)]
             axes.plot(x, means, line, color=REFERENCE, linewidth=1.6, label=f"β = {beta:g}")
-        seeds_and_mean(axes, x, curves[chosen][key], colour, f"β = {chosen:g}")
+        draw_seeds(axes, x, curves[chosen][key], colour, f"β = {chosen:g}")
         axes.legend(loc="best")
         label_axes(axes, title, "gradient steps", unit, grid="y")
     return figure

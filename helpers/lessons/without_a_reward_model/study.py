@@ -134,6 +134,5 @@ class DirectOptions(StudyOptions):
 
 
 def run(options: DirectOptions) -> None:
-    """Train the runs that are not there yet; save the study."""
+    """Run what is missing."""
     run_study(direct_study(options.betas, options.seeds, options.iterations), options)
-    print(f"{len(load_direct(options.results).runs)} runs in {options.results.name}")

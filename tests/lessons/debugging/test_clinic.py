@@ -2,6 +2,7 @@
 
 import pickle
 from contextlib import nullcontext
+from statistics import fmean, stdev
 
 import pytest
 import torch
@@ -12,36 +13,30 @@ from helpers import ppo, steps
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
+from helpers.lessons.debugging.cases import PAIRS, PLANTED, REPAIRED_IN_CODE, VARIANTS, together
 from helpers.lessons.debugging.checks import as_found, right
 from helpers.lessons.debugging.diagnose import (
-    RULES,
     STATISTICS,
     column,
     diagnose,
     late,
     out_of_band,
+    tell_apart,
 )
 from helpers.lessons.debugging.figures import METRICS
-from helpers.lessons.debugging.patients import REPAIRED_IN_CODE
-from helpers.lessons.debugging.strengths import VARIANTS
 from helpers.lessons.debugging.study import (
-    PLANTED,
     clinic_study,
     load_clinic,
-    print_ranges,
     rerun,
-    separation,
+    steps_from,
+    train_repaired,
 )
-from helpers.lessons.debugging.telling import tell_apart
-from helpers.lessons.debugging.treatment import Credit, treat
-from helpers.lessons.debugging.two_faults import PAIRS, together
 from helpers.state import load_models, start_run
 from helpers.steps import iterate
 from helpers.studies.faults import FAULTS, Fault
 
 SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 SIZE |= {"normalize_scores": False}
-KINDS = sorted(FAULTS)
 
 
 def watched_iterations(name, prompts, count=2, models=None, length=6):
@@ -69,12 +64,12 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
 @pytest.mark.parametrize("name", sorted(PLANTED))
 def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
     fault = PLANTED[name]
-    places = [(steps, fault.wrong), (ppo, fault.wrong_in_ppo)]
-    before = [(m, n, getattr(m, n)) for m, new in places for n in new]
+    places = {name: ppo if name == "policy_loss" else steps for name in fault.wrong}
+    before = {name: getattr(module, name) for name, module in places.items()}
     with pytest.raises(InterruptedError), fault.in_effect():
-        assert all(getattr(m, n) is new[n] for m, new in places for n in new)
+        assert all(getattr(places[name], name) is new for name, new in fault.wrong.items())
         raise InterruptedError
-    assert all(getattr(m, n) is function for m, n, function in before)
+    assert all(getattr(places[name], name) is function for name, function in before.items())
     config = RLHFConfig()
     planted = bool(before), fault.config(config) != config  # a wrong step, or a wrong setting
     assert any(planted) and (not all(planted) or len(fault.name.split("_and_")) == 2)
@@ -84,7 +79,6 @@ def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
 def test_a_pair_plants_both_faults_and_nothing_else(first, second):
     pair, one, other = PAIRS[first, second], FAULTS[first], FAULTS[second]
     assert pair.wrong == one.wrong | other.wrong and pair.settings == one.settings | other.settings
-    assert pair.wrong_in_ppo == one.wrong_in_ppo | other.wrong_in_ppo
     assert one.title in pair.title and other.title in pair.title and len(pair.sign) > 60
 
 
@@ -183,20 +177,14 @@ def test_the_larger_of_two_gains_is_never_the_smaller():
     mask = torch.ones_like(ratio, dtype=torch.bool)
     for sign in (1.0, -1.0):
         tensors = ratio.log(), torch.zeros_like(ratio), sign * torch.ones_like(ratio), mask
-        right, wrong = ppo.policy_loss(*tensors)[0], FAULTS["clip_max"].wrong_in_ppo
-        assert wrong["policy_loss"](*tensors)[0] < right
+        wrong = FAULTS["clip_max"].wrong["policy_loss"](*tensors)[0]
+        assert wrong < ppo.policy_loss(*tensors)[0]
 
 
 def test_raw_scores_and_reward_targets(prompts):
     _, healthy = watched_iterations("healthy", prompts, 1)
     _, raw = watched_iterations("raw_scores", prompts, 1)
     close(raw[0]["scores"], 10 * healthy[0]["scores"] + 20, atol=1e-4)
-
-
-def test_every_fault_names_a_statistic_and_a_sign():
-    assert len(FAULTS) >= 12
-    for fault in FAULTS.values():
-        assert fault.statistic in STATISTICS and len(fault.sign) > 30 and fault.title
 
 
 def test_a_flag_is_raised_outside_the_range_and_for_nan():
@@ -206,7 +194,6 @@ def test_a_flag_is_raised_outside_the_range_and_for_nan():
     assert [flag.name for flag in diagnose(wrong)] == ["ratio not 1 at the first step"]
     wrong = [record | {"value_loss": float("nan")} for record in healthy]
     assert [flag.name for flag in diagnose(wrong)] == ["value loss out of range"]
-    assert len({rule.name for rule in RULES}) == len(RULES)
 
 
 def test_bad_histories_are_refused():
@@ -228,7 +215,7 @@ def test_the_study_plants_what_it_names():
     assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 
-def test_a_healthy_run_is_in_the_band_of_the_others_and_the_kept_patient_is_not():
+def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair_is_not():
     clinic = load_clinic()
     healthy = clinic.histories("healthy", range(6))
     names = [metric.key for metric in METRICS]
@@ -245,9 +232,13 @@ def test_the_shipped_clinic_is_whole():
     assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
-    assert separation(load_clinic(), FAULTS[name], (0, 1, 2))["apart"] >= 3
+    """The nearest faulty run is 3 standard deviations of the healthy runs from their mean."""
+    clinic, statistic = load_clinic(), STATISTICS[FAULTS[name].statistic]
+    healthy, broken = (list(map(statistic, clinic.histories(kind))) for kind in ("healthy", name))
+    apart = min(abs(value - fmean(healthy)) for value in broken)
+    assert apart >= 3 * max(stdev(healthy), 1e-9)
 
 
 @pytest.mark.parametrize("seeds", [(0, 1, 2), (3, 4, 5)])
@@ -292,10 +283,8 @@ def test_a_case_runs_again_from_its_name():
 
 
 def from_one(function) -> Fault:
-    """Steps 5 and 6 from one function, as `treat` plants it."""
-    credit = Credit(function)
-    wrong = {name: getattr(credit, name) for name in ("total_rewards", "estimate_advantages")}
-    return Fault("treated", "", "", "", wrong)
+    """Steps 5 and 6 from one function, as `train_repaired` plants it."""
+    return Fault("repaired", "", "", "", steps_from(function))
 
 
 @pytest.mark.parametrize(
@@ -316,8 +305,8 @@ def test_a_function_that_gives_something_else_is_refused(prompts):
 
 
 @pytest.mark.slow
-def test_a_treatment_is_a_run_like_any_other():
-    run = treat(right, iterations=1)
+def test_a_repaired_run_is_a_run_like_any_other():
+    run = train_repaired(right, iterations=1)
     assert len(run.history) == 1 and run.snapshots
 
 
@@ -327,15 +316,7 @@ def test_what_tells_two_cases_apart():
     assert tell_apart(runs["healthy"], runs["healthy"]) is None
     pairs = [(one, other) for one in runs for other in runs if one < other]
     told = [tell_apart(runs[one], runs[other]) for one, other in pairs]
-    assert len(pairs) - sum(telling is not None for telling in told) <= 3
-    telling = tell_apart(runs["stop_masked"], runs["healthy"])
-    assert "ended" in str(telling) and telling.here[1] < 0.1 < 0.9 < telling.there[0]
-    assert telling.steps >= 1 and telling.reading.words in str(telling)
-
-
-def test_the_ranges_are_printed_beside_what_healthy_runs_measure(capsys):
-    print_ranges(load_clinic())
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(RULES) + 1
-    assert all(rule.name in line for rule, line in zip(RULES, said[1:], strict=True))
-    assert "-0.1 … inf" in said[2]
+    assert len(pairs) - sum(difference is not None for difference in told) <= 3
+    difference = tell_apart(runs["stop_masked"], runs["healthy"])
+    assert "ended" in str(difference) and difference.here[1] < 0.1 < 0.9 < difference.there[0]
+    assert difference.steps >= 1 and difference.reading.words in str(difference)

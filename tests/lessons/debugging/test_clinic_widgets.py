@@ -1,17 +1,15 @@
 """The clinic's page on the shipped runs: verdicts, the score kept, sliders, escaping, no figure kept."""
 
-import gc
 from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from conftest import tiny_models
 from markupsafe import escape
-from matplotlib.figure import Figure
 
 from helpers.kit.figures import Picture
 from helpers.lessons.debugging import widgets as page
-from helpers.lessons.debugging.diagnose import RULES, out_of_band
+from helpers.lessons.debugging.cases import CASES, Case
+from helpers.lessons.debugging.diagnose import RULES, out_of_band, tell_apart
 from helpers.lessons.debugging.figures import (
     METRICS,
     cost_figure,
@@ -20,51 +18,24 @@ from helpers.lessons.debugging.figures import (
     signs_figure,
     verdict_figure,
 )
-from helpers.lessons.debugging.patients import PATIENTS, Patient
-from helpers.lessons.debugging.strengths import VARIANTS
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, clinic_study, load_clinic
-from helpers.lessons.debugging.telling import tell_apart
 from helpers.lessons.debugging.widgets import (
     HEALTHY,
     ClinicExplorer,
     answer_html,
     case_samples_html,
     explore_clinic,
-    explore_strengths,
-    follow,
     half_html,
     in_case_order,
     right_html,
     wrong_html,
 )
-from helpers.state import start_run
 from helpers.studies.faults import FAULTS
-from helpers.studies.runs import Run, record_run
-
-
-def with_mixtures(clinic: Clinic) -> Clinic:
-    """The shipped clinic, and stand-ins for kinds of runs that it lacks: other runs under their names."""
-    runs = list(clinic.runs)
-    for patient in PATIENTS:
-        like = patient.faults[0] if patient.faults else HEALTHY
-        for seed in patient.seeds:
-            here = [run for run in runs if (run.kind, run.config.seed) == (patient.kind, seed)]
-            if here and (here[0].snapshots or seed != patient.seeds[0]):
-                continue
-            runs = [run for run in runs if all(run is not one for one in here)]
-            runs.append(deepcopy(clinic.run(like, seed % 3)))
-            runs[-1].kind = patient.kind
-            runs[-1].config = replace(runs[-1].config, seed=seed)
-    for name in (name for name in VARIANTS if not any(run.kind == name for run in clinic.runs)):
-        for run in clinic.of_kind(name.rsplit("_", 1)[0], (0, 1, 2)):
-            runs.append(deepcopy(run))
-            runs[-1].kind = name
-    return Clinic(runs, clinic.facts)
 
 
 @pytest.fixture(scope="module")
 def clinic() -> Clinic:
-    return with_mixtures(load_clinic())
+    return load_clinic()
 
 
 @pytest.fixture(scope="module")
@@ -96,42 +67,42 @@ def choose(explorer: ClinicExplorer, name: str) -> str:
     return explorer.verdict.value
 
 
-def go_to(explorer: ClinicExplorer, kind: str) -> Patient:
+def go_to(explorer: ClinicExplorer, kind: str) -> Case:
     """Pick the case whose runs are of this kind."""
-    number = next(k for k, patient in explorer.patients.items() if patient.kind == kind)
+    number = next(k for k, case in explorer.cases.items() if case.kind == kind)
     explorer.case.value = number
-    return explorer.patients[number]
+    return explorer.cases[number]
 
 
 def other(explorer: ClinicExplorer) -> str:
     """A fault that this case does not have."""
-    return next(name for name in FAULTS if name not in explorer.patient.faults)
+    return next(name for name in FAULTS if name not in explorer.current.faults)
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
-def test_every_patient_is_a_case_and_no_case_names_its_fault(explorer, every):
+def test_cases_are_shuffled_and_no_case_names_its_fault(explorer, every):
     labels = [label for label, _ in explorer.case.options]
-    assert labels == [f"case {k}" for k in range(1, len(PATIENTS) + 1)]
-    patients = list(explorer.patients.values())
-    assert set(patients) == set(PATIENTS) and patients != list(PATIENTS)
-    assert patients == in_case_order(reversed(PATIENTS))
-    for number, patient in list(explorer.patients.items())[::every]:
+    assert labels == [f"case {k}" for k in range(1, len(CASES) + 1)]
+    cases = list(explorer.cases.values())
+    assert set(cases) == set(CASES) and cases != list(CASES)
+    assert cases == in_case_order(reversed(CASES))
+    for number, case in list(explorer.cases.items())[::every]:
         explorer.case.value = number
         seen = explorer.samples.value + explorer.verdict.value + explorer.progress.value
-        for name in patient.faults:
+        for name in case.faults:
             assert name not in seen and escape(FAULTS[name].title) not in seen
         assert bytes(explorer.image.value).startswith(b"\x89PNG")
 
 
-def test_the_patients_are_of_every_sort():
-    counts = [len(patient.faults) for patient in PATIENTS]
+def test_the_cases_are_of_every_sort():
+    counts = [len(case.faults) for case in CASES]
     assert counts.count(0) >= 2 and counts.count(2) >= 3
-    assert {patient.faults[0] for patient in PATIENTS if len(patient.faults) == 1} == set(FAULTS)
-    assert len({patient.kind for patient in PATIENTS}) == len(PATIENTS)
+    assert {case.faults[0] for case in CASES if len(case.faults) == 1} == set(FAULTS)
+    assert len({case.kind for case in CASES}) == len(CASES)
     kinds = {job.name for job in clinic_study(list(range(6)))}
-    for patient in PATIENTS:
-        assert {f"{patient.kind}_seed_{seed}" for seed in patient.seeds} <= kinds
-        assert len(patient.sign) > 30
+    for case in CASES:
+        assert {f"{case.kind}_seed_{seed}" for seed in case.seeds} <= kinds
+        assert len(case.sign) > 30
 
 
 def test_a_right_diagnosis_names_the_sign_and_counts_once(explorer):
@@ -139,34 +110,34 @@ def test_a_right_diagnosis_names_the_sign_and_counts_once(explorer):
     for _ in range(2):
         said = choose(explorer, "kl_sign")
         assert "Right." in said and escape(fault.sign) in said
-        assert f"1 of {len(PATIENTS)} solved" in explorer.progress.value
+        assert f"1 of {len(CASES)} solved" in explorer.progress.value
     assert explorer.solved == {explorer.case.value} and explorer.shown == set()
 
 
-def test_a_healthy_patient_is_called_healthy_and_nothing_else(explorer):
-    patient = go_to(explorer, "healthy_0.2")
+def test_a_healthy_case_is_called_healthy_and_nothing_else(explorer):
+    case = go_to(explorer, "healthy_0.2")
     assert "Not this one." in choose(explorer, "kl_sign")
     said = choose(explorer, HEALTHY)
-    assert "Right." in said and escape(patient.sign) in said
+    assert "Right." in said and escape(case.sign) in said
     assert explorer.solved == {explorer.case.value}
 
 
-def test_an_ill_patient_is_not_called_healthy(explorer):
+def test_an_ill_case_is_not_called_healthy(explorer):
     go_to(explorer, "padding_counted")
     assert "Not this one." in choose(explorer, HEALTHY) and explorer.solved == set()
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_of_two_faults_the_one_named_is_repaired_and_the_other_is_left(explorer, order):
-    patient = go_to(explorer, "raw_scores_and_beta_100x")
-    first, second = (patient.faults[k] for k in order)
+    case = go_to(explorer, "raw_scores_and_beta_100x")
+    first, second = (case.faults[k] for k in order)
     before = bytes(explorer.image.value)
     said = choose(explorer, first)
     assert escape(FAULTS[first].title) in said and "trained again" in said
-    assert explorer.patient.faults == (second,) and bytes(explorer.image.value) != before
+    assert explorer.current.faults == (second,) and bytes(explorer.image.value) != before
     assert explorer.solved == set() and "Not this one." in choose(explorer, HEALTHY)
     said = choose(explorer, second)
-    assert "Right." in said and escape(patient.sign) in said
+    assert "Right." in said and escape(case.sign) in said
     assert explorer.solved == {explorer.case.value}
 
 
@@ -177,20 +148,20 @@ def test_a_mild_case_is_known_by_its_fault(explorer):
 
 
 def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, clinic):
-    patient = go_to(explorer, "no_kl")
+    case = go_to(explorer, "no_kl")
     said = choose(explorer, "kl_sign")
-    telling = tell_apart(clinic.histories("no_kl"), clinic.histories("kl_sign"))
+    difference = tell_apart(clinic.histories("no_kl"), clinic.histories("kl_sign"))
     assert "Not this one." in said and escape(FAULTS["kl_sign"].sign) in said
-    assert str(telling) in said and escape(patient.title) not in said
-    assert explorer.solved == set() and f"0 of {len(PATIENTS)}" in explorer.progress.value
+    assert str(difference) in said and escape(case.title) not in said
+    assert explorer.solved == set() and f"0 of {len(CASES)}" in explorer.progress.value
 
 
 def test_no_wrong_diagnosis_gives_the_answer_away(explorer):
-    for number, patient in explorer.patients.items():
+    for number, case in explorer.cases.items():
         explorer.case.value = number
         said = choose(explorer, other(explorer))
-        assert escape(patient.sign) not in said
-        assert all(escape(FAULTS[name].title) not in said for name in patient.faults)
+        assert escape(case.sign) not in said
+        assert all(escape(FAULTS[name].title) not in said for name in case.faults)
 
 
 def test_nothing_chosen_is_no_diagnosis(explorer):
@@ -199,28 +170,28 @@ def test_nothing_chosen_is_no_diagnosis(explorer):
 
 
 def test_an_answer_shown_is_not_a_case_solved(explorer):
-    patient = go_to(explorer, "kl_sign")
+    case = go_to(explorer, "kl_sign")
     number = explorer.case.value
     explorer.answer_button.click()
-    assert escape(patient.title) in explorer.verdict.value
-    assert f'rerun("{patient.kind}")' in explorer.verdict.value
+    assert escape(case.title) in explorer.verdict.value
+    assert f'rerun("{case.kind}")' in explorer.verdict.value
     assert "Right." in choose(explorer, "kl_sign")
     assert explorer.solved == set() and explorer.shown == {number}
     assert f"answer shown: {number}" in explorer.progress.value
     explorer.next_button.click()
-    assert explorer.case.value == number % len(PATIENTS) + 1 and explorer.verdict.value == ""
+    assert explorer.case.value == number % len(CASES) + 1 and explorer.verdict.value == ""
     assert explorer.guess.value == ""
     explorer.case.value = number
     assert "The answer." in explorer.verdict.value  # still known
 
 
 def test_all_solved(explorer):
-    for _ in PATIENTS:
-        for name in explorer.patient.faults or (HEALTHY,):
+    for _ in CASES:
+        for name in explorer.current.faults or (HEALTHY,):
             choose(explorer, name)
         explorer.next_button.click()
-    assert explorer.solved == set(explorer.patients)
-    assert f"{len(PATIENTS)} of {len(PATIENTS)} solved" in explorer.progress.value
+    assert explorer.solved == set(explorer.cases)
+    assert f"{len(CASES)} of {len(CASES)} solved" in explorer.progress.value
     assert "Every patient has a diagnosis" in explorer.progress.value
     explorer.answer_button.click()
     assert explorer.shown == set() and "Right." not in explorer.verdict.value
@@ -229,28 +200,16 @@ def test_all_solved(explorer):
 def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer, clinic):
     stops = [value for _, value in explorer.iteration.options]
     healthy = clinic.run("healthy", WHOLE_RUN_SEED)
-    for number, patient in explorer.patients.items():
+    for number, case in list(explorer.cases.items())[::4]:
         explorer.case.value = number
         for stop in (stops[0], stops[-1]):
             explorer.iteration.value = stop
-            for run in (healthy, clinic.run(patient.kind, patient.seeds[0])):
+            for run in (healthy, clinic.run(case.kind, case.seeds[0])):
                 shot = run.at(stop)
                 assert shot.iteration == stop
                 for some in shot.samples.values():
                     assert escape(some[0].text) in explorer.samples.value
         assert explorer.verdict.value == ""
-
-
-def test_three_faults_have_a_slider_of_strengths(clinic):
-    explorer = explore_strengths(clinic)
-    fault, strength = explorer.controls["fault"], explorer.controls["strength"]
-    assert len(fault.options) == 3 and strength.options == ("healthy", "mild", "clear", "gross")
-    pictures = set()
-    for value in strength.options:
-        strength.value = value
-        assert f"strength {value}" in explorer.message.value
-        pictures.add(bytes(explorer.image.value))
-    assert len(pictures) == 4
 
 
 def test_pictures_differ_and_are_drawn_once(explorer, monkeypatch):
@@ -262,19 +221,6 @@ def test_pictures_differ_and_are_drawn_once(explorer, monkeypatch):
     assert bytes(explorer.image.value) == first and explorer.verdict.value == ""
 
 
-def test_it_keeps_no_figure(clinic):
-    explorer = explore_clinic(clinic)
-
-    def figures() -> int:
-        gc.collect()
-        return sum(issubclass(type(thing), Figure) for thing in gc.get_objects())
-
-    before = figures()
-    for number in (2, 3):
-        explorer.case.value = number
-    assert figures() == before and {number for number, _ in explorer.pictures} == {1, 2, 3}
-
-
 def test_every_text_is_escaped(clinic):
     name = next(iter(FAULTS))
     run = deepcopy(clinic.run(name, WHOLE_RUN_SEED))
@@ -284,9 +230,9 @@ def test_every_text_is_escaped(clinic):
     said = case_samples_html(shot, shot, "<b>case</b>")
     assert "<script>" not in said and "&lt;script&gt;" in said and "&lt;b&gt;case" in said
     nasty = replace(FAULTS[name], name="<i>n", title="<i>t & s")
-    patient = Patient("<i>kind", (name,), "<i>t & s")
+    case = Case("<i>kind", (name,), "<i>t & s")
     half, wrong = half_html(nasty), wrong_html("<i>t & s", "<i>sign", None)
-    for said in (right_html(patient), answer_html(patient), half, wrong):
+    for said in (right_html(case), answer_html(case), half, wrong):
         assert "<i>" not in said and "&lt;i&gt;t &amp; s" in said
 
 
@@ -302,7 +248,7 @@ def test_a_problem_is_told_on_the_page(explorer, monkeypatch):
     assert explorer.verdict.value == ""
 
 
-def test_a_clinic_without_patients_is_refused(clinic):
+def test_a_clinic_without_cases_is_refused(clinic):
     with pytest.raises(ValueError, match="no patient"):
         only_histories = [run for run in clinic.runs if not run.snapshots]
         ClinicExplorer(Clinic(only_histories, {}))
@@ -316,30 +262,6 @@ def test_without_a_kernel_the_curves_show(explorer, monkeypatch):
     data, metadata = shown[0]
     assert len(data["image/png"]) > 10_000 and any("widget-view" in key for key in data)
     assert metadata["image/png"]["alt"].startswith("Case 1")
-
-
-def test_a_live_run_is_followed(monkeypatch, config, prompts):
-    calls = []
-
-    class Handle:
-        def display(self, what):
-            calls.append(("display", type(what).__name__))
-
-        def update(self, what):
-            calls.append(("update", type(what).__name__))
-
-    monkeypatch.setattr(page, "DisplayHandle", Handle)
-    state = start_run(replace(config, iterations=2), tiny_models(), prompts=prompts)
-    shown = follow(2)
-    for run in record_run(state, Run(state.config), prompts=tuple(prompts)):
-        shown(run)
-    assert calls == [
-        ("display", "HTML"),
-        ("update", "HTML"),
-        ("display", "Picture"),
-        ("update", "HTML"),
-        ("update", "Picture"),
-    ]
 
 
 def test_the_other_figures_draw(clinic):

@@ -1,4 +1,4 @@
-"""Over-optimisation: fits, peaks and turning points against definitions; the sliders."""
+"""Over-optimisation: peaks and turning points against definitions; the sliders."""
 
 import math
 
@@ -16,8 +16,6 @@ from helpers.lessons.overoptimization.figures import (
 )
 from helpers.lessons.overoptimization.turning import (
     band,
-    fit_gold_curve,
-    kl_at_fall,
     smooth,
     stop_at_kl,
     turning_point,
@@ -34,84 +32,6 @@ from helpers.state import start_run
 from helpers.studies.measure import MEASURES
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
 from helpers.world.gold import gold_score
-
-FORMULA = {
-    "rl": lambda d, alpha, beta: d * (alpha - beta * d.log()),
-    "best_of_n": lambda d, alpha, beta: d * (alpha - beta * d),
-}
-SLOPE = {  # derivative of the formula: 0 at the peak
-    "rl": lambda d, alpha, beta: alpha - beta * (math.log(d) + 1),
-    "best_of_n": lambda d, alpha, beta: alpha - 2 * beta * d,
-}
-
-
-# --- the curves of Gao et al. ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", FORMULA)
-@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 0.7), (0.3, 1.1), (-0.5, 0.2), (1.4, -0.3)])
-def test_a_fit_recovers_what_made_the_points(form, alpha, beta):
-    d = torch.linspace(0.05, 9.0, 40)
-    fit = fit_gold_curve(d, FORMULA[form](d.double(), alpha, beta), form)
-    assert fit.alpha == pytest.approx(alpha, abs=1e-9)
-    assert fit.beta == pytest.approx(beta, abs=1e-9)
-    assert fit.r_squared == pytest.approx(1.0) and fit.rmse < 1e-9
-    assert torch.allclose(fit(d), FORMULA[form](d, alpha, beta), atol=1e-5)
-
-
-@pytest.mark.parametrize("form", FORMULA)
-def test_the_peak_is_where_the_slope_is_zero_and_nothing_is_higher(form):
-    d = torch.linspace(0.05, 9.0, 40)
-    fit = fit_gold_curve(d, FORMULA[form](d, 2.0, 0.7), form)
-    assert SLOPE[form](fit.peak, fit.alpha, fit.beta) == pytest.approx(0, abs=1e-4)
-    top = float(fit(torch.tensor(fit.peak)))
-    assert top >= float(fit(torch.linspace(0, 3 * fit.peak, 3_000)).max()) - 1e-6
-
-
-@pytest.mark.parametrize("form", FORMULA)
-def test_a_curve_that_never_turns_has_no_peak(form):
-    d = torch.linspace(0.1, 3.0, 10)
-    assert fit_gold_curve(d, FORMULA[form](d, 1.0, -0.2), form).peak == math.inf
-
-
-def test_least_squares_no_other_line_is_nearer_and_the_errors_are_what_they_say():
-    generator = torch.Generator().manual_seed(0)
-    d = torch.rand(60, generator=generator) * 5 + 0.1
-    gained = FORMULA["rl"](d, 1.5, 0.6) + 0.3 * torch.randn(60, generator=generator)
-    fit = fit_gold_curve(d, gained)
-    error = (fit(d) - gained).square()
-    assert fit.rmse == pytest.approx(float(error.mean().sqrt()), rel=1e-4)
-    total = (gained - gained.mean()).square().sum()
-    assert fit.r_squared == pytest.approx(float(1 - error.sum() / total), rel=1e-4)
-    for alpha, beta in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
-        other = FORMULA["rl"](d, fit.alpha + alpha, fit.beta + beta)
-        assert (other - gained).square().mean() > error.mean()
-
-
-def test_the_reference_itself_at_d_0_is_given_and_counts_in_no_fit():
-    d = torch.linspace(0.2, 4.0, 12)
-    gained = FORMULA["rl"](d, 2.0, 0.7)
-    with_zeros = fit_gold_curve(torch.cat([torch.zeros(5), d]), torch.cat([torch.ones(5), gained]))
-    without = fit_gold_curve(d, gained)
-    assert with_zeros.alpha == pytest.approx(without.alpha, abs=1e-6)  # least squares, to rounding
-    assert with_zeros.beta == pytest.approx(without.beta, abs=1e-6)
-    assert float(with_zeros(torch.zeros(1))) == 0
-
-
-@pytest.mark.parametrize(
-    ("d", "gained", "form", "name"),
-    [
-        (torch.ones(4), torch.ones(4), "quadratic", "form"),
-        (torch.ones(4), torch.ones(5), "rl", "gained"),
-        (torch.ones(2, 2), torch.ones(2, 2), "rl", "d"),
-        ([1.0, 2.0, 3.0], torch.ones(3), "rl", "d"),
-        (torch.tensor([0.0, 0.0, 1.0, 2.0]), torch.ones(4), "rl", "d"),
-    ],
-)
-def test_a_fit_refuses_what_it_cannot_fit(d, gained, form, name):
-    with pytest.raises(ValueError, match=f"^{name}:"):
-        fit_gold_curve(d, gained, form)
-
 
 # --- turning points -------------------------------------------------------------------------------
 
@@ -313,13 +233,3 @@ def test_the_gallery_escapes_and_shows_its_errors(run):
     gallery.explain = lambda text: 1 / 0
     gallery.shot.value = 1
     assert "ZeroDivisionError" in gallery.page.value
-
-
-def test_a_fall_is_found_after_the_peak_and_only_there():
-    run = history([0, 3, 2.5, 1, -1], kl=[0, 1, 2, 4, 8])
-    assert kl_at_fall(run, 0.5, width=1) == 2 and kl_at_fall(run, 2.0, width=1) == 4
-    assert kl_at_fall(run, 4.0, width=1) == 8 and kl_at_fall(run, 4.1, width=1) is None
-    rising = history([-5, 0, 3], kl=[0, 1, 2])  # lower before the peak is no fall
-    assert kl_at_fall(rising, 1.0, width=1) is None
-    with pytest.raises(ValueError, match="drop"):
-        kl_at_fall(run, 0.0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers.lessons.overoptimization import study as recipes
-from helpers.lessons.overoptimization.study import BASE, FACTORS, RECIPES, RewardRecipe, recipe
+from helpers.lessons.overoptimization.study import RewardRecipe
 from helpers.reward_model import join, passes
 from helpers.world.gold import gold_score
 from helpers.world.labelling import labelled_pairs
@@ -101,11 +101,3 @@ def test_members_share_the_pairs_and_no_two_recipes_share_a_seed(monkeypatch):
 def test_few_pairs_are_passed_over_more_often():
     counts = [passes(pairs) for pairs in (100, 300, 1_000, 3_000, 12_000)]
     assert counts == sorted(counts, reverse=True) and counts[-1] >= 2
-
-
-def test_every_value_of_every_factor_is_a_recipe_of_the_study():
-    for kinds in FACTORS.values():
-        assert set(kinds) <= set(RECIPES) and (BASE in kinds) == ("flattered" not in kinds)
-    assert {kind for kinds in FACTORS.values() for kind in kinds} == set(RECIPES)
-    assert recipe("pairs_300", 2) == RewardRecipe(pairs=300, seed=2)
-    assert recipe("ensemble_worst", 1).combine == "worst"

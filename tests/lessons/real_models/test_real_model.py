@@ -150,7 +150,7 @@ def test_a_study_keeps_rows_answers_and_log_probs(tiny, tmp_path, capsys):
         sample = first.samples[SHOWN[0]][0]
         assert max(map(abs, sample.drift)) < 1e-2  # before training: rounded to three digits
         assert len(sample.tokens) == len(sample.logprobs) > 0
-    assert "beta_0.1_seed_0: 2 iterations" in capsys.readouterr().out
+    assert "2 runs in out" in capsys.readouterr().out
     with pytest.raises(ValueError, match="^--out"):
         run(options(tmp_path))
     with pytest.raises(FileProblem, match="made with other settings"):

@@ -1,0 +1,153 @@
+"""The clinic's cases: runs with one fault, milder or grosser, with two at once, and healthy ones."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from helpers.studies.faults import FAULTS, Fault, leave_dropout_on, sample_cooler
+from helpers.tools.validate import require
+
+# --- strengths: how strong must a fault be to be seen? --------------------------------------------
+
+MILD, CLEAR, GROSS = STRENGTHS = "mild", "clear", "gross"  # the fault itself is the middle one
+RATES = ("learning_rate", "critic_learning_rate")
+
+
+def variant(fault: str, strength: str, size: str, **changes) -> Fault:
+    """A fault at another strength; `size` says it in a few words."""
+    clear = FAULTS[fault]
+    return replace(clear, name=f"{fault}_{strength}", title=f"{clear.title}: {size}", **changes)
+
+
+def with_step(name: str, function, **changes) -> dict:
+    """What plants a step of the loop with these settings of the fault."""
+    return {"wrong": {name: partial(function, **changes)}}
+
+
+DROPOUT = partial(with_step, "draw_prompts", leave_dropout_on)
+COOLER = partial(with_step, "write_responses", sample_cooler)
+VARIANTS = {
+    fault.name: fault
+    for fault in (
+        variant("learning_rate", MILD, "3 times", settings=dict.fromkeys(RATES, 3e-3)),
+        variant("learning_rate", GROSS, "30 times", settings=dict.fromkeys(RATES, 3e-2)),
+        variant("dropout_on", MILD, "1 %", **DROPOUT(share=0.01)),
+        variant("dropout_on", GROSS, "30 %", **DROPOUT(share=0.3)),
+        variant("temperature", MILD, "0.95", **COOLER(temperature=0.95)),
+        variant("temperature", GROSS, "0.4", **COOLER(temperature=0.4)),
+    )
+}
+
+
+def of_strength(fault: str, strength: str) -> str:
+    """The kind of the runs with this fault at this strength. KeyError: there are none."""
+    kind = fault if strength == CLEAR else f"{fault}_{strength}"
+    return (FAULTS | VARIANTS)[kind].name
+
+
+# --- pairs: what one fault hides of another -------------------------------------------------------
+
+
+def together(first: str, second: str, sign: str) -> Fault:
+    """Both faults as one. ValueError: they replace the same function, or the same setting."""
+    one, other = FAULTS[first], FAULTS[second]
+    shared = sorted({*one.wrong, *one.settings} & {*other.wrong, *other.settings})
+    require(not shared, "faults", f"two that replace {shared}", "faults in different places")
+    return Fault(
+        f"{first}_and_{second}",
+        f"{one.title}. And: {other.title}",
+        one.statistic,
+        sign,
+        one.wrong | other.wrong,
+        one.settings | other.settings,
+    )
+
+
+PAIRS = {
+    (first, second): together(first, second, sign)
+    for first, second, sign in (
+        (
+            "stop_masked",
+            "clip_max",
+            "The share of ended responses is 0: easy to see. policy_loss at iteration 1 lies about twice "
+            "as far below 0 as with the masked stop token alone, or farther; approx_kl is higher too, but "
+            "there the two sets of runs nearly touch.",
+        ),
+        (
+            "raw_scores",
+            "beta_100x",
+            "Score and value loss have another scale, so KL should be about twice a healthy run's (7 to 9 "
+            "with such a reward alone); it stays low. Something holds the policy: the two faults offset "
+            "each other.",
+        ),
+        (
+            "reference_moves",
+            "kl_sign",
+            "KL stays at 0 although the score rises. The wrong sign cannot be seen: it is the sign of "
+            "a penalty that is always 0. It shows once the reference is frozen again.",
+        ),
+        (
+            "score_on_pad",
+            "whitening_first",
+            "The score hardly rises, and the value loss stays high: one fault in the rewards, one in "
+            "the returns.",
+        ),
+    )
+}
+PLANTED = FAULTS | VARIANTS | {pair.name: pair for pair in PAIRS.values()}
+
+# --- cases ----------------------------------------------------------------------------------------
+
+FIRST_SEEDS = (0, 1, 2)
+HEALTHY_CASE_SEED = 3  # the healthy run of this seed, and of the next two, is a case too
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs of one kind, and what is wrong with them."""
+
+    kind: str  # of the recorded runs
+    faults: tuple[str, ...] = ()  # names in `FAULTS`; healthy without any
+    sign: str = ""  # what gives it away
+    seeds: tuple[int, ...] = FIRST_SEEDS  # the first one's samples are shown
+
+    @property
+    def title(self) -> str:
+        """The diagnosis, as a person would say it."""
+        return ". And: ".join(FAULTS[name].title for name in self.faults) or "Nothing is wrong"
+
+    def without(self, fault: str) -> "Case":
+        """The case after this one of two faults is repaired. ValueError: it is not there."""
+        left = list(self.faults)
+        left.remove(fault)
+        return single(*left)
+
+
+def single(name: str) -> Case:
+    """The case with this fault alone."""
+    return Case(name, (name,), FAULTS[name].sign)
+
+
+def mild(name: str, size: str) -> Case:
+    """The case with the mild form of a fault; `size` says it in a few words."""
+    return Case(of_strength(name, MILD), (name,), f"{FAULTS[name].sign} A mild case: {size}.")
+
+
+REPAIRED_IN_CODE = "score_on_pad", "whitening_first"  # the case of the lesson's large exercise
+CASES = (
+    *map(single, FAULTS),
+    *(Case(PAIRS[two].name, two, PAIRS[two].sign) for two in PAIRS if two != REPAIRED_IN_CODE),
+    mild("learning_rate", "three times the healthy rate"),
+    mild("dropout_on", "dropout of 1 %"),
+    Case(
+        "healthy",
+        (),
+        "Same settings as the grey runs, other seeds: healthy runs can lie this far apart.",
+        tuple(HEALTHY_CASE_SEED + k for k in range(3)),
+    ),
+    Case(
+        "healthy_0.2",
+        (),
+        "β is 0.2, not 0.1: a nat of KL costs more, so there is less of it, and a little less score. The "
+        "first ratio is 1, and KL starts at 0.",
+    ),
+)
