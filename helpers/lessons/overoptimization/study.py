@@ -69,9 +69,6 @@ class RewardRecipe:
 
 
 FOLDER = DATA / "reward_hacking"
-FOLDER_BETA_003 = (
-    DATA / "reward_hacking_beta_0.03"
-)  # the same at that β, for four sizes of the pairs
 ITERATIONS = 40
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots

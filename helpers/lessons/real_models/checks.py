@@ -4,7 +4,6 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from helpers.kit.exercise import Exercise, Seen, by_name, expect, noise
 from helpers.kit.judge import checker
@@ -191,31 +190,6 @@ LoRA with a copy: Under LoRA one frozen set of weights serves actor, critic and 
 )  # fmt: skip
 
 
-class Made(TorchFunctionMode):
-    """Keeps every tensor that is made while it holds."""
-
-    def __init__(self):
-        super().__init__()
-        self.tensors = []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
-        self.tensors += [found] if isinstance(found, Tensor) else []
-        return found
-
-
-def large_product(function) -> str:
-    """A remark on a right answer that makes a matrix as large as the weights."""
-    x, weight, a, b, *rest = THIN
-    with Made() as made:
-        function(x, weight, a, b, *rest)
-    weights = weight.untyped_storage().data_ptr()
-    large = [t for t in made.tensors if {*t.shape} == {*weight.shape} and t.dim() == 2]
-    if all(t.untyped_storage().data_ptr() == weights for t in large):
-        return ""
-    return "But b @ a is a matrix as large as the weights, which LoRA spares: (x @ a.T) @ b.T makes none."
-
-
 SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0
 FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0
 THIN = (
@@ -266,6 +240,5 @@ divided by the width: You divided α by the layer's width, the number of its inp
             ("there is one row", (THIN[0][:1], *THIN[1:])),
             ("there are forty rows", (noise(12, 40, 5), *THIN[1:])),
         ],
-        remark=large_product,
     )
 )

@@ -75,13 +75,6 @@ def test_a_fault_is_there_while_it_is_planted_and_gone_afterwards(name):
     assert any(planted) and (not all(planted) or len(fault.name.split("_and_")) == 2)
 
 
-@pytest.mark.parametrize("first, second", PAIRS)
-def test_a_pair_plants_both_faults_and_nothing_else(first, second):
-    pair, one, other = PAIRS[first, second], FAULTS[first], FAULTS[second]
-    assert pair.wrong == one.wrong | other.wrong and pair.settings == one.settings | other.settings
-    assert one.title in pair.title and other.title in pair.title and len(pair.sign) > 60
-
-
 def test_two_faults_in_one_place_are_refused():
     with pytest.raises(ValueError, match=r"faults: got two that replace \['update'\]"):
         together("value_targets", "reference_moves", "")
@@ -172,6 +165,13 @@ def test_a_masked_stop_token_takes_no_part_in_the_update(prompts, monkeypatch):
     assert (tokens == stop).any() and not (mask & (tokens == stop))[:, 1:].any()
 
 
+def test_raw_scores_are_ten_times_the_others_and_twenty_more(prompts):
+    (_, (healthy, *_)), (_, (raw, *_)) = (
+        watched_iterations(name, prompts, 1) for name in ("healthy", "raw_scores")
+    )
+    close(raw["scores"], 10 * healthy["scores"] + 20, atol=1e-4)
+
+
 def test_the_larger_of_two_gains_is_never_the_smaller():
     ratio = torch.tensor([[0.5, 1.0, 2.0]])
     mask = torch.ones_like(ratio, dtype=torch.bool)
@@ -179,12 +179,6 @@ def test_the_larger_of_two_gains_is_never_the_smaller():
         tensors = ratio.log(), torch.zeros_like(ratio), sign * torch.ones_like(ratio), mask
         wrong = FAULTS["clip_max"].wrong["policy_loss"](*tensors)[0]
         assert wrong < ppo.policy_loss(*tensors)[0]
-
-
-def test_raw_scores_and_reward_targets(prompts):
-    _, healthy = watched_iterations("healthy", prompts, 1)
-    _, raw = watched_iterations("raw_scores", prompts, 1)
-    close(raw[0]["scores"], 10 * healthy[0]["scores"] + 20, atol=1e-4)
 
 
 def test_a_flag_is_raised_outside_the_range_and_for_nan():
@@ -276,8 +270,11 @@ def test_lesson_09_says_how_far_the_kl_runs():
 
 @pytest.mark.slow
 def test_a_case_runs_again_from_its_name():
-    again = rerun("kl_sign", iterations=2)
-    assert len(again.history) == 2 and again.label == "kl_sign"
+    followed = []
+    follow = lambda records, total: (followed.append(total) or record for record in records)  # noqa: E731
+    again = rerun("kl_sign", iterations=2, follow=follow)
+    assert len(again.history) == 2 and again.label == "kl_sign" and followed == [2, 2]
+    assert train_repaired(right, iterations=1).snapshots
     with pytest.raises(ValueError, match="case: got 'typo', wants one of"):
         rerun("typo")
 
@@ -302,12 +299,6 @@ def test_a_function_for_steps_5_and_6_trains_as_the_planted_faults_do(function, 
 def test_a_function_that_gives_something_else_is_refused(prompts):
     with pytest.raises(ValueError, match="function: got results None, wants rewards, advantages"):
         watched_iterations(from_one(lambda *given: None), prompts, 1)
-
-
-@pytest.mark.slow
-def test_a_repaired_run_is_a_run_like_any_other():
-    run = train_repaired(right, iterations=1)
-    assert len(run.history) == 1 and run.snapshots
 
 
 def test_what_tells_two_cases_apart():

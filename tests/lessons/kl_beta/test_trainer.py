@@ -91,12 +91,6 @@ def test_stop_pressed_at_once_leaves_no_run_and_no_thread(trainer):
     assert "0/3" in shown(trainer) and "stopped" in shown(trainer)
 
 
-def test_stop_before_any_training_is_harmless(trainer):
-    trainer.stop()
-    trainer.start()
-    assert len(trainer.wait(120).history) == 3
-
-
 def test_a_second_training_is_refused_while_one_runs(trainer):
     trainer.iterations.value = 100
     trainer.start()
@@ -137,15 +131,6 @@ def test_a_listener_that_fails_does_not_lose_the_run(trainer):
     trainer.start()
     assert len(trainer.wait(120).history) == 3
     assert "the explorer is gone" in shown(trainer)
-
-
-def test_two_runs_with_the_same_settings_are_the_same(trainer):
-    runs = []
-    for _ in range(2):
-        trainer.start()
-        runs.append(trainer.wait(120))
-    first, second = (run.column("score") for run in runs)
-    assert first == second and runs[0] is not runs[1]
 
 
 def test_no_reward_is_refused():

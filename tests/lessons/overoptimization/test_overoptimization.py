@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from conftest import tiny_models
-from matplotlib.figure import Figure
 
 from helpers.config import RLHFConfig
 from helpers.lessons.overoptimization.figures import (
@@ -25,7 +24,6 @@ from helpers.lessons.overoptimization.widgets import (
     Gallery,
     factor_explorer,
     judged_html,
-    stop_explorer,
 )
 from helpers.reward_model import edit_effect
 from helpers.state import start_run
@@ -71,11 +69,6 @@ def test_one_lucky_iteration_is_no_turn():
     assert turning_point(history(gold), width=5).iteration == 13
 
 
-def test_a_run_that_only_rises_turns_at_its_end_and_loses_nothing():
-    turn = turning_point(history([0, 1, 2, 3]), width=1)
-    assert turn.iteration == 4 and turn.lost == 0
-
-
 def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
     run = history([0, 1, 3, 2, -1], kl=[0, 1, 2, 4, 8])
     stopped = stop_at_kl(run, 2.0, width=1)
@@ -90,12 +83,6 @@ def test_the_first_passing_counts_even_if_the_kl_comes_back():
 
 def test_a_run_that_begins_beyond_the_limit_keeps_nothing():
     assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
-
-
-def test_stopping_at_the_turn_keeps_its_gold():
-    run = history([0, 1, 3, 2, -1])
-    turn = turning_point(run, width=1)
-    assert stop_at_kl(run, turn.kl, width=1).gold == turn.gold
 
 
 # --- at equal distances ---------------------------------------------------------------------------
@@ -171,13 +158,6 @@ def test_one_run_far_down_does_not_flatten_the_others():
     rows = {"base": (-1.0, 0.5, 0.6), "far": (-15.2, 0.5, 0.6)}
     _, ends = stopping_figure([1, 2], [0.5, 0.4], 0, rows).axes
     assert ends.get_xlim()[0] > -11 and [text.get_text() for text in ends.texts] == ["at −15"]
-
-
-def test_the_stop_slider_draws():
-    rows = [{"base": (0.0, k / 2, 2.0), "other": (1.0, 1.0, 1.5)} for k in range(3)]
-    stopper = stop_explorer([1, 2, 4], [0.5, 1.0, 0.2], rows, start=1)
-    assert moved(stopper, "limit", 2)
-    assert isinstance(stopper.draw(limit=0), Figure)
 
 
 def test_proxy_and_gold_stand_in_one_panel():

@@ -20,7 +20,6 @@ from helpers.lessons.overoptimization.study import (
     BASE,
     FACTORS,
     FOLDER,
-    FOLDER_BETA_003,
     RECIPES,
     load_reward_studies,
     name_of,
@@ -32,7 +31,6 @@ from helpers.lessons.overoptimization.turning import turning_point
 from helpers.state import start_run
 from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import read_jsonl, write_jsonl
-from helpers.world.gold import gold_score
 
 ROWS = [{"prompt": "the soup", "chosen": "was warm.", "rejected": "was cold."}]
 
@@ -100,7 +98,7 @@ def test_the_shipped_studies_are_whole():
 def test_runs_at_another_beta_do_not_join_a_study(tmp_path):
     require_same_price(tmp_path, 0.5)  # an empty folder takes any
     require_same_price(FOLDER, 0.0)
-    require_same_price(FOLDER_BETA_003, 0.03)
+    require_same_price(FOLDER.with_name("reward_hacking_beta_0.03"), 0.03)
     with pytest.raises(
         ValueError, match="--kl-coef: got 0.1 for reward_hacking, whose runs have 0"
     ):
@@ -126,11 +124,3 @@ def test_more_pairs_carry_a_run_further_and_leave_the_peak_where_it_was():
     assert max(r["gold"] for r in ends[1]) < min(r["gold"] for r in ends[0])
     peaks = [fmean(turning_point(run.history).gold for run in runs) for runs in (few, many)]
     assert abs(peaks[1] - peaks[0]) < 0.2
-
-
-def test_the_labeller_prefers_the_better_of_two_far_apart():
-    rows = [{"prompt": "the soup", "chosen": "was was was was", "rejected": "was warm and lovely."}]
-    gaps = [gold_score(f"the soup {rows[0][side]}") for side in ("chosen", "rejected")]
-    assert gaps[0] < gaps[1] - 2
-    with pytest.raises(ValueError):
-        hacked_pairs(None, 0, 0)

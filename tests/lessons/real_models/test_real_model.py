@@ -12,9 +12,7 @@ from helpers.lessons.real_models import kindness
 from helpers.lessons.real_models import study as real_model
 from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
 from helpers.lessons.real_models.kindness import (
-    HELD_OUT,
     SHOWN,
-    SITUATIONS,
     THANKS,
     Kindness,
     NextTurn,
@@ -34,11 +32,6 @@ class Letters:
     def __call__(self, texts):
         counts = torch.tensor([[1.0 + t.count(x) for x in "kcm"] for t in texts])
         return torch.nn.functional.normalize(counts, dim=1)
-
-
-def test_situations_are_apart_and_differ():
-    assert len(set(SITUATIONS) | set(HELD_OUT)) == len(SITUATIONS) + len(HELD_OUT)
-    assert set(SHOWN) <= set(HELD_OUT)
 
 
 def test_the_reward_is_a_difference_of_mean_cosines(monkeypatch):
@@ -206,12 +199,6 @@ def test_what_is_shipped_is_a_run_of_a_pretrained_model_with_lora_on_one_core():
             texts = [samples[0].text for samples in shot.samples.values()]
             assert len(texts) == len(SHOWN) and all(len(text.split()) > 2 for text in texts)
     assert study.rows(0.0)[-1]["kl"] > 2 * study.rows(0.1)[-1]["kl"]
-
-
-def test_nonsense_is_refused(tmp_path):
-    for wrong in ({"measure_every": 0}, {"betas": [-1.0]}, {"iterations": 0}):
-        with pytest.raises(ValueError):
-            options(tmp_path, **wrong)
 
 
 def test_without_the_weights_one_sentence_says_so(monkeypatch):

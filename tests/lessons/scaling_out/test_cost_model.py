@@ -14,12 +14,10 @@ from helpers.lessons.scaling_out.cost_model import (
     Load,
     Size,
     Work,
-    cache_bytes,
     engine_choices,
     forward,
     memory,
     phases,
-    shares,
     update,
     whole,
     writing,
@@ -125,13 +123,6 @@ def test_the_lesson_s_constants_predict_the_time_of_writing():
     assert 0.5 < predicted["write"] < 2.0, predicted
 
 
-def test_the_cache_holds_keys_and_values_of_every_layer(models, tokens):
-    output = models.actor(input_ids=tokens[0], use_cache=True).past_key_values
-    floats = sum(layer.keys.numel() + layer.values.numel() for layer in output.layers)
-    load = Load(responses=8, prompt=4, response=1)
-    assert cache_bytes(Size.of(models.actor), load) == 2 * floats  # two bytes each
-
-
 def test_twice_the_gpus_halve_the_arithmetic_and_not_the_reading():
     one, two = (phases(SEVEN, SEVEN, SEVEN, LOAD, gpus) for gpus in (1, 2))
     for name in one:
@@ -153,11 +144,6 @@ def test_work_adds_and_scales_and_takes_its_slower_half():
     assert Device(flops=1.0).seconds(work) == 12.0
 
 
-def test_seven_billion_parameters_need_more_than_one_gpu():
-    assert memory([SEVEN], []) == 16 * SEVEN.parameters
-    assert memory([SEVEN, SEVEN], [SEVEN, SEVEN], 8) == pytest.approx(36 * SEVEN.parameters / 8)
-
-
 def test_a_trained_parameter_takes_the_bytes_that_mixed_precision_holds():
     """Weight and gradient in bfloat16; a float32 copy of the weight, which Adam moves, and its moments."""
     weight = torch.zeros(1000, dtype=torch.bfloat16, requires_grad=True)
@@ -170,6 +156,7 @@ def test_a_trained_parameter_takes_the_bytes_that_mixed_precision_holds():
     one = Size(1000, 1, 1)
     assert memory([one], []) == sum(tensor.nbytes for tensor in held)
     assert memory([], [one]) == weight.nbytes
+    assert memory([SEVEN, SEVEN], [SEVEN, SEVEN], 8) == pytest.approx(36 * SEVEN.parameters / 8)
 
 
 @pytest.mark.parametrize("gpus", [8, 64])
@@ -195,10 +182,6 @@ def test_writing_does_not_get_faster_for_ever():
     floor = 1024 * 2 * SEVEN.parameters / H100.bandwidth
     assert many["write"] == pytest.approx(floor, rel=0.1)
     assert many["update"] < few["update"] / 16 and many["write"] > few["write"] / 8
-
-
-def test_shares_add_to_one():
-    assert shares({"a": 1.0, "b": 3.0}) == {"a": 0.25, "b": 0.75}
 
 
 def test_bad_input_is_one_sentence():
