@@ -17,11 +17,11 @@ from helpers.lessons.debugging.cases import (
     Case,
     of_strength,
 )
-from helpers.lessons.debugging.diagnose import Difference, diagnose, tell_apart
+from helpers.lessons.debugging.diagnose import diagnose, tell_apart
 from helpers.lessons.debugging.figures import case_figure, strength_figure
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
 from helpers.state import History
-from helpers.studies.faults import FAULTS, Fault
+from helpers.studies.faults import FAULTS
 from helpers.studies.runs import Sample, Snapshot
 from helpers.tools.validate import require, require_choice
 
@@ -29,42 +29,20 @@ STOP = "</s>"
 HEALTHY = "healthy"  # what the reader says of a case without a fault
 
 
-def box_html(words: str, kind: str = "") -> Markup:
-    """A verdict: `kind` is "right", "half", "wrong" or nothing."""
-    return card(words, f"verdict {kind}", aria_live="polite")
+def verdict(kind: str, words: str, *values: object) -> Markup:
+    """A verdict, its values escaped: `kind` is "right", "half", "wrong" or nothing."""
+    return card(Markup(words).format(*values), f"verdict {kind}", aria_live="polite")
 
 
-def right_html(case: Case) -> Markup:
-    """The diagnosis was right: which sign gave it away."""
-    words = Markup("<b>Right.</b> {}.<br>What gave it away: {}")
-    return box_html(words.format(case.title, case.sign), "right")
-
-
-def half_html(fault: Fault) -> Markup:
-    """One of two faults was found."""
-    words = Markup(
-        "<b>Right: it is there.</b> {}.<br>It is repaired, and the run is trained again: the picture "
-        "shows it as it is now. Is it healthy?"
-    )
-    return box_html(words.format(fault.title), "half")
-
-
-def wrong_html(title: str, sign: str, difference: Difference | None) -> Markup:
-    """The diagnosis was wrong: what it would have shown, and the number that tells the two apart."""
-    number = "No curve tells the two apart on these seeds."
-    if difference is not None:
-        number = f"What tells the two apart is {difference}."
-    words = Markup("<b>Not this one.</b> {}. It would have shown: {}<br>{}")
-    return box_html(words.format(title, sign, number), "wrong")
-
-
-def answer_html(case: Case) -> Markup:
-    """What is wrong, its sign, and the call that trains it again."""
-    call = Markup("")
-    if case.faults:
-        call = Markup(' <code>rerun("{}")</code> trains it again, here.').format(case.kind)
-    words = Markup("<b>The answer.</b> {}.<br>The sign: {}{}")
-    return box_html(words.format(case.title, case.sign, call))
+RIGHT = "<b>Right.</b> {}.<br>What gave it away: {}"
+HALF = (
+    "<b>Right: it is there.</b> {}.<br>It is repaired, and the run is trained again: the picture "
+    "shows it as it is now. Is it healthy?"
+)
+NOT_THIS = "<b>Not this one.</b> {}. It would have shown: {}<br>{}"
+ANSWER = "<b>The answer.</b> {}.<br>The sign: {}{}"
+NO_NUMBER = "No curve tells the two apart on these seeds."
+AGAIN = Markup(' <code>rerun("{}")</code> trains it again, here.')
 
 
 def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
@@ -129,7 +107,10 @@ class ClinicExplorer:
         self.image = ipywidgets.Image(format="png")
         self.progress, self.verdict, self.samples = (ipywidgets.HTML() for _ in range(3))
         self.verdict.layout.min_height, self.samples.layout.min_height = "90px", "250px"
-        self.box = self._lay_out()
+        choose = in_a_row(self.case, self.next_button, self.progress)
+        decide = in_a_row(self.guess, self.diagnose_button, self.answer_button)
+        rows = [choose, self.image, decide, self.verdict, self.iteration, self.samples]
+        self.box = ipywidgets.VBox(rows)
         self.box.add_class("clinic")
         self.case.observe(guarded(self.show_case, self._tell), names="value")
         self.iteration.observe(guarded(self.show_samples, self._tell), names="value")
@@ -140,13 +121,9 @@ class ClinicExplorer:
         stops = [shot.iteration for shot in healthy.snapshots]
         cases = [(f"case {number}", number) for number in self.cases]
         titles = sorted((fault.title, fault.name) for fault in FAULTS.values())
-        self.case = ipywidgets.Dropdown(options=cases, description="patient", style=WIDE)
-        self.guess = ipywidgets.Dropdown(
-            options=[(NOTHING, ""), (WELL, HEALTHY), *titles],
-            description="diagnosis",
-            style=WIDE,
-            layout=ipywidgets.Layout(width="32em", max_width="100%"),
-        )
+        self.case = picker("patient", cases)
+        self.guess = picker("diagnosis", [(NOTHING, ""), (WELL, HEALTHY), *titles])
+        self.guess.layout.width, self.guess.layout.max_width = "32em", "100%"
         self.iteration = ipywidgets.SelectionSlider(
             options=[(str(stop), stop) for stop in stops],
             value=stops[-1],
@@ -166,13 +143,6 @@ class ClinicExplorer:
 
     def _tell(self, words: Markup) -> None:
         self.verdict.value = words
-
-    def _lay_out(self) -> ipywidgets.VBox:
-        choose = in_a_row(self.case, self.next_button, self.progress)
-        decide = in_a_row(self.guess, self.diagnose_button, self.answer_button)
-        return ipywidgets.VBox(
-            [choose, self.image, decide, self.verdict, self.iteration, self.samples]
-        )
 
     @property
     def current(self) -> Case:
@@ -203,8 +173,16 @@ class ClinicExplorer:
 
     def _known(self, number: int) -> str:
         if number in self.solved:
-            return right_html(self.cases[number])
-        return answer_html(self.cases[number]) if number in self.shown else ""
+            return self._right(number)
+        return self._answer(number) if number in self.shown else ""
+
+    def _right(self, number: int) -> Markup:
+        return verdict("right", RIGHT, self.cases[number].title, self.cases[number].sign)
+
+    def _answer(self, number: int) -> Markup:
+        case = self.cases[number]
+        call = AGAIN.format(case.kind) if case.faults else ""
+        return verdict("", ANSWER, case.title, case.sign, call)
 
     def show_samples(self) -> None:
         """What the healthy policy and this one wrote at the chosen iteration."""
@@ -220,20 +198,20 @@ class ClinicExplorer:
         """Say whether this is the case's fault, and what gave it away or would have."""
         name, number, case = self.guess.value, self.case.value, self.current
         if not name:
-            self.verdict.value = box_html("Choose a diagnosis first, then press Diagnose.")
+            self.verdict.value = verdict("", "Choose a diagnosis first, then press Diagnose.")
             return
         require_choice("diagnosis", name, (HEALTHY, *FAULTS))
         if name in case.faults and len(case.faults) > 1:
             self.now[number] = case.without(name)
             self.show_case()
-            self.verdict.value = half_html(FAULTS[name])
+            self.verdict.value = verdict("half", HALF, FAULTS[name].title)
             return
         if case.faults != (() if name == HEALTHY else (name,)):
             self.verdict.value = self._refuse(name)
             return
         if number not in self.shown:
             self.solved.add(number)
-        self.verdict.value = right_html(self.cases[number])
+        self.verdict.value = self._right(number)
         self.show_progress()
 
     def _refuse(self, name: str) -> Markup:
@@ -242,14 +220,16 @@ class ClinicExplorer:
             (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
         )
         there = self.clinic.histories(name, FIRST_SEEDS)
-        return wrong_html(title, sign, tell_apart(self._runs(self.current), there))
+        found = tell_apart(self._runs(self.current), there)
+        number = f"What tells the two apart is {found}." if found else NO_NUMBER
+        return verdict("wrong", NOT_THIS, title, sign, number)
 
     def show_answer(self) -> None:
         """Name what is wrong. A case not solved before then counts as shown, not as solved."""
         number = self.case.value
         if number not in self.solved:
             self.shown.add(number)
-        self.verdict.value = answer_html(self.cases[number])
+        self.verdict.value = self._answer(number)
         self.show_progress()
 
     def next_case(self) -> None:

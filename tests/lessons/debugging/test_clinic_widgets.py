@@ -1,7 +1,6 @@
 """The clinic's page on the shipped runs: verdicts, the score kept, sliders, escaping, no figure kept."""
 
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 from markupsafe import escape
@@ -20,15 +19,16 @@ from helpers.lessons.debugging.figures import (
 )
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, load_clinic
 from helpers.lessons.debugging.widgets import (
+    ANSWER,
+    HALF,
     HEALTHY,
+    NOT_THIS,
+    RIGHT,
     ClinicExplorer,
-    answer_html,
     case_samples_html,
     explore_clinic,
-    half_html,
     in_case_order,
-    right_html,
-    wrong_html,
+    verdict,
 )
 from helpers.studies.faults import FAULTS
 
@@ -204,10 +204,8 @@ def test_every_text_is_escaped(clinic):
         some[0].text = "<script>alert(1)</script> & so on"
     said = case_samples_html(shot, shot, "<b>case</b>")
     assert "<script>" not in said and "&lt;script&gt;" in said and "&lt;b&gt;case" in said
-    nasty = replace(FAULTS[name], name="<i>n", title="<i>t & s")
-    case = Case("<i>kind", (name,), "<i>t & s")
-    half, wrong = half_html(nasty), wrong_html("<i>t & s", "<i>sign", None)
-    for said in (right_html(case), answer_html(case), half, wrong):
+    for words in (RIGHT, HALF, NOT_THIS, ANSWER):
+        said = verdict("right", words, *["<i>t & s"] * 3)
         assert "<i>" not in said and "&lt;i&gt;t &amp; s" in said
 
 
