@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, log_ticks, new_figure, one_panel, tick_words
+from helpers.kit.figures import (
+    draw_bars,
+    label_axes,
+    log_ticks,
+    new_figure,
+    one_panel,
+    tick_words,
+)
 from helpers.kit.palette import POLICY, REFERENCE
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling
@@ -17,22 +24,12 @@ BAR_STYLES = {
 }
 
 
-def _frame_distance(axes: Axes) -> None:
-    """A log scale with numbers that can be read, and the words."""
-    log_ticks(axes)
-    label_axes(
-        axes, "Distance KL(π‖π*), mean over prompts", "iteration", "nats per response", grid="both"
-    )
-
-
 def draw_answers(
     axes: Axes, tokens: Sequence[str], series: dict[str, Sequence[float]], title: str
 ) -> None:
     """Probabilities of some answers; `series` maps a name of BAR_STYLES to one number a token."""
-    width = 0.84 / len(series)
-    for k, (name, probs) in enumerate(series.items()):
-        x = [i + (k - (len(series) - 1) / 2) * width for i in range(len(tokens))]
-        axes.bar(x, probs, width=width, label=name, **BAR_STYLES[name])
+    bars = [(probs, {"label": name} | BAR_STYLES[name]) for name, probs in series.items()]
+    draw_bars(axes, tokens, bars)
     axes.set_xticks(range(len(tokens)), tick_words(tokens), rotation=40, ha="right")
     axes.legend()
     label_axes(axes, title, "", "probability")
@@ -60,7 +57,9 @@ def draw_distances(
         colour = POLICY if mine else "0.4"
         axes.annotate(f"β = {beta:g}", (x[-1], y[-1]), (4, 0), fontsize=9, color=colour, **place)
     axes.set_xlim(0, 1.22 * max(x[-1] for x, _ in curves.values()))
-    _frame_distance(axes)
+    log_ticks(axes)
+    title = "Distance KL(π‖π*), mean over prompts"
+    label_axes(axes, title, "iteration", "nats per response", grid="both")
 
 
 def explorer_figure(
@@ -71,13 +70,8 @@ def explorer_figure(
     chosen: float,
 ) -> Figure:
     """Answers to one prompt beside the distances of all runs, the chosen β in colour."""
-    figure, (left, right) = _wide()
-    draw_answers(left, tokens, series, title)
-    draw_distances(right, curves, chosen)
-    return figure
-
-
-def _wide() -> tuple[Figure, list[Axes]]:
     figure, grid = new_figure(1, 2, 10.4, 3.4)
     grid[0, 0].get_gridspec().set_width_ratios([1.6, 1])
-    return figure, list(grid[0])
+    draw_answers(grid[0, 0], tokens, series, title)
+    draw_distances(grid[0, 1], curves, chosen)
+    return figure

@@ -33,13 +33,7 @@ from helpers.studies.study import (
     run_study,
     write_study,
 )
-from helpers.theory.optimum import (
-    Estimate,
-    Optimum,
-    efficiency,
-    optimal_value,
-    policy_value,
-)
+from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
 from helpers.tools.validate import require_number
@@ -162,7 +156,7 @@ def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.M
 
 
 def table(sweep: Sweep) -> list[dict]:
-    """One row per β, averaged over seeds: results of the runs, and the optimum."""
+    """One row per β, averaged over seeds: results of the runs, and the optimum; None without J*."""
     rows = []
     for beta in sweep.betas:
         runs = [run for run in sweep.runs if run.config.kl_coef == beta]
@@ -170,13 +164,17 @@ def table(sweep: Sweep) -> list[dict]:
         row = {"kl_coef": beta, "seeds": len(runs)}
         for name in ("score", "gold", "kl", "value", "value_stderr"):
             row[name] = statistics.fmean(run.final[name] for run in runs)
-        values = [run.final["value"] for run in runs]
-        row["value_spread"] = statistics.stdev(values) if len(runs) > 1 else 0.0
+        row["value_spread"] = spread([run.final["value"] for run in runs])
         row["broken"] = 1 - statistics.fmean(run.final["grammatical"] for run in runs)
         row["optimal_value"] = None if best is None else best.value
         row["optimal_stderr"] = None if best is None else best.stderr
         rows.append(row | mean_efficiency(sweep, runs, best))
     return rows
+
+
+def spread(values: list[float]) -> float:
+    """Standard deviation; 0 of one value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def mean_efficiency(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
@@ -185,16 +183,14 @@ def mean_efficiency(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict
     The standard error is of the estimate for these policies: the evaluation's of each run, and that of
     J* and of the reference, which the runs share.
     """
-    names = ("efficiency", "efficiency_stderr", "efficiency_spread")
-    if best is None:
-        return dict.fromkeys(names)
-    reached = [sweep.efficiency(run, best).mean for run in runs]
-    values = [run.final["value"] for run in runs]
-    errors = [run.final["value_stderr"] for run in runs]
-    together = Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs))
-    spread = statistics.stdev(reached) if len(runs) > 1 else 0.0
-    found = efficiency(together, sweep.reference_value, best)
-    return dict(zip(names, (found.mean, found.stderr, spread), strict=True))
+    found = (None, None, None)
+    if best is not None:
+        reached = [sweep.efficiency(run, best).mean for run in runs]
+        values, errors = ([run.final[name] for run in runs] for name in ("value", "value_stderr"))
+        together = Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs))
+        mean = efficiency(together, sweep.reference_value, best)
+        found = (mean.mean, mean.stderr, spread(reached))
+    return dict(zip(("efficiency", "efficiency_stderr", "efficiency_spread"), found, strict=True))
 
 
 def reference_row(sweep: Sweep) -> dict:
@@ -203,32 +199,21 @@ def reference_row(sweep: Sweep) -> dict:
     return {"score": score, "gold": gold, "kl": 0.0, "value": score}
 
 
-CELLS = (  # of the printed table: head, key of a row, format
-    ("β", "kl_coef", "9g"),
-    ("proxy", "score", "8.3f"),
-    ("gold", "gold", "8.3f"),
-    ("KL", "kl", "8.3f"),
-    ("broken", "broken", "8.0%"),
-    ("J", "value", "9.3f"),
-    ("± s.e.", "value_error", "8.3f"),
-    ("± seeds", "value_spread", "9.3f"),
-    ("J*", "optimal_value", "8.3f"),
-    ("± s.e.", "optimal_stderr", "8.3f"),
-    ("eff.", "efficiency", "7.3f"),
-    ("± s.e.", "efficiency_stderr", "8.3f"),
-    ("± seeds", "efficiency_spread", "9.3f"),
-)
-
-
 def print_table(rows: list[dict], reference: dict | None = None) -> None:
     """Print each β's results, as far as there are any; the first line is the reference, if given."""
-    print("".join(f"{head:>{form[0]}s}" for head, _, form in CELLS))
+    print(
+        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'broken':>8s}{'J':>9s}{'± s.e.':>8s}"
+        f"{'± seeds':>9s}{'J*':>8s}{'± s.e.':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
+    )
     if reference is not None:
         print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
+    optimal = "{optimal_value:8.3f}{optimal_stderr:8.3f}{efficiency:7.3f}"
+    optimal += "{efficiency_stderr:8.3f}{efficiency_spread:9.3f}"
     for row in rows:
-        row = row | {"value_error": row["value_stderr"] / row["seeds"] ** 0.5}
-        cells = (f"{row[key]:{form}}" for _, key, form in CELLS if row[key] is not None)
-        print("".join(cells))
+        error = row["value_stderr"] / row["seeds"] ** 0.5
+        line = "{kl_coef:9g}{score:8.3f}{gold:8.3f}{kl:8.3f}{broken:8.0%}{value:9.3f}".format(**row)
+        line += f"{error:8.3f}{row['value_spread']:9.3f}"
+        print(line + ("" if row["efficiency"] is None else optimal.format(**row)))
 
 
 def provide_reference(out: Path) -> None:

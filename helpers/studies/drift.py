@@ -15,13 +15,8 @@ from helpers.studies.runs import WATCHED_PROMPTS, Run, Snapshot
 from helpers.theory.optimum import Optimum, effective_sample_size, importance_weights
 from helpers.tools.validate import require
 
-COLUMNS = {
-    "proxy": "score",
-    "gold": "gold",
-    "kl": "kl",
-    "entropy": "entropy",
-    "length": "response_length",
-}
+COLUMNS = {"proxy": "score", "gold": "gold", "kl": "kl", "entropy": "entropy"}  # of a record
+COLUMNS |= {"length": "response_length"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +115,9 @@ class Drift:
         names = [label] + [f"{label} {k}" for k in range(2, len(self.added) + 2)]
         key = next(name for name in names if all(stop.key != name for stop in self.added))
         words = f"{key}: β = {run.config.kl_coef:g}"
-        self.added.append(
-            SliderStop(key, words, run.config.kl_coef, run=run, own_reward=own_reward)
-        )
-        return self.added[-1]
+        stop = SliderStop(key, words, run.config.kl_coef, run=run, own_reward=own_reward)
+        self.added.append(stop)
+        return stop
 
     def frontier(self, points: int = 40) -> list[Optimum]:
         """π* at many β, log-spaced, down to where the samples suffice: smallest KL first."""
@@ -155,9 +149,8 @@ class Drift:
         curves = run_curves(stop.run) if stop.run else self.curves_of(stop.kl_coef, seed)
         beta, at = stop.kl_coef, min(iteration, len(curves["kl"]) - 1)
         optimum = None if stop.own_reward else self.optimum(beta)
-        values = {
-            name: None if math.isnan(curves[name][at]) else curves[name][at] for name in COLUMNS
-        }
+        values = {name: curves[name][at] for name in COLUMNS}
+        values = {name: None if math.isnan(x) else x for name, x in values.items()}
         values |= {"beta": beta, "iteration": at, "seed": None if stop.run else seed}
         values["ess"] = None if stop.own_reward else self.first_token(prompt, beta)[1]
         values |= {"J": values["proxy"] - beta * values["kl"], "J_star": None, "efficiency": None}

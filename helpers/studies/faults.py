@@ -45,9 +45,8 @@ def reverse_kl(state: RLHFState, responses: Responses, scores, ref_logprobs):
 def mask_stop_token(state: RLHFState, prompts: list[str]) -> Responses:
     """The stop token is treated as padding: it counts nowhere."""
     responses = RIGHT["write_responses"](state, prompts)
-    mask = responses.response_mask & (
-        responses.response_tensors != state.models.tokenizer.eos_token_id
-    )
+    stop = responses.response_tensors == state.models.tokenizer.eos_token_id
+    mask = responses.response_mask & ~stop
     mask[:, 0] |= ~mask.any(dim=1)  # a response of the stop token alone keeps it
     responses.response_mask = mask
     responses.logprobs = torch.where(mask, responses.logprobs, 0.0)
@@ -133,10 +132,7 @@ class Fault:
     title: str  # as a person would say it
     statistic: str  # of `helpers.lessons.debugging.diagnose.STATISTICS`, fixed before any run
     sign: str  # which curve gives it away, and why
-    wrong: dict[str, Callable] = field(
-        default_factory=dict
-    )  # what replaces a name in helpers.steps
-    # or, where that has none of this name, in helpers.ppo
+    wrong: dict[str, Callable] = field(default_factory=dict)  # names of helpers.steps or .ppo
     settings: dict = field(default_factory=dict)  # settings that are the mistake
 
     def config(self, config: RLHFConfig) -> RLHFConfig:

@@ -21,16 +21,8 @@ from helpers.rewards import score_texts
 from helpers.sampling import decode, encode_prompts
 from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import WATCHED_PROMPTS, Run, next_token
-from helpers.studies.study import (
-    Options,
-    as_columns,
-    as_entry,
-    keep_runs,
-    load_study,
-    origin,
-    run_name,
-)
+from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
+from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import FileProblem, atomic_folder, read_tensors
 from helpers.tools.flags import setting
@@ -243,21 +235,18 @@ def save_one_token(run: OneTokenRun, folder: Path) -> None:
 
 def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     """Load the runs of a folder by β, smallest first. FileProblem: missing or damaged."""
-    study = load_study(folder)
+    study, found = load_study(folder), {}
     verify(folder)
-    runs = [_with_tensors(run, folder / run.label, dict(study.facts)) for run in study.runs]
-    return {run.config.kl_coef: run for run in sorted(runs, key=lambda run: run.config.kl_coef)}
-
-
-def _with_tensors(run: Run, folder: Path, facts: dict) -> OneTokenRun:
-    tensors = read_tensors(folder / TENSORS)
-    try:
-        own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
-        require_shape("untried", tensors["untried"], tensors["distance"].shape)
-        require_shape("tried", tensors["tried"], tensors["probs"].shape)
-    except (KeyError, ValueError) as problem:
-        raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
-    return OneTokenRun(run.config, *own, run.history, tensors, facts)
+    for run in sorted(study.runs, key=lambda run: run.config.kl_coef):
+        tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
+        try:
+            own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
+            require_shape("untried", tensors["untried"], tensors["distance"].shape)
+            require_shape("tried", tensors["tried"], tensors["probs"].shape)
+        except (KeyError, ValueError) as problem:
+            raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
+        found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
+    return found
 
 
 @dataclass(kw_only=True)

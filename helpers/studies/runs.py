@@ -191,13 +191,9 @@ def write_run(run: Run, folder: Path) -> None:
     """
     prompts = list(run.snapshots[0].next_logprobs)
     stacked = [torch.stack([shot.next_logprobs[p] for p in prompts]) for shot in run.snapshots]
-    shots = [
-        {
-            "iteration": shot.iteration,
-            "samples": {p: list(map(vars, s)) for p, s in shot.samples.items()},
-        }
-        for shot in run.snapshots
-    ]
+    samples = [{p: list(map(vars, s)) for p, s in s.samples.items()} for s in run.snapshots]
+    iterations = (shot.iteration for shot in run.snapshots)
+    shots = [{"iteration": i, "samples": s} for i, s in zip(iterations, samples, strict=True)]
     facts = {"label": run.label, "config": run.config.as_dict(), "final": run.final}
     facts["history"] = as_columns(run.history, run.history[-1] if run.history else ())
     facts = significant(facts | {"snapshots": shots, "prompts": prompts})

@@ -146,13 +146,6 @@ class Job:
         return out / self.name / RECORD if self.whole else work / f"{self.name}.json"
 
 
-def save_policy(state: RLHFState, path: Path) -> None:
-    """Save the actor's weights in half precision."""
-    weights = state.models.actor.state_dict()
-    weights.pop("lm_head.weight", None)  # tied to the word embeddings
-    save_file({name: tensor.half().contiguous() for name, tensor in weights.items()}, path)
-
-
 def record(job: Job, folder: Path, out: Path) -> dict:
     """Train a run from the newest checkpoint in `folder`, or from its beginning, and evaluate it.
 
@@ -177,8 +170,11 @@ def save_run(job: Job, run: Run, out: Path, policy_of: RLHFState | None = None) 
     if job.whole:
         with atomic_folder(out / job.name) as temporary:
             write_run(run, temporary)
-            if policy_of is not None:
-                save_policy(policy_of, temporary / POLICY)
+            if policy_of is not None:  # in half precision; the head is tied to the embeddings
+                weights = policy_of.models.actor.state_dict()
+                weights.pop("lm_head.weight", None)
+                halves = {name: tensor.half().contiguous() for name, tensor in weights.items()}
+                save_file(halves, temporary / POLICY)
         return {"kind": job.kind, "whole": True}
     names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
     return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)
@@ -198,18 +194,20 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
 
     FileProblem: a finished run of other settings.
     """
-    out, work = options.results, options.checkpoints
-    done = {job.name: path for job in jobs if (path := job.result(out, work)).exists()}
-    for job in (job for job in jobs if job.name in done):
-        saved = config_from_dict(read_json(done[job.name], ("config",))["config"])
+    left, begun = [], 0
+    for job in jobs:
+        path = job.result(options.results, options.checkpoints)
+        if not path.exists():
+            left.append(job)
+            begun += bool(list_checkpoints(options.checkpoints / job.name))
+            continue
+        begun += 1
+        saved = config_from_dict(read_json(path, ("config",))["config"])
         if saved != resolve_rates(job.config):
-            raise FileProblem(
-                f"{done[job.name]} was made with other settings: wants another --out."
-            )
-    begun = [job for job in jobs if job.name in done or list_checkpoints(work / job.name)]
-    got = f"{out}, where {len(begun)} of these runs have begun"
+            raise FileProblem(f"{path} was made with other settings: wants another --out.")
+    got = f"{options.results}, where {begun} of these runs have begun"
     require(options.resume or not begun, "--out", got, "--resume, or other folders")
-    return [job for job in jobs if job.name not in done]
+    return left
 
 
 def run_study(
@@ -297,9 +295,9 @@ class Study:
 
     def of_kind(self, kind: str, seeds: Iterable[int] | None = None) -> list[Run]:
         """The runs of one kind, by seed; only those on `seeds`, if given."""
-        found = [run for run in self.runs if run.kind == kind]
-        found = [run for run in found if seeds is None or run.config.seed in seeds]
-        return sorted(found, key=lambda run: run.config.seed)
+        found = (run for run in self.runs if run.kind == kind)
+        wanted = (run for run in found if seeds is None or run.config.seed in seeds)
+        return sorted(wanted, key=lambda run: run.config.seed)
 
     def run(self, kind: str, seed: int = 0) -> Run:
         """The run of this kind on this seed. ValueError: there is none."""

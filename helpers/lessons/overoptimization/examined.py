@@ -68,9 +68,7 @@ def uses_gold(function: object, seen: tuple = ()) -> bool:
     """Whether the learner's code asks the gold score, under any name, also in functions that it calls."""
     if not isinstance(function, FunctionType) or function in seen:
         return False
-    if (function.__module__ or "").startswith(
-        "helpers."
-    ):  # the course's own, whatever it is called
+    if (function.__module__ or "").startswith("helpers."):  # the course's own
         return function.__name__ in GOLD
     names = set(code_names(function.__code__))
     used = [function.__globals__.get(name) for name in names]
@@ -86,14 +84,6 @@ def code_names(code: CodeType) -> Iterator[str]:
             yield from code_names(inner)
 
 
-def reward_of(function: Callable, text: str, name: str, says: str) -> float:
-    """The reward of one text by itself. Wrong, under this name if it has one: it is no number."""
-    try:
-        return numbers(function([text]), 1)[0]
-    except Wrong as wrong:
-        raise Wrong(name or wrong.name, says.format(says=wrong.says)) from wrong
-
-
 def reward_seen(function: Callable, texts: list[str]) -> Seen:
     """That a reward can be trained on."""
     says = "That asks the gold score. Nobody has one: say in your own words what is good."
@@ -104,21 +94,19 @@ def reward_seen(function: Callable, texts: list[str]) -> Seen:
     says += " call to the next? A text has one reward."
     again = numbers(function(texts), len(texts))
     expect(again == together, "another result the second time", says)
-    depends, judge = "depends on the batch", "Judge each by itself."
-    says = "A text that has a reward among ten has none alone: is the batch's mean or spread in it?"
-    alone = [reward_of(function, text, depends, f"{says} {judge}") for text in texts]
-    longer, wanted = [*texts[::-1], *texts, *texts, *texts], [*alone[::-1], *alone, *alone, *alone]
-    for given, want in ((texts, alone), (longer, wanted)):
-        for text, x, y in zip(given, numbers(function(given), len(given)), want, strict=True):
-            says = f"“{text}” gets {x:g} among {len(given)} texts, and {y:g} alone. {judge}"
-            expect(abs(x - y) <= 1e-6, depends, says)
+    alone = [numbers(function([text]), 1)[0] for text in (*texts, "", ".")]  # as a policy may write
+    longer = [*texts[::-1], *texts * 3]
+    wanted = [*alone[: len(texts)][::-1], *alone[: len(texts)] * 3]
+    for text, x, y in zip(longer, numbers(function(longer), len(longer)), wanted, strict=True):
+        says = (
+            f"“{text}” gets {x:g} among {len(longer)} texts, and {y:g} alone. Judge each by itself."
+        )
+        expect(abs(x - y) <= 1e-6, "depends on the batch", says)
     if len(set(together)) == 1:
         many = numbers(function(reference_texts()), MANY)
         says = f"All {MANY:,} reviews of the reference get {many[0]:g}: there is nothing to learn from. Does"
         says += " it look for words that are not in this world's reviews, or for capital letters?"
         expect(len({*many, *together}) > 1, "the same for all", says)
-    for text in ("", "."):
-        reward_of(function, text, "", f'For the text "{text}": {{says}} A policy may write that.')
     return {"reward": "usable"}
 
 
