@@ -22,7 +22,7 @@ from helpers.data import DATA, load_pairs, load_rows
 from helpers.kit.recorded import recorded
 from helpers.kl import kl_estimate
 from helpers.lessons.debugging.cases import VARIANTS
-from helpers.lessons.kl_beta import control_study as kl_control
+from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import patching
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_reward_model import study as direct

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from helpers.lessons.debugging import study as clinic
-from helpers.lessons.kl_beta import control_study as kl_control
+from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import patching
 from helpers.lessons.overoptimization import study as reward_hacking
 from helpers.lessons.ppo_update import study as clip

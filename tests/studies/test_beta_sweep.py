@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from helpers.lessons.kl_beta.control_study import (
+from helpers.lessons.kl_beta.study import (
     kl_control_study,
     load_kl_control,
     realised_kl,

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure, tick_words
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
-from helpers.lessons.kl_beta.control_study import WIDEST_GAP
 from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
+from helpers.lessons.kl_beta.study import WIDEST_GAP
 from helpers.theory.optimum import gaussian_objective
 
 ESTIMATORS = {"k1": (POLICY, "o", "-"), "k2": (GOLD, "s", "--"), "k3": (VALUE, "^", ":")}

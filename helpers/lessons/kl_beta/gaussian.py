@@ -1,6 +1,6 @@
 """The Gaussian toy: the response is one number y ~ N(m, σ²), and m is the only parameter.
 
-Reference N(0, σ²), reward −scale·(y − peak)². It is trained like a language model, with the same
+Reference N(0, σ²), reward −(y − 1)². It is trained like a language model, with the same
 functions: samples, KL-shaped rewards, a baseline, a policy gradient step. Its optimum is known
 exactly: `optimum.gaussian_optimum`.
 """
@@ -30,10 +30,9 @@ class GaussianRun:
     values: list[float]  # mean of r − β·(log π − log π_ref) of each step, reward units
 
 
-def peak_reward(y: Tensor, peak: float = 1.0, scale: float = 1.0) -> Tensor:
-    """−scale·(y − peak)², of any shape; its maximum, 0, is at the peak."""
-    require_positive("scale", scale)
-    return -scale * (y - peak).square()
+def peak_reward(y: Tensor) -> Tensor:
+    """−(y − 1)², of any shape; its maximum, 0, is at 1."""
+    return -(y - 1).square()
 
 
 def normal_logprob(y: Tensor, mean: Tensor | float, sigma: float = SIGMA) -> Tensor:
@@ -70,7 +69,7 @@ def train_gaussian(
 ) -> GaussianRun:
     """Train m by gradient descent from the reference's 0, on 256 fresh samples per step.
 
-    Stable while learning_rate·(2·scale + β/σ²) < 2. ValueError: β < 0, σ or learning rate ≤ 0,
+    Stable while learning_rate·(2 + β/σ²) < 2. ValueError: β < 0, σ or learning rate ≤ 0,
     steps < 1, a non-finite reward.
     """
     require_number("kl_coef", kl_coef, low=0.0, wants="a finite number of at least 0")
