@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, judged_band, late
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
 from helpers.state import History
 
 CASE, HEALTHY = KL, REFERENCE  # orange line on a grey band: apart in grey print too
@@ -40,10 +40,6 @@ METRICS = (
     Metric("grad_norm", "before clipping", True),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}
-
-
-def column(history: History, key: str) -> list[float]:
-    return [record[key] for record in history]
 
 
 def draw_metric(
@@ -180,11 +176,10 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
     for y, (row, found) in enumerate(counts.items()):
         for x, rule in enumerate(rules):
             if found[rule]:
-                share = found[rule] / sizes[row]
-                cell = axes.add_patch(_cell(x, y, share))
-                ink = ink_on(cell.get_facecolor())
-                words = f"{found[rule]}"
-                axes.text(x, y, words, ha="center", va="center", fontsize=9, color=ink)
+                dark = 0.15 + 0.85 * found[rule] / sizes[row]
+                cell = Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=POLICY, alpha=dark)
+                ink = ink_on(axes.add_patch(cell).get_facecolor())
+                axes.text(x, y, found[rule], ha="center", va="center", fontsize=9, color=ink)
         if not any(found.values()):
             axes.text(-0.35, y, "no flag", fontsize=9, va="center", color="#555555")
     axes.set_xlim(-0.5, len(rules) - 0.5)
@@ -194,10 +189,6 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
     axes.set_axisbelow(True)
     axes.grid(True)
     return figure
-
-
-def _cell(x: int, y: int, share: float) -> Rectangle:
-    return Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=POLICY, alpha=0.15 + 0.85 * share)
 
 
 ENLARGED = -2.5  # gold from here on is shown a second time, on a scale of its own

@@ -6,12 +6,11 @@ the same number of responses. `task`: GRPO on reviews that a program checks, wit
 """
 
 from collections import deque
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import RLHFState, start_run
+from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
 from helpers.studies.study import (
     Job,
@@ -88,6 +88,10 @@ class StaleSampler:
 
     def __init__(self, lag: int = LAG, cap: float | None = CAP):
         self.actors, self.cap = deque(maxlen=lag + 1), cap
+        self.write_responses, self.estimate_advantages = (
+            steps.write_responses,
+            steps.estimate_advantages,
+        )
         self.facts: dict[str, float] = {}  # of the last rollout
 
     def write(self, state: RLHFState, prompts: list[str]) -> Responses:
@@ -115,16 +119,10 @@ class StaleSampler:
         }
         return values, advantages if self.cap is None else advantages * weights, returns
 
-    def in_effect(self) -> ExitStack:
+    def in_effect(self) -> AbstractContextManager:
         """A context in which `iterate` uses this sampler."""
-        self.write_responses, self.estimate_advantages = (
-            steps.write_responses,
-            steps.estimate_advantages,
-        )
-        stack = ExitStack()
-        stack.enter_context(patch.object(steps, "write_responses", self.write))
-        stack.enter_context(patch.object(steps, "estimate_advantages", self.estimate))
-        return stack
+        planted = {"write_responses": self.write, "estimate_advantages": self.estimate}
+        return Fault("stale", "", "", "", planted).in_effect()
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -184,7 +182,7 @@ def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
     """Train a run on the reward model, and measure its last policy; returns its entry."""
     state = start_run(job.config)
     sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
-    with ExitStack() if sampler is None else sampler.in_effect():
+    with nullcontext() if sampler is None else sampler.in_effect():
         while state.iteration < job.config.iterations:
             steps.iterate(state)
             if sampler is not None:
