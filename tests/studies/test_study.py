@@ -21,12 +21,14 @@ from helpers.studies.study import (
     Job,
     StudyOptions,
     as_columns,
+    as_entry,
     as_history,
     keep_jobs,
     load_study,
     plan_jobs,
     recorded_command,
     run_jobs,
+    run_study,
     save_run,
 )
 from helpers.tools.files import FileProblem, write_json
@@ -76,6 +78,35 @@ def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tm
         plan_jobs([small_job], once)
     with pytest.raises(FileProblem, match="other settings"):
         plan_jobs([Job("small", RLHFConfig(iterations=4))], again)
+
+
+def test_jobs_in_order_wait_for_one_another_and_finished_ones_are_not_made_again(
+    tmp_path, monkeypatch
+):
+    series = []
+
+    def run_here(tasks, *rest):
+        for function, (jobs, *places) in tasks:
+            series.append([job.name for job in jobs])
+            function(jobs, *places)
+
+    def train(job, folder, out):
+        return as_entry(job.kind, job.config, {"score": [float(job.config.seed)]}, {"value": 1.0})
+
+    def jobs(**changes):
+        configs = [RLHFConfig(seed=seed, **SIZE | changes) for seed in (0, 1)]
+        return [Job(kind, c, whole=False, train=train) for c in configs for kind in ("a", "b")]
+
+    monkeypatch.setattr("helpers.studies.study.run_all", run_here)
+    run_study(jobs(), options(tmp_path), in_order=lambda job: job.config.seed)
+    assert series == [["a_seed_0", "b_seed_0"], ["a_seed_1", "b_seed_1"]]
+    assert load_study(tmp_path / "out").run("b", 1).history == [{"score": 1.0}]
+    run_study(jobs(), options(tmp_path, resume=True))
+    assert len(series) == 2
+    with pytest.raises(ValueError, match="--resume"):
+        run_study(jobs(), options(tmp_path))
+    with pytest.raises(FileProblem, match="other settings"):
+        run_study(jobs(iterations=5), options(tmp_path, resume=True))
 
 
 def test_a_history_as_columns_and_back():

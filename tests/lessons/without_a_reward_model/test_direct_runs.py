@@ -82,18 +82,8 @@ def test_a_row_holds_what_its_docstring_says():
 
 
 @pytest.mark.slow
-def test_a_run_is_written_and_a_finished_one_is_not_made_again(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        "helpers.studies.study.run_all",
-        lambda tasks, *_: [made.append(task[1][0]) or task[0](*task[1]) for task in tasks],
-    )
-    one = [job for job in direct_study([], [0], 2) if job.kind == "ipo_0.1"]
-    monkeypatch.setattr(study, "direct_study", lambda *_: one)
-    options = DirectOptions(out=tmp_path / "out", work=tmp_path / "work", seeds=[0], iterations=2)
-    study.run(options)
-    study.run(DirectOptions(**vars(options) | {"resume": True}))
-    assert made == [one]
-    (run,) = load_direct(tmp_path / "out").runs
-    assert run.column("iteration") == [0, 2] and run.config.loss == "ipo"
-    assert run.history[-1]["kl"] != run.history[0]["kl"]
+def test_a_run_is_measured_from_its_beginning_to_its_end(tmp_path):
+    (job,) = (job for job in direct_study([], [0], 2) if job.kind == "ipo_0.1")
+    entry = study.train(job, tmp_path, tmp_path)
+    assert entry["history"]["iteration"] == [0, 2] and entry["config"]["loss"] == "ipo"
+    assert entry["history"]["kl"][0] != entry["history"]["kl"][1]
