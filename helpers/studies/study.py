@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
@@ -162,19 +163,27 @@ def record(job: Job, folder: Path, out: Path) -> dict:
         for _ in record_run(state, run, job.schedule, save_dir=save_dir):
             advance(1)
     run.final, run.responses = measure(state, state.models.actor, job.evaluated)
-    return save_run(job, run, out, state if job.keep_policy else None)
+    return save_run(job, run, out, partial(save_policy, state) if job.keep_policy else None)
 
 
-def save_run(job: Job, run: Run, out: Path, policy_of: RLHFState | None = None) -> dict:
-    """Save a whole run in its folder, atomically; returns the entry of any run in `study.json`."""
+def save_policy(state: RLHFState, folder: Path) -> None:
+    """Save the actor's weights in half precision."""
+    weights = state.models.actor.state_dict()
+    weights.pop("lm_head.weight", None)  # tied to the word embeddings
+    halves = {name: tensor.half().contiguous() for name, tensor in weights.items()}
+    save_file(halves, folder / POLICY)
+
+
+def save_run(job: Job, run: Run, out: Path, also: Callable | None = None) -> dict:
+    """Save a whole run in its folder, atomically; returns the entry of any run in `study.json`.
+
+    `also(folder)` may put more files into the folder.
+    """
     if job.whole:
         with atomic_folder(out / job.name) as temporary:
             write_run(run, temporary)
-            if policy_of is not None:  # in half precision; the head is tied to the embeddings
-                weights = policy_of.models.actor.state_dict()
-                weights.pop("lm_head.weight", None)
-                halves = {name: tensor.half().contiguous() for name, tensor in weights.items()}
-                save_file(halves, temporary / POLICY)
+            if also is not None:
+                also(temporary)
         return {"kind": job.kind, "whole": True}
     names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
     return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)

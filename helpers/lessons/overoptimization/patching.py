@@ -72,16 +72,13 @@ def hacked_pairs(state: RLHFState, count: int, seed: int) -> list[dict]:
     return relabel(rows, chances, torch.Generator().manual_seed(seed))
 
 
-def pairs_path(job: Job, work: Path, out: Path) -> Path:
-    """Where a round leaves the pairs that its policy gave rise to; `work` has a folder for each run."""
-    return (out if job.whole else work) / job.name / PAIRS_FILE
-
-
 def gather_pairs(number: int, job: Job, work: Path, out: Path) -> list[dict]:
-    """The initial pairs, and those of the rounds before this `number`."""
-    pairs = labelled_pairs(PAIRS, LABEL_TEMPERATURE, job.config.seed)
-    earlier = (round_job(job.config.seed, job.config.iterations, k) for k in range(number))
-    return pairs + [row for one in earlier for row in read_jsonl(pairs_path(one, work, out))]
+    """The initial pairs, and those of the rounds before this `number`, of whole runs or in `work`."""
+    found = labelled_pairs(PAIRS, LABEL_TEMPERATURE, job.config.seed)
+    for k in range(number):
+        earlier = round_job(job.config.seed, job.config.iterations, k)
+        found += read_jsonl((out if job.whole else work) / earlier.name / PAIRS_FILE)
+    return found
 
 
 def evaluate_round(model: RewardModel, state: RLHFState, hacked: list[dict]) -> dict:
@@ -104,9 +101,12 @@ def run_round(number: int, job: Job, folder: Path, out: Path) -> dict:
         advance(1)
     hacked = hacked_pairs(state, ADDED, seed=1_000 * number + seed)
     run.final = evaluate_round(model, state, hacked)
-    entry = save_run(job, run, out)
-    write_jsonl(pairs_path(job, folder.parent, out), hacked)
-    return entry
+
+    def save_pairs(folder: Path) -> None:
+        write_jsonl(folder / PAIRS_FILE, hacked)
+
+    save_pairs(folder)
+    return save_run(job, run, out, save_pairs)
 
 
 def load_patching(folder: Path = FOLDER) -> Study:

@@ -13,7 +13,6 @@ from helpers.lessons.overoptimization.patching import (
     gather_pairs,
     hacked_pairs,
     load_patching,
-    pairs_path,
     round_job,
 )
 from helpers.lessons.overoptimization.study import (
@@ -76,11 +75,12 @@ def test_a_round_learns_from_the_rounds_before_it_and_not_from_later_ones(tmp_pa
     monkeypatch.setattr(
         patching, "labelled_pairs", lambda count, temperature, seed: [{"n": "base"}]
     )
-    jobs = [round_job(7, 40, number) for number in (0, 1, 2)]
-    for number, job in enumerate(jobs):
-        write_jsonl(pairs_path(job, tmp_path, tmp_path / "out"), [{"n": number}])
-    found = gather_pairs(2, jobs[2], tmp_path, tmp_path / "out")
-    assert [row["n"] for row in found] == ["base", 0, 1]
+    for seed, place in ((0, tmp_path / "out"), (7, tmp_path)):  # a whole run, and another
+        jobs = [round_job(seed, 40, number) for number in (0, 1, 2)]
+        for number, job in enumerate(jobs):
+            write_jsonl(place / job.name / PAIRS_FILE, [{"n": number}])
+        found = gather_pairs(2, jobs[2], tmp_path, tmp_path / "out")
+        assert [row["n"] for row in found] == ["base", 0, 1]
 
 
 def test_the_shipped_studies_are_whole():
