@@ -99,7 +99,6 @@ def small_sweep(arguments: list[str]) -> int:
     from helpers.__main__ import main
     from helpers.studies import beta_sweep as sweeps
     from helpers.studies import study as jobs
-    from helpers.studies.beta_sweep import load_sweep, table
     from helpers.tools import pool as workers
 
     actor, reward, *arguments = arguments
@@ -114,8 +113,6 @@ def small_sweep(arguments: list[str]) -> int:
         return [replace(job, config=replace(job.config, **size)) for job in right_study(*asked)]
 
     sweeps.beta_study = study
-    sweeps.load_sweep = lambda folder=None: None if folder is None else load_sweep(folder)
-    sweeps.table = lambda sweep: [] if sweep is None else table(sweep)  # not the shipped one too
     jobs.measure = partial(measure_little, jobs.measure)
     return main(["sweep", *arguments])
 

@@ -36,7 +36,7 @@ from helpers.studies.study import (
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require_number
+from helpers.tools.validate import require, require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
@@ -98,10 +98,10 @@ class Sweep:
 
     def run(self, kl_coef: float, seed: int) -> Run:
         """The run at this β and seed. ValueError: there is none."""
-        for run in self.runs:
-            if run.config.kl_coef == kl_coef and run.config.seed == seed:
-                return run
-        raise ValueError(f"run: got β = {kl_coef}, seed {seed}; wants one of {self.betas}.")
+        here = [run for run in self.runs if run.config.kl_coef == kl_coef]
+        found = [run for run in here if run.config.seed == seed]
+        require(len(found) > 0, "run", f"β = {kl_coef}, seed {seed}", f"one of {self.betas}")
+        return found[0]
 
     @cached_property
     def reference_value(self) -> Estimate:
@@ -252,6 +252,3 @@ def run(options: BetaSweepOptions) -> None:
     write_study(out, read_study(out) | {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
     sweep = load_sweep(out)
     print_table(table(sweep), reference_row(sweep))
-    if out.resolve() != FOLDER.resolve() and (FOLDER / STUDY).exists():
-        print("\nThe shipped sweep:")
-        print_table(table(load_sweep()))

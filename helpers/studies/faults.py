@@ -77,12 +77,8 @@ def leave_dropout_on(state: RLHFState, share: float = 0.1) -> list[str]:
 
 def sample_cooler(state: RLHFState, prompts: list[str], temperature: float = 0.7) -> Responses:
     """Sample at this temperature, but compute log-probs at 1."""
-    config = state.config
-    state.config = replace(config, temperature=temperature)
-    try:
-        return RIGHT["write_responses"](state, prompts)
-    finally:
-        state.config = config
+    cooler = replace(state, config=replace(state.config, temperature=temperature))
+    return RIGHT["write_responses"](cooler, prompts)
 
 
 def follow_with_reference(state: RLHFState, rollout: RolloutBatch) -> dict:
