@@ -98,10 +98,10 @@ class Sweep:
 
     def run(self, kl_coef: float, seed: int) -> Run:
         """The run at this β and seed. ValueError: there is none."""
-        here = [run for run in self.runs if run.config.kl_coef == kl_coef]
-        found = [run for run in here if run.config.seed == seed]
-        require(len(found) > 0, "run", f"β = {kl_coef}, seed {seed}", f"one of {self.betas}")
-        return found[0]
+        found = {(run.config.kl_coef, run.config.seed): run for run in self.runs}
+        known = (kl_coef, seed) in found
+        require(known, "run", f"β = {kl_coef}, seed {seed}", f"one of {self.betas}")
+        return found[kl_coef, seed]
 
     @cached_property
     def reference_value(self) -> Estimate:

@@ -269,10 +269,9 @@ def run(options: OneTokenOptions) -> None:
     world = enumerate_world(start_run(configs[0]))
     for config in configs:
         rounds = train(world, start_one_token(world, config), every=MEASURE_EVERY)
-        for found in tqdm(
-            rounds, f"β = {config.kl_coef:g}", -(-config.iterations // MEASURE_EVERY)
-        ):
-            found.facts = origin(options, torch.get_num_threads())
+        count = -(-config.iterations // MEASURE_EVERY)
+        *_, found = tqdm(rounds, f"β = {config.kl_coef:g}", count)
+        found.facts = origin(options, torch.get_num_threads())
         save_one_token(found, options.results)
         distance = found.curve[-1]["distance"]
         print(f"β = {config.kl_coef:g}: KL(π‖π*) {distance:.4f} nats", flush=True)

@@ -199,10 +199,7 @@ def run_jobs(jobs: list[Job], out: Path, work: Path) -> None:
 
 
 def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
-    """The jobs that are not finished. ValueError: a started run without `--resume`.
-
-    FileProblem: a finished run of other settings.
-    """
+    """The jobs to do. ValueError: some begun, and no `--resume`. FileProblem: done with other settings."""
     left, begun = [], 0
     for job in jobs:
         path = job.result(options.results, options.checkpoints)
