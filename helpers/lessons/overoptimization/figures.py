@@ -14,6 +14,7 @@ from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 DISTANCE = "d = √KL, √nats"
+GOLD_PANEL, OWN_PROXY = ("gold", "Gold", "points"), ("score", "Proxy", "its reference std")
 BLACK, QUIET = "#222222", "#BBBBBB"
 LEDGER_COLOURS = {  # of the things gold counts, in the ledger
     "praise": REWARD,
@@ -71,11 +72,7 @@ def goodhart_figure(bands: dict, best: dict, low: float = -3.0, far: float = 6.0
 def bias_figure(runs: dict) -> Figure:
     """Proxy, gold and flattery over the iterations; `runs` label → histories of its seeds."""
     figure, grid = new_figure(1, 3, 9.6, 2.9)
-    panels = (
-        ("score", "Proxy", "its reference std"),
-        ("gold", "Gold", "points"),
-        ("flattery", "Responses that flatter", "share"),
-    )
+    panels = OWN_PROXY, GOLD_PANEL, ("flattery", "Responses that flatter", "share")
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
         for (label, histories), (colour, line) in zip(
             runs.items(), ((KL, "-"), (POLICY, "--")), strict=True
@@ -98,7 +95,7 @@ def factor_figure(bands: dict, chosen: str, factor: str = "", low: float = -3.0)
     Gold below `low` leaves the picture: one run far down would flatten all the others.
     """
     figure, grid = new_figure(1, 2, 9.6, 3.6)
-    panels = (("gold", "Gold", "points"), ("score", "Proxy", "reference std"))
+    panels = GOLD_PANEL, ("score", "Proxy", "reference std")
     shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
         for k, (label, band) in enumerate(bands.items()):
@@ -197,10 +194,7 @@ def rounds_figure(bands: dict) -> Figure:
     """Gold and proxy over the iterations, a line and a shade over seeds for each round of patching."""
     figure, grid = new_figure(1, 2, 9.6, 3.0)
     looks = ((KL, "-"), (GOLD, "--"), (POLICY, "-."))
-    panels = (
-        ("gold", "Gold", "points"),
-        ("score", "Proxy (each round has its own)", "its reference std"),
-    )
+    panels = GOLD_PANEL, ("score", "Proxy (each round has its own)", "its reference std")
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
         for (label, band), (colour, line) in zip(bands.items(), looks, strict=True):
             mean, low, high = band[column]
