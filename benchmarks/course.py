@@ -1,31 +1,21 @@
-"""`python -m benchmarks.course`: time and memory of the notebooks, of imports, and until the first page.
+"""`python -m benchmarks.course`: time and memory of the notebooks.
 
 Each notebook runs from top to bottom in its own kernel, on a copy; learners' files go to a temporary
-folder. Imports are timed in new processes. The first page is `make course`, already set up, until the
-server delivers notebook 00.
+folder.
 """
 
 import argparse
 import json
-import os
-import signal
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 
-from benchmarks.common import emit, quiet, show
-from helpers.tools.command import exit_status
+from benchmarks.common import emit, quiet
 from helpers.tools.files import ROOT
-from helpers.tools.validate import require
-from tests.browser.conftest import free_port
 
 NOTEBOOKS = ROOT / "notebooks"
 # last cell of the copy: peak memory of the kernel and of its children, and CPU time
@@ -72,69 +62,6 @@ def cell_seconds(cells: list) -> list[tuple[float, int, str]]:
     return found
 
 
-def modules() -> list[str]:
-    """Every module of helpers that can be imported without running anything."""
-    paths = sorted((ROOT / "helpers").rglob("*.py"))
-    names = (path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in paths)
-    return [name.removesuffix(".__init__") for name in names]
-
-
-def import_seconds(module: str, repeats: int) -> dict:
-    """Median wall and CPU seconds of `import module` in a new interpreter."""
-    code = (
-        "import time; w, c = time.perf_counter(), time.process_time(); "
-        f"import {module}; print(time.perf_counter() - w, time.process_time() - c)"
-    )
-    runs = []
-    for _ in range(repeats):
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=quiet()
-        )
-        require(done.returncode == 0, "module", module, f"one that imports: {done.stderr[-300:]}")
-        runs.append([float(x) for x in done.stdout.split()])
-    walls, cpus = zip(*runs, strict=True)
-    return {
-        "module": module,
-        "seconds": statistics.median(walls),
-        "cpu_seconds": statistics.median(cpus),
-    }
-
-
-def slowest_imports(names: list[str], repeats: int, shown: int = 8) -> list[dict]:
-    """Import every module once, then the slowest ones and torch alone `repeats` times."""
-
-    def slowest(some: list[str], times: int) -> list[dict]:
-        found = [import_seconds(name, times) for name in some]
-        return sorted(found, key=lambda one: -one["cpu_seconds"])
-
-    once = [one["module"] for one in slowest(names, 1)]
-    return slowest(["torch, transformers", *once[:shown]], repeats)
-
-
-def open_seconds() -> float:
-    """Seconds of `make course`, already set up, until the server delivers notebook 00."""
-    port, token = free_port(), "benchmark"
-    flags = [f"PORT={port}", "BROWSER_FLAG=--no-browser"]
-    command = ["make", "--old-file=.venv/.course", "course", *flags]
-    url = f"http://127.0.0.1:{port}/api/contents/notebooks/00_the_loop.ipynb?token={token}"
-    began = time.perf_counter()
-    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    environment = quiet() | {"JUPYTER_TOKEN": token}
-    server = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **silent)
-    try:
-        while time.perf_counter() - began < 180:
-            try:
-                with urllib.request.urlopen(url, timeout=5) as answer:
-                    json.load(answer)
-                return time.perf_counter() - began
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError("the server did not answer within 180 s.")
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(timeout=30)
-
-
 def measure_notebooks(paths: list[Path]) -> list[dict]:
     """Run notebooks one after another: print a line for each, then the slowest cells of all."""
     wide = max([len(path.stem) for path in paths], default=0)
@@ -151,31 +78,16 @@ def measure_notebooks(paths: list[Path]) -> list[dict]:
     return found
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Command-line options."""
+def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.course", description=__doc__)
     parser.add_argument("--notebooks", nargs="*", metavar="02_gae", help="only these (all)")
-    parser.add_argument("--modules", nargs="*", metavar="helpers.gae", help="only these (all)")
-    parser.add_argument("--repeats", type=int, default=3, help="of imports and of opening (3)")
-    return parser.parse_args(arguments)
-
-
-def run(arguments: list[str] | None) -> None:
-    """Command line: measure, print tables and a JSON line."""
-    options = parse(arguments)
+    names = parser.parse_args().notebooks
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    if options.notebooks is not None:
-        paths = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
-    names = modules() if options.modules is None else options.modules
-    notebooks = measure_notebooks(paths)
-    imports = slowest_imports(names, options.repeats)
-    print("\nslowest imports, each in a new interpreter")
-    rows = [[one["module"], one["seconds"], one["cpu_seconds"]] for one in imports]
-    show(["module", "seconds", "CPU s"], rows)
-    opened = statistics.median(open_seconds() for _ in range(options.repeats))
-    print(f"\nmake course, already set up, until the server delivers notebook 00: {opened:.1f} s")
-    emit("course", {"notebooks": notebooks, "imports": imports, "open_seconds": opened})
+    if names is not None:
+        paths = [NOTEBOOKS / f"{name}.ipynb" for name in names]
+    emit("course", {"notebooks": measure_notebooks(paths)})
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: run(None), "Stopped."))
+    main()

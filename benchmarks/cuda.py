@@ -1,9 +1,9 @@
-"""`python -m benchmarks.cuda`: seconds per phase, tokens per second and peak memory on a GPU.
+"""`python -m benchmarks.cuda`: seconds per phase and peak memory on a GPU.
 
-The embedded models, and models of SmolLM2-135M's size with random weights (no download): trained in
-full, with frozen models in half precision, under bf16 autocast, with gradient checkpointing, and with
-LoRA if peft is installed; each in a process of its own. Medians over iterations after a warm-up.
-`--device cpu` runs it without a GPU; with `--short` one small iteration each, for its memory alone.
+Models of SmolLM2-135M's size with random weights (no download): trained in full, with frozen models in
+half precision, with gradient checkpointing, and with LoRA if peft is installed; each in a process of its
+own. Medians over iterations after a warm-up. `--device cpu` runs it without a GPU; with `--short` one
+small iteration each, for its memory alone.
 """
 
 import argparse
@@ -19,9 +19,8 @@ from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
 from benchmarks.common import in_own_process
 from helpers.config import RLHFConfig
-from helpers.data import load_rows
-from helpers.models import freeze, load_actor, load_tokenizer, resolve_device
-from helpers.reward_model import RewardModel, load_reward_model
+from helpers.models import freeze, resolve_device
+from helpers.reward_model import RewardModel
 from helpers.scale.memory import KNOWN, MIB, estimate_memory, peak_bytes, reset_peak
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.scale.random_models import random_prompts, word_tokenizer
@@ -29,9 +28,8 @@ from helpers.state import start_run
 from helpers.steps import iterate
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
-SMALL = RLHFConfig(batch_size=64, minibatch_size=64, micro_batch_size=64, response_length=24)
-LARGE = replace(
-    SMALL,
+LARGE = RLHFConfig(
+    batch_size=64,
     minibatch_size=32,
     micro_batch_size=8,
     response_length=64,
@@ -55,7 +53,6 @@ class PhaseTimes:
         self.device = device
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.peaks: dict[str, list[int]] = defaultdict(list)
-        self.tokens: list[int] = []  # counted response tokens of each rollout
 
     def __call__(self, step: int, **tensors) -> None:
         if self.device.type == "cuda":
@@ -64,27 +61,13 @@ class PhaseTimes:
         if step in PHASES:
             self.seconds[PHASES[step]].append(now - self.began)
             self.peaks[PHASES[step]].append(peak_bytes(self.device))
-        if step == 2:
-            self.tokens.append(int(tensors["responses"].response_mask.sum()))
         reset_peak(self.device)
         self.began = time.perf_counter()
-
-    def tokens_per_second(self) -> float:
-        """Response tokens per second of rollout, without the first iteration if there are several."""
-        taken = self.seconds["rollout"]
-        return sum(self.tokens[1:] or self.tokens) / sum(taken[1:] or taken)
 
     @property
     def peak(self) -> int:
         """Largest peak of all phases, in bytes."""
         return max(max(found) for found in self.peaks.values())
-
-
-def embedded(device: str) -> tuple:
-    """The course's own policy, tokenizer, reward model and prompts."""
-    prompts = [row["prompt"] for row in load_rows("prompts.jsonl")]
-    reward = load_reward_model("data/reward", device)
-    return load_actor("data/sft", device), load_tokenizer("data/sft"), reward, prompts
 
 
 def smollm2_size(device: str) -> tuple:
@@ -114,7 +97,6 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     seconds = {name: statistics.median(x[1:] or x) for name, x in phases.seconds.items()}
     return {
         "seconds": seconds | {"iteration": sum(seconds.values())},
-        "tokens_per_second": phases.tokens_per_second(),
         "peak_MiB": (phases.peak - at_first) / MIB,
         "estimated_MiB": ledger.peak / MIB,
         "ratio_error": state.history[0]["first_ratio_error"],
@@ -128,29 +110,23 @@ def show(name: str, found: dict) -> None:
     print(f"{name}\n  seconds  {phases}")
     peak, estimated = found["peak_MiB"], found["estimated_MiB"]
     print(
-        f"  {found['tokens_per_second']:,.0f} tokens/s   peak {peak:,.0f} MiB (estimated "
-        f"{estimated:,.0f}, {estimated / peak:.2f} of it)   first minibatch: |ratio − 1| "
-        f"{found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
+        f"  peak {peak:,.0f} MiB (estimated {estimated:,.0f}, {estimated / peak:.2f} of it)   "
+        f"first minibatch: |ratio − 1| {found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
     )
 
 
 def settings(half: torch.dtype, short: bool) -> dict:
-    """What is measured, by name: models, config, method, type of the frozen models."""
+    """What is measured, by name: config, method, type of the frozen models."""
     large = replace(LARGE, **SHORT) if short else LARGE
-    size = "smollm2 size, 135 M"
-    plain, bf16 = torch.float32, replace(large, mixed_precision="bf16")
     less = replace(large, gradient_checkpointing=True)
     found = {
-        "embedded, 0.66 M, full": (embedded, SMALL, "full", plain),
-        f"{size}, full, all float32": (smollm2_size, large, "full", plain),
-        f"{size}, full, frozen in {half}": (smollm2_size, large, "full", half),
-        f"{size}, full, bf16 autocast": (smollm2_size, bf16, "full", half),
-        f"{size}, full, gradient checkpointing": (smollm2_size, less, "full", half),
-        f"{size}, LoRA rank 8, frozen in {half}": (smollm2_size, large, "lora", half),
-        f"{size}, LoRA rank 8, bf16 autocast": (smollm2_size, bf16, "lora", half),
+        "full, all float32": (large, "full", torch.float32),
+        f"full, frozen in {half}": (large, "full", half),
+        "full, gradient checkpointing": (less, "full", half),
+        f"LoRA rank 8, frozen in {half}": (large, "lora", half),
     }
-    if half == plain:  # on a CPU, frozen models are float32 anyway
-        del found[f"{size}, full, frozen in {half}"]
+    if half == torch.float32:  # on a CPU, frozen models are float32 anyway
+        del found[f"full, frozen in {half}"]
     return found
 
 
@@ -159,7 +135,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it")
     parser.add_argument("--iterations", type=int, default=5)
-    parser.add_argument("--only", choices=("embedded", "smollm2"), help="one of the two sizes")
     parser.add_argument("--short", action="store_true", help="for memory alone, on a CPU")
     options = parser.parse_args(arguments)
     device = resolve_device(options.device)
@@ -173,12 +148,10 @@ def main(arguments: list[str] | None = None) -> None:
     every = {}
     # a first iteration is not enough: Adam holds nothing before its first step
     iterations = 1 if options.short else options.iterations
-    for name, (make, config, method, frozen) in settings(half, options.short).items():
-        if options.only and not name.startswith(options.only):
-            continue
+    for name, (config, method, frozen) in settings(half, options.short).items():
         try:
             config = replace(config, device=options.device)
-            every[name] = in_own_process(measure, make, config, method, frozen, iterations)
+            every[name] = in_own_process(measure, smollm2_size, config, method, frozen, iterations)
             show(name, every[name])
         except ValueError as problem:  # no peft
             print(f"{name}\n  left out: {problem}")

@@ -1,8 +1,7 @@
 """`python -m benchmarks.explorer`: from key press to pixels on the drift page, and memory after many moves.
 
-Opens the page in a real chromium and moves β by keyboard: `--in file` (from the disk), `lab` (live in
-JupyterLab), `voila` (as `make explorer` serves it) or `colab` (Colab's versions, in the notebook's old
-page). A move takes from the key to the end of the next animation frame; keys come at moments that have
+Opens the page in a real chromium and moves β by keyboard: `--in file` (from the disk), or `lab` (live in
+JupyterLab). A move takes from the key to the end of the next animation frame; keys come at moments that have
 nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame, so
 that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: while a training runs,
 in the page's own kernel where it has one. `--playing`: while the page plays its film.
@@ -18,8 +17,6 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, nullcontext
-from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
@@ -27,8 +24,7 @@ import nbformat
 from helpers.commands.explorer import PAGE
 from helpers.page.drift_page import export
 from helpers.tools.files import ROOT
-from helpers.tools.validate import require
-from tests.browser.conftest import CHROMIUM, FLAGS, serve, serve_lab
+from tests.browser.conftest import CHROMIUM, FLAGS, serve_lab
 from tests.browser.notebook_page import NotebookPage
 
 LIVE = "iframe[title*='drift explorer']:visible"
@@ -71,10 +67,6 @@ def train():
 # in the kernel's own loop, once the page has been drawn: until it ends the kernel answers nothing
 SOON = "import asyncio\nasyncio.get_running_loop().call_later(10, train)"
 SETTLED = 5  # seconds until the page is what it stays: at first its frame is drawn anew
-COLAB = ROOT / ".venv-colab/bin/python"  # of `make test-colab`
-RUN_CLASSIC = "() => Jupyter.notebook.execute_all_cells()"
-IDLE_CLASSIC = """() => Jupyter.notebook.get_cells().every(
-  cell => cell.cell_type !== "code" || Number.isInteger(cell.input_prompt_number))"""
 
 
 # --- where the page is ----------------------------------------------------------------------------
@@ -114,7 +106,7 @@ def wait_for_beat(folder: Path, seconds: float = 120) -> None:
 
 
 @contextmanager
-def in_notebook(chromium, folder: Path, busy: bool, where: str):
+def in_lab(chromium, folder: Path, busy: bool):
     """The live page of the explorer's notebook, whose own kernel trains if `busy`."""
     book = nbformat.read(PAGE, as_version=4)
     if busy:
@@ -122,10 +114,9 @@ def in_notebook(chromium, folder: Path, busy: bool, where: str):
     nbformat.write(book, folder / NOTEBOOK)
     for name in ("helpers", "data"):
         (folder / name).symlink_to(ROOT / name)
-    start, show = SERVED[where]
-    with start(folder) as address:
+    with serve_lab(folder) as address:
         page = chromium.new_page(viewport={"width": 1280, "height": 1400})
-        show(page, address)
+        NotebookPage(page, address, NOTEBOOK).run_all(seconds=300)
         page.locator(LIVE).scroll_into_view_if_needed(timeout=120_000)
         page.wait_for_timeout(1000 * SETTLED)
         if busy:
@@ -136,37 +127,7 @@ def in_notebook(chromium, folder: Path, busy: bool, where: str):
         page.close()
 
 
-def start_voila(folder: Path):
-    """Voilà, as `make explorer` starts it."""
-    require(find_spec("voila") is not None, "voila", "none", "`make explorer`, which installs it")
-    return serve(folder, sys.executable, "-m", "voila", NOTEBOOK)
-
-
-def start_classic(folder: Path):
-    """The notebook's old page with Colab's versions: ipywidgets 7.7.1, IPython 7.34."""
-    require(COLAB.exists(), "--in colab", f"no {COLAB.parent}", "`make test-colab`, which makes it")
-    words = ["-m", "notebook", "--allow-root", "--NotebookApp.token="]
-    return serve(folder, str(COLAB), *words)
-
-
-def show_in_lab(page, address: str) -> None:
-    """Every cell run in JupyterLab."""
-    NotebookPage(page, address, NOTEBOOK).run_all(seconds=300)
-
-
-def show_in_classic(page, address: str) -> None:
-    """Every cell run in the notebook's old page."""
-    page.goto(f"{address}/notebooks/{NOTEBOOK}")
-    page.wait_for_selector("#kernel_indicator_icon.kernel_idle_icon", timeout=120_000)
-    page.evaluate(RUN_CLASSIC)
-    page.wait_for_function(IDLE_CLASSIC, timeout=300_000)
-
-
-SERVED = {
-    "lab": (serve_lab, show_in_lab),
-    "voila": (start_voila, lambda page, address: page.goto(address, timeout=120_000)),
-    "colab": (start_classic, show_in_classic),
-}
+WHERE = {"file": as_file, "lab": in_lab}
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -217,8 +178,7 @@ def measure(
     flags = [*FLAGS, "--enable-precise-memory-info"]
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as name:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        there = as_file if where == "file" else partial(in_notebook, where=where)
-        with there(chromium, folder := Path(name), busy) as frame:
+        with WHERE[where](chromium, folder := Path(name), busy) as frame:
             found = move(frame, moves, long, wait, playing)
             if busy:
                 wait_for_beat(folder)  # it still trains
@@ -231,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--long", type=int, default=1000)
-    parser.add_argument("--in", dest="where", choices=["file", *SERVED], default="file")
+    parser.add_argument("--in", dest="where", choices=list(WHERE), default="file")
     parser.add_argument("--in-step", action="store_true", help="each key right after a frame")
     parser.add_argument("--busy", action="store_true", help="while a training runs")
     parser.add_argument("--playing", action="store_true", help="while the page plays")

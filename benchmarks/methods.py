@@ -32,7 +32,7 @@ import torch
 from matplotlib.axes import Axes
 
 from benchmarks.common import RESULTS, emit, machine, show
-from benchmarks.trl_direct import train_with_direct
+from benchmarks.trl_trainers import train_with_trl
 from benchmarks.yardstick import (
     EVALUATED,
     RATES,
@@ -49,8 +49,8 @@ from helpers.kit.figures import Picture, label_axes, new_figure
 from helpers.kit.palette import GOLD, POLICY, REFERENCE, REWARD
 from helpers.loop import train_rlhf_loop
 from helpers.sampling import sample_batches
+from helpers.scale import trl
 from helpers.scale.memory import peak_bytes, reset_peak
-from helpers.scale.trl import trl_is_here
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
 from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
@@ -180,8 +180,6 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
 
 def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Clock") -> list[dict]:
     """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts."""
-    from helpers.scale import trl, trl_groups
-
     if config.method == "ppo":
         records = trl.train_with_trl(config, state.models, state.prompts)
         state.models.actor.eval()
@@ -194,10 +192,8 @@ def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Cl
             with clock.stopped():
                 seen.append({"iteration": iteration, "value": measured_value(state)})
 
-    if isinstance(config, RLHFConfig):
-        trl_groups.train_with_groups(config, state.models, state.prompts, after)
-    else:
-        train_with_direct(config, state.models, sampled_pairs(config, state), after)
+    rows = state.prompts if isinstance(config, RLHFConfig) else sampled_pairs(config, state)
+    train_with_trl(config, state.models, rows, after)
     return seen
 
 
@@ -467,7 +463,7 @@ def draw_row(axes: Axes, one: dict, y: int) -> None:
 
 def is_here(name: str) -> bool:
     """Whether the trainer of a method is installed."""
-    return grpo_is_here() and (trl_is_here() or name != TRL_PPO) if METHODS[name].trl else True
+    return grpo_is_here() and (trl.trl_is_here() or name != TRL_PPO) if METHODS[name].trl else True
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 All on the same work, interleaved in one process (TRL, ours, torchrl, the floors, TRL, …), so that a
 busy moment meets all; peak memory of each in a process of its own. TRL is also shown without the
 garbage collections it forces, torchrl also on the modules as the course loads them. The floor is the
-bare forwards, backwards and decoding: by transformers' modules and plain. Without torchrl, it is left out.
+bare forwards, backwards and decoding. Without torchrl, it is left out.
 
 With `--grpo` one GRPO iteration of ours and of TRL's GRPOTrainer, of two models: SmolLM2-135M's shape and a
 GPT-2 of 49 million parameters. K responses to a prompt, each of its full length, one pass over them in one
@@ -35,13 +35,14 @@ from benchmarks.models import (
     make_tokenizer,
     prompt_texts,
 )
+from benchmarks.trl_trainers import each_iteration
 from helpers.config import RLHFConfig
 from helpers.kit.figures import label_axes, new_figure
 from helpers.kit.palette import ACCENT, POLICY, REFERENCE
 from helpers.models import make_reference
 from helpers.scale.memory import KNOWN, MIB, peak_bytes
 from helpers.scale.trl import trl_version
-from helpers.scale.trl_groups import each_iteration, make_group_trainer, require_grpo, trl_at_work
+from helpers.scale.trl_groups import make_group_trainer, require_grpo, trl_at_work
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.command import exit_status
@@ -49,7 +50,10 @@ from helpers.tools.files import ROOT
 from helpers.tools.validate import require_count
 
 PHASES = ("rollout", "scoring", "update", "total")
-FLOORS = {"floor": "fused", "floor, plain PyTorch": "plain", "floor, default GELU": "default"}
+FLOORS = {
+    "floor": True,
+    "floor, default GELU": False,
+}  # whether the GELU is fused, as the course loads it
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM, GRPO_WARM = 2, 1  # warm-up iterations of each, not counted
 SMOLLM2 = KNOWN["HuggingFaceTB/SmolLM2-135M"]
@@ -89,12 +93,6 @@ def our_trunks(state: RLHFState) -> dict:
     return roles | {"reference": models.reference.transformer, "reward": models.reward.encoder}
 
 
-def make_floor(size: Size, minibatch: int, kind: str) -> Floor:
-    """The floor with modules as the course loads them ("fused"), as transformers does, or "plain"."""
-    actor = make_actor(size, fused=kind != "default")
-    return Floor(size, minibatch, actor, copy.deepcopy(actor), plain=kind == "plain")
-
-
 def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[], dict], dict]:
     """Set up a contestant: a function that runs one iteration, and its trunks by role (none for a floor)."""
     if name == "ours":
@@ -105,7 +103,8 @@ def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[
 
         peer = TorchRLPeer(size, minibatch, fused=TORCHRL[name])
         return peer.iterate, peer.trunks
-    return make_floor(size, minibatch, FLOORS[name]).iterate, {}
+    actor = make_actor(size, fused=FLOORS[name])
+    return Floor(size, minibatch, actor, copy.deepcopy(actor)).iterate, {}
 
 
 def ppo_race(minibatch: int, micro: int, size: Size, rounds: int) -> dict:

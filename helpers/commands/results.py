@@ -3,17 +3,14 @@
 import csv
 from pathlib import Path
 
-import torch
-
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.kit.figures import training_curves
 from helpers.state import RLHFState
-from helpers.tools.files import atomic_file, read_json, write_json
+from helpers.tools.files import atomic_file
 from helpers.tools.noise import FROM_CHANCE, change, from_chance
 
-BEFORE, SHOWN = "before.json", 5  # the reference's measurement, in a run's folder; texts printed
-METRICS = "metrics.csv"
+METRICS, SHOWN = "metrics.csv", 5  # in a run's folder; texts printed
 SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
 
 
@@ -35,24 +32,9 @@ def save_results(state: RLHFState, folder: Path) -> None:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
 
 
-def write_before(folder: Path, found: dict, texts: list[str]) -> None:
-    """Write what was measured before training, so that a run that goes on need not measure it again."""
-    numbers = {name: values.tolist() for name, values in found.items()}
-    write_json(folder / BEFORE, {"found": numbers, "texts": texts[:SHOWN]})
-
-
-def read_before(folder: Path, count: int) -> tuple[dict, list[str]] | None:
-    """What `write_before` wrote; None if nothing, or of another number of responses."""
-    if not (folder / BEFORE).exists():
-        return None
-    kept = read_json(folder / BEFORE, ("found", "texts"))
-    found = {name: torch.tensor(values) for name, values in kept["found"].items()}
-    return (found, kept["texts"]) if all(len(x) == count for x in found.values()) else None
-
-
-def print_samples(before: list[str], after: list[str], count: int = SHOWN) -> None:
+def print_samples(before: list[str], after: list[str]) -> None:
     """The same prompts answered by the reference and by the trained policy."""
-    for old, new in zip(before[:count], after[:count], strict=True):
+    for old, new in zip(before, after, strict=False):
         print(f"  before  {old}\n  after   {new}\n")
 
 

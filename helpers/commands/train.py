@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     Inputs,
     MeasuredInputs,
@@ -28,10 +28,8 @@ from helpers.commands.results import (
     print_comparison,
     print_metrics,
     print_samples,
-    read_before,
     save_results,
     say_if_nothing_learnt,
-    write_before,
     write_csv,
 )
 from helpers.config import RLHFConfig
@@ -52,7 +50,7 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import setting
-from helpers.tools.logs import installed, logged
+from helpers.tools.logs import logged
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
@@ -76,9 +74,6 @@ class TrainOptions(MeasuredInputs):
         None,
         f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
         f" policy, {OTHER_SAMPLES} of another; on held-out prompts along the run at most {SAMPLES} of them",
-    )
-    log_to: list[str] = setting(
-        [], "tensorboard or wandb, each iteration; if not given, TensorBoard where installed"
     )
     force: bool = setting(False, "go on even after an update that wrecked the policy")
 
@@ -155,64 +150,38 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
-class Observer:
-    """Traces a run's first iteration, and stops it after an absurd update, before that is saved.
+def trace_first(state: RLHFState, observe: Callable) -> Callable:
+    """This observer, with the seven steps of the run's first iteration printed."""
+    trace = Trace(state.models, state.config, show=tqdm.write if on_screen() else print)
 
-    An error in the next iteration, in a reward say, loses none of those before it: see `save`.
-    """
+    def both(step: int, **tensors) -> None:
+        if state.iteration == 0:
+            trace(step, **tensors)
+        observe(step, **tensors)
 
-    def __init__(self, state: RLHFState, force: bool):
-        show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
-        self.trace, self.guard = Trace(state.models, state.config, show=show), guard(state, force)
-        self.state, self.step = state, 7
-        self.drawn = self.random_numbers()
-
-    def __call__(self, step: int, **tensors) -> None:
-        if self.state.iteration == 0:
-            self.trace(step, **tensors)
-        self.guard(step, **tensors)
-        self.step, self.drawn = step, self.random_numbers() if step == 7 else self.drawn
-
-    def random_numbers(self) -> dict:
-        """How far each generator has drawn."""
-        return {name: g.get_state() for name, g in self.state.generators.items()}
-
-    def save(self, folder: Path) -> None:
-        """Save the run after its last whole iteration, if there is one, and say so."""
-        within_update = self.step == 6  # some weights may have changed
-        if within_update or self.state.iteration == 0:
-            return
-        for name, generator in self.state.generators.items():
-            generator.set_state(self.drawn[name])
-        save_checkpoint(self.state, folder)
-        print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
+    return both
 
 
 def train_with_bar(
     state: RLHFState, folder: Path, options: TrainOptions, held_out: HeldOut | None
 ) -> bool:
-    """Train with a progress bar and logs; False if Ctrl-C ended it early."""
+    """Train with a progress bar and a log; False if Ctrl-C ended it early."""
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    observe = Observer(state, options.force)
+    observe = trace_first(state, guard(state, options.force))
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
-    records = logged(records, options.log_to or installed(), folder, state.config.as_dict())
     with (
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        try:
-            for record in records:
-                write_csv(folder / METRICS, state.history)  # what is read is what has been trained
-                numbers = {name: f"{record[name]:.2f}" for name in shown}
-                progress.set_postfix(numbers, refresh=False)  # `update` draws it
-                progress.update()
-                if asked:
-                    return state.iteration == total
-        except Exception:
-            observe.save(folder)
-            raise
+        for record in logged(records, folder):
+            write_csv(folder / METRICS, state.history)  # what is read is what has been trained
+            numbers = {name: f"{record[name]:.2f}" for name in shown}
+            progress.set_postfix(numbers, refresh=False)  # `update` draws it
+            progress.update()
+            if asked:
+                return state.iteration == total
     return True
 
 
@@ -228,23 +197,6 @@ def as_started(options: TrainOptions) -> TrainOptions:
         require_exportable(options.export)
         require_writable(options.export.absolute().parent)
     return options
-
-
-def measure_before(
-    state: RLHFState, folder: Path, options: TrainOptions, count: int
-) -> tuple[dict, list[str]]:
-    """The reference measured on `count` fresh responses, or its measurement of when the run began."""
-    kept = read_before(folder, count) if options.resume is not None else None
-    if kept is not None and kept[0].keys() >= state.measures.keys():
-        print(
-            f"Before training {count} responses were measured; as many follow after it.", flush=True
-        )
-        return kept
-    fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
-    print(f"Measuring {count} responses before training and as many after it{fewer}.", flush=True)
-    found, texts = evaluate(state.models.reference, state, count, progress=bar("before"))
-    write_before(folder, found, texts)
-    return found, texts
 
 
 def train_and_compare(options: TrainOptions, settings: dict) -> None:
@@ -263,13 +215,17 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         held_out = options.held_out(folder, state.config.seed)
         say_held_out(state, held_out, own=options.prompts is not None)
         asked = for_evaluation(state, held_out)
-        before = measure_before(asked, folder, options, count)
+        fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
+        print(
+            f"Measuring {count} responses before training and as many after it{fewer}.", flush=True
+        )
+        before = evaluate(state.models.reference, asked, count, progress=bar("before"))
         whole = train_with_bar(state, folder, options, held_out)
         after = evaluate(state.models.actor, asked, count, progress=bar("after"))
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
-        print_samples(before[1], after[1])
+        print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
         say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)

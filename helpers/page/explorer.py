@@ -61,10 +61,9 @@ class DriftExplorer:
     saved notebook keeps a still and no page. Works with ipywidgets 7.7 and 8.
     """
 
-    def __init__(self, sweep: Sweep, vocabulary: list[str] | None = None, pictured: bool = True):
+    def __init__(self, sweep: Sweep, pictured: bool = True):
         self.drift, self.pictured, self.live = Drift(sweep), pictured, None
-        words = read_vocabulary(sweep) if vocabulary is None else vocabulary
-        self.records = PageRecords(self.drift, words)
+        self.records = PageRecords(self.drift, read_vocabulary(sweep))
         self.facts = self.records.facts()
         self.beta = Control("beta", self._stops())
         self.iteration = Control("iteration", self._iterations())

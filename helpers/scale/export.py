@@ -12,18 +12,13 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from helpers.models import check_vocabulary, has_adapter, quiet_loading, stop_tokens
 from helpers.rewards import Reward, RewardSum
-from helpers.scale.lora import describe_adapter
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
 from helpers.tools.parallel import rank
-from helpers.tools.validate import require, require_flag
+from helpers.tools.validate import require
 
 FACTS, CARD, ADAPTER_SETTINGS = "how_trained.json", "README.md", "adapter_config.json"
-DECISIVE = (  # settings that a card names, of those a config has
-    "method loss online seed batch_size responses_per_prompt learning_rate critic_learning_rate"
-    " num_ppo_epochs kl_coef kl_placement kl_target cliprange loss_aggregation response_length"
-    " temperature normalize_scores missing_eos_penalty pairs"
-).split()
+NO_SETTINGS = ("actor", "reward_model", "device", "iterations")  # of this machine, or said in words
 SHOWN = {  # of the last iteration
     "kl": "KL from the reference, nats per response",
     "score": "score, as trained on",
@@ -47,7 +42,6 @@ def save_policy(
     name; FileProblem: a folder that holds anything else; OSError: a full or read-only disk.
     """
     folder = Path(folder).expanduser()
-    require_flag("adapter_only", adapter_only)
     require_exportable(folder)
     state = policy if isinstance(policy, RLHFState) else None
     model = policy if state is None else state.models.actor
@@ -115,8 +109,6 @@ def push_policy(
     another form.
     """
     folder = Path(folder).expanduser()
-    for name, flag in (("private", private), ("dry_run", dry_run)):
-        require_flag(name, flag)
     whole = isinstance(address, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", address) is not None
     require(whole, "address", repr(address), "owner/name")
     facts = read_json(folder / FACTS, ("files", "base"))
@@ -178,10 +170,11 @@ def _facts(state: RLHFState | None, base: str) -> dict:
     """How a policy was trained, for `how_trained.json`; nothing is known of a model alone."""
     if state is None:
         return {"base": base}
+    actor = state.models.actor
     return {
         "base": base,
         "reward": _reward_name(state.models.reward),
-        "lora": describe_adapter(state.models.actor) or None,
+        "lora_rank": next(iter(actor.peft_config.values())).r if has_adapter(actor) else None,
         "method": state.config.method,
         "iterations": state.iteration,
         "kl_coef_now": state.kl_coef,
@@ -202,15 +195,6 @@ def _reward_name(reward: Reward | nn.Module) -> str:
     if isinstance(reward, nn.Module):
         return f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
     return name
-
-
-def _how_adapted(adapter: dict, adapter_only: bool) -> str:
-    """What was trained under LoRA, for a card."""
-    blocks = adapter["blocks"] or ["none"]
-    which = f"block {blocks[0]}" if len(blocks) == 1 else f"blocks {blocks[0]} to {blocks[-1]}"
-    kept = "here alone, without the base model" if adapter_only else "here merged into the weights"
-    size = f"rank {adapter['rank']}, α {adapter['alpha']}"
-    return f"A LoRA adapter was trained ({size}, {adapter['layers']} linear layers in {which}), {kept}."
 
 
 def _shown(base: str) -> str:
@@ -244,9 +228,13 @@ def _card(facts: dict, adapter_only: bool) -> str:
         f" {facts['reward']}.",
         f"Trained for {facts['iterations']} of {settings['iterations']} iterations with"
         f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
-        *([_how_adapted(facts["lora"], adapter_only)] if facts["lora"] else []),
-        "",
     ]
+    if facts["lora_rank"] is not None:
+        kept = (
+            "here alone, without the base model" if adapter_only else "here merged into the weights"
+        )
+        lines.append(f"A LoRA adapter of rank {facts['lora_rank']} was trained, {kept}.")
+    lines.append("")
     if row is not None:
         lines.append(
             f"Kept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
@@ -255,15 +243,13 @@ def _card(facts: dict, adapter_only: bool) -> str:
     known = [f"- {what}: {last[name]:.4g}" for name, what in SHOWN.items() if name in last]
     if known:
         lines += ["In the last iteration:\n", *known, ""]
-    rows = {"method": facts["method"]} | settings
-    table = [f"| {name} | {rows[name]} |" for name in DECISIVE if rows.get(name) is not None]
-    so = f"samples as training did, {settings['response_length']} tokens at most (`max_new_tokens` for more)"
-    how = f"The generation config {so}."
-    if adapter_only:
-        given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-        how = (
-            f"`generation_config.json` {so}. peft reads the base model's instead, so give"
-            f" it: `model.generate(**inputs, {given})`."
-        )
-    settings_are = f"All settings are in `{FACTS}`. {how}\n"
-    return "\n".join([*lines, "| setting | value |", "|---|---|", *table, "", settings_are])
+    given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
+    rest = f" peft reads the base model's instead, so give it: `model.generate(**inputs, {given})`."
+    lines.append(
+        "`generation_config.json` samples as training did, at most"
+        f" {settings['response_length']} tokens (`max_new_tokens` for more)."
+        f"{rest if adapter_only else ''}\n"
+    )
+    chosen = {name: x for name, x in settings.items() if x is not None and name not in NO_SETTINGS}
+    table = [f"| {name} | {value} |" for name, value in chosen.items()]
+    return "\n".join([*lines, "| setting | value |", "|---|---|", *table, ""])

@@ -98,7 +98,9 @@ class HeldOut:
         better = not self.rows or means["value"] > self.best["value"]
         self.rows.append({"iteration": state.iteration} | means)
         if better:
-            save_policy(state, self.folder / BEST, None, small(state), self.rows[-1])
+            actor = state.models.actor  # the adapter alone, where its base can be loaded by name
+            alone = has_adapter(actor) and bool(getattr(actor, "name_or_path", ""))
+            save_policy(state, self.folder / BEST, None, alone, self.rows[-1])
         if rank() == 0:
             kept = {"prompts": as_rows(asked), "rows": self.rows, "first": self.first}
             write_json(self.folder / ROWS, kept)
@@ -138,9 +140,3 @@ class HeldOut:
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
         what = "Value is score − β·KL, what training maximises."
         return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
-
-
-def small(state: RLHFState) -> bool:
-    """Whether to keep the adapter alone: there is one, and its base model has a name to load it by."""
-    actor = state.models.actor
-    return has_adapter(actor) and bool(getattr(actor, "name_or_path", ""))

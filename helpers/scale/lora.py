@@ -104,17 +104,6 @@ def convert_base(actor: nn.Module, base: torch.dtype) -> None:
         head.float().__class__ = Float32Head
 
 
-def describe_adapter(actor: nn.Module) -> dict:
-    """Rank, α, number of adapted linear layers and their blocks of a model's adapter; {} without one."""
-    names = [name for name, _ in actor.named_modules() if name.endswith(".lora_A")]
-    if not names:
-        return {}
-    settings = next(iter(actor.peft_config.values()))
-    blocks = {_block(name) for name in names if BLOCK.search(name)}
-    size = {"rank": settings.r, "alpha": settings.lora_alpha, "layers": len(names)}
-    return size | {"blocks": sorted(blocks)}
-
-
 @contextmanager
 def adapter_off(actor: nn.Module):
     """Context in which the model runs without its adapter."""

@@ -5,14 +5,12 @@ allocator keeps, and what an export or a reward function needs.
 """
 
 import copy
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from transformers import (
     AttentionInterface,
     AutoConfig,
@@ -62,9 +60,9 @@ KNOWN = {  # shapes of common models, to estimate them offline
 
 LEFT_OUT = """\
 These are the tensors of training. On top come the imported libraries (250 to 340 MiB), what a reward
-function holds, on a CPU the freed blocks that glibc keeps (all together was up to 2.4 times the peak;
-MALLOC_MMAP_THRESHOLD_=262144 before the command gives them back: benchmarks/README.md, cuda), and while a
-merged policy is exported one more copy of the actor."""
+function holds, under bf16 autocast copies of the weights (2 bytes each), on a CPU the freed blocks that
+glibc keeps (all together was up to 2.4 times the peak; MALLOC_MMAP_THRESHOLD_=262144 before the command
+gives them back: benchmarks/README.md, cuda), and while a merged policy is exported a copy of the actor."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Entry:
     """Bytes of one model for one purpose in one phase."""
 
     role: str  # one of ROLES
-    kind: str  # weights, gradients, Adam, KV cache, bf16 copies, activations, logits
+    kind: str  # weights, gradients, Adam, KV cache, activations, logits
     bytes: int
     phase: str = "always"  # or one of PHASES
 
@@ -129,8 +127,6 @@ class _Fused(torch.autograd.Function):
 
 def _counted_attention(module, query, key, value, mask=None, **settings) -> tuple[Tensor, None]:
     """Attention of a meta model, [B, H, L, d] → [B, L, H, d]: keeps the right tensors, computes nothing."""
-    # under autocast the fused kernel takes what the products of matrices gave
-    query, key = query.to(value.dtype), key.to(value.dtype)
     return _Fused.apply(query, key, value).transpose(1, 2), None
 
 
@@ -145,27 +141,10 @@ def meta_model(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
         return auto_class.from_config(config, attn_implementation="counted")
 
 
-class HalfProducts(TorchFunctionMode):
-    """Products of matrices in bfloat16, as under `torch.autocast`, which a meta device does not have."""
-
-    PRODUCTS = (torch.addmm, torch.matmul, torch.bmm)
-    PRODUCTS += (nn.functional.linear, nn.functional.scaled_dot_product_attention)
-
-    def __torch_function__(self, function, types, arguments=(), settings=None):
-        if function in self.PRODUCTS:
-            arguments = [x.bfloat16() if _is_float(x) else x for x in arguments]
-        return function(*arguments, **(settings or {}))
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, Tensor) and value.dtype == torch.float32
-
-
-def saved_bytes(model: nn.Module, rows: int, length: int, half: bool = False) -> int:
+def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
     """Bytes that a forward of [rows, length] tokens keeps for the backward pass, without the weights.
 
-    Counted by autograd's hook for saved tensors; works on meta models too. With `half`, under
-    autocast: then the weights in bfloat16 are among them.
+    Counted by autograd's hook for saved tensors; works on meta models too.
     """
     weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept: dict[int, Tensor] = {}
@@ -177,29 +156,25 @@ def saved_bytes(model: nn.Module, rows: int, length: int, half: bool = False) ->
     device = next(model.parameters()).device
     ids = torch.zeros(rows, length, dtype=torch.long, device=device)
     mask = torch.ones(rows, 1, length, length, dtype=torch.bool, device=device).tril()
-    products = HalfProducts() if half else nullcontext()
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), products:
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model(input_ids=ids, attention_mask=mask, use_cache=False)
     return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
 
 
-def token_bytes(model: nn.Module, half: bool = False) -> float:
+def token_bytes(model: nn.Module) -> float:
     """`saved_bytes` of one more token: with fused attention, proportional to rows and length."""
-    name = "half_token_bytes" if half else "token_bytes"
-    if not hasattr(model, name):  # measured once per model
-        more, less = (saved_bytes(model, 1, length, half) for length in (2 * PROBE, PROBE))
-        setattr(model, name, (more - less) / PROBE)
-    return getattr(model, name)
+    if not hasattr(model, "token_bytes"):  # measured once per model
+        more, less = (saved_bytes(model, 1, length) for length in (2 * PROBE, PROBE))
+        model.token_bytes = (more - less) / PROBE
+    return model.token_bytes
 
 
-def activation_bytes(
-    model: nn.Module, tokens: int, checkpointing: bool = False, half: bool = False
-) -> int:
-    """Bytes that a forward of so many tokens keeps for the backward pass, under autocast if `half`.
+def activation_bytes(model: nn.Module, tokens: int, checkpointing: bool = False) -> int:
+    """Bytes that a forward of so many tokens keeps for the backward pass.
 
     With gradient checkpointing: the input of each block, and what one block keeps while its turn comes.
     """
-    whole = token_bytes(model, half) * tokens
+    whole = token_bytes(model) * tokens
     if not checkpointing:
         return round(whole)
     blocks = model.config.num_hidden_layers
@@ -245,7 +220,7 @@ def estimate_memory(
     It is that of the run's tensors; print the result to see what comes on top. A reward function counts
     as 0 bytes. `method` is not `config.method` (ppo, grpo, …) but what is trained: "full" (actor and
     critic trained in full, the reference a copy of type `frozen`) or "lora" (one set of weights of type
-    `base`, two adapters, no copy; its activations count as float32, since an adapter computes in it).
+    `base`, two adapters, no copy). Activations count as float32.
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
     in the update (logits, softmax, and a gradient of each). ValueError: method, another reward;
     FileProblem: unknown model.
@@ -271,23 +246,16 @@ def estimate_memory(
             tied = actor.get_output_embeddings().weight is actor.get_input_embeddings().weight
             held += head * (FLOAT - (0 if tied else base.itemsize))
         entries = _trained("actor", adapter, held) + _trained("critic", adapter)
-    half, checkpointing = config.mixed_precision == "bf16", config.gradient_checkpointing
-    kept = activation_bytes(actor.base_model, part * length, checkpointing, half)
-    blocks = count_parameters(actor.base_model) - head
-    # autocast's copies of what is multiplied live until the backward pass has used them
-    critic_copies, copies = (2 * half * copied for copied in (blocks, blocks + head))
+    kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
     logits = FLOAT * vocabulary
     scored = min(rows, rows_at_once(config)) * config.response_length
     entries += [
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
         Entry("actor", "logits", 3 * logits * rows, "rollout"),
-        Entry("actor", "bf16 copies", copies, "scoring"),
         Entry("actor", "logits", 2 * logits * scored, "scoring"),
         Entry("actor", "activations", kept, "update"),
         Entry("critic", "activations", kept, "update"),
-        Entry("actor", "bf16 copies", copies, "update"),
-        Entry("critic", "bf16 copies", critic_copies, "update"),
         Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
     ]
     has_critic = config.method == "ppo"

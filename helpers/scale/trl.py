@@ -72,8 +72,8 @@ class CriticForTRL(nn.Module):
         self.trunk, self.score = critic.trunk, critic.value_head
 
 
-def trl_config(config: RLHFConfig, folder: str, **changes):
-    """Our config as TRL's; `changes` use TRL's names. ValueError: a setting that TRL does not have."""
+def trl_config(config: RLHFConfig, folder: str):
+    """Our config as TRL's. ValueError: a setting that TRL does not have."""
     require_trl()
     from trl.experimental.ppo import PPOConfig
 
@@ -101,12 +101,12 @@ def trl_config(config: RLHFConfig, folder: str, **changes):
         "num_sample_generations": 0,
         "use_cpu": not torch.cuda.is_available(),
     }
-    return PPOConfig(**(settings | same | quiet | plain | changes))
+    return PPOConfig(**(settings | same | quiet | plain))
 
 
-def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str, **changes):
+def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
     """TRL's PPOTrainer on our four models; actor and critic are trained in place."""
-    args = trl_config(config, folder, **changes)  # first: it says what is missing
+    args = trl_config(config, folder)  # first: it says what is missing
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
     from trl.experimental.ppo import PPOTrainer

@@ -1,4 +1,4 @@
-"""Train the same models with the GRPOTrainer or RLOOTrainer of current TRL. Needs trl and datasets."""
+"""Train the same models with the GRPOTrainer of current TRL. Needs trl and datasets."""
 
 import contextlib
 import tempfile
@@ -66,29 +66,6 @@ def grpo_settings(config: RLHFConfig, folder: str) -> dict:
     got = f"{config.kl_placement!r}, {config.kl_loss!r}"
     fits = in_loss or config.kl_coef == 0.0
     require(fits, "kl_placement, kl_loss", got, "'loss', 'k3', or kl_coef 0, for TRL")
-    return shared_settings(config, folder) | {
-        "loss_type": LOSS_TYPES[config.loss_aggregation],
-        "scale_rewards": "group" if config.scale_by_std else "none",
-        "importance_sampling_level": config.ratio_level,
-        "use_bias_correction_kl": config.kl_ratio,
-    }
-
-
-def rloo_settings(config: RLHFConfig, folder: str) -> dict:
-    """Our config as arguments of TRL's RLOOConfig. ValueError: a setting that it does not have.
-
-    Its KL is in the reward. Its ratio is that of the whole response, the product over tokens, and its
-    loss their mean over responses: on the policy that wrote them, `response_length` times the gradient
-    of ours with loss_aggregation 'fixed'.
-    """
-    require(config.method == "rloo", "method", repr(config.method), "'rloo'")
-    fits = config.kl_placement == "reward" or config.kl_coef == 0.0
-    require(fits, "kl_placement", repr(config.kl_placement), "'reward', or kl_coef 0, for TRL")
-    return shared_settings(config, folder)
-
-
-def shared_settings(config: RLHFConfig, folder: str) -> dict:
-    """What both of TRL's trainers take. ValueError as in `grpo_settings`."""
     config = resolve_rates(config)
     size, part = config.batch_size, config.minibatch_size
     require(size % part == 0, "minibatch_size", part, f"a divisor of batch_size {size}")
@@ -115,25 +92,24 @@ def shared_settings(config: RLHFConfig, folder: str) -> dict:
         "max_grad_norm": config.max_grad_norm,
         "gradient_checkpointing": config.gradient_checkpointing,
         "use_cpu": config.device == "cpu",
+        "loss_type": LOSS_TYPES[config.loss_aggregation],
+        "scale_rewards": "group" if config.scale_by_std else "none",
+        "importance_sampling_level": config.ratio_level,
+        "use_bias_correction_kl": config.kl_ratio,
     }  # fmt: skip
 
 
 def make_group_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
-    """TRL's trainer for the config's method, on our actor and reward; the actor is trained in place."""
+    """TRL's GRPOTrainer on our actor and reward; the actor is trained in place."""
     require_grpo()
-    import trl
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
 
-    name, settings = {
-        "grpo": ("GRPO", grpo_settings),
-        "rloo": ("RLOO", rloo_settings),
-    }.get(config.method, ("GRPO", grpo_settings))  # which refuses what is neither
-    arguments = settings(config, folder)
-    trainer = getattr(trl, f"{name}Trainer")(
+    trainer = GRPOTrainer(
         model=models.actor,
         reward_funcs=reward_for_trl(start_run(config, models, prompts=prompts)),
-        args=getattr(trl, f"{name}Config")(**arguments),
+        args=GRPOConfig(**grpo_settings(config, folder)),
         train_dataset=Dataset.from_dict({"prompt": list(prompts)}),
         processing_class=models.tokenizer,
     )
@@ -180,38 +156,22 @@ def trl_at_work(models: Models) -> Iterator[str]:
     models.actor.eval()
 
 
-def train_with_groups(
-    config: RLHFConfig,
-    models: Models,
-    prompts: list[str],
-    after: Callable[[int], None] | None = None,
-) -> list[dict]:
-    """Train with TRL's GRPOTrainer or RLOOTrainer; one record per iteration, with our metrics' names.
-
-    `after(iteration)` is called when an iteration's updates are done.
-    """
-    with trl_at_work(models) as folder, contextlib.ExitStack() as stack:
-        trainer = make_group_trainer(config, models, prompts, folder)
-        for model in {models.actor, getattr(trainer, "ref_model", None)} - {None}:
+def run_trainer(trainer) -> None:
+    """Let one of TRL's trainers train, its policy and reference with positions counted from the mask."""
+    with contextlib.ExitStack() as stack:
+        for model in {trainer.model, getattr(trainer, "ref_model", None)} - {None}:
             stack.callback(give_positions(model))
-        if after is not None:
-            trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
         trainer.train()
+
+
+def train_with_groups(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
+    """Train with TRL's GRPOTrainer; one record per iteration, with our metrics' names."""
+    with trl_at_work(models) as folder:
+        trainer = make_group_trainer(config, models, prompts, folder)
+        run_trainer(trainer)
     names = {"score": "reward", "entropy": "entropy", "response_length": "completions/mean_length"}
     log = [entry for entry in trainer.state.log_history if "reward" in entry]
     return [
         {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
         for i, entry in enumerate(log, start=1)
     ]
-
-
-def each_iteration(after: Callable[[int], None], updates: int):
-    """A TrainerCallback: `after(i)` behind the last of the `updates` gradient steps of iteration i."""
-    from transformers import TrainerCallback
-
-    class AfterIteration(TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs) -> None:
-            if state.global_step % updates == 0:
-                after(state.global_step // updates)
-
-    return AfterIteration()

@@ -140,10 +140,6 @@ class Optimum:
     score: float  # E_{y∼π*}[r]
     ess: Tensor  # [P] effective sample size of each prompt
 
-    @property
-    def smallest_ess(self) -> float:
-        return self.ess.min().item()
-
 
 def _check_samples(name: str, samples: Tensor) -> None:
     """Require [P, n] finite numbers, at least one prompt and two samples of each."""

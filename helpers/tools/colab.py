@@ -2,17 +2,15 @@
 
 `python -m helpers colab` writes badges for the repository that `git remote get-url origin` names
 (or for owner/name, where one is given) into all notebooks and README.md, and the setup cell where it
-differs. `--check` writes nothing: it prints a warning where the badges lead to another repository.
+differs.
 """
 
 import argparse
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from helpers.tools.command import exit_status
@@ -85,10 +83,7 @@ def ready() -> None:
 def remote_address(root: Path = ROOT) -> str:
     """owner/name of the remote `origin`; ValueError where that is no repository on github.com."""
     command = ["git", "-C", str(root), "remote", "get-url", "origin"]
-    try:
-        url = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        url = "none"
+    url = subprocess.run(command, capture_output=True, text=True).stdout.strip() or "none"
     match = REMOTE.fullmatch(url)
     if match is None or not ADDRESS.fullmatch(match[1]):
         url = re.sub("//.*@", "//", url)  # no password in a message
@@ -152,27 +147,13 @@ def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:
     return list(changed)
 
 
-def warn(root: Path = ROOT) -> None:
-    """Say where the badges do not lead to the remote `origin` on github.com, if there is one."""
-    with suppress(ValueError):
-        here, leads = remote_address(root), badge_addresses(root)
-        there = f"Colab badges lead to {', '.join(sorted(leads))}" if leads else "No Colab badges"
-        words = f"{there}, this repository is {here}: `make colab` writes them anew."
-        on_github = os.environ.get("GITHUB_ACTIONS")  # which shows such a line beside the run
-        if leads != {here}:
-            print("::warning::" if on_github else "warning: ", words, sep="")
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; → its exit status, 0 with a warning too."""
+    """The command line; → its exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers colab", description=__doc__)
     parser.add_argument("repo", nargs="?", metavar="owner/name", help="default: git's origin")
-    parser.add_argument("--check", action="store_true", help="warn where badges lead elsewhere")
     given = parser.parse_args(arguments)
 
     def run() -> None:
-        if given.check:
-            return warn()
         repo = remote_address() if given.repo is None else given.repo
         changed = [path.name for path in dress_course(repo)]
         print(f"{repo}: {', '.join(changed) or 'all as it was'}")

@@ -49,7 +49,7 @@ def replace_folder(temporary: Path, path: Path) -> None:
     if not path.exists():
         temporary.rename(path)
     elif not _exchange(temporary, path):
-        old = temporary.with_suffix(".old")
+        old = temporary.parent.with_suffix(".old")  # beside both
         path.rename(old)
         try:
             temporary.rename(path)
@@ -124,46 +124,47 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
+def _hidden_folder(path: Path) -> Iterator[Path]:
+    """Context with an empty hidden folder beside `path`, gone at the end; a disk's errors in one sentence."""
+    with plain_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        names = {"prefix": f".{path.name}.", "suffix": ".tmp", "dir": path.parent}
+        with tempfile.TemporaryDirectory(**names, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+
+
+def _flush(file: Path) -> None:
+    """Wait until a file is on disk; all may read it (safetensors makes files readable by us only)."""
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())
+    file.chmod(0o644)
+
+
+@contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Context with a temporary folder, renamed to `path` at the end, when all its files are on disk.
 
     OSError (one sentence): the disk is full or read-only.
     """
-    with plain_disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-        try:
-            yield temporary
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    with file.open("rb") as handle:
-                        os.fsync(handle.fileno())
-                    file.chmod(0o644)  # safetensors makes files readable by us only
-            temporary.chmod(0o755)  # and so does mkdtemp with folders
-            replace_folder(temporary, path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with _hidden_folder(path) as hidden:
+        temporary = hidden / path.name
+        temporary.mkdir()
+        yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            _flush(file)
+        replace_folder(temporary, path)
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Context with a temporary file, renamed to `path` at the end, when it is on disk.
+    """Context with the name of a temporary file, renamed to `path` at the end, when it is on disk.
 
     OSError (one sentence): the disk is full or read-only.
     """
-    with plain_disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        temporary = Path(name)
-        os.close(handle)
-        try:
-            yield temporary
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.chmod(0o644)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with _hidden_folder(path) as hidden:
+        yield hidden / path.name
+        _flush(hidden / path.name)
+        os.replace(hidden / path.name, path)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ import transformers
 from tqdm.auto import tqdm
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA, MANIFEST, write_manifest
+from helpers.data import DATA, write_manifest
 from helpers.models import load_actor, load_tokenizer, quiet_loading
 from helpers.reward_model import (
     RewardModel,
@@ -27,9 +27,9 @@ from helpers.reward_model import (
 )
 from helpers.sampling import sample_batches
 from helpers.tools.command import exit_status
-from helpers.tools.files import read_json, read_jsonl, write_jsonl, write_text
+from helpers.tools.files import read_jsonl, write_jsonl, write_text
 from helpers.tools.flags import FlagParser, setting
-from helpers.tools.validate import require_choice, require_count
+from helpers.tools.validate import require_count
 from helpers.world import reviews
 from helpers.world.labelling import best_accuracy, prefers_first
 from helpers.world.small_models import (
@@ -148,22 +148,6 @@ def build_reward_model(folder: Path, seed: int) -> dict:
     }
 
 
-STAGES = {
-    "corpus": build_corpus,
-    "sft": build_sft,
-    "pairs": build_pairs,
-    "reward": build_reward_model,
-}
-
-
-def build(folder: Path, seed: int, first: str = "corpus") -> dict:
-    """Run the stages from `first` on; return their figures for the manifest."""
-    names, figures = list(STAGES), {}
-    for name in names[names.index(first) :]:
-        figures |= STAGES[name](folder, seed) or {}
-    return figures
-
-
 def install(built: Path, destination: Path, facts: dict) -> None:
     """Move a finished build over the old files; other folders of `data/` are not touched."""
     destination.mkdir(parents=True, exist_ok=True)
@@ -183,13 +167,9 @@ class BuildOptions:
 
     seed: int = setting(0, "of everything random")
     out: Path = setting(DATA, "folder to write")
-    start: str = setting(
-        "corpus", f"first stage, of {', '.join(STAGES)}; what comes before is kept"
-    )
 
     def __post_init__(self):
         require_count("seed", self.seed, low=0)
-        require_choice("start", self.start, tuple(STAGES))
 
 
 def run(options: BuildOptions) -> None:
@@ -197,11 +177,8 @@ def run(options: BuildOptions) -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rlhf_data_") as temporary:
         figures = {}
-        if options.start != "corpus":
-            shutil.copytree(options.out, temporary, dirs_exist_ok=True)
-            figures = read_json(Path(temporary) / MANIFEST)["figures"]
-            (Path(temporary) / MANIFEST).unlink()
-        figures |= build(Path(temporary), options.seed, options.start)
+        for stage in (build_corpus, build_sft, build_pairs, build_reward_model):
+            figures |= stage(Path(temporary), options.seed) or {}
         facts = {
             "command": f"python -m helpers data --seed {options.seed}",
             "seed": options.seed,

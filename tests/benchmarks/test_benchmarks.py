@@ -8,9 +8,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks import course, cuda, explorer, ppo_vs_trl, scaling
-from benchmarks.common import TokenCounter, in_own_process
-from benchmarks.floor import PlainGPT2
+from benchmarks import course, explorer, ppo_vs_trl, scaling
+from benchmarks.common import TokenCounter
 from benchmarks.models import Size, make_actor, make_llama, make_run
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
@@ -50,26 +49,6 @@ def test_the_race_runs_and_counts_everyone(recwarn):
     for row in facts["contestants"].values():
         phases = sum(row[f"{phase}_s"] for phase in ("rollout", "scoring", "update"))
         assert phases == pytest.approx(row["total_s"], rel=1e-3) and row["total_cpu_s"] > 0
-
-
-def test_the_picture_of_speed_has_a_bar_for_each_and_shows_forced_collections_apart():
-    rows = {
-        "TRL": {"total_s": 2.0, "gc_s": 0.5},
-        "ours": {"total_s": 1.25},
-        "floor": {"total_s": 1.0},
-    }
-    facts = {"contestants": rows, "memory": {"TRL": {"peak_MiB": 900}, "ours": {"peak_MiB": 500}}}
-    time, memory = ppo_vs_trl.picture(facts).axes
-    drawn = [(round(bar.get_y() + 0.3), bar.get_x(), bar.get_width()) for bar in time.patches]
-    assert drawn == [
-        (0, 0, 1.0),
-        (0, 1.0, 0),
-        (1, 0, 1.25),
-        (1, 1.25, 0),
-        (2, 0, 1.5),
-        (2, 1.5, 0.5),
-    ]
-    assert [label.get_text() for label in memory.get_yticklabels()] == ["ours", "TRL's PPOTrainer"]
 
 
 def tiny_llama():
@@ -167,17 +146,6 @@ def test_torchrls_update_begins_at_ratio_1_and_moves_both_networks():
     assert backward == expected(SMALL.prompt + SMALL.response - 1)
 
 
-def test_plain_modules_are_the_same_function_cached_or_not():
-    actor = make_actor(SMALL)
-    plain = PlainGPT2(copy.deepcopy(actor))
-    ids = torch.randint(30, (3, 7), generator=torch.Generator().manual_seed(1))
-    whole = actor.transformer(input_ids=ids).last_hidden_state
-    torch.testing.assert_close(plain(ids), whole, atol=2e-5, rtol=1e-5)
-    pasts = [[] for _ in plain.layers]
-    parts = [plain(ids[:, :4], pasts), *(plain(ids[:, t : t + 1], pasts, t) for t in (4, 5, 6))]
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=2e-5, rtol=1e-5)
-
-
 def test_a_power_law_has_its_exponent_as_slope_and_a_picture():
     xs = [16.0, 64.0, 256.0]
     ys = [3.0 * x**1.5 for x in xs]
@@ -211,15 +179,3 @@ def test_the_explorers_benchmark_measures_as_many_moves_as_asked():
         found = alone.submit(explorer.measure, moves=30, long=60).result()
     assert found["moves"] == 30 and 0 < found["median_ms"] <= found["p95_ms"] < 2000
     assert found["memory_after_MiB"] < found["memory_MiB"] + 20
-
-
-@pytest.mark.nightly
-def test_the_gpu_benchmark_runs_on_a_cpu_too(capsys):
-    small = RLHFConfig(device="cpu", batch_size=4, minibatch_size=4, response_length=4)
-    found = in_own_process(cuda.measure, cuda.embedded, small, "full", torch.float32, 0)
-    assert found["ratio_error"] <= 1e-4 and abs(found["kl"]) <= 1e-4
-    assert found["seconds"]["iteration"] > found["seconds"]["update"] > 0
-    assert found["tokens_per_second"] > 0
-    assert 0 < found["estimated_MiB"] < found["peak_MiB"]  # of so small a model most is not tensors
-    cuda.show("tiny", found)
-    assert "tokens/s" in capsys.readouterr().out

@@ -45,16 +45,6 @@ def test_every_method_sees_as_many_responses_and_differs_as_it_says():
             assert getattr(config, key) == value
 
 
-@pytest.mark.nightly
-def test_runs_are_made_and_kept(folder):
-    for name in ("RLOO", "DPO", "online DPO"):
-        config = methods.make_config(name, BETA, 0, 3e-4, 1)
-        methods.make(name, config, evaluated=2)
-        saved = json.loads(methods.path_of(name, config).read_text())
-        assert len(saved["history"]) == 1 and saved["peak_mb"] > 100
-        assert {"value", "value_stderr", "gold", "kl"} <= saved["final"].keys()
-
-
 @pytest.mark.slow
 def test_pairs_are_labelled_by_the_sigmoid_of_the_score_difference(sweep):
     config = methods.make_config("DPO", BETA, 0, 3e-4, 8)
@@ -165,19 +155,6 @@ def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(fold
     assert methods.missing(["PPO"], plan, tuning=True) == []
     (left,) = methods.missing(["PPO"], plan, tuning=False)
     assert left[1][1].seed == 3
-
-
-def test_the_picture_puts_the_best_on_top_in_one_order_for_all_beta():
-    """TRL is grey although its names contain those of the methods."""
-    one = {"beta": BETA, "rate": 1e-3, "spread": 0.01, "along": {10: 0.4, 50: 0.8}}
-    ends = {"PPO": 0.9, "TRL's GRPOTrainer": 0.7}
-    rows = [one | {"method": name, "end": end} for name, end in ends.items()]
-    figure = methods.picture({0.1: rows, BETA: [*rows, {"method": "best of 8", "end": 0.95}]})
-    names = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
-    assert names[0] == ["TRL's GRPOTrainer", "PPO", "best of n, no training"]
-    assert [text.get_text() for text in figure.axes[1].texts] == ["n = 8"]
-    assert [text.get_text() for text in figure.axes[0].texts] == []
-    assert methods.colour_of("TRL's DPOTrainer") != methods.colour_of("DPO")
 
 
 def test_the_clock_leaves_out_what_ran_while_it_was_stopped(monkeypatch):

@@ -110,18 +110,13 @@ class NotebookPage:
 
 @contextmanager
 def open_cells(
-    browser, root: Path, address: str, path: str, cells: Iterable[str], blocked: str = ""
+    browser, root: Path, address: str, path: str, cells: Iterable[str]
 ) -> Iterator[NotebookPage]:
-    """A new notebook of these cells at root/path, which is served there; all of them run.
-
-    Addresses that match `blocked` do not load.
-    """
+    """A new notebook of these cells at root/path, which is served there; all of them run."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(book, root / path)
     page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    if blocked:
-        page.route(blocked, lambda route: route.abort())
     notebook = NotebookPage(page, address, path)
     notebook.run_all(seconds=300)
     assert notebook.errors() + notebook.kernel_errors == []

@@ -125,22 +125,6 @@ def number(frame, name: str) -> float:
     return float(frame.locator(f"#{name}").inner_text().replace("−", "-"))
 
 
-@pytest.mark.nightly  # test_saved_notebook.py has the same page without wire and kernel
-def test_without_the_wire_the_page_moves_by_itself(browser, course, lab, sweep):
-    """As where a notebook's front end cannot load anywidget's module."""
-    path, blocked = "notebooks/plain.ipynb", "**/*anywidget*/**"
-    with open_cells(browser, course, lab, path, [EXPLORER], blocked) as notebook:
-        frame = inside(notebook)
-        frame.locator("#beta").press("End")
-        frame.locator("#iteration").press("End")
-        last = sweep.run(sweep.betas[-1], sweep.seeds[0]).final
-        notebook.wait_until(
-            lambda: number(frame, "kl") == pytest.approx(last["kl"], abs=6e-3), 5, "the last KL"
-        )
-        assert number(frame, "proxy") == pytest.approx(last["score"], abs=6e-3)
-        notebook.problems.clear()  # JupyterLab says that a module did not load
-
-
 @needs_wire
 def test_the_live_page_takes_the_plain_one_s_place_and_opens_playing(live):
     assert live.errors() == []
@@ -207,15 +191,6 @@ def test_the_live_trainer_s_run_joins_while_it_trains(live):
     press(live, "Stop")
     live.wait_until(lambda: "stopped" in trainer.inner_text(), 60, "the stop")
     assert live.kernel_errors == []
-
-
-@needs_wire
-def test_the_page_follows_the_notebook_s_theme(live):
-    frame = inside(live)
-    scheme = lambda: frame.locator("html").evaluate("one => getComputedStyle(one).colorScheme")  # noqa: E731
-    for light, wanted in (("false", "dark"), ("true", "light")):
-        live.page.evaluate("light => document.body.dataset.jpThemeLight = light", light)
-        live.wait_until(lambda wanted=wanted: scheme() == wanted, 5, wanted)
 
 
 @needs_wire

@@ -365,17 +365,6 @@ def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):
     assert len(said) == 1 and said[0].startswith(f"error: reward_model: got '{tmp_path}', ")
 
 
-def test_bf16_works_in_one_process_too():
-    state = begin({"mixed_precision": "bf16", "iterations": 1})
-    record = iterate(state)
-    plain = iterate(begin({"iterations": 1}))
-    assert 1e-6 < record["logprob_gap"] < 0.5 and "logprob_gap" not in plain
-    assert record["first_ratio_error"] < 0.05 and record["kl"] == pytest.approx(
-        plain["kl"], abs=0.2
-    )
-    assert {p.dtype for p in state.models.actor.parameters()} == {torch.float32}
-
-
 def test_an_update_that_wrecks_the_policy_is_refused_and_not_saved(tmp_path):
     state = begin({"learning_rate": 3.0, "iterations": 1})
     with pytest.raises(ValueError, match=r"approx_kl: got .* in update 1, .*--force to go on"):

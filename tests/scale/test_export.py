@@ -92,7 +92,7 @@ def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
         and "LoRA" not in card
     )
     row = read_json(tmp_path / ROWS)["rows"][0]
-    assert facts["held_out"] == row and facts["lora"] is None
+    assert facts["held_out"] == row and facts["lora_rank"] is None
     assert f"prompts not trained on: value {row['value']:.4g}, which is score" in card
 
 
@@ -119,7 +119,6 @@ def test_what_cannot_be_exported_is_one_sentence(tmp_path, state):
         *(({"policy": x}, "^policy: got") for x in (3, None, "data/sft", torch.nn.Linear(2, 2))),
         ({"policy": state.models.actor}, "^tokenizer: got None with a model"),
         ({"adapter_only": True}, "^adapter_only: got True without LoRA"),
-        ({"adapter_only": 1}, "^adapter_only: got 1"),
     ):
         with pytest.raises(ValueError, match=says):
             save_policy(**given | changes)
@@ -144,21 +143,6 @@ def test_an_earlier_export_is_replaced_and_nothing_else_ever_is(tmp_path, state)
     assert save_policy(state, tmp_path / "empty") == tmp_path / "empty"
 
 
-def test_a_failure_half_way_leaves_the_earlier_export(tmp_path, state, monkeypatch):
-    folder = save_policy(state, tmp_path / "policy")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    iterate(state)
-
-    def full(*arguments, **more):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(state.models.tokenizer, "save_pretrained", full)
-    with pytest.raises(OSError):
-        save_policy(state, folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
-
-
 # --- LoRA -----------------------------------------------------------------------------------------
 
 
@@ -177,9 +161,9 @@ def test_lora_is_merged_into_ordinary_weights(tmp_path, adapted):
     before = fingerprint(actor)
     folder = save_policy(adapted, tmp_path / "policy")
     assert fingerprint(actor) == before  # a copy was merged
-    card, told = (folder / CARD).read_text(), read_json(folder / FACTS)["lora"]
-    assert told == {"rank": 2, "alpha": 4, "layers": 4, "blocks": [0]}
-    assert "(rank 2, α 4, 4 linear layers in block 0), here merged into the weights." in card
+    assert read_json(folder / FACTS)["lora_rank"] == 2
+    said = "A LoRA adapter of rank 2 was trained, here merged into the weights."
+    assert said in (folder / CARD).read_text()
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert not any("lora" in name for name, _ in model.named_parameters())
     assert fingerprint(model) != fingerprint(adapted.models.reference)
@@ -206,7 +190,7 @@ def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
     how = GenerationConfig.from_pretrained(folder)
     assert (how.do_sample, how.top_k, how.max_new_tokens) == (True, 0, 6)
     card = (folder / CARD).read_text()
-    assert "peft reads the base model's" in card and "LoRA adapter was trained (rank 2" in card
+    assert "peft reads the base model's" in card and "LoRA adapter of rank 2 was trained" in card
     model = AutoPeftModelForCausalLM.from_pretrained(folder).eval()
     assert greedy(model, tokenizer) == greedy(actor, tokenizer)
     assert greedy(merge_adapter(actor), tokenizer) == greedy(actor, tokenizer)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 from safetensors.torch import load_file
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -15,7 +14,6 @@ from helpers.config import RLHFConfig
 from helpers.models import (
     fingerprint,
     load_actor,
-    load_tokenizer,
     make_critic,
     make_reference,
     trainable,
@@ -143,22 +141,6 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
     assert again == went_on
 
 
-def test_a_checkpoint_takes_a_fraction_of_the_model_s_bytes(tmp_path):
-    """Bytes on the disk, all files: the critic's frozen trunk alone would be more."""
-    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
-    whole = sum(p.nbytes for p in actor.parameters())
-    state = start_run(CONFIG, lora_models(actor, tokenizer, length_reward, rank=2), prompts=PROMPTS)
-    iterate(state)
-    saved = save_checkpoint(state, tmp_path)
-    sizes = {file.name: file.stat().st_size for file in saved.rglob("*") if file.is_file()}
-    trained = sum(p.numel() for model in state.models.trained().values() for p in trainable(model))
-    generators = sum(g.get_state().nbytes for g in state.generators.values())
-    weights = sum(size for name, size in sizes.items() if name.endswith(".safetensors"))
-    assert weights < 12 * trained + generators + 60_000  # values, two moments; names and shapes
-    assert sum(sizes.values()) < whole / 4
-
-
 def test_with_the_last_blocks_alone_the_backward_pass_stops_there():
     """Gradients of the lower blocks' activations are not computed: a forward, and an eighth of a backward."""
     pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
@@ -245,29 +227,6 @@ def test_logits_on_a_half_base_are_float32_and_so_nearer_to_the_right_ones():
     assert half.actor.state_dict().keys() == exact.actor.state_dict().keys()
 
 
-class Casts(TorchDispatchMode):
-    """Collects how many numbers each conversion of a tensor's type writes."""
-
-    def __init__(self):
-        super().__init__()
-        self.sizes = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten._to_copy.default:
-            self.sizes.append(result.numel())
-        return result
-
-
-def test_no_token_on_a_half_base_converts_the_head():
-    """Its weight has rows for the whole vocabulary, more numbers than all that a token converts."""
-    models = with_base(torch.bfloat16)
-    with Casts() as casts:
-        sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
-    assert casts.sizes  # the hidden states
-    assert max(casts.sizes) < models.actor.get_output_embeddings().weight.numel()
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, kind, tied):
@@ -299,28 +258,6 @@ def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, ki
     assert (ends[0] is ends[1]) == tied
     whole = make_models(str(tmp_path), "data/sft", length_reward, device="cpu", base=torch.bfloat16)
     assert {p.dtype for p in whole.actor.parameters()} == {torch.float32}  # it is trained
-
-
-def test_merging_into_a_half_base_is_done_in_float32():
-    models = with_base(torch.bfloat16)
-    written = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
-    merged = merge_adapter(models.actor)
-    assert {p.dtype for p in merged.parameters()} == {torch.float32}
-    with torch.no_grad():
-        gap = forward_logprobs(merged, *written.tokens())
-        gap -= forward_logprobs(models.actor, *written.tokens())
-    assert gap.abs().max() < 0.1
-
-
-def test_a_half_base_takes_half_the_memory_of_the_weights():
-    shape = ("HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased", CONFIG, 8, "lora")
-    whole, half = estimate_memory(*shape), estimate_memory(*shape, base=torch.bfloat16)
-    head = 4 * 49_152 * 576  # in float32 beside the embedding that it was tied to
-    size = 2 * 134_515_008  # bytes saved: two of four for each frozen weight
-    assert whole.total(kind="weights") - half.total(kind="weights") == size - head
-    assert half.total(kind="KV cache") * 2 == whole.total(kind="KV cache")
-    for kind in ("gradients", "Adam", "activations"):
-        assert half.total(kind=kind) == whole.total(kind=kind)
 
 
 def test_a_half_base_holds_the_bytes_that_are_estimated():

@@ -34,7 +34,7 @@ from helpers.sampling import sample_responses
 from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
-from helpers.scale.lora import describe_adapter, lora_models
+from helpers.scale.lora import lora_models
 from helpers.scale.pretrained import (
     ClassifierReward,
     choose_models,
@@ -189,70 +189,6 @@ def test_a_gguf_file_s_folder_is_no_base_that_an_adapter_could_name(tmp_path, mo
     assert not json.loads(saved.read_text())["base_model_name_or_path"]
 
 
-GGUF_NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-} | {f"self_attn.{x}_proj": f"attn_{x}" for x in "qkv"} | {"self_attn.o_proj": "attn_output"}  # fmt: skip
-LETTERS = ["<s>", "</s>", *"abcdefghijklmnopqrstuvwxyz", "Ġ", "Ġa", "Ġb"]
-
-
-def write_gguf(path, model):
-    """A tiny Llama as a GGUF file, with a tokenizer of letters."""
-    from gguf import GGUFWriter
-
-    config, writer = model.config, GGUFWriter(path, "llama")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(LETTERS)
-    writer.add_token_types([3, 3] + [1] * (len(LETTERS) - 2))
-    writer.add_token_merges(["Ġ a", "Ġ b"])
-    for name, number in (("bos", 0), ("eos", 1), ("pad", 1)):
-        getattr(writer, f"add_{name}_token_id")(number)
-    for name, tensor in model.state_dict().items():
-        plain = name.removesuffix(".weight").removeprefix("model.layers.")
-        block, _, rest = plain.partition(".")
-        there = f"blk.{block}.{GGUF_NAMES[rest]}" if block.isdigit() else GGUF_NAMES[plain]
-        if plain.endswith(
-            ("q_proj", "k_proj")
-        ):  # llama.cpp has the pairs of rotary positions together
-            heads = tensor.unflatten(0, (config.num_attention_heads, 2, -1))
-            tensor = heads.transpose(1, 2).flatten(0, 2).contiguous()
-        writer.add_tensor(f"{there}.weight", tensor.numpy())
-    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
-    writer.close()
-
-
-def test_a_real_gguf_file_is_trained_with_lora_and_kept_merged(tmp_path):
-    for package in ("gguf", "accelerate", "peft"):
-        pytest.importorskip(package)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 40}
-    heads = {"num_attention_heads": 4, "max_position_embeddings": 64}
-    model = AutoModelForCausalLM.from_config(LlamaConfig(**sizes, **heads))
-    write_gguf(tmp_path / "tiny.gguf", model)
-    actor, tokenizer = load_gguf(tmp_path / "tiny.gguf", "cpu")
-    ids = torch.tensor([[5, 9, 7]])
-    with torch.no_grad():
-        torch.testing.assert_close(actor(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-4)
-    assert actor.name_or_path == "" and tokenizer("a b")["input_ids"]
-    folder = save_policy(adapted(actor, tokenizer), tmp_path / "policy")
-    trained = AutoModelForCausalLM.from_pretrained(folder)
-    assert fingerprint(trained) == fingerprint(merge_adapter(actor)) != fingerprint(model)
-
-
 # --- the four models ------------------------------------------------------------------------------
 
 
@@ -293,15 +229,6 @@ def test_what_is_no_model_is_refused(wrong, says):
     given = {"actor": plain.actor, "tokenizer": plain.tokenizer, "reward": length_reward}
     with pytest.raises(ValueError, match=says):
         make_models(**given | wrong)
-
-
-def test_a_name_is_adapted_too():
-    pytest.importorskip("peft")
-    models = make_models(
-        "data/sft", "data/sft", length_reward, "lora", device="cpu", rank=2, last=1
-    )
-    rows = describe_adapter(models.actor)
-    assert (rows["rank"], rows["alpha"], len(rows["blocks"])) == (2, 4, 1) and rows["layers"] > 1
 
 
 # --- pairs ----------------------------------------------------------------------------------------

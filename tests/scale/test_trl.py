@@ -14,13 +14,11 @@ from trl_lines import trl_advantages, trl_losses
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
 from helpers.gae import compute_gae
-from helpers.groups import grpo_advantages, rloo_advantages
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss, value_loss
 from helpers.scale.trl import (
     CriticForTRL,
     RewardForTRL,
-    make_trainer,
     reward_rows,
     train_with_trl,
     trl_config,
@@ -182,41 +180,6 @@ def same(one: dict, other: dict) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_checkpoint_of_ours_loads_there(tmp_path):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from helpers.checkpoints import save_checkpoint
-    from helpers.models import make_critic, make_reference
-    from helpers.state import Models, start_run
-
-    config = RLHFConfig(**TINY | {"iterations": 1}, normalize_scores=False, device="cpu")
-    models = tiny_models()
-    path = save_checkpoint(start_run(config, models, prompts=PROMPTS), tmp_path) / "actor"
-    actor = AutoModelForCausalLM.from_pretrained(path)
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    again = Models(actor, make_critic(actor), models.reward, make_reference(actor), tokenizer)
-    assert len(train_with_trl(config, again, PROMPTS)) == 1
-
-
-def count_steps(tmp_path, **changes) -> int:
-    """Optimizer steps of one PPO iteration of one epoch over 8 responses."""
-    config = RLHFConfig(**TINY | {"iterations": 1}, num_ppo_epochs=1, normalize_scores=False)
-    trainer = make_trainer(config, tiny_models(), PROMPTS * 3, str(tmp_path), **changes)
-    weights, seen = trainer.model.policy.transformer.wte.weight, []
-    step = trainer.optimizer.step
-    trainer.optimizer.step = lambda *a, **k: (seen.append(weights.detach().clone()), step(*a, **k))
-    trainer.train()
-    seen.append(weights.detach().clone())
-    return sum(not torch.equal(a, b) for a, b in zip(seen, seen[1:], strict=False))
-
-
-def test_gradient_accumulation_swallows_trl_s_minibatches(tmp_path):
-    """8 responses in 2 minibatches: two steps; in micro-batches of 2 accumulated over 4, only one."""
-    assert count_steps(tmp_path) == 2
-    few = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
-    assert count_steps(tmp_path, **few) == 1
-
-
 def test_our_pairs_train_trl_s_reward_trainer(tmp_path):
     from datasets import Dataset
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -236,29 +199,6 @@ def test_our_pairs_train_trl_s_reward_trainer(tmp_path):
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert len(losses) == 2 and all(0 < loss < 20 for loss in losses)
-
-
-def test_rloo_and_grpo_are_what_trl_s_trainers_compute():
-    """Their own lines again: a group's baseline, and a group's mean and std."""
-    import inspect
-
-    from trl import GRPOTrainer, RLOOTrainer
-    from trl.trainer.utils import nanstd
-
-    rewards, size = torch.randn(12, generator=seeded(2)), 4
-    rloo = inspect.getsource(RLOOTrainer)
-    for line in (
-        "baselines = (grouped_sum - grouped_rewards) / (scorable_counts - 1)",
-        "advantages = rewards - baselines",
-    ):
-        assert line in rloo
-    grouped = rewards.view(-1, size)
-    baselines = (torch.nansum(grouped, 1, keepdim=True) - grouped) / (size - 1)
-    close(rloo_advantages(rewards, size), rewards - baselines.view(-1))
-    assert "advantages = advantages / (std_rewards + 1e-4)" in inspect.getsource(GRPOTrainer)
-    std = nanstd(grouped, dim=1).repeat_interleave(size)
-    mean = grouped.mean(1).repeat_interleave(size)
-    close(grpo_advantages(rewards, size), (rewards - mean) / (std + 1e-4), 1e-6, 1e-5)
 
 
 def test_settings_that_trl_lacks_are_refused(tmp_path):

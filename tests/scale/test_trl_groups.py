@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from benchmarks.trl_direct import direct_settings, train_with_direct
+from benchmarks.trl_trainers import direct_settings, make_trainer, rloo_settings, train_with_trl
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
@@ -22,7 +22,6 @@ from helpers.scale.trl_groups import (
     grpo_settings,
     grpo_table,
     make_group_trainer,
-    rloo_settings,
     train_with_groups,
 )
 from helpers.state import load_models, start_run
@@ -196,7 +195,7 @@ def test_rloo_trainer_s_gradient_is_ours_on_the_policy_that_wrote(scene, tmp_pat
     """At ratio 1. Its loss sums log-probs over a response; ours, 'fixed', divides by the length."""
     models, rollout, scores = scene
     own = copy.deepcopy(models)
-    trainer = make_group_trainer(replace(RLOO, kl_coef=0.0), own, PROMPTS, str(tmp_path))
+    trainer = make_trainer(replace(RLOO, kl_coef=0.0), own, PROMPTS, str(tmp_path))
     actor, mask = own.actor.eval(), rollout.response_mask
     with torch.no_grad():
         logits = models.actor(
@@ -309,14 +308,14 @@ def test_rloo_and_dpo_trainers_train_our_models_and_say_when_an_iteration_is_don
     )  # fmt: skip
     models = load_models(config)
     before = next(models.actor.parameters()).detach().clone()
-    records = train_with_groups(config, models, start_run(config, models).prompts, said.append)
-    assert (len(records), said) == (2, [1, 2])
+    train_with_trl(config, models, start_run(config, models).prompts, said.append)
+    assert said == [1, 2]
     assert not torch.equal(before, next(models.actor.parameters()))
 
     said.clear()
     direct = DirectConfig(device="cpu", iterations=2, batch_size=8, minibatch_size=4)
     pair = {"prompt": "we saw this film", "chosen": " . it was lovely .", "rejected": " . it was ."}
     models = load_models(direct)
-    records = train_with_direct(direct, models, [pair] * 16, said.append)
-    assert (len(records), said) == (2, [1, 2])
+    train_with_trl(direct, models, [pair] * 16, said.append)
+    assert said == [1, 2]
     assert not torch.equal(before, next(models.actor.parameters()))

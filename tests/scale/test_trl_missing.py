@@ -1,7 +1,6 @@
 """Without trl, or with a version that has no PPOTrainer: one sentence, and lesson 13 runs on."""
 
 import contextlib
-import importlib
 import io
 import json
 import sys
@@ -17,29 +16,17 @@ from helpers.tools.files import ROOT
 
 
 @pytest.fixture(params=["none", "1.11.0", "1.16.0"])
-def version(request, tmp_path, monkeypatch):
-    """This version of trl is installed: a package whose import fails, since nothing may import it."""
+def version(request, monkeypatch):
+    """This version of trl is installed; its import fails, since nothing may import it."""
     found = metadata.version
-    if request.param == "none":
 
-        def absent(name):
-            if name == "trl":
-                raise metadata.PackageNotFoundError(name)
-            return found(name)
+    def told(name):
+        if name == "trl" and request.param == "none":
+            raise metadata.PackageNotFoundError(name)
+        return request.param if name == "trl" else found(name)
 
-        monkeypatch.setattr(metadata, "version", absent)
-    else:
-        (tmp_path / "trl").mkdir()
-        (tmp_path / "trl/__init__.py").write_text("raise AssertionError('trl was imported')")
-        info = tmp_path / f"trl-{request.param}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: trl\nVersion: {request.param}\n"
-        )
-        monkeypatch.syspath_prepend(tmp_path)
-        importlib.invalidate_caches()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "trl"]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(metadata, "version", told)
+    monkeypatch.setitem(sys.modules, "trl", None)
     return request.param
 
 

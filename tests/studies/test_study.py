@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny_models
 from transformers import HfArgumentParser
 
-from helpers.commands.registry import STUDIES
+from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import start_run

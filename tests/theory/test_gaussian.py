@@ -6,23 +6,11 @@ import torch
 from helpers.lessons.kl_beta.gaussian import (
     SIGMA,
     gaussian_loss,
-    normal_logprob,
     peak_reward,
     train_gaussian,
     train_gaussians,
 )
 from helpers.theory.optimum import gaussian_objective, gaussian_optimum
-
-
-def test_log_density_is_torchs_own():
-    y = torch.linspace(-3, 3, 7)
-    expected = torch.distributions.Normal(0.3, 0.7).log_prob(y)
-    torch.testing.assert_close(normal_logprob(y, 0.3, 0.7), expected)
-
-
-def test_the_reward_is_largest_at_its_peak():
-    y = torch.tensor([0.0, 1.0, 2.0])
-    assert peak_reward(y).tolist() == [-1.0, 0.0, -1.0]
 
 
 @pytest.mark.parametrize("kl_coef", [0.0, 0.05, 0.5, 5.0])

@@ -65,19 +65,6 @@ def test_any_policy_falls_short_of_the_value_by_beta_times_its_kl_from_the_optim
     close(gibbs_value(ref_probs, rewards, kl_coef) - reached, gap, atol=1e-8, rtol=1e-8)
 
 
-def test_gradient_ascent_climbs_to_the_value_and_no_higher():
-    ref_probs, rewards = normal(6).softmax(-1), normal(6, seed=1)
-    logits = torch.zeros(6, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([logits], lr=0.1)
-    for _ in range(1000):
-        probs = logits.softmax(-1)
-        reached = (probs * (rewards - 0.3 * (probs / ref_probs).log())).sum()
-        optimizer.zero_grad()
-        (-reached).backward()
-        optimizer.step()
-    close(reached.detach(), gibbs_value(ref_probs, rewards, 0.3), atol=1e-5)
-
-
 @quick
 @given(problems(), st.floats(1.05, 5))
 def test_the_value_falls_from_the_best_reward_to_the_references_mean_as_beta_grows(problem, more):
@@ -132,13 +119,6 @@ def test_the_objective_is_the_mean_of_reward_minus_beta_log_ratio(toy):
     sampled = reward - kl_coef * (policy.log_prob(y) - reference.log_prob(y))
     stderr = sampled.std().item() / math.sqrt(len(y))
     assert abs(sampled.mean().item() - gaussian_objective(mean, kl_coef, **toy)) < 4 * stderr
-
-
-def test_with_no_penalty_it_sits_on_the_peak_and_with_a_huge_one_on_the_reference():
-    assert gaussian_optimum(0.0) == 1.0
-    assert gaussian_optimum(1e9, peak=3.0, reference=-1.0) == pytest.approx(-1.0, abs=1e-6)
-    path = [gaussian_optimum(kl_coef) for kl_coef in (0, 0.05, 0.5, 5, 50)]
-    assert path == sorted(path, reverse=True) and path[-1] > 0
 
 
 def test_the_free_optimum_has_the_same_mean_and_is_narrower():
@@ -274,7 +254,7 @@ def test_on_the_same_samples_the_best_value_falls_towards_their_mean_as_beta_gro
         path = [getattr(optimum, name) for optimum in found]
         assert path == sorted(path, reverse=True), name
     assert found[-1].value == pytest.approx(scores.mean().item(), abs=1e-5)
-    ess = [optimum.smallest_ess for optimum in found]
+    ess = [optimum.ess.min().item() for optimum in found]
     assert ess == sorted(ess) and ess[-1] == pytest.approx(2000)
 
 
@@ -286,7 +266,7 @@ def test_a_policy_between_reference_and_optimum_gives_the_same_value_from_fewer_
     plain = optimal_value(REWARDS.gather(1, draws(REF_PROBS, 2000)), KL_COEF)
     assert abs(optimum.value - VALUE) < 4 * optimum.stderr
     assert optimum.kl == pytest.approx(KL, rel=0.05)
-    assert optimum.smallest_ess > 1.5 * plain.smallest_ess
+    assert optimum.ess.min().item() > 1.5 * plain.ess.min().item()
     unweighted = optimal_value(given["scores"], KL_COEF)  # as if the reference had said these
     assert unweighted.value - VALUE > 10 * unweighted.stderr
 
@@ -295,7 +275,7 @@ def test_the_optimum_as_proposal_needs_no_luck():
     optimum = optimal_value(kl_coef=KL_COEF, **sampled([OPTIMUM], [60]))
     assert optimum.value == pytest.approx(VALUE)
     assert optimum.stderr == pytest.approx(0, abs=1e-6)
-    assert optimum.smallest_ess == pytest.approx(60)
+    assert optimum.ess.min().item() == pytest.approx(60)
 
 
 def test_too_few_samples_for_this_beta_are_refused_by_prompt():
@@ -303,7 +283,7 @@ def test_too_few_samples_for_this_beta_are_refused_by_prompt():
     scores[3, :12] = 100.0
     with pytest.raises(ValueError, match="effective sample size of 12 at prompt 3.*at least 50"):
         optimal_value(scores, 0.1)
-    assert optimal_value(scores, 0.1, min_ess=12 - 1e-6).smallest_ess == pytest.approx(12)
+    assert optimal_value(scores, 0.1, min_ess=12 - 1e-6).ess.min().item() == pytest.approx(12)
 
 
 # --- efficiency -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Logs: every record arrives while the run goes on, and what is not installed is said before it begins."""
+"""TensorBoard: every record arrives while the run goes on."""
 
 import sys
 from importlib.machinery import ModuleSpec
@@ -14,19 +14,10 @@ from helpers.tools.logs import logged
 RECORDS = [{"iteration": k, "score": 0.1 * k} for k in (1, 2, 3)]
 
 
-def fake(monkeypatch, name: str, **attributes) -> ModuleType:
-    """A package of this name, as if it were installed."""
-    module = ModuleType(name)
-    module.__spec__ = ModuleSpec(name, None)
-    vars(module).update(attributes)
-    monkeypatch.setitem(sys.modules, name, module)
-    return module
-
-
 @pytest.fixture
-def written(monkeypatch, tmp_path):
-    """What the two logs have been told."""
-    told = SimpleNamespace(scalars=[], wandb=[], closed=[])
+def written(monkeypatch):
+    """What TensorBoard has been told, as if it were installed."""
+    told = SimpleNamespace(scalars=[], closed=False)
 
     class Writer:
         def __init__(self, folder):
@@ -36,7 +27,7 @@ def written(monkeypatch, tmp_path):
             return self
 
         def __exit__(self, *problem):
-            told.closed.append("tensorboard")
+            told.closed = True
 
         def add_scalar(self, name, value, step):
             told.scalars.append((name, value, step))
@@ -44,25 +35,22 @@ def written(monkeypatch, tmp_path):
         def flush(self):
             pass
 
-    def init(**settings):
-        told.settings = settings
-        log = lambda record, step: told.wandb.append((step, record))  # noqa: E731
-        return SimpleNamespace(log=log, finish=lambda: told.closed.append("wandb"))
-
-    fake(monkeypatch, "tensorboard")
-    fake(monkeypatch, "torch.utils.tensorboard", SummaryWriter=Writer)
-    fake(monkeypatch, "wandb", init=init)
+    for name in ("tensorboard", "torch.utils.tensorboard"):
+        module = ModuleType(name)
+        module.__spec__, module.SummaryWriter = ModuleSpec(name, None), Writer
+        monkeypatch.setitem(sys.modules, name, module)
     return told
 
 
-def test_each_record_is_written_as_it_comes(written, tmp_path):
-    run = logged(iter(RECORDS), ["tensorboard", "wandb"], tmp_path / "run", {"seed": 3})
+def test_each_record_is_written_as_it_comes_and_a_run_that_is_stopped_closes_its_log(
+    written, tmp_path
+):
+    run = logged(iter(RECORDS), tmp_path / "run")
     assert next(run) == RECORDS[0]
-    assert written.scalars == [("iteration", 1, 1), ("score", 0.1, 1)]
-    assert written.wandb == [(1, RECORDS[0])] and not written.closed
-    assert list(run) == RECORDS[1:]
-    assert len(written.wandb) == 3 and sorted(written.closed) == ["tensorboard", "wandb"]
-    assert written.folder.endswith("tensorboard") and written.settings["config"] == {"seed": 3}
+    assert written.scalars == [("iteration", 1, 1), ("score", 0.1, 1)] and not written.closed
+    assert next(run) == RECORDS[1]
+    run.close()
+    assert written.closed and written.folder == str(tmp_path / "run/tensorboard")
 
 
 def test_train_logs_each_iteration_while_it_trains(written, tmp_path, monkeypatch):
@@ -75,28 +63,11 @@ def test_train_logs_each_iteration_while_it_trains(written, tmp_path, monkeypatc
 
     monkeypatch.setattr(loop, "iterate", watched)
     small = "--iterations 3 --batch-size 4 --response-length 4 --evaluation-samples 8".split()
-    flags = [*small, "--device", "cpu", "--log-to", "tensorboard", "--save", str(tmp_path)]
-    assert main(["train", *flags]) == 0
+    assert main(["train", *small, "--device", "cpu", "--save", str(tmp_path)]) == 0
     assert begun == [[], [1], [1, 2]] and written.folder == str(tmp_path / "tensorboard")
     assert {name for name, *_ in written.scalars} >= {"score", "kl", "entropy", "clip_fraction"}
 
 
-def test_a_run_that_is_stopped_closes_its_logs(written, tmp_path):
-    run = logged(iter(RECORDS), ["wandb"], tmp_path)
-    next(run)
-    run.close()
-    assert written.closed == ["wandb"]
-
-
-def test_without_logs_nothing_is_written(tmp_path):
-    assert list(logged(iter(RECORDS), [], tmp_path)) == RECORDS and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("to", "says"),
-    [(["lunch"], "log_to: got 'lunch', wants one of"), (["wandb"], "pip install wandb")],
-)
-def test_what_is_not_there_is_said_before_training(monkeypatch, tmp_path, to, says):
+def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=says):
-        logged(iter(RECORDS), to, tmp_path)
+    assert list(logged(iter(RECORDS), tmp_path)) == RECORDS and not list(tmp_path.iterdir())

@@ -58,12 +58,6 @@ def test_cutting_a_grammar_is_cutting_its_texts():
     assert [set().union(*map(texts_of, nodes)) for nodes in cut(SMALL)] == wanted
 
 
-def test_a_node_without_stops_stays_whole():
-    node = one_of("a/b")
-    assert cut(node) == ([node], [], [], [])
-    assert cut(phrase("a {x} b", x=node)).first == []
-
-
 @pytest.mark.parametrize("node", cut(SMALL).first + cut(SMALL).middle + cut(SMALL).last)
 def test_begins_and_yields_agree_with_all_texts(node):
     texts = texts_of(node)

@@ -1,8 +1,5 @@
 """The cost model against torch's own FLOP counter on real models, and against what must hold."""
 
-from functools import cache
-
-import nbformat
 import pytest
 import torch
 from conftest import tiny_models
@@ -25,7 +22,6 @@ from helpers.lessons.scaling_out.cost_model import (
 from helpers.models import count_parameters
 from helpers.rollouts import forward_values, response_logits
 from helpers.sampling import generate
-from helpers.tools.files import ROOT
 from helpers.world import reviews
 
 LOAD = Load(responses=8, prompt=5, response=12)
@@ -99,28 +95,6 @@ def test_writing_costs_what_torch_counts_until_the_longest_response_ends(models,
     assert work.flops == pytest.approx(counted, rel=0.05) and work.calls == len(calls) == longest
     assert writing(size, Load(responses=8, prompt=5, response=mean)).flops < 0.75 * counted
     assert whole(size, Load(8, 5, mean, longest=longest)) == whole(size, Load(8, 5, mean))
-
-
-@cache
-def lesson_13() -> list[str]:
-    """The code cells of the lesson, as they stand."""
-    cells = nbformat.read(ROOT / "notebooks/13_scaling_out.ipynb", as_version=4).cells
-    return [cell.source for cell in cells if cell.cell_type == "code"]
-
-
-@pytest.mark.slow
-def test_the_lesson_s_constants_predict_the_time_of_writing():
-    """Fitted outside the loop, on other prompts and half as many; 0.99 and 1.00 when the cell was written."""
-    first = next(i for i, cell in enumerate(lesson_13()) if "FlopCounterMode" in cell)
-    start = ("from helpers import gae", "def write_and_score", "written, scores", "lengths = mask")
-    cells = [cell for cell in lesson_13()[:first] if cell.startswith(start) or start[0] in cell]
-    cells += lesson_13()[first : first + 6]
-    assert len(cells) == 10 and "predicted / measured" in cells[-1]
-    space: dict = {}
-    for cell in cells:
-        exec(cell, space)
-    predicted = {name: space["both"][name] / space["measured"][name] for name in space["measured"]}
-    assert 0.5 < predicted["write"] < 2.0, predicted
 
 
 def test_twice_the_gpus_halve_the_arithmetic_and_not_the_reading():
