@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from pathlib import Path
 import torch
 import transformers
 from torch import nn
+
+from helpers.tools.command import exit_status
+from helpers.tools.flags import FlagParser
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -46,6 +50,17 @@ def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, S
         "update": ended - scored,
         "total": ended - began,
     }
+
+
+def timed(rollout: Callable, score: Callable, update: Callable) -> dict[str, Span]:
+    """Run the three phases, the later two on what the first returns; → their times."""
+    began = now()
+    data = rollout()
+    written = now()
+    score(data)
+    scored = now()
+    update(data)
+    return phases(began, written, scored, now())
 
 
 def median(spans: list[Span]) -> Span:
@@ -130,6 +145,12 @@ def show(header: list[str], rows: list[list]) -> None:
         cells = [line[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
         print("  ".join(cells).rstrip())
+
+
+def command(name: str, what: str, options: type, run: Callable[[object], None]) -> None:
+    """`python -m benchmarks.NAME`: run by its flags, which are the options' fields; then end the process."""
+    parser = FlagParser(options, prog=f"python -m benchmarks.{name}", description=what)
+    sys.exit(exit_status(lambda: run(parser.options(None)), "Stopped."))
 
 
 def emit(name: str, facts: dict) -> None:

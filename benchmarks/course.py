@@ -4,18 +4,19 @@ Each notebook runs from top to bottom in its own kernel, on a copy; learners' fi
 folder.
 """
 
-import argparse
 import json
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 
-from benchmarks.common import emit, quiet
+from benchmarks.common import command, emit, quiet
 from helpers.tools.files import ROOT
+from helpers.tools.flags import setting
 
 NOTEBOOKS = ROOT / "notebooks"
 # last cell of the copy: peak memory of the kernel and of its children, and CPU time
@@ -78,16 +79,18 @@ def measure_notebooks(paths: list[Path]) -> list[dict]:
     return found
 
 
-def main() -> None:
+@dataclass
+class Options:
+    """Which notebooks."""
+
+    notebooks: list[str] = setting([], "only these, as 02_gae; if none is named, all")
+
+
+def run(options: Options) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.course", description=__doc__)
-    parser.add_argument("--notebooks", nargs="*", metavar="02_gae", help="only these (all)")
-    names = parser.parse_args().notebooks
-    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    if names is not None:
-        paths = [NOTEBOOKS / f"{name}.ipynb" for name in names]
-    emit("course", {"notebooks": measure_notebooks(paths)})
+    named = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
+    emit("course", {"notebooks": measure_notebooks(named or sorted(NOTEBOOKS.glob("*.ipynb")))})
 
 
 if __name__ == "__main__":
-    main()
+    command("course", __doc__, Options, run)

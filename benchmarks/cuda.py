@@ -6,18 +6,17 @@ own. Medians over iterations after a warm-up. `--device cpu` runs it without a G
 small iteration each, for its memory alone.
 """
 
-import argparse
 import json
 import os
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
-from benchmarks.common import in_own_process
+from benchmarks.common import command, in_own_process
 from helpers.config import RLHFConfig
 from helpers.models import freeze, resolve_device
 from helpers.reward_model import RewardModel
@@ -26,6 +25,7 @@ from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.scale.random_models import random_prompts, word_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
+from helpers.tools.flags import setting
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
 LARGE = RLHFConfig(
@@ -130,13 +130,17 @@ def settings(half: torch.dtype, short: bool) -> dict:
     return found
 
 
-def main(arguments: list[str] | None = None) -> None:
+@dataclass
+class Options:
+    """Where, and how long."""
+
+    device: str = setting("cuda", "cuda, or cpu to try it")
+    iterations: int = setting(5, "measured, after one")
+    short: bool = setting(False, "for memory alone, on a CPU")
+
+
+def run(options: Options) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
-    parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it")
-    parser.add_argument("--iterations", type=int, default=5)
-    parser.add_argument("--short", action="store_true", help="for memory alone, on a CPU")
-    options = parser.parse_args(arguments)
     device = resolve_device(options.device)
     half = frozen_dtype(device)
     if device.type == "cuda":
@@ -159,4 +163,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command("cuda", __doc__, Options, run)

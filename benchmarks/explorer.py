@@ -1,6 +1,6 @@
 """`python -m benchmarks.explorer`: from key press to pixels on the drift page, and memory after many moves.
 
-Opens the page in a real chromium and moves β by keyboard: `--in file` (from the disk), or `lab` (live in
+Opens the page in a real chromium and moves β by keyboard: `--where file` (from the disk), or `lab` (live in
 JupyterLab). A move takes from the key to the end of the next animation frame; keys come at moments that have
 nothing to do with the screen's frames, as a hand's do. `--in-step` presses each right after a frame, so
 that a whole frame (16.7 ms at 60 Hz) is waited for: the longest there is. `--busy`: while a training runs,
@@ -8,7 +8,6 @@ in the page's own kernel where it has one. `--playing`: while the page plays its
 Needs chromium and playwright (tests/requirements.txt).
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -17,13 +16,16 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 
+from benchmarks.common import command
 from helpers.commands.explorer import PAGE
 from helpers.page.drift_page import export
 from helpers.tools.files import ROOT
+from helpers.tools.flags import setting
 from tests.browser.conftest import CHROMIUM, FLAGS, serve_lab
 from tests.browser.notebook_page import NotebookPage
 
@@ -144,61 +146,56 @@ def play(frame) -> None:
     frame.locator("#play[aria-label=Play]").click()
 
 
-def move(frame, moves: int, long: int, wait: int, playing: bool) -> dict:
-    """The times of `moves` moves, sorted, then the heap before and after `long` more."""
+def move(frame, options: "Options") -> dict:
+    """The times of the moves, sorted, then the heap before and after the long run."""
     frame.evaluate(MOVE, [20, 0])  # warm up
-    if playing:
+    if options.playing:
         play(frame)
-    taken = sorted(frame.evaluate(MOVE, [moves, wait]))
+    taken = sorted(frame.evaluate(MOVE, [options.moves, 0 if options.in_step else WAIT]))
     stand_still(frame)
     before = frame.evaluate(HEAP)
-    frame.evaluate(MOVE, [long, 0])
+    frame.evaluate(MOVE, [options.long, 0])
     return {
         "moves": len(taken),
         "median_ms": statistics.median(taken),
         "p95_ms": taken[min(len(taken) - 1, round(0.95 * len(taken)))],
         "memory_MiB": before,
-        "long": long,
+        "long": options.long,
         "memory_after_MiB": frame.evaluate(HEAP),
         "first_paint_ms": frame.evaluate(OPENED),
     }
 
 
-def measure(
-    moves: int,
-    long: int,
-    where: str = "file",
-    busy: bool = False,
-    wait: int = WAIT,
-    playing: bool = False,
-) -> dict:
-    """Measure latency over `moves` moves, then the heap over `long` more."""
+def measure(options: "Options") -> dict:
+    """Measure latency over the moves, then the heap over the long run."""
     from playwright.sync_api import sync_playwright
 
     flags = [*FLAGS, "--enable-precise-memory-info"]
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as name:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        with WHERE[where](chromium, folder := Path(name), busy) as frame:
-            found = move(frame, moves, long, wait, playing)
-            if busy:
+        with WHERE[options.where](chromium, folder := Path(name), options.busy) as frame:
+            found = move(frame, options)
+            if options.busy:
                 wait_for_beat(folder)  # it still trains
         chromium.close()
-    return found | {"where": where, "load": os.getloadavg()[0]}
+    return found | {"where": options.where, "load": os.getloadavg()[0]}
 
 
-def main() -> None:
+@dataclass
+class Options:
+    """Where the page is, and what else goes on."""
+
+    where: str = setting("file", "a file from the disk, or live in JupyterLab", choices=list(WHERE))
+    moves: int = setting(200, "timed")
+    long: int = setting(1000, "more, for the heap")
+    in_step: bool = setting(False, "each key right after a frame")
+    busy: bool = setting(False, "while a training runs")
+    playing: bool = setting(False, "while the page plays")
+
+
+def run(options: Options) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--long", type=int, default=1000)
-    parser.add_argument("--in", dest="where", choices=list(WHERE), default="file")
-    parser.add_argument("--in-step", action="store_true", help="each key right after a frame")
-    parser.add_argument("--busy", action="store_true", help="while a training runs")
-    parser.add_argument("--playing", action="store_true", help="while the page plays")
-    options = parser.parse_args()
-    wait = 0 if options.in_step else WAIT
-    asked = (options.moves, options.long, options.where, options.busy, wait, options.playing)
-    found = measure(*asked)
+    found = measure(options)
     print(f"key press to pixels, {found['moves']} moves of β (load {found['load']:.1f})")
     print(f"  median {found['median_ms']:.1f} ms, 95th percentile {found['p95_ms']:.1f} ms")
     print(
@@ -209,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command("explorer", __doc__, Options, run)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import DynamicCache, GPT2LMHeadModel
 
-from benchmarks.common import Span, now, phases
+from benchmarks.common import Span, timed
 from benchmarks.models import Size, prompt_ids
 
 
@@ -65,10 +65,4 @@ class Floor:
 
     def iterate(self) -> dict[str, Span]:
         """One iteration; returns the times of rollout, scoring and update."""
-        began = now()
-        ids = self.rollout()
-        written = now()
-        self.scoring(ids)
-        scored = now()
-        self.update(ids)
-        return phases(began, written, scored, now())
+        return timed(self.rollout, self.scoring, self.update)

@@ -17,13 +17,10 @@ PPOTrainer, of 1.12.0 alone, where it is asked for.
 One JSON file a run in `benchmarks/results/methods`; started again, the command goes on.
 """
 
-import argparse
-import contextlib
 import itertools
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -31,7 +28,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 
-from benchmarks.common import RESULTS, emit, machine, show
+from benchmarks.common import RESULTS, command, emit, machine, show
 from benchmarks.trl_trainers import train_with_trl
 from benchmarks.yardstick import (
     EVALUATED,
@@ -57,10 +54,10 @@ from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
 from helpers.studies.measure import MEASURES
 from helpers.studies.runs import significant
 from helpers.theory.best_of_n import best_of_n
-from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT, read_json, write_json
+from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
-from helpers.tools.validate import require, require_count
+from helpers.tools.validate import require
 
 MEASURED = (10, 30, 50, 100)  # iterations after which a peer's policy is measured
 FOLDER = RESULTS / "methods"
@@ -70,17 +67,6 @@ KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
 NS = (2, 4, 8, 16, 32, 64, 128, 256)  # of best of n
 TRL_PPO = "TRL's PPOTrainer"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked: iterations, β, seeds, places on the way; a rate in place of the best for each β."""
-
-    iterations: int = 100
-    betas: tuple = (0.1, 0.3)
-    seeds: tuple = (0, 1, 2)
-    budgets: tuple = MEASURED[:-1]
-    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +113,26 @@ METHODS = {
     "TRL's DPOTrainer": Method(pairs=True, trl=True),
     TRL_PPO: Method({"adam_eps": 1e-8}, trl=True),  # its own default
 }
+
+
+@dataclass
+class Plan:
+    """What is asked; all methods that are here, if none is named."""
+
+    methods: list[str] = setting([], "only these", choices=list(METHODS))
+    iterations: int = setting(100, "of a run")
+    betas: list[float] = setting([0.1, 0.3], "KL coefficients")
+    seeds: list[int] = setting([0, 1, 2], "of the runs that are shown")
+    budgets: list[int] = setting(list(MEASURED[:-1]), "iterations at which efficiency is shown")
+    rate: float | None = setting(None, "one for all β, in place of the best for each")
+    jobs: int = setting(2, "runs at a time")
+    picture: bool = setting(False, f"write {PICTURE.name}")
+    table: bool = setting(False, "only existing runs; make none")
+
+    def __post_init__(self):
+        for name in () if self.table else self.methods:
+            wants = "`pip install trl datasets` for this one (trl==1.12.0 for PPO)"
+            require(is_here(name), "--methods", repr(name), wants)
 
 
 def make_config(name: str, beta: float, seed: int, rate: float, iterations: int):
@@ -178,8 +184,11 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
     return history
 
 
-def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Clock") -> list[dict]:
-    """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts."""
+def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
+    """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts.
+
+    `cpu_seconds` in a row is what measuring there took.
+    """
     if config.method == "ppo":
         records = trl.train_with_trl(config, state.models, state.prompts)
         state.models.actor.eval()
@@ -189,8 +198,9 @@ def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState, clock: "Cl
     def after(iteration: int) -> None:
         advance(1)
         if iteration in MEASURED:
-            with clock.stopped():
-                seen.append({"iteration": iteration, "value": measured_value(state)})
+            began, value = time.process_time(), measured_value(state)
+            taken = time.process_time() - began
+            seen.append({"iteration": iteration, "value": value, "cpu_seconds": taken})
 
     rows = state.prompts if isinstance(config, RLHFConfig) else sampled_pairs(config, state)
     train_with_trl(config, state.models, rows, after)
@@ -206,24 +216,6 @@ def measured_value(state: RLHFState) -> float:
     return value
 
 
-class Clock:
-    """CPU seconds since it was made, without what ran while it was stopped."""
-
-    def __init__(self) -> None:
-        self.began, self.left_out = time.process_time(), 0.0
-
-    @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
-        """What runs in here does not count."""
-        began = time.process_time()
-        yield
-        self.left_out += time.process_time() - began
-
-    def seconds(self) -> float:
-        """What has counted so far."""
-        return time.process_time() - self.began - self.left_out
-
-
 def path_of(name: str, config: RLHFConfig | DirectConfig) -> Path:
     """The file of a run."""
     plain = "".join(letter if letter.isalnum() else "_" for letter in name.lower())
@@ -235,12 +227,13 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     """Make a run and save it."""
     torch.set_num_threads(1)
     reset_peak(torch.device("cpu"))
-    clock = Clock()
+    began = time.process_time()
     state = start_run(config, measures=MEASURES)
     state.measures = {}  # gold is measured at the end only
     by_trl = METHODS[name].trl
-    history = train_by_trl(config, state, clock) if by_trl else train(config, state)
-    spent = {"cpu_seconds": clock.seconds(), "peak_mb": peak_bytes() / 2**20}
+    history = train_by_trl(config, state) if by_trl else train(config, state)
+    seconds = time.process_time() - began - sum(row.pop("cpu_seconds", 0.0) for row in history)
+    spent = {"cpu_seconds": seconds, "peak_mb": peak_bytes() / 2**20}
     state.measures = MEASURES
     final = last_value(state, evaluated)
     facts = {"method": name, "config": config.as_dict(), "final": final, "on": machine()}
@@ -466,51 +459,26 @@ def is_here(name: str) -> bool:
     return grpo_is_here() and (trl.trl_is_here() or name != TRL_PPO) if METHODS[name].trl else True
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Command-line options."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
-    given = Plan()
-    parser.add_argument("--iterations", type=int, default=given.iterations, help="of a run (100)")
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="(all that are here)")
-    parser.add_argument("--betas", nargs="+", type=float, default=given.betas, help="(0.1 0.3)")
-    parser.add_argument("--seeds", nargs="+", type=int, default=given.seeds, help="(0 1 2)")
-    parser.add_argument("--budgets", nargs="+", type=int, default=given.budgets, help="(10 30 50)")
-    parser.add_argument("--rate", type=float, help="one for all β, in place of the best for each")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (2)")
-    parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
-    parser.add_argument("--table", action="store_true", help="only existing runs; make none")
-    options = parser.parse_args(arguments)
-    for count in ("iterations", "jobs"):
-        require_count(f"--{count}", getattr(options, count))
-    for name in () if options.table else options.methods or ():
-        wants = "`pip install trl datasets` for this one (trl==1.12.0 for PPO)"
-        require(is_here(name), "--methods", repr(name), wants)
-    return options
-
-
-def run(arguments: list[str] | None) -> None:
-    """Command line: choose the rates, make the runs, print a table for each β and a JSON line."""
-    options = parse(arguments)
-    plan = Plan(**{name: getattr(options, name) for name in Plan.__dataclass_fields__})
-    here = [name for name in METHODS if options.table or is_here(name)]
-    methods = options.methods or [name for name in here if name != TRL_PPO]
-    while not options.table:  # a best rate at an edge asks for one more
+def run(plan: Plan) -> None:
+    """Choose the rates, make the runs, print a table for each β and a JSON line."""
+    here = [name for name in METHODS if plan.table or is_here(name)]
+    methods = plan.methods or [name for name in here if name != TRL_PPO]
+    while not plan.table:  # a best rate at an edge asks for one more
         tasks = missing(methods, plan, tuning=True) or missing(methods, plan, tuning=False)
         if not tasks:
             break
-        run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+        run_all(tasks, plan.jobs, 1, len(tasks) * plan.iterations)
     found = {}
     for beta in plan.betas:
         yardstick = Yardstick(shipped(), beta)
         rows = [one for name in methods if (one := row(name, yardstick, plan))]
         found[beta] = [*rows, best_of_n_row(yardstick)]
         print_rows(beta, found[beta], plan.budgets)
-    if options.picture is not None:
-        picture(found).savefig(options.picture, dpi=110)
-        print(f"wrote {options.picture}")
+    if plan.picture:
+        picture(found).savefig(PICTURE, dpi=110)
     results = [row for rows in found.values() for row in rows]
     emit("methods", {"results": results, "tuned_on": TUNED_ON, "rates": RATES})
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: run(None), "Stopped; start it again and it goes on."))
+    command("methods", __doc__, Plan, run)

@@ -10,21 +10,29 @@ GPT-2 of 49 million parameters. K responses to a prompt, each of its full length
 minibatch, the KL as k3 in the loss, one thread; the same modules and reward function for both.
 """
 
-import argparse
 import copy
 import importlib.util
 import itertools
 import statistics
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
-from benchmarks.common import Span, TokenCounter, emit, in_own_process, median, now, phases, show
+from benchmarks.common import (
+    Span,
+    TokenCounter,
+    command,
+    emit,
+    in_own_process,
+    median,
+    now,
+    phases,
+    show,
+)
 from benchmarks.floor import Floor
 from benchmarks.models import (
     LEARNING_RATE,
@@ -45,9 +53,8 @@ from helpers.scale.trl import trl_version
 from helpers.scale.trl_groups import make_group_trainer, require_grpo, trl_at_work
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
-from helpers.tools.command import exit_status
 from helpers.tools.files import ROOT
-from helpers.tools.validate import require_count
+from helpers.tools.flags import setting
 
 PHASES = ("rollout", "scoring", "update", "total")
 FLOORS = {
@@ -328,20 +335,17 @@ def picture(facts: dict) -> Figure:
     return figure
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Command-line options."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ppo_vs_trl", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="measured iterations of each (10)")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--minibatches", type=int, nargs="+", default=[64, 16])
-    parser.add_argument("--micro", type=int, default=64, help="our micro_batch_size (64)")
-    parser.add_argument("--batch", type=int, default=64, help="responses per iteration (64)")
-    parser.add_argument("--picture", type=Path, nargs="?", const=PICTURE, help=f"({PICTURE.name})")
-    parser.add_argument("--grpo", nargs="*", choices=list(GRPO_SIZES), help="of these models (all)")
-    options = parser.parse_args(arguments)
-    for name in ("rounds", "micro", "batch"):
-        require_count(f"--{name}", getattr(options, name))
-    return options
+@dataclass
+class Options:
+    """Which race, and in which configurations."""
+
+    rounds: int = setting(10, "measured iterations of each")
+    threads: list[int] = setting([1, 2], "of PPO's race")
+    minibatches: list[int] = setting([64, 16], "of PPO's race")
+    micro: int = setting(64, "our micro_batch_size")
+    batch: int = setting(64, "responses per iteration of PPO's race")
+    picture: bool = setting(False, f"write {PICTURE.name}, of the first configuration")
+    grpo: bool = setting(False, "GRPO's race in place of PPO's")
 
 
 def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: int, *work) -> dict:
@@ -355,7 +359,7 @@ def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: 
     return facts
 
 
-def measure_ppo(options: argparse.Namespace) -> dict:
+def measure_ppo(options: Options) -> dict:
     """A PPO iteration in every configuration."""
     if not torchrl_names():
         print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
@@ -365,18 +369,16 @@ def measure_ppo(options: argparse.Namespace) -> dict:
         asked = (minibatch, options.micro, Size(batch=options.batch), options.rounds)
         facts = measure(title, ppo_race, ppo_alone, names, threads, *asked)
         found[f"{threads} threads, minibatch {minibatch}"] = facts
-    if options.picture is not None:  # of the first configuration
-        picture(next(iter(found.values()))).savefig(options.picture, dpi=110)
-        print(f"wrote {options.picture}")
+    if options.picture:
+        picture(next(iter(found.values()))).savefig(PICTURE, dpi=110)
     return found
 
 
-def measure_grpo(options: argparse.Namespace) -> dict:
+def measure_grpo(options: Options) -> dict:
     """A GRPO iteration of every model."""
     require_grpo()
     found = {"trl": trl_version()}
-    for name in options.grpo or GRPO_SIZES:
-        size = GRPO_SIZES[name]
+    for name, size in GRPO_SIZES.items():
         title = (
             f"{name}, {size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
         )
@@ -385,14 +387,13 @@ def measure_grpo(options: argparse.Namespace) -> dict:
     return found
 
 
-def run(arguments: list[str] | None) -> None:
-    """Command line: a table for every configuration, then one JSON line."""
-    options = parse(arguments)
-    if options.grpo is None:
-        emit("ppo_vs_trl", measure_ppo(options))
-    else:
+def run(options: Options) -> None:
+    """A table for every configuration, then one JSON line."""
+    if options.grpo:
         emit("grpo_vs_trl", measure_grpo(options))
+    else:
+        emit("ppo_vs_trl", measure_ppo(options))
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(lambda: run(None), "Stopped."))
+    command("ppo_vs_trl", __doc__, Options, run)

@@ -23,7 +23,7 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 from transformers import GPT2ForSequenceClassification, GPT2LMHeadModel
 
-from benchmarks.common import Span, now, phases
+from benchmarks.common import Span, timed
 from benchmarks.models import (
     LEARNING_RATE,
     Size,
@@ -148,10 +148,4 @@ class TorchRLPeer:
 
     def iterate(self) -> dict[str, Span]:
         """One iteration; returns the times of rollout, scoring and update."""
-        began = now()
-        data = self.rollout()
-        written = now()
-        self.score(data)
-        scored = now()
-        self.update(data)
-        return phases(began, written, scored, now())
+        return timed(self.rollout, self.score, self.update)

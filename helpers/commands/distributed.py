@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from helpers.checkpoints import require_unused, saved_config
-from helpers.commands.inputs import MeasuredInputs, keep_inputs, kept_inputs, run_command
+from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs, run_command
 from helpers.config import RLHFConfig
 from helpers.scale.distributed import LAUNCHED, join_group, launch, train_together, work_in_group
 from helpers.scale.held_out import HeldOut
@@ -24,7 +24,7 @@ DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
 
 
 @dataclass(kw_only=True)
-class DistributedOptions(MeasuredInputs):
+class DistributedOptions(Inputs):
     """What `distributed` asks beside the settings of the run."""
 
     processes: int = setting(2, "how many on this machine, unless a launcher started them")

@@ -35,6 +35,8 @@ from helpers.tools.validate import require, require_count, require_number
 
 INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
 FREE = ("evaluation_samples", "export")  # kept too, and may be others in what goes on
+# a larger model takes minutes for what the course's has in seconds
+COURSE_SAMPLES, OTHER_SAMPLES = 2000, 200
 
 
 @dataclass(kw_only=True)
@@ -59,6 +61,11 @@ class Inputs:
     eval_every: int | None = setting(
         None, "iterations between two measurements on them; if not given, those of checkpoints", OWN
     )
+    evaluation_samples: int | None = setting(
+        None,
+        f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
+        f" policy, {OTHER_SAMPLES} of another; on held-out prompts along the run at most {SAMPLES} of them",
+    )
     lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
     lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
     lora_bf16: bool = setting(
@@ -73,6 +80,8 @@ class Inputs:
         for name in ("lora", "lora_last", "eval_every"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name))
+        if self.evaluation_samples is not None:
+            require_count("evaluation_samples", self.evaluation_samples, low=2)
         alone = self.lora_last is not None and self.lora is None
         require(not alone, "lora_last", self.lora_last, "--lora too")
         halved = self.lora_bf16 and self.lora is None
@@ -80,9 +89,8 @@ class Inputs:
 
     def as_dict(self) -> dict:
         """As plain values; paths in full, since a run may be resumed from another folder."""
-        names = [field.name for field in fields(Inputs)]
-        names += [name for name in FREE if hasattr(self, name)]
-        found = {name: getattr(self, name) for name in names}
+        names = {"export", *(field.name for field in fields(Inputs))}
+        found = {name: value for name, value in vars(self).items() if name in names}
         paths = {n: str(p.absolute()) for n, p in found.items() if isinstance(p, Path)}
         return found | paths | {"reward": [absolute_name(name) for name in self.reward]}
 
@@ -131,20 +139,6 @@ class Inputs:
         if own is None or len(own) < LEAST or self.eval_share == 0.0:
             return own, []
         return split_prompts(own, self.eval_share, seed)
-
-
-@dataclass(kw_only=True)
-class MeasuredInputs(Inputs):
-    """Flags of a command that measures on held-out prompts along the run."""
-
-    evaluation_samples: int | None = setting(
-        None, f"fresh responses a measurement on held-out prompts takes, at most {SAMPLES}"
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.evaluation_samples is not None:
-            require_count("evaluation_samples", self.evaluation_samples, low=2)
 
     def held_out(self, folder: Path, seed: int) -> HeldOut | None:
         """The held-out prompts of the run in `folder`, as it was started; None where there are none.

@@ -14,8 +14,9 @@ from tqdm.auto import tqdm
 
 from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
+    COURSE_SAMPLES,
+    OTHER_SAMPLES,
     Inputs,
-    MeasuredInputs,
     for_evaluation,
     keep_inputs,
     kept_inputs,
@@ -41,9 +42,9 @@ from helpers.models import (
     has_review_vocabulary,
     resolve_device,
 )
-from helpers.scale.absurd import guard
 from helpers.scale.export import require_exportable, save_policy
-from helpers.scale.held_out import SAMPLES, HeldOut
+from helpers.scale.guard import guard
+from helpers.scale.held_out import HeldOut
 from helpers.scale.memory import peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, start_run
@@ -54,12 +55,9 @@ from helpers.tools.logs import logged
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
-# a larger model takes minutes for what the course's has in seconds
-COURSE_SAMPLES, OTHER_SAMPLES = 2000, 200
-
 
 @dataclass(kw_only=True)
-class TrainOptions(MeasuredInputs):
+class TrainOptions(Inputs):
     """What `train` asks beside the settings of the run."""
 
     save: Path | None = setting(
@@ -69,11 +67,6 @@ class TrainOptions(MeasuredInputs):
     resume: Path | None = setting(None, "go on with the run in this folder, where it stopped")
     export: Path | None = setting(
         None, "folder for the trained policy at the end, as plain transformers loads it"
-    )
-    evaluation_samples: int | None = setting(
-        None,
-        f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
-        f" policy, {OTHER_SAMPLES} of another; on held-out prompts along the run at most {SAMPLES} of them",
     )
     force: bool = setting(False, "go on even after an update that wrecked the policy")
 

@@ -18,7 +18,7 @@ import torch.multiprocessing
 
 from helpers.loop import train_rlhf_loop
 from helpers.models import resolve_device
-from helpers.scale.absurd import guard
+from helpers.scale.guard import guard
 from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState, in_step
 from helpers.tools.files import write_json, write_text

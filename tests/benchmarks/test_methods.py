@@ -157,19 +157,10 @@ def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(fold
     assert left[1][1].seed == 3
 
 
-def test_the_clock_leaves_out_what_ran_while_it_was_stopped(monkeypatch):
-    now = iter([0.0, 10.0, 14.0, 20.0])
-    monkeypatch.setattr(methods.time, "process_time", lambda: next(now))
-    clock = methods.Clock()
-    with clock.stopped():
-        pass
-    assert clock.seconds() == 16.0
-
-
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(methods, "grpo_is_here", lambda: False)
     with pytest.raises(ValueError, match='--methods: got "TRL\'s DPOTrainer", wants `pip install'):
-        methods.run(["--methods", "TRL's DPOTrainer"])
+        methods.Plan(methods=["TRL's DPOTrainer"])
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
 from helpers.models import load_tokenizer, make_critic, make_reference
 from helpers.reward_model import RewardModel
-from helpers.scale.absurd import ABSURD_KL
+from helpers.scale.guard import HIGHEST_KL
 from helpers.state import Models, resolve_rates, start_run
 from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_policy, make_tokenizer
@@ -153,7 +153,7 @@ def test_an_absurd_update_stops_the_command_and_is_not_saved(pretrained, tmp_pat
     assert command.main(["train", *flags, "--force"]) == 0
     assert len(list_checkpoints(tmp_path)) == 2
     with (tmp_path / "metrics.csv").open() as file:
-        assert float(next(csv.DictReader(file))["approx_kl"]) > ABSURD_KL
+        assert float(next(csv.DictReader(file))["approx_kl"]) > HIGHEST_KL
 
 
 def test_an_absurd_update_of_a_single_step_is_noticed_too(pretrained, tmp_path, capsys):

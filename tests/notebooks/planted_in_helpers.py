@@ -7,6 +7,7 @@ minute each. Prints a table and the share that was noticed.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,378 +42,282 @@ class Plant:
         return text.replace(self.right, self.wrong)
 
 
-PLANTS = [
-    Plant(
-        "bootstraps after the end",
-        "gae.py",
-        "torch.zeros_like(values[:, :1])",
-        "values[:, -1:]",
-        "02",
-    ),
-    Plant("γ left out of the sum", "gae.py", "gamma * lam * running", "lam * running", "02"),
-    Plant("γ left out of δ", "gae.py", "gamma * next_values", "next_values", "02"),
-    Plant(
-        "returns are the advantages",
-        "gae.py",
-        "advantages, advantages + values",
-        "advantages, advantages",
-        "02",
-    ),
-    Plant(
-        "divides by the variance",
-        "whitening.py",
-        "torch.rsqrt(var + EPSILON)",
-        "1 / (var + EPSILON)",
-        "03",
-    ),
-    Plant(
-        "padding counts in the mean",
-        "whitening.py",
-        "x, 0.0).sum() / mask.sum()",
-        "x, 0.0).sum() / mask.numel()",
-        "03",
-    ),
-    Plant(
-        "the mean is not put back",
-        "whitening.py",
-        "if shift_mean else whitened + mean",
-        "if shift_mean else whitened",
-        "03",
-    ),
-    Plant(
-        "divisor n",
-        "whitening.py",
-        "(count - 1).clamp(min=1) if unbiased else count",
-        "count",
-        "03",
-    ),
-    Plant(
-        "statistics of one process",
-        "whitening.py",
-        "gather(advantages), None if mask is None else gather(mask)",
-        "advantages, mask",
-        "13",
-    ),
-    Plant(
-        "log-ratio reversed",
-        "kl.py",
-        "log_ratio = logprobs - ref_logprobs\n    if",
-        "log_ratio = ref_logprobs - logprobs\n    if",
-        "04",
-    ),
-    Plant(
-        "k3 reversed",
-        "kl.py",
-        "torch.expm1(-log_ratio) + log_ratio",
-        "torch.expm1(log_ratio) - log_ratio",
-        "04",
-    ),
-    Plant("a reward for drifting", "kl.py", "-kl_coef * kl, 0.0", "kl_coef * kl, 0.0", "00"),
-    Plant(
-        "score on the last column",
-        "kl.py",
-        "torch.where(mask, steps, -1).amax(dim=1)",
-        "steps[-1].expand(len(mask))",
-        "00 02",
-    ),
-    Plant(
-        "β moves the wrong way",
-        "kl.py",
-        "observed_kl / self.target - 1.0",
-        "1.0 - observed_kl / self.target",
-        "07",
-    ),
-    Plant(
-        "forward KL over the vocabulary",
-        "kl.py",
-        "(logprobs.exp() * log_ratio)",
-        "(ref_logprobs.exp() * log_ratio)",
-        "01 04 07",
-    ),
-    Plant(
-        "EOS does not count",
-        "rollouts.py",
-        "is_eos.cumsum(dim=1) - is_eos == 0",
-        "is_eos.cumsum(dim=1) == 0",
-        "01",
-    ),
-    Plant(
-        "positions begin at 1",
-        "rollouts.py",
-        "return mask.cumsum(dim=1) - mask",
-        "return mask.cumsum(dim=1)",
-        "01",
-    ),
-    Plant(
-        "log-probs not normalised",
-        "rollouts.py",
-        "chosen - logits.logsumexp(dim=-1)",
-        "chosen",
-        "01",
-    ),
-    Plant(
-        "scored at another temperature",
-        "rollouts.py",
-        "logits if temperature == 1.0 else logits / temperature",
-        "logits",
-        "01",
-    ),
-    Plant(
-        "values of the token before",
-        "rollouts.py",
-        "value_network(ids, mask, positions)[",
-        "value_network(ids, mask, positions).roll(1, dims=1)[",
-        "01 02 06",
-    ),
-    Plant(
-        "temperature without effect",
-        "sampling.py",
-        "logits.float() / temperature",
-        "logits.float()",
-        "01",
-    ),
-    Plant(
-        "positions stand still", "sampling.py", "positions[:, -1:] + 1", "positions[:, -1:]", "01"
-    ),
-    Plant(
-        "prompts padded right", "sampling.py", 'padding_side="left")', 'padding_side="right")', "01"
-    ),
-    Plant(
-        "max for min",
-        "ppo.py",
-        "torch.minimum(gain, clipped_gain)",
-        "torch.maximum(gain, clipped_gain)",
-        "04",
-    ),
-    Plant(
-        "min for max in the critic",
-        "ppo.py",
-        "torch.maximum(square, clipped_square)",
-        "torch.minimum(square, clipped_square)",
-        "04",
-    ),
-    Plant(
-        "clipped: all outside 1 ± ε",
-        "ppo.py",
-        "(clipped_gain < gain)",
-        "(clipped_gain != gain)",
-        "04",
-    ),
-    Plant(
-        "approx_kl is k1",
-        "ppo.py",
-        "masked_mean(0.5 * log_ratio.square(), mask)",
-        "masked_mean(log_ratio, mask)",
-        "04",
-    ),
-    Plant(
-        "the loss is the gain",
-        "ppo.py",
-        "loss = -mean(torch.minimum",
-        "loss = mean(torch.minimum",
-        "04",
-    ),
-    Plant(
-        "the ratio upside down",
-        "ppo.py",
-        "log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)",
-        "log_ratio = torch.where(mask, old_logprobs - logprobs, 0.0)",
-        "04",
-    ),
-    Plant("entropy below 0", "ppo.py", "-products.sum(dim=-1)", "products.sum(dim=-1)", "04"),
-    Plant(
-        "a bonus that is a price",
-        "ppo.py",
-        "loss - config.entropy_coef",
-        "loss + config.entropy_coef",
-        "04",
-    ),
-    Plant(
-        "variance left, not explained",
-        "ppo.py",
-        "1.0 - residual / variance",
-        "residual / variance",
-        "02 04",
-    ),
-    Plant(
-        "gradient not clipped",
-        "ppo.py",
-        "clip_grad_norm_(parameters, max_grad_norm)",
-        "clip_grad_norm_(parameters, 1e9)",
-        "04 06",
-    ),
-    Plant(
-        "KL in the loss not through the ratio",
-        "ppo.py",
-        'ratio.detach() if config.kl_loss == "k2" else ratio',
-        "ratio.detach()",
-        "04 10",
-    ),
-    Plant(
-        "γ and λ swapped",
-        "steps.py",
-        "compute_gae(rewards, values, config.gamma, config.lam, mask)",
-        "compute_gae(rewards, values, config.lam, config.gamma, mask)",
-        "00 02 06",
-    ),
-    Plant(
-        "KL in both places",
-        "steps.py",
-        'state.kl_coef if config.kl_placement == "reward" else 0.0',
-        "state.kl_coef",
-        "04 07",
-    ),
-    Plant(
-        "the rate is not annealed",
-        "steps.py",
-        "left = 1.0 - state.iteration / config.iterations",
-        "left = 1.0",
-        "00",
-    ),
-    Plant(
-        "one prompt a response",
-        "steps.py",
-        "share(order[:size]) for _ in range(group)]",
-        "share(order[:size] * group)]",
-        "10",
-    ),
-    Plant("others over K", "groups.py", "others / (group_size - 1)", "others / group_size", "10"),
-    Plant(
-        "std of the batch", "groups.py", "grouped.std(dim=1, keepdim=True)", "grouped.std()", "10"
-    ),
-    Plant(
-        "mean of means is the mean",
-        "groups.py",
-        "(torch.where(mask, x, 0.0).sum(dim=1) / mask.sum(dim=1)).mean()",
-        "torch.where(mask, x, 0.0).sum() / mask.sum()",
-        "10",
-    ),
-    Plant("the length that was written", "groups.py", "(len(x) * length)", "mask.sum()", "10"),
-    Plant("pass@k puts back", "groups.py", "/ (n - drawn)", "/ n", "10"),
-    Plant(
-        "a product for a mean",
-        "groups.py",
-        "log_ratio.sum(dim=1) / mask.sum(dim=1), mask",
-        "log_ratio.sum(dim=1), mask",
-        "10",
-    ),
-    Plant(
-        "equal groups of other rows",
-        "groups.py",
-        ".repeat_interleave(group_size)",
-        ".repeat(group_size)",
-        "10",
-    ),
-    Plant(
-        "weights of tokens for sequences",
-        "off_policy.py",
-        'if level == "sequence":',
-        'if level == "never":',
-        "10",
-    ),
-    Plant("no cap", "off_policy.py", "weights.clamp(max=cap)", "weights", "10"),
-    Plant("no reference", "direct.py", "(logprobs - ref_logprobs.detach())", "logprobs", "11"),
-    Plant(
-        "prefers the rejected",
-        "direct.py",
-        "margin = rewards[0] - rewards[1]",
-        "margin = rewards[1] - rewards[0]",
-        "11",
-    ),
-    Plant(
-        "mean log-prob of a response",
-        "direct.py",
-        "temperature).sum(dim=1)\n\n\ndef implicit",
-        "temperature).mean(dim=1)\n\n\ndef implicit",
-        "11",
-    ),
-    Plant("IPO's target twice", "direct.py", "1 / (2 * kl_coef)", "1 / kl_coef", "11"),
-    Plant(
-        "labels the other way",
-        "pairs.py",
-        "torch.sigmoid(first - second)",
-        "torch.sigmoid(second - first)",
-        "11",
-    ),
-    Plant(
-        "Bradley–Terry reversed",
-        "reward_model.py",
-        "-logsigmoid(chosen - rejected)",
-        "-logsigmoid(rejected - chosen)",
-        "05",
-    ),
-    Plant(
-        "reads the last token",
-        "reward_model.py",
-        "hidden[:, 0]",
-        "hidden[:, -1]",
-        "05",
-    ),
-    Plant(
-        "scaled by the variance",
-        "reward_model.py",
-        "score_std.copy_(scores.std())",
-        "score_std.copy_(scores.var())",
-        "05",
-    ),
-    Plant(
-        "a tie is right",
-        "reward_model.py",
-        "0.5 * (chosen == rejected)",
-        "1.0 * (chosen == rejected)",
-        "05",
-    ),
-    Plant("log without β", "theory/optimum.py", "(kl_coef * log_mean)", "log_mean", "07"),
-    Plant(
-        "times β",
-        "theory/optimum.py",
-        "rewards.double() / kl_coef",
-        "rewards.double() * kl_coef",
-        "07",
-    ),
-    Plant(
-        "KL of the other order",
-        "theory/optimum.py",
-        "(torch.xlogy(probs, probs) - torch.xlogy(probs, other))",
-        "(torch.xlogy(other, other) - torch.xlogy(other, probs))",
-        "07 11",
-    ),
-    Plant(
-        "the bound without its second half",
-        "theory/best_of_n.py",
-        "math.log(n) - (n - 1) / n, extra",
-        "math.log(n), extra",
-        "08",
-    ),
-    Plant(
-        "ties are not shared",
-        "theory/best_of_n.py",
-        "return chosen / (high - low)",
-        "return chosen",
-        "08",
-    ),
-    Plant(
-        "RLOO weighs like r − mean",
-        "lessons/without_a_critic/prompt_weight.py",
-        '"rloo": unbiased * variance',
-        '"rloo": variance',
-        "10",
-    ),
-    Plant(
-        "late is early",
-        "lessons/debugging/diagnose.py",
-        "values[-max(1, len(values) // 3) :]",
-        "values[: max(1, len(values) // 3)]",
-        "09",
-    ),
-    Plant(
-        "Adam keeps one moment",
-        "scale/memory.py",
-        'Entry(role, "Adam", 8 * trained)',
-        'Entry(role, "Adam", 4 * trained)',
-        "12",
-    ),
-]
+def read_plants(text: str) -> list[Plant]:
+    """Mistakes from blocks of `file lessons: name`, lines that go (-) and lines that come (+)."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        head, *lines = block.splitlines()
+        file, lessons, name = re.fullmatch(r"(\S+) ([\d ]+): (.+)", head).groups()
+        right, wrong = ("\n".join(x[2:] for x in lines if x[0] == sign) for sign in "-+")
+        found.append(Plant(name, file, right, wrong, lessons))
+    return found
+
+
+PLANTS = read_plants(r"""
+gae.py 02: bootstraps after the end
+- torch.zeros_like(values[:, :1])
++ values[:, -1:]
+
+gae.py 02: γ left out of the sum
+- gamma * lam * running
++ lam * running
+
+gae.py 02: γ left out of δ
+- gamma * next_values
++ next_values
+
+gae.py 02: returns are the advantages
+- advantages, advantages + values
++ advantages, advantages
+
+whitening.py 03: divides by the variance
+- torch.rsqrt(var + EPSILON)
++ 1 / (var + EPSILON)
+
+whitening.py 03: padding counts in the mean
+- x, 0.0).sum() / mask.sum()
++ x, 0.0).sum() / mask.numel()
+
+whitening.py 03: the mean is not put back
+- if shift_mean else whitened + mean
++ if shift_mean else whitened
+
+whitening.py 03: divisor n
+- (count - 1).clamp(min=1) if unbiased else count
++ count
+
+whitening.py 13: statistics of one process
+- gather(advantages), None if mask is None else gather(mask)
++ advantages, mask
+
+kl.py 04: log-ratio reversed
+- log_ratio = logprobs - ref_logprobs
+-     if
++ log_ratio = ref_logprobs - logprobs
++     if
+
+kl.py 04: k3 reversed
+- torch.expm1(-log_ratio) + log_ratio
++ torch.expm1(log_ratio) - log_ratio
+
+kl.py 00: a reward for drifting
+- -kl_coef * kl, 0.0
++ kl_coef * kl, 0.0
+
+kl.py 00 02: score on the last column
+- torch.where(mask, steps, -1).amax(dim=1)
++ steps[-1].expand(len(mask))
+
+kl.py 07: β moves the wrong way
+- observed_kl / self.target - 1.0
++ 1.0 - observed_kl / self.target
+
+kl.py 01 04 07: forward KL over the vocabulary
+- (logprobs.exp() * log_ratio)
++ (ref_logprobs.exp() * log_ratio)
+
+rollouts.py 01: EOS does not count
+- is_eos.cumsum(dim=1) - is_eos == 0
++ is_eos.cumsum(dim=1) == 0
+
+rollouts.py 01: positions begin at 1
+- return mask.cumsum(dim=1) - mask
++ return mask.cumsum(dim=1)
+
+rollouts.py 01: log-probs not normalised
+- chosen - logits.logsumexp(dim=-1)
++ chosen
+
+rollouts.py 01: scored at another temperature
+- logits if temperature == 1.0 else logits / temperature
++ logits
+
+rollouts.py 01 02 06: values of the token before
+- value_network(ids, mask, positions)[
++ value_network(ids, mask, positions).roll(1, dims=1)[
+
+sampling.py 01: temperature without effect
+- logits.float() / temperature
++ logits.float()
+
+sampling.py 01: positions stand still
+- positions[:, -1:] + 1
++ positions[:, -1:]
+
+sampling.py 01: prompts padded right
+- padding_side="left")
++ padding_side="right")
+
+ppo.py 04: max for min
+- torch.minimum(gain, clipped_gain)
++ torch.maximum(gain, clipped_gain)
+
+ppo.py 04: min for max in the critic
+- torch.maximum(square, clipped_square)
++ torch.minimum(square, clipped_square)
+
+ppo.py 04: clipped: all outside 1 ± ε
+- (clipped_gain < gain)
++ (clipped_gain != gain)
+
+ppo.py 04: approx_kl is k1
+- masked_mean(0.5 * log_ratio.square(), mask)
++ masked_mean(log_ratio, mask)
+
+ppo.py 04: the loss is the gain
+- loss = -mean(torch.minimum
++ loss = mean(torch.minimum
+
+ppo.py 04: the ratio upside down
+- log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
++ log_ratio = torch.where(mask, old_logprobs - logprobs, 0.0)
+
+ppo.py 04: entropy below 0
+- -products.sum(dim=-1)
++ products.sum(dim=-1)
+
+ppo.py 04: a bonus that is a price
+- loss - config.entropy_coef
++ loss + config.entropy_coef
+
+ppo.py 02 04: variance left, not explained
+- 1.0 - residual / variance
++ residual / variance
+
+ppo.py 04 06: gradient not clipped
+- clip_grad_norm_(parameters, max_grad_norm)
++ clip_grad_norm_(parameters, 1e9)
+
+ppo.py 04 10: KL in the loss not through the ratio
+- ratio.detach() if config.kl_loss == "k2" else ratio
++ ratio.detach()
+
+steps.py 00 02 06: γ and λ swapped
+- compute_gae(rewards, values, config.gamma, config.lam, mask)
++ compute_gae(rewards, values, config.lam, config.gamma, mask)
+
+steps.py 04 07: KL in both places
+- state.kl_coef if config.kl_placement == "reward" else 0.0
++ state.kl_coef
+
+steps.py 00: the rate is not annealed
+- left = 1.0 - state.iteration / config.iterations
++ left = 1.0
+
+steps.py 10: one prompt a response
+- share(order[:size]) for _ in range(group)]
++ share(order[:size] * group)]
+
+groups.py 10: others over K
+- others / (group_size - 1)
++ others / group_size
+
+groups.py 10: std of the batch
+- grouped.std(dim=1, keepdim=True)
++ grouped.std()
+
+groups.py 10: mean of means is the mean
+- (torch.where(mask, x, 0.0).sum(dim=1) / mask.sum(dim=1)).mean()
++ torch.where(mask, x, 0.0).sum() / mask.sum()
+
+groups.py 10: the length that was written
+- (len(x) * length)
++ mask.sum()
+
+groups.py 10: pass@k puts back
+- / (n - drawn)
++ / n
+
+groups.py 10: a product for a mean
+- log_ratio.sum(dim=1) / mask.sum(dim=1), mask
++ log_ratio.sum(dim=1), mask
+
+groups.py 10: equal groups of other rows
+- .repeat_interleave(group_size)
++ .repeat(group_size)
+
+off_policy.py 10: weights of tokens for sequences
+- if level == "sequence":
++ if level == "never":
+
+off_policy.py 10: no cap
+- weights.clamp(max=cap)
++ weights
+
+direct.py 11: no reference
+- (logprobs - ref_logprobs.detach())
++ logprobs
+
+direct.py 11: prefers the rejected
+- margin = rewards[0] - rewards[1]
++ margin = rewards[1] - rewards[0]
+
+direct.py 11: mean log-prob of a response
+- temperature).sum(dim=1)
+-
+-
+- def implicit
++ temperature).mean(dim=1)
++
++
++ def implicit
+
+direct.py 11: IPO's target twice
+- 1 / (2 * kl_coef)
++ 1 / kl_coef
+
+pairs.py 11: labels the other way
+- torch.sigmoid(first - second)
++ torch.sigmoid(second - first)
+
+reward_model.py 05: Bradley–Terry reversed
+- -logsigmoid(chosen - rejected)
++ -logsigmoid(rejected - chosen)
+
+reward_model.py 05: reads the last token
+- hidden[:, 0]
++ hidden[:, -1]
+
+reward_model.py 05: scaled by the variance
+- score_std.copy_(scores.std())
++ score_std.copy_(scores.var())
+
+reward_model.py 05: a tie is right
+- 0.5 * (chosen == rejected)
++ 1.0 * (chosen == rejected)
+
+theory/optimum.py 07: log without β
+- (kl_coef * log_mean)
++ log_mean
+
+theory/optimum.py 07: times β
+- rewards.double() / kl_coef
++ rewards.double() * kl_coef
+
+theory/optimum.py 07 11: KL of the other order
+- (torch.xlogy(probs, probs) - torch.xlogy(probs, other))
++ (torch.xlogy(other, other) - torch.xlogy(other, probs))
+
+theory/best_of_n.py 08: the bound without its second half
+- math.log(n) - (n - 1) / n, extra
++ math.log(n), extra
+
+theory/best_of_n.py 08: ties are not shared
+- return chosen / (high - low)
++ return chosen
+
+lessons/without_a_critic/prompt_weight.py 10: RLOO weighs like r − mean
+- "rloo": unbiased * variance
++ "rloo": variance
+
+lessons/debugging/diagnose.py 09: late is early
+- values[-max(1, len(values) // 3) :]
++ values[: max(1, len(values) // 3)]
+
+scale/memory.py 12: Adam keeps one moment
+- Entry(role, "Adam", 8 * trained)
++ Entry(role, "Adam", 4 * trained)
+""")
 
 
 def noticed(plant: Plant) -> str:

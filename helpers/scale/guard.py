@@ -13,12 +13,12 @@ from helpers.state import RLHFState
 from helpers.tools.parallel import total
 from helpers.tools.validate import require
 
-ABSURD_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 2.3
+HIGHEST_KL = 5.0  # nats per token, of one update; the clinic's own faults reach 2.3
 
 
 @torch.no_grad()
-def moved(state: RLHFState, rollout: RolloutBatch) -> float:
-    """approx_kl after an update, on some responses, over all processes: what a single step logs is 0.
+def approx_kl_after(state: RLHFState, rollout: RolloutBatch) -> float:
+    """approx_kl after an update, on some responses of all processes: what a single step logs is 0.
 
     NaN counts as infinite.
     """
@@ -33,7 +33,7 @@ def moved(state: RLHFState, rollout: RolloutBatch) -> float:
 
 
 def guard(state: RLHFState, force: bool = False) -> Callable:
-    """An observer of the loop that ends a run after an absurd update, unless forced to go on.
+    """An observer of the loop that ends a run after such an update, unless forced to go on.
 
     It raises ValueError before the update is saved.
     """
@@ -43,10 +43,14 @@ def guard(state: RLHFState, force: bool = False) -> Callable:
     def observe(step: int, **tensors) -> None:
         if step != 7 or force:
             return
-        found = moved(state, tensors["rollout"]) if steps == 1 else tensors["metrics"]["approx_kl"]
+        found = (
+            approx_kl_after(state, tensors["rollout"])
+            if steps == 1
+            else tensors["metrics"]["approx_kl"]
+        )
         got = f"{found:.3g} nats per token in update {state.iteration + 1}"
         lower = f"--learning-rate below {config.learning_rate:g}"
-        wants = f"at most {ABSURD_KL:g}: take a {lower}, or --force to go on"
-        require(found <= ABSURD_KL, "approx_kl", got, wants)
+        wants = f"at most {HIGHEST_KL:g}: take a {lower}, or --force to go on"
+        require(found <= HIGHEST_KL, "approx_kl", got, wants)
 
     return observe
