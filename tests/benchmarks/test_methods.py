@@ -122,14 +122,6 @@ def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, 
     assert tuple(here) == left
 
 
-def test_best_of_n_is_the_n_of_the_highest_j(sweep, capsys):
-    yardstick = Yardstick(sweep, BETA)
-    row = methods.best_of_n_row(yardstick)
-    assert 0 < row["end"] < 1 and row["method"].startswith("best of ")
-    methods.print_rows(BETA, [row], PLAN.budgets)
-    assert row["method"] in capsys.readouterr().out
-
-
 def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
     yardstick = Yardstick(sweep, BETA)
     measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.MEASURED)]

@@ -97,14 +97,6 @@ def test_the_ruler_follows_the_mouse(page, sweep):
     assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[0]:g}"
 
 
-def test_the_ruler_follows_a_finger(browser, sweep):
-    with opened(browser, STILL, 390, has_touch=True) as page:
-        box = page.locator("#beta").bounding_box()
-        page.touchscreen.tap(box["x"] + box["width"] - 3, box["y"] + 12)
-        page.evaluate(FRAMES)
-        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g}"
-
-
 def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
     beta, seed = sweep.betas[-2], 0
     link = f"#beta={beta:g}&iteration=40&prompt=2&sample=3&seed={seed}"
@@ -203,14 +195,6 @@ def test_choosing_blind_ends_in_who_agrees(page):
     assert page.locator("#ship td", has_text="✓").count() == len(rounds)
 
 
-def test_the_button_copies_the_link(browser):
-    with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
-        page.get_by_role("button", name="Copy a link").click()
-        page.wait_for_function("() => document.getElementById('copied').textContent !== ''")
-        link = page.evaluate("() => navigator.clipboard.readText()")
-        assert link == page.url and "iteration=0" in link
-
-
 @pytest.mark.parametrize("width", (390, 1280))
 def test_the_tour_covers_nothing_it_speaks_of_and_moves_nothing(browser, width):
     with opened(browser, "", width, reduced_motion="reduce") as page:
@@ -225,14 +209,6 @@ def test_the_tour_covers_nothing_it_speaks_of_and_moves_nothing(browser, width):
         assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
         assert page.locator("#ship-box summary").evaluate("one => one === document.activeElement")
         assert page.evaluate("() => window.shifts") == 0
-
-
-def test_escape_ends_the_tour_wherever_the_focus_is(page):
-    page.get_by_role("button", name="Take the tour").click()
-    page.locator("#iteration").focus()
-    page.keyboard.press("Escape")
-    assert page.locator("#tour").is_hidden()
-    assert page.evaluate("() => document.activeElement.id") == "beta"
 
 
 def test_blank_plays_and_stops_where_beta_has_the_focus(page):

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,7 +26,6 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
 FORK, BRANCH = "https://github.com/some-one/a.fork", "lessons/draft"
-PYTHON = "3.13"  # Colab's
 LIMIT = 240  # seconds a cell may take
 STATE = "application/vnd.jupyter.widget-state+json"
 COMPLAINT = re.compile(
@@ -40,24 +38,6 @@ def git(*arguments: str) -> str:
     return subprocess.run(
         ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
     ).stdout
-
-
-def deviations() -> Iterator[str]:
-    """Where this environment is not Colab's; of a package named twice the first version is Colab's."""
-    python = "{}.{}".format(*sys.version_info)
-    if python != PYTHON:
-        yield f"Python {python} instead of {PYTHON}"
-    wanted = {}
-    for line in (ROOT / "tests/colab-requirements.txt").read_text().splitlines():
-        if match := re.match(r"([\w.-]+)==([\w.]+)", line):
-            wanted.setdefault(*match.groups())
-    for name, pinned in wanted.items():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = "none"
-        if found.split("+")[0] != pinned:
-            yield f"{name} {found} instead of {pinned}"
 
 
 class Session(BaseHTTPRequestHandler):
@@ -133,7 +113,6 @@ def main(stems: list[str]) -> int:
     if unknown := set(stems) - set(there):
         print(f"NOTEBOOKS: got {', '.join(sorted(unknown))}, wants some of {', '.join(there)}.")
         return 2
-    print("As in Colab, but for:", "; ".join(deviations()) or "nothing", flush=True)
     print(f"{'notebook':24} seconds", flush=True)
     failed = False
     with tempfile.TemporaryDirectory(prefix="colab-") as folder:

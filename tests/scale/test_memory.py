@@ -19,7 +19,6 @@ from helpers.sampling import generate, rows_at_once
 from helpers.scale.memory import (
     MIB,
     PHASES,
-    activation_bytes,
     cache_bytes,
     estimate_memory,
     meta_model,
@@ -162,34 +161,12 @@ def test_half_precision_and_an_adapter_save_what_they_should():
     assert f"{lora.peak / MIB:,.1f}" in lora.table()
 
 
-def test_checkpointing_keeps_the_blocks_inputs_and_one_block_s_tensors():
-    actor, rows, length = meta_model("gpt2").base_model, 4, 24
-    inputs, kept, weights = [], {}, {p.untyped_storage()._cdata for p in actor.parameters()}
-    last = actor.h[-1]
-    hooks = torch.autograd.graph.saved_tensors_hooks(
-        lambda x: kept.setdefault(x.untyped_storage()._cdata, x), lambda x: x
-    )
-    handles = [
-        block.register_forward_pre_hook(lambda block, given: inputs.append(given[0]))
-        for block in actor.h
-    ]
-    handles.append(last.register_forward_pre_hook(lambda *given: hooks.__enter__()))
-    handles.append(last.register_forward_hook(lambda *given: hooks.__exit__()))
-    try:
-        ids = torch.zeros(rows, length, dtype=torch.long, device="meta")
-        actor(input_ids=ids, use_cache=False)
-    finally:
-        for handle in handles:
-            handle.remove()
-    one = sum(x.untyped_storage().nbytes() for key, x in kept.items() if key not in weights)
-    truly = sum(x.nbytes for x in inputs) + one
-    found = activation_bytes(actor, rows * length, checkpointing=True)
-    assert found == pytest.approx(truly, rel=0.15)
-    assert found < 0.2 * activation_bytes(actor, rows * length)
+def test_checkpointing_keeps_a_fraction_of_the_activations():
     config = replace(CONFIG, gradient_checkpointing=True)
     plain = estimate_memory("gpt2", "distilbert-base-uncased", CONFIG, 8)
     less = estimate_memory("gpt2", "distilbert-base-uncased", config, 8)
-    assert less.total(kind="activations") < 0.2 * plain.total(kind="activations")
+    kept, whole = (one.total(kind="activations") for one in (less, plain))
+    assert whole / 12 < kept < 0.2 * whole  # one block of twelve, and the inputs of all
 
 
 def test_the_worst_moment_is_one_phase_not_both():

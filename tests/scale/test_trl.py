@@ -12,14 +12,11 @@ from strategies import close, prefix_mask, seeded
 from trl_lines import trl_advantages, trl_losses
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA, load_rows
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss, value_loss
 from helpers.scale.trl import (
-    CriticForTRL,
     RewardForTRL,
-    reward_rows,
     train_with_trl,
     trl_config,
     trl_is_here,
@@ -143,25 +140,6 @@ def test_our_reward_model_scores_the_same_through_trl_s_get_reward(real):
     assert scores.std() > 0.1
 
 
-def test_our_critic_gives_trl_the_values_that_it_gives_us(real):
-    from trl.experimental.utils import get_reward
-
-    from helpers.rollouts import forward_values
-    from helpers.steps import draw_prompts, write_responses
-
-    config, models, state = real
-    responses = write_responses(state, draw_prompts(state)[:8])
-    critic = copy.deepcopy(models.critic)
-    torch.nn.init.normal_(critic.value_head.weight)
-    ids = torch.cat([responses.query_tensors, responses.response_tensors], dim=1)
-    context = responses.query_tensors.shape[1]
-    with torch.no_grad():
-        full, _, _ = get_reward(CriticForTRL(critic), ids, models.tokenizer.pad_token_id, context)
-        values = forward_values(critic, *responses.tokens())
-    theirs = full[:, context - 1 : -1].squeeze(-1)
-    close(theirs[responses.response_mask], values[responses.response_mask], 1e-5, 1e-5)
-
-
 TINY = {"iterations": 2, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 
 
@@ -178,27 +156,6 @@ def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference(tmp_p
 
 def same(one: dict, other: dict) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_our_pairs_train_trl_s_reward_trainer(tmp_path):
-    from datasets import Dataset
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from trl import RewardConfig, RewardTrainer
-
-    rows = reward_rows(load_rows("pairs_test.jsonl")[:16])
-    assert all(row["chosen"] != row["rejected"] for row in rows)
-    model = AutoModelForSequenceClassification.from_pretrained(DATA / "sft", num_labels=1)
-    args = RewardConfig(
-        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=8, report_to="none",
-        use_cpu=True, bf16=False, save_strategy="no", disable_tqdm=True, logging_steps=1,
-        gradient_checkpointing=False, max_length=64,
-    )  # fmt: skip
-    tokenizer = AutoTokenizer.from_pretrained(DATA / "sft")
-    dataset = Dataset.from_list(rows)
-    trainer = RewardTrainer(model, args=args, train_dataset=dataset, processing_class=tokenizer)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert len(losses) == 2 and all(0 < loss < 20 for loss in losses)
 
 
 def test_settings_that_trl_lacks_are_refused(tmp_path):

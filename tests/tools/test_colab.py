@@ -203,13 +203,6 @@ def test_text_of_the_session_never_becomes_a_command(alone, session):
     assert not list(alone.rglob("oops")) and not list(alone.iterdir())
 
 
-def test_what_is_imported_afterwards_is_the_fetched_one(alone, session):
-    code = colab.SETUP + "\nimport helpers.tools.colab, os; os.chdir('/')\n"
-    code += "import helpers.tools.command\nprint(helpers.tools.command.__file__)"
-    done = run(alone, code, **session(opened()))
-    assert done.stdout == f"{HERE}{alone}/rlhf-course/helpers/tools/command.py\n"
-
-
 def test_a_wrong_address_is_one_sentence(alone, tmp_path):
     words = sentence(run(alone, COURSE_REPO=f"file://{tmp_path}/none"))
     assert words.startswith(f"No course fetched from file://{tmp_path}/none: check network")
@@ -349,14 +342,6 @@ def test_anything_but_owner_and_name_is_refused(copy, capsys):
         assert colab.main([repo]) == 2
         words = capsys.readouterr().err
         assert words.startswith("error: REPO: got ") and words.count("\n") == 1
-    assert texts(copy) == before
-
-
-def test_one_bad_notebook_and_nothing_is_written(copy):
-    (copy / "notebooks/98_bad.ipynb").write_text('{"cells": []}')
-    before = texts(copy)
-    with pytest.raises(ValueError, match="98_bad.ipynb"):
-        colab.dress_course("some-one/else", copy)
     assert texts(copy) == before
 
 
