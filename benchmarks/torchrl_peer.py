@@ -32,9 +32,9 @@ from benchmarks.models import (
     make_tokenizer,
     prompt_ids,
 )
-from helpers.config import PPOConfig
+from helpers.config import RLHFConfig
 
-CONFIG = PPOConfig()  # β, γ, λ, ε and the rest as in ours
+CONFIG = RLHFConfig()  # β, γ, λ, ε and the rest as in ours
 TOKENS, MASK = ("tokens", "full"), ("masks", "all_attention_mask")  # the wrapper's names
 RESPONSE, LOGPROBS = ("tokens", "response"), ("log_probs", "response")
 

@@ -37,13 +37,5 @@ def main(arguments: list[str] | None = None) -> int:
     return resolve_name(COMMANDS[name][0])(rest)
 
 
-def loop(arguments: list[str] | None = None) -> int:
-    """`python -m helpers.loop`: train, or with `--trace-only` trace; → the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    flags = [flag for flag in given if flag != "--trace-only"]
-    traces = len(flags) < len(given) or "--random-gpt2" in flags
-    return main(["trace" if traces else "train", *flags])
-
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -32,8 +32,13 @@ from helpers.tools.validate import require
 
 TENSORS, FACTS, ACTOR = "state.safetensors", "state.json", "actor"
 NAME = re.compile(r"iteration_(\d+)")
-NEEDED = ("config", "iteration", "history", "kl_coef", "score_mean", "score_std", "prompts")
-NEEDED += ("threads", "device", "reference", "reward", "sha256")
+CHANGES = ("iteration", "history", "kl_coef", "score_mean", "score_std", "pairs")  # of a state
+OTHER = {
+    "reference": "against another reference model",
+    "tokenizer": "with another tokenizer",
+    "reward": "on another reward model or function",
+}
+NEEDED = ("config", "prompts", *CHANGES, "threads", "processes", "device", *OTHER, "sha256", "seal")
 KEPT = 2  # newest checkpoints that stay
 ABANDONED = 3600  # seconds after which what a killed process left half written goes
 
@@ -72,9 +77,7 @@ def checkpoint_due(state: RLHFState) -> bool:
 
 
 def _tidy(folder: Path, old: list[Path]) -> None:
-    """Remove old checkpoints, and what a killed process left long ago. Never one that is half gone:
-    a checkpoint gives up its name first.
-    """
+    """Remove old checkpoints (each gives up its name first), and what a killed process left long ago."""
     for path in old:
         nameless = path.with_name(f".{path.name}.old")
         shutil.rmtree(nameless, ignore_errors=True)
@@ -132,17 +135,13 @@ def _seal(facts: dict) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def _frozen(model: nn.Module) -> set[str]:
-    """Names of the parameters that are not trained: under LoRA all but the adapter's and the head's."""
-    named = model.named_parameters(remove_duplicate=False)
-    return {name for name, parameter in named if not parameter.requires_grad}
-
-
 def _tensors(state: RLHFState) -> dict:
     """Tensors of critic (those trained), optimizer and generators: name → tensor."""
     tensors = {}
     if state.models.critic is not None:
-        frozen, every = _frozen(state.models.critic), state.models.critic.state_dict()
+        named = state.models.critic.named_parameters(remove_duplicate=False)
+        frozen = {name for name, parameter in named if not parameter.requires_grad}  # under LoRA
+        every = state.models.critic.state_dict()
         tensors = {f"critic.{name}": x for name, x in every.items() if name not in frozen}
     for index, moments in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
@@ -153,25 +152,27 @@ def _tensors(state: RLHFState) -> dict:
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
-def _facts(state: RLHFState) -> dict:
-    """What must be equal to resume a run exactly, and its history."""
-    reward = state.models.reward
+def _surroundings(models: Models) -> dict:
+    """What must be equal to resume a run exactly, beside its config and prompts."""
+    is_model = isinstance(models.reward, RewardModel)
     return {
-        "config": state.config.as_dict(),
-        "iteration": state.iteration,
-        "history": state.history,
-        "kl_coef": state.kl_coef,
-        "score_mean": state.score_mean,
-        "score_std": state.score_std,
-        "prompts": as_rows(state.prompts),
-        "pairs": state.pairs,
         "threads": torch.get_num_threads(),
         "processes": world_size(),
-        "device": state.models.device.type,
-        "reference": fingerprint(state.models.reference),
-        "tokenizer": vocabulary_fingerprint(state.models.tokenizer),
-        "reward": fingerprint(reward) if isinstance(reward, RewardModel) else None,
+        "device": models.device.type,
+        "reference": fingerprint(models.reference),
+        "tokenizer": vocabulary_fingerprint(models.tokenizer),
+        "reward": fingerprint(models.reward) if is_model else None,
+    }
+
+
+def _facts(state: RLHFState) -> dict:
+    """What a checkpoint holds beside tensors."""
+    return {
+        "config": state.config.as_dict(),
+        "prompts": as_rows(state.prompts),
         "measures": sorted(state.measures),
+        **{name: getattr(state, name) for name in CHANGES},
+        **_surroundings(state.models),
     }
 
 
@@ -194,33 +195,22 @@ def load_checkpoint(
     facts = _read_facts(path)
     _check_files(path, facts)
     saved = config_from_dict(facts["config"])
-    if config is not None:
-        config = resolve_rates(config, models)
-        if config.iterations is None:  # DPO's, by its epochs
-            config = replace(config, iterations=saved.iterations)
-    _refuse_changes(facts, saved, config)
+    length = saved.iterations if config is None else _longer(config, saved, models)
     models = models or load_models(saved, reward)
-    if models.device.type != facts["device"]:
-        raise ValueError(f"device: got {models.device.type!r}, wants {facts['device']!r} as saved.")
-    _check_models(path, facts, models)
+    _require_same(path, facts, models)
     unfitted = replace(saved, normalize_scores=False)  # mean and scale are read, not fitted again
     state = start_run(unfitted, models, prompts=facts["prompts"], measures=measures)
-    length = saved.iterations if config is None else config.iterations
     state.config = replace(saved, iterations=length)
-    state.iteration, state.history = facts["iteration"], facts["history"]
-    state.kl_coef, state.pairs = facts["kl_coef"], facts.get("pairs")
-    state.score_mean, state.score_std = facts["score_mean"], facts["score_std"]
-    _restore_actor(models.actor, _weights(path))
+    for name in CHANGES:
+        setattr(state, name, facts[name])
+    _restore_actor(models.actor, path / ACTOR)
     _restore(state, load_file(path / TENSORS))
     return state
 
 
-def _weights(path: Path) -> Path:
-    """The actor's weights in a checkpoint: `model.safetensors`, or under LoRA only the adapter's."""
-    return next((path / ACTOR).glob("*.safetensors"))
-
-
-def _restore_actor(actor: nn.Module, weights: Path) -> None:
+def _restore_actor(actor: nn.Module, folder: Path) -> None:
+    """Load the actor's weights from a checkpoint; under LoRA they are only the adapter's."""
+    weights = next(folder.glob("*.safetensors"))
     if not weights.name.startswith("adapter"):
         load_model(actor, weights)
         return
@@ -231,7 +221,7 @@ def _restore_actor(actor: nn.Module, weights: Path) -> None:
 
 def _read_facts(path: Path) -> dict:
     facts = read_json(path / FACTS, NEEDED)
-    if "seal" in facts and facts["seal"] != _seal(facts):  # older checkpoints have none
+    if facts["seal"] != _seal(facts):
         raise FileProblem(f"{path / FACTS} is altered.")
     return facts
 
@@ -244,29 +234,26 @@ def _check_files(path: Path, facts: dict) -> None:
             raise FileProblem(f"{path / name} is cut short or altered.")
 
 
-def _refuse_changes(facts: dict, saved: RLHFConfig, config: RLHFConfig | None) -> None:
-    facts = {"processes": 1} | facts  # older checkpoints do not tell
-    for name, here in (("threads", torch.get_num_threads()), ("processes", world_size())):
-        if here != facts[name]:
-            raise ValueError(f"{name}: got {here}, wants {facts[name]} as saved.")
-    given = {} if config is None else config.as_dict()
-    if given and given.pop("iterations") < saved.iterations:
-        least = f"at least {saved.iterations}, as saved"
-        raise ValueError(f"iterations: got {config.iterations}, wants {least}.")
-    for name, value in given.items():
-        if value != getattr(saved, name):
-            raise ValueError(f"{name}: got {value!r}, wants {getattr(saved, name)!r} as saved.")
+def _longer(config: RLHFConfig, saved: RLHFConfig, models: Models | None) -> int:
+    """The iterations of this config, which is else the saved one. ValueError: another, or fewer."""
+    config = resolve_rates(config, models)
+    length = (
+        saved.iterations if config.iterations is None else config.iterations
+    )  # DPO's, by epochs
+    least = f"at least {saved.iterations}, as saved"
+    require(length >= saved.iterations, "iterations", length, least)
+    for name, value in replace(config, iterations=saved.iterations).as_dict().items():
+        wants = getattr(saved, name)
+        require(value == wants, name, repr(value), f"{wants!r} as saved")
+    return length
 
 
-def _check_models(path: Path, facts: dict, models: Models) -> None:
-    if fingerprint(models.reference) != facts["reference"]:
-        raise FileProblem(f"{path} was trained against another reference model.")
-    spoken = vocabulary_fingerprint(models.tokenizer)
-    if facts.get("tokenizer", spoken) != spoken:  # older checkpoints do not tell
-        raise FileProblem(f"{path} was trained with another tokenizer.")
-    is_model = isinstance(models.reward, RewardModel)
-    if (fingerprint(models.reward) if is_model else None) != facts["reward"]:
-        raise FileProblem(f"{path} was trained on another reward model or function.")
+def _require_same(path: Path, facts: dict, models: Models) -> None:
+    """FileProblem: other models than the saved run's; ValueError: it ran in another way."""
+    for name, here in _surroundings(models).items():
+        if name in OTHER and here != facts[name]:
+            raise FileProblem(f"{path} was trained {OTHER[name]}.")
+        require(here == facts[name], name, repr(here), f"{facts[name]!r} as saved")
 
 
 def _restore(state: RLHFState, tensors: dict) -> None:
@@ -277,17 +264,12 @@ def _restore(state: RLHFState, tensors: dict) -> None:
         groups[kind][rest] = value
     critic = state.models.critic
     if critic is not None:
-        frozen, every = _frozen(critic), critic.state_dict()
-        kept = {name: x for name, x in every.items() if name in frozen}
-        critic.load_state_dict(
-            kept | groups["critic"]
-        )  # older checkpoints have the frozen ones too
+        critic.load_state_dict(critic.state_dict() | groups["critic"])  # frozen ones stay
     moments: dict[int, dict] = {}
     for name, value in groups["optimizer"].items():
         index, field = name.split(".")
         moments.setdefault(int(index), {})[field] = value
-    state_dict = state.optimizer.state_dict() | {"state": moments}
-    state.optimizer.load_state_dict(state_dict)
+    state.optimizer.load_state_dict(state.optimizer.state_dict() | {"state": moments})
     for name, generator in state.generators.items():
         name = f"{name}.{rank()}" if rank() > 0 else name
         generator.set_state(groups["generator"][name])

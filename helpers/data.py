@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from helpers.prompts import as_pairs
+from helpers.prompts import chat_text
 from helpers.tools.files import (
     ROOT,
     FileProblem,
@@ -14,7 +14,7 @@ from helpers.tools.files import (
     sha256,
     write_json,
 )
-from helpers.tools.validate import require_count
+from helpers.tools.validate import require, require_count
 
 DATA = ROOT / "data"
 MANIFEST = "manifest.json"
@@ -99,7 +99,10 @@ def load_rows(name: str, columns: tuple = ()) -> list[dict]:
     return read_jsonl(DATA / name, columns)
 
 
-COLUMNS = ("prompt", "chosen", "rejected")
+# --- preference pairs -----------------------------------------------------------------------------
+
+SIDES = ("chosen", "rejected")
+COLUMNS = ("prompt", *SIDES)
 
 
 def check_pairs(rows: list[dict], where: str) -> list[dict]:
@@ -118,6 +121,67 @@ def check_pairs(rows: list[dict], where: str) -> list[dict]:
         if not row["chosen"].strip() and not row["rejected"].strip():
             raise FileProblem(f"{where}, row {number}: both responses are empty, wants a text.")
     return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def as_pairs(
+    rows: list[dict], tokenizer: PreTrainedTokenizerBase | None = None, plain: bool = False
+) -> list[dict]:
+    """Preference rows in any usual form → `{prompt, chosen, rejected}` texts; text rows stay as they are.
+
+    The answers are texts or messages, also after a conversation. Without a `prompt`, it is what both
+    begin with. Conversations need the `tokenizer`; with `plain` their prompts are without the template's
+    special tokens, as a reward sees texts. ValueError: answers of two kinds, with nothing in common or no
+    difference, or that are not one message of the assistant.
+    """
+    return [_as_pair(row, tokenizer, plain) for row in rows]
+
+
+def _as_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
+    answers = [row.get(side) for side in SIDES]
+    texts = all(isinstance(answer, str) for answer in answers)
+    if texts and isinstance(row.get("prompt"), list):
+        answers = [[{"role": "assistant", "content": answer}] for answer in answers]
+        row = row | dict(zip(SIDES, answers, strict=True))
+    if all(isinstance(answer, list) for answer in answers):
+        return _as_text_pair(row, tokenizer, plain)
+    if "prompt" in row or not texts:  # complete, or to be named as no pair by `check_pairs`
+        return row
+    shared = _shared(*(answer.split(" ") for answer in answers))
+    prompt = " ".join(answers[0].split(" ")[:shared])
+    endings = [answer[len(prompt) :].lstrip(" ") for answer in answers]
+    return row | _parted(prompt, endings)
+
+
+def _as_text_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
+    """A pair of conversations as texts."""
+    answers = [row[side] for side in SIDES]
+    asked = row.get("prompt")
+    if asked is None:
+        shared = _shared(*answers)
+        asked, answers = answers[0][:shared], [answer[shared:] for answer in answers]
+    for answer in answers:
+        one = len(answer) == 1 and isinstance(answer[0], dict)
+        alone = one and answer[0].get("role") == "assistant"
+        alone = alone and isinstance(answer[0].get("content"), str)
+        require(alone, "chosen, rejected", repr(answer)[:60], "one message of the assistant each")
+    require(tokenizer is not None, "pairs", "messages", "a tokenizer, for its chat template")
+    prompt = asked if isinstance(asked, str) else chat_text(tokenizer, asked)
+    if plain:
+        prompt = tokenizer.decode(tokenizer(prompt)["input_ids"], skip_special_tokens=True)
+    return row | _parted(prompt, [answer[0]["content"] for answer in answers])
+
+
+def _shared(one: list, other: list) -> int:
+    """How many elements both lists begin with."""
+    both = zip(one, other, strict=False)
+    return next((k for k, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
+
+
+def _parted(prompt: str, endings: list[str]) -> dict:
+    wants = "two answers that begin alike and end differently, or a prompt"
+    got = repr(prompt + " …")[:60] if prompt else "answers with nothing in common"
+    require(bool(prompt) and all(endings) and endings[0] != endings[1], "pairs", got, wants)
+    return {"prompt": prompt} | dict(zip(SIDES, endings, strict=True))
 
 
 def load_pairs(

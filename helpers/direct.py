@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from helpers.config import DirectConfig
-from helpers.data import check_pairs, load_pairs
+from helpers.data import as_pairs, check_pairs, load_pairs
 from helpers.kl import kl_estimate
 from helpers.loop import run_iterations
 from helpers.models import autocast, gradient_checkpointing, load_tokenizer, trainable
@@ -27,62 +27,37 @@ from helpers.pairs import (
     fill_reference,
     label_pairs,
     load_data,
-    require_probabilities,
 )
 from helpers.ppo import gradient_step, mean_stats
-from helpers.prompts import as_pairs
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses, rows_at_once
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import (
+    anneal,
     describe,
     draw_prompts,
+    record_iteration,
     reference_logprobs,
     score_responses,
     write_responses,
 )
-from helpers.tools.parallel import gather, sum_gradients, total, world_size
-from helpers.tools.validate import (
-    require,
-    require_finite,
-    require_like,
-    require_mask,
-    require_positive,
-    require_tensor,
-)
+from helpers.tools.parallel import gather, total, world_size
+from helpers.tools.validate import require
 
 # --- the losses -----------------------------------------------------------------------------------
 
 
-def sequence_logprobs(
-    policy: nn.Module,
-    query_tensors: Tensor,
-    query_mask: Tensor,
-    response_tensors: Tensor,
-    response_mask: Tensor,
-    temperature: float = 1.0,
-) -> Tensor:
-    """log π(y|x) of whole responses: the sum over their tokens, EOS included: [B, …] → [B] nats.
-
-    ValueError: shapes, a response without a counted token.
-    """
-    require_tensor("response_tensors", response_tensors, dims=2)
-    require_mask("response_mask", response_mask, response_tensors.shape, every_row=True)
-    rollout = (query_tensors, query_mask, response_tensors, response_mask)
-    return forward_logprobs(policy, *rollout, temperature).sum(dim=1)
+def sequence_logprobs(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0) -> Tensor:
+    """log π(y|x) of whole responses: the sum over their tokens, EOS included: `Tokens` → [B] nats."""
+    return forward_logprobs(policy, *tokens, temperature=temperature).sum(dim=1)
 
 
 def implicit_reward(logprobs: Tensor, ref_logprobs: Tensor, kl_coef: float) -> Tensor:
     """β·(log π(y|x) − log π_ref(y|x)): the reward for which π is optimal: [B], [B] → [B].
 
     Up to a constant per prompt, which no comparison of two responses sees (Rafailov et al. 2023,
-    eq. 5). In units of the labels' log-odds. No gradient flows into the reference. ValueError: shapes,
-    non-finite log-probs, β ≤ 0.
+    eq. 5). In units of the labels' log-odds. No gradient flows into the reference.
     """
-    require_positive("kl_coef", kl_coef)
-    require_like(dims=1, logprobs=logprobs, ref_logprobs=ref_logprobs)
-    require_finite("logprobs", logprobs)
-    require_finite("ref_logprobs", ref_logprobs)
     return kl_coef * (logprobs - ref_logprobs.detach())
 
 
@@ -98,16 +73,13 @@ def dpo_loss(
 
     Log-probs of whole responses, all [B] nats (Rafailov et al. 2023, eq. 7). `probabilities` [B]
     are P(`chosen` is preferred), 1 if not given: the loss is then its mean over the labels (1 − ε
-    everywhere is label smoothing). ValueError: shapes, no pair, non-finite numbers, β ≤ 0.
+    everywhere is label smoothing).
     """
-    probabilities = _check_pairs(probabilities, chosen, rejected, ref_chosen, ref_rejected)
-    rewards = (
-        implicit_reward(chosen, ref_chosen, kl_coef),
-        implicit_reward(rejected, ref_rejected, kl_coef),
-    )
-    margin = rewards[0] - rewards[1]
+    chosen_reward = implicit_reward(chosen, ref_chosen, kl_coef)
+    rejected_reward = implicit_reward(rejected, ref_rejected, kl_coef)
+    margin = chosen_reward - rejected_reward
     loss = -_expected(logsigmoid(margin), logsigmoid(-margin), probabilities)
-    return loss, pair_stats(chosen, rejected, *rewards, probabilities)
+    return loss, pair_stats(chosen, rejected, chosen_reward, rejected_reward, probabilities)
 
 
 def ipo_loss(
@@ -125,36 +97,20 @@ def ipo_loss(
     holds for probabilities of responses. TRL divides by the number of tokens, which makes τ another
     one for each length.
     """
-    probabilities = _check_pairs(probabilities, chosen, rejected, ref_chosen, ref_rejected)
-    rewards = (
-        implicit_reward(chosen, ref_chosen, kl_coef),
-        implicit_reward(rejected, ref_rejected, kl_coef),
-    )
-    log_ratio = (rewards[0] - rewards[1]) / kl_coef
-    target = 1 / (2 * kl_coef)
+    chosen_reward = implicit_reward(chosen, ref_chosen, kl_coef)
+    rejected_reward = implicit_reward(rejected, ref_rejected, kl_coef)
+    log_ratio, target = (chosen_reward - rejected_reward) / kl_coef, 1 / (2 * kl_coef)
     loss = _expected((log_ratio - target).square(), (-log_ratio - target).square(), probabilities)
-    return loss, pair_stats(chosen, rejected, *rewards, probabilities)
+    return loss, pair_stats(chosen, rejected, chosen_reward, rejected_reward, probabilities)
 
 
 LOSSES = {"dpo": dpo_loss, "ipo": ipo_loss}
 
 
-def _check_pairs(probabilities: Tensor | None, *logprobs: Tensor) -> Tensor:
-    """Check the arguments of a loss; → the probabilities."""
-    names = ("chosen", "rejected", "ref_chosen", "ref_rejected")
-    given = dict(zip(names, logprobs, strict=True))
-    require_like(dims=1, **given)
-    require(len(given["chosen"]) > 0, "chosen", "no pair", "at least one")
-    for name, value in given.items():
-        require_finite(name, value)
-    if probabilities is None:
-        return torch.ones_like(given["chosen"])
-    require_probabilities("probabilities", probabilities, given["chosen"].shape)
-    return probabilities.to(given["chosen"])
-
-
-def _expected(first: Tensor, second: Tensor, probabilities: Tensor) -> Tensor:
+def _expected(first: Tensor, second: Tensor, probabilities: Tensor | None) -> Tensor:
     """Mean over pairs and labels, of `first` where the first is preferred, else of `second`."""
+    if probabilities is None:
+        return first.mean()
     return (probabilities * first + (1 - probabilities) * second).mean()
 
 
@@ -164,7 +120,7 @@ def pair_stats(
     rejected: Tensor,
     chosen_reward: Tensor,
     rejected_reward: Tensor,
-    probabilities: Tensor,
+    probabilities: Tensor | None,
 ) -> dict:
     """Means over pairs (and over the labels): how far the policy prefers the preferred response.
 
@@ -205,11 +161,11 @@ def accumulate_gradients(
     """
     means: dict[str, Tensor] = {}
     pairs = total(torch.ones_like(batch.probabilities[index]))
-    recompute = gradient_checkpointing(policy, on=config.gradient_checkpointing)
+    recompute = partial(gradient_checkpointing, on=config.gradient_checkpointing)
     for part in index[batch.lengths()[index].argsort(stable=True)].split(config.micro_batch_size):
-        tokens = batch.responses.tokens_of(batch.both(part))
-        with autocast(policy.device, config.mixed_precision), recompute:
-            logprobs = sequence_logprobs(policy, *tokens, config.temperature)  # (2b,)
+        tokens = batch.responses.tokens().rows(batch.both(part))
+        with autocast(policy.device, config.mixed_precision), recompute(policy):
+            logprobs = sequence_logprobs(policy, *tokens, temperature=config.temperature)  # (2b,)
         loss, stats = batch_loss(logprobs, batch, part, config)
         share = len(part) / pairs
         (loss * share).backward()
@@ -220,15 +176,11 @@ def accumulate_gradients(
 
 def update(state: RLHFState, batch: PairBatch, rows: Tensor) -> dict:
     """A gradient step for each minibatch of these rows of a batch; returns means, weighted by pairs."""
-    config, policy = state.config, state.models.actor
-    rate = config.learning_rate * (1.0 - state.iteration / config.iterations)
-    for group in state.optimizer.param_groups:
-        group["lr"] = rate
+    config, policy, rate = state.config, state.models.actor, anneal(state)
     parameters, history, weights = trainable(policy), [], []
     for index in rows.to(policy.device).split(max(1, config.minibatch_size // world_size())):
         state.optimizer.zero_grad(set_to_none=True)
         stats = accumulate_gradients(policy, batch, index, config)
-        sum_gradients(parameters)
         stats["grad_norm"] = gradient_step(parameters, state.optimizer, config.max_grad_norm)
         history.append(stats)
         weights.append(len(index))
@@ -259,11 +211,7 @@ def iterate_direct(
         fill_reference(state, batch, rows)
     metrics = describe(state, responses, scores) | compare(responses, ref_logprobs)
     metrics |= update(state, batch, rows) | {"kl_coef": state.config.kl_coef}
-    state.iteration += 1
-    record = {"iteration": state.iteration} | metrics
-    record["seconds"] = time.perf_counter() - started
-    state.history.append(record)
-    return record
+    return record_iteration(state, metrics, started)
 
 
 def compare(responses: Responses, ref_logprobs: Tensor) -> dict:
@@ -287,10 +235,10 @@ def train_direct(
     """Run DPO or IPO; yields one record per iteration, with the loop's names (`train_rlhf_loop`).
 
     Learns from `pairs` (`{prompt, chosen, rejected}` rows of texts or messages, see `as_pairs`; if not
-    given, those the config names), or
-    online from pairs the policy writes, labelled by the reward or the `labeller` (two lists of texts →
-    P(the first is preferred)). `prompts` are those of the records, and online also of the pairs.
-    With a data set the reward is only watched: `score` is in the record, the loss does not see it.
+    given, those the config names), or online from pairs that the policy samples, labelled by the reward
+    or the `labeller` (two lists of texts → P(the first is preferred)). `prompts` are those of the
+    records, and online also of the pairs. With a data set the reward is only watched: `score` is in
+    the record, the loss does not see it.
     Saves and resumes as `train_rlhf_loop`; give `pairs` and `labeller` again. The critic of `models`
     is not used.
     """

@@ -6,26 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from helpers.config import PPOConfig, RLHFConfig
-from helpers.tools.validate import (
-    require,
-    require_count,
-    require_scores,
-    require_tensor,
-    require_tokens,
-)
+from helpers.config import RLHFConfig
+from helpers.tools.validate import require
 from helpers.whitening import masked_mean
 
 GRPO_EPSILON = 1e-4  # added to the group's standard deviation, as TRL does
-
-
-def _groups(rewards: Tensor, group_size: int) -> Tensor:
-    """One row per prompt with its K rewards: [B] → [B / K, K]."""
-    require_scores("rewards", rewards)
-    require_count("group_size", group_size, low=2)
-    whole = len(rewards) > 0 and len(rewards) % group_size == 0
-    require(whole, "rewards", f"{len(rewards)} numbers", f"a multiple of group_size {group_size}")
-    return rewards.view(-1, group_size)
 
 
 def rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
@@ -33,9 +18,9 @@ def rloo_advantages(rewards: Tensor, group_size: int) -> Tensor:
 
     `rewards` has one number per response (score − β·KL); the `group_size` responses to a prompt are
     next to each other. The others do not depend on this response, so their mean is an unbiased
-    baseline. ValueError: shapes, a group of one, non-finite rewards.
+    baseline.
     """
-    grouped = _groups(rewards, group_size)
+    grouped = rewards.view(-1, group_size)  # (B / K, K): a row per prompt
     others = grouped.sum(dim=1, keepdim=True) - grouped
     return (grouped - others / (group_size - 1)).flatten()
 
@@ -45,9 +30,8 @@ def grpo_advantages(rewards: Tensor, group_size: int, scale_by_std: bool = True)
 
     The std is the unbiased one, as in TRL: a group with nearly equal rewards is scaled up to the size
     of the others. Without it, r − mean: Dr. GRPO (Liu et al. 2025), RLOO's times (K − 1)/K.
-    ValueError as in `rloo_advantages`.
     """
-    grouped = _groups(rewards, group_size)
+    grouped = rewards.view(-1, group_size)
     centred = grouped - grouped.mean(dim=1, keepdim=True)
     if scale_by_std:
         centred = centred / (grouped.std(dim=1, keepdim=True) + GRPO_EPSILON)
@@ -56,7 +40,7 @@ def grpo_advantages(rewards: Tensor, group_size: int, scale_by_std: bool = True)
 
 def equal_groups(rewards: Tensor, group_size: int) -> Tensor:
     """Whether all rewards of a response's group are the same: [B] → [B] bool. They teach nothing."""
-    grouped = _groups(rewards, group_size)
+    grouped = rewards.view(-1, group_size)
     return (grouped == grouped[:, :1]).all(dim=1).repeat_interleave(group_size)
 
 
@@ -94,31 +78,24 @@ def group_advantages(rewards: Tensor, mask: Tensor, config: RLHFConfig) -> Tenso
 def mean_of_means(x: Tensor, mask: Tensor) -> Tensor:
     """Mean over responses of their mean over counted tokens, a scalar: [B, T], [B, T] (GRPO).
 
-    A token of a long response counts less than one of a short response. ValueError: shapes, a row
-    without counted tokens, non-finite x.
+    A token of a long response counts less than one of a short response.
     """
-    require_tokens(mask, dims=2, every_row=True, x=x)
     return (torch.where(mask, x, 0.0).sum(dim=1) / mask.sum(dim=1)).mean()
 
 
 def mean_over_length(x: Tensor, mask: Tensor, length: int) -> Tensor:
-    """Sum over counted tokens / (B · length), a scalar: the same weight for every token (Dr. GRPO).
-
-    ValueError: shapes, a row without counted tokens, non-finite x, a length below 1.
-    """
-    require_count("length", length)
-    require_tokens(mask, dims=2, every_row=True, x=x)
+    """Sum over counted tokens / (B · length), a scalar: the same weight for every token (Dr. GRPO)."""
     return torch.where(mask, x, 0.0).sum() / (len(x) * length)
 
 
-def loss_mean(config: PPOConfig) -> Callable[[Tensor, Tensor], Tensor]:
+def loss_mean(config: RLHFConfig) -> Callable[[Tensor, Tensor], Tensor]:
     """The mean that `loss_aggregation` names, as a function of [B, T] and mask."""
     if config.loss_aggregation == "fixed":
         return partial(mean_over_length, length=config.response_length)
     return {"token": masked_mean, "response": mean_of_means}[config.loss_aggregation]
 
 
-def loss_options(config: PPOConfig) -> dict:
+def loss_options(config: RLHFConfig) -> dict:
     """What a policy loss is told beyond PPO's ε; nothing where the settings are PPO's own."""
     options = {} if config.cliprange_high is None else {"cliprange_high": config.cliprange_high}
     return options if config.loss_aggregation == "token" else options | {"mean": loss_mean(config)}
@@ -129,7 +106,6 @@ def sequence_log_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> 
 
     Its exponential is the ratio of whole responses, to the power 1/length (Zheng et al. 2025).
     """
-    require_tokens(mask, dims=2, every_row=True, logprobs=logprobs, old_logprobs=old_logprobs)
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     return per_token(log_ratio.sum(dim=1) / mask.sum(dim=1), mask)
 
@@ -141,13 +117,10 @@ def pass_at_k(correct: Tensor, k: int) -> Tensor:
     """Probability that one of k answers to a prompt is right: [B, n] booleans → [B], float64.
 
     1 − C(n − c, k)/C(n, k), c of n being right: unbiased, where 1 − (1 − c/n)^k is too low for k > 1
-    (Chen et al. 2021, eq. 1). ValueError: shape, dtype, k not in 1 … n.
+    (Chen et al. 2021, eq. 1). ValueError: k not in 1 … n.
     """
-    require_tensor("correct", correct, dims=2)
-    require(correct.dtype == torch.bool, "correct", f"dtype {correct.dtype}", "booleans")
     n = correct.shape[1]
-    require_count("k", k)
-    require(k <= n, "k", k, f"at most the {n} answers to a prompt")
+    require(1 <= k <= n, "k", k, f"from 1 to the {n} answers to a prompt")
     drawn = torch.arange(k, device=correct.device)
     wrong = (~correct).sum(dim=1, keepdim=True)
     return 1 - ((wrong - drawn).clamp(min=0).double() / (n - drawn)).prod(dim=1)  # (B, k) → (B,)

@@ -3,25 +3,16 @@
 import torch
 from torch import Tensor
 
-from helpers.tools.validate import (
-    require_choice,
-    require_count,
-    require_like,
-    require_number,
-    require_positive,
-    require_scores,
-    require_tokens,
-)
+from helpers.tools.validate import require_choice
 
 
 def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str = "k1") -> Tensor:
     """Per-token estimate of KL(π‖π_ref) in nats, from tokens sampled by π (Schulman 2020).
 
     `k1` = log π − log π_ref: unbiased, may be negative. `k2` = k1²/2: biased, low variance.
-    `k3` = π_ref/π − 1 + k1: unbiased and never negative. Any shape. ValueError: different shapes.
+    `k3` = π_ref/π − 1 + k1: unbiased and never negative. Any shape. ValueError: another estimator.
     """
     require_choice("estimator", estimator, ("k1", "k2", "k3"))
-    require_like(logprobs=logprobs, ref_logprobs=ref_logprobs)
     log_ratio = logprobs - ref_logprobs
     if estimator == "k1":
         return log_ratio
@@ -32,7 +23,6 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, estimator: str = "k1") -
 
 def full_kl(logits: Tensor, ref_logits: Tensor) -> Tensor:
     """Exact KL(π‖π_ref) of each next-token distribution, in nats: [..., V], [..., V] → [...]."""
-    require_like(logits=logits, ref_logits=ref_logits)
     logprobs = logits.float().log_softmax(dim=-1)
     ref_logprobs = ref_logits.float().log_softmax(dim=-1)
     # 0·log 0 is 0: a token of probability 0 adds nothing
@@ -53,11 +43,8 @@ def shape_rewards(
 
     `scores` [B] (one per response), the rest [B, T] → [B, T]; 0 where masked. The KL is part of the
     reward, not of the loss: no gradient flows through it (Ziegler et al. 2019, eq. 2; Ouyang et al.
-    2022, eq. 2). ValueError: shapes, an empty row, non-finite input, β < 0.
+    2022, eq. 2).
     """
-    require_number("kl_coef", kl_coef, low=0.0, wants="a finite number of at least 0")
-    require_tokens(mask, dims=2, every_row=True, logprobs=logprobs, ref_logprobs=ref_logprobs)
-    require_scores("scores", scores, len(logprobs), like="the batch axis of logprobs")
     kl = kl_estimate(logprobs.detach(), ref_logprobs.detach(), "k1")
     rewards = torch.where(mask, -kl_coef * kl, 0.0)  # (B, T)
     last = last_counted(mask).unsqueeze(1)  # (B, 1)
@@ -69,16 +56,10 @@ class AdaptiveKLController:
 
     def __init__(self, kl_coef: float, target: float, horizon: float):
         """Initial β, target in nats per response, horizon in responses."""
-        for name, value in (("kl_coef", kl_coef), ("target", target), ("horizon", horizon)):
-            require_positive(name, value)
         self.kl_coef, self.target, self.horizon = kl_coef, target, horizon
 
     def update(self, observed_kl: float, num_samples: int) -> float:
         """β ← β·(1 + clip(KL/target − 1, ±0.2)·n/horizon), after n responses; returns the new β."""
-        require_number("observed_kl", observed_kl)
-        require_count("num_samples", num_samples)
         error = min(max(observed_kl / self.target - 1.0, -0.2), 0.2)
-        factor = 1.0 + error * num_samples / self.horizon
-        require_positive("horizon: the factor on β", factor)
-        self.kl_coef *= factor
+        self.kl_coef *= 1.0 + error * num_samples / self.horizon
         return self.kl_coef

@@ -1,9 +1,8 @@
-"""The RLHF loop: one record per iteration. `python -m helpers.loop` is `python -m helpers train`.
+"""The RLHF loop: one record per iteration. As a command it is `python -m helpers train`.
 
 Not included: sharded models and generation engines. Several processes: `python -m helpers distributed`.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -90,9 +89,3 @@ def run_iterations(
             if save_dir is not None and checkpoint_due(state):
                 save_checkpoint(state, save_dir, also)
             yield record
-
-
-if __name__ == "__main__":
-    from helpers.__main__ import loop  # the alias of `python -m helpers train`
-
-    sys.exit(loop())

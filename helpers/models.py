@@ -4,6 +4,7 @@ import copy
 import hashlib
 import inspect
 import logging
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -70,30 +71,27 @@ def allow_tf32(device: torch.device, allowed: bool) -> None:
         torch.set_float32_matmul_precision("high" if allowed else "highest")
 
 
-class gradient_checkpointing:
-    """Context in which forwards of these models keep only their blocks' inputs; the rest is computed
-    again in the backward pass: less memory, one more forward. May be entered many times.
+@contextmanager
+def gradient_checkpointing(*models: nn.Module | None, on: bool = True) -> Iterator[None]:
+    """Forwards of these models keep only their blocks' inputs; the rest is computed again in the
+    backward pass: less memory, one more forward.
 
     transformers does this in train mode only; there is no dropout here, so that mode changes nothing
     else. ValueError: a model whose architecture cannot.
     """
-
-    def __init__(self, *models: nn.Module | None, on: bool = True):
-        found = (getattr(model, "trunk", model) for model in models if on)
-        self.models = [model for model in found if model is not None]
-        for model in self.models:
-            able = getattr(model, "supports_gradient_checkpointing", False)
-            require(able, "gradient_checkpointing", f"a {type(model).__name__}", "a model that can")
-
-    def __enter__(self) -> None:
-        for model in self.models:
+    found = [getattr(model, "trunk", model) for model in models if on and model is not None]
+    for model in found:
+        able = getattr(model, "supports_gradient_checkpointing", False)
+        require(able, "gradient_checkpointing", f"a {type(model).__name__}", "a model that can")
+    try:
+        for model in found:
             # its older name before transformers 5.20
             enable = getattr(model, "activation_checkpointing_enable", None)
             (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
             model.train()
-
-    def __exit__(self, *problem: object) -> None:
-        for model in self.models:
+        yield
+    finally:
+        for model in found:
             disable = getattr(model, "activation_checkpointing_disable", None)
             (disable or model.gradient_checkpointing_disable)()
             model.eval()

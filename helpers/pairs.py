@@ -14,7 +14,7 @@ from helpers.sampling import Responses, encode_prompts
 from helpers.state import LARGE_PRIME, RLHFState
 from helpers.steps import reference_logprobs
 from helpers.tools.parallel import share
-from helpers.tools.validate import require, require_count, require_shape
+from helpers.tools.validate import require, require_shape
 
 Labeller = Callable[[list[str], list[str]], Tensor]  # two texts each → P(the first is preferred)
 
@@ -59,10 +59,8 @@ def encode_pairs(
 
     Each ends with EOS, which is trained like any other token. One that is longer than
     `response_length` with its EOS is cut there and has none, as if it had been sampled. `logprobs`
-    are 0: who wrote the responses is not known. ValueError: no pair, response_length < 1.
+    are 0: which policy sampled the responses is not known.
     """
-    require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
-    require_count("response_length", response_length)
     prompts = 2 * [pair["prompt"] for pair in pairs]
     texts = [text for side in pair_texts(pairs) for text in side]
     # what is joined to the prompt, a space included, as a subword tokenizer wants it
@@ -96,7 +94,7 @@ def fill_reference(state: RLHFState, batch: PairBatch, rows: Tensor) -> None:
         pairs = torch.arange(len(batch))[block * size : (block + 1) * size]
         both = batch.both(pairs).to(batch.ref_logprobs.device)
         if bool(batch.ref_logprobs[both].isnan().any()):
-            tokens = batch.responses.tokens_of(both)
+            tokens = batch.responses.tokens().rows(both)
             part = Responses(*tokens, torch.zeros(tokens[2].shape, device=both.device), [])
             batch.ref_logprobs[both] = reference_logprobs(state, part).sum(dim=1)
 

@@ -1,24 +1,18 @@
 """Proximal policy optimisation (PPO): losses of policy and critic, and the update from one rollout."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from helpers.config import PPOConfig
+from helpers.config import RLHFConfig
 from helpers.groups import loss_mean, loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast, gradient_checkpointing
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
-from helpers.tools.interrupts import interrupts_wait
 from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
-from helpers.tools.validate import (
-    require,
-    require_mask,
-    require_positive,
-    require_tensor,
-    require_tokens,
-)
+from helpers.tools.validate import require, require_mask
 from helpers.whitening import masked_mean, masked_var
 
 STATS = ("policy_loss", "entropy", "clip_fraction", "approx_kl", "ratio_error")  # of a minibatch
@@ -39,10 +33,8 @@ def policy_loss(
     All [B, T]; the mean is over counted tokens, unless another `mean` is given; `cliprange_high` is
     the ε above 1 where that differs (Yu et al. 2025). Returns the loss and stats: `ratio` [B, T] (1
     where the mask is False), `clip_fraction` (tokens whose gradient the clip removed), `approx_kl`
-    = ½·mean(Δlogp²) in nats per token. ValueError: shapes, empty mask, non-finite input, ε ≤ 0.
+    = ½·mean(Δlogp²) in nats per token.
     """
-    require_positive("cliprange", cliprange)
-    require_tokens(mask, logprobs=logprobs, old_logprobs=old_logprobs, advantages=advantages)
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     ratio = log_ratio.exp()
     gain = advantages * ratio
@@ -67,10 +59,8 @@ def value_loss(
     """½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024).
 
     All [B, T], in reward units. Returns the loss and `clip_fraction`. Because of the max, moving V by
-    more than ε never lowers the loss further. ValueError as in `policy_loss`.
+    more than ε never lowers the loss further.
     """
-    require_positive("cliprange_value", cliprange_value)
-    require_tokens(mask, values=values, old_values=old_values, returns=returns)
     clipped = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     square, clipped_square = (values - returns).square(), (clipped - returns).square()
     loss = 0.5 * masked_mean(torch.maximum(square, clipped_square), mask)
@@ -83,7 +73,6 @@ ENTROPY_LOGITS = 2**22  # at once: each step below makes a tensor of their size
 
 def entropy_from_logits(logits: Tensor) -> Tensor:
     """Entropy of softmax(logits) in nats: [..., V] → [...]. A logit may be −inf (probability 0)."""
-    require_tensor("logits", logits)
     size, entropies = logits.shape[-1], []
     for part in logits.reshape(-1, size).split(max(1, ENTROPY_LOGITS // size)):
         logprobs = part.float().log_softmax(dim=-1)
@@ -104,22 +93,22 @@ def kl_loss(
     logits: Tensor,
     logprobs: Tensor,
     batch: RolloutBatch,
-    config: PPOConfig,
+    config: RLHFConfig,
     reference: nn.Module | None,
 ) -> Tensor:
     """KL term of the loss, in nats per counted token [b, T]: the alternative to KL in the reward.
 
     "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact, summed over the
     vocabulary, and needs the `reference` model. Without the ratio, the gradient of k1 has mean 0, and
-    that of k3 (GRPO's choice) is the forward KL's. With `kl_ratio`, samples of an older policy are
-    weighed by π/π_old: k1 and k3 are differentiated through it, k2 is not, and all three are right.
+    that of k3 (GRPO's choice) is the forward KL's. With `kl_ratio`, samples of an older policy have
+    importance weights π/π_old: k1 and k3 are differentiated through it, k2 is not, and all three are right.
     """
     mask = batch.response_mask
     if config.kl_loss == "full":
         wants = "the reference model, for kl_loss='full'"
         require(reference is not None, "reference", "None", wants)
         with torch.no_grad():
-            ref_logits = response_logits(reference, *_tokens(batch), config.temperature)
+            ref_logits = response_logits(reference, *batch.tokens(), temperature=config.temperature)
         return full_kl(logits, ref_logits)
     pair = torch.where(mask, logprobs, 0.0), torch.where(mask, batch.ref_logprobs, 0.0)
     kl = kl_estimate(*pair, config.kl_loss)
@@ -129,15 +118,11 @@ def kl_loss(
     return kl * (ratio.detach() if config.kl_loss == "k2" else ratio)
 
 
-def _tokens(batch: RolloutBatch) -> tuple:
-    return batch.query_tensors, batch.query_mask, batch.response_tensors, batch.response_mask
-
-
 def minibatch_loss(
     policy: nn.Module,
     value_network: nn.Module | None,
     batch: RolloutBatch,
-    config: PPOConfig,
+    config: RLHFConfig,
     reference: nn.Module | None = None,
 ) -> tuple[Tensor, dict]:
     """Total loss of one minibatch, a scalar, and its parts by name (detached tensors).
@@ -146,7 +131,7 @@ def minibatch_loss(
     a mean over counted tokens. Without a `value_network` there is no critic's loss.
     """
     mask, mean = batch.response_mask, loss_mean(config)
-    logits = response_logits(policy, *_tokens(batch), config.temperature)  # (b, T, V)
+    logits = response_logits(policy, *batch.tokens(), temperature=config.temperature)  # (b, T, V)
     logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
     compared = logprobs
     if config.ratio_level == "sequence":
@@ -155,7 +140,7 @@ def minibatch_loss(
     loss, actor = policy_loss(compared, *old, mask, config.cliprange, **loss_options(config))
     stats = {"policy_loss": loss.detach()}
     if value_network is not None:
-        values = forward_values(value_network, *_tokens(batch))  # (b, T)
+        values = forward_values(value_network, *batch.tokens())  # (b, T)
         critic_loss, critic = value_loss(
             values, batch.values, batch.returns, mask, config.cliprange_value
         )
@@ -200,7 +185,7 @@ def accumulate_gradients(
     policy: nn.Module,
     value_network: nn.Module | None,
     batch: RolloutBatch,
-    config: PPOConfig,
+    config: RLHFConfig,
     reference: nn.Module | None = None,
 ) -> dict:
     """Sum the gradient of one minibatch over its micro-batches; returns the stats of `minibatch_loss`.
@@ -213,9 +198,12 @@ def accumulate_gradients(
     names = STATS if value_network is None else STATS + CRITIC_STATS
     means = dict.fromkeys(names, batch.scores.new_zeros(()))
     by_tokens = config.loss_aggregation == "token"
-    recompute = gradient_checkpointing(policy, value_network, on=config.gradient_checkpointing)
+    recompute = partial(gradient_checkpointing, on=config.gradient_checkpointing)
     for part, weight, share in micro_batches(batch, config.micro_batch_size, by_tokens):
-        with autocast(batch.scores.device, config.mixed_precision), recompute:
+        with (
+            autocast(batch.scores.device, config.mixed_precision),
+            recompute(policy, value_network),
+        ):
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
@@ -227,15 +215,15 @@ def accumulate_gradients(
 
 
 def gradient_step(parameters: list, optimizer, max_grad_norm: float) -> Tensor:
-    """Clip the gradient norm of all parameters together, then step; → the norm before the clip.
+    """Sum the gradients of all processes, clip their norm, step; → the norm before the clip.
 
     ValueError: NaN or infinite.
     """
+    sum_gradients(parameters)
     grad_norm = nn.utils.clip_grad_norm_(parameters, max_grad_norm)
     wants = "a finite norm: a lower learning rate, or a look at the scores"
     require(bool(grad_norm.isfinite()), "gradient", f"norm {float(grad_norm)}", wants)
-    with interrupts_wait():  # Adam's first step, cut in two, would leave a state it trips over
-        optimizer.step()
+    optimizer.step()
     return grad_norm
 
 
@@ -252,7 +240,7 @@ def ppo_update_step(
     value_network: nn.Module | None,
     rollout: RolloutBatch,
     optimizer: torch.optim.Optimizer,
-    config: PPOConfig,
+    config: RLHFConfig,
     generator: torch.Generator | None = None,
     reference: nn.Module | None = None,
 ) -> dict:
@@ -276,22 +264,14 @@ def ppo_update_step(
         for batch in rollout.minibatches(config.minibatch_size, generator):
             optimizer.zero_grad(set_to_none=True)
             stats = accumulate_gradients(policy, value_network, batch, config, reference)
-            sum_gradients(parameters)
             stats["grad_norm"] = gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(stats)
             weights.append(total(batch.response_mask))
     metrics = mean_stats(history, weights)
     del metrics["ratio_error"]
-    first_ratio_error = float(history[0]["ratio_error"])
-    metrics |= rollout_statistics(rollout)
-    if value_network is None:
-        del metrics["explained_variance"]
-    return metrics | {"first_ratio_error": first_ratio_error}
-
-
-def rollout_statistics(rollout: RolloutBatch) -> dict:
-    """`kl` (nats per response, mean of Σ_t k1) and `explained_variance` of a rollout, as floats."""
-    mask = rollout.response_mask
     kl = torch.where(mask, kl_estimate(rollout.logprobs, rollout.ref_logprobs), 0.0).sum(dim=1)
-    variance = explained_variance(gather(rollout.values), gather(rollout.returns), gather(mask))
-    return {"kl": float(gather(kl).mean()), "explained_variance": float(variance)}
+    metrics["kl"] = float(gather(kl).mean())
+    if value_network is not None:
+        everyone = gather(rollout.values), gather(rollout.returns), gather(mask)
+        metrics["explained_variance"] = float(explained_variance(*everyone))
+    return metrics | {"first_ratio_error": float(history[0]["ratio_error"])}

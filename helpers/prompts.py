@@ -1,4 +1,4 @@
-"""Prompts of a run: texts, rows with other columns, or conversations; preference rows; all become texts.
+"""Prompts of a run: texts, rows with other columns, or conversations; all become texts.
 
 A conversation is a list of messages, `[{"role": "user", "content": "..."}]`. The tokenizer's chat
 template turns it into one text that ends where the model's answer begins. Its messages reach the
@@ -125,77 +125,9 @@ def chat_text(tokenizer: PreTrainedTokenizerBase, messages: Messages) -> str:
     read it twice. ValueError: messages in another form, no chat template.
     """
     require_messages(messages)
-    has_one = bool(tokenizer.chat_template)
-    require(
-        has_one, "tokenizer", "no chat template", "prompts as texts, or a chat model's tokenizer"
-    )
+    wants = "prompts as texts, or a chat model's tokenizer"
+    require(bool(tokenizer.chat_template), "tokenizer", "no chat template", wants)
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     bos = tokenizer.bos_token
     adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
     return text.removeprefix(bos) if adds_bos else text
-
-
-# --- preference rows ------------------------------------------------------------------------------
-
-SIDES = ("chosen", "rejected")
-
-
-def as_pairs(
-    rows: list[dict], tokenizer: PreTrainedTokenizerBase | None = None, plain: bool = False
-) -> list[dict]:
-    """Preference rows in any usual form → `{prompt, chosen, rejected}` texts; text rows stay as they are.
-
-    The answers are texts or messages, also after a conversation. Without a `prompt`, it is what both
-    begin with. Conversations need the `tokenizer`; with `plain` their prompts are without the template's
-    special tokens, as a reward sees texts. ValueError: answers of two kinds, with nothing in common or no
-    difference, or that are not one message of the assistant.
-    """
-    return [_as_pair(row, tokenizer, plain) for row in rows]
-
-
-def _as_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
-    answers = [row.get(side) for side in SIDES]
-    texts = all(isinstance(answer, str) for answer in answers)
-    if texts and isinstance(row.get("prompt"), list):
-        answers = [[{"role": "assistant", "content": answer}] for answer in answers]
-        row = row | dict(zip(SIDES, answers, strict=True))
-    if all(isinstance(answer, list) for answer in answers):
-        return _as_text_pair(row, tokenizer, plain)
-    if "prompt" in row or not texts:  # complete, or to be named as no pair by `data.check_pairs`
-        return row
-    shared = _shared(*(answer.split(" ") for answer in answers))
-    prompt = " ".join(answers[0].split(" ")[:shared])
-    endings = [answer[len(prompt) :].lstrip(" ") for answer in answers]
-    return row | _parted(prompt, endings)
-
-
-def _as_text_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
-    """A pair of conversations as texts."""
-    answers = [row[side] for side in SIDES]
-    asked = row.get("prompt")
-    if asked is None:
-        shared = _shared(*answers)
-        asked, answers = answers[0][:shared], [answer[shared:] for answer in answers]
-    for answer in answers:
-        one = len(answer) == 1 and isinstance(answer[0], dict)
-        alone = one and answer[0].get("role") == "assistant"
-        alone = alone and isinstance(answer[0].get("content"), str)
-        require(alone, "chosen, rejected", repr(answer)[:60], "one message of the assistant each")
-    require(tokenizer is not None, "pairs", "messages", "a tokenizer, for its chat template")
-    prompt = asked if isinstance(asked, str) else chat_text(tokenizer, asked)
-    if plain:
-        prompt = tokenizer.decode(tokenizer(prompt)["input_ids"], skip_special_tokens=True)
-    return row | _parted(prompt, [answer[0]["content"] for answer in answers])
-
-
-def _shared(one: list, other: list) -> int:
-    """How many elements both lists begin with."""
-    both = zip(one, other, strict=False)
-    return next((k for k, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
-
-
-def _parted(prompt: str, endings: list[str]) -> dict:
-    wants = "two answers that begin alike and end differently, or a prompt"
-    got = repr(prompt + " …")[:60] if prompt else "answers with nothing in common"
-    require(bool(prompt) and all(endings) and endings[0] != endings[1], "pairs", got, wants)
-    return {"prompt": prompt} | dict(zip(SIDES, endings, strict=True))

@@ -47,10 +47,8 @@ def _call(reward: Reward, texts: list[SampledText]) -> object:
     wants = "responses as they were sampled: this reward takes prompts and completions"
     require(sampled, "texts", "one without its prompt", wants)
     rows = [getattr(text.prompt, "columns", {}) for text in texts]
-    given = {
-        "prompts": [str(t.prompt) for t in texts],
-        "completions": [t.completion for t in texts],
-    }
+    completions = [text.completion for text in texts]
+    given = {"prompts": [str(text.prompt) for text in texts], "completions": completions}
     given |= {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
     require_columns(reward, list(rows[0]) if rows else [])
     named = _parameters(reward)
@@ -80,13 +78,10 @@ def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
             given = _call(reward, texts)
         else:
             given = (reward.score_texts if isinstance(reward, RewardModel) else reward)(texts)
-    except (
-        OSError
-    ) as problem:  # of a judge over a network; else it would read as a file of the run's
+    except OSError as problem:  # of a judge over a network: no file of the run's
         name = getattr(reward, "__name__", type(reward).__name__)
-        raise RuntimeError(
-            f"The reward {name} raised {type(problem).__name__}: {problem}"
-        ) from problem
+        said = f"{type(problem).__name__}: {problem}"
+        raise RuntimeError(f"The reward {name} raised {said}") from problem
     try:
         scores = torch.as_tensor(given).detach()
     except (RuntimeError, TypeError, ValueError):

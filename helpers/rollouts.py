@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,44 +13,32 @@ from helpers.models import last_logits, model_inputs
 from helpers.tools.parallel import rows_here, world_size
 from helpers.tools.validate import (
     require,
-    require_count,
+    require_finite,
     require_ids,
     require_like,
     require_mask,
-    require_positive,
     require_scores,
     require_shape,
     require_tensor,
 )
 
 
-def _require_known(name: str, ids: Tensor, model: nn.Module) -> None:
-    """Require ids for which the model has an embedding."""
-    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
-    if isinstance(embeddings, nn.Embedding):
-        require_ids(name, ids, embeddings.num_embeddings)
+class Tokens(NamedTuple):
+    """What a forward needs: B prompts of P tokens, padded left, and responses of T, padded right."""
 
+    query_tensors: Tensor  # (B, P) prompt token ids
+    query_mask: Tensor  # (B, P) False on the padding; pad may equal EOS in pretrained models
+    response_tensors: Tensor  # (B, T) response token ids
+    response_mask: Tensor  # (B, T) True up to and including the first EOS
 
-def require_prompts(
-    model: nn.Module, query_tensors: Tensor, query_mask: Tensor, response_length: int
-) -> None:
-    """Require valid ids, and space for prompt and response (the last token is not an input)."""
-    require_tensor("query_tensors", query_tensors, dims=2)
-    require(query_tensors.numel() > 0, "query_tensors", "no tokens", "at least one token a row")
-    require_mask("query_mask", query_mask, query_tensors.shape, every_row=True)
-    _require_known("query_tensors", query_tensors, model)
-    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    longest = int(query_mask.sum(dim=1).max())
-    fits = limit is None or longest + response_length - 1 <= limit
-    got = f"{longest} tokens and {response_length} of response"
-    require(fits, "query_tensors", got, f"at most {limit} in all")
-
-
-def require_responses(model: nn.Module, response_tensors: Tensor, response_mask: Tensor) -> None:
-    """Require valid ids, and at least one counted token."""
-    require_tensor("response_tensors", response_tensors, dims=2)
-    require_mask("response_mask", response_mask, response_tensors.shape)
-    _require_known("response_tensors", response_tensors, model)
+    def rows(self, index: Tensor) -> "Tokens":
+        """Some rows (or none), without columns that are padding in all of them."""
+        queries, query_mask, responses, mask = (tensor[index] for tensor in self)
+        first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
+        length = int(last_counted(mask.any(dim=0, keepdim=True))) + 1  # responses right
+        return Tokens(
+            queries[:, first:], query_mask[:, first:], responses[:, :length], mask[:, :length]
+        )
 
 
 PER_TOKEN = ("logprobs", "ref_logprobs", "values", "rewards", "advantages", "returns")
@@ -60,7 +49,8 @@ class RolloutBatch:
     """One rollout of B prompts (P tokens, padded left) and responses (T tokens, padded right).
 
     Masks are boolean, True = counts. `logprobs[:, t]`, `ref_logprobs[:, t]` and `values[:, t]` come
-    from the position *before* response token t, which predicts it. ValueError: mismatched shapes.
+    from the position *before* response token t, which predicts it. ValueError: shapes, masks that are
+    not boolean, a score or a counted number that is not finite.
     """
 
     query_tensors: Tensor  # (B, P) prompt token ids
@@ -89,6 +79,8 @@ class RolloutBatch:
         for name in ("query_mask", "response_mask", "skipped"):
             dtype = getattr(self, name).dtype
             require(dtype == torch.bool, name, f"dtype {dtype}", "a boolean mask")
+        for name in PER_TOKEN:
+            require_finite(name, getattr(self, name), self.response_mask)
 
     def __len__(self) -> int:
         return self.query_tensors.shape[0]
@@ -98,17 +90,16 @@ class RolloutBatch:
         moved = {field.name: getattr(self, field.name).to(device) for field in fields(self)}
         return replace(self, **moved)
 
+    def tokens(self) -> Tokens:
+        """The four tensors that a forward needs."""
+        return Tokens(*(getattr(self, name) for name in Tokens._fields))
+
     def rows(self, index: Tensor) -> "RolloutBatch":
         """Some rows (or none), without columns that are padding in all of them."""
-        picked = {field.name: getattr(self, field.name)[index] for field in fields(self)}
-        first = int(picked["query_mask"].any(dim=0).int().argmax())  # prompts are padded left
-        counted = picked["response_mask"].any(dim=0, keepdim=True)
-        length = int(last_counted(counted)) + 1  # responses right
-        for name in ("query_tensors", "query_mask"):
-            picked[name] = picked[name][:, first:]
-        for name in ("response_tensors", "response_mask", *PER_TOKEN):
-            picked[name] = picked[name][:, :length]
-        return RolloutBatch(**picked)
+        tokens = self.tokens().rows(index)
+        length = tokens.response_mask.shape[1]
+        per_token = (getattr(self, name)[index, :length] for name in PER_TOKEN)
+        return RolloutBatch(*tokens, *per_token, self.scores[index], self.skipped[index])
 
     def minibatches(self, size: int, generator: torch.Generator | None = None) -> Iterator:
         """Yield the rows in a new random order, `size` at a time (the last may be smaller).
@@ -116,7 +107,6 @@ class RolloutBatch:
         Several processes draw the same order of all rows, so the minibatches do not depend on their
         number; each process gets its own rows of a minibatch, possibly none.
         """
-        require_count("size", size)
         rows, device = len(self), self.query_tensors.device
         order = torch.randperm(rows * world_size(), generator=generator)
         for index in order.split(size):
@@ -127,11 +117,7 @@ def gather_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     """log softmax(logits)[token] in float32 nats: [B, T, V], [B, T] → [B, T].
 
     Computed as logit − logsumexp, which needs no second [B, T, V] tensor for the backward pass.
-    ValueError: shapes, tokens outside the vocabulary.
     """
-    require_tensor("logits", logits, dims=3)
-    require_shape("tokens", tokens, logits.shape[:2], like="logits")
-    require_ids("tokens", tokens, logits.shape[2])
     logits = logits.float()
     chosen = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # (B, T)
     return chosen - logits.logsumexp(dim=-1)
@@ -139,10 +125,7 @@ def gather_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
 
 def is_stop(tokens: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
     """Whether each token ends a response: bool, of the same shape. A chat model may have several ids."""
-    several = isinstance(eos_token_id, (list, tuple))
-    ids = eos_token_id if several else [eos_token_id]
-    known = len(ids) > 0 and all(isinstance(one, int) for one in ids)
-    require(known, "eos_token_id", repr(eos_token_id), "a whole number, or several")
+    ids = eos_token_id if isinstance(eos_token_id, Sequence) else [eos_token_id]
     return reduce(torch.logical_or, (tokens == one for one in ids))
 
 
@@ -151,76 +134,71 @@ def response_mask(response_tensors: Tensor, eos_token_id: int | Sequence[int]) -
 
     The EOS is an action like any other token: if it were masked, the model would not learn to stop.
     """
-    require_tensor("response_tensors", response_tensors, dims=2)
-    for one in eos_token_id if isinstance(eos_token_id, (list, tuple)) else [eos_token_id]:
-        require_count("eos_token_id", one, low=0)
     is_eos = is_stop(response_tensors, eos_token_id).long()
     return is_eos.cumsum(dim=1) - is_eos == 0  # no EOS strictly before
 
 
 def position_ids(mask: Tensor) -> Tensor:
     """Positions that ignore padding, `cumsum(mask) − mask`: [B, L] → [B, L] int64, never negative."""
-    require_tensor("mask", mask, dims=2)
-    require(mask.dtype == torch.bool, "mask", f"dtype {mask.dtype}", "a boolean mask")
     mask = mask.long()
     return mask.cumsum(dim=1) - mask
 
 
-def _joined(model, query_tensors, query_mask, response_tensors, response_mask) -> tuple:
+# --- one full forward -----------------------------------------------------------------------------
+
+
+def require_known(model: nn.Module, kind: str, ids: Tensor, mask: Tensor, every_row: bool) -> None:
+    """Require a mask of the ids' shape, and ids that have an embedding: a GPU would not survive others."""
+    require_tensor(f"{kind}_tensors", ids, dims=2)
+    require_mask(f"{kind}_mask", mask, ids.shape, every_row)
+    embeddings = getattr(model, "get_input_embeddings", lambda: None)()
+    if isinstance(embeddings, nn.Embedding):
+        require_ids(f"{kind}_tensors", ids, embeddings.num_embeddings)
+
+
+def require_prompts(model: nn.Module, ids: Tensor, mask: Tensor, response_length: int) -> None:
+    """Require known ids, and space for prompt and response (the last token is not an input)."""
+    require_known(model, "query", ids, mask, every_row=True)
+    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    longest = int(mask.sum(dim=1).max())
+    fits = limit is None or longest + response_length - 1 <= limit
+    got = f"{longest} tokens and {response_length} of response"
+    require(fits, "query_tensors", got, f"at most {limit} in all")
+
+
+def _joined(model: nn.Module, tokens: Tokens) -> tuple:
     """Concatenate prompt and response, without the last token, which predicts nothing."""
-    require_responses(model, response_tensors, response_mask)
-    longest = int(response_mask.sum(dim=1).max())
-    require_prompts(model, query_tensors, query_mask, longest)
-    ids = torch.cat([query_tensors, response_tensors[:, :-1]], dim=1)  # (B, P + T − 1)
-    mask = torch.cat([query_mask, response_mask[:, :-1]], dim=1)
+    queries, query_mask, responses, mask = tokens
+    require_known(model, "response", responses, mask, every_row=False)
+    require_prompts(model, queries, query_mask, int(mask.sum(dim=1).max()))
+    ids = torch.cat([queries, responses[:, :-1]], dim=1)  # (B, P + T − 1)
+    mask = torch.cat([query_mask, mask[:, :-1]], dim=1)
     return ids, mask, position_ids(mask)
 
 
-def response_logits(
-    policy: nn.Module,
-    query_tensors: Tensor,
-    query_mask: Tensor,
-    response_tensors: Tensor,
-    response_mask: Tensor,
-    temperature: float = 1.0,
-) -> Tensor:
-    """Logits / temperature of each response token, in one full forward: [B, T, V].
+def response_logits(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0) -> Tensor:
+    """Logits / temperature of each response token, in one full forward: `Tokens` → [B, T, V].
 
     Position t has the distribution *of* response token t, given everything before it.
     """
-    require_positive("temperature", temperature)
-    rollout = (query_tensors, query_mask, response_tensors, response_mask)
-    ids, mask, positions = _joined(policy, *rollout)
-    length = response_tensors.shape[1]
-    inputs = model_inputs(policy, ids, mask, positions)
+    tokens = Tokens(*tokens)
+    length = tokens.response_mask.shape[1]
+    inputs = model_inputs(policy, *_joined(policy, tokens))
     logits = policy(**inputs, use_cache=False, **last_logits(policy, length)).logits
     logits = logits[:, -length:].float()
     return logits if temperature == 1.0 else logits / temperature
 
 
-def forward_logprobs(
-    policy: nn.Module,
-    query_tensors: Tensor,
-    query_mask: Tensor,
-    response_tensors: Tensor,
-    response_mask: Tensor,
-    temperature: float = 1.0,
-) -> Tensor:
-    """Log-probs of the response tokens under a policy: [B, T] nats, 0 where the mask is False."""
-    rollout = (query_tensors, query_mask, response_tensors, response_mask)
-    logits = response_logits(policy, *rollout, temperature)
-    return torch.where(response_mask, gather_logprobs(logits, response_tensors), 0.0)
+def forward_logprobs(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0) -> Tensor:
+    """Log-probs of the response tokens: `Tokens` → [B, T] nats, 0 where the mask is False."""
+    _, _, response_tensors, mask = tokens
+    logits = response_logits(policy, *tokens, temperature=temperature)
+    return torch.where(mask, gather_logprobs(logits, response_tensors), 0.0)
 
 
-def forward_values(
-    value_network: nn.Module,
-    query_tensors: Tensor,
-    query_mask: Tensor,
-    response_tensors: Tensor,
-    response_mask: Tensor,
-) -> Tensor:
-    """Critic's values before each response token: [B, T] reward units, 0 where the mask is False."""
-    rollout = (query_tensors, query_mask, response_tensors, response_mask)
-    ids, mask, positions = _joined(getattr(value_network, "trunk", value_network), *rollout)
-    values = value_network(ids, mask, positions)[:, -response_tensors.shape[1] :]
-    return torch.where(response_mask, values.float(), 0.0)
+def forward_values(value_network: nn.Module, *tokens: Tensor) -> Tensor:
+    """Critic's values before each response token: `Tokens` → [B, T] reward units, 0 where masked."""
+    tokens = Tokens(*tokens)
+    inputs = _joined(getattr(value_network, "trunk", value_network), tokens)
+    values = value_network(*inputs)[:, -tokens.response_mask.shape[1] :]
+    return torch.where(tokens.response_mask, values.float(), 0.0)

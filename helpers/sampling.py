@@ -10,17 +10,8 @@ from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
 from helpers.models import autocast, last_logits, model_inputs, stop_tokens
-from helpers.rollouts import (
-    gather_logprobs,
-    is_stop,
-    position_ids,
-    require_prompts,
-)
-from helpers.tools.validate import (
-    require,
-    require_count,
-    require_positive,
-)
+from helpers.rollouts import Tokens, gather_logprobs, is_stop, position_ids, require_prompts
+from helpers.tools.validate import require
 
 
 class SampledText(str):
@@ -45,9 +36,9 @@ class Responses:
     logprob_gap: float = 0.0  # in half precision: largest difference to a full forward, nats
     raw_scores: Tensor | None = None  # (B,) as the reward gave them, once it has
 
-    def tokens(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The four tensors that a forward needs, in its order."""
-        return self.query_tensors, self.query_mask, self.response_tensors, self.response_mask
+    def tokens(self) -> Tokens:
+        """The four tensors that a forward needs."""
+        return Tokens(*(getattr(self, name) for name in Tokens._fields))
 
     def in_parts(self, compute: Callable[..., Tensor], size: int = 64) -> Tensor:
         """Call `compute(*tokens)` → [b, t] on rows of similar length without padding; results as [B, T].
@@ -56,16 +47,9 @@ class Responses:
         """
         result = torch.zeros_like(self.logprobs)
         for index in self.response_mask.sum(dim=1).argsort(stable=True).split(size):
-            part = compute(*self.tokens_of(index))
+            part = compute(*self.tokens().rows(index))
             result[index, : part.shape[1]] = part
         return result
-
-    def tokens_of(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`tokens()` of some rows, without columns that are padding in all of them."""
-        queries, query_mask, responses, counted = (tensor[index] for tensor in self.tokens())
-        first = int(query_mask.any(dim=0).int().argmax())  # prompts are padded left
-        last = int(counted.sum(dim=1).max())  # responses right
-        return queries[:, first:], query_mask[:, first:], responses[:, :last], counted[:, :last]
 
 
 def rows_at_once(config: RLHFConfig) -> int:
@@ -80,21 +64,15 @@ def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: list[str], device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Token ids and boolean mask of prompts, padded left: list of B → [B, P], [B, P]."""
-    require(len(prompts) > 0, "prompts", "an empty list", "at least one prompt")
     encoded = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
     return encoded["input_ids"].to(device), encoded["attention_mask"].bool().to(device)
 
 
-def decode(
-    tokenizer: PreTrainedTokenizerBase,
-    query_tensors: Tensor,
-    query_mask: Tensor,
-    response_tensors: Tensor,
-    response_mask: Tensor,
-) -> list[str]:
-    """Texts of prompt + response, without padding and special tokens: [B, …] → list of B."""
-    ids = torch.cat([query_tensors, response_tensors], dim=1)
-    return _decode_counted(tokenizer, ids, torch.cat([query_mask, response_mask], dim=1))
+def decode(tokenizer: PreTrainedTokenizerBase, *tokens: Tensor) -> list[str]:
+    """Texts of prompt + response, without padding and special tokens: `Tokens` → list of B."""
+    queries, query_mask, responses, mask = tokens
+    ids, mask = torch.cat([queries, responses], dim=1), torch.cat([query_mask, mask], dim=1)
+    return _decode_counted(tokenizer, ids, mask)
 
 
 def _decode_counted(tokenizer: PreTrainedTokenizerBase, ids: Tensor, mask: Tensor) -> list[str]:
@@ -157,9 +135,8 @@ def sample_texts(*arguments, **more) -> list[str]:
 
 
 LARGE_VOCABULARY = 10_000  # tokens
-LEAVE_EVERY = (
-    32  # tokens: finished rows leave the batch then, which waits for a GPU and copies the cache
-)
+# tokens: finished rows leave the batch then, which waits for a GPU and copies the cache
+LEAVE_EVERY = 32
 
 
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple:
@@ -190,12 +167,10 @@ def generate(
 
     Prompts [B, P] are padded left. The results are [B, T], T ≤ `response_length`: sampling ends when
     every row has an EOS (one of `eos_token_id`). It counts, the padding after it does not. `logprobs`
-    are those of the sampling distribution (at this temperature), 0 where masked. ValueError: shapes, an
-    empty prompt, response_length < 1, temperature ≤ 0.
+    are those of the sampling distribution (at this temperature), 0 where masked. ValueError: shapes, ids,
+    an empty prompt, one too long.
     """
-    require_count("response_length", response_length)
     require_prompts(policy, query_tensors, query_mask, response_length)
-    require_positive("temperature", temperature)
     cache, ids, mask = DynamicCache(config=policy.config), query_tensors, query_mask
     positions, running = position_ids(query_mask), query_mask.any(dim=1)  # (B, P), (B,)
     rows = slice(None)  # in the batch; tokens are drawn for all, so none depends on who has left

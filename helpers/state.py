@@ -28,10 +28,11 @@ from helpers.prompts import as_prompts
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.rewards import Reward, score_texts
 from helpers.sampling import sample_texts
+from helpers.tools.interrupts import interrupts_wait
 from helpers.tools.parallel import rank, same_everywhere, world_size
 from helpers.tools.validate import require
 
-# learning rates where the config names none; under LoRA few numbers move, each may move further
+# learning rates where the config names none; under LoRA few parameters move, each may move further
 COURSE_RATE, PRETRAINED_RATE, ADAPTER_RATE = 1e-3, 1e-5, 3e-4
 
 
@@ -39,7 +40,7 @@ COURSE_RATE, PRETRAINED_RATE, ADAPTER_RATE = 1e-3, 1e-5, 3e-4
 class Models:
     """The four models of RLHF, and the tokenizer of the policy. Only actor and critic are trained."""
 
-    actor: nn.Module  # the policy π: writes, and is trained
+    actor: nn.Module  # the policy π: samples, and is trained
     critic: nn.Module | None  # predicts the reward still to come; is trained. Only PPO has one
     reward: Reward | RewardModel  # a frozen model, or any function as `rewards.py` says
     reference: nn.Module  # π_ref: the actor as it was; frozen
@@ -119,12 +120,8 @@ class RLHFState:
     @property
     def keeps_raw_scores(self) -> bool:
         """Whether records hold `raw_score` too: where it would not be `score` once more."""
-        plain = (self.score_mean, self.score_std, self.config.missing_eos_penalty) == (
-            0.0,
-            1.0,
-            0.0,
-        )
-        return not plain
+        changes = self.score_mean, self.score_std, self.config.missing_eos_penalty
+        return changes != (0.0, 1.0, 0.0)
 
 
 def resolve_rates(config: RLHFConfig, models: Models | None = None) -> RLHFConfig:
@@ -144,11 +141,17 @@ def resolve_rates(config: RLHFConfig, models: Models | None = None) -> RLHFConfi
     return replace(config, **dict.fromkeys(names, rate))
 
 
+class Adam(torch.optim.Adam):
+    """Adam of which no interrupt cuts a step in two: after half a first one it would trip over its state."""
+
+    step = interrupts_wait()(torch.optim.Adam.step)
+
+
 def make_optimizer(models: Models, config: RLHFConfig) -> torch.optim.Optimizer:
     """Adam over actor and critic, with torch's fused kernel if available."""
     fused = models.device.type in ("cpu", "cuda")
     groups = models.trained_parameters(config)
-    return torch.optim.Adam(groups, eps=config.adam_eps, fused=fused)
+    return Adam(groups, eps=config.adam_eps, fused=fused)
 
 
 LARGE_PRIME = 100_003  # apart are the seeds of two processes
@@ -170,21 +173,14 @@ def make_generators(seed: int, device: torch.device) -> dict[str, torch.Generato
 
 def check_context(models: Models, prompts: list[str], response_length: int) -> None:
     """Require that prompt and response fit into the actor's context."""
-    limit = getattr(models.actor.config, "max_position_embeddings", None)
     texts = isinstance(prompts, (list, tuple)) and all(isinstance(p, str) for p in prompts)
-    require(
-        texts and len(prompts) > 0,
-        "prompts",
-        repr(prompts)[:60],
-        "a list of texts or rows, not empty",
-    )
+    wants = "a list of texts or rows, not empty"
+    require(texts and len(prompts) > 0, "prompts", repr(prompts)[:60], wants)
     lengths = [len(ids) for ids in models.tokenizer(list(prompts), verbose=False)["input_ids"]]
     require(min(lengths) > 0, "prompts", "one without tokens", "at least one token in each")
-    longest = max(lengths)
-    fits = limit is None or longest + response_length <= limit
-    require(
-        fits, "prompts", f"{longest} tokens + {response_length} of response", f"at most {limit}"
-    )
+    limit = getattr(models.actor.config, "max_position_embeddings", None)
+    fits, got = limit is None or max(lengths) + response_length <= limit, f"{max(lengths)} tokens"
+    require(fits, "prompts", f"{got} + {response_length} of response", f"at most {limit}")
 
 
 def in_step(models: Models) -> bool:
@@ -204,10 +200,9 @@ def start_run(
     """Start a run. Models (by the config) and prompts (the shipped ones) are loaded if not given.
 
     Prompts are texts, conversations, or rows whose other columns reach the reward (`helpers.prompts`).
-    Learning
-    rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's batches in a
-    bar. Several processes all call this in the same way. ValueError: models that differ
-    between processes, a batch that does not divide, prompts too long for the actor's context.
+    Learning rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's batches
+    in a bar. Several processes all call this in the same way. ValueError: models that differ between
+    processes, a batch that does not divide, prompts too long for the actor's context.
     """
     together = config.responses_per_prompt  # a prompt's responses stay in one process
     wants = f"a multiple of {world_size()} processes × {together} responses per prompt"

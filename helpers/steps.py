@@ -1,4 +1,4 @@
-"""One iteration of RLHF in seven steps: write, score, compare, reward, credit, update."""
+"""One iteration of RLHF in seven steps: draw, sample, score, compare, reward, credit, update."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ def stopped(state: RLHFState, responses: Responses) -> Tensor:
 
 @torch.no_grad()
 def full_logprobs(policy, state: RLHFState, responses: Responses) -> Tensor:
-    """Log-probs of responses under the policy that wrote them, comparable with the reference's: [B, T].
+    """Log-probs of responses under the policy that sampled them, comparable with the reference's: [B, T].
 
     Those of sampling, but in half precision those of a full forward: cached decoding differs there.
     """
@@ -121,30 +121,25 @@ def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor)
 
 def update(state: RLHFState, rollout: RolloutBatch) -> dict:
     """Step 7: PPO update on this rollout with the annealed learning rate; then adapt β if wanted."""
-    config, models = state.config, state.models
-    left = 1.0 - state.iteration / config.iterations
-    groups = models.trained_parameters(config)
-    for group, start in zip(state.optimizer.param_groups, groups, strict=True):
-        group["lr"] = start["lr"] * left
+    models, optimizer, shuffles = state.models, state.optimizer, state.generators["minibatches"]
+    config, rate = replace(state.config, kl_coef=state.kl_coef), anneal(state)  # β as it is now
     metrics = ppo_update_step(
-        models.actor,
-        models.critic,
-        rollout,
-        state.optimizer,
-        config_with_beta(state),
-        state.generators["minibatches"],
-        models.reference,
+        models.actor, models.critic, rollout, optimizer, config, shuffles, models.reference
     )
-    metrics |= {"kl_coef": state.kl_coef, "learning_rate": config.learning_rate * left}
+    metrics |= {"kl_coef": state.kl_coef, "learning_rate": rate}
     controller = state.controller()
     if controller is not None:
         state.kl_coef = controller.update(metrics["kl"], len(rollout) * world_size())
     return metrics
 
 
-def config_with_beta(state: RLHFState):
-    """The config with the current β, for a KL in the loss."""
-    return replace(state.config, kl_coef=state.kl_coef)
+def anneal(state: RLHFState) -> float:
+    """Set the learning rates of this iteration, annealed linearly to 0; → the actor's."""
+    left = 1.0 - state.iteration / state.config.iterations
+    groups = state.models.trained_parameters(state.config)
+    for group, start in zip(state.optimizer.param_groups, groups, strict=True):
+        group["lr"] = start["lr"] * left
+    return state.config.learning_rate * left
 
 
 def no_observer(step: int, **tensors) -> None:
@@ -171,8 +166,13 @@ def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
     rollout = RolloutBatch(*responses.tokens(), *per_token, scores, skipped)
     metrics = update(state, rollout)
     observe(7, rollout=rollout, metrics=metrics)
+    return record_iteration(state, describe(state, responses, scores) | metrics, started)
+
+
+def record_iteration(state: RLHFState, metrics: dict, started: float) -> dict:
+    """Count the iteration, and add its record to the history; → the record."""
     state.iteration += 1
-    record = {"iteration": state.iteration} | describe(state, responses, scores) | metrics
+    record = {"iteration": state.iteration} | metrics
     record["seconds"] = time.perf_counter() - started
     state.history.append(record)
     return record

@@ -59,12 +59,18 @@ class Trace:
 
     def __init__(self, models: Models, config: RLHFConfig, show: Callable[[str], None] = print):
         self.models, self.config, self.show = models, config, show
+        self.heat = {"temperature": config.temperature}
 
     def __call__(self, step: int, **tensors) -> None:
         getattr(self, f"step_{step}")(**tensors)
 
     def line(self, label: str, value: object) -> None:
         self.show(f"      {label:<24}{value}")
+
+    def tensor(self, label: str, x: torch.Tensor, row: torch.Tensor | None = None) -> None:
+        """A tensor's shape, and the first numbers of its first row or of another."""
+        row = x[0] if row is None else row
+        self.line(label, f"{shape(x)}  {numbers(row)}")
 
     def step_1(self, prompts: list[str]) -> None:
         self.show(f"(1) {len(prompts)} prompts, padded on the left")
@@ -74,72 +80,57 @@ class Trace:
     def step_2(self, responses) -> None:
         self.line("query_tensors", shape(responses.query_tensors))
         self.show("(2) The actor writes responses")
-        logits = response_logits(self.models.actor, *responses.tokens(), self.config.temperature)
+        logits = response_logits(self.models.actor, *responses.tokens(), **self.heat)
         self.line("response_tensors", shape(responses.response_tensors))
         self.line("actor logits", shape(logits))
-        self.line("old log-probs", f"{shape(responses.logprobs)}  {numbers(responses.logprobs[0])}")
+        self.tensor("old log-probs", responses.logprobs)
         self.line("first text", repr(end_and_answer(responses.texts[0])))
 
     def step_3(self, responses, scores) -> None:
         self.show(f"(3) {scoring(self.models.reward)}")
-        self.line("scores", f"{shape(scores)}  {numbers(scores)}")
+        self.tensor("scores", scores, scores)
         self.line("mean score", f"{float(scores.mean()):+.3f}")
 
     def step_4(self, responses, ref_logprobs) -> None:
         kl = kl_estimate(responses.logprobs, ref_logprobs)
         self.show("(4) The frozen reference reads the same tokens")
-        self.line("reference log-probs", f"{shape(ref_logprobs)}  {numbers(ref_logprobs[0])}")
-        self.line("per-token KL (k1)", f"{shape(kl)}  {numbers(kl[0])}")
+        self.tensor("reference log-probs", ref_logprobs)
+        self.tensor("per-token KL (k1)", kl)
         self.line("mean KL per response", f"{float(kl.sum(dim=1).mean()):+.6f} nats")
 
     def step_5(self, rewards, mask) -> None:
-        in_loss = self.config.kl_placement == "loss"
-        what = "the score on the last token; the KL is in the loss"
-        what = what if in_loss else "−β·KL on every token, plus the score on the last"
+        what = "−β·KL on every token, plus the score on the last"
+        if self.config.kl_placement == "loss":
+            what = "the score on the last token; the KL is in the loss"
         self.show(f"(5) Rewards: {what}")
         last = int(mask[0].sum())
-        self.line(
-            "rewards",
-            f"{shape(rewards)}  first response ends {numbers(rewards[0, last - 3 : last])}",
-        )
+        ends = f"first response ends {numbers(rewards[0, last - 3 : last])}"
+        self.line("rewards", f"{shape(rewards)}  {ends}")
 
     def step_6(self, values, advantages, returns, mask) -> None:
-        if self.config.method == "ppo":
+        config, count = self.config, self.config.responses_per_prompt
+        if config.method == "ppo":
             self.show("(6) Values, GAE returns, advantages")
-            self.line("values", f"{shape(values)}  {numbers(values[0])}")
+            self.tensor("values", values)
         else:
-            self.show(f"(6) Returns, and advantages without a critic: {self.baseline()}")
-        self.line("returns", f"{shape(returns)}  {numbers(returns[0])}")
-        self.line(self.advantages_name(), f"{shape(advantages)}  {numbers(advantages[0])}")
-
-    def baseline(self) -> str:
-        """What a return is compared with, where there is no critic."""
-        if self.config.method == "reinforce":
-            return "the returns themselves"
-        count = self.config.responses_per_prompt
-        return f"each response beside the others of {count} to its prompt ({self.config.method})"
-
-    def advantages_name(self) -> str:
-        """What the advantages are: whitened over the batch, unless the config says otherwise."""
-        plain = not self.config.whiten_advantages or self.config.method == "grpo"
-        return "advantages" if plain else "advantages, whitened"
+            beside = f"each response beside the others of {count} to its prompt ({config.method})"
+            baseline = "the returns themselves" if config.method == "reinforce" else beside
+            self.show(f"(6) Returns, and advantages without a critic: {baseline}")
+        self.tensor("returns", returns)
+        whitened = config.whiten_advantages and config.method != "grpo"
+        self.tensor("advantages, whitened" if whitened else "advantages", advantages)
 
     @torch.no_grad()
     def step_7(self, rollout, metrics: dict) -> None:
         alone = "" if self.config.method == "ppo" else " of the actor alone"
         self.show(f"(7) PPO update{alone}")
-        mask = rollout.response_mask
-        tokens = (rollout.query_tensors, rollout.query_mask, rollout.response_tensors, mask)
-        logprobs = forward_logprobs(self.models.actor, *tokens, self.config.temperature)
+        mask, clip = rollout.response_mask, self.config.cliprange
+        logprobs = forward_logprobs(self.models.actor, *rollout.tokens(), **self.heat)
         ratio = policy_loss(logprobs, rollout.logprobs, rollout.advantages, mask)[1]["ratio"]
-        clip = self.config.cliprange
+        self.line("ratio, first minibatch", f"1 to within {metrics['first_ratio_error']:.1e}")
         clipped = ratio.clamp(1 - clip, 1 + clip)
-        before = metrics["first_ratio_error"]
-        self.line("ratio, first minibatch", f"1 to within {before:.1e}")
-        self.line(
-            "ratio, after the update", f"{numbers(ratio[0])}  mean {masked_mean(ratio, mask):.3f}"
-        )
-        self.line("clipped ratio", f"{numbers(clipped[0])}  mean {masked_mean(clipped, mask):.3f}")
+        for label, x in (("ratio, after the update", ratio), ("clipped ratio", clipped)):
+            self.line(label, f"{numbers(x[0])}  mean {masked_mean(x, mask):.3f}")
         self.line("actor loss", f"{metrics['policy_loss']:+.4f}")
         if "value_loss" in metrics:
             self.line("critic loss", f"{metrics['value_loss']:.4f}")
@@ -157,5 +148,4 @@ class Trace:
         elif self.config.kl_placement == "reward":
             made_of += f" − β·KL {paid:+.3f}"
         self.line("KL per response", f"{kl:+.3f} nats, β·KL {paid:+.3f}")
-        total = rollout.rewards.sum(dim=1).mean()
-        self.line("reward per response", f"{total:+.3f}{made_of}")
+        self.line("reward per response", f"{rollout.rewards.sum(dim=1).mean():+.3f}{made_of}")

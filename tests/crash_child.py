@@ -78,17 +78,17 @@ def alive(session: int) -> bool:
 
 
 def small_loop(arguments: list[str]) -> int:
-    """`python -m helpers.loop`, a checkpoint each iteration, few responses before and after.
+    """`python -m helpers train`, a checkpoint each iteration, few responses before and after.
 
     `curves.png` is written, but nothing is drawn in it: drawing takes longer than the training.
     """
     from matplotlib.figure import Figure
 
-    from helpers.__main__ import loop
+    from helpers.__main__ import main
     from helpers.commands import results
 
     results.training_curves = lambda history: Figure()
-    return loop([*arguments, "--checkpoint-every", "1", "--evaluation-samples", "8"])
+    return main(["train", *arguments, "--checkpoint-every", "1", "--evaluation-samples", "8"])
 
 
 def small_sweep(arguments: list[str]) -> int:

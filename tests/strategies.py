@@ -143,9 +143,9 @@ RESPONSES = [
 
 
 def ppo_config(**overrides):
-    from helpers.config import PPOConfig
+    from helpers.config import RLHFConfig
 
-    return PPOConfig(**{"learning_rate": 1e-2, "critic_learning_rate": 1e-2, **overrides})
+    return RLHFConfig(**{"learning_rate": 1e-2, "critic_learning_rate": 1e-2, **overrides})
 
 
 @dataclasses.dataclass

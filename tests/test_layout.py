@@ -13,8 +13,6 @@ HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 FLOORS = ("tools", "", "world theory scale", "studies", "kit", "page", "lessons", "commands")
 FLOOR = {drawer: i for i, drawers in enumerate(FLOORS) for drawer in drawers.split()}
 OPEN, TOP = 1, len(FLOORS)
-# an old command that goes on working; it is imported only when the file is run as a command
-ALIASES = {("loop.py", "__main__")}
 
 
 def floor_of(module: str) -> int:
@@ -56,7 +54,7 @@ def against_the_order(file: str, source: str) -> list[str]:
         up = floor_of(name) > floor_of(here)
         beside = floor_of(name) == floor_of(here) and drawer_of(name) != drawer_of(here)
         room = in_lesson(here) and in_lesson(name) and in_lesson(name) != in_lesson(here)
-        if (up or beside or room) and not any((file, part) in ALIASES for part in name.split(".")):
+        if up or beside or room:
             found.append(f"{file} imports helpers.{name}")
     return found
 

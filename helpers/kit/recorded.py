@@ -118,7 +118,7 @@ def recorded() -> SimpleNamespace:
     counted = mask[:, -T:]
     shallow = SimpleNamespace(actor=_first_layer(parts.actor), critic=_first_layer(parts.critic))
     tokens = ids[:, :-T], mask[:, :-T], ids[:, -T:], counted
-    logprobs = forward_logprobs(shallow.actor, *tokens, config.temperature)
+    logprobs = forward_logprobs(shallow.actor, *tokens, temperature=config.temperature)
     values = read_values(shallow.critic, ids, mask, T)
     noise = torch.randn(5, *counted.shape, generator=generator)
     old = (

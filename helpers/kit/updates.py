@@ -107,7 +107,7 @@ def edges() -> list[tuple[str, tuple]]:
     noise = torch.randn(logprobs.shape, generator=torch.Generator().manual_seed(8))
     tokens = ids[:, :-T], mask[:, :-T], ids[:, -T:], counted
     with torch.no_grad():
-        now = forward_logprobs(r.shallow.actor, *tokens, cold.temperature)
+        now = forward_logprobs(r.shallow.actor, *tokens, temperature=cold.temperature)
     far = torch.where(counted, logprobs + 2 * noise, -3.0), values, advantages, returns
     rare = torch.where(counted, now - 0.1, -3.0), values, advantages, returns
     large = logprobs, values, advantages, torch.where(counted, 30 * returns + 40, 6.0)

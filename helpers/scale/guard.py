@@ -27,7 +27,7 @@ def approx_kl_after(state: RLHFState, rollout: RolloutBatch) -> float:
         torch.arange(min(len(rollout), config.micro_batch_size), device=mask.device)
     )
     tokens = some.query_tensors, some.query_mask, some.response_tensors, some.response_mask
-    now = forward_logprobs(state.models.actor, *tokens, config.temperature)
+    now = forward_logprobs(state.models.actor, *tokens, temperature=config.temperature)
     far = 0.5 * (now - some.logprobs).square()[some.response_mask].sum()
     return float((total(far) / total(some.response_mask.sum())).nan_to_num(float("inf")))
 

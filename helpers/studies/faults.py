@@ -104,7 +104,7 @@ def count_padding(state: RLHFState, prompts: list[str]) -> Responses:
     responses.response_mask = torch.ones_like(responses.response_mask)
     with torch.no_grad():
         policy, temperature = state.models.actor, state.config.temperature
-        responses.logprobs = forward_logprobs(policy, *responses.tokens(), temperature)
+        responses.logprobs = forward_logprobs(policy, *responses.tokens(), temperature=temperature)
     return responses
 
 

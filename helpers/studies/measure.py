@@ -73,7 +73,9 @@ def sample_reference(
         for responses in sample_batches(*what, batch_size=500):
             texts += responses.texts
             begins.append(responses.response_tensors[:, 0].cpu())
-            logprobs = forward_logprobs(proposal, *responses.tokens(), state.config.temperature)
+            logprobs = forward_logprobs(
+                proposal, *responses.tokens(), temperature=state.config.temperature
+            )
             ratio.append((logprobs - responses.logprobs).sum(dim=1).cpu())
         scores.append(state.score(texts))
         gold.append(torch.tensor(gold_scores(texts)))

@@ -105,7 +105,9 @@ def take_snapshot(
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
     asked = [prompt for prompt in prompts for _ in range(samples)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
-    reference = forward_logprobs(models.reference, *responses.tokens(), config.temperature)
+    reference = forward_logprobs(
+        models.reference, *responses.tokens(), temperature=config.temperature
+    )
     scores = state.score(responses.texts).tolist()
     found = as_samples(models.tokenizer, responses, (responses.logprobs, reference), scores)
     if "gold" in state.measures:
@@ -132,7 +134,9 @@ def next_token(state: RLHFState, policy, prompts: tuple = WATCHED_PROMPTS) -> di
     queries = encode_prompts(state.models.tokenizer, list(prompts), state.models.device)
     nothing = torch.full_like(queries[0][:, :1], state.models.tokenizer.pad_token_id)
     counts = torch.ones_like(nothing, dtype=torch.bool)
-    logits = response_logits(policy, *queries, nothing, counts, state.config.temperature)[:, 0]
+    logits = response_logits(
+        policy, *queries, nothing, counts, temperature=state.config.temperature
+    )[:, 0]
     return dict(zip(prompts, logits.log_softmax(dim=-1).cpu(), strict=True))
 
 

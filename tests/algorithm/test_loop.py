@@ -11,7 +11,7 @@ import torch
 from conftest import length_reward, tiny_models
 
 from helpers import steps
-from helpers.__main__ import loop as main  # `python -m helpers.loop`
+from helpers.__main__ import main
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, freeze
@@ -263,7 +263,7 @@ def test_kl_goes_into_the_reward_or_into_the_loss_but_never_both(config, models,
 # ---- the command line ----
 def cli(*arguments, **extra):
     return subprocess.run(
-        [sys.executable, "-m", "helpers.loop", *arguments],
+        [sys.executable, "-m", "helpers", *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -291,7 +291,7 @@ SMALL = ["--iterations", "2", "--batch-size", "8", "--response-length", "8"]
     ],
 )
 def test_bad_values_are_one_sentence_and_status_2(capsys, flags, says):
-    assert main(flags) == 2
+    assert main(["train", *flags]) == 2
     problem = capsys.readouterr().err.strip()
     assert says in problem and "\n" not in problem and "Traceback" not in problem
 
@@ -299,7 +299,7 @@ def test_bad_values_are_one_sentence_and_status_2(capsys, flags, says):
 @pytest.mark.slow
 def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path, capsys):
     few = ["--evaluation-samples", "8", "--normalizer-samples", "32"]
-    assert main([*SMALL, *few, "--save", str(tmp_path)]) == 0
+    assert main(["train", *SMALL, *few, "--save", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     places = [printed.index(f"({step})") for step in range(1, 8)]
     assert places == sorted(places)
@@ -309,9 +309,9 @@ def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path,
     assert [row["iteration"] for row in rows] == ["1", "2"]
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert list_checkpoints(tmp_path)
-    assert main(["--resume", str(tmp_path), "--iterations", "1"]) == 2
+    assert main(["train", "--resume", str(tmp_path), "--iterations", "1"]) == 2
     assert "iterations: got 1, wants at least 2" in capsys.readouterr().err
-    longer = ["--resume", str(tmp_path), "--iterations", "3", "--evaluation-samples", "8"]
+    longer = ["train", "--resume", str(tmp_path), "--iterations", "3", "--evaluation-samples", "8"]
     assert main(longer) == 0
     with (tmp_path / "metrics.csv").open() as file:
         assert [row["iteration"] for row in csv.DictReader(file)] == ["1", "2", "3"]
@@ -319,13 +319,13 @@ def test_command_line_traces_trains_and_saves_and_resumes_no_other_run(tmp_path,
 
 @pytest.mark.nightly  # test_one_page.py and commands/ start others by day
 def test_the_module_is_a_command():
-    done = cli("--iterations", "0")
+    done = cli("train", "--iterations", "0")
     assert done.returncode == 2 and done.stderr.startswith("error: iterations")
 
 
 @pytest.mark.nightly
 def test_the_trace_at_gpt2_s_size_prints_its_shapes():
-    done = cli("--trace-only", "--random-gpt2")
+    done = cli("trace", "--random-gpt2")
     assert done.returncode == 0, done.stderr
     for shape in ("(4, 64)", "(4, 128)", "(4, 128, 50257)"):
         assert shape in done.stdout

@@ -10,9 +10,10 @@ from conftest import length_reward, tiny_models
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.data import as_pairs
 from helpers.loop import train_rlhf_loop
 from helpers.models import load_tokenizer
-from helpers.prompts import Prompt, as_pairs, as_prompts, as_rows, chat_text, read_prompts
+from helpers.prompts import Prompt, as_prompts, as_rows, chat_text, read_prompts
 from helpers.reward_model import join, pair_texts
 from helpers.rewards import RewardSum, score_texts
 from helpers.sampling import SampledText, encode_prompts

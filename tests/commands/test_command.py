@@ -184,14 +184,10 @@ def test_what_was_saved_before_an_absurd_update_stays(pretrained, tmp_path, caps
     assert list_checkpoints(tmp_path)[-1].name == "iteration_00002"
 
 
-# ---- trace, and the old name ----
-@pytest.mark.parametrize("arguments", [["trace"], ["--trace-only"]])
-def test_trace_shows_the_seven_steps_and_saves_nothing(
-    world, arguments, tmp_path, monkeypatch, capsys
-):
+# ---- trace ----
+def test_trace_shows_the_seven_steps_and_saves_nothing(world, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
-    run = command.main if arguments == ["trace"] else command.loop
-    assert run([*arguments, *map(str, loop_flags(world, 2))]) == 0
+    assert command.main(["trace", *map(str, loop_flags(world, 2))]) == 0
     printed = capsys.readouterr().out
     places = [printed.index(f"({step})") for step in range(1, 8)]
     assert places == sorted(places) and "update complete" in printed

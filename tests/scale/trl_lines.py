@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from helpers.config import PPOConfig
+from helpers.config import RLHFConfig
 from helpers.scale.trl import require_trl
 from helpers.tools.validate import require
 
@@ -37,7 +37,7 @@ def run_lines(first: str, last: str, **names) -> dict:
     return space
 
 
-def arguments(config: PPOConfig) -> SimpleNamespace:
+def arguments(config: RLHFConfig) -> SimpleNamespace:
     """The fields of TRL's config that its formulas read."""
     shared = ("kl_coef", "gamma", "lam", "cliprange", "cliprange_value", "vf_coef")
     same = {name: getattr(config, name) for name in (*shared, "whiten_rewards")}
@@ -50,7 +50,7 @@ def trl_advantages(
     ref_logprobs: Tensor,
     values: Tensor,
     mask: Tensor,
-    config: PPOConfig,
+    config: RLHFConfig,
 ) -> dict:
     """TRL's masks, rewards, advantages (whitened) and returns: [B], [B, T] … → dict of [B, T].
 
@@ -80,7 +80,7 @@ def trl_losses(
     returns: Tensor,
     mask: Tensor,
     value_mask: Tensor,
-    config: PPOConfig,
+    config: RLHFConfig,
 ) -> tuple[Tensor, Tensor]:
     """TRL's policy loss and value loss of one minibatch, all [B, T]; masks as ours, True = counts."""
     every = torch.arange(len(mask))

@@ -7,11 +7,11 @@ import threading
 import pytest
 import torch
 
-from helpers.ppo import gradient_step
+from helpers.state import Adam
 from helpers.tools.interrupts import interrupts_wait
 
 
-class CutInTwo(torch.optim.Adam):
+class CutInTwo(Adam):
     """Interrupted between the first and the second entry of its state, as a user may do it."""
 
     def _init_group(self, group, *lists):
@@ -33,7 +33,7 @@ def test_an_interrupt_in_adam_s_first_step_comes_when_the_step_is_whole():
     weight.grad = torch.ones(3)
     optimizer = CutInTwo([weight], lr=0.1)
     with pytest.raises(KeyboardInterrupt):
-        gradient_step([weight], optimizer, 10.0)
+        optimizer.step()
     assert set(optimizer.state[weight]) == {"step", "exp_avg", "exp_avg_sq"}
     torch.testing.assert_close(weight.detach(), torch.full((3,), -0.1))
 

@@ -154,7 +154,7 @@ def ppo_update_step(policy, value_network, rollout, optimizer, config):
             batch = rollout.rows(rows)
             mask = batch.response_mask
             tokens = batch.query_tensors, batch.query_mask, batch.response_tensors, mask
-            logprobs = forward_logprobs(policy, *tokens, config.temperature)
+            logprobs = forward_logprobs(policy, *tokens, temperature=config.temperature)
             values = forward_values(value_network, *tokens)
             actor = policy_loss(logprobs, batch.logprobs, batch.advantages, mask, config.cliprange)
             critic = value_loss(values, batch.values, batch.returns, mask, config.cliprange_value)

@@ -151,7 +151,7 @@ def ask(state: RLHFState, situations: list[str], seed: int = 12345) -> tuple[Res
 
 
 def _logprobs(model, temperature: float, *tokens) -> torch.Tensor:
-    return forward_logprobs(model, *tokens, temperature)
+    return forward_logprobs(model, *tokens, temperature=temperature)
 
 
 def measure(state: RLHFState, judges: Judges, answers: int = ANSWERS) -> dict[str, float]:

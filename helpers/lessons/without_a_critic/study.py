@@ -103,7 +103,7 @@ class StaleSampler:
         actor, temperature = state.models.actor, state.config.temperature
         with torch.no_grad():
             responses.logprobs = responses.in_parts(
-                lambda *tokens: forward_logprobs(actor, *tokens, temperature)
+                lambda *tokens: forward_logprobs(actor, *tokens, temperature=temperature)
             )
         return responses
 
