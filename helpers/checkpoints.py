@@ -70,12 +70,6 @@ def save_checkpoint(
     return path
 
 
-def checkpoint_due(state: RLHFState) -> bool:
-    """Whether to save now: every `checkpoint_every` iterations, and at the end."""
-    done, config = state.iteration, state.config
-    return done % config.checkpoint_every == 0 or done == config.iterations
-
-
 def _tidy(folder: Path, old: list[Path]) -> None:
     """Remove old checkpoints (each gives up its name first), and what a killed process left long ago."""
     for path in old:
@@ -237,12 +231,10 @@ def _check_files(path: Path, facts: dict) -> None:
 def _longer(config: RLHFConfig, saved: RLHFConfig, models: Models | None) -> int:
     """The iterations of this config, which is else the saved one. ValueError: another, or fewer."""
     config = resolve_rates(config, models)
-    length = (
-        saved.iterations if config.iterations is None else config.iterations
-    )  # DPO's, by epochs
-    least = f"at least {saved.iterations}, as saved"
-    require(length >= saved.iterations, "iterations", length, least)
-    for name, value in replace(config, iterations=saved.iterations).as_dict().items():
+    least = saved.iterations
+    length = least if config.iterations is None else config.iterations  # DPO's, by its epochs
+    require(length >= least, "iterations", length, f"at least {least}, as saved")
+    for name, value in replace(config, iterations=least).as_dict().items():
         wants = getattr(saved, name)
         require(value == wants, name, repr(value), f"{wants!r} as saved")
     return length

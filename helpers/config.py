@@ -64,11 +64,7 @@ class RunConfig:
         " LoRA and 1e-5 without",
         UPDATE,
     )
-    adam_eps: float = setting(
-        1e-5,
-        "ε of Adam, as in the original PPO code; torch's 1e-8 makes small steps larger",
-        UPDATE,
-    )
+    adam_eps: float = setting(1e-5, "ε of Adam, as in the first PPO code; torch's is 1e-8", UPDATE)
     max_grad_norm: float = setting(1.0, "gradient clipping, of actor and critic together", UPDATE)
     mixed_precision: str = setting(
         "no",
@@ -129,7 +125,7 @@ class RLHFConfig(RunConfig):
         "k2", "with the KL in the loss: 'k1', 'k2', 'k3' on samples, 'full' over the vocabulary", KL
     )
     kl_ratio: bool = setting(
-        False, "with the KL in the loss: times π/π_old, for tokens of an older policy", KL
+        False, "KL in the loss: times π/π_old, for an older policy's tokens", KL
     )
     kl_target: float | None = setting(
         None, "nats per response: β adapts to keep this KL; if not given, β is fixed", KL
@@ -142,17 +138,13 @@ class RLHFConfig(RunConfig):
         True, "zero mean, unit variance over the batch's counted tokens (not with grpo)", CREDIT
     )
     whiten_rewards: bool = setting(False, "unit variance only; the mean is kept", CREDIT)
-    scale_by_std: bool = setting(
-        True, "grpo: divide by the group's standard deviation; false is Dr. GRPO", CREDIT
-    )
+    scale_by_std: bool = setting(True, "grpo: divide by the group's std; false: Dr. GRPO", CREDIT)
     skip_equal_groups: bool = setting(
         False, "rloo, grpo: leave groups of equal rewards out of whitening and loss", CREDIT
     )
     responses_per_prompt: int = setting(1, "K: rloo and grpo compare a prompt's K responses", RUN)
     cliprange: float = setting(0.2, "ε: how far the ratio may go until the gain is clipped", UPDATE)
-    cliprange_high: float | None = setting(
-        None, "ε above 1, for clip-higher; if not given, the same as below", UPDATE
-    )
+    cliprange_high: float | None = setting(None, "ε above 1; if not given, as below", UPDATE)
     ratio_level: str = setting(
         "token", "'token': a ratio for each token; 'sequence': their geometric mean (GSPO)", UPDATE
     )
@@ -168,18 +160,16 @@ class RLHFConfig(RunConfig):
     critic_learning_rate: float | None = setting(
         None, "of the critic, annealed to 0; if not given, the same rule", UPDATE
     )
-    entropy_coef: float = setting(
-        0.0, "bonus per nat of entropy; must be 0 to compare with the exact optimum", UPDATE
-    )
+    entropy_coef: float = setting(0.0, "bonus per nat of entropy; the exact optimum has 0", UPDATE)
 
     def __post_init__(self):
         super().__post_init__()
         # the gradient of k1 without the ratio has mean 0
-        lone_k1, wants = (
+        lone, wants = (
             self.kl_loss == "k1" and not self.kl_ratio,
             "kl_ratio too, or another estimate",
         )
-        require(not lone_k1, "kl_loss", "'k1' without the ratio", wants)
+        require(not lone, "kl_loss", "'k1' without the ratio", wants)
         exact = self.kl_loss == "full" and self.kl_ratio
         require(not exact, "kl_ratio", "True with kl_loss 'full'", "an estimate from samples")
         # the critic's loss is a mean over tokens, and shares minibatches with the policy's

@@ -137,38 +137,29 @@ def as_pairs(
 
 
 def _as_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
-    answers = [row.get(side) for side in SIDES]
+    """One row in any usual form as texts; what is no pair is left to `check_pairs`."""
+    answers, asked = [row.get(side) for side in SIDES], row.get("prompt")
     texts = all(isinstance(answer, str) for answer in answers)
-    if texts and isinstance(row.get("prompt"), list):
-        answers = [[{"role": "assistant", "content": answer}] for answer in answers]
-        row = row | dict(zip(SIDES, answers, strict=True))
     if all(isinstance(answer, list) for answer in answers):
-        return _as_text_pair(row, tokenizer, plain)
-    if "prompt" in row or not texts:  # complete, or to be named as no pair by `check_pairs`
+        if asked is None:
+            shared = _shared(*answers)
+            asked, answers = answers[0][:shared], [answer[shared:] for answer in answers]
+        answers = [_content(answer) for answer in answers]
+    elif texts and "prompt" not in row:
+        words = [answer.split(" ") for answer in answers]
+        asked = " ".join(words[0][: _shared(*words)])
+        answers = [answer[len(asked) :].lstrip(" ") for answer in answers]
+    elif not texts or not isinstance(asked, list):
         return row
-    shared = _shared(*(answer.split(" ") for answer in answers))
-    prompt = " ".join(answers[0].split(" ")[:shared])
-    endings = [answer[len(prompt) :].lstrip(" ") for answer in answers]
-    return row | _parted(prompt, endings)
-
-
-def _as_text_pair(row: dict, tokenizer: PreTrainedTokenizerBase | None, plain: bool) -> dict:
-    """A pair of conversations as texts."""
-    answers = [row[side] for side in SIDES]
-    asked = row.get("prompt")
-    if asked is None:
-        shared = _shared(*answers)
-        asked, answers = answers[0][:shared], [answer[shared:] for answer in answers]
-    for answer in answers:
-        one = len(answer) == 1 and isinstance(answer[0], dict)
-        alone = one and answer[0].get("role") == "assistant"
-        alone = alone and isinstance(answer[0].get("content"), str)
-        require(alone, "chosen, rejected", repr(answer)[:60], "one message of the assistant each")
-    require(tokenizer is not None, "pairs", "messages", "a tokenizer, for its chat template")
-    prompt = asked if isinstance(asked, str) else chat_text(tokenizer, asked)
-    if plain:
-        prompt = tokenizer.decode(tokenizer(prompt)["input_ids"], skip_special_tokens=True)
-    return row | _parted(prompt, [answer[0]["content"] for answer in answers])
+    if isinstance(asked, list):
+        require(tokenizer is not None, "pairs", "messages", "a tokenizer, for its chat template")
+        asked = chat_text(tokenizer, asked)
+        if plain:
+            asked = tokenizer.decode(tokenizer(asked)["input_ids"], skip_special_tokens=True)
+    wants = "two answers that begin alike and end differently, or a prompt"
+    got = repr(asked + " …")[:60] if asked else "answers with nothing in common"
+    require(bool(asked) and all(answers) and answers[0] != answers[1], "pairs", got, wants)
+    return row | {"prompt": asked} | dict(zip(SIDES, answers, strict=True))
 
 
 def _shared(one: list, other: list) -> int:
@@ -177,11 +168,13 @@ def _shared(one: list, other: list) -> int:
     return next((k for k, (a, b) in enumerate(both) if a != b), min(len(one), len(other)))
 
 
-def _parted(prompt: str, endings: list[str]) -> dict:
-    wants = "two answers that begin alike and end differently, or a prompt"
-    got = repr(prompt + " …")[:60] if prompt else "answers with nothing in common"
-    require(bool(prompt) and all(endings) and endings[0] != endings[1], "pairs", got, wants)
-    return {"prompt": prompt} | dict(zip(SIDES, endings, strict=True))
+def _content(answer: list) -> str:
+    """The text of an answer that is one message of the assistant. ValueError: it is not."""
+    message = answer[0] if len(answer) == 1 and isinstance(answer[0], dict) else {}
+    right = message.get("role") == "assistant" and isinstance(message.get("content"), str)
+    wants = "one message of the assistant each"
+    require(right, "chosen, rejected", repr(answer)[:60], wants)
+    return message["content"]
 
 
 def load_pairs(

@@ -30,12 +30,13 @@ from helpers.pairs import (
 )
 from helpers.ppo import gradient_step, mean_stats
 from helpers.rollouts import forward_logprobs
-from helpers.sampling import Responses, rows_at_once
+from helpers.sampling import Responses
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import (
     anneal,
     describe,
     draw_prompts,
+    full_logprobs,
     record_iteration,
     reference_logprobs,
     score_responses,
@@ -271,10 +272,9 @@ def resolve_iterations(config: DirectConfig, pairs: list[dict] | None) -> Direct
 @torch.no_grad()
 def evaluate_pairs(state: RLHFState, pairs: list[dict]) -> dict:
     """`loss` and `pair_stats` of the actor as it is, as floats, on pairs it need not have seen."""
-    batch, temperature = encode_batch(state, pairs), state.config.temperature
+    batch = encode_batch(state, pairs)
     rows = torch.arange(len(batch))
     fill_reference(state, batch, rows)
-    actor = partial(forward_logprobs, state.models.actor, temperature=temperature)
-    logprobs = batch.responses.in_parts(actor, rows_at_once(state.config)).sum(dim=1)
+    logprobs = full_logprobs(state.models.actor, state, batch.responses).sum(dim=1)
     loss, stats = batch_loss(logprobs, batch, rows, state.config)
     return {name: float(value) for name, value in ({"loss": loss} | stats).items()}

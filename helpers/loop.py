@@ -10,13 +10,7 @@ from pathlib import Path
 
 import torch
 
-from helpers.checkpoints import (
-    checkpoint_due,
-    hold_run,
-    list_checkpoints,
-    load_checkpoint,
-    save_checkpoint,
-)
+from helpers.checkpoints import hold_run, list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.prompts import as_prompts, as_rows
 from helpers.state import Models, Reward, RLHFState, start_run
@@ -82,10 +76,12 @@ def run_iterations(
 
     `also` is that of `save_checkpoint`.
     """
+    last, every = state.config.iterations, state.config.checkpoint_every
     with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
-        while state.iteration < state.config.iterations:
+        while state.iteration < last:
             with gradients_as_before():
                 record = iterate(state)
-            if save_dir is not None and checkpoint_due(state):
+            due = state.iteration % every == 0 or state.iteration == last
+            if save_dir is not None and due:
                 save_checkpoint(state, save_dir, also)
             yield record

@@ -159,12 +159,7 @@ def _labels(given: object, count: int) -> Tensor:
         labels = torch.as_tensor(given)
     except (RuntimeError, TypeError, ValueError):
         require(False, name, type(given).__name__, "one probability per pair")
-    require_probabilities(name, labels, (count,))
+    require_shape(name, labels, (count,), like="one per pair")
+    inside = bool(((labels >= 0) & (labels <= 1)).all())  # a NaN is not
+    require(inside, name, "a number outside", "probabilities, from 0 to 1")
     return labels
-
-
-def require_probabilities(name: str, value: Tensor, shape: tuple) -> None:
-    """Numbers from 0 to 1, one per pair."""
-    require_shape(name, value, shape, like="one per pair")
-    ok = bool(((value >= 0) & (value <= 1)).all())  # a NaN is neither
-    require(ok, name, "a number outside", "probabilities, from 0 to 1")

@@ -141,14 +141,11 @@ def minibatch_loss(
     stats = {"policy_loss": loss.detach()}
     if value_network is not None:
         values = forward_values(value_network, *batch.tokens())  # (b, T)
-        critic_loss, critic = value_loss(
-            values, batch.values, batch.returns, mask, config.cliprange_value
-        )
+        targets = values, batch.values, batch.returns
+        critic_loss, critic = value_loss(*targets, mask, config.cliprange_value)
         loss = loss + config.vf_coef * critic_loss
-        stats |= {
-            "value_loss": critic_loss.detach(),
-            "value_clip_fraction": critic["clip_fraction"],
-        }
+        stats["value_loss"] = critic_loss.detach()
+        stats["value_clip_fraction"] = critic["clip_fraction"]
     with torch.set_grad_enabled(config.entropy_coef > 0):
         entropy = entropy_from_logits(logits)
     loss = loss - config.entropy_coef * mean(entropy, mask)
@@ -200,17 +197,14 @@ def accumulate_gradients(
     by_tokens = config.loss_aggregation == "token"
     recompute = partial(gradient_checkpointing, on=config.gradient_checkpointing)
     for part, weight, share in micro_batches(batch, config.micro_batch_size, by_tokens):
-        with (
-            autocast(batch.scores.device, config.mixed_precision),
-            recompute(policy, value_network),
-        ):
+        half = autocast(batch.scores.device, config.mixed_precision)
+        with half, recompute(policy, value_network):
             loss, stats = minibatch_loss(policy, value_network, part, config, reference)
         (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
-        means = {name: means[name] + share * stats[name] for name in names} | {
-            "policy_loss": means["policy_loss"] + weight * stats["policy_loss"],
-            "ratio_error": worst,
-        }
+        shares = dict.fromkeys(names, share) | {"policy_loss": weight}
+        means = {name: means[name] + shares[name] * stats[name] for name in names}
+        means["ratio_error"] = worst
     return merge_shares(means, largest="ratio_error")
 
 

@@ -57,10 +57,8 @@ def as_prompts(
     messages under `prompt`, other columns than most rows', a column that JSON (a checkpoint) cannot
     hold, a conversation without a template.
     """
-    plain = not isinstance(rows, (list, tuple)) or not any(
-        isinstance(r, (dict, list)) for r in rows
-    )
-    if plain:
+    listed = isinstance(rows, (list, tuple))
+    if not listed or not any(isinstance(row, (dict, list)) for row in rows):
         return rows
     prompts = [_as_prompt(row, tokenizer) for row in rows]
     places = [f"the row {prompt[:30] + ' …'!r}" for prompt in prompts]
@@ -72,8 +70,7 @@ def _as_prompt(row: str | dict | Messages, tokenizer: PreTrainedTokenizerBase | 
     """One row as a prompt."""
     given = row.get("prompt") if isinstance(row, dict) else row
     wants = "rows with a text or messages under 'prompt'"
-    talk = isinstance(given, list) and all(isinstance(message, dict) for message in given)
-    require(isinstance(given, str) or talk, "prompts", repr(row)[:60], wants)
+    require(isinstance(given, (str, list)), "prompts", repr(row)[:60], wants)
     row = row if isinstance(row, dict) else {}
     columns = {name: value for name, value in row.items() if name != "prompt"}
     for name, value in columns.items():
@@ -108,11 +105,8 @@ def as_rows(prompts: list[str]) -> list[str | dict]:
 
 def require_messages(messages: Messages) -> None:
     """Require a conversation that ends with what the model is to answer."""
-    roles = [
-        message.get("role")
-        for message in messages
-        if isinstance(message, dict) and isinstance(message.get("content"), str)
-    ]
+    parts = [part for part in messages if isinstance(part, dict)]
+    roles = [part.get("role") for part in parts if isinstance(part.get("content"), str)]
     whole = len(roles) == len(messages) > 0 and all(isinstance(role, str) for role in roles)
     require(whole, "messages", repr(messages)[:60], "dicts with texts under 'role' and 'content'")
     require(roles[-1] != "assistant", "messages", "an assistant's at the end", "a user's there")

@@ -226,14 +226,12 @@ def fit_reward_model(
 ) -> RewardModel:
     """Train a reward model, in place, on `{prompt, chosen, rejected}` rows.
 
-    Without `epochs`, as many passes as the number of pairs asks for (`passes`).
-
-    The learning rate warms up (`warmup_steps`) and is annealed to 0; gradients are clipped. Use
-    "muon" for an encoder trained from scratch, "adamw" with a learning rate near 5e-5 for a
-    pretrained one. `on_step(step, steps, loss)` is called after each gradient step; an exception in
-    it stops the training there.
-    ValueError: no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer, or eight steps in
-    which both texts of every pair get the same score.
+    Without `epochs`, as many passes as the number of pairs asks for (`passes`). The learning rate warms
+    up (`warmup_steps`) and is annealed to 0; gradients are clipped. Use "muon" for an encoder trained
+    from scratch, "adamw" with a learning rate near 5e-5 for a pretrained one. `on_step(step, steps,
+    loss)` is called after each gradient step; an exception in it stops the training there. ValueError:
+    no pair, epochs or batch_size < 1, learning_rate ≤ 0, optimizer, or eight steps in which both texts
+    of every pair get the same score.
     """
     require(len(pairs) > 0, "pairs", "an empty list", "at least one pair")
     epochs = passes(len(pairs)) if epochs is None else epochs
@@ -252,7 +250,7 @@ def fit_reward_model(
             rows = index.tolist()
             texts = [chosen[i] for i in rows] + [rejected[i] for i in rows]
             scores = model(**model.encode(texts))
-            sides = scores.split(len(rows))
+            sides = scores.split(len(rows))  # chosen, rejected
             loss = bradley_terry_loss(*sides)
             optimizers.step(loss, warm_cosine(step, steps, warmup_steps(steps)))
             step += 1

@@ -163,12 +163,11 @@ def make_generators(seed: int, device: torch.device) -> dict[str, torch.Generato
     With several processes only the samples differ: prompts and shuffles are those of the whole batch.
     """
     devices = {"prompts": "cpu", "samples": device, "minibatches": "cpu"}
-    generators = {
-        name: torch.Generator(device=where).manual_seed(3 * seed + offset)
+    apart = {"samples": LARGE_PRIME * rank()}
+    return {
+        name: torch.Generator(where).manual_seed(3 * seed + offset + apart.get(name, 0))
         for offset, (name, where) in enumerate(devices.items())
     }
-    generators["samples"].manual_seed(3 * seed + 1 + LARGE_PRIME * rank())
-    return generators
 
 
 def check_context(models: Models, prompts: list[str], response_length: int) -> None:

@@ -62,25 +62,16 @@ def stopped(state: RLHFState, responses: Responses) -> Tensor:
 
 @torch.no_grad()
 def full_logprobs(policy, state: RLHFState, responses: Responses) -> Tensor:
-    """Log-probs of responses under the policy that sampled them, comparable with the reference's: [B, T].
-
-    Those of sampling, but in half precision those of a full forward: cached decoding differs there.
-    """
-    if not state.in_half_precision:
-        return responses.logprobs
+    """Log-probs of the responses under a policy, by full forwards: [B, T] nats."""
     config = state.config
+    forward = partial(forward_logprobs, policy, temperature=config.temperature)
     with autocast(state.models.device, config.mixed_precision):
-        forward = partial(forward_logprobs, policy, temperature=config.temperature)
         return responses.in_parts(forward, rows_at_once(config))
 
 
-@torch.no_grad()
 def reference_logprobs(state: RLHFState, responses: Responses) -> Tensor:
     """Step 4: log-probs of the same tokens under the frozen reference: [B, T] nats."""
-    config = state.config
-    forward = partial(forward_logprobs, state.models.reference, temperature=config.temperature)
-    with autocast(state.models.device, config.mixed_precision):
-        return responses.in_parts(forward, rows_at_once(config))
+    return full_logprobs(state.models.reference, state, responses)
 
 
 def total_rewards(
@@ -216,7 +207,9 @@ def evaluate(
     what = (policy, models.tokenizer, state.prompts, count, config, generator)
     for responses in sample_batches(*what, progress=progress):
         ref_logprobs = reference_logprobs(state, responses)
-        logprobs = full_logprobs(policy, state, responses)
+        logprobs = responses.logprobs  # in half precision cached decoding differs, as above
+        if state.in_half_precision:
+            logprobs = full_logprobs(policy, state, responses)
         kl.append(kl_estimate(logprobs, ref_logprobs).sum(dim=1).cpu())
         texts += responses.texts
     raw = score_texts(models.reward, texts)

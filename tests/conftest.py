@@ -17,7 +17,7 @@ from crash_harness import finished, harness, world  # noqa: F401 (for the fault 
 from hypothesis import Phase, settings
 
 from helpers.config import RLHFConfig
-from helpers.models import make_critic, make_reference
+from helpers.models import fingerprint, make_critic, make_reference
 from helpers.state import Models
 from helpers.world import reviews
 from helpers.world.small_models import make_policy, make_tokenizer
@@ -99,6 +99,16 @@ def tiny_models(seed: int = 0, reward=length_reward) -> Models:
     tokenizer = make_tokenizer(reviews.VOCABULARY)
     actor = make_policy(tokenizer, layers=1, width=32).eval()
     return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+
+
+def trained(models: Models) -> str:
+    """A fingerprint of all weights that are trained."""
+    return "".join(map(fingerprint, models.trained().values()))
+
+
+def strip(history: Iterable[dict]) -> list[dict]:
+    """Records without the seconds they took."""
+    return [{name: x for name, x in record.items() if name != "seconds"} for record in history]
 
 
 @pytest.fixture

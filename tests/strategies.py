@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -9,16 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
 
+from helpers.config import RLHFConfig
+from helpers.gae import compute_gae
+from helpers.kl import shape_rewards
+from helpers.models import ValueNetwork
+from helpers.ppo import ppo_update_step
+from helpers.rollouts import PER_TOKEN, RolloutBatch, forward_logprobs, forward_values
+
 PAD, EOS, VOCAB = 0, 1, 11
 GARBAGE = 1e6
-TOKEN_FIELDS = (
-    "logprobs",
-    "ref_logprobs",
-    "values",
-    "rewards",
-    "advantages",
-    "returns",
-)  # each [B, T]
+TOKEN_FIELDS = PER_TOKEN  # each [B, T]
 
 quick = settings(deadline=None, max_examples=40)
 
@@ -92,25 +93,18 @@ def fixed_policy(logits):
     with torch.no_grad():
         policy.transformer.ln_f.weight.zero_()
         policy.transformer.ln_f.bias.zero_()
-        policy.transformer.ln_f.bias[0] = (
-            1.0  # the last hidden state is always the first unit vector
-        )
+        policy.transformer.ln_f.bias[0] = 1.0  # the last hidden state: always the first unit vector
         policy.lm_head.weight[:, 0] = torch.as_tensor(logits, dtype=torch.float32)
     return policy
 
 
 def tiny_value_network(seed=1, vocab=VOCAB, width=16, random_head=True):
-    from helpers.models import ValueNetwork
-
     torch.manual_seed(seed)
     trunk = GPT2Model(gpt2_config(vocab, width))
     value_network = ValueNetwork(trunk).eval()
     if random_head:  # a head of zeros would hide everything that reaches it
-        in_trunk = {id(parameter) for parameter in trunk.parameters()}
-        with torch.no_grad():
-            for parameter in value_network.parameters():
-                if id(parameter) not in in_trunk:
-                    parameter.normal_(0.0, 0.3)
+        for parameter in value_network.value_head.parameters():
+            torch.nn.init.normal_(parameter, 0.0, 0.3)
     return value_network
 
 
@@ -118,10 +112,7 @@ def left_pad(prompts, width=None):
     """Lists of token ids -> query_tensors, query_mask [B, P]."""
     width = width or max(map(len, prompts))
     tokens = torch.tensor([[PAD] * (width - len(prompt)) + prompt for prompt in prompts])
-    mask = torch.tensor(
-        [[False] * (width - len(prompt)) + [True] * len(prompt) for prompt in prompts]
-    )
-    return tokens, mask
+    return tokens, prefix_mask([len(prompt) for prompt in prompts], width).flip(1)
 
 
 def right_pad(responses, width=None):
@@ -132,20 +123,28 @@ def right_pad(responses, width=None):
 
 
 PROMPTS = [[4], [5, 6, 7], [3, 8, 9, 2], [2, 2], [10, 4, 6], [7]]
-RESPONSES = [
-    [3, EOS],
-    [9, 8, 7, 6, 5],
-    [EOS],
-    [4, 4, EOS],
-    [2, 10, 3, 9],
-    [6, EOS],
-]  # rows 1 and 4 are truncated
+# rows 1 and 4 are truncated
+RESPONSES = [[3, EOS], [9, 8, 7, 6, 5], [EOS], [4, 4, EOS], [2, 10, 3, 9], [6, EOS]]
 
 
 def ppo_config(**overrides):
-    from helpers.config import RLHFConfig
-
+    if overrides.get("method") in ("rloo", "grpo"):
+        overrides = {"responses_per_prompt": 2} | overrides
     return RLHFConfig(**{"learning_rate": 1e-2, "critic_learning_rate": 1e-2, **overrides})
+
+
+GRPO = {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"}
+METHODS = {  # without a critic
+    "rloo": {"method": "rloo", "responses_per_prompt": 4},
+    "grpo": GRPO,
+    "dr_grpo": GRPO | {"scale_by_std": False, "loss_aggregation": "fixed"},
+    "gspo": GRPO | {"ratio_level": "sequence", "cliprange": 0.05, "cliprange_high": 0.07},
+    "reinforce": {"method": "reinforce"},
+    "grpo, k3 in the loss": {
+        "method": "grpo", "responses_per_prompt": 2, "kl_placement": "loss", "kl_loss": "k3",
+        "kl_ratio": True, "skip_equal_groups": True,
+    },
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -163,23 +162,14 @@ def rollout_of(
     policy, reference, value_network, queries, query_mask, responses, mask, scores, kl_coef=0.1
 ):
     """A complete RolloutBatch of these responses; every padded float is 0."""
-    from helpers.gae import compute_gae
-    from helpers.kl import shape_rewards
-    from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
-
     inputs = (queries, query_mask, responses, mask)
     with torch.no_grad():
-        logprobs, ref_logprobs = (
-            forward_logprobs(m, *inputs).masked_fill(~mask, 0) for m in (policy, reference)
-        )
-        values = forward_values(value_network, *inputs).masked_fill(~mask, 0)
+        logprobs, ref_logprobs = (forward_logprobs(m, *inputs) for m in (policy, reference))
+        values = forward_values(value_network, *inputs)
     rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)
     advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=0.95, mask=mask)
-    return RolloutBatch(
-        query_tensors=queries, query_mask=query_mask, response_tensors=responses, response_mask=mask,
-        logprobs=logprobs, ref_logprobs=ref_logprobs, values=values, rewards=rewards,
-        advantages=advantages, returns=returns, scores=scores,
-    )  # fmt: skip
+    per_token = (logprobs, ref_logprobs, values, rewards, advantages, returns)
+    return RolloutBatch(*inputs, *per_token, scores)
 
 
 def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
@@ -192,20 +182,24 @@ def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
     return World(policy, reference, value_network, rollout)
 
 
-def updated(world, rollout=None, optimizer="adam", learning_rate=1e-2, seed=3, **overrides):
-    """Metrics and flat weights after one ppo_update_step on copies of the world's networks."""
-    from helpers.ppo import ppo_update_step
-
-    world = dataclasses.replace(
-        world, policy=copy.deepcopy(world.policy), value_network=copy.deepcopy(world.value_network)
-    )
-    make = {"adam": lambda p: torch.optim.Adam(p, lr=learning_rate, eps=1e-5),
-            "sgd": lambda p: torch.optim.SGD(p, lr=learning_rate)}[optimizer]  # fmt: skip
+def trained(
+    world, rollout=None, optimizer="adam", learning_rate=1e-2, seed=3, critic=True, **overrides
+):
+    """Metrics and networks after one `ppo_update_step` on copies of the world's networks."""
+    networks = [copy.deepcopy(world.policy), copy.deepcopy(world.value_network) if critic else None]
+    parameters = [p for network in networks if network is not None for p in network.parameters()]
+    make = partial(torch.optim.Adam, eps=1e-5) if optimizer == "adam" else torch.optim.SGD
     metrics = ppo_update_step(
-        world.policy, world.value_network, world.rollout if rollout is None else rollout,
-        make(world.parameters()), ppo_config(**overrides), generator=torch.Generator().manual_seed(seed),
+        *networks, world.rollout if rollout is None else rollout, make(parameters, lr=learning_rate),
+        ppo_config(**overrides), seeded(seed), world.reference,
     )  # fmt: skip
-    return metrics, flat(world.policy), flat(world.value_network)
+    return metrics, *networks
+
+
+def updated(*arguments, **more):
+    """The same with flat weights in place of the networks."""
+    metrics, *networks = trained(*arguments, **more)
+    return metrics, *(None if network is None else flat(network) for network in networks)
 
 
 def flat(module):

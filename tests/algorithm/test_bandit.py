@@ -1,6 +1,7 @@
 """The whole loop on a problem with a known answer: one token, where pi* = ref * exp(r / beta)."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,15 +15,14 @@ from strategies import (  # noqa: F401
     one_thread,
     ppo_config,
     quick,
+    rollout_of,
     tiny_policy,
     tiny_value_network,
 )
 
-from helpers.gae import compute_gae
-from helpers.kl import shape_rewards
 from helpers.ppo import ppo_update_step
 from helpers.reward_model import bradley_terry_loss
-from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.rollouts import response_logits
 from helpers.sampling import generate
 from helpers.theory.optimum import gibbs_policy
 from helpers.whitening import whiten_advantages
@@ -41,58 +41,36 @@ def exact_kl(log_p, log_q):
 
 def next_logprobs(policy):
     queries, query_mask = left_pad(PROMPTS)
-    positions = (query_mask.cumsum(1) - 1).clamp(min=0)
+    one = torch.ones(len(queries), 1, dtype=torch.bool)
     with torch.no_grad():
-        return (
-            policy(queries, attention_mask=query_mask.long(), position_ids=positions)
-            .logits[:, -1]
-            .log_softmax(-1)
-        )
+        return response_logits(policy, queries, query_mask, one.long(), one)[:, 0].log_softmax(-1)
 
 
 def roll_out(policy, reference, value_network, config, generator):
     which = torch.arange(BATCH) % len(PROMPTS)
     queries, query_mask = (tensor[which] for tensor in left_pad(PROMPTS))
     tokens, mask, logprobs = generate(policy, queries, query_mask, 1, EOS, PAD, generator=generator)
-    with torch.no_grad():
-        ref_logprobs = forward_logprobs(reference, queries, query_mask, tokens, mask)
-        values = forward_values(value_network, queries, query_mask, tokens, mask)
     scores = REWARDS[which, tokens[:, 0]]
-    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, config.kl_coef)
-    advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
+    batch = (queries, query_mask, tokens, mask)
+    rollout = rollout_of(policy, reference, value_network, *batch, scores, config.kl_coef)
+    advantages = rollout.advantages
     if config.whiten_advantages:
         advantages = whiten_advantages(advantages, mask)
-    return RolloutBatch(
-        query_tensors=queries, query_mask=query_mask, response_tensors=tokens, response_mask=mask,
-        logprobs=logprobs, ref_logprobs=ref_logprobs, values=values, rewards=rewards,
-        advantages=advantages, returns=returns, scores=scores,
-    )  # fmt: skip
+    return replace(rollout, logprobs=logprobs, advantages=advantages)
 
 
 def train(whiten, iterations=70, learning_rate=5e-3):
-    config = ppo_config(
-        kl_coef=KL_COEF,
-        whiten_advantages=whiten,
-        minibatch_size=BATCH,
-        micro_batch_size=BATCH,
-        vf_coef=1.0,
-    )
+    sizes = {"minibatch_size": BATCH, "micro_batch_size": BATCH, "vf_coef": 1.0}
+    config = ppo_config(kl_coef=KL_COEF, whiten_advantages=whiten, **sizes)
     reference = tiny_policy(seed=5, vocab=VOCAB)
-    policy, value_network = (
-        copy.deepcopy(reference),
-        tiny_value_network(vocab=VOCAB, random_head=False),
-    )
-    optimizer = torch.optim.Adam(
-        [*policy.parameters(), *value_network.parameters()], lr=learning_rate, eps=1e-5
-    )
+    policy, critic = copy.deepcopy(reference), tiny_value_network(vocab=VOCAB, random_head=False)
+    parameters = [*policy.parameters(), *critic.parameters()]
+    optimizer = torch.optim.Adam(parameters, eps=1e-5)
     generator, history = torch.Generator().manual_seed(0), []
     for iteration in range(iterations):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * (1 - iteration / iterations)
-        rollout = roll_out(policy, reference, value_network, config, generator)
-        history.append(
-            ppo_update_step(policy, value_network, rollout, optimizer, config, generator=generator)
-        )
+        optimizer.param_groups[0]["lr"] = learning_rate * (1 - iteration / iterations)
+        rollout = roll_out(policy, reference, critic, config, generator)
+        history.append(ppo_update_step(policy, critic, rollout, optimizer, config, generator))
     return policy, reference, history
 
 
@@ -155,10 +133,7 @@ def test_bradley_terry_is_minus_log_of_the_chance_of_the_choice():
         [torch.e + 1, 2.0, torch.e**-2 + torch.e]
     )
     close(bradley_terry_loss(chosen, rejected), -chances.log().mean(), atol=1e-5)
-
-
-def test_bradley_terry_survives_huge_gaps_and_only_sees_gaps():
-    far, zero = torch.tensor([1e4]), torch.tensor([0.0])
+    far, zero = torch.tensor([1e4]), torch.tensor([0.0])  # without overflow, and only gaps count
     close(bradley_terry_loss(far, zero), 0.0)
     close(bradley_terry_loss(zero, far), 1e4)
     close(bradley_terry_loss(zero + 5, zero + 4), bradley_terry_loss(zero + 1, zero))

@@ -14,7 +14,7 @@ from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.models import freeze, half_precision, make_reference, trainable
 from helpers.reward_model import RewardModel
-from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
+from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, forward_values
 from helpers.sampling import Responses, sample_responses
 from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.pretrained import frozen_dtype
@@ -22,15 +22,8 @@ from helpers.state import Models, start_run
 from helpers.world.small_models import make_encoder
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
-CONFIG = RLHFConfig(
-    device="cpu",
-    iterations=3,
-    batch_size=8,
-    minibatch_size=4,
-    micro_batch_size=2,
-    response_length=6,
-    normalize_scores=False,
-)
+SIZES = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "response_length": 6}
+CONFIG = RLHFConfig(device="cpu", iterations=3, normalize_scores=False, **SIZES)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
@@ -53,15 +46,13 @@ def four_models() -> Models:
 
 def moved(models: Models, device: torch.device) -> Models:
     """The same four models on a device, none shared with the ones given."""
-    parts = {
-        name: copy.deepcopy(getattr(models, name)).to(device)
-        for name in ("actor", "critic", "reward", "reference")
-    }
+    names = ("actor", "critic", "reward", "reference")
+    parts = {name: copy.deepcopy(getattr(models, name)).to(device) for name in names}
     return Models(**parts, tokenizer=models.tokenizer)
 
 
 def written_on(responses: Responses, device: torch.device) -> Responses:
-    names = ("query_tensors", "query_mask", "response_tensors", "response_mask", "logprobs")
+    names = (*Tokens._fields, "logprobs")
     return replace(responses, **{name: getattr(responses, name).to(device) for name in names})
 
 
@@ -139,15 +130,11 @@ def test_everything_is_on_its_device(device):
 
 
 def test_a_seed_fixes_what_a_device_writes(device):
-    actor = moved(four_models(), device).actor
-    tokenizer = tiny_models().tokenizer
-    texts = [
-        sample_responses(
-            actor, tokenizer, PROMPTS, CONFIG, torch.Generator(device).manual_seed(5)
-        ).texts
-        for _ in range(2)
-    ]
-    assert texts[0] == texts[1]
+    models = moved(four_models(), device)
+    what = (models.actor, models.tokenizer, PROMPTS, CONFIG)
+    seeds = [torch.Generator(device).manual_seed(5) for _ in range(2)]
+    one, other = (sample_responses(*what, generator).texts for generator in seeds)
+    assert one == other
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -5,13 +5,13 @@ import json
 import math
 import sys
 import types
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import strip, tiny_models
 from strategies import (
     EOS,
     GARBAGE,
@@ -27,7 +27,7 @@ from strategies import (
 )
 
 from helpers import direct, pairs
-from helpers.checkpoints import load_checkpoint, saved_config
+from helpers.checkpoints import load_checkpoint
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.data import load_pairs
 from helpers.models import fingerprint
@@ -56,10 +56,6 @@ def quick(**arguments):
 def logprobs(count=5, seed=0):
     """Log-probs of `count` pairs: chosen, rejected, and both under the reference, float64."""
     return torch.randn(4, count, generator=seeded(seed), dtype=torch.float64) - 5
-
-
-def strip(history):
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
 
 
 # --- the losses, by hand --------------------------------------------------------------------------
@@ -110,16 +106,12 @@ def test_the_two_responses_may_change_places_with_their_label(loss):
     close(one[0], other[0])
     for name, value in one[1].items():
         close(value, other[1][name])
-
-
-@pytest.mark.parametrize("loss", ["dpo", "ipo"])
-def test_a_soft_label_is_the_mean_over_the_choices(loss):
-    tensors, labels = logprobs(1), torch.tensor([0.3], dtype=torch.float64)
-    found = [direct.LOSSES[loss](*tensors, 0.3, torch.tensor([p])) for p in (1.0, 0.0)]
-    value, stats = direct.LOSSES[loss](*tensors, 0.3, labels)
-    close(value, 0.3 * found[0][0] + 0.7 * found[1][0])
-    for name in stats:
-        close(stats[name], 0.3 * found[0][1][name] + 0.7 * found[1][1][name])
+    # a soft label is the mean over the choices
+    pair, found = logprobs(1), {}
+    for chance in (1.0, 0.0, 0.3):
+        value, stats = direct.LOSSES[loss](*pair, 0.3, torch.tensor([chance]).double())
+        found[chance] = torch.stack([value, *stats.values()])
+    close(found[0.3], 0.3 * found[1.0] + 0.7 * found[0.0])
 
 
 @quick()
@@ -516,38 +508,11 @@ def test_entropy_and_kl_are_those_of_the_sampled_tokens():
     assert found == pytest.approx({"kl": 1.5, "entropy": 2.0})
 
 
-@pytest.mark.parametrize("config", [SMALL, replace(SMALL, loss="ipo"), ONLINE])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, config):
-    """Interrupted in the middle of a pass over the data; and the same seed gives the same numbers."""
-    whole = tiny_models()
-    expected = list(small_run(config, whole))
-    steps = 6 if config.iterations == 8 else 2
-    run = small_run(config, save_dir=tmp_path)
-    for _ in range(steps):
-        next(run)
-    run.close()
-    assert saved_config(tmp_path) == config
-    state = load_checkpoint(tmp_path, config, tiny_models())
-    assert state.iteration == steps and state.models.critic is None
-    more = {} if config.online else {"pairs": PAIRS[:12]}
-    list(direct.train_direct(state=state, **more))
-    assert strip(state.history) == strip(expected)
-    assert fingerprint(state.models.actor) == fingerprint(whole.actor)
-
-
 def test_another_seed_is_another_run_and_a_run_by_epochs_counts_its_batches(tmp_path):
     assert strip(small_run(replace(SMALL, seed=1))) != strip(small_run())
     config = replace(SMALL, iterations=None, epochs=2, batch_size=5)
     assert len(list(small_run(config, save_dir=tmp_path))) == 5  # 24 of 25
     assert load_checkpoint(tmp_path, config, tiny_models()).iteration == 5
-
-
-@pytest.mark.parametrize("config", [SMALL, ONLINE])
-def test_in_half_precision_it_trains_too(config):
-    config = replace(config, mixed_precision="bf16", iterations=2)
-    history = list(small_run(config))
-    assert all(0 < record["logprob_gap"] < 0.5 for record in history)
-    assert all(math.isfinite(value) for record in history for value in record.values())
 
 
 def test_resuming_with_other_pairs_or_settings_is_refused(tmp_path):
@@ -558,21 +523,6 @@ def test_resuming_with_other_pairs_or_settings_is_refused(tmp_path):
     state = load_checkpoint(tmp_path, models=tiny_models())
     with pytest.raises(ValueError, match="pairs: got other ones, wants those that the run"):
         next(direct.train_direct(state=state, pairs=PAIRS[:5]))
-
-
-def early_words(texts):
-    """A reward: words from the first half of the alphabet."""
-    return [sum(word < "m" for word in text.split()) for text in texts]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", ["dpo", "ipo"])
-def test_online_it_learns_a_reward_function(loss):
-    config = replace(ONLINE, iterations=30, batch_size=32, minibatch_size=16, loss=loss)
-    config = replace(config, draw_labels=False, kl_coef=0.1, learning_rate=1e-2)
-    history = list(small_run(config, tiny_models(reward=early_words)))
-    first, last = (sum(r["score"] for r in part) / 3 for part in (history[:3], history[-3:]))
-    assert last > first + 1.0
 
 
 def pair_metrics(config):
@@ -602,15 +552,6 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
 # --- settings and refusals ------------------------------------------------------------------------
 
 
-def test_what_the_two_configs_share_has_one_default():
-    own = {"iterations"}  # by the epochs
-    theirs = {field.name: field.default for field in fields(RLHFConfig)}
-    shared = {f.name: f.default for f in fields(DirectConfig) if f.name in theirs} | {}
-    assert len(shared) > 15
-    assert {n: v for n, v in shared.items() if v != theirs[n]} == dict.fromkeys(own)
-    assert all(field.metadata["help"] for field in fields(DirectConfig))
-
-
 def test_a_config_survives_json():
     for config in (SMALL, RLHFConfig(seed=3)):
         assert config_from_dict(config.as_dict()) == config
@@ -636,38 +577,6 @@ def test_bad_settings_are_one_sentence(settings, says):
         DirectConfig(**settings)
 
 
-@pytest.mark.parametrize("loss", ["dpo", "ipo"])
-@pytest.mark.parametrize(
-    "changes, says",
-    [
-        ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
-        (
-            {"rejected": torch.zeros(3)},
-            r"rejected: got shape \(3,\), wants shape \(2,\), as chosen",
-        ),
-        ({"ref_chosen": torch.tensor([0, math.inf])}, "ref_chosen: got 1 NaN or infinite"),
-        ({"chosen": [1.0]}, "chosen: got list, wants a torch.Tensor"),
-        ({"chosen": torch.zeros(2, 1)}, r"chosen: got shape \(2, 1\), wants a tensor with 1 axes"),
-        ({"probabilities": torch.tensor([0.5, 1.5])}, "probabilities: got a number outside"),
-        ({"probabilities": torch.ones(3)}, r"probabilities: got shape \(3,\), wants shape \(2,\)"),
-    ],
-)
-def test_bad_log_probs_are_one_sentence(loss, changes, says):
-    names = ("chosen", "rejected", "ref_chosen", "ref_rejected")
-    given = {name: torch.zeros(2) for name in names} | {"kl_coef": 0.1} | changes
-    with pytest.raises(ValueError, match=says):
-        direct.LOSSES[loss](**given)
-
-
-def test_no_pair_and_an_empty_response_are_refused():
-    with pytest.raises(ValueError, match="chosen: got no pair, wants at least one"):
-        direct.dpo_loss(*4 * [torch.zeros(0)], 0.1)
-    with pytest.raises(ValueError, match="pairs: got an empty list"):
-        pairs.encode_pairs(None, [], 5)
-    with pytest.raises(ValueError, match=r"response_mask: got no True in row \[1\]"):
-        direct.sequence_logprobs(tiny_policy(), *left_pad([[4], [5]]), *right_pad([[3], []]))
-
-
 def test_arguments_that_do_not_go_together_are_refused():
     with pytest.raises(ValueError, match="pairs: got a list with online=True"):
         next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))
@@ -690,61 +599,53 @@ def test_garbage_in_the_padding_of_a_batch_changes_nothing():
 
 # --- planted mistakes -----------------------------------------------------------------------------
 
-MISTAKES = {  # name: (file, right, wrong)
+# name: (file, right, wrong)
+MISTAKES = {
     "margin turned round": (
-        "direct",
-        "margin = rewards[0] - rewards[1]",
-        "margin = rewards[1] - rewards[0]",
+        "direct", "margin = chosen_reward - rejected_reward\n    loss",
+        "margin = rejected_reward - chosen_reward\n    loss",
     ),
     "reference left out": ("direct", "(logprobs - ref_logprobs.detach())", "logprobs"),
     "gradient through the reference": ("direct", "ref_logprobs.detach()", "ref_logprobs"),
     "β squared": ("direct", "return kl_coef * (", "return kl_coef**2 * ("),
     "mean over the tokens": (
-        "direct",
-        "temperature).sum(dim=1)\n\n\ndef implicit",
-        "temperature).sum(dim=1) / response_mask.sum(dim=1)\n\n\ndef implicit",
+        "direct", "temperature).sum(dim=1)\n\n\ndef implicit",
+        "temperature).sum(dim=1) / tokens[3].sum(dim=1)\n\n\ndef implicit",
     ),
     "padding counted": (
-        "direct",
-        "forward_logprobs(policy, *rollout, temperature)",
-        "forward_logprobs(policy, *rollout[:3], torch.ones_like(response_mask), temperature)",
+        "direct", "forward_logprobs(policy, *tokens, temperature=temperature)",
+        "forward_logprobs(policy, *tokens[:3], tokens[3] | True, temperature=temperature)",
     ),
-    "no temperature": ("direct", "(policy, *tokens, config.temperature)", "(policy, *tokens)"),
+    "no temperature": ("direct", "(policy, *tokens, temperature=config.temperature)", "(policy, *tokens)"),
     "label turned round": (
-        "direct",
-        "(probabilities * first + (1 - probabilities) * second)",
+        "direct", "(probabilities * first + (1 - probabilities) * second)",
         "(probabilities * second + (1 - probabilities) * first)",
     ),
     "soft labels as hard ones": (
-        "direct",
-        "return probabilities.to(given",
-        "return probabilities.round().to(given",
+        "direct", "return (probabilities * first",
+        "return (probabilities.round() * first",
     ),
     "IPO's target 1/τ": ("direct", "1 / (2 * kl_coef)", "1 / kl_coef"),
-    "IPO on the margin": ("direct", "(rewards[0] - rewards[1]) / kl_coef", "rewards[0] - rewards[1]"),
+    "IPO on the margin": ("direct", "rejected_reward) / kl_coef", "rejected_reward)"),
     "micro-batches not weighted": ("direct", "(loss * share).backward()", "loss.backward()"),
     "gradients pile up": ("direct", "state.optimizer.zero_grad(set_to_none=True)", "pass"),
-    "rate not annealed": ("direct", " * (1.0 - state.iteration / config.iterations)", ""),
+    "rate not annealed": ("direct", "anneal(state)", "state.config.learning_rate"),
     "chosen and rejected swapped in the batch": (
-        "pairs",
-        "torch.cat([index, index + len(self)])",
+        "pairs", "torch.cat([index, index + len(self)])",
         "torch.cat([index + len(self), index])",
     ),
     "chosen and rejected swapped in the data": (
-        "pairs",
-        "for side in pair_texts(pairs)",
+        "pairs", "for side in pair_texts(pairs)",
         "for side in reversed(pair_texts(pairs))",
     ),
     "prompt counted as response": ("pairs", "text[len(prompt) :]", "text"),
     "no stop token": ("pairs", "(row + [tokenizer.eos_token_id])", "row"),
     "stop token not counted": (
-        "direct",
-        "response_mask)\n    return forward_logprobs(",
-        "response_mask & response_mask.roll(-1, 1))\n    return forward_logprobs(",
+        "direct", "forward_logprobs(policy, *tokens, temp",
+        "forward_logprobs(policy, *tokens[:3], tokens[3] & tokens[3].roll(-1, 1), temp",
     ),
     "stop token after a cut": (
-        "pairs",
-        "(row + [tokenizer.eos_token_id])[:response_length]",
+        "pairs", "(row + [tokenizer.eos_token_id])[:response_length]",
         "row[: response_length - 1] + [tokenizer.eos_token_id]",
     ),
     "the lower score preferred": ("pairs", "sigmoid(first - second)", "sigmoid(second - first)"),

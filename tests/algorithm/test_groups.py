@@ -60,38 +60,9 @@ def test_a_prompt_that_is_easy_for_all_teaches_nothing(drawn):
     close(rloo_advantages(torch.full((4,), 3.0), 4), torch.zeros(4))
 
 
-def test_rloo_s_baseline_has_no_bias_where_the_group_mean_has():
-    """E[∇log π · A] over all pairs of a two-armed bandit: RLOO hits the exact gradient, r − mean half."""
-    p, reward = 0.3, torch.tensor([1.0, 0.0])
-    score = torch.tensor([1 - p, -p])  # ∇ of log-probability by the first arm's logit
-    exact = p * (1 - p) * (reward[0] - reward[1])
-    found = {"rloo": 0.0, "mean": 0.0}
-    for a in (0, 1):
-        for b in (0, 1):
-            chance = (p if a == 0 else 1 - p) * (p if b == 0 else 1 - p)
-            arms = torch.tensor([a, b])
-            r = reward[arms]
-            for name, advantages in (("rloo", rloo_advantages(r, 2)), ("mean", r - r.mean())):
-                found[name] += chance * float((score[arms] * advantages).mean())
-    assert found["rloo"] == pytest.approx(float(exact), abs=1e-6)
-    assert found["mean"] == pytest.approx(float(exact) / 2, abs=1e-6)
-
-
 def test_every_counted_token_gets_its_response_s_advantage():
     mask = torch.tensor([[True, True, False], [True, False, False]])
     close(per_token(torch.tensor([2.0, -1.0]), mask), torch.tensor([[2.0, 2, 0], [-1, 0, 0]]))
-
-
-@pytest.mark.parametrize("advantages", [rloo_advantages, grpo_advantages])
-def test_bad_groups_are_one_sentence(advantages):
-    with pytest.raises(ValueError, match="group_size: got 1"):
-        advantages(torch.zeros(4), 1)
-    with pytest.raises(
-        ValueError, match="rewards: got 5 numbers, wants a multiple of group_size 2"
-    ):
-        advantages(torch.zeros(5), 2)
-    with pytest.raises(ValueError, match="rewards: got 1 NaN"):
-        advantages(torch.tensor([0.0, float("nan")]), 2)
 
 
 @quick
@@ -111,18 +82,6 @@ def test_pass_at_k_is_unbiased_and_the_plug_in_is_not():
         close((chances * pass_at_k(rows, k)).sum(), torch.tensor(1 - 0.7**k).double(), 1e-6, 1e-6)
     plug_in = (chances * (1 - (1 - rights / 5) ** 3)).sum()
     assert plug_in < 1 - 0.7**3 - 0.03
-
-
-@pytest.mark.parametrize(
-    "correct, k, says",
-    [
-        (torch.ones(2, 3, dtype=torch.bool), 4, "^k: got 4, wants at most the 3 answers"),
-        (torch.ones(2, 3, dtype=torch.bool), 0, "^k: got 0"),
-        (torch.ones(2, 3), 1, "^correct: got dtype torch.float32"),
-        (torch.ones(3, dtype=torch.bool), 1, "^correct: got shape"),
-        ([[True]], 1, "^correct: got list"),
-    ],
-)
-def test_pass_at_k_refuses(correct, k, says):
-    with pytest.raises(ValueError, match=says):
-        pass_at_k(correct, k)
+    for k in (0, 6):
+        with pytest.raises(ValueError, match=f"^k: got {k}, wants from 1 to the 5 answers"):
+            pass_at_k(rows, k)

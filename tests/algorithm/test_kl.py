@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, garbage_outside, padded_batches, prefix_mask, quick
+from strategies import close, padded_batches, prefix_mask, quick
 
 from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
 
@@ -32,9 +32,17 @@ def distributions(draw):
 
 @quick
 @given(distributions())
-def test_k1_and_k3_are_unbiased(pair):
-    for estimator in ("k1", "k3"):
-        close(expected_estimate(*pair, estimator), exact_kl(*pair), atol=1e-8)
+def test_each_estimate_is_its_formula_and_k1_and_k3_are_unbiased(pair):
+    log_ratio = (pair[0] / pair[1]).log()
+    formulas = {"k1": log_ratio, "k2": log_ratio**2 / 2, "k3": (-log_ratio).exp() - 1 + log_ratio}
+    for estimator, formula in formulas.items():
+        found = kl_estimate(pair[0].log(), pair[1].log(), estimator)
+        close(found, formula, atol=1e-9)
+        close(kl_estimate(pair[0], pair[0], estimator), torch.zeros(len(pair[0])))
+        assert estimator == "k1" or found.min() >= -1e-12
+        if estimator != "k2":
+            close(expected_estimate(*pair, estimator), exact_kl(*pair), atol=1e-8)
+    assert torch.equal(kl_estimate(*pair), kl_estimate(*pair, "k1"))  # the default
 
 
 def test_direction_is_policy_from_reference_and_not_the_reverse():
@@ -43,18 +51,7 @@ def test_direction_is_policy_from_reference_and_not_the_reverse():
     for estimator in ("k1", "k3"):
         close(expected_estimate(POLICY, REFERENCE, estimator), forward)
         close(expected_estimate(REFERENCE, POLICY, estimator), reverse)
-
-
-def test_k1_is_positive_where_the_policy_likes_a_token_more_than_the_reference():
-    estimate = kl_estimate(POLICY.log()[None], REFERENCE.log()[None])
-    close(estimate, (POLICY / REFERENCE).log()[None])  # k1 is the default
-    assert estimate[0, 0] > 0 > estimate[0, 2]
-
-
-def test_k2_is_half_the_squared_log_ratio_and_biased():
-    log_ratio = (POLICY / REFERENCE).log()
-    close(kl_estimate(POLICY.log()[None], REFERENCE.log()[None], "k2"), (log_ratio**2 / 2)[None])
-    assert abs(expected_estimate(POLICY, REFERENCE, "k2") - exact_kl(POLICY, REFERENCE)) > 0.01
+    assert abs(expected_estimate(POLICY, REFERENCE, "k2") - forward) > 0.01  # biased
 
 
 def test_k2_agrees_to_second_order_for_near_distributions():
@@ -66,20 +63,6 @@ def test_k2_agrees_to_second_order_for_near_distributions():
 
     assert gap(0.1) < 0.1**3
     assert gap(0.1) / gap(0.05) == pytest.approx(8, rel=0.2)  # the gap is of third order
-
-
-@quick
-@given(distributions())
-def test_k2_and_k3_are_never_negative(pair):
-    p, q = pair.log()
-    for estimator in ("k2", "k3"):
-        assert kl_estimate(p[None], q[None], estimator).min() >= -1e-12
-
-
-def test_equal_distributions_have_no_kl():
-    logprobs = REFERENCE.log()[None]
-    for estimator in ("k1", "k2", "k3"):
-        close(kl_estimate(logprobs, logprobs, estimator), torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize(
@@ -131,43 +114,10 @@ def test_each_counted_token_pays_beta_k1_and_only_the_last_is_scored(batch, kl_c
         close(surplus[row], torch.tensor(expected, dtype=torch.float64))
 
 
-@quick
-@given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
-def test_garbage_in_the_padding_changes_no_reward(batch, kl_coef):
-    logprobs, ref_logprobs, mask = batch
-    scores = torch.ones(len(mask), dtype=torch.float64)
-    clean = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)
-    dirty = shape_rewards(
-        scores,
-        garbage_outside(logprobs, mask),
-        garbage_outside(ref_logprobs, mask, -1e6),
-        mask,
-        kl_coef,
-    )
-    assert torch.equal(clean, dirty)
-    assert torch.all(clean[~mask] == 0)
-
-
 def test_the_last_counted_token_is_found_by_position_and_not_by_counting():
     mask = torch.tensor([[False, True, True, False]])
     zeros = torch.zeros(1, 4)
     assert shape_rewards(torch.tensor([3.0]), zeros, zeros, mask, 0.1).tolist() == [[0, 0, 3, 0]]
-
-
-def test_beta_zero_leaves_the_score_alone():
-    logprobs, mask = torch.tensor([[-1.0, -2.0]]), prefix_mask([2], 2)
-    rewards = shape_rewards(torch.tensor([3.0]), logprobs, torch.zeros(1, 2), mask, kl_coef=0)
-    close(rewards, torch.tensor([[0.0, 3.0]]))
-
-
-def test_guard_drifting_from_the_reference_costs_reward():
-    """With the sign of the KL reversed, drift would be paid for."""
-    mask = prefix_mask([1, 1, 1], 1)
-    rewards = shape_rewards(
-        torch.zeros(3), POLICY.log()[:, None], REFERENCE.log()[:, None], mask, kl_coef=1.0
-    )
-    assert rewards[0] < 0 < rewards[2]
-    close((POLICY * rewards[:, 0]).sum(), -exact_kl(POLICY, REFERENCE))
 
 
 # --- the adaptive controller ----------------------------------------------------------------------
@@ -181,13 +131,8 @@ def test_controller_moves_beta_in_proportion_and_clips(observed, expected):
     controller = AdaptiveKLController(kl_coef=0.2, target=6.0, horizon=1000)
     controller.update(observed, num_samples=100)
     assert controller.kl_coef == pytest.approx(expected)
-
-
-def test_controller_compounds():
-    controller = AdaptiveKLController(kl_coef=0.1, target=1.0, horizon=100)
-    for _ in range(3):
-        controller.update(5.0, num_samples=50)
-    assert controller.kl_coef == pytest.approx(0.1 * 1.1**3)
+    controller.update(observed, num_samples=100)
+    assert controller.kl_coef == pytest.approx(expected**2 / 0.2)  # it compounds
 
 
 @quick

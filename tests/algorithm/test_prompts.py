@@ -58,7 +58,7 @@ def test_the_model_reads_one_bos_whoever_writes_it(chatty):
     [
         ([], "messages: got \\[\\], wants dicts"),
         ([{"role": "user"}], "messages: got .* wants dicts"),
-        (["hello"], "prompts: got .* wants rows with a text or messages"),
+        (["hello"], "messages: got .* wants dicts"),
         ([{"role": "user", "content": 3}], "messages: got .* wants dicts"),
         ([{"role": 1, "content": "a"}], "messages: got .* wants dicts"),
         ([*TALK, {"role": "assistant", "content": "a"}], "messages: got an assistant's at the end"),
@@ -232,11 +232,7 @@ def test_nothing_of_two_texts_is_lost(one, other):
         ),
         ({"prompt": "x", "chosen": [], "rejected": []}, "one message of the assistant each"),
         (
-            {
-                "prompt": "x",
-                "chosen": [said("assistant", "y")],
-                "rejected": [said("assistant", "z")],
-            },
+            {"prompt": [said("user", "x")], "chosen": "y", "rejected": "z"},
             "wants a tokenizer",
         ),
     ],

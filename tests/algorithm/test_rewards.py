@@ -11,7 +11,6 @@ from conftest import length_reward, tiny_models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.checkpoints import load_checkpoint, save_checkpoint
 from helpers.config import DirectConfig
 from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
@@ -105,19 +104,6 @@ def test_texts_whose_prompt_is_not_known_are_refused():
         score_texts(in_trl_s_way, ["the soup was good."])
 
 
-@pytest.mark.parametrize(
-    "scores, says",
-    [
-        (lambda n: [None] + [1.0] * (n - 1), "got list"),
-        (lambda n: [1.0] * (n + 1), "shape"),
-        (lambda n: [float("nan")] * n, "NaN"),
-    ],
-)
-def test_scores_that_are_no_numbers_are_refused_in_this_form_too(config, scores, says):
-    with pytest.raises(ValueError, match=f"^scores of the reward function: .*{says}"):
-        iterate(start(config, lambda completions: scores(len(completions))))
-
-
 # --- prompts as rows ------------------------------------------------------------------------------
 
 VALUES = st.recursive(
@@ -208,19 +194,6 @@ def test_columns_stay_with_their_prompts_in_each_of_several_processes(config, mo
         parts += draw_prompts(state)
     assert parts == whole and [p.columns for p in parts] == [p.columns for p in whole]
     assert all(prompt.columns["solution"] == prompt[::-1] for prompt in parts)
-
-
-def test_a_run_with_columns_resumes_exactly(tmp_path, normalizing):
-    whole = start(normalizing, Recorder())
-    list(train_rlhf_loop(state=whole))
-    half = start(normalizing, Recorder())
-    iterate(half)
-    save_checkpoint(half, tmp_path)
-    resumed = load_checkpoint(tmp_path, models=tiny_models(reward=Recorder()))
-    assert as_rows(resumed.prompts) == ROWS
-    list(train_rlhf_loop(state=resumed))
-    assert fingerprint(resumed.models.actor) == fingerprint(whole.models.actor)
-    assert resumed.history[-1] | {"seconds": 0} == whole.history[-1] | {"seconds": 0}
 
 
 def test_pairs_written_online_carry_the_columns(normalizing):

@@ -12,7 +12,6 @@ from strategies import (
     PROMPTS,
     RESPONSES,
     TOKEN_FIELDS,
-    VOCAB,
     close,
     fixed_policy,
     left_pad,
@@ -27,7 +26,6 @@ from strategies import (
 )
 
 from helpers.rollouts import (
-    RolloutBatch,
     forward_logprobs,
     forward_values,
     gather_logprobs,
@@ -47,25 +45,14 @@ def test_gather_takes_each_tokens_own_log_softmax():
             close(gathered[row, t], logits[row, t].softmax(-1)[tokens[row, t]].log())
 
 
-def test_gather_over_the_vocabulary_adds_to_one():
-    logits = torch.randn(1, 4, 6, generator=seeded())
-    total = sum(gather_logprobs(logits, torch.full((1, 4), token)).exp() for token in range(6))
-    close(total, torch.ones(1, 4))
-
-
 def test_gather_of_half_precision_logits_is_computed_in_full_precision():
     logits, tokens = (
         5 * torch.randn(2, 3, 50, generator=seeded()),
         torch.tensor([[0, 40, 2], [30, 3, 1]]),
     )
+    logits[0, 0, :2] = torch.tensor([1e4, -1e4])  # and it survives huge ones
     half = logits.to(torch.bfloat16)
     close(gather_logprobs(half, tokens).float(), gather_logprobs(half.float(), tokens), atol=1e-5)
-
-
-def test_gather_survives_huge_logits():
-    logits = torch.tensor([[[1e4, 0.0, -1e4]]])
-    close(gather_logprobs(logits, torch.tensor([[0]])), torch.zeros(1, 1))
-    close(gather_logprobs(logits, torch.tensor([[2]])), torch.tensor([[-2e4]]))
 
 
 # --- masks and positions --------------------------------------------------------------------------
@@ -80,6 +67,7 @@ def test_gather_survives_huge_logits():
         ([EOS, PAD, PAD], 1),
         ([5, EOS, EOS], 2),
         ([EOS, 5, EOS], 1),
+        ([PAD, EOS, PAD], 2),  # a pad before the stop is an action like any other
     ],
 )
 def test_response_mask_counts_up_to_and_including_the_first_stop(tokens, counted):
@@ -93,16 +81,6 @@ def test_response_mask_counts_up_to_and_including_the_first_stop(tokens, counted
 def test_response_mask_row_by_row(rows):
     lengths = [row.index(EOS) + 1 if EOS in row else 5 for row in rows]
     assert torch.equal(response_mask(torch.tensor(rows), EOS), prefix_mask(lengths, 5))
-
-
-def test_guard_the_stop_token_counts_and_the_pads_after_it_do_not():
-    tokens = torch.tensor([[7, EOS, PAD, PAD]])
-    mask = response_mask(tokens, EOS)
-    assert mask[tokens == EOS].all() and not mask[tokens == PAD].any()
-
-
-def test_a_pad_before_the_stop_is_an_action_like_any_other():
-    assert torch.equal(response_mask(torch.tensor([[PAD, 5, EOS, PAD]]), EOS), prefix_mask([3], 4))
 
 
 def test_positions_start_at_zero_with_the_first_real_token():
@@ -199,12 +177,6 @@ def test_the_value_head_starts_at_zero_and_can_learn():
     assert any(p.grad is not None and p.grad.abs().max() > 0 for p in value_network.parameters())
 
 
-def test_forward_logprobs_carry_a_gradient():
-    policy = tiny_policy()
-    forward_logprobs(policy, *padded_inputs()).sum().backward()
-    assert policy.transformer.wte.weight.grad.abs().max() > 0
-
-
 # --- sampling -------------------------------------------------------------------------------------
 
 
@@ -216,7 +188,8 @@ def sample(policy, prompts=PROMPTS, length=6, seed=0, width=None, **options):
 
 def test_sampling_is_reproducible_under_a_generator():
     policy = tiny_policy()
-    first, again, other = sample(policy), sample(policy), sample(policy, seed=1)
+    first, _, other = sample(policy), torch.manual_seed(2), sample(policy, seed=1)
+    again = sample(policy)  # whatever the global seed
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert first[0].shape != other[0].shape or not torch.equal(first[0], other[0])
 
@@ -230,20 +203,6 @@ def test_any_of_several_stop_tokens_ends_a_response():
         assert written[-1] in stops or len(written) == 12
     assert torch.equal(mask, response_mask(tokens, stops) & mask)
     assert {int(row[m][-1]) for row, m in zip(tokens, mask, strict=True)} >= set(stops)
-
-
-@pytest.mark.parametrize("none", [[], (), None, 1.0, [1.0], "1"])
-def test_what_is_no_stop_token_is_named(none):
-    with pytest.raises(ValueError, match="^eos_token_id: got"):
-        generate(tiny_policy(), *left_pad(PROMPTS), 3, none, PAD)
-
-
-def test_a_generator_makes_the_global_seed_irrelevant():
-    policy = tiny_policy()
-    torch.manual_seed(1)
-    first = sample(policy)
-    torch.manual_seed(2)
-    assert torch.equal(first[0], sample(policy)[0])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 1.8])
@@ -260,14 +219,8 @@ def test_samples_have_one_shape_and_the_mask_of_their_tokens():
     tokens, mask, logprobs = sample(tiny_policy(), PROMPTS * 4)
     assert tokens.shape == mask.shape == logprobs.shape and tokens.shape[1] <= 6
     assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
-    assert torch.equal(mask, response_mask(tokens, EOS))
+    assert torch.equal(mask, response_mask(tokens, EOS)) and (tokens[~mask] == PAD).all()
     assert 0 < (tokens == EOS).any(1).sum() < len(tokens)  # some stopped, some did not
-
-
-def test_everything_after_the_stop_is_pad():
-    tokens, mask, _ = sample(tiny_policy(), PROMPTS * 4)
-    assert (~mask).any()
-    assert torch.all(tokens[~mask] == PAD)
 
 
 def test_sampling_stops_early_when_every_row_has_stopped():
@@ -287,20 +240,6 @@ def test_wider_left_padding_gives_the_same_samples():
     close(narrow[2][narrow[1]], wide[2][wide[1]], atol=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.0, 0.5])
-def test_sampled_frequencies_are_the_softmax_of_logits_over_temperature(temperature):
-    logits = torch.tensor([0.3, -1.0, 0.0, 1.0, 0.5, -0.5])
-    tokens, _, logprobs = sample(
-        fixed_policy(logits), [[2]] * 6000, length=1, temperature=temperature
-    )
-    expected = 6000 * (logits / temperature).softmax(-1)
-    observed = torch.bincount(tokens[:, 0], minlength=6).float()
-    assert (
-        (observed - expected) ** 2 / expected
-    ).sum() < 25.7  # chi-square, 5 degrees of freedom, p = 1e-4
-    close(logprobs[:, 0], (logits / temperature).log_softmax(-1)[tokens[:, 0]], atol=1e-4)
-
-
 def test_sampling_leaves_the_policy_as_it_was():
     policy = tiny_policy()
     before = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
@@ -318,64 +257,28 @@ def numbered_rollout():
     return replace(tiny_world(scores).rollout, skipped=scores % 2 == 0)
 
 
-def test_length_is_the_number_of_responses():
-    assert len(numbered_rollout()) == 6
-
-
-def test_to_a_device_keeps_everything():
-    rollout = numbered_rollout()
-    moved = rollout.to("cpu")
-    assert isinstance(moved, RolloutBatch)
-    assert all(torch.equal(vars(moved)[name], value) for name, value in vars(rollout).items())
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 6, 100])
-def test_minibatches_are_a_partition_of_the_rows(size):
-    minibatches = list(numbered_rollout().minibatches(size, seeded()))
-    assert all(isinstance(minibatch, RolloutBatch) for minibatch in minibatches)
-    sizes = [len(minibatch) for minibatch in minibatches]
-    assert sum(sizes) == 6 and all(n == size for n in sizes[:-1]) and sizes[-1] <= size
-    scores = torch.cat([minibatch.scores for minibatch in minibatches])
-    assert sorted(scores.tolist()) == [0, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_a_minibatch_row_is_that_row_in_every_field(size):
-    rollout = numbered_rollout()
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 100])
+def test_minibatches_are_a_partition_of_the_rows_each_whole_in_every_field(size):
+    rollout, seen = numbered_rollout(), []
     for minibatch in rollout.minibatches(size, seeded()):
+        assert len(minibatch) == min(size, 6 - len(seen))
         for i, row in enumerate(minibatch.scores.long().tolist()):
-            counted, asked = rollout.response_mask[row], rollout.query_mask[row]
-            here, asked_here = minibatch.response_mask[i], minibatch.query_mask[i]
-            assert (
-                minibatch.response_tensors[i][here].tolist()
-                == rollout.response_tensors[row][counted].tolist()
-            )
-            assert (
-                minibatch.query_tensors[i][asked_here].tolist()
-                == rollout.query_tensors[row][asked].tolist()
-            )
+            seen.append(row)
+            for part, whole in (("query", "query_mask"), ("response", "response_mask")):
+                here, there = getattr(minibatch, whole)[i], getattr(rollout, whole)[row]
+                names = [f"{part}_tensors", *(TOKEN_FIELDS if part == "response" else ())]
+                for name in names:
+                    mine, theirs = getattr(minibatch, name)[i], getattr(rollout, name)[row]
+                    assert torch.equal(mine[here], theirs[there]), name
             assert bool(minibatch.skipped[i]) == (row % 2 == 0)
-            for name in TOKEN_FIELDS:
-                assert torch.equal(
-                    getattr(minibatch, name)[i][here], getattr(rollout, name)[row][counted]
-                ), name
+    assert sorted(seen) == list(range(6))
 
 
 def test_minibatches_are_reshuffled_each_time_and_repeatable_by_seed():
-    rollout = numbered_rollout()
+    rollout, generator = numbered_rollout(), seeded()
 
-    def order(generator):
-        return torch.cat(
-            [minibatch.scores for minibatch in rollout.minibatches(2, generator)]
-        ).tolist()
+    def order(generator) -> list:
+        return [x for part in rollout.minibatches(2, generator) for x in part.scores.tolist()]
 
-    generator = seeded()
     orders = [order(generator) for _ in range(5)]
-    assert len({tuple(one) for one in orders}) > 1
-    assert orders[0] == order(seeded())
-
-
-def test_a_rollout_holds_real_logprobs():
-    rollout = numbered_rollout()
-    assert rollout.logprobs[rollout.response_mask].max() < 0
-    assert rollout.query_tensors.max() < VOCAB
+    assert len({tuple(one) for one in orders}) > 1 and orders[0] == order(seeded())

@@ -132,7 +132,7 @@ def test_a_gpu_is_waited_for_as_often_for_many_tokens_as_for_few(kind):
     assert waits[1] == waits[2]
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0])
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 2.0])
 def test_sampling_follows_the_softmax(device, temperature):
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, float("-inf")], device=device)
     generator = torch.Generator(device).manual_seed(0)

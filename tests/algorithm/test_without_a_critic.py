@@ -10,6 +10,7 @@ import torch
 from conftest import tiny_models
 from hypothesis import given
 from strategies import (  # noqa: F401
+    METHODS,
     close,
     flat,
     one_thread,
@@ -18,9 +19,9 @@ from strategies import (  # noqa: F401
     prefix_mask,
     quick,
     tiny_world,
+    updated,
 )
 
-from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.groups import (
     equal_groups,
@@ -38,35 +39,6 @@ from helpers.ppo import kl_loss, policy_loss, ppo_update_step
 from helpers.sampling import Responses
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, iterate
-
-METHODS = {
-    "rloo": {"method": "rloo", "responses_per_prompt": 4},
-    "grpo": {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"},
-    "dr_grpo": {
-        "method": "grpo",
-        "responses_per_prompt": 4,
-        "scale_by_std": False,
-        "loss_aggregation": "fixed",
-    },
-    "gspo": {
-        "method": "grpo",
-        "responses_per_prompt": 4,
-        "loss_aggregation": "response",
-        "ratio_level": "sequence",
-        "cliprange": 0.05,
-        "cliprange_high": 0.07,
-    },
-    "reinforce": {"method": "reinforce"},
-    "grpo, k3 in the loss": {
-        "method": "grpo",
-        "responses_per_prompt": 2,
-        "kl_placement": "loss",
-        "kl_loss": "k3",
-        "kl_ratio": True,
-        "skip_equal_groups": True,
-    },
-}
-
 
 # --- the expected gradient, over all groups there can be ------------------------------------------
 
@@ -122,15 +94,10 @@ def test_division_by_the_group_s_std_changes_the_direction():
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.8])
 def test_the_weight_of_a_prompt_is_that_of_the_loop_s_own_advantages(p, size):
     """Over all groups of right and wrong answers: exact for RLOO, tilted to hard and easy by the std."""
-    found = {}
-    for method, changes in (
-        ("rloo", {}),
-        ("centred", {"method": "grpo", "scale_by_std": False}),
-        ("grpo", {"method": "grpo"}),
-    ):
-        config = RLHFConfig(
-            batch_size=size, responses_per_prompt=size, **{"method": "rloo"} | changes
-        )
+    centred, found = {"method": "grpo", "scale_by_std": False}, {}
+    kinds = {"rloo": {"method": "rloo"}, "centred": centred, "grpo": {"method": "grpo"}}
+    for method, changes in kinds.items():
+        config = RLHFConfig(batch_size=size, responses_per_prompt=size, **changes)
         mask, total = torch.ones(size, 1, dtype=torch.bool), 0.0
         for answers in itertools.product((0.0, 1.0), repeat=size):
             odds = torch.tensor(math.log(p / (1 - p)), dtype=torch.float64, requires_grad=True)
@@ -215,9 +182,6 @@ def test_the_means_are_what_they_are_called(batch):
     by_row = [sum(row) / len(row) for row in rows]
     close(mean_of_means(x, mask), sum(by_row) / len(by_row), 1e-5)
     close(mean_over_length(x, mask, 10), sum(map(sum, rows)) / (10 * len(rows)), 1e-5)
-    dirty = torch.where(mask, x, float("nan"))
-    close(mean_of_means(dirty, mask), mean_of_means(x, mask))
-    close(mean_over_length(dirty, mask, 10), mean_over_length(x, mask, 10))
 
 
 def test_a_token_of_a_long_response_counts_less_in_a_mean_of_means():
@@ -314,16 +278,10 @@ def test_without_the_ratio_k2_is_right_on_policy_only_and_k3_has_the_forward_kl_
 # --- one update -----------------------------------------------------------------------------------
 
 
-def updated(world, rollout=None, **options):
+def alone(world, **options):
     """Metrics and weights after one update of the policy alone."""
-    from copy import deepcopy
-
-    policy = deepcopy(world.policy)
-    optimizer = torch.optim.SGD(policy.parameters(), lr=0.05)
-    config = ppo_config(**{"method": "rloo"} | options)
-    generator = torch.Generator().manual_seed(3)
-    rollout = world.rollout if rollout is None else rollout
-    return ppo_update_step(policy, None, rollout, optimizer, config, generator), flat(policy)
+    options = {"method": "rloo", "optimizer": "sgd", "learning_rate": 0.05} | options
+    return updated(world, critic=False, **options)[:2]
 
 
 @pytest.mark.parametrize("how", ["token", "response", "fixed"])
@@ -331,8 +289,8 @@ def updated(world, rollout=None, **options):
 def test_micro_batches_add_up_to_the_very_same_update(how, size):
     world = tiny_world()
     options = {"loss_aggregation": how, "kl_placement": "loss", "entropy_coef": 0.01}
-    whole, weights = updated(world, micro_batch_size=64, **options)
-    parts, again = updated(world, micro_batch_size=size, **options)
+    whole, weights = alone(world, micro_batch_size=64, **options)
+    parts, again = alone(world, micro_batch_size=size, **options)
     close(again, weights, 1e-6, 1e-5)
     for name in whole:
         assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
@@ -340,13 +298,10 @@ def test_micro_batches_add_up_to_the_very_same_update(how, size):
 
 def test_without_a_critic_the_policy_moves_as_beside_one_that_is_not_trained():
     world = tiny_world()
-    metrics, weights = updated(world, max_grad_norm=1e9)
+    metrics, weights = alone(world, max_grad_norm=1e9)
     assert not {"value_loss", "value_clip_fraction", "explained_variance"} & set(metrics)
-    from strategies import updated as with_critic
-
-    beside, policy, _ = with_critic(
-        world, optimizer="sgd", learning_rate=0.05, vf_coef=0.0, max_grad_norm=1e9
-    )
+    options = {"optimizer": "sgd", "learning_rate": 0.05, "vf_coef": 0.0, "max_grad_norm": 1e9}
+    beside, policy, _ = updated(world, **options)
     close(weights, policy, 1e-7)
     assert {name: beside[name] for name in metrics} == pytest.approx(metrics)
 
@@ -371,25 +326,6 @@ def lone(seed: int = 0):
 def settings(name: str, **more) -> RLHFConfig:
     small = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
     return RLHFConfig(**small | {"normalize_scores": False} | METHODS[name] | more)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_run_has_no_critic_and_resumes_bit_for_bit(name, prompts, tmp_path):
-    config = settings(name, checkpoint_every=1)
-    whole = start_run(config, lone(), prompts=prompts)
-    list(train_rlhf_loop(state=whole))
-    trained = [p for group in whole.optimizer.param_groups for p in group["params"]]
-    assert trained == list(whole.models.actor.parameters())
-    half = train_rlhf_loop(config, lone(), prompts=prompts, save_dir=tmp_path)
-    next(half)
-    half.close()
-    resumed = load_checkpoint(tmp_path, models=lone())
-    list(train_rlhf_loop(state=resumed))
-    assert fingerprint(resumed.models.actor) == fingerprint(whole.models.actor)
-    for one, other in zip(resumed.history, whole.history, strict=True):
-        assert one | {"seconds": 0} == other | {"seconds": 0}
-        assert one["first_ratio_error"] < 1e-4 and "value_loss" not in one
-    assert fingerprint(lone().actor) != fingerprint(whole.models.actor)
 
 
 def test_the_responses_to_a_prompt_stand_together(prompts):
@@ -469,25 +405,6 @@ def test_a_run_in_which_all_groups_are_equal_changes_nothing(name, prompts):
     assert all(math.isfinite(value) for record in records for value in record.values())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_it_learns_a_reward_function(name, prompts):
-    config = settings(
-        name,
-        iterations=20,
-        batch_size=32,
-        minibatch_size=16,
-        cliprange=0.2,
-        cliprange_high=None,
-        learning_rate=1e-2,
-        kl_coef=0.01,
-        normalize_scores=True,
-        normalizer_samples=64,
-    )
-    history = list(train_rlhf_loop(config, lone(), prompts=prompts))
-    assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations
-
-
 def test_a_critic_is_loaded_for_ppo_only(prompts):
     assert load_models(RLHFConfig(method="reinforce", device="cpu")).critic is None
     models = tiny_models()
@@ -495,22 +412,3 @@ def test_a_critic_is_loaded_for_ppo_only(prompts):
     assert state.models.critic is None and state.models.actor is models.actor
     with pytest.raises(ValueError, match="models.critic: got None, wants a critic, for ppo"):
         start_run(RLHFConfig(normalize_scores=False), lone(), prompts=prompts)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"method": "a2c"}, "method: got 'a2c'"),
-        ({"method": "rloo"}, "responses_per_prompt: got 1, wants at least 2 with rloo"),
-        ({"responses_per_prompt": 3}, "batch_size: got 64, wants a multiple of"),
-        ({"loss_aggregation": "response"}, "loss_aggregation: got 'response' with ppo"),
-        ({"kl_loss": "k1"}, "kl_loss: got 'k1' without the ratio"),
-        ({"kl_loss": "full", "kl_ratio": True}, "kl_ratio: got True with kl_loss 'full'"),
-        ({"cliprange_high": -1.0}, "cliprange_high: got"),
-        ({"ratio_level": "word"}, "ratio_level: got 'word'"),
-        ({"skip_equal_groups": 1}, "skip_equal_groups: got"),
-    ],
-)
-def test_settings_that_make_no_sense_are_one_sentence(settings, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        RLHFConfig(**settings)

@@ -1,19 +1,16 @@
 """Extreme numbers: each run is correct, or is refused in one sentence; no weight is ever NaN."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import tiny_models
 from strategies import EOS, PAD, fixed_policy, tiny_policy, tiny_value_network
 
 from helpers.config import RLHFConfig
-from helpers.kl import AdaptiveKLController
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
-from helpers.rollouts import forward_logprobs, forward_values, gather_logprobs
-from helpers.rollouts import response_mask as mask_of
+from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import generate
 from helpers.state import start_run
 from helpers.steps import iterate
@@ -122,14 +119,6 @@ def test_all_responses_end_at_once_or_none_ever_ends(always):
     assert sound(models)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_trains_or_is_refused(dtype):
-    models = tiny_models()
-    models.actor.to(dtype), models.reference.to(dtype)
-    train(models, learning_rate=1e-4)
-    assert sound(models)
-
-
 @pytest.mark.parametrize("rate", [1e10, 1e38])
 @pytest.mark.parametrize("which", ["learning_rate", "critic_learning_rate"])
 def test_a_training_that_blows_up_says_so(which, rate):
@@ -189,8 +178,6 @@ def test_ids_out_of_range_are_refused_by_name(kind):
     ):
         with pytest.raises(ValueError, match="^response_tensors: got"):
             call()
-    with pytest.raises(ValueError, match="^tokens: got"):
-        gather_logprobs(torch.zeros(1, 2, 5), bad)
 
 
 def test_more_than_the_context_is_refused_and_exactly_the_context_is_not():
@@ -203,50 +190,7 @@ def test_more_than_the_context_is_refused_and_exactly_the_context_is_not():
         forward_logprobs(policy, *LONG, IDS, ALL)
 
 
-@pytest.mark.parametrize("bad", ["a", None, -1, 1.0])
-def test_a_stop_token_that_is_none_is_refused(bad):
-    with pytest.raises(ValueError, match="^eos_token_id: got"):
-        mask_of(IDS, bad)
-
-
-# --- settings -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes, name",
-    [
-        ({"kl_coef": 0.0, "kl_target": 1.0}, "kl_coef"),
-        ({"kl_target": 1.0, "kl_horizon": 10.0, "batch_size": 64}, "kl_horizon"),
-        ({"seed": 2**70}, "seed"),
-        ({"cliprange": 0.0}, "cliprange"),
-        ({"gamma": 1.5}, "gamma"),
-        ({"lam": -0.5}, "lam"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_at_once(changes, name):
-    with pytest.raises(ValueError, match=rf"^{name}: got"):
-        RLHFConfig(**changes)
-
-
 def test_an_adaptive_beta_never_goes_below_zero():
-    controller = AdaptiveKLController(0.1, target=6.0, horizon=10)
-    with pytest.raises(ValueError, match="horizon"):
-        controller.update(0.0, 100)
-    assert controller.kl_coef == 0.1
     config = RLHFConfig(**SMALL | {"kl_target": 5.0, "kl_horizon": 0.9, "device": "cpu"})
     history = list(train_rlhf_loop(config, tiny_models(), prompts=PROMPTS))
     assert all(record["kl_coef"] > 0 for record in history)
-
-
-def test_the_same_seed_gives_the_same_bytes():
-    runs = []
-    for _ in range(2):
-        torch.rand(3)  # what anybody else draws changes nothing
-        models = tiny_models(reward=length_reward)
-        torch.manual_seed(len(runs))
-        train(models)
-        runs.append(fingerprint(models.actor) + fingerprint(models.critic))
-    assert runs[0] == runs[1]
-    other = tiny_models()
-    list(train_rlhf_loop(replace(RLHFConfig(**SMALL), seed=1), other, prompts=PROMPTS))
-    assert fingerprint(other.actor) + fingerprint(other.critic) != runs[0]

@@ -87,7 +87,7 @@ whitening.py 03: divisor n
 + count
 
 whitening.py 13: statistics of one process
-- gather(advantages), None if mask is None else gather(mask)
+- gather(advantages), gather(mask)
 + advantages, mask
 
 kl.py 04: log-ratio reversed
@@ -133,8 +133,8 @@ rollouts.py 01: scored at another temperature
 + logits
 
 rollouts.py 01 02 06: values of the token before
-- value_network(ids, mask, positions)[
-+ value_network(ids, mask, positions).roll(1, dims=1)[
+- value_network(*inputs)[
++ value_network(*inputs).roll(1, dims=1)[
 
 sampling.py 01: temperature without effect
 - logits.float() / temperature
@@ -201,7 +201,7 @@ steps.py 04 07: KL in both places
 + state.kl_coef
 
 steps.py 00: the rate is not annealed
-- left = 1.0 - state.iteration / config.iterations
+- left = 1.0 - state.iteration / state.config.iterations
 + left = 1.0
 
 steps.py 10: one prompt a response
@@ -241,16 +241,18 @@ off_policy.py 10: weights of tokens for sequences
 + if level == "never":
 
 off_policy.py 10: no cap
-- weights.clamp(max=cap)
-+ weights
+- 0.0).clamp(max=cap)
++ 0.0)
 
 direct.py 11: no reference
 - (logprobs - ref_logprobs.detach())
 + logprobs
 
 direct.py 11: prefers the rejected
-- margin = rewards[0] - rewards[1]
-+ margin = rewards[1] - rewards[0]
+- margin = chosen_reward - rejected_reward
+-     loss
++ margin = rejected_reward - chosen_reward
++     loss
 
 direct.py 11: mean log-prob of a response
 - temperature).sum(dim=1)
