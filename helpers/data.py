@@ -180,7 +180,6 @@ def _content(answer: list) -> str:
 def load_pairs(
     name: str,
     count: int | None = None,
-    split: str = "train",
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> list[dict]:
     """Load `{prompt, chosen, rejected}` rows from a JSON Lines file or a data set of the hub.
@@ -198,11 +197,11 @@ def load_pairs(
         path = Path(name).expanduser()
         rows = load_rows(str(Path(name).relative_to("data"))) if shipped else read_jsonl(path)
         return check_pairs(as_pairs(rows[:count], tokenizer), name)
-    rows = as_pairs(_hub_rows(name, count, split), tokenizer)
+    rows = as_pairs(_hub_rows(name, count), tokenizer)
     return check_pairs(rows, f"data set {name!r}")
 
 
-def _hub_rows(name: str, count: int | None, split: str) -> list[dict]:
+def _hub_rows(name: str, count: int | None) -> list[dict]:
     try:
         from datasets import load_dataset
     except ImportError:
@@ -210,7 +209,7 @@ def _hub_rows(name: str, count: int | None, split: str) -> list[dict]:
             f"Data set {name!r}: wants the package datasets (`pip install datasets`), or a .jsonl file."
         ) from None
     try:
-        part = split if count is None else f"{split}[:{count}]"
+        part = "train" if count is None else f"train[:{count}]"
         return [dict(row) for row in load_dataset(name, split=part)]
     except Exception as problem:  # noqa: BLE001 (the hub raises many kinds of errors)
         reason = " ".join(str(problem).split())[:200]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.config import RLHFConfig
-from helpers.groups import loss_mean, loss_options, sequence_log_ratio
+from helpers.groups import loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast, gradient_checkpointing
 from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
@@ -130,14 +130,15 @@ def minibatch_loss(
     The loss is a mean over counted tokens, or as `loss_aggregation` says; what is reported is always
     a mean over counted tokens. Without a `value_network` there is no critic's loss.
     """
-    mask, mean = batch.response_mask, loss_mean(config)
+    mask, options = batch.response_mask, loss_options(config)
+    mean = options.get("mean", masked_mean)
     logits = response_logits(policy, *batch.tokens(), temperature=config.temperature)  # (b, T, V)
     logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
     compared = logprobs
     if config.ratio_level == "sequence":
         compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
     old = batch.logprobs, batch.advantages
-    loss, actor = policy_loss(compared, *old, mask, config.cliprange, **loss_options(config))
+    loss, actor = policy_loss(compared, *old, mask, config.cliprange, **options)
     stats = {"policy_loss": loss.detach()}
     if value_network is not None:
         values = forward_values(value_network, *batch.tokens())  # (b, T)

@@ -9,7 +9,6 @@ from transformers import PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
-from helpers.kl import AdaptiveKLController
 from helpers.models import (
     allow_tf32,
     check_vocabulary,
@@ -97,12 +96,6 @@ class RLHFState:
     iteration: int = 0  # iterations done
     history: list[dict] = field(default_factory=list)  # one record per iteration
     pairs: str | None = None  # sha256 of the data set of pairs, in `helpers.direct`
-
-    def controller(self) -> AdaptiveKLController | None:
-        """The controller of an adaptive β, or None if β is fixed."""
-        if self.config.kl_target is None:
-            return None
-        return AdaptiveKLController(self.kl_coef, self.config.kl_target, self.config.kl_horizon)
 
     def score(self, texts: list[str]) -> Tensor:
         """Normalised proxy scores [B], on the CPU."""

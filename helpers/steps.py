@@ -10,7 +10,7 @@ from torch import Tensor
 
 from helpers.gae import compute_gae
 from helpers.groups import group_advantages, skipped_rows
-from helpers.kl import kl_estimate, shape_rewards
+from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
 from helpers.models import autocast
 from helpers.ppo import ppo_update_step
 from helpers.rewards import score_texts
@@ -118,8 +118,8 @@ def update(state: RLHFState, rollout: RolloutBatch) -> dict:
         models.actor, models.critic, rollout, optimizer, config, shuffles, models.reference
     )
     metrics |= {"kl_coef": state.kl_coef, "learning_rate": rate}
-    controller = state.controller()
-    if controller is not None:
+    if config.kl_target is not None:
+        controller = AdaptiveKLController(state.kl_coef, config.kl_target, config.kl_horizon)
         state.kl_coef = controller.update(metrics["kl"], len(rollout) * world_size())
     return metrics
 

@@ -234,8 +234,9 @@ def test_evaluation_in_half_precision_compares_like_with_like(config, prompts):
     assert found["kl"].dtype == torch.float32 and not torch.equal(found["kl"], right["kl"])
     gap = float((found["kl"] - right["kl"]).abs().max())
     assert gap < 0.1 and right["kl"].mean() > 10 * abs(found["kl"].mean() - right["kl"].mean())
-    sampled = sample_responses(rough.models.actor, rough.models.tokenizer, prompts * 6, half)
-    gap = sampled.logprobs - full_logprobs(rough.models.actor, rough, sampled)
+    reference = rough.models.reference
+    sampled = sample_responses(reference, rough.models.tokenizer, prompts * 6, half)
+    gap = sampled.logprobs - full_logprobs(reference, rough, sampled)
     assert float(gap.sum(dim=1).abs().max()) > 1e-3  # the sampler's own would not do
 
 
