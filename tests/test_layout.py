@@ -73,7 +73,6 @@ def test_imports_point_one_way():
     [
         ("tools/files.py", "from helpers.config import RLHFConfig"),
         ("gae.py", "from helpers.lessons.gae import figures"),
-        ("gae.py", "import helpers.theory.optimum"),
         ("theory/optimum.py", "from helpers.world.gold import gold_score"),
         ("studies/runs.py", "from helpers.kit import live"),
         (

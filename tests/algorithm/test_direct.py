@@ -474,10 +474,13 @@ def small_run(config=SMALL, models=None, **more):
 
 def test_training_raises_the_accuracy_of_pairs_it_has_not_seen():
     models = tiny_models()
-    before = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
+    roles = ("reference", "actor", "critic")
+    before = [fingerprint(getattr(models, role)) for role in roles]
     history = list(small_run(replace(SMALL, minibatch_size=4), models))
-    after = fingerprint(models.reference), fingerprint(models.actor), fingerprint(models.critic)
-    assert after[0] == before[0] and after[1] != before[1] and after[2] == before[2]
+    changed = [
+        fingerprint(getattr(models, role)) != old for role, old in zip(roles, before, strict=True)
+    ]
+    assert changed == [False, True, False]
     state = start_run(SMALL, models, prompts=["the soup"])
     found = direct.evaluate_pairs(state, PAIRS[12:])
     assert found["accuracy"] == 1 and found["loss"] < 0.6
@@ -564,12 +567,8 @@ def test_a_config_survives_json():
     [
         ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
         ({"loss": "kto"}, "loss: got 'kto', wants one of 'dpo', 'ipo'"),
-        ({"online": 1}, "online: got 1, wants True or False"),
         ({"online": True}, "iterations: got None with online=True, wants a number of batches"),
-        ({"iterations": 0}, "iterations: got 0, wants an integer"),
         ({"epochs": 0}, "epochs: got 0, wants an integer"),
-        ({"pairs": None}, "pairs: got None, wants a string"),
-        ({"learning_rate": -1.0}, "learning_rate: got -1.0, wants a finite number of at least 0"),
     ],
 )
 def test_bad_settings_are_one_sentence(settings, says):

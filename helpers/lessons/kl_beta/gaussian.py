@@ -14,7 +14,12 @@ from torch import Tensor
 
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss
-from helpers.tools.validate import require_count, require_number, require_positive
+from helpers.tools.validate import (
+    require_count,
+    require_finite,
+    require_number,
+    require_positive,
+)
 
 SIGMA = 0.5  # standard deviation of policy and reference, in units of y; not trained
 LEARNING_RATE = 0.02  # of plain gradient descent on m
@@ -82,7 +87,9 @@ def train_gaussian(
     for _ in range(steps):
         noise = torch.randn(BATCH, generator=generator)
         y = (mean + sigma * noise).detach()
-        loss, rewards = gaussian_loss(mean, y, reward(y), kl_coef, sigma)
+        scores = reward(y)
+        require_finite("scores", scores)
+        loss, rewards = gaussian_loss(mean, y, scores, kl_coef, sigma)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

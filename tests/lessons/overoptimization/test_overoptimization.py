@@ -114,9 +114,6 @@ def test_the_effect_of_an_edit_is_that_of_paired_differences():
     change = torch.tensor([1.0, 2.0, 3.0, 2.0])
     mean, error = edit_effect(before, before + change).tolist()
     assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
-    for wrong in (torch.ones(3), torch.ones(4, 1)):
-        with pytest.raises(ValueError, match="^after:"):
-            edit_effect(before, wrong)
 
 
 # --- sliders --------------------------------------------------------------------------------------
