@@ -70,7 +70,8 @@ def _as_prompt(row: str | dict | Messages, tokenizer: PreTrainedTokenizerBase | 
     """One row as a prompt."""
     given = row.get("prompt") if isinstance(row, dict) else row
     wants = "rows with a text or messages under 'prompt'"
-    require(isinstance(given, (str, list)), "prompts", repr(row)[:60], wants)
+    talk = isinstance(given, list) and all(isinstance(message, dict) for message in given)
+    require(isinstance(given, str) or talk, "prompts", repr(row)[:60], wants)
     row = row if isinstance(row, dict) else {}
     columns = {name: value for name, value in row.items() if name != "prompt"}
     for name, value in columns.items():

@@ -182,7 +182,7 @@ def response_logits(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0
     Position t has the distribution *of* response token t, given everything before it.
     """
     tokens = Tokens(*tokens)
-    length, joined = tokens.response_mask.shape[1], _joined(policy, tokens)
+    joined, length = _joined(policy, tokens), tokens.response_mask.shape[1]
     inputs = model_inputs(policy, *joined) | last_logits(policy, length)
     logits = policy(**inputs, use_cache=False).logits
     logits = logits[:, -length:].float()
