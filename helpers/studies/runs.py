@@ -105,9 +105,8 @@ def take_snapshot(
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
     asked = [prompt for prompt in prompts for _ in range(samples)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
-    reference = forward_logprobs(
-        models.reference, *responses.tokens(), temperature=config.temperature
-    )
+    tokens, temperature = responses.tokens(), config.temperature
+    reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
     scores = state.score(responses.texts).tolist()
     found = as_samples(models.tokenizer, responses, (responses.logprobs, reference), scores)
     if "gold" in state.measures:
@@ -134,9 +133,8 @@ def next_token(state: RLHFState, policy, prompts: tuple = WATCHED_PROMPTS) -> di
     queries = encode_prompts(state.models.tokenizer, list(prompts), state.models.device)
     nothing = torch.full_like(queries[0][:, :1], state.models.tokenizer.pad_token_id)
     counts = torch.ones_like(nothing, dtype=torch.bool)
-    logits = response_logits(
-        policy, *queries, nothing, counts, temperature=state.config.temperature
-    )[:, 0]
+    tokens, temperature = (*queries, nothing, counts), state.config.temperature
+    logits = response_logits(policy, *tokens, temperature=temperature)[:, 0]
     return dict(zip(prompts, logits.log_softmax(dim=-1).cpu(), strict=True))
 
 
