@@ -182,6 +182,33 @@ def tick_words(words: Sequence[str]) -> list[str]:
     return [word if any(c.isalnum() for c in word) else f"“{word}”" for word in named]
 
 
+def token_ticks(axes: Axes, tokens: Sequence[str]) -> None:
+    """A token under each place of the x axis, turned so that they do not run into each other."""
+    axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
+
+
+def zero_line(axes: Axes) -> None:
+    """A thin black line at 0."""
+    axes.axhline(0, color="black", linewidth=0.8)
+
+
+LINES = ("o-", "s--", "^:", "D-.")  # marks and dashes: lines differ without their colours, too
+
+
+def draw_lines(axes: Axes, x: Sequence, curves: dict, colours: Sequence[str], **how) -> None:
+    """A line for each label, in the order of the colours, and a legend: label → numbers."""
+    for (label, y), colour, line in zip(curves.items(), colours, LINES, strict=False):
+        axes.plot(x, y, line, color=colour, label=label, **{"markersize": 5} | how)
+    axes.legend()
+
+
+def legend_below(figure: Figure, *panels: Axes) -> None:
+    """One legend in one row below all panels, for what these panels show."""
+    found = [axes.get_legend_handles_labels() for axes in panels]
+    handles, labels = (sum(parts, []) for parts in zip(*found, strict=True))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+
+
 def log_ticks(axes: Axes) -> None:
     """A logarithmic y axis with numbers at 1, 2 and 5 of each power, which never pile up."""
     axes.set_yscale("log")
@@ -238,7 +265,7 @@ def token_bars(
     figure, axes = one_panel(9.6, height)
     bars = [(x, {"label": label, "color": colour}) for label, (x, colour) in series.items()]
     draw_bars(axes, tokens, bars)
-    axes.set_xticks(range(len(tokens)), tokens, rotation=40, ha="right", fontsize=9)
+    token_ticks(axes, tokens)
     label_axes(axes, title, y=unit)
     if len(series) > 1 or not unit:
         axes.legend()

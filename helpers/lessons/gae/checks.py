@@ -12,20 +12,9 @@ SHORT = (
     prefix_mask(4, 3),
     0.1,
 )
-BATCH = (
-    torch.tensor([1.0, -3.0, 0.5]),
-    -noise(1, 3, 5).abs(),
-    -noise(2, 3, 5).abs(),
-    prefix_mask(5, 2, 5, 4),
-    0.2,
-)
-LARGE = (
-    torch.tensor([80.0, -60.0]),
-    floats([-1.0, -90.0, -2.0], [-50.0, -1.0, -1.0]),
-    floats([-31.0, -3.0, -2.0], [-1.0, -0.5, -9.0]),
-    prefix_mask(3, 3, 2),
-    2.5,
-)
+NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
+BATCH = (*NOISE, prefix_mask(5, 2, 5, 4), 0.2)
+LARGE = (*(40 * x for x in BATCH[:3]), BATCH[3], 2.5)
 
 check_shape_rewards = checker(
     Exercise(
@@ -46,23 +35,9 @@ def shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef):
 score on the last column: You put the score in the last column, which is padding in rows that end early.
 - mask.sum(1) - 1
 + torch.full_like(mask.sum(1), mask.shape[1] - 1)
-score at every token: The score comes once, at the last counted token; you put it at every token (index the
- rows too: rewards[rows, last]).
-- rewards[rows, last] += scores
-+ rewards += torch.where(mask, scores[:, None], 0.0)
-score in whole columns: rewards[:, last] picks whole columns, for every row: index the rows too,
- rewards[rows, last].
-- rewards[rows, last] += scores
-+ rewards[:, last] += scores
 score replaces the KL penalty: The last token has its KL penalty as well: add the score to it.
 - rewards[rows, last] += scores
 + rewards[rows, last] = scores
-KL penalty added: You reward the distance from the reference: the penalty is −β·(log π − log π_ref).
-- -kl_coef *
-+ kl_coef *
-β on the score: β scales the KL penalty alone, not the score.
-- += scores
-+ += kl_coef * scores
 k3 instead of k1: You used k3, which is never negative; the reward uses k1, the difference itself.
 - (logprobs - ref_logprobs)
 + (torch.expm1(ref_logprobs - logprobs) + logprobs - ref_logprobs)
@@ -74,16 +49,7 @@ KL summed at the end: You put the response's whole KL on its last token; each to
 +
 """,
         further=[
-            (
-                "a response has one token",
-                (
-                    torch.tensor([1.0, -3.0]),
-                    -noise(1, 2, 3).abs(),
-                    -noise(2, 2, 3).abs(),
-                    prefix_mask(3, 1, 3),
-                    0.2,
-                ),
-            ),
+            ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
             ("β is 0", (*BATCH[:-1], 0.0)),
             ("scores and KL are large", LARGE),
             *sizes(BATCH),
@@ -119,18 +85,9 @@ bootstraps from padding: After a row's last counted token there is no next value
 rolled round: After the last token comes nothing; roll brings the row's first value back there.
 - torch.cat([values[:, 1:], nothing], dim=1)
 + values.roll(-1, 1)
-the previous value: You took the value before; the TD error looks ahead, to V at t + 1.
-- [values[:, 1:], nothing]
-+ [nothing, values[:, :-1]]
-V of the last token kept: At the last token the next value is 0, not its own value again.
-- [values[:, 1:], nothing]
-+ [values[:, 1:], values[:, -1:]]
 γ on the whole target: γ discounts the next value, not the reward of now.
 - rewards + gamma * next_values
 + gamma * (rewards + next_values)
-V not subtracted: That is the target r + γV'; the error is what it exceeds V by.
--  - values, 0.0
-+ , 0.0
 """,
         further=[
             ("padding holds NaN", (*HOLES, 0.9, MASKS[1])),
@@ -181,33 +138,10 @@ bootstraps from padding: After a row's last counted token there is no next value
  padding counts as 0.
 - torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
 + torch.where(mask, rewards, 0.0), values
-forwards in time: You add up what came before; credit comes from what follows: walk backwards.
-- for t in reversed(range(x.shape[1])):
--             running = x[:, t] + decay * running
--             columns.append(running)
--         return torch.where(mask, torch.stack(columns[::-1], dim=1), 0.0)
-+ for t in range(x.shape[1]):
-+             running = x[:, t] + decay * running
-+             columns.append(running)
-+         return torch.where(mask, torch.stack(columns, dim=1), 0.0)
 columns not turned round: You walked backwards and kept the columns in that order: turn the list round
  before you stack it.
 - columns[::-1]
 + columns
-λ alone: The sum decays by γλ; yours decays by λ.
-- gamma * lam)
-+ lam)
-γ alone: The sum decays by γλ; yours decays by γ.
-- gamma * lam)
-+ gamma)
-the loop ends early: Your walk never visits the first column: range(T − 1, −1, −1) includes 0.
-- reversed(range(x.shape[1])):
--             running = x[:, t] + decay * running
--             columns.append(running)
-+ reversed(range(1, x.shape[1])):
-+             running = x[:, t] + decay * running
-+             columns.append(running)
-+         columns.append(torch.zeros_like(running))
 rewards for the returns: The critic's target is A + V, not the rewards to go.
 - torch.where(mask, advantages + values, 0.0)
 + walk(rewards, gamma)
@@ -243,15 +177,6 @@ bootstraps from padding: After a row's last counted token there is no next value
  padding counts as 0.
 - torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
 + torch.where(mask, rewards, 0.0), values
-forwards in time: You walk from the first token on; credit comes from what follows: walk backwards.
-- reversed(range(rewards.shape[1]))
-+ range(rewards.shape[1])
-λ alone: The sum decays by γλ; yours decays by λ.
-- gamma * lam * running
-+ lam * running
-γ alone: The sum decays by γλ; yours decays by γ.
-- gamma * lam * running
-+ gamma * running
 rewards for the returns: The critic's target is A + V, not the rewards alone.
 - advantages + values
 + rewards

@@ -7,17 +7,26 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import (
+    label_axes,
+    legend_below,
+    new_figure,
+    one_panel,
+    token_ticks,
+    zero_line,
+)
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 
-def _zero(axes: Axes) -> None:
-    axes.axhline(0, color="black", linewidth=0.8)
-
-
-def _legend_above(axes: Axes) -> None:
-    """A legend beside the title, where no bar can reach it."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderpad=0, borderaxespad=0.3)
+def _frame(panels: Sequence[Axes], tokens: Sequence[str], span: float) -> None:
+    """One axis of ± `span` for all panels; the tokens stand below the last one."""
+    for axes in panels:
+        zero_line(axes)
+        axes.set(xlim=(-0.6, len(tokens) - 0.4), ylim=(-span, span), xticks=[])
+    token_ticks(panels[-1], tokens)
+    # a legend beside the title, where no bar can reach it
+    place = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+    panels[0].legend(ncols=3, borderpad=0, borderaxespad=0.3, **place)
 
 
 def _signed(x: float) -> str:
@@ -33,34 +42,27 @@ def rollouts_figure(
     advantages: Tensor | None = None,
 ) -> Figure:
     """Hand-worked rollouts side by side, all [B, T]; with `deltas`, credit in a second row."""
-    rows = 1 if deltas is None else 2
+    rows, T = 1 if deltas is None else 2, mask.shape[1]
     figure, grid = new_figure(rows, len(names), 8.4, 0.5 + 1.5 * rows)
     for i, name in enumerate(names):
         n = int(mask[i].sum())
         steps = range(1, n + 1)
-        top = grid[0, i]
+        top, *credit = grid[:, i]
         top.bar(steps, rewards[i, :n].tolist(), 0.5, color=REWARD, label="reward")
         top.plot(steps, values[i, :n].tolist(), "o-", color=VALUE, label="value")
-        label_axes(top, name, y="reward, value" if i == 0 else "", grid="y")
-        panels = [top]
-        if deltas is not None:
-            low = grid[1, i]
+        label_axes(top, name, y="" if i else "reward, value", grid="y")
+        top.set_ylim(-1.4, 2.4)
+        for low in credit:
             left, right = [s - 0.2 for s in steps], [s + 0.2 for s in steps]
             low.bar(left, deltas[i, :n].tolist(), 0.38, color=ACCENT, label="TD error δ")
             low.bar(right, advantages[i, :n].tolist(), 0.38, color=GOLD, label="advantage")
-            label_axes(low, y="credit" if i == 0 else "", grid="y")
+            label_axes(low, y="" if i else "credit", grid="y")
             low.set_ylim(-2.3, 1.3)
-            panels.append(low)
-        for axes in panels:
-            _zero(axes)
-            axes.set_xlim(0.4, mask.shape[1] + 0.6)
-            axes.set_xticks(range(1, mask.shape[1] + 1))
-        top.set_ylim(-1.4, 2.4)
-        panels[-1].set_xlabel("token")
-    handles = [axes.get_legend_handles_labels() for axes in grid[:, 0]]
-    marks = [mark for pair in handles for mark in pair[0]]
-    words = [word for pair in handles for word in pair[1]]
-    figure.legend(marks, words, loc="outside lower center", ncols=len(words))
+        for axes in grid[:, i]:
+            zero_line(axes)
+            axes.set(xlim=(0.4, T + 0.6), xticks=range(1, T + 1))
+        axes.set_xlabel("token")
+    legend_below(figure, *grid[:, 0])
     return figure
 
 
@@ -73,26 +75,17 @@ def credit_figure(
     span: float | None = None,
 ) -> Figure:
     """One response: rewards and values above, advantages below, on axes of ± `span`."""
-    rows = 1 if advantages is None else 2
+    rows, x = 1 if advantages is None else 2, range(len(tokens))
     figure, grid = new_figure(rows, 1, 8.4, 1.2 + 1.3 * rows)
-    x, top = range(len(tokens)), grid[0, 0]
-    span = span or 1.15 * max(map(abs, (*rewards, *values, *(advantages or ()))))
+    top, *credit = grid[:, 0]
     top.bar(x, rewards, 0.6, color=REWARD, label="reward")
     top.plot(x, values, "o-", markersize=4, color=VALUE, label="value before the token")
     label_axes(top, title, y="reward, value", grid="y")
-    _legend_above(top)
-    panels = [top]
-    if advantages is not None:
-        low = grid[1, 0]
+    for low in credit:
         low.bar(x, advantages, 0.6, color=GOLD)
         label_axes(low, y="advantage", grid="y")
-        top.set_xticks([])
-        panels.append(low)
-    for axes in panels:
-        _zero(axes)
-        axes.set_xlim(-0.6, len(tokens) - 0.4)
-        axes.set_ylim(-span, span)
-    panels[-1].set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    largest = max(map(abs, (*rewards, *values, *(advantages or ()))))
+    _frame(grid[:, 0], tokens, span or 1.15 * largest)
     return figure
 
 
@@ -106,7 +99,7 @@ def backward_walk_figure(
     n, known = len(tokens), [0.0] * (len(tokens) + 1)
     for t in reversed(range(n)):
         known[t] = deltas[t] + decay * known[t + 1]
-    here = n - steps
+    here, later = n - steps, decay * known[n - steps + 1]
     figure, grid = new_figure(2, 1, 8.4, 4.2)
     top, low = grid[:, 0]
     seen = range(here, n)
@@ -116,25 +109,16 @@ def backward_walk_figure(
     if steps > 1:
         low.bar(seen[1:], known[here + 1 : n], 0.6, color=GOLD, label="advantage")
     low.bar([here - 0.15], [deltas[here]], 0.3, color=ACCENT)
-    low.bar([here + 0.15], [decay * known[here + 1]], 0.3, color=GOLD, hatch="//", ec="black",
-            label="γλ · next advantage")  # fmt: skip
-    low.plot(
-        [here], [known[here]], "D", color="black", markersize=5, label="their sum: new advantage"
-    )
-    parts = deltas[here], decay * known[here + 1], known[here]
-    new, later, both = map(_signed, parts)
+    look = {"color": GOLD, "hatch": "//", "ec": "black", "label": "γλ · next advantage"}
+    low.bar([here + 0.15], [later], 0.3, **look)
+    words = "their sum: new advantage"
+    low.plot([here], [known[here]], "D", color="black", markersize=5, label=words)
+    new, more, both = map(_signed, (deltas[here], later, known[here]))
     label_axes(top, "The news of each token", y="TD error", grid="y")
-    sum_of = f"δ + γλ · next advantage = {new} {later[0]} {later[1:]} ≈ {both}"
+    sum_of = f"δ + γλ · next advantage = {new} {more[0]} {more[1:]} ≈ {both}"
     label_axes(low, f"“{tokens[here]}”:  {sum_of}", y="advantage", grid="y")
-    _legend_above(top)
-    figure.legend(*low.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    span = 1.35 * max(map(abs, (*deltas, *known)))
-    for axes in (top, low):
-        _zero(axes)
-        axes.set_xlim(-0.6, n - 0.4)
-        axes.set_ylim(-span, span)
-    top.set_xticks([])
-    low.set_xticks(range(n), tokens, rotation=40, ha="right", fontsize=9)
+    legend_below(figure, low)
+    _frame((top, low), tokens, 1.35 * max(map(abs, (*deltas, *known))))
     return figure
 
 
@@ -146,27 +130,18 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
     figure, axes = one_panel(8.4, 4.2)
     span = max(float(level.abs().max()) for level in levels)
     place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
-    for t in range(1, len(levels)):
-        for i, y in enumerate(place[t]):
-            ends = (place[t - 1][i // 2], y)
-            axes.plot((t - 1, t), ends, color="#CCCCCC", linewidth=0.7, zorder=1)
-    top = [row[-1] for row in place]
-    axes.plot(range(len(levels)), top, color="black", linewidth=1.8, zorder=1)
-    for t, level in enumerate(levels):
-        axes.annotate(_signed(float(level[-1])), (t, top[t] + 0.05), fontsize=9, ha="center")
-    x = [t for t, level in enumerate(levels) for _ in level]
-    y = [here for row in place for here in row]
-    colours = [value for level in levels for value in level.tolist()]
-    look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black"}
-    sizes = [64 * 0.72**t for t in x]
-    dots = axes.scatter(x, y, c=colours, s=sizes, linewidths=0.3, zorder=2, **look)
+    for t, row in enumerate(place[1:], start=1):
+        for i, y in enumerate(row):
+            axes.plot((t - 1, t), (place[t - 1][i // 2], y), color="#CCCCCC", lw=0.7, zorder=1)
+    axes.plot([row[-1] for row in place], color="black", linewidth=1.8, zorder=1)
+    look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black", "lw": 0.3}
+    for t, (level, row) in enumerate(zip(levels, place, strict=True)):
+        dots = axes.scatter([t] * len(row), row, 64 * 0.72**t, level.tolist(), zorder=2, **look)
+        axes.annotate(_signed(float(level[-1])), (t, row[-1] + 0.05), fontsize=9, ha="center")
     figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=9)
-    axes.annotate(words[1], (0.42, 0.68), fontsize=9, ha="right")
-    axes.annotate(words[0], (0.42, 0.26), fontsize=9, ha="right")
-    axes.set_ylim(0, 1.12)
-    axes.set_title(title)
-    axes.set_xlabel("words written")
-    axes.set_yticks([])
+    for y, word in zip((0.26, 0.68), words, strict=True):
+        axes.annotate(word, (0.42, y), fontsize=9, ha="right")
+    axes.set(ylim=(0, 1.12), yticks=[], title=title, xlabel="words written")
     axes.spines["left"].set_visible(False)
     return figure
 
@@ -219,22 +194,20 @@ def critic_check_figure(
 def double_count_figure(right: Tensor, wrong: Tensor, mask: Tensor) -> Figure:
     """Size of right and wrong advantages by position; and one against the other, token by token."""
     figure, grid = new_figure(1, 2, 8.0, 2.6)
+    lines, dots = grid[0]
     longest = int((mask.sum(0) >= 8).sum())  # where at least eight responses still count
     for x, colour, style, label in ((right, GOLD, "-", "right"), (wrong, KL, "--", "wrong")):
         size = [float(x[:, t][mask[:, t]].abs().mean()) for t in range(longest)]
-        grid[0, 0].plot(range(1, longest + 1), size, style, color=colour, lw=2, label=label)
-    label_axes(
-        grid[0, 0], "Size of an advantage, by position", "token", "mean |advantage|", grid="y"
-    )
-    grid[0, 0].set_ylim(bottom=0)
-    grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    grid[0, 0].legend()
-    dots = grid[0, 1]
+        lines.plot(range(1, longest + 1), size, style, color=colour, lw=2, label=label)
+    words = "Size of an advantage, by position", "token", "mean |advantage|"
+    label_axes(lines, *words, grid="y")
+    lines.set_ylim(bottom=0)
+    lines.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lines.legend()
     every = slice(None, None, max(1, int(mask.sum()) // 250))  # about 250 dots are enough
     dots.scatter(right[mask][every].tolist(), wrong[mask][every].tolist(), s=4, color=KL)
-    _zero(dots)
+    zero_line(dots)
     dots.axvline(0, color="black", linewidth=0.8)
-    label_axes(
-        dots, "The same tokens, right and wrong", "right advantage", "wrong advantage", grid="y"
-    )
+    words = "The same tokens, right and wrong", "right advantage", "wrong advantage"
+    label_axes(dots, *words, grid="y")
     return figure

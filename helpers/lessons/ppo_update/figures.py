@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from torch import Tensor
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 BAND = "#E6E6E6"  # ground between 1 − ε and 1 + ε
@@ -64,7 +64,7 @@ def surrogate_figure(cliprange: float, ratio: Tensor, advantages: Tensor, mask: 
         for axes in (top, bottom):
             axes.axvspan(1 - cliprange, 1 + cliprange, color=BAND, zorder=0, label="1 ± ε")
             axes.set_xlim(LEAST_RATIO - 0.05, LARGEST_RATIO + 0.05)
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, grid[0, 0])
     return figure
 
 
@@ -105,10 +105,6 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     return figure
 
 
-GAP_STYLES = (("o:", REFERENCE), ("s--", GOLD), ("^-", "black"))
-RUN_STYLES = ((POLICY, "o", "-"), (KL, "s", "--"), (REWARD, "^", ":"), (GOLD, "D", "-."))
-
-
 def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict) -> Figure:
     """One world's best reward at each KL, `{placement: [(E[r], KL), ...]}`, beside the gaps of all.
 
@@ -117,19 +113,17 @@ def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict
     """
     figure, grid = new_figure(1, 2, 9.6, 3.0)
     left, right = grid[0]
-    for (name, points), (colour, _, line) in zip(curves.items(), RUN_STYLES, strict=False):
+    styles = ((POLICY, "-"), (KL, "--"))
+    for (name, points), (colour, line) in zip(curves.items(), styles, strict=True):
         reward, kl = zip(*points, strict=True)
         left.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
     left.set_xlim(0, min(max(kl for _, kl in points) for points in curves.values()))
-    for (name, gap), (style, colour) in zip(gaps.items(), GAP_STYLES, strict=False):
-        right.plot(kls, gap, style, color=colour, label=name)
+    draw_lines(right, kls, gaps, (REFERENCE, GOLD, "black"))
     right.set(xlim=(0, None), ylim=(0, None))
-    label_axes(
-        left, f"{name.capitalize()}: the best E[r] at each KL", "KL, nats", "E[r], std", "both"
-    )
+    title = f"{list(gaps)[-1].capitalize()}: the best E[r] at each KL"
+    label_axes(left, title, "KL, nats", "E[r], std", "both")
     label_axes(right, "Given up with the KL in the loss", "KL, nats", "E[r] given up, std", "both")
     left.legend(loc="lower right")
-    right.legend(loc="upper left")
     return figure
 
 
@@ -163,14 +157,13 @@ HEALTH = (  # key, title
 def health_figure(runs: dict[str, list[dict]]) -> Figure:
     """Four gauges of several runs over their iterations."""
     figure, grid = new_figure(1, len(HEALTH), 9.6, 2.9)
+    x = [record["iteration"] for record in next(iter(runs.values()))]
     for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
-        for (name, history), (colour, mark, line) in zip(runs.items(), RUN_STYLES, strict=False):
-            x, y = [r["iteration"] for r in history], [r[key] for r in history]
-            how = {"color": colour, "marker": mark, "linestyle": line, "markersize": 3}
-            axes.plot(x, y, label=name, linewidth=1.6, **how)
-        axes.set_title(title, fontsize=9, loc="left")
+        curves = {name: [record[key] for record in history] for name, history in runs.items()}
+        draw_lines(axes, x, curves, (POLICY, KL, REWARD, GOLD), markersize=3)
+        axes.get_legend().remove()
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("iteration")
     grid[0, 1].set_yscale("log")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
-                  fontsize=9)  # fmt: skip
+    legend_below(figure, grid[0, 0])
     return figure

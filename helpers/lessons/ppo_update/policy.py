@@ -11,10 +11,8 @@ GENTLE = torch.tensor([0.3, -0.2, 0.5])
 def same_gradient(function, logits, words, advantages) -> dict:
     """The loss; that of the text where the gradient is right, which is what is asked for."""
     logits = logits.clone().requires_grad_()
-    loss, asked = (
-        function(logits, words, advantages),
-        -(logits.log_softmax(-1)[words] * advantages).mean(),
-    )
+    loss = function(logits, words, advantages)
+    asked = -(logits.log_softmax(-1)[words] * advantages).mean()
     if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.dim() == 0:
         slopes = [torch.autograd.grad(x, logits)[0] for x in (loss, asked)]
         loss = asked if torch.allclose(*slopes, 1e-4, 1e-5) else loss
@@ -36,21 +34,9 @@ def reinforce_loss(logits, words, advantages):
             (2 * noise(12, 4) + 1, torch.tensor([3]), torch.tensor([-1.5])),
         ],
         """\
-minus sign missing: The optimizer goes downhill: the loss is minus the mean.
-- -(logits
-+ (logits
-probabilities: You weighed π(w). The words were drawn by π already; take log π(w).
-- log_softmax
-+ softmax
-raw logits: Logits are not log-probs: apply log_softmax first.
-- logits.log_softmax(-1)
-+ logits
 weighed by π as well: You multiplied by π(w): words drawn come with that weight already.
 - [words] *
 + [words] * logits.softmax(-1)[words] *
-words ignored: You averaged log π over all words; take the log π of the words drawn.
-- [words]
-+ .mean()
 means multiplied: You multiplied two means; multiply each word's log π by its own A first.
 - [words] * advantages).mean()
 + [words].mean() * advantages.mean())
@@ -68,16 +54,9 @@ advantages indexed by the words: There is one advantage for each word drawn, in 
             (
                 "a logit is 150: The softmax of the other words rounds to 0, and exp(150) overflows:"
                 " log_softmax gives the log-prob itself.",
-                (
-                    torch.tensor([0.0, 150.0, -60.0]),
-                    torch.tensor([0, 1, 2]),
-                    torch.tensor([1.0, 0.5, -2.0]),
-                ),
+                (torch.tensor([0.0, 150.0, -60.0]), torch.arange(3), noise(8, 3)),
             ),
-            (
-                "advantages are large",
-                (GENTLE, torch.tensor([0, 2, 1]), torch.tensor([80.0, -60.0, 5.0])),
-            ),
+            ("advantages are large", (GENTLE, torch.arange(3), 60 * noise(9, 3))),
             ("forty words are drawn", (GENTLE, torch.arange(40) % 3, noise(9, 40))),
         ],
     )
@@ -111,24 +90,9 @@ def ratio(logprobs, old_logprobs, mask):
 difference without exp: That is the logarithm of the ratio; take exp of it.
 - log_ratio.exp()
 + torch.where(mask, log_ratio, 1.0)
-quotient of log-probs: You divided log-probs; the ratio is exp of their difference.
-- log_ratio.exp()
-+ torch.where(mask, logprobs / old_logprobs, 1.0)
 1 + log-ratio: 1 + log ρ is near ρ only where ρ is near 1; take exp of the difference.
 - log_ratio.exp()
 + 1 + log_ratio
-masked positions are 0: Where the mask is False, the ratio should be 1, not 0.
-- log_ratio.exp()
-+ log_ratio.exp() * mask
-one ratio per sequence: You multiplied the tokens' ratios; PPO has one ratio per token.
-- log_ratio.exp()
-+ torch.where(mask, log_ratio.sum(1, True).exp(), 1.0)
-always 1: Your ratio is 1 everywhere: are both log-probs of the same policy?
-- logprobs - old_logprobs
-+ logprobs - logprobs.detach()
-new probability alone: That is π; divide it by π_old: subtract the old log-probs.
-- logprobs - old_logprobs
-+ logprobs
 clipped already: You clipped the ratio; that is done later, in the loss.
 - log_ratio.exp()
 + log_ratio.exp().clamp(0.8, 1.2)
@@ -138,10 +102,7 @@ clipped already: You clipped the ratio; that is done later, in the loss.
             (SPOILT.format("huge numbers"), OVERFLOW),
             (SPOILT.format("NaN"), HOLES),
             (UNDERFLOW, UNLIKELY),
-            (
-                "the ratio is 1e13 or 1e35: Is there a clamp? Clipping is done later, in the loss.",
-                LARGE,
-            ),
+            ("the ratio is 1e13 or 1e35: Is there a clamp? It comes later, in the loss.", LARGE),
             ("padding stands first or between", (BATCH[0][:2, :3], BATCH[1][:2, :3], GAPS)),
             *sizes(BATCH),
         ],
@@ -179,18 +140,9 @@ def policy_loss(logprobs, old_logprobs, advantages, mask, cliprange):
             (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3),
         ],
         """\
-max instead of min: You took the larger gain; take the smaller one, the more pessimistic.
-- minimum
-+ maximum
 clip without min: You used only the clipped ratio; take the smaller of the two gains.
 - torch.minimum(gain, clipped_gain)
 + clipped_gain
-no clip: You used ρA without the clip; ε = {cliprange} has no effect.
-- torch.minimum(gain, clipped_gain)
-+ gain
-clipped to ±ε: You clipped ρ to ±{cliprange}; clip it to 1 ± {cliprange}.
-- clamp(1 - cliprange, 1 + cliprange)
-+ clamp(-cliprange, cliprange)
 clipped above only: You clipped only at 1 + ε (or only where A > 0, which is the same); clip at 1 − ε too.
 - clamp(1 - cliprange, 1 + cliprange)
 + clamp(max=1 + cliprange)
@@ -200,9 +152,6 @@ smaller ratio: You took the smaller ratio; take the smaller product. They differ
 one ratio per response: You used one ratio for a whole response; PPO has one ratio per token.
 - 0.0).exp()
 + 0.0).sum(1, True).exp()
-log-probs instead of the ratio: −A·log π is REINFORCE; PPO uses the ratio.
-- torch.minimum(gain, clipped_gain)
-+ (logprobs * advantages)
 """,
         gradient=("logprobs",),
         further=[
@@ -214,13 +163,12 @@ log-probs instead of the ratio: −A·log π is REINFORCE; PPO uses the ratio.
             ),
             (UNDERFLOW, with_advantages(UNLIKELY, 1.0, -1.0)),
             ("advantages are large", (*BATCH[:2], 60 * ADVANTAGES, BATCH[2], 0.2)),
-            (
-                "the ratio is 20 and A = −1: That gain has no limit: is there a further clamp?",
-                one_token(20.0, -1.0),
-            ),
-            (
-                "the ratio is 1e13 and A = −1: That gain has no limit: is there a further clamp?",
-                one_token(1e13, -1.0),
+            *(
+                (
+                    f"the ratio is {rho:g} and A = −1: That gain has no limit: is there a clamp?",
+                    one_token(rho, -1.0),
+                )
+                for rho in (20.0, 1e13)
             ),
             ("ε is 0.6", (*BATCH[:2], ADVANTAGES, BATCH[2], 0.6)),
             *sizes((*BATCH[:2], ADVANTAGES, BATCH[2], 0.2)),
@@ -255,12 +203,6 @@ def clip_fraction(ratio, advantages, mask, cliprange):
         "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted tokens",
         [
             CASES,
-            (
-                floats([1.5, 0.5, 1.5, 1.9, 0.4], [0.3, 1.25, 0.9, 1.6, 1.8]),
-                floats([2.0, -1.0, -1.0, 3.0, -2.0], [1.0, 1.0, -1.0, -0.5, -1.0]),
-                prefix_mask(5, 3, 4),
-                0.3,
-            ),
             RATIOS,
             (
                 (1.3 * noise(13, 9, 30)).exp(),
@@ -290,15 +232,6 @@ log-ratio compared with ε: You compared log ρ with ±ε; compare ρ with 1 ± 
 -     too_unlikely = (ratio < 1 - cliprange)
 + (ratio.log() > cliprange) & (advantages > 0)
 +     too_unlikely = (ratio.log() < -cliprange)
-A = 0 counted as good: A token with A = 0 has no gradient that the clip could remove: A > 0 is meant strictly.
-- (advantages > 0)
-+ (advantages >= 0)
-A = 0 counted as bad: A token with A = 0 has no gradient that the clip could remove: A < 0 is meant strictly.
-- (advantages < 0)
-+ (advantages <= 0)
-advantages left in: You averaged the advantages of the clipped tokens; count them.
-- (too_likely | too_unlikely)[mask].float()
-+ ((too_likely | too_unlikely) * advantages)[mask]
 """,
         further=[
             ("a ratio is near 1 − ε", row([0.82, 0.81, 1.5, 0.79], [-1.0, -2.0, 1.0, -1.0])),
@@ -335,24 +268,12 @@ def entropy(logits, mask):
 of the likeliest token: You took −log p of the most likely token; average it over all.
 - -(logprobs.exp() * logprobs).sum(dim=-1)
 + -logprobs.amax(dim=-1)
-not weighted by p: You summed −log p; multiply each term by its p.
-- logprobs.exp() * logprobs
-+ logprobs
 plain mean of −log p: You averaged −log p over the vocabulary, each word alike; weigh each by its p, and sum.
 - (logprobs.exp() * logprobs).sum(dim=-1)
 + logprobs.mean(dim=-1)
-average over the vocabulary: You averaged −p·log p over the vocabulary; take the sum.
-- sum(dim=-1)
-+ mean(dim=-1)
 logits for log-probs: p is right, but log p is log_softmax(logits), not the logits.
 - logprobs.exp() * logprobs
 + logprobs.exp() * logits
-softmax over the batch: Your softmax is along dim=0; the vocabulary is dim=-1.
-- log_softmax(dim=-1)
-+ log_softmax(dim=0)
-softmax over time: Your softmax is along dim=1; the vocabulary is dim=-1.
-- log_softmax(dim=-1)
-+ log_softmax(dim=1)
 share of the maximum: You divided by log V; do not normalise.
 - .sum(dim=-1)
 + .sum(dim=-1) / torch.tensor(logits.shape[-1]).log()

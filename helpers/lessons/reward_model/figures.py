@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
 from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
 
 LN2 = math.log(2)
@@ -22,55 +23,39 @@ def gap_histogram(gaps: Sequence[float]) -> Figure:
     """
     figure, axes = one_panel(8.4, 2.8)
     edges = [k / 2 for k in range(-22, 2 * FARTHEST + 1)]
-    sides = {
-        "the better one was chosen, or an equal": ([g for g in gaps if g >= 0], REWARD),
-        "the worse one was chosen": ([g for g in gaps if g < 0], KL),
-    }
-    for name, (some, colour) in sides.items():
-        shown = [min(FARTHEST, gap) for gap in some]
-        axes.hist(shown, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
+    better, worse = [min(FARTHEST, g) for g in gaps if g >= 0], [g for g in gaps if g < 0]
+    names = "the better one was chosen, or an equal", "the worse one was chosen"
+    for name, some, colour in zip(names, (better, worse), (REWARD, KL), strict=True):
+        axes.hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
     axes.set_xlim(min(gaps) - 0.5, FARTHEST + 0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])  # room for the legend
     axes.legend(loc="upper right")
-    label_axes(
-        axes,
-        "What the labeller did",
-        f"gold(chosen) − gold(rejected), points (above {FARTHEST} at the edge)",
-        "pairs",
-        grid="both",
-    )
+    words = f"gold(chosen) − gold(rejected), points (above {FARTHEST} at the edge)"
+    label_axes(axes, "What the labeller did", words, "pairs", grid="both")
     return figure
-
-
-def _sigmoid(x: float) -> float:
-    return 0.5 * (1 + math.tanh(x / 2))
-
-
-def standard_error(share: float, count: int) -> float:
-    """Standard error of a share of `count` independent choices."""
-    return math.sqrt(share * (1 - share) / count)
 
 
 def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: float) -> Figure:
     """Chance, loss and gradient over the difference; `seen`: (gold gap, share that chose it, pairs)."""
     figure, grid = new_figure(1, 3, 9.8, 2.8)
-    x = [k / 20 for k in range(-100, 101)]
+    x = np.linspace(-5, 5, 201)
+    sigmoid = 1 / (1 + np.exp(-x))
     chance, loss, gradient = grid[0]
-    chance.plot(x, [_sigmoid(d) for d in x], color=REWARD, label="σ(difference)")
-    dots = [gap / temperature for gap, _, _ in seen], [share for _, share, _ in seen]
-    errors = [2 * standard_error(share, pairs) for _, share, pairs in seen]
-    chance.errorbar(*dots, errors, fmt="o", color=GOLD, markersize=5, label="what the labeller did")
+    chance.plot(x, sigmoid, color=REWARD, label="σ(difference)")
+    gaps, shares, pairs = np.array(seen).T
+    errors = 2 * np.sqrt(shares * (1 - shares) / pairs)  # standard errors of a share
+    look = {"fmt": "o", "color": GOLD, "markersize": 5, "label": "what the labeller did"}
+    chance.errorbar(gaps / temperature, shares, errors, **look)
     chance.set_xlim(-5, 5)
     chance.legend(loc="lower right", handlelength=1.2)
-    label_axes(
-        chance, "Chance that A is preferred", "score of A − score of B", "probability", grid="both"
-    )
-    loss.plot(x, [math.log1p(math.exp(-d)) for d in x], color=POLICY)
+    words = "Chance that A is preferred", "score of A − score of B", "probability"
+    label_axes(chance, *words, grid="both")
+    loss.plot(x, np.log1p(np.exp(-x)), color=POLICY)
     loss.plot(0, LN2, "o", color="black", markersize=4)
     loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=9, textcoords="offset points")
     label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
-    gradient.plot(x, [_sigmoid(d) - 1 for d in x], color=KL)
+    gradient.plot(x, sigmoid - 1, color=KL)
     words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
     label_axes(gradient, *words, grid="both")
     return figure
@@ -84,14 +69,12 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     loss.axhline(LN2, color=REFERENCE, linestyle="--", linewidth=1)
     loss.text(total, LN2, "ln 2 ", fontsize=9, ha="right", va="bottom")
     loss.set(xlim=(0, total), ylim=(0, None))
-    label_axes(
-        loss, "Bradley–Terry loss of the batch", "gradient step", "nats per pair", grid="both"
-    )
+    words = "Bradley–Terry loss of the batch", "gradient step", "nats per pair"
+    label_axes(loss, *words, grid="both")
     measured = [record for record in history if "test" in record]
-    curves = (("train", "its own pairs", POLICY, "o-"), ("test", "held-out pairs", REWARD, "s-"))
-    for key, name, colour, style in curves:
-        points = [r["step"] for r in measured], [r[key] for r in measured]
-        accuracy.plot(*points, style, color=colour, label=name, markersize=4)
+    names = {"train": "its own pairs", "test": "held-out pairs"}
+    curves = {name: [record[key] for record in measured] for key, name in names.items()}
+    draw_lines(accuracy, [r["step"] for r in measured], curves, (POLICY, REWARD), markersize=4)
     draw_limits(accuracy, chance, best, under=True)
     accuracy.set_xlim(0, total)
     accuracy.legend(loc="upper left")
@@ -101,27 +84,24 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
 
 def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> None:
     """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
-    lower, upper = ("bottom", 2), ("top", -4) if under else ("bottom", 2)
-    lines = ((chance, "chance", REFERENCE, lower), (best, "best possible", GOLD, upper))
-    for height, words, colour, (side, gap) in lines:
+    lines = ((chance, "chance", REFERENCE, False), (best, "best possible", GOLD, under))
+    for height, words, colour, below in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
-        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        how = place | {"ha": "right", "va": side, "fontsize": 9}
-        axes.annotate(words, (1.0, height), (0, gap), **how)
+        how = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 9}
+        place = axes.get_yaxis_transform()  # x in shares of the panel
+        axes.text(1.0, height - 0.01 if below else height + 0.005, words, transform=place, **how)
     axes.set_ylim(0.4, 1.04)
 
 
 def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Figure:
     """One bar a model, with chance and the best possible."""
     figure, axes = one_panel(7.6, 2.6)
-    names = list(shares)
-    bars = axes.bar(names, list(shares.values()), color=ACCENT, width=0.5)
+    bars = axes.bar(list(shares), list(shares.values()), color=ACCENT, width=0.5)
     axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
-    axes.set_xlim(-0.6, len(names) - 0.1)
+    axes.set_xlim(-0.6, len(shares) - 0.1)
     draw_limits(axes, 0.5, best)
     axes.set_ylim(0, 1.04)  # bars begin at 0
     label_axes(axes, title, "", "share of pairs", grid="both")
-    axes.tick_params(axis="x", labelsize=9)
     axes.set_axisbelow(True)  # no gridline through a number
     return figure
 
@@ -142,9 +122,8 @@ def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
     axes.plot([0.5, 1], [0.5, 1], color=REFERENCE, linestyle="--", linewidth=1)
     axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
     axes.legend(loc="upper left")
-    label_axes(
-        axes, title, "predicted chance that its favourite wins", "how often it does", grid="both"
-    )
+    words = "predicted chance that its favourite wins", "how often it does"
+    label_axes(axes, title, *words, grid="both")
 
 
 def calibration_figure(curves: dict[str, list[dict]]) -> Figure:
@@ -187,7 +166,7 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
                 seed = run["seed"]
                 draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
     axes.plot([], [], color="black", linestyle="--", label="best possible (in its colour)")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    legend_below(figure, axes)
     axes.set_ylim(0.48, 1.0)
     words = "Accuracy against held-out labels", "pairs to learn from", "share of pairs"
     label_axes(axes, *words, grid="both")
@@ -217,11 +196,6 @@ def proxy_gold_figure(
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
-    label_axes(
-        axes,
-        "Two judges of the same texts",
-        "gold score, standard deviations",
-        "reward model, std. deviations",
-        grid="both",
-    )
+    words = "gold score, standard deviations", "reward model, std. deviations"
+    label_axes(axes, "Two judges of the same texts", *words, grid="both")
     return figure

@@ -20,7 +20,6 @@ from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, pass
 from helpers.studies.study import Options, origin, read_study, write_study
 from helpers.tools.files import map_floats
 from helpers.tools.flags import setting
-from helpers.tools.validate import require
 from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
 from helpers.world.small_models import make_encoder
 
@@ -73,9 +72,8 @@ def measure_quality(gaps: Tensor, test_gaps: Tensor, temperature: float) -> dict
 
 def best_possible(test_gaps: Tensor, temperature: float) -> dict:
     """The same figures for a perfect reward model (the gold score and the labeller's temperature)."""
-    return measure_quality(test_gaps / temperature, test_gaps, temperature) | {
-        "temperature": temperature
-    }
+    found = measure_quality(test_gaps / temperature, test_gaps, temperature)
+    return found | {"temperature": temperature}
 
 
 def run_one(world: dict, count: int, temperature: float, seed: int, device: str) -> dict:
@@ -87,41 +85,13 @@ def run_one(world: dict, count: int, temperature: float, seed: int, device: str)
     torch.manual_seed(seed)
     model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"]).to(device)
     losses = []
-    fit_reward_model(
-        model,
-        pairs,
-        seed=seed,
-        on_step=lambda step, steps, loss: losses.append(loss),
-    )
+    fit_reward_model(model, pairs, seed=seed, on_step=lambda step, steps, loss: losses.append(loss))
     result = {"pairs": count, "temperature": temperature, "seed": seed, "steps": len(losses)}
     result |= measure_quality(score_gaps(model, world["test"]), world["test_gaps"], temperature)
     last = losses[-max(1, len(losses) // passes(count)) :]
     result["train_loss"] = math.fsum(last) / len(last)  # over the last pass
     result["train_accuracy"] = float((score_gaps(model, pairs[:1000]) > 0).float().mean())
     return result | {"seconds": time.perf_counter() - started}
-
-
-def run_sizes(sizes: tuple = tuple(SEEDS), device: str = "cpu", bar: bool = True) -> dict:
-    """All runs of these sizes, smallest first."""
-    require(set(sizes) <= set(SEEDS), "sizes", sizes, f"some of {tuple(SEEDS)}")
-    train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
-    world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
-    world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
-    jobs = [(n, t, s) for n in sizes for s in range(SEEDS[n]) for t in TEMPERATURES]
-    results, progress = [], tqdm(total=sum(n * passes(n) for n, *_ in jobs), disable=not bar)
-    for job in jobs:
-        progress.set_description("{} pairs, temperature {}, seed {}".format(*job))
-        results.append(run_one(world, *job, device))
-        progress.update(job[0] * passes(job[0]))
-    progress.close()
-    best = [best_possible(world["test_gaps"], t) for t in TEMPERATURES]
-    report = {"test_pairs": len(test), "best": best, "runs": results}
-    return map_floats(report, lambda x: round(x, 4))
-
-
-def fit_name(fit: dict) -> str:
-    """What a fit is called in `study.json`."""
-    return "{pairs}_pairs_temperature_{temperature:g}_seed_{seed}".format(**fit)
 
 
 def load_results(folder: Path = FOLDER) -> dict:
@@ -140,10 +110,22 @@ class RewardQualityOptions(Options):
 
 
 def run(options: RewardQualityOptions) -> None:
-    """Train all reward models, then write the file."""
-    started = time.perf_counter()
-    found = run_sizes(tuple(options.sizes), options.device)
+    """Train all reward models, smallest first, then write the file."""
+    started, sizes = time.perf_counter(), sorted(options.sizes)
+    train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
+    world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
+    world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
+    runs = {}
+    jobs = [(n, heat, seed) for n in sizes for seed in range(SEEDS[n]) for heat in TEMPERATURES]
+    with tqdm(total=sum(size * passes(size) for size, *_ in jobs)) as bar:
+        for size, heat, seed in jobs:
+            name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
+            bar.set_description(name)
+            runs[name] = run_one(world, size, heat, seed, options.device)
+            bar.update(size * passes(size))
+    best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
+    found = {"test_pairs": len(test), "best": best, "runs": runs}
     facts = origin(options, torch.get_num_threads())
-    facts |= {"epochs": {str(size): passes(size) for size in options.sizes}} | found
-    write_study(options.results, facts | {"runs": {fit_name(fit): fit for fit in found["runs"]}})
-    print(f"{len(found['runs'])} runs in {time.perf_counter() - started:.0f} s")
+    facts |= {"epochs": {str(size): passes(size) for size in sizes}}
+    write_study(options.results, facts | map_floats(found, lambda x: round(x, 4)))
+    print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")

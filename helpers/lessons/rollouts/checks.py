@@ -42,12 +42,6 @@ row without EOS left out: In a row without EOS (cut at the length limit) all pos
 row without EOS, argmax is 0: In a row without EOS argmax is 0, so you count its first token alone; all count.
 - before == 0
 + torch.arange(is_eos.shape[1]) <= is_eos.argmax(1, True)
-zeros taken for padding: You treat token 0 as padding. Padding is what follows the first EOS, whatever its id.
-- before == 0
-+ response_tensors != 0
-counted down the batch: You count EOS along dim=0, the batch; tokens are along dim=1.
-- cumsum(dim=1)
-+ cumsum(dim=0)
 """,
         further=[
             ("the EOS has id 0", (torch.tensor([[5, 0, 3, 0], [4, 6, 3, 7], [0, 0, 0, 0]]), 0)),
@@ -96,24 +90,9 @@ padding counted: You numbered the columns; the first token after padding has pos
 starts at 1: Your first token has position 1; subtract the mask to get 0.
 -  - mask
 +
-counted from the right: You count backwards; the first counted token has position 0.
-- mask.cumsum(dim=1) - mask
-+ mask.flip(1).cumsum(dim=1).flip(1) - mask
-cumsum down the batch: Your cumsum is along dim=0, the batch; positions are along the row, dim=1.
-- dim=1
-+ dim=0
-runs on across rows: Your count goes on into the next row; each row starts at 0.
-- mask.cumsum(dim=1)
-+ mask.flatten().cumsum(0).view_as(mask)
 one shift for all rows: You shift all rows by the padding of one of them; each row has its own.
 - mask.cumsum(dim=1) - mask
 + (torch.arange(mask.shape[1]) - (1 - mask[0]).sum()).clamp(0).expand(mask.shape)
-padding in place of tokens: You counted the padding; True means that a position counts.
-- mask = mask.long()
-+ mask = 1 - mask.long()
-length in every place: You give the number of counted tokens in every place; count those before each.
-- mask.cumsum(dim=1) - mask
-+ mask.sum(1, True).expand(mask.shape)
 """,
         results=("positions",),
         observe=observe_positions,
@@ -146,15 +125,9 @@ def gather_logprobs(logits, tokens):
 probabilities, not log-probs: You gathered probabilities; PPO needs their logarithms.
 - log_softmax
 + softmax
-no softmax: You gathered logits; apply log_softmax first.
-- .log_softmax(-1)
-+
 the likeliest token: You took the most likely token; use the one in `tokens`.
 - .gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 + .amax(-1)
-softmax over time: Your softmax is along dim=1, the positions; the vocabulary is dim=-1.
-- log_softmax(-1)
-+ log_softmax(1)
 """,
         gradient=("logits",),
         further=[
@@ -198,24 +171,9 @@ absolute value: Keep the sign: k1 can be negative for a token, and |k1| is biase
 -
 +         return d.abs()
 +
-half missing: k2 is half of the square, d²/2.
-- 0.5 * d.square()
-+ d.square()
-halved before the square: You halved d and then squared: that is d²/4; k2 is d²/2.
-- 0.5 * d.square()
-+ (0.5 * d).square()
 the other ratio: The exponential in k3 is of −d: π_ref/π, not π/π_ref.
 - torch.exp(-d)
 + torch.exp(d)
-1 not subtracted: Subtract 1: k3 is 0 where both models agree.
--  - 1 + d
-+  + d
-logarithm turned round: The last term of k3 is +d; with −d it can be negative.
--  - 1 + d
-+  - 1 - d
-logarithm left out: You have only π_ref/π − 1; add d.
--  - 1 + d
-+  - 1
 probabilities, not logarithms: Subtract the log-probs themselves, without exp.
 - logprobs - ref_logprobs
 + logprobs.exp() - ref_logprobs.exp()

@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.kit.exercise import Exercise, expect, floats, noise, prefix_mask, sizes
+from helpers.kit.exercise import Exercise, by_name, expect, floats, noise, prefix_mask, sizes
 from helpers.kit.judge import checker
 
 NAN = float("nan")
@@ -33,6 +33,8 @@ OUTLIER = (
 # one row, one token, forty rows; first a row of five, since some of the cases above have one row
 SIZES = sizes(tuple(x.roll(-1, 0) for x in LARGE))
 
+ZERO = ("counted tokens are 0", WITH_ZERO)
+OF_VARIANCES = [WITH_NAN, SIZES[0], ONE, TWO, ZERO, FAR, FLOOD, NARROW, OUTLIER, *SIZES[1:]]
 EQUAL = (
     "all advantages are equal: You divide 0 by 0: add 1e-8 to the variance.",
     (torch.full((1, 3), 2.0), prefix_mask(3, 2)),
@@ -55,9 +57,6 @@ padding in the divisor: You divided by all {total} positions; only {counted} cou
 padding in the sum: You divided by {counted}, but summed all {total} positions.
 - torch.where(mask, x, 0.0)
 + x
-sum instead of mean: You summed and never divided by the {counted} counted positions.
--  / mask.sum()
-+
 zeros left out: You treated x = 0 as padding; the mask says what counts.
 - mask.sum()
 + (torch.where(mask, x, 0.0) != 0).sum()
@@ -97,38 +96,15 @@ masked before subtracting only: Subtracting the mean makes the padding non-zero:
 biased variance: You divided by n = {counted}; the unbiased variance divides by n − 1.
 - (count - 1).clamp(min=1)
 + count
-padding in the divisor: You divided the squares by all {total} positions; divide by {counted} − 1.
-- (count - 1).clamp(min=1)
-+ mask.numel()
-mean over padding: The mean that you subtract is over all {total} positions; only {counted} count.
-- torch.where(mask, x, 0.0).sum() / count
-+ x.mean()
 padding in the mean's divisor: The mean that you subtract is divided by all {total} positions; only
  {counted} count.
 - torch.where(mask, x, 0.0).sum() / count
 + torch.where(mask, x, 0.0).mean()
-mean not subtracted: You never subtracted the mean.
-- x - mean
-+ x
-absolute deviation: You took |x − mean|; square it.
-- .square()
-+ .abs()
 each row's own mean: You subtracted each row's own mean; subtract that of the batch.
 - torch.where(mask, x, 0.0).sum() / count
 + torch.where(mask, x, 0.0).sum(1, True) / mask.sum(1, True)
 """,
-        further=[
-            WITH_NAN,
-            SIZES[0],
-            ONE,
-            TWO,
-            ("counted tokens are 0", WITH_ZERO),
-            FAR,
-            FLOOD,
-            NARROW,
-            OUTLIER,
-            *SIZES[1:],
-        ],
+        further=OF_VARIANCES,
     )
 )
 
@@ -150,28 +126,9 @@ def whiten_advantages(advantages, mask):
 padding as zeros: You set padding to 0 but counted it in mean and variance.
 - advantages[mask]
 + torch.where(mask, advantages, 0.0).flatten()
-no square root: You divided by the variance; divide by its square root.
-- .sqrt()
-+
-mean not subtracted: You only divided; subtract the mean first.
-- (advantages - mean)
-+ advantages
-only centred: You subtracted the mean; divide by √(var + 1e-8) as well.
--  / (var + 1e-8).sqrt()
-+
-biased variance: You divided by n = {counted} in the variance; use n − 1.
-- max(len(counted) - 1, 1)
-+ len(counted)
 mean kept: You added the mean back: some do that to rewards; advantages are to have mean 0.
 - (var + 1e-8).sqrt()
 + (var + 1e-8).sqrt() + mean
-one whitening per column: You whitened each column by itself; one mean and one variance serve the batch.
--     counted = advantages[mask]
--     mean = counted.mean()
--     var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
-+     n = mask.sum(0).clamp(min=1)
-+     mean = torch.where(mask, advantages, 0.0).sum(0) / n
-+     var = torch.where(mask, advantages - mean, 0.0).square().sum(0) / (n - 1).clamp(min=1)
 one whitening per sequence: You whitened each row by itself; PPO whitens the whole batch, so that a bad
  response stays bad.
 -     counted = advantages[mask]
@@ -181,18 +138,7 @@ one whitening per sequence: You whitened each row by itself; PPO whitens the who
 +     mean = torch.where(mask, advantages, 0.0).sum(1, True) / n
 +     var = torch.where(mask, advantages - mean, 0.0).square().sum(1, True) / (n - 1).clamp(min=1)
 """,
-        further=[
-            EQUAL,
-            WITH_NAN,
-            SIZES[0],
-            ONE,
-            TWO,
-            ("counted tokens are 0", WITH_ZERO),
-            FAR,
-            NARROW,
-            OUTLIER,
-            *SIZES[1:],
-        ],
+        further=[EQUAL, *OF_VARIANCES],
     )
 )
 
@@ -229,23 +175,10 @@ def explained_variance(values, returns, mask):
         "1 − Var(returns − values)/Var(returns), both over counted tokens",
         [CRITIC, CRITICS],
         """\
-1 − forgotten: That is the unexplained share; subtract it from 1.
-- 1 - unexplained
-+ unexplained
-fraction upside down: The fraction is reversed: divide by Var(returns).
-- unexplained / returns[mask].var()
-+ returns[mask].var() / unexplained
 squared error instead of variance: You averaged (returns − values)²; use its variance, which ignores a
  constant offset.
 - (returns - values)[mask].var()
 + (returns - values)[mask].square().sum() / (mask.sum() - 1)
-divided by Var(values): Divide by Var(returns), not by Var(values).
-- returns[mask].var()
-+ values[mask].var()
-Var(values)/Var(returns): Values can vary a lot and still be wrong: use the variance of the error,
- returns − values.
-- 1 - unexplained
-+ values[mask].var()
 two divisors: One of your variances divides by n, the other by n − 1: use the same for both.
 - returns[mask].var()
 + returns[mask].var(unbiased=False)
@@ -264,6 +197,9 @@ squared correlation: That is the squared correlation, which forgives a wrong sca
 ADVANTAGES, VALUES = noise(1, 3, 6) * 1.5 + 0.4, noise(2, 3, 6) + 0.8
 MASK = prefix_mask(6, 2, 6, 4)
 STEPS = (floats([-2.0, 0.0, 2.0, 7.0]), floats([1.0, 3.0, -1.0, 2.0]), prefix_mask(4, 3))
+# eighths and 16 counted tokens: sums and means are exact in any order
+AROUND_1000 = 1000.0 + (noise(1, 3, 8) * 8).round() / 8
+EIGHTHS = (AROUND_1000, noise(2, 3, 8), prefix_mask(8, 8, 5, 3), 0.05)
 EQUAL_SCORES = (torch.full((2, 4), 0.25), VALUES[:2, :4], prefix_mask(4, 4, 2))
 GAUGES = (
     "returns", "mean", "standard deviation", "whitened advantages", "share pushed up", "explained variance",
@@ -275,18 +211,13 @@ def padded(advantages, values, fill: float, floor: float = 0.05) -> tuple:
     return *(torch.where(MASK, x, fill) for x in (advantages, values)), MASK, floor
 
 
-def by_name(function, advantages, values, mask, floor) -> dict:
+def gauged(function, advantages, values, mask, floor) -> dict:
     """The results and the gauges, in the order in which they are computed."""
-    answer = function(advantages, values, mask, floor)
-    three = isinstance(answer, (tuple, list)) and len(answer) == 3
-    expect(three, "wrong type", "Return three tensors: whitened, returns, gauges.")
-    whitened, returns, gauges = answer
+    answer = by_name(("whitened", "returns", "gauges"), function(advantages, values, mask, floor))
+    whitened, returns, gauges = answer.values()
     four = isinstance(gauges, torch.Tensor) and gauges.shape == (4,)
-    expect(
-        four,
-        "wrong type",
-        f"gauges: got {gauges!r:.60}, wants one tensor of four: torch.stack([…]).",
-    )
+    says = f"gauges: got {gauges!r:.60}, wants one tensor of four: torch.stack([…])."
+    expect(four, "wrong type", says)
     mean, std, *shares = gauges
     found = (returns, mean, std, whitened, *shares)
     return dict(zip(GAUGES[: 6 if mask.sum() > 1 else 4], found, strict=False))  # one has no spread
@@ -332,9 +263,6 @@ floor ignored: Where scores are nearly equal you blow their noise up to a deviat
  subtract the mean only.
 - centred if std < floor else centred
 + centred
-divided by the floor: Below `floor` you divide by it; subtract the mean only.
-- centred if std < floor
-+ centred / floor if std < floor
 share of the raw advantages: You counted raw advantages above 0; count whitened ones, which are what pushes.
 - whitened[mask] > 0
 + counted > 0
@@ -342,15 +270,9 @@ gauges of what is whitened: Mean and deviation are those of the whitened advanta
  ones.
 - [mean, std,
 + [whitened[mask].mean(), variance(whitened[mask]).sqrt(),
-mean not subtracted in the variance: Your variance is a mean square: subtract the mean first.
-- (x - x.mean()).square()
-+ x.square()
-divided by Var(values): Divide by the variance of the returns, not of the values.
-- variance(returns[mask])
-+ variance(values[mask])
 """,
         results=GAUGES,
-        observe=by_name,
+        observe=gauged,
         further=[
             (HOLES, padded(ADVANTAGES, VALUES, NAN)),
             (ONE[0], (floats([0.7, 4.0]), floats([0.2, 3.0]), prefix_mask(2, 1), 0.05)),
@@ -362,16 +284,7 @@ divided by Var(values): Divide by the variance of the returns, not of the values
             ),
             (f"the floor is 0 and {EQUAL[0]}", (*EQUAL_SCORES, 0.0)),
             ("the deviation is the floor: It is not below it: divide there too.", (*STEPS, 2.0)),
-            # eighths and 16 counted tokens: sums and means are exact in any order
-            (
-                FAR[0].replace("9000", "1000"),
-                (
-                    1000.0 + (noise(1, 3, 8) * 8).round() / 8,
-                    noise(2, 3, 8),
-                    prefix_mask(8, 8, 5, 3),
-                    0.05,
-                ),
-            ),
+            (FAR[0].replace("9000", "1000"), EIGHTHS),
             (OUTLIER[0], (OUTLIER[1][0], noise(3, 3, 43), prefix_mask(43, 43, 40, 43), 0.05)),
             (CRITIC_EDGES[2][0], padded(ADVANTAGES, 0.2 * noise(4, 3, 6) - 0.9 * ADVANTAGES, 9.0)),
         ],

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import (
+    draw_lines,
+    label_axes,
+    new_figure,
+    one_panel,
+    token_ticks,
+    zero_line,
+)
 from helpers.kit.palette import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE
 
 
@@ -49,14 +56,10 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
 def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
     """Noise of the gradient against a constant added to the scores: label → numbers."""
     figure, axes = one_panel(6.6, 2.6)
-    styles = ((REFERENCE, "o", "-"), (GOLD, "s", "-"))
-    for (label, y), (colour, marker, line) in zip(curves.items(), styles, strict=False):
-        axes.plot(offsets, y, color=colour, marker=marker, linestyle=line, label=label)
+    draw_lines(axes, offsets, curves, (REFERENCE, GOLD))
     axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
-    axes.grid(color="#E8E8E8")
     title = "How far minibatches' gradients lie from their mean"
-    label_axes(axes, title, "constant added to every score", "noise: typical distance")
-    axes.legend(loc="upper left")
+    label_axes(axes, title, "constant added to every score", "noise: typical distance", "both")
     return figure
 
 
@@ -66,7 +69,7 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
     top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
     for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL), strict=False):
         axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
-        axes.axhline(0, color="black", linewidth=0.8)
+        zero_line(axes)
         axes.set_ylim(-top, top)
         label_axes(axes, title, "score of the response", "mean credit of its tokens")
     return figure
@@ -75,14 +78,10 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
 def run_lines(runs: dict, title: str, label: str) -> Figure:
     """One line a run over its iterations: label → numbers."""
     figure, axes = one_panel(6.6, 2.6)
-    styles = ((GOLD, "o", "-"), (KL, "s", "--"), (REFERENCE, "^", ":"))
-    for (name, y), (colour, marker, line) in zip(runs.items(), styles, strict=False):
-        x = range(1, len(y) + 1)
-        axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=line, label=name)
-    axes.grid(color="#E8E8E8")
-    axes.set_xticks(range(1, len(y) + 1))
-    label_axes(axes, title, "iteration", label)
-    axes.legend()
+    x = range(1, 1 + len(next(iter(runs.values()))))
+    draw_lines(axes, x, runs, (GOLD, KL, REFERENCE))
+    axes.set_xticks(x)
+    label_axes(axes, title, "iteration", label, grid="both")
     return figure
 
 
@@ -94,13 +93,10 @@ def critic_and_truth(panels: dict) -> Figure:
     for axes, (title, (truth, expected)) in zip(grid.flat, panels.items(), strict=False):
         x = range(1, len(truth) + 1)
         axes.fill_between(x, expected, truth, color="#FAE6DA", linewidth=0)
-        axes.plot(x, truth, color=REWARD, marker="o", markersize=4, label="reward that came")
-        axes.plot(x, expected, "--", color=VALUE, marker="s", markersize=4, label="critic expected")
-        axes.set_ylim(min(both) - margin, max(both) + margin)
-        axes.set_xticks(x)
-        axes.grid(color="#E8E8E8")
-        label_axes(axes, title, "iteration", "mean over tokens")
-        axes.legend(loc="upper left")
+        curves = {"reward that came": truth, "critic expected": expected}
+        draw_lines(axes, x, curves, (REWARD, VALUE), markersize=4)
+        axes.set(ylim=(min(both) - margin, max(both) + margin), xticks=x)
+        label_axes(axes, title, "iteration", "mean over tokens", grid="both")
     return figure
 
 
@@ -126,12 +122,11 @@ def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence
     axes.fill_between(x, low, high, color="#D6EDF9", linewidth=0, label="all batches")
     axes.fill_between(x, first, third, color=ACCENT, linewidth=0, label="the middle half")
     axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
-    axes.axhline(0, color="black", linewidth=0.8)
+    zero_line(axes)
     axes.set_ylim(-5, 1.5)
-    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
+    token_ticks(axes, tokens)
     spread = whitened.std(axis=0).mean()
     title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
     label_axes(axes, title, "", "whitened advantage")
-    axes.set_xticks(x, tokens, rotation=40, ha="right", fontsize=9)
     axes.legend(loc="lower left", ncols=3)
     return figure

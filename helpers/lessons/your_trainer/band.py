@@ -22,7 +22,7 @@ from helpers.kit.report import CORRECT, MISTAKE, Report
 from helpers.lessons.your_trainer.checks import COURSE
 from helpers.lessons.your_trainer.loop import in_place
 from helpers.studies.runs import significant
-from helpers.studies.study import STUDY, Options, origin, read_study, write_study
+from helpers.studies.study import Options, origin, read_study, write_study
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
@@ -31,7 +31,6 @@ FOLDER = DATA / "trainer_band"
 CURVES = ("score", "kl")  # reference standard deviations, nats per response
 SMOOTHED = 5  # iterations in a running mean
 WIDTH = 5.0  # standard deviations
-BETWEEN = 10  # runs between two writings of the results
 FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
 
 
@@ -114,22 +113,17 @@ def first_exit(run: dict, band: Band) -> tuple[str, int, str] | None:
     found = []
     for name, away in band.distance(run).items():
         outside = (~(away.abs() <= band.width)).nonzero().flatten().tolist()
-        if outside:
-            t = outside[0]
-            found.append((t + 1, name, "above" if away[t] > 0 else "below"))
-    if not found:
-        return None
-    iteration, name, side = min(found)
-    return name, iteration, side
+        found += [(t + 1, name, "above" if away[t] > 0 else "below") for t in outside[:1]]
+    iteration, name, side = min(found, default=(0, "", ""))
+    return (name, iteration, side) if found else None
 
 
 def check_curve(run: dict, band: Band) -> Report:
     """Whether a run lies in the band; if not, what leaves it first."""
     found = first_exit(run, band)
     if found is None:
-        return Report(
-            "the curve", CORRECT, "Score and KL stay in the band of the course's own runs."
-        )
+        says = "Score and KL stay in the band of the course's own runs."
+        return Report("the curve", CORRECT, says)
     name, iteration, side = found
     label = {"score": "the score", "kl": "the KL"}[name]
     says = f"First out is {label}: {side} the band at iteration {iteration}."
@@ -156,7 +150,6 @@ class TrainerBandOptions(Options):
     others: int = setting(40, "runs on further seeds, to count how many of them leave it")
     iterations: int = setting(20, "of each run")
     jobs: int = setting(2, "runs at a time, each in a process of its own")
-    resume: bool = setting(False, "go on with what is there")
 
     def __post_init__(self):
         require_count("--runs", self.runs, low=3)
@@ -165,38 +158,21 @@ class TrainerBandOptions(Options):
             require_count(f"--{name}", getattr(self, name))
 
 
-def record(seed: int, iterations: int) -> dict:
+def record(kind: str, seed: int, iterations: int) -> dict:
     """One run of the course's trainer, rounded."""
-    torch.set_num_threads(1)
     found = run_trainer(seed=seed, config=trainer_config(seed=seed, iterations=iterations))
-    return significant({name: found[name] for name in CURVES}, 4)
-
-
-def finished(options: TrainerBandOptions, config: dict) -> dict[str, dict]:
-    """The runs that are there already. ValueError: without `--resume`, or of other settings."""
-    there = options.results / STUDY
-    if not there.exists():
-        return {}
-    study = read_study(options.results)
-    require(options.resume, "--out", f"{there}, which is there", "--resume, or another folder")
-    require(study["config"] == config, "--out", "runs of other settings", "another folder")
-    return study["runs"]
+    return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES}, 4)
 
 
 def run(options: TrainerBandOptions) -> None:
-    """Record the runs, and write `study.json` after every few of them."""
-    config = trainer_config(iterations=options.iterations).as_dict()
-    options.results.mkdir(parents=True, exist_ok=True)
-    runs = finished(options, config)
+    """Record the runs, write `study.json`, and count the others that leave the band."""
     kinds = ["band"] * options.runs + ["other"] * options.others
-    left = [seed for seed in range(len(kinds)) if f"seed_{seed}" not in runs]
-    for start in range(0, len(left), BETWEEN):
-        seeds = left[start : start + BETWEEN]
-        tasks = [(record, (seed, options.iterations)) for seed in seeds]
-        curves = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
-        made = zip(seeds, curves, strict=True)
-        runs |= {f"seed_{s}": {"kind": kinds[s], "seed": s} | curve for s, curve in made}
-        write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
-    others, outside = recorded_runs("other", options.results), load_band(options.results)
-    outside = [run["seed"] for run in others if first_exit(run, outside)]
+    tasks = [(record, (kind, seed, options.iterations)) for seed, kind in enumerate(kinds)]
+    found = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
+    config = trainer_config(iterations=options.iterations).as_dict()
+    runs = {f"seed_{one['seed']}": one for one in found}
+    options.results.mkdir(parents=True, exist_ok=True)
+    write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
+    others, band = recorded_runs("other", options.results), load_band(options.results)
+    outside = [one["seed"] for one in others if first_exit(one, band)]
     print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")

@@ -129,14 +129,10 @@ def save_trainer(functions: object, config=None, path: Path | None = None) -> Pa
         return None
     path = path or work_folder() / FILE
     write_text(path, source)
-    print(f"Saved as {path.name}, {code_lines(source)} lines of code. Run it: python {path}")
+    lines = [line.strip() for line in source.splitlines()]
+    count = sum(bool(line) and not line.startswith("#") for line in lines)
+    print(f"Saved as {path.name}, {count} lines of code. Run it: python {path}")
     return path
-
-
-def code_lines(source: str) -> int:
-    """Lines that are neither empty nor a comment."""
-    lines = (line.strip() for line in source.splitlines())
-    return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
 def run_page(seed: int = 0, config=None) -> dict:

@@ -9,6 +9,7 @@ from torch import Tensor
 from helpers.kit.exercise import (
     Exercise,
     Seen,
+    by_name,
     counted_only,
     expect,
     floats,
@@ -124,27 +125,7 @@ def observe_scores(function, ids: Tensor, mask: Tensor) -> Seen:
         return torch.tensor([sum(map(ord, squeezed(text))) % 97 / 20 - 2 for text in texts])
 
     scores = function(reward, tokenizer, ids, mask)
-    rows = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    if len(asked) == len(rows):
-        name_part(asked, rows, tokenizer.all_special_tokens)
     return {"texts": sorted(map(squeezed, asked)), "scores": scores}
-
-
-PARTS = ("responses only", "ends", str.endswith), ("prompts only", "beginnings", str.startswith)
-
-
-def name_part(asked: list[str], rows: list[str], special: list[str]) -> None:
-    """Wrong: each text is only the end, or the beginning, of the whole one, or holds special tokens."""
-    plain = [" ".join(w for w in text.split() if w not in special) for text in asked]
-    pairs = [(squeezed(a), squeezed(b)) for a, b in zip(plain, rows, strict=True)]
-    shorter = all(len(a) < len(b) for a, b in pairs)
-    for name, which, inside in PARTS:
-        says = f"You score the {which} of texts only: the reward model reads prompt and response."
-        only = shorter and all(inside(b, a) for a, b in pairs)
-        expect(not only, name, says, asked[0], rows[0])
-    says = "Your texts hold special tokens, no words to a reward model: decode with skip_special_tokens=True."
-    held = [text for text in asked if any(token in text for token in special)]
-    expect(not held, "special tokens scored", says, *held[:1], rows[0])
 
 
 def texts(*rows: int) -> tuple[Tensor, Tensor]:
@@ -163,13 +144,17 @@ def score_responses(reward, tokenizer, ids, mask):
     "reward(texts), prompt and response together (step 3; lesson 05)",
     lambda: [texts(0, 1, 2, 3, 4, 5)],
     """\
+special tokens scored: Your texts hold special tokens, no words to a reward model: decode with
+ skip_special_tokens=True.
+- , skip_special_tokens=True
++
+responses only: You score the responses alone: the reward model reads prompt and response.
+- (ids, skip
++ (ids[:, -18:], skip
 whitened scores: You normalised the scores over the batch; the reward model's scores are normalised already.
 -     return reward(texts)
 +     scores = reward(texts)
 +     return (scores - scores.mean()) / scores.std()
-scores clipped: You clip the scores to −1 and 1: above that, better texts earn nothing.
-- reward(texts)
-+ reward(texts).clamp(-1, 1)
 """,
     results=("texts", "scores"),
     observe=observe_scores,
@@ -210,9 +195,6 @@ the score on a pad: You put the score in the last column, which is padding in ro
 the last penalty is lost: The last token pays its KL as well: add the score to it.
 - += scores
 + = scores
-the score on every token: The score comes once, at the last counted token (index the rows too).
--     rewards[range(len(scores)), last] += scores
-+     rewards += scores[:, None] * counted
 """,
     further=[
         ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
@@ -225,9 +207,8 @@ the score on every token: The score comes once, at the last counted token (index
 
 def observe_advantages(function, critic, ids, mask, rewards, gamma, lam) -> Seen:
     """Values, returns and advantages where they count; either standard deviation will do."""
-    answer = function(critic, ids, mask, rewards, gamma, lam)
-    several = isinstance(answer, (tuple, list)) and len(answer) == 3
-    expect(several, "wrong type", "Return three tensors: values, advantages, returns.")
+    names = "values", "advantages", "returns"
+    answer = by_name(names, function(critic, ids, mask, rewards, gamma, lam)).values()
     counted = mask[:, -rewards.shape[1] :]
     values, advantages, returns = (counted_only(x, counted) for x in answer)
     says = "They are data for the update: compute them under torch.no_grad()."
@@ -283,9 +264,6 @@ values of the next token: You read the critic at each token; take the value befo
 values of padding: The critic's values on padding enter your sum: what comes after the last token is 0.
 - .squeeze(-1) * counted
 + .squeeze(-1)
-forwards in time: You walk from the first token on; credit comes from what follows: walk backwards.
-- reversed(range(length))
-+ range(length)
 returns of whitened advantages: You whiten before you form the returns. They are targets in reward units:
  form them first, from the advantages as they are.
 -     returns = advantages + values
@@ -294,9 +272,6 @@ returns of whitened advantages: You whiten before you form the returns. They are
 +     mean, std = advantages[counted].mean(), advantages[counted].std()
 +     advantages = (advantages - mean) / (std + 1e-8) * counted
 +     return values, advantages, advantages + values
-whitened with the padding: Mean and deviation are taken over the padding too; take them of counted tokens.
-- advantages[counted].mean(), advantages[counted].std()
-+ advantages.mean(), advantages.std()
 """,
     results=("values", "returns", "advantages"),
     observe=observe_advantages,
@@ -343,12 +318,6 @@ a ratio of 1: Your gradient is that of a ratio of 1. Take exp of the difference 
  ones as the rollout has them: computed anew, once or in each minibatch, they hide what has moved.
 - (logprobs - old_logprobs)
 + (logprobs - logprobs.detach())
-ratio inverted: The ratio is inverted: it is new over old, exp(logprobs now − old).
-- (logprobs - old_logprobs)
-+ (old_logprobs - logprobs)
-the larger gain: You took the larger gain (max); take the smaller one (min), the more pessimistic.
-- gain = torch.minimum(
-+ gain = torch.maximum(
 clip without min: You used only the clipped ratio; take the smaller of the two gains.
 - torch.minimum(ratio * advantages, clipped * advantages)
 + clipped * advantages
@@ -359,11 +328,6 @@ the stop token is masked out: Stop tokens are left out of the loss: the policy w
 - counted = mask[:, -length:]
 + last = mask[:, -length:].sum(1, keepdim=True) - 1
 +             counted = mask[:, -length:] & (torch.arange(length) != last)
-old gradients are kept: From the second step on, old gradients are still in yours: call zero_grad before each
- backward.
--             optimizer.zero_grad()
--
-+
 """,
     results=("gradients of actor and critic",),
     observe=observe_update,
