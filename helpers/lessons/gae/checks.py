@@ -2,8 +2,8 @@
 
 import torch
 
-from helpers.kit.exercise import Exercise, floats, noise, prefix_mask, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import floats, noise, prefix_mask, sizes
+from helpers.kit.judge import exercise
 
 SHORT = (
     torch.tensor([2.0]),
@@ -16,11 +16,8 @@ NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).a
 BATCH = (*NOISE, prefix_mask(5, 2, 5, 4), 0.2)
 LARGE = (*(40 * x for x in BATCH[:3]), BATCH[3], 2.5)
 
-check_shape_rewards = checker(
-    Exercise(
-        "shape_rewards",
-        "scores logprobs ref_logprobs mask kl_coef",
-        """\
+check_shape_rewards = exercise(
+    """\
 def shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef):
     penalty = -kl_coef * (logprobs - ref_logprobs)
     rewards = torch.where(mask, penalty, 0.0)
@@ -29,9 +26,9 @@ def shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef):
     rewards[rows, last] += scores
     return rewards
 """,
-        "r_t = −β·(log π − log π_ref), plus the score at the last counted token (Ziegler et al. 2019, eq. 2)",
-        [SHORT, BATCH],
-        """\
+    "r_t = −β·(log π − log π_ref), plus the score at the last counted token (Ziegler et al. 2019, eq. 2)",
+    [SHORT, BATCH],
+    """\
 score on the last column: You put the score in the last column, which is padding in rows that end early.
 - mask.sum(1) - 1
 + torch.full_like(mask.sum(1), mask.shape[1] - 1)
@@ -48,13 +45,12 @@ KL summed at the end: You put the response's whole KL on its last token; each to
 +     scores = scores + torch.where(mask, penalty, 0.0).sum(1)
 +
 """,
-        further=[
-            ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
-            ("β is 0", (*BATCH[:-1], 0.0)),
-            ("scores and KL are large", LARGE),
-            *sizes(BATCH),
-        ],
-    )
+    further=[
+        ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
+        ("β is 0", (*BATCH[:-1], 0.0)),
+        ("scores and KL are large", LARGE),
+        *sizes(BATCH),
+    ],
 )
 
 EPISODE = (floats([1.0, 0.0, 2.0, 7.0]), floats([0.5, 1.5, 1.0, 3.0]))
@@ -64,20 +60,17 @@ HOLES = tuple(torch.where(MASKS[1], x, torch.nan) for x in EPISODES)  # padding 
 FAR = tuple(100 * noise(seed, 3, 5).round(decimals=2) for seed in (5, 6))
 LONG = noise(5, 1, 200), noise(6, 1, 200), 0.5, 0.2, prefix_mask(200, 199)
 
-check_td_errors = checker(
-    Exercise(
-        "td_errors",
-        "rewards values gamma mask",
-        """\
+check_td_errors = exercise(
+    """\
 def td_errors(rewards, values, gamma, mask):
     values = torch.where(mask, values, 0.0)
     nothing = torch.zeros_like(values[:, :1])
     next_values = torch.cat([values[:, 1:], nothing], dim=1)  # (B, T)
     return torch.where(mask, rewards + gamma * next_values - values, 0.0)
 """,
-        "δ_t = r_t + γ·V_(t+1) − V_t, and V = 0 after the last counted token (Schulman et al. 2016, eq. 10)",
-        [(*EPISODE, 0.5, MASKS[0]), (*EPISODES, 0.9, MASKS[1])],
-        """\
+    "δ_t = r_t + γ·V_(t+1) − V_t, and V = 0 after the last counted token (Schulman et al. 2016, eq. 10)",
+    [(*EPISODE, 0.5, MASKS[0]), (*EPISODES, 0.9, MASKS[1])],
+    """\
 bootstraps from padding: After a row's last counted token there is no next value: the critic's value on
  padding counts as 0.
 - values = torch.where(mask, values, 0.0)
@@ -89,13 +82,12 @@ rolled round: After the last token comes nothing; roll brings the row's first va
 - rewards + gamma * next_values
 + gamma * (rewards + next_values)
 """,
-        further=[
-            ("padding holds NaN", (*HOLES, 0.9, MASKS[1])),
-            ("γ is 0", (*EPISODES, 0.0, MASKS[1])),
-            ("rewards and values are large", (*FAR, 0.5, MASKS[1])),
-            *sizes((*EPISODES, 0.9, MASKS[1])),
-        ],
-    )
+    further=[
+        ("padding holds NaN", (*HOLES, 0.9, MASKS[1])),
+        ("γ is 0", (*EPISODES, 0.0, MASKS[1])),
+        ("rewards and values are large", (*FAR, 0.5, MASKS[1])),
+        *sizes((*EPISODES, 0.9, MASKS[1])),
+    ],
 )
 
 GIVEN = (*EPISODES, 0.9, 0.7, MASKS[1])
@@ -109,11 +101,8 @@ EDGES = [
     ("rewards and values are large", (*FAR, 0.5, 0.5, MASKS[1])),
 ]
 
-check_credit = checker(
-    Exercise(
-        "credit",
-        "rewards values gamma lam mask",
-        """\
+check_credit = exercise(
+    """\
 def credit(rewards, values, gamma, lam, mask):
     rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
     next_values = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
@@ -130,10 +119,10 @@ def credit(rewards, values, gamma, lam, mask):
     returns = torch.where(mask, advantages + values, 0.0)
     return deltas, advantages, returns, walk(rewards, gamma)
 """,
-        "δ = r + γV' − V; A_t = δ_t + γλ·A_(t+1) (Schulman et al. 2016, eq. 16); return = A + V; rewards to"
-        " go G_t = r_t + γ·G_(t+1)",
-        [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
-        """\
+    "δ = r + γV' − V; A_t = δ_t + γλ·A_(t+1) (Schulman et al. 2016, eq. 16); return = A + V; rewards to"
+    " go G_t = r_t + γ·G_(t+1)",
+    [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
+    """\
 bootstraps from padding: After a row's last counted token there is no next value: the critic's value on
  padding counts as 0.
 - torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
@@ -149,16 +138,12 @@ rewards for the returns: The critic's target is A + V, not the rewards to go.
 - walk(rewards, gamma)
 + walk(rewards, gamma * lam)
 """,
-        results=("TD errors δ", "advantages", "returns", "rewards to go"),
-        further=EDGES,
-    )
+    results=("TD errors δ", "advantages", "returns", "rewards to go"),
+    further=EDGES,
 )
 
-check_compute_gae = checker(
-    Exercise(
-        "compute_gae",
-        "rewards values gamma lam mask",
-        """\
+check_compute_gae = exercise(
+    """\
 def compute_gae(rewards, values, gamma, lam, mask):
     rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
     advantages, following, running = torch.zeros_like(rewards), 0.0, 0.0
@@ -170,9 +155,9 @@ def compute_gae(rewards, values, gamma, lam, mask):
     advantages = torch.where(mask, advantages, 0.0)
     return advantages, torch.where(mask, advantages + values, 0.0)
 """,
-        "A_t = δ_t + γλ·A_(t+1), δ_t = r_t + γ·V_(t+1) − V_t (Schulman et al. 2016, eq. 16)",
-        [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
-        """\
+    "A_t = δ_t + γλ·A_(t+1), δ_t = r_t + γ·V_(t+1) − V_t (Schulman et al. 2016, eq. 16)",
+    [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
+    """\
 bootstraps from padding: After a row's last counted token there is no next value: the critic's value on
  padding counts as 0.
 - torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
@@ -184,7 +169,6 @@ advantages for TD errors: The error is built from the reward, not from the sum s
 - following = values[:, t]
 + following = running
 """,
-        results=("advantages", "returns"),
-        further=EDGES,
-    )
+    results=("advantages", "returns"),
+    further=EDGES,
 )

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Exercise, floats, noise, prefix_mask, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import floats, noise, prefix_mask, sizes
+from helpers.kit.judge import exercise
 from helpers.kit.updates import cases, cause_update, edges, observe_update
 from helpers.lessons.ppo_update.policy import (  # noqa: F401 (the lesson takes all from here)
     check_clip_fraction,
@@ -24,19 +24,16 @@ SHORT = (
 )
 VALUES = (noise(4, 3, 5), noise(5, 3, 5), noise(6, 3, 5), prefix_mask(5, 2, 5, 4), 0.3)
 
-check_value_loss = checker(
-    Exercise(
-        "value_loss",
-        "values old_values returns mask cliprange_value",
-        """\
+check_value_loss = exercise(
+    """\
 def value_loss(values, old_values, returns, mask, cliprange_value):
     near = torch.clamp(values, old_values - cliprange_value, old_values + cliprange_value)
     larger = torch.maximum((values - returns).square(), (near - returns).square())
     return 0.5 * larger[mask].mean()
 """,
-        "½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024)",
-        [SHORT, VALUES],
-        """\
+    "½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024)",
+    [SHORT, VALUES],
+    """\
 clip without max: You used only the clipped value; take the larger of the two squares.
 - larger[mask]
 + (near - returns).square()[mask]
@@ -53,13 +50,12 @@ larger of two means: You took the larger of two means; take the larger square of
 - larger[mask].mean()
 + torch.maximum((values - returns)[mask].square().mean(), (near - returns)[mask].square().mean())
 """,
-        gradient=("values",),
-        further=[
-            ("errors are large, and ε is 5", (*(40 * x for x in VALUES[:3]), VALUES[3], 5.0)),
-            ("V moved by 90", (VALUES[0] + 90, *VALUES[1:4], 0.1)),
-            *sizes(VALUES),
-        ],
-    )
+    gradient=("values",),
+    further=[
+        ("errors are large, and ε is 5", (*(40 * x for x in VALUES[:3]), VALUES[3], 5.0)),
+        ("V moved by 90", (VALUES[0] + 90, *VALUES[1:4], 0.1)),
+        *sizes(VALUES),
+    ],
 )
 
 
@@ -90,11 +86,8 @@ def as_update(function):
     return update
 
 
-check_ppo_update_step = checker(
-    Exercise(
-        "ppo_update_step",
-        "policy value_network rollout optimizer config",
-        """\
+check_ppo_update_step = exercise(
+    """\
 from helpers.rollouts import forward_logprobs, forward_values
 
 
@@ -114,9 +107,9 @@ def ppo_update_step(policy, value_network, rollout, optimizer, config):
             torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
             optimizer.step()
 """,
-        "policy loss + vf_coef · value loss; old gradients away, new ones, their norm clipped, one step",
-        cases,
-        """\
+    "policy loss + vf_coef · value loss; old gradients away, new ones, their norm clipped, one step",
+    cases,
+    """\
 a ratio of 1: Your gradient is that of a ratio of 1: the old log-probs are the rollout's, not new ones.
 - policy_loss(logprobs, batch.logprobs
 + policy_loss(logprobs, logprobs.detach()
@@ -131,12 +124,11 @@ clipped one model at a time: Take one norm over both models, and clip that.
 + clip_grad_norm_(policy.parameters(), config.max_grad_norm)
 +             torch.nn.utils.clip_grad_norm_(value_network.parameters(), config.max_grad_norm)
 """,
-        results=("gradients of policy and value network",),
-        observe=lambda function, *probe: observe_update(as_update(function), *probe),
-        cause=lambda function, *probe: cause_update(as_update(function), *probe),
-        further=edges,
-        uses={"policy_loss": check_policy_loss.exercise, "value_loss": check_value_loss.exercise},
-        seconds=30.0,
-        advice="Compare the line that it comes from with the text, factor by factor.",
-    )
+    results=("gradients of policy and value network",),
+    observe=lambda function, *probe: observe_update(as_update(function), *probe),
+    cause=lambda function, *probe: cause_update(as_update(function), *probe),
+    further=edges,
+    uses={"policy_loss": check_policy_loss.exercise, "value_loss": check_value_loss.exercise},
+    seconds=30.0,
+    advice="Compare the line that it comes from with the text, factor by factor.",
 )

@@ -2,8 +2,8 @@
 
 import torch
 
-from helpers.kit.exercise import Exercise, floats, noise, prefix_mask, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import floats, noise, prefix_mask, sizes
+from helpers.kit.judge import exercise
 
 GENTLE = torch.tensor([0.3, -0.2, 0.5])
 
@@ -19,21 +19,18 @@ def same_gradient(function, logits, words, advantages) -> dict:
     return {"result": loss}
 
 
-check_reinforce_loss = checker(
-    Exercise(
-        "reinforce_loss",
-        "logits words advantages",
-        """\
+check_reinforce_loss = exercise(
+    """\
 def reinforce_loss(logits, words, advantages):
     return -(logits.log_softmax(-1)[words] * advantages).mean()
 """,
-        "−mean of A·log π(w) over the words drawn (Williams 1992)",
-        [
-            (torch.tensor([1.0, 0.0, -1.0]), torch.tensor([0, 2]), torch.tensor([2.0, 1.0])),
-            (noise(10, 5), torch.tensor([4, 0, 0, 2, 1, 4]), noise(11, 6)),
-            (2 * noise(12, 4) + 1, torch.tensor([3]), torch.tensor([-1.5])),
-        ],
-        """\
+    "−mean of A·log π(w) over the words drawn (Williams 1992)",
+    [
+        (torch.tensor([1.0, 0.0, -1.0]), torch.tensor([0, 2]), torch.tensor([2.0, 1.0])),
+        (noise(10, 5), torch.tensor([4, 0, 0, 2, 1, 4]), noise(11, 6)),
+        (2 * noise(12, 4) + 1, torch.tensor([3]), torch.tensor([-1.5])),
+    ],
+    """\
 weighed by π as well: You multiplied by π(w): words drawn come with that weight already.
 - [words] *
 + [words] * logits.softmax(-1)[words] *
@@ -48,18 +45,17 @@ advantages indexed by the words: There is one advantage for each word drawn, in 
 - advantages).mean
 + advantages[words % len(advantages)]).mean
 """,
-        observe=same_gradient,
-        gradient=("logits",),
-        further=[
-            (
-                "a logit is 150: The softmax of the other words rounds to 0, and exp(150) overflows:"
-                " log_softmax gives the log-prob itself.",
-                (torch.tensor([0.0, 150.0, -60.0]), torch.arange(3), noise(8, 3)),
-            ),
-            ("advantages are large", (GENTLE, torch.arange(3), 60 * noise(9, 3))),
-            ("forty words are drawn", (GENTLE, torch.arange(40) % 3, noise(9, 40))),
-        ],
-    )
+    observe=same_gradient,
+    gradient=("logits",),
+    further=[
+        (
+            "a logit is 150: The softmax of the other words rounds to 0, and exp(150) overflows:"
+            " log_softmax gives the log-prob itself.",
+            (torch.tensor([0.0, 150.0, -60.0]), torch.arange(3), noise(8, 3)),
+        ),
+        ("advantages are large", (GENTLE, torch.arange(3), 60 * noise(9, 3))),
+        ("forty words are drawn", (GENTLE, torch.arange(40) % 3, noise(9, 40))),
+    ],
 )
 
 SHORT = (floats([-1.0, -2.0, -0.4, -5.0]), floats([-1.5, -1.0, -0.5, -2.0]), prefix_mask(4, 3))
@@ -75,18 +71,15 @@ SPOILT = "padding holds {}: 0 · ∞ and 0 · NaN are NaN: choose with torch.whe
 LARGE = (floats([-1.0, -1.0, -1.0]), floats([-31.0, -81.0, -1.5]), prefix_mask(3, 3))
 GAPS = torch.tensor([[False, True, True], [True, False, True]])
 
-check_ratio = checker(
-    Exercise(
-        "ratio",
-        "logprobs old_logprobs mask",
-        """\
+check_ratio = exercise(
+    """\
 def ratio(logprobs, old_logprobs, mask):
     log_ratio = torch.where(mask, logprobs - old_logprobs, 0.0)
     return log_ratio.exp()
 """,
-        "ρ = exp(logprobs − old_logprobs), 1 where masked (Schulman et al. 2017, eq. 6)",
-        [SHORT, BATCH],
-        """\
+    "ρ = exp(logprobs − old_logprobs), 1 where masked (Schulman et al. 2017, eq. 6)",
+    [SHORT, BATCH],
+    """\
 difference without exp: That is the logarithm of the ratio; take exp of it.
 - log_ratio.exp()
 + torch.where(mask, log_ratio, 1.0)
@@ -97,16 +90,15 @@ clipped already: You clipped the ratio; that is done later, in the loss.
 - log_ratio.exp()
 + log_ratio.exp().clamp(0.8, 1.2)
 """,
-        gradient=("logprobs",),
-        further=[
-            (SPOILT.format("huge numbers"), OVERFLOW),
-            (SPOILT.format("NaN"), HOLES),
-            (UNDERFLOW, UNLIKELY),
-            ("the ratio is 1e13 or 1e35: Is there a clamp? It comes later, in the loss.", LARGE),
-            ("padding stands first or between", (BATCH[0][:2, :3], BATCH[1][:2, :3], GAPS)),
-            *sizes(BATCH),
-        ],
-    )
+    gradient=("logprobs",),
+    further=[
+        (SPOILT.format("huge numbers"), OVERFLOW),
+        (SPOILT.format("NaN"), HOLES),
+        (UNDERFLOW, UNLIKELY),
+        ("the ratio is 1e13 or 1e35: Is there a clamp? It comes later, in the loss.", LARGE),
+        ("padding stands first or between", (BATCH[0][:2, :3], BATCH[1][:2, :3], GAPS)),
+        *sizes(BATCH),
+    ],
 )
 
 
@@ -123,23 +115,17 @@ def one_token(ratio: float, advantage: float) -> tuple:
 
 ADVANTAGES = noise(9, 3, 5)
 
-check_policy_loss = checker(
-    Exercise(
-        "policy_loss",
-        "logprobs old_logprobs advantages mask cliprange",
-        """\
+check_policy_loss = exercise(
+    """\
 def policy_loss(logprobs, old_logprobs, advantages, mask, cliprange):
     rho = torch.where(mask, logprobs - old_logprobs, 0.0).exp()
     gain = rho * advantages
     clipped_gain = rho.clamp(1 - cliprange, 1 + cliprange) * advantages
     return -torch.minimum(gain, clipped_gain)[mask].mean()
 """,
-        "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens (Schulman et al. 2017, eq. 7)",
-        [
-            with_advantages(SHORT, 2.0, -1.0, 3.0, 4.0),
-            (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3),
-        ],
-        """\
+    "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens (Schulman et al. 2017, eq. 7)",
+    [with_advantages(SHORT, 2.0, -1.0, 3.0, 4.0), (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3)],
+    """\
 clip without min: You used only the clipped ratio; take the smaller of the two gains.
 - torch.minimum(gain, clipped_gain)
 + clipped_gain
@@ -153,27 +139,26 @@ one ratio per response: You used one ratio for a whole response; PPO has one rat
 - 0.0).exp()
 + 0.0).sum(1, True).exp()
 """,
-        gradient=("logprobs",),
-        further=[
-            (SPOILT.format("huge numbers"), with_advantages(OVERFLOW, 1.0, 3.0, -3.0)),
-            (SPOILT.format("NaN"), with_advantages(HOLES, 1.0, torch.nan, torch.inf)),
+    gradient=("logprobs",),
+    further=[
+        (SPOILT.format("huge numbers"), with_advantages(OVERFLOW, 1.0, 3.0, -3.0)),
+        (SPOILT.format("NaN"), with_advantages(HOLES, 1.0, torch.nan, torch.inf)),
+        (
+            "a token has A = 0: Its gain is 0, and it counts in the mean as any other.",
+            one_token(0.9, 0.0),
+        ),
+        (UNDERFLOW, with_advantages(UNLIKELY, 1.0, -1.0)),
+        ("advantages are large", (*BATCH[:2], 60 * ADVANTAGES, BATCH[2], 0.2)),
+        *(
             (
-                "a token has A = 0: Its gain is 0, and it counts in the mean as any other.",
-                one_token(0.9, 0.0),
-            ),
-            (UNDERFLOW, with_advantages(UNLIKELY, 1.0, -1.0)),
-            ("advantages are large", (*BATCH[:2], 60 * ADVANTAGES, BATCH[2], 0.2)),
-            *(
-                (
-                    f"the ratio is {rho:g} and A = −1: That gain has no limit: is there a clamp?",
-                    one_token(rho, -1.0),
-                )
-                for rho in (20.0, 1e13)
-            ),
-            ("ε is 0.6", (*BATCH[:2], ADVANTAGES, BATCH[2], 0.6)),
-            *sizes((*BATCH[:2], ADVANTAGES, BATCH[2], 0.2)),
-        ],
-    )
+                f"the ratio is {rho:g} and A = −1: That gain has no limit: is there a clamp?",
+                one_token(rho, -1.0),
+            )
+            for rho in (20.0, 1e13)
+        ),
+        ("ε is 0.6", (*BATCH[:2], ADVANTAGES, BATCH[2], 0.6)),
+        *sizes((*BATCH[:2], ADVANTAGES, BATCH[2], 0.2)),
+    ],
 )
 
 CASES = (  # one token of each kind, in words of their ratios and advantages
@@ -190,28 +175,25 @@ def row(ratios: list, advantages: list, cliprange: float = 0.2) -> tuple:
     return floats(ratios), floats(advantages), prefix_mask(len(ratios), len(ratios)), cliprange
 
 
-check_clip_fraction = checker(
-    Exercise(
-        "clip_fraction",
-        "ratio advantages mask cliprange",
-        """\
+check_clip_fraction = exercise(
+    """\
 def clip_fraction(ratio, advantages, mask, cliprange):
     too_likely = (ratio > 1 + cliprange) & (advantages > 0)
     too_unlikely = (ratio < 1 - cliprange) & (advantages < 0)
     return (too_likely | too_unlikely)[mask].float().mean()
 """,
-        "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted tokens",
-        [
-            CASES,
-            RATIOS,
-            (
-                (1.3 * noise(13, 9, 30)).exp(),
-                noise(14, 9, 30),
-                prefix_mask(30, 30, 7, 21, 2, 13, 28, 1, 17, 9),
-                0.15,
-            ),
-        ],
-        """\
+    "a token is clipped where ρ > 1 + ε and A > 0, or ρ < 1 − ε and A < 0; the share of counted tokens",
+    [
+        CASES,
+        RATIOS,
+        (
+            (1.3 * noise(13, 9, 30)).exp(),
+            noise(14, 9, 30),
+            prefix_mask(30, 30, 7, 21, 2, 13, 28, 1, 17, 9),
+            0.15,
+        ),
+    ],
+    """\
 sign of the advantage ignored: You counted every ρ outside 1 ± ε. Where the advantage pulls ρ back inside,
  the min keeps the gradient.
 - (too_likely | too_unlikely)
@@ -233,38 +215,34 @@ log-ratio compared with ε: You compared log ρ with ±ε; compare ρ with 1 ± 
 + (ratio.log() > cliprange) & (advantages > 0)
 +     too_unlikely = (ratio.log() < -cliprange)
 """,
-        further=[
-            ("a ratio is near 1 − ε", row([0.82, 0.81, 1.5, 0.79], [-1.0, -2.0, 1.0, -1.0])),
-            ("a ratio is near 1 + ε", row([1.21, 1.24, 0.5, 1.19], [1.0, 2.0, 1.0, 1.0])),
-            (
-                "a ratio is exactly 1 ± ε: It still has its gradient: ρ > 1 + ε and ρ < 1 − ε, strictly.",
-                row([1.25, 0.75, 1.5, 0.5], [1.0, -1.0, 1.0, 1.0], 0.25),  # exact in a float32
-            ),
-            (
-                "advantages are 1e-4: One of 1e-4 has a gradient too; its sign alone counts.",
-                row([1.5, 0.5, 1.0], [1e-4, -1e-4, 1.0]),
-            ),
-            *sizes(RATIOS),
-        ],
-    )
+    further=[
+        ("a ratio is near 1 − ε", row([0.82, 0.81, 1.5, 0.79], [-1.0, -2.0, 1.0, -1.0])),
+        ("a ratio is near 1 + ε", row([1.21, 1.24, 0.5, 1.19], [1.0, 2.0, 1.0, 1.0])),
+        (
+            "a ratio is exactly 1 ± ε: It still has its gradient: ρ > 1 + ε and ρ < 1 − ε, strictly.",
+            row([1.25, 0.75, 1.5, 0.5], [1.0, -1.0, 1.0, 1.0], 0.25),  # exact in a float32
+        ),
+        (
+            "advantages are 1e-4: One of 1e-4 has a gradient too; its sign alone counts.",
+            row([1.5, 0.5, 1.0], [1e-4, -1e-4, 1.0]),
+        ),
+        *sizes(RATIOS),
+    ],
 )
 
-check_entropy = checker(
-    Exercise(
-        "entropy",
-        "logits mask",
-        """\
+check_entropy = exercise(
+    """\
 def entropy(logits, mask):
     logprobs = logits.log_softmax(dim=-1)
     per_token = -(logprobs.exp() * logprobs).sum(dim=-1)
     return per_token[mask].mean()
 """,
-        "H = −Σ p·log p over the vocabulary, in nats, then the mean over counted tokens",
-        [
-            (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5], [0.0, 0.0, 0.0]]), prefix_mask(3, 2)),
-            (noise(7, 3, 5, 4), BATCH[2]),
-        ],
-        """\
+    "H = −Σ p·log p over the vocabulary, in nats, then the mean over counted tokens",
+    [
+        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5], [0.0, 0.0, 0.0]]), prefix_mask(3, 2)),
+        (noise(7, 3, 5, 4), BATCH[2]),
+    ],
+    """\
 of the likeliest token: You took −log p of the most likely token; average it over all.
 - -(logprobs.exp() * logprobs).sum(dim=-1)
 + -logprobs.amax(dim=-1)
@@ -278,18 +256,17 @@ share of the maximum: You divided by log V; do not normalise.
 - .sum(dim=-1)
 + .sum(dim=-1) / torch.tensor(logits.shape[-1]).log()
 """,
-        gradient=("logits",),
-        further=[
-            (
-                "a logit is 120: The p of the other words rounds to 0, and 0·log 0 is NaN; exp(120)"
-                " overflows: use log_softmax.",
-                (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), prefix_mask(2, 2)),
-            ),
-            (
-                "there are 3000 words, each unlikely: Is a number added inside the logarithm?",
-                (noise(15, 1, 2, 3000), prefix_mask(2, 2)),
-            ),
-            *sizes((noise(7, 3, 5, 4), BATCH[2])),
-        ],
-    )
+    gradient=("logits",),
+    further=[
+        (
+            "a logit is 120: The p of the other words rounds to 0, and 0·log 0 is NaN; exp(120)"
+            " overflows: use log_softmax.",
+            (floats([[120.0, 0.0, 1.0], [0.0, 2.0, -1.0]]), prefix_mask(2, 2)),
+        ),
+        (
+            "there are 3000 words, each unlikely: Is a number added inside the logarithm?",
+            (noise(15, 1, 2, 3000), prefix_mask(2, 2)),
+        ),
+        *sizes((noise(7, 3, 5, 4), BATCH[2])),
+    ],
 )

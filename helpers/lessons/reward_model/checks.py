@@ -2,9 +2,9 @@
 
 import torch
 
-from helpers.kit.exercise import Exercise, noise, sizes
-from helpers.kit.judge import checker
-from helpers.lessons.reward_model.fit import FIT
+from helpers.kit.exercise import noise, sizes
+from helpers.kit.judge import exercise
+from helpers.lessons.reward_model.fit import check_fit_pairs  # noqa: F401 (the lesson takes all from here)
 
 t = torch.tensor
 FEW = (t([1.0, 0.0, 2.0]), t([0.0, 3.0, 1.5]))
@@ -15,17 +15,14 @@ FAR = (
     (t([300.0, -250.0, 0.0, 99.0]), t([0.0, 100.0, 0.0, 100.0])),
 )
 
-check_preference_probability = checker(
-    Exercise(
-        "preference_probability",
-        "score_a score_b",
-        """\
+check_preference_probability = exercise(
+    """\
 def preference_probability(score_a, score_b):
     return torch.sigmoid(score_a - score_b)
 """,
-        "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05)",
-        [FEW, MANY],
-        """\
+    "P(a preferred) = sigmoid(score_a − score_b) (Bradley and Terry 1952; notebook 05)",
+    [FEW, MANY],
+    """\
 share of the scores: a/(a + b) would need exp(score) instead of the scores, which may be negative.
 - torch.sigmoid(score_a - score_b)
 + score_a / (score_a + score_b)
@@ -40,22 +37,18 @@ the chance of the better one: You took the size of the difference, and give the 
 - score_a - score_b
 + (score_a - score_b).abs()
 """,
-        gradient=("score_a", "score_b"),
-        further=[FAR, *sizes(MANY, token=False)],
-    )
+    gradient=("score_a", "score_b"),
+    further=[FAR, *sizes(MANY, token=False)],
 )
 
-check_bradley_terry_loss = checker(
-    Exercise(
-        "bradley_terry_loss",
-        "chosen rejected",
-        """\
+check_bradley_terry_loss = exercise(
+    """\
 def bradley_terry_loss(chosen, rejected):
     return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
 """,
-        "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
-        [FEW, MANY],
-        """\
+    "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
+    [FEW, MANY],
+    """\
 reversed: You have rejected − chosen; use chosen − rejected.
 - chosen - rejected
 + rejected - chosen
@@ -74,29 +67,25 @@ probability of the other: You have 1 − sigmoid; the loss is −log sigmoid.
 - -torch.nn.functional.logsigmoid(chosen - rejected)
 + torch.sigmoid(rejected - chosen)
 """,
-        gradient=("chosen", "rejected"),
-        further=[FAR, *sizes(MANY, token=False)],
-    )
+    gradient=("chosen", "rejected"),
+    further=[FAR, *sizes(MANY, token=False)],
 )
 
 TIES = ((3 * noise(5, 41)).round() / 2, (3 * noise(6, 41)).round() / 2)
 
-check_pair_accuracy = checker(
-    Exercise(
-        "pair_accuracy",
-        "chosen rejected",
-        """\
+check_pair_accuracy = exercise(
+    """\
 def pair_accuracy(chosen, rejected):
     wins, ties = chosen > rejected, chosen == rejected
     return (wins.float() + 0.5 * ties.float()).mean()
 """,
-        "share of pairs with chosen > rejected, a tie counts half (notebook 05)",
-        [
-            (t([1.0, 0.0, 2.0, -1.0, 3.0]), t([0.0, 3.0, 2.0, -2.0, 1.0])),
-            (t([0.5, 0.5, -1.0, 2.0, 0.0, 1.0, -3.0]), t([0.5, 0.5, -2.0, 3.0, 4.0, 0.0, -1.0])),
-            TIES,
-        ],
-        """\
+    "share of pairs with chosen > rejected, a tie counts half (notebook 05)",
+    [
+        (t([1.0, 0.0, 2.0, -1.0, 3.0]), t([0.0, 3.0, 2.0, -2.0, 1.0])),
+        (t([0.5, 0.5, -1.0, 2.0, 0.0, 1.0, -3.0]), t([0.5, 0.5, -2.0, 3.0, 4.0, 0.0, -1.0])),
+        TIES,
+    ],
+    """\
 tie left out: You left out the ties, also of the number of pairs; each should count 1/2.
 - (wins.float() + 0.5 * ties.float())
 + wins[~ties].float()
@@ -107,38 +96,34 @@ mean sign: You averaged signs, from −1 to 1; the share is (1 + that)/2.
 - (wins.float() + 0.5 * ties.float())
 + (chosen - rejected).sign()
 """,
-        further=[
+    further=[
+        (
+            "no pair is a tie: does something take for granted that there is one?",
+            (t([2.0, 0.0, 5.0]), t([0.0, 3.0, 1.0])),
+        ),
+        *(
             (
-                "no pair is a tie: does something take for granted that there is one?",
-                (t([2.0, 0.0, 5.0]), t([0.0, 3.0, 1.0])),
-            ),
-            *(
-                (
-                    f"the scores are {one} and {two}: they differ, and that is no tie: compare with ==",
-                    (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
-                )
-                for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))
-            ),
-            *sizes(TIES, token=False),
-        ],
-    )
+                f"the scores are {one} and {two}: they differ, and that is no tie: compare with ==",
+                (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
+            )
+            for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))
+        ),
+        *sizes(TIES, token=False),
+    ],
 )
 
-check_normalize_scores = checker(
-    Exercise(
-        "normalize_scores",
-        "scores reference_scores",
-        """\
+check_normalize_scores = exercise(
+    """\
 def normalize_scores(scores, reference_scores):
     return (scores - reference_scores.mean()) / reference_scores.std()
 """,
-        "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
-        [
-            (t([1.0, 4.0]), t([3.0, 2.0, 7.0])),
-            (noise(3, 5) + 1, 2 * noise(4, 8) - 1),
-            (noise(5, 4), noise(6, 4) * 3 + 2),
-        ],
-        """\
+    "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
+    [
+        (t([1.0, 4.0]), t([3.0, 2.0, 7.0])),
+        (noise(3, 5) + 1, 2 * noise(4, 8) - 1),
+        (noise(5, 4), noise(6, 4) * 3 + 2),
+    ],
+    """\
 own mean: You used the mean of `scores`, which hides any progress; use the reference's.
 - reference_scores.mean()
 + scores.mean()
@@ -149,24 +134,21 @@ mean subtracted after dividing: Subtract the mean first, then divide both by the
 - (scores - reference_scores.mean()) / reference_scores.std()
 + scores / reference_scores.std() - reference_scores.mean()
 """,
-        further=[
-            (
-                "scores are far from the reference's mean: is something clamped, or left out?",
-                (t([40.0, -30.0]), t([2.0, 3.0, 7.0])),
-            ),
-            (
-                "the mean is large against the spread: E[x²] − E[x]² loses its digits; subtract the mean"
-                " before you square, or use .std()",
-                (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
-            ),
-            (
-                "the reference's deviation is 0.0015: is a number added to it, or is it bounded below?",
-                (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
-            ),
-            ("there is one score", (t([2.5]), t([2.0, 3.0, 7.0]))),
-            ("there are forty scores, and sixty others", (noise(8, 40), noise(9, 60) + 1)),
-        ],
-    )
+    further=[
+        (
+            "scores are far from the reference's mean: is something clamped, or left out?",
+            (t([40.0, -30.0]), t([2.0, 3.0, 7.0])),
+        ),
+        (
+            "the mean is large against the spread: E[x²] − E[x]² loses its digits; subtract the mean"
+            " before you square, or use .std()",
+            (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
+        ),
+        (
+            "the reference's deviation is 0.0015: is a number added to it, or is it bounded below?",
+            (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
+        ),
+        ("there is one score", (t([2.5]), t([2.0, 3.0, 7.0]))),
+        ("there are forty scores, and sixty others", (noise(8, 40), noise(9, 60) + 1)),
+    ],
 )
-
-check_fit_pairs = checker(FIT)

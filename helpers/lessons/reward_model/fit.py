@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from helpers.kit.exercise import Exercise, Seen, expect, noise, prefix_mask
+from helpers.kit.exercise import Seen, expect, noise, prefix_mask
+from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
 
 
@@ -161,9 +162,7 @@ PAIRS = (  # in some batches the longest rejected text is the longer one
 )
 BATCHES = torch.tensor([[4, 0, 2], [1, 5, 3], [0, 3, 5], [2, 1, 4], [3, 5, 0]])
 
-FIT = Exercise(
-    "fit_pairs",
-    "encoder head chosen chosen_mask rejected rejected_mask batches learning_rate",
+check_fit_pairs = exercise(
     """\
 def fit_pairs(
     encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, learning_rate
@@ -224,7 +223,7 @@ new optimizer at each step: Step 4: Adam has a memory: make it once, before the 
             "scores differ by some hundred: sigmoid rounds to 0 there, exp leaves what a float32 holds, and a"
             " clamp or an epsilon stops the gradient. Take logsigmoid of the difference",
             (LARGE[0], -1000 * LARGE[1], *PAIRS, BATCHES[:1], 0.05),
-        ),
+        )
     ],
     observe=fit_seen,
     cause=fit_cause,

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Exercise, Seen, counted_only, expect, floats, noise, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, counted_only, expect, floats, noise, sizes
+from helpers.kit.judge import checker, exercise
 from helpers.kit.logprobs import FORWARD_LOGPROBS
 from helpers.kit.model_calls import Call, check_attention, check_call
 from helpers.kit.samplers import LOOK, observe_sampler
@@ -16,23 +16,20 @@ check_forward_logprobs = checker(FORWARD_LOGPROBS)
 TEXTS = torch.tensor([[5, 2, 0, 2, 0], [2, 5, 0, 0, 5], [0, 4, 3, 4, 2]]), 2
 LARGE_IDS = torch.tensor([[260, 50256, 4, 0], [4, 65540, 50000, 7]]), 50256
 
-check_response_mask = checker(
-    Exercise(
-        "response_mask",
-        "response_tensors eos_token_id",
-        """\
+check_response_mask = exercise(
+    """\
 def response_mask(response_tensors, eos_token_id):
     is_eos = (response_tensors == eos_token_id).long()
     before = is_eos.cumsum(dim=1) - is_eos
     return before == 0
 """,
-        "True up to and including the first EOS; all True without one",
-        [
-            (torch.tensor([[5, 1, 0, 0], [4, 6, 3, 7]]), 1),
-            TEXTS,
-            (torch.tensor([[6, 4, 3, 0, 0, 0], [3, 3, 5, 5, 0, 0]]), 3),  # all end before the limit
-        ],
-        """\
+    "True up to and including the first EOS; all True without one",
+    [
+        (torch.tensor([[5, 1, 0, 0], [4, 6, 3, 7]]), 1),
+        TEXTS,
+        (torch.tensor([[6, 4, 3, 0, 0, 0], [3, 3, 5, 5, 0, 0]]), 3),  # all end before the limit
+    ],
+    """\
 EOS excluded: You left out the EOS. It is an action too: if it is masked, the model never learns to stop.
 -  - is_eos
 +
@@ -43,12 +40,11 @@ row without EOS, argmax is 0: In a row without EOS argmax is 0, so you count its
 - before == 0
 + torch.arange(is_eos.shape[1]) <= is_eos.argmax(1, True)
 """,
-        further=[
-            ("the EOS has id 0", (torch.tensor([[5, 0, 3, 0], [4, 6, 3, 7], [0, 0, 0, 0]]), 0)),
-            ("ids are large: int64 holds them", LARGE_IDS),
-            *sizes(TEXTS),
-        ],
-    )
+    further=[
+        ("the EOS has id 0", (torch.tensor([[5, 0, 3, 0], [4, 6, 3, 7], [0, 0, 0, 0]]), 0)),
+        ("ids are large: int64 holds them", LARGE_IDS),
+        *sizes(TEXTS),
+    ],
 )
 
 
@@ -68,22 +64,15 @@ def observe_positions(function, mask: Tensor) -> Seen:
     return {"positions": counted_only(found, mask)}
 
 
-check_position_ids = checker(
-    Exercise(
-        "position_ids",
-        "mask",
-        """\
+check_position_ids = exercise(
+    """\
 def position_ids(mask):
     mask = mask.long()
     return mask.cumsum(dim=1) - mask
 """,
-        "cumsum(mask) − mask along the row: padding takes no position",
-        [
-            (masks("0011", "1111"),),
-            (masks("00011", "11111", "01111"),),
-            (masks("000111", "001111"),),
-        ],
-        """\
+    "cumsum(mask) − mask along the row: padding takes no position",
+    [(masks("0011", "1111"),), (masks("00011", "11111", "01111"),), (masks("000111", "001111"),)],
+    """\
 padding counted: You numbered the columns; the first token after padding has position 0 too.
 - mask.cumsum(dim=1) - mask
 + torch.arange(mask.shape[1]).expand(mask.shape)
@@ -94,34 +83,30 @@ one shift for all rows: You shift all rows by the padding of one of them; each r
 - mask.cumsum(dim=1) - mask
 + (torch.arange(mask.shape[1]) - (1 - mask[0]).sum()).clamp(0).expand(mask.shape)
 """,
-        results=("positions",),
-        observe=observe_positions,
-        further=[
-            ("padding follows the text, too", (masks("001110", "111000", "011111"),)),
-            ("there is one token", (masks("1", "1"),)),
-            ("there is one row", (masks("0111"),)),
-            ("a row has 300 tokens: int64 holds them", (masks("1" * 300),)),
-        ],
-    )
+    results=("positions",),
+    observe=observe_positions,
+    further=[
+        ("padding follows the text, too", (masks("001110", "111000", "011111"),)),
+        ("there is one token", (masks("1", "1"),)),
+        ("there is one row", (masks("0111"),)),
+        ("a row has 300 tokens: int64 holds them", (masks("1" * 300),)),
+    ],
 )
 
 LOGITS = noise(1, 2, 4, 5), torch.tensor([[4, 0, 3, 1], [2, 2, 0, 4]])
 
-check_gather_logprobs = checker(
-    Exercise(
-        "gather_logprobs",
-        "logits tokens",
-        """\
+check_gather_logprobs = exercise(
+    """\
 def gather_logprobs(logits, tokens):
     return logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 """,
-        "log softmax(logits) over the vocabulary, at the sampled token",
-        [
-            (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]]), torch.tensor([[1, 0]])),
-            LOGITS,
-            (floats([[0.0, -120.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
-        ],
-        """\
+    "log softmax(logits) over the vocabulary, at the sampled token",
+    [
+        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]]), torch.tensor([[1, 0]])),
+        LOGITS,
+        (floats([[0.0, -120.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
+    ],
+    """\
 probabilities, not log-probs: You gathered probabilities; PPO needs their logarithms.
 - log_softmax
 + softmax
@@ -129,15 +114,14 @@ the likeliest token: You took the most likely token; use the one in `tokens`.
 - .gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 + .amax(-1)
 """,
-        gradient=("logits",),
-        further=[
-            (
-                "logits are far apart",
-                (floats([[1000.0, 0.0, -500.0], [0.0, -300.0, 2.0]]), torch.tensor([[2, 1]])),
-            ),
-            *sizes(LOGITS),
-        ],
-    )
+    gradient=("logits",),
+    further=[
+        (
+            "logits are far apart",
+            (floats([[1000.0, 0.0, -500.0], [0.0, -300.0, 2.0]]), torch.tensor([[2, 1]])),
+        ),
+        *sizes(LOGITS),
+    ],
 )
 
 PAIR = floats([-1.0, -2.0, -0.5]), floats([-1.5, -0.8, -0.5])
@@ -150,11 +134,8 @@ def each(words: str, pair: tuple) -> list[tuple[str, tuple]]:
     return [(words, (*pair, name)) for name in ESTIMATORS]
 
 
-check_kl_estimate = checker(
-    Exercise(
-        "kl_estimate",
-        "logprobs ref_logprobs estimator",
-        """\
+check_kl_estimate = exercise(
+    """\
 def kl_estimate(logprobs, ref_logprobs, estimator):
     d = logprobs - ref_logprobs
     if estimator == "k1":
@@ -163,9 +144,9 @@ def kl_estimate(logprobs, ref_logprobs, estimator):
         return 0.5 * d.square()
     return torch.exp(-d) - 1 + d
 """,
-        "with d = logprobs − ref_logprobs: k1 = d, k2 = d²/2, k3 = exp(−d) − 1 + d (Schulman 2020)",
-        [(*pair, name) for name in ESTIMATORS for pair in (PAIR, PAIRS)],
-        """\
+    "with d = logprobs − ref_logprobs: k1 = d, k2 = d²/2, k3 = exp(−d) − 1 + d (Schulman 2020)",
+    [(*pair, name) for name in ESTIMATORS for pair in (PAIR, PAIRS)],
+    """\
 absolute value: Keep the sign: k1 can be negative for a token, and |k1| is biased.
 -         return d
 -
@@ -178,21 +159,20 @@ probabilities, not logarithms: Subtract the log-probs themselves, without exp.
 - logprobs - ref_logprobs
 + logprobs.exp() - ref_logprobs.exp()
 """,
-        gradient=("logprobs",),
-        further=[
-            *each("differences are large", (floats([-22.0, -0.5]), floats([-1.0, -21.0]))),
-            *each(
-                "differences are very large: take d itself",
-                (floats([-1.0, -84.0, -3.0]), floats([-200.0, -4.0, -3.0])),
-            ),
-            *each(
-                "tokens are rare: exp of the difference, not of each",
-                (floats([-120.0, -0.5]), floats([-118.0, -0.7])),
-            ),
-            *each("there is one row [T] by itself", (PAIRS[0][0], PAIRS[1][0])),
-            *sizes((*PAIRS, "k3")),
-        ],  # fmt: skip
-    )
+    gradient=("logprobs",),
+    further=[
+        *each("differences are large", (floats([-22.0, -0.5]), floats([-1.0, -21.0]))),
+        *each(
+            "differences are very large: take d itself",
+            (floats([-1.0, -84.0, -3.0]), floats([-200.0, -4.0, -3.0])),
+        ),
+        *each(
+            "tokens are rare: exp of the difference, not of each",
+            (floats([-120.0, -0.5]), floats([-118.0, -0.7])),
+        ),
+        *each("there is one row [T] by itself", (PAIRS[0][0], PAIRS[1][0])),
+        *sizes((*PAIRS, "k3")),
+    ],  # fmt: skip
 )
 
 
@@ -239,11 +219,8 @@ def observe_cached(function, words: str, actor, prompts: list[str], config) -> S
     return {}
 
 
-check_sample_with_cache = checker(
-    Exercise(
-        "sample_with_cache",
-        "actor tokenizer prompts config",
-        """\
+check_sample_with_cache = exercise(
+    """\
 @torch.no_grad()
 def sample_with_cache(actor, tokenizer, prompts, config):
     from transformers import DynamicCache
@@ -265,9 +242,8 @@ def sample_with_cache(actor, tokenizer, prompts, config):
         positions = positions[:, -1:] + 1
     return ids, mask, torch.cat(drawn, 1)
 """,
-        f"{LOOK}; one forward for the prompt, then one for each new token",
-        sampled,
-        observe=observe_cached,
-        seconds=60.0,
-    )
+    f"{LOOK}; one forward for the prompt, then one for each new token",
+    sampled,
+    observe=observe_cached,
+    seconds=60.0,
 )

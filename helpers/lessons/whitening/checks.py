@@ -2,8 +2,8 @@
 
 import torch
 
-from helpers.kit.exercise import Exercise, by_name, expect, floats, noise, prefix_mask, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import by_name, expect, floats, noise, prefix_mask, sizes
+from helpers.kit.judge import exercise
 
 NAN = float("nan")
 SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), prefix_mask(3, 3, 1))
@@ -40,17 +40,14 @@ EQUAL = (
     (torch.full((1, 3), 2.0), prefix_mask(3, 2)),
 )
 
-check_masked_mean = checker(
-    Exercise(
-        "masked_mean",
-        "x mask",
-        """\
+check_masked_mean = exercise(
+    """\
 def masked_mean(x, mask):
     return torch.where(mask, x, 0.0).sum() / mask.sum()
 """,
-        "the sum of the counted x, divided by how many count: one number for the batch",
-        [SMALL, WITH_ZERO, LARGE],
-        """\
+    "the sum of the counted x, divided by how many count: one number for the batch",
+    [SMALL, WITH_ZERO, LARGE],
+    """\
 padding in the divisor: You divided by all {total} positions; only {counted} count.
 - mask.sum()
 + mask.numel()
@@ -65,31 +62,27 @@ mean of the columns' means: You averaged each column first, so tokens of a colum
 - .sum() / mask.sum()
 + .sum(0).div(mask.sum(0).clamp(min=1)).mean()
 """,
-        gradient=("x",),
-        further=[
-            WITH_NAN,
-            ("one token counts", ONE[1]),
-            FLOOD,
-            ("x is large", (floats([70000.0, 1e6, 5.0]), prefix_mask(3, 2))),
-            *SIZES,
-        ],
-    )
+    gradient=("x",),
+    further=[
+        WITH_NAN,
+        ("one token counts", ONE[1]),
+        FLOOD,
+        ("x is large", (floats([70000.0, 1e6, 5.0]), prefix_mask(3, 2))),
+        *SIZES,
+    ],
 )
 
-check_masked_var = checker(
-    Exercise(
-        "masked_var",
-        "x mask",
-        """\
+check_masked_var = exercise(
+    """\
 def masked_var(x, mask):
     count = mask.sum()
     mean = torch.where(mask, x, 0.0).sum() / count
     squares = torch.where(mask, x - mean, 0.0).square()
     return squares.sum() / (count - 1).clamp(min=1)
 """,
-        "the sum of the counted (x − mean)², divided by n − 1; the mean over counted positions too",
-        [SMALL, LARGE],
-        """\
+    "the sum of the counted (x − mean)², divided by n − 1; the mean over counted positions too",
+    [SMALL, LARGE],
+    """\
 masked before subtracting only: Subtracting the mean makes the padding non-zero: mask after subtracting, too.
 - torch.where(mask, x - mean, 0.0)
 + (torch.where(mask, x, 0.0) - mean)
@@ -104,15 +97,11 @@ each row's own mean: You subtracted each row's own mean; subtract that of the ba
 - torch.where(mask, x, 0.0).sum() / count
 + torch.where(mask, x, 0.0).sum(1, True) / mask.sum(1, True)
 """,
-        further=OF_VARIANCES,
-    )
+    further=OF_VARIANCES,
 )
 
-check_whiten_advantages = checker(
-    Exercise(
-        "whiten_advantages",
-        "advantages mask",
-        """\
+check_whiten_advantages = exercise(
+    """\
 def whiten_advantages(advantages, mask):
     counted = advantages[mask]
     mean = counted.mean()
@@ -120,9 +109,9 @@ def whiten_advantages(advantages, mask):
     whitened = (advantages - mean) / (var + 1e-8).sqrt()
     return torch.where(mask, whitened, 0.0)
 """,
-        "(A − mean)/√(var + 1e-8), mean and var over counted tokens; 0 where masked",
-        [SMALL, LARGE],
-        """\
+    "(A − mean)/√(var + 1e-8), mean and var over counted tokens; 0 where masked",
+    [SMALL, LARGE],
+    """\
 padding as zeros: You set padding to 0 but counted it in mean and variance.
 - advantages[mask]
 + torch.where(mask, advantages, 0.0).flatten()
@@ -138,8 +127,7 @@ one whitening per sequence: You whitened each row by itself; PPO whitens the who
 +     mean = torch.where(mask, advantages, 0.0).sum(1, True) / n
 +     var = torch.where(mask, advantages - mean, 0.0).square().sum(1, True) / (n - 1).clamp(min=1)
 """,
-        further=[EQUAL, *OF_VARIANCES],
-    )
+    further=[EQUAL, *OF_VARIANCES],
 )
 
 CRITIC = (
@@ -163,18 +151,15 @@ CRITIC_EDGES = [
     *sizes(tuple(x.roll(-1, 0) for x in CRITICS), token=False),  # first a row of five
 ]
 
-check_explained_variance = checker(
-    Exercise(
-        "explained_variance",
-        "values returns mask",
-        """\
+check_explained_variance = exercise(
+    """\
 def explained_variance(values, returns, mask):
     unexplained = (returns - values)[mask].var()
     return 1 - unexplained / returns[mask].var()
 """,
-        "1 − Var(returns − values)/Var(returns), both over counted tokens",
-        [CRITIC, CRITICS],
-        """\
+    "1 − Var(returns − values)/Var(returns), both over counted tokens",
+    [CRITIC, CRITICS],
+    """\
 squared error instead of variance: You averaged (returns − values)²; use its variance, which ignores a
  constant offset.
 - (returns - values)[mask].var()
@@ -190,8 +175,7 @@ squared correlation: That is the squared correlation, which forgives a wrong sca
 - 1 - unexplained / returns[mask].var()
 + torch.corrcoef(torch.stack([values[mask], returns[mask]]))[0, 1].square()
 """,
-        further=CRITIC_EDGES,
-    )
+    further=CRITIC_EDGES,
 )
 
 ADVANTAGES, VALUES = noise(1, 3, 6) * 1.5 + 0.4, noise(2, 3, 6) + 0.8
@@ -223,11 +207,8 @@ def gauged(function, advantages, values, mask, floor) -> dict:
     return dict(zip(GAUGES[: 6 if mask.sum() > 1 else 4], found, strict=False))  # one has no spread
 
 
-check_whiten_rollout = checker(
-    Exercise(
-        "whiten_rollout",
-        "advantages values mask floor",
-        """\
+check_whiten_rollout = exercise(
+    """\
 def whiten_rollout(advantages, values, mask, floor):
     def variance(x):
         return (x - x.mean()).square().sum() / max(len(x) - 1, 1)
@@ -243,14 +224,14 @@ def whiten_rollout(advantages, values, mask, floor):
     explained = 1 - var / variance(returns[mask]).clamp(min=1e-12)
     return whitened, returns, torch.stack([mean, std, pushed_up, explained])
 """,
-        "returns = A + V; then Â = (A − mean)/√(var + 1e-8) over counted tokens, or A − mean where the"
-        " deviation is below `floor`; 0 where masked",
-        [
-            (*STEPS, 0.5),
-            padded(ADVANTAGES, VALUES, 9.0),
-            padded(0.3 + 1e-3 * ADVANTAGES, VALUES, 0.0),  # below the floor
-        ],
-        """\
+    "returns = A + V; then Â = (A − mean)/√(var + 1e-8) over counted tokens, or A − mean where the"
+    " deviation is below `floor`; 0 where masked",
+    [
+        (*STEPS, 0.5),
+        padded(ADVANTAGES, VALUES, 9.0),
+        padded(0.3 + 1e-3 * ADVANTAGES, VALUES, 0.0),  # below the floor
+    ],
+    """\
 returns from whitened advantages: You added the values to the whitened advantages. The returns are the
  critic's targets, in reward units: form them first.
 -     return whitened, returns,
@@ -271,22 +252,21 @@ gauges of what is whitened: Mean and deviation are those of the whitened advanta
 - [mean, std,
 + [whitened[mask].mean(), variance(whitened[mask]).sqrt(),
 """,
-        results=GAUGES,
-        observe=gauged,
-        further=[
-            (HOLES, padded(ADVANTAGES, VALUES, NAN)),
-            (ONE[0], (floats([0.7, 4.0]), floats([0.2, 3.0]), prefix_mask(2, 1), 0.05)),
-            (TWO[0], (floats([0.7, 1.9, 4.0]), floats([0.2, 3.0, 1.0]), prefix_mask(3, 2), 0.05)),
-            ("all advantages are equal", (*EQUAL_SCORES, 0.05)),
-            (
-                "the deviation is above the floor, and its square below: Compare the deviation with `floor`.",
-                padded(0.1 * ADVANTAGES, 0.1 * VALUES, -7.0),
-            ),
-            (f"the floor is 0 and {EQUAL[0]}", (*EQUAL_SCORES, 0.0)),
-            ("the deviation is the floor: It is not below it: divide there too.", (*STEPS, 2.0)),
-            (FAR[0].replace("9000", "1000"), EIGHTHS),
-            (OUTLIER[0], (OUTLIER[1][0], noise(3, 3, 43), prefix_mask(43, 43, 40, 43), 0.05)),
-            (CRITIC_EDGES[2][0], padded(ADVANTAGES, 0.2 * noise(4, 3, 6) - 0.9 * ADVANTAGES, 9.0)),
-        ],
-    )
+    results=GAUGES,
+    observe=gauged,
+    further=[
+        (HOLES, padded(ADVANTAGES, VALUES, NAN)),
+        (ONE[0], (floats([0.7, 4.0]), floats([0.2, 3.0]), prefix_mask(2, 1), 0.05)),
+        (TWO[0], (floats([0.7, 1.9, 4.0]), floats([0.2, 3.0, 1.0]), prefix_mask(3, 2), 0.05)),
+        ("all advantages are equal", (*EQUAL_SCORES, 0.05)),
+        (
+            "the deviation is above the floor, and its square below: Compare the deviation with `floor`.",
+            padded(0.1 * ADVANTAGES, 0.1 * VALUES, -7.0),
+        ),
+        (f"the floor is 0 and {EQUAL[0]}", (*EQUAL_SCORES, 0.0)),
+        ("the deviation is the floor: It is not below it: divide there too.", (*STEPS, 2.0)),
+        (FAR[0].replace("9000", "1000"), EIGHTHS),
+        (OUTLIER[0], (OUTLIER[1][0], noise(3, 3, 43), prefix_mask(43, 43, 40, 43), 0.05)),
+        (CRITIC_EDGES[2][0], padded(ADVANTAGES, 0.2 * noise(4, 3, 6) - 0.9 * ADVANTAGES, 9.0)),
+    ],
 )

@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from html import escape
 
 from helpers.kit.exercise import Exercise
-from helpers.kit.judge import checker, judge
+from helpers.kit.judge import judge
 from helpers.kit.recorded import sample_responses
 from helpers.kit.report import CORRECT, MISTAKE, NOT_ATTEMPTED, Report
-from helpers.lessons.your_trainer.loop import TRAIN
-from helpers.lessons.your_trainer.steps import STEPS
+from helpers.lessons.your_trainer.loop import check_train
+from helpers.lessons.your_trainer.steps import (  # noqa: F401 (the lesson takes all from here)
+    STEPS,
+    check_draw_prompts,
+    check_estimate_advantages,
+    check_forward_logprobs,
+    check_score_responses,
+    check_total_rewards,
+    check_update,
+    check_write_responses,
+)
 
-EXERCISES: dict[str, Exercise] = {**STEPS, "train": TRAIN}
+EXERCISES: dict[str, Exercise] = {**STEPS, "train": check_train.exercise}
 NAMES = tuple(EXERCISES)
 # the course's own; its sampler has a cache, and draws what the solution draws
 COURSE = {name: exercise.right for name, exercise in EXERCISES.items()}
 COURSE["write_responses"] = sample_responses
 forward_logprobs = COURSE["forward_logprobs"]
-
-check_draw_prompts = checker(STEPS["draw_prompts"])
-check_write_responses = checker(STEPS["write_responses"])
-check_score_responses = checker(STEPS["score_responses"])
-check_forward_logprobs = checker(STEPS["forward_logprobs"])
-check_total_rewards = checker(STEPS["total_rewards"])
-check_estimate_advantages = checker(STEPS["estimate_advantages"])
-check_update = checker(STEPS["update"])
-check_train = checker(TRAIN)
 
 
 @dataclass(frozen=True, repr=False)

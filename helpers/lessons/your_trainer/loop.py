@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Exercise, Seen, expect, noise, prefix_mask
+from helpers.kit.exercise import Seen, expect, noise, prefix_mask
+from helpers.kit.judge import exercise
 from helpers.kit.recorded import trainer_config
 from helpers.kit.running import is_empty
 from helpers.lessons.your_trainer.steps import STEPS
@@ -177,9 +178,7 @@ def told(name: str, got: list) -> object:
     return got[0] if all(x == got[0] for x in got[1:]) and got else got
 
 
-TRAIN = Exercise(
-    "train",
-    "parts config",
+check_train = exercise(
     """\
 def train(parts, config):
     actor, critic, tokenizer = parts.actor, parts.critic, parts.tokenizer

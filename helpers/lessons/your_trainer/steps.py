@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from helpers.kit.exercise import (
-    Exercise,
     Seen,
     by_name,
     counted_only,
@@ -17,6 +16,7 @@ from helpers.kit.exercise import (
     prefix_mask,
     sizes,
 )
+from helpers.kit.judge import checker, exercise
 from helpers.kit.logprobs import FORWARD_LOGPROBS as OF_LESSON_01
 from helpers.kit.model_calls import Call, calls_made, check_call
 from helpers.kit.recorded import either_deviation, recorded
@@ -52,9 +52,7 @@ def observe_draws(function, prompts: list[str], size: int) -> Seen:
     return seen
 
 
-DRAW_PROMPTS = Exercise(
-    "draw_prompts",
-    "prompts batch_size",
+check_draw_prompts = exercise(
     """\
 def draw_prompts(prompts, batch_size):
     order = torch.randperm(len(prompts))
@@ -82,9 +80,7 @@ def observe_responses(function, words: str, actor, prompts: list[str], config) -
     return {}
 
 
-WRITE_RESPONSES = Exercise(
-    "write_responses",
-    "actor tokenizer prompts config",
+check_write_responses = exercise(
     """\
 @torch.no_grad()
 def write_responses(actor, tokenizer, prompts, config):
@@ -133,9 +129,7 @@ def texts(*rows: int) -> tuple[Tensor, Tensor]:
     return recorded().ids[list(rows)], recorded().mask[list(rows)]
 
 
-SCORE_RESPONSES = Exercise(
-    "score_responses",
-    "reward tokenizer ids mask",
+check_score_responses = exercise(
     """\
 def score_responses(reward, tokenizer, ids, mask):
     texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -166,16 +160,14 @@ whitened scores: You normalised the scores over the batch; the reward model's sc
 )
 
 AS_FOLDED = OF_LESSON_01.solution.replace("length:].unsqueeze(-1))", "length:, None])")
-FORWARD_LOGPROBS = replace(OF_LESSON_01, solution=AS_FOLDED)
+check_forward_logprobs = checker(replace(OF_LESSON_01, solution=AS_FOLDED))
 PAIR = floats([-1.0, -0.5, -2.0, 3.0]), floats([-1.5, -1.5, -0.5, 1.0])
 SHORT = torch.tensor([2.0]), *PAIR, prefix_mask(4, 3), 0.1
 NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
 BATCH = *NOISE, prefix_mask(5, 2, 5, 4), 0.2
 LARGE = 80 * NOISE[0], 30 * NOISE[1], 40 * NOISE[2], prefix_mask(5, 2, 5, 4), 2.5
 
-TOTAL_REWARDS = Exercise(
-    "total_rewards",
-    "scores logprobs ref_logprobs counted kl_coef",
+check_total_rewards = exercise(
     """\
 def total_rewards(scores, logprobs, ref_logprobs, counted, kl_coef):
     rewards = -kl_coef * (logprobs - ref_logprobs) * counted
@@ -235,9 +227,7 @@ def episode(rows: list[int], tokens: int, gamma: float = 0.97, lam: float = 0.8)
     return r.shallow.critic, *cut, gamma, lam
 
 
-ESTIMATE_ADVANTAGES = Exercise(
-    "estimate_advantages",
-    "critic ids mask rewards gamma lam",
+check_estimate_advantages = exercise(
     """\
 @torch.no_grad()
 def estimate_advantages(critic, ids, mask, rewards, gamma, lam):
@@ -284,9 +274,7 @@ returns of whitened advantages: You whiten before you form the returns. They are
     ],
 )
 
-UPDATE = Exercise(
-    "update",
-    "actor critic optimizer rollout config",
+check_update = exercise(
     """\
 def update(actor, critic, optimizer, rollout, config):
     parameters = [*actor.parameters(), *critic.parameters()]
@@ -333,12 +321,18 @@ the stop token is masked out: Stop tokens are left out of the loss: the policy w
     observe=observe_update,
     cause=cause_update,
     further=edges,
-    uses={"forward_logprobs": FORWARD_LOGPROBS},
+    uses={"forward_logprobs": check_forward_logprobs.exercise},
     seconds=30.0,
     advice="Compare the line that it comes from with the formula, factor by factor.",
 )
 
-STEPS = {one.name: one for one in (
-    DRAW_PROMPTS, WRITE_RESPONSES, SCORE_RESPONSES, FORWARD_LOGPROBS, TOTAL_REWARDS,
-    ESTIMATE_ADVANTAGES, UPDATE,
-)}  # fmt: skip
+CHECKS = (
+    check_draw_prompts,
+    check_write_responses,
+    check_score_responses,
+    check_forward_logprobs,
+    check_total_rewards,
+    check_estimate_advantages,
+    check_update,
+)
+STEPS = {check.exercise.name: check.exercise for check in CHECKS}
