@@ -126,6 +126,9 @@ def policy_loss(logprobs, old_logprobs, advantages, mask, cliprange):
     "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens (Schulman et al. 2017, eq. 7)",
     [with_advantages(SHORT, 2.0, -1.0, 3.0, 4.0), (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3)],
     """\
+max instead of min: You took the larger gain; take the smaller one, the more pessimistic.
+- minimum
++ maximum
 clip without min: You used only the clipped ratio; take the smaller of the two gains.
 - torch.minimum(gain, clipped_gain)
 + clipped_gain

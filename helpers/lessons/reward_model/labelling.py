@@ -189,17 +189,13 @@ def page_html(question: dict | None, done: int, total: int) -> str:
     head = Markup(f"<div>{bar} {done} of {total} answered</div>")
     if question is None:
         return head + Markup("<p><b>Thank you. All questions are answered.</b></p>")
-    asks = Markup("<div>Which review would you rather read?</div>")
-    cards = Markup("").join(response_card(question, side) for side in ("A", "B"))
-    return head + asks + Markup('<div class="pair">{}</div>').format(cards)
-
-
-def response_card(question: dict, side: str) -> Markup:
-    """One of the two responses after its prompt."""
-    prompt = question["prompt"]
+    prompt, cards = question["prompt"], Markup("")
     words = Markup('<b>{}</b><div class="text"><span class="given">{}</span>{}</div>')
-    text = words.format(side, prompt, join(prompt, question[side])[len(prompt) :])
-    return card(text, role="group", aria_label=f"response {side}")
+    for side in ("A", "B"):
+        text = words.format(side, prompt, join(prompt, question[side])[len(prompt) :])
+        cards += card(text, role="group", aria_label=f"response {side}")
+    asks = Markup('<div>Which review would you rather read?</div><div class="pair">{}</div>')
+    return head + asks.format(cards)
 
 
 def fill_in(

@@ -40,25 +40,16 @@ class TrainerReport:
         return next((report for report in self.reports if report.status == MISTAKE), None)
 
     @property
-    def missing(self) -> list[str]:
-        """Names of the functions that are not written yet."""
-        return [report.exercise for report in self.reports if report.status == NOT_ATTEMPTED]
-
-    @property
-    def status(self) -> str:
-        """ "correct" if all are, "mistake" if one is wrong, else "not attempted"."""
-        return MISTAKE if self.first else NOT_ATTEMPTED if self.missing else CORRECT
-
-    @property
     def verdict(self) -> str:
         """One sentence."""
         if self.first is not None:
             return f"The first that is not right is {self.first.exercise}; what you wrote before it is."
-        if not self.missing:
+        missing = [one.exercise for one in self.reports if one.status == NOT_ATTEMPTED]
+        if not missing:
             return "On the recorded inputs all eight do what the course's own do. Train with them."
-        if len(self.missing) == len(self.reports):
+        if len(missing) == len(self.reports):
             return "Not attempted yet: the lesson goes on with the course's own functions."
-        return f"Not attempted yet: {', '.join(self.missing)}. The others are right."
+        return f"Not attempted yet: {', '.join(missing)}. The others are right."
 
     def __str__(self) -> str:
         lines = [f"{number} {report.title}" for number, report in enumerate(self.reports, start=1)]

@@ -119,7 +119,7 @@ def try_out(source: str) -> str | None:
 def save_trainer(functions: object, config=None, path: Path | None = None) -> Path | None:
     """Save a trainer whose eight functions pass as `my_course/my_trainer.py`; None: not saved, and why."""
     report = check_trainer(functions)
-    if report.status != CORRECT:
+    if any(one.status != CORRECT for one in report.reports):
         print(f"Not saved. {report.verdict}")
         return None
     source = trainer_source(as_functions(functions), config or trainer_config())

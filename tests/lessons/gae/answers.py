@@ -3,13 +3,10 @@
 # fmt: off
 SCORE = "rewards[rows, last] += scores"
 KL = "(logprobs - ref_logprobs)"
-LAST = "mask.sum(1) - 1"
 NEXT = "torch.cat([values[:, 1:], nothing], dim=1)"
 DELTA = "torch.where(mask, rewards + gamma * next_values - values, 0.0)"
 ZEROED = "rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)"
 NEXTS = "torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)"
-STACK = "torch.stack(columns[::-1], dim=1)"
-RUNNING = "running = x[:, t] + decay * running"
 WALK = "range(x.shape[1])"
 RETURNS = "torch.where(mask, advantages + values, 0.0)"
 RESULTS = "return deltas, advantages, returns, walk(rewards, gamma)"

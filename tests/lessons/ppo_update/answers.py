@@ -20,9 +20,6 @@ BATCH = "batch = rollout.rows(rows)"
 STEP = "(actor + config.vf_coef * critic).backward()"
 NORM = "clip_grad_norm_(parameters, config.max_grad_norm)"
 ZERO = "            optimizer.zero_grad()\n"
-BACKWARD = f"            {STEP}\n"
-ACTOR = "actor = policy_loss(logprobs, batch.logprobs, batch.advantages, mask, config.cliprange)"
-CRITIC = "critic = value_loss(values, batch.values, batch.returns, mask, config.cliprange_value)"
 EPOCHS = "range(config.num_ppo_epochs)"
 PARAMETERS = '[p for group in optimizer.param_groups for p in group["params"]]'
 

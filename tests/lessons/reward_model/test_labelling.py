@@ -175,13 +175,6 @@ def test_the_file_trains_a_reward_model(labeller, tmp_path):
     assert len(losses) == 1
 
 
-def test_it_shows_a_still_page_where_there_is_no_kernel(labeller, monkeypatch):
-    shown = []
-    monkeypatch.setattr("helpers.kit.sliders.display", lambda data, **_: shown.append(data))
-    labeller._ipython_display_()
-    assert "the soup" in shown[0]["text/html"] and any("widget-view" in key for key in shown[0])
-
-
 def test_a_stand_in_s_tie_gives_no_row(labeller):
     rows, who = fill_in(labeller, lambda first, second: None if "2" in first else True)
     ties = sum("2" in question["A"] for question in labeller.answers.questions)

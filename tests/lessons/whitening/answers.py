@@ -8,7 +8,6 @@ WHITE = "torch.where(mask, whitened, 0.0)"
 ERROR, TOTAL = "(returns - values)[mask].var()", "returns[mask].var()"
 SHARE = "1 - unexplained / returns[mask].var()"
 RETURNS = "returns = torch.where(mask, advantages + values, 0.0)"
-SCALED = "scaled = centred if std < floor else centred / (var + 1e-8).sqrt()"
 EXPLAINED = "explained = 1 - var / variance(returns[mask]).clamp(min=1e-12)"
 
 WRONG = [

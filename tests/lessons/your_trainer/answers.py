@@ -12,18 +12,12 @@ PICK = "    return logprobs.gather(-1, ids[:, -length:, None]).squeeze(-1)"
 PLACE = "rewards[range(len(scores)), last] += scores"
 BOTH = "advantages[counted].mean(), advantages[counted].std()"
 WHITE = "(advantages - mean) / (std + 1e-8) * counted"
-TARGET = "    returns = advantages + values\n"
 RATIO = "(logprobs - old_logprobs).exp()"
 MINIMUM = "torch.minimum(ratio * advantages, clipped * advantages)"
 RANDPERM = "torch.randperm(len(rollout[0]))"
 EPOCHS = "    for _ in range(config.num_ppo_epochs):\n"
 CLIP = "torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)"
 COUNTED = "counted = mask[:, -length:]"
-OLD = """    with torch.no_grad():
-        ids, mask, old, *_ = rollout
-        old = forward_logprobs(actor, ids, mask, old.shape[1], config.temperature)
-    rollout = (*rollout[:2], old, *rollout[3:])
-"""
 VALUES = """    with torch.no_grad():
         ids, mask, _, old, *_ = rollout
         now = critic(ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask.long()).logits
@@ -40,11 +34,8 @@ YIELD = "        yield scores.mean().item(), kl.mean().item()"
 WRONG = [
     (D, "drawn with replacement", ORDER, "torch.randint(len(prompts), (len(prompts),))"),
     (D, "always the first prompts", ORDER, "range(len(prompts))"),
-    (D, "a seed inside", "    order =", "    torch.manual_seed(0)\n    order ="),
     (D, "returns the numbers", "[prompts[i] for i in order[:batch_size]]", "order[:batch_size].tolist()"),
     (D, "never the second one", ORDER, "[i for i in torch.randperm(len(prompts)).tolist() if i != 1]"),
-    (D, "the long ones more often", ORDER,
-     "torch.multinomial(torch.tensor([float(len(x)) for x in prompts]), len(prompts))"),
     (D, "takes them out of the list", "    return [prompts[i]",
      "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
     (D, "returns all", "order[:batch_size]", "order"),
@@ -70,23 +61,14 @@ WRONG = [
      "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
     (W, "sampled padding does not count", "torch.cat([mask, running], 1)",
      "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
-    (W, "top-k 50", DRAW,
-     "logprobs.topk(50).indices.gather(1, torch.multinomial(logprobs.topk(50).values.exp(), 1))"),
-    (W, "top-k 100", DRAW,
-     "logprobs.topk(100).indices.gather(1, torch.multinomial(logprobs.topk(100).values.exp(), 1))"),
-    (W, "top-p 0.95", f"new = {DRAW}", "top, order = logprobs.exp().sort(-1, descending=True)\n"
-     "        top = top * (top.cumsum(-1) - top < 0.95)\n        new = order.gather(1, "
-     "torch.multinomial(top, 1))"),
     (W, "dropout left on", "    running, drawn", "    actor.train()\n    running, drawn"),
     (S, "responses only", DECODE, "batch_decode(ids[:, 9:],"),
     (S, "the last tokens only", DECODE, "batch_decode(ids[:, -16:],"),
-    (S, "prompts only", DECODE, "batch_decode(ids[:, :6],"),
     (S, "special tokens", ", skip_special_tokens=True", ""),
     (S, "mean of the batch", "reward(texts)", "reward(texts).mean()"),
     (S, "whitened", "return reward(texts)", "s = reward(texts)\n    return (s - s.mean()) / s.std()"),
     (S, "clipped", "reward(texts)", "reward(texts).clamp(-1, 1)"),
     (S, "turned round", "reward(texts)", "-reward(texts)"),
-    (S, "sorted first", "reward(texts)", "reward(sorted(texts))"),
     (F, "next token", "[:, -length - 1 : -1]", "[:, -length:]"),
     (F, "one too early", "[:, -length - 1 : -1]", "[:, -length - 2 : -2]"),
     (F, "no temperature", " / temperature", ""),
@@ -105,13 +87,10 @@ WRONG = [
     (R, "the same for everybody", "+= scores", "+= scores.mean()"),
     (R, "KL sign", "-kl_coef *", "kl_coef *"),
     (R, "score on a pad", "counted.sum(1) - 1", "counted.shape[1] - 1"),
-    (R, "score one past", "counted.sum(1) - 1", "counted.sum(1).clamp(max=counted.shape[1] - 1)"),
     (R, "score one early", "counted.sum(1) - 1", "counted.sum(1) - 2"),
     (R, "score replaces", "+= scores", "= scores"),
     (R, "padding charged", " * counted", ""),
-    (R, "score everywhere", PLACE, "rewards += scores[:, None] * counted"),
     (R, "no β", "-kl_coef * (", "-("),
-    (R, "score times β", "+= scores", "+= kl_coef * scores"),
     (R, "absolute", "(logprobs - ref_logprobs)", "(logprobs - ref_logprobs).abs()"),
     (R, "in place", "    rewards =", "    logprobs -= ref_logprobs\n    rewards ="),
     (R, "probabilities", "(logprobs - ref_logprobs)", "(logprobs.exp() - ref_logprobs.exp())"),
@@ -121,18 +100,14 @@ WRONG = [
     (A, "values of padding", ".squeeze(-1) * counted", ".squeeze(-1)"),
     (A, "no positions", ", position_ids=positions", ""),
     (A, "forwards", "reversed(range(length))", "range(length)"),
-    (A, "a list not turned round", TARGET, "    advantages = advantages.flip(1)\n" + TARGET),
     (A, "V_t for V_{t+1}", "gamma * next_value", "gamma * values[:, t]"),
     (A, "no γ", "gamma * next_value", "next_value"),
-    (A, "no λ", "gamma * lam * running", "gamma * running"),
     (A, "V added", "- values[:, t]", "+ values[:, t]"),
     (A, "running not kept", "advantages[:, t] = running = delta", "advantages[:, t] = delta"),
-    (A, "returns are advantages", "returns = advantages + values", "returns = advantages.clone()"),
     (A, "Monte-Carlo returns", "returns = advantages + values",
      "returns = rewards.flip(1).cumsum(1).flip(1) * counted"),
     (A, "whitened with padding", BOTH, "advantages.mean(), advantages.std()"),
     (A, "per response", BOTH, "advantages.mean(1, keepdim=True), advantages.std(1, keepdim=True)"),
-    (A, "not whitened", WHITE, "advantages"),
     (A, "variance", "advantages[counted].std()", "advantages[counted].var()"),
     (A, "graph kept", "@torch.no_grad()\n", ""),
     (A, "order exchanged", f"return values, {WHITE}, returns", f"return {WHITE}, returns, values"),
@@ -143,13 +118,11 @@ WRONG = [
     (U, "the gain clipped, not the ratio", MINIMUM,
      "(ratio * advantages).clamp(1 - config.cliprange, 1 + config.cliprange)"),
     (U, "sign", "loss = -gain", "loss = gain"),
-    (U, "old log-probs recomputed once", EPOCHS, OLD + EPOCHS),
     (U, "old values recomputed once", EPOCHS, VALUES + EPOCHS),
     (U, "dropout left on", EPOCHS, "    actor.train()\n" + EPOCHS),
     (U, "padding", "gain[counted].mean()", "gain.mean()"),
     (U, "sum", "gain[counted].mean()", "gain[counted].sum()"),
     (U, "words only", COUNTED, "counted = mask[:, -length:] & (ids[:, -length:] > 3)"),
-    (U, "critic not clipped", "(near - returns).square()", "(values - returns).square()"),
     (U, "critic: ε of the policy", "config.cliprange_value, old_values + config.cliprange_value",
      "config.cliprange, old_values + config.cliprange"),
     (U, "critic: no ½", "* 0.5 *", "*"),
@@ -161,30 +134,23 @@ WRONG = [
     (U, "no minibatches", ".split(config.minibatch_size)", ".split(10**6)"),
     (U, "rows mixed up", "(x[rows] for x in rollout)",
      "(x[rows] if i != 4 else x[: len(rows)] for i, x in enumerate(rollout))"),
-    (U, "whitened again", "advantages, returns = (x[rows] for x in rollout)",
-     "advantages, returns = (x[rows] for x in"
-     " rollout)\n            advantages = (advantages - advantages.mean()) / advantages.std()"),
     (U, "an entropy bonus", "loss = -gain", "loss = 0.01 * logprobs[counted].mean() - gain"),
     (U, "quotient of probabilities", RATIO, "logprobs.exp() / old_logprobs.exp()"),
     (L, "the actor as reference", "forward_logprobs(parts.reference", "forward_logprobs(actor"),
     (L, "the reference follows", YIELD,
      "        parts.reference.load_state_dict(parts.actor.state_dict())\n" + YIELD),
     (L, "as many prompts as in a minibatch", "config.batch_size", "config.minibatch_size"),
-    (L, "optimizer anew", "        prompts = draw", "        optimizer = torch.optim.Adam(parameters, "
-     "lr=config.learning_rate, eps=config.adam_eps)\n        prompts = draw"),
     (L, "critic not in the optimizer", ", *critic.parameters()]", "]"),
     (L, "no annealing", "config.learning_rate * left", "config.learning_rate"),
     (L, "β annealed", "counted, config.kl_coef)",
      "counted, config.kl_coef * (1 - iteration / config.iterations))"),
     (L, "scores whitened", "        rewards = total",
      "        scores = (scores - scores.mean()) / (scores.std() + 1e-8)\n        rewards = total"),
-    (L, "Adam's eps", ", eps=config.adam_eps", ""),
     (L, "log-probs exchanged", "total_rewards(scores, logprobs, before,",
      "total_rewards(scores, before, logprobs,"),
     (L, "mask of all", "counted = mask[:, -length:]", "counted = mask"),
     (L, "γ and λ exchanged", "config.gamma, config.lam", "config.lam, config.gamma"),
     (L, "KL over padding", "((logprobs - before) * counted).sum(1)", "(logprobs - before).sum(1)"),
-    (L, "T is the limit", "length = logprobs.shape[1]", "length = config.response_length"),
     (L, "the reference with gradients", "with torch.no_grad():", "if True:"),
     (L, "old log-probs recomputed", "        rewards = total",
      "        logprobs = forward_logprobs(actor, ids, mask, length, config.temperature).detach()\n"

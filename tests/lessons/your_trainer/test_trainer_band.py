@@ -27,18 +27,6 @@ def band():
     return band_of.load_band()
 
 
-def mean_run(band) -> dict:
-    """A run whose smoothed curves are the band's middle."""
-    run = {}
-    for name, mean in band.mean.items():
-        sums = [float(mean[t]) * min(t + 1, band_of.SMOOTHED) for t in range(len(mean))]
-        curve = []
-        for t, total in enumerate(sums):
-            curve.append(total - sum(curve[max(0, t - band_of.SMOOTHED + 1) :]))
-        run[name] = curve
-    return run
-
-
 def test_a_running_mean_is_over_the_last_five():
     assert band_of.smooth([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]).tolist() == [0, 1, 2, 3, 4, 6]
 
@@ -57,7 +45,7 @@ def test_the_band_is_of_twenty_runs_and_accuses_few_others(band):
 
 
 def test_what_leaves_first_is_named(band):
-    run = mean_run(band)
+    run = band_of.recorded_runs("band")[0]
     assert band_of.check_curve(run, band).status == CORRECT
     high = run | {"kl": [x + (50.0 if t >= 6 else 0.0) for t, x in enumerate(run["kl"])]}
     assert band_of.first_exit(high, band) == ("kl", 7, "above")
@@ -212,8 +200,7 @@ def test_a_name_of_the_notebook_is_told(tmp_path, capsys):
 
 def test_the_figure_shows_the_band_and_the_runs(band):
     edges = {name: band.edges(name) for name in band_of.CURVES}
-    run = {name: band_of.smooth(curve) for name, curve in mean_run(band).items()}
-    figure = band_figure(edges, {"mine": run})
+    figure = band_figure(edges, {"mine": band.mean})
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "Score, means of 5",
         "KL from the reference, means of 5",
