@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, require_unused, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint, saved_config
 from helpers.commands.inputs import (
     COURSE_SAMPLES,
     OTHER_SAMPLES,
@@ -143,16 +143,34 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
-def trace_first(state: RLHFState, observe: Callable) -> Callable:
-    """This observer, with the seven steps of the run's first iteration printed."""
-    trace = Trace(state.models, state.config, show=tqdm.write if on_screen() else print)
+class Observer:
+    """Traces a run's first iteration, guards its updates, and can save it after its last whole iteration."""
 
-    def both(step: int, **tensors) -> None:
-        if state.iteration == 0:
-            trace(step, **tensors)
-        observe(step, **tensors)
+    def __init__(self, state: RLHFState, force: bool):
+        show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
+        self.trace, self.guard = Trace(state.models, state.config, show=show), guard(state, force)
+        self.state, self.step = state, 7
+        self.drawn = self.random_numbers()
 
-    return both
+    def __call__(self, step: int, **tensors) -> None:
+        if self.state.iteration == 0:
+            self.trace(step, **tensors)
+        self.guard(step, **tensors)
+        self.step, self.drawn = step, self.random_numbers() if step == 7 else self.drawn
+
+    def random_numbers(self) -> dict:
+        """How far each generator has drawn."""
+        return {name: g.get_state() for name, g in self.state.generators.items()}
+
+    def save(self, folder: Path) -> None:
+        """After an error, in a reward say: save the whole iterations, and say so."""
+        within_update = self.step == 6  # some weights may have changed
+        if within_update or self.state.iteration == 0:
+            return
+        for name, generator in self.state.generators.items():
+            generator.set_state(self.drawn[name])
+        save_checkpoint(self.state, folder)
+        print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
 
 
 def train_with_bar(
@@ -160,7 +178,7 @@ def train_with_bar(
 ) -> bool:
     """Train with a progress bar and a log; False if Ctrl-C ended it early."""
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    observe = trace_first(state, guard(state, options.force))
+    observe = Observer(state, options.force)
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
@@ -168,13 +186,17 @@ def train_with_bar(
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        for record in logged(records, folder):
-            write_csv(folder / METRICS, state.history)  # what is read is what has been trained
-            numbers = {name: f"{record[name]:.2f}" for name in shown}
-            progress.set_postfix(numbers, refresh=False)  # `update` draws it
-            progress.update()
-            if asked:
-                return state.iteration == total
+        try:
+            for record in logged(records, folder):
+                write_csv(folder / METRICS, state.history)  # what is read is what has been trained
+                numbers = {name: f"{record[name]:.2f}" for name in shown}
+                progress.set_postfix(numbers, refresh=False)  # `update` draws it
+                progress.update()
+                if asked:
+                    return state.iteration == total
+        except Exception:
+            observe.save(folder)
+            raise
     return True
 
 

@@ -1,5 +1,6 @@
 """The learner's own functions: used once they are right, kept for later lessons, run in the loop."""
 
+import dis
 import inspect
 import re
 import sys
@@ -58,11 +59,14 @@ def own_helpers(functions: dict[str, Callable]) -> list[Callable]:
 
 
 def names_in(code) -> list[str]:
-    """Names of globals and attributes that a function uses, nested functions included."""
+    """Names of globals that a function uses, nested functions included."""
     if code is None:
         return []
     nested = [name for x in code.co_consts if inspect.iscode(x) for name in names_in(x)]
-    return [*code.co_names, *nested]
+    used = [
+        x.argval for x in dis.get_instructions(code) if x.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    ]
+    return [*dict.fromkeys(used), *nested]
 
 
 def import_of(name: str, x: object) -> str:
@@ -220,7 +224,7 @@ def milestone(iterations: int = 3, batch_size: int = 32, seed: int = 0) -> None:
     The first iteration must give the course's numbers; a sampler that draws in another way is left out there.
     """
     config = RLHFConfig(iterations=iterations, batch_size=batch_size, minibatch_size=batch_size,
-                        normalizer_samples=128, seed=seed)  # fmt: skip
+                        normalizer_samples=128, seed=seed, device="cpu")  # fmt: skip
     functions = all_own()
     start = partial(start_run, config)
     state = start()

@@ -80,7 +80,9 @@ def _acquire(folder: Path) -> FileLock:
     except (NotImplementedError, OSError) as problem:
         if getattr(problem, "errno", errno.ENOSYS) not in NO_LOCKS:
             raise
-    if isinstance(lock, SoftFileLock):  # filelock's way out there, which would outlive a kill
+    # filelock's way out there, a file that names its holder, would outlive a kill
+    marked = (folder / LOCK).is_file() and (folder / LOCK).stat().st_size > 0  # since filelock 4.3
+    if marked or isinstance(lock, SoftFileLock):
         lock.release()
     return lock
 

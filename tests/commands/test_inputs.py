@@ -5,6 +5,7 @@ import csv
 import json
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from helpers.tools.files import ROOT
 SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
 SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
 REWARDS = """
+from pathlib import Path
 def brevity(completions, **columns):
     return [-float(len(c)) for c in completions]
 
@@ -32,6 +34,11 @@ def hits(completions, solution):
 
 def never(texts):
     raise RuntimeError("this reward fails")
+
+def away(texts):
+    if Path("down").exists():
+        raise ConnectionError("the judge is down")
+    return [float(len(t)) for t in texts]
 
 def stray(completions, solutoin):
     return [0.0 for c in completions]
@@ -222,6 +229,36 @@ def test_a_column_that_no_row_has_is_named_before_models_are_loaded(folder, caps
         own = ["--reward", "my_rewards.py:stray", *more, "--prompts", "rows.jsonl"]
         assert command.main(["train", *SMALL, *own]) == 2
         assert "wants a column 'solutoin', which the reward function names" in sentence(capsys)
+
+
+def test_a_reward_that_fails_along_the_run_loses_no_iteration(folder, capsys):
+    """Resumed, the run is the one that nothing disturbed."""
+    given = [*SMALL, "--reward", "my_rewards.py:away", "--prompts", "rows.jsonl"]
+    given += ["--iterations", "3"]
+    assert command.main(["train", *given, "--save", "whole"]) == 0
+    watched = train.train_rlhf_loop
+
+    def goes_down(**more):
+        for record in watched(**more):
+            yield record
+            if record["iteration"] == 2:
+                Path("down").touch()
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(RuntimeError, match="away raised Conn"),
+    ):
+        patch.setattr(train, "train_rlhf_loop", goes_down)
+        command.main(["train", *given, "--save", "cut"])
+    assert "2 iterations are saved: --resume cut" in capsys.readouterr().out
+    Path("down").unlink()
+    assert command.main(["train", "--resume", "cut"]) == 0
+
+    def history(name):
+        rows = load_checkpoint(folder / name, reward=load_function("my_rewards.py:away")).history
+        return [{key: row[key] for key in row if key != "seconds"} for row in rows]
+
+    assert history("cut") == history("whole") and len(history("cut")) == 3
 
 
 def test_a_run_does_not_go_on_with_another_reward(folder, capsys):

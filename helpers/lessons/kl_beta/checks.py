@@ -5,8 +5,8 @@ from numbers import Real
 import torch
 
 from helpers.kit.diagnosis import agrees
-from helpers.kit.exercise import Exercise, Seen, by_name, expect, floats, noise
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, by_name, expect, floats, noise
+from helpers.kit.judge import exercise
 
 
 def number(x: object) -> object:
@@ -65,11 +65,8 @@ SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0]
 WIDE = noise(7, 4, 9).log_softmax(dim=1), noise(8, 4, 9) + torch.arange(4.0).unsqueeze(1)
 NEAR = SMALL[0], floats([5.0, 5.02, 0.0], [4.0, -3.0, 4.04])  # e^100 at β = 0.05: above float32
 
-check_optimum = checker(
-    Exercise(
-        "optimum",
-        "ref_logprobs scores kl_coef kl target n horizon",
-        """\
+check_optimum = exercise(
+    """\
 def best_policy(ref_logprobs, scores, kl_coef):
     return (ref_logprobs + scores / kl_coef).log_softmax(dim=1)
 
@@ -88,17 +85,17 @@ def optimum(ref_logprobs, scores, kl_coef, kl, target, n, horizon):
     given = ref_logprobs, scores, kl_coef
     return best_policy(*given), best_value(*given), next_kl_coef(kl_coef, kl, target, n, horizon)
 """,
-        "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt; J* = mean of β·log Z;"
-        " next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
-        [
-            (*SMALL, 0.5, 2.2, 2.0, 64, 150.0),
-            (*WIDE, 0.3, 4.0, 2.0, 256, 1000.0),
-            (*WIDE, 2.0, 1.0, 2.0, 64, 640.0),
-            (*SMALL, 0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
-            (*SMALL, 1.2, 1.9, 2.0, 32, 200.0),
-            (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
-        ],
-        """\
+    "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt; J* = mean of β·log Z;"
+    " next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
+    [
+        (*SMALL, 0.5, 2.2, 2.0, 64, 150.0),
+        (*WIDE, 0.3, 4.0, 2.0, 256, 1000.0),
+        (*WIDE, 2.0, 1.0, 2.0, 64, 640.0),
+        (*SMALL, 0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
+        (*SMALL, 1.2, 1.9, 2.0, 32, 200.0),
+        (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
+    ],
+    """\
 the log outside of the mean: You averaged Z over the prompts and took the log of that: the value of a policy
  that may choose its prompts. Each prompt has its own log Z; their mean comes last.
 - (kl_coef * log_z).mean()
@@ -114,33 +111,29 @@ error in nats: You have KL − target; the error is relative: KL/target − 1.
 - kl / target - 1
 + kl - target
 """,
-        results=RESULTS,
-        observe=optimum_seen,
-        cause=optimum_cause,
-        further=[
-            (
-                "β is 0.05: a weight of e^100 is more than a float32 holds, and beside it the others round to"
-                " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
-                (*NEAR, 0.05, 1.0, 2.0, 64, 640.0),
-            ),
-            ("n is above the horizon: is something bounded?", (*SMALL, 0.5, 2.1, 2.0, 512, 200.0)),
-            ("β is 0.002: is something bounded?", (*SMALL, 0.002, 1.0, 2.0, 64, 640.0)),
-            ("the estimated KL is below 0", (*SMALL, 0.5, -0.3, 2.0, 32, 200.0)),
-        ],
-    )
+    results=RESULTS,
+    observe=optimum_seen,
+    cause=optimum_cause,
+    further=[
+        (
+            "β is 0.05: a weight of e^100 is more than a float32 holds, and beside it the others round to"
+            " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
+            (*NEAR, 0.05, 1.0, 2.0, 64, 640.0),
+        ),
+        ("n is above the horizon: is something bounded?", (*SMALL, 0.5, 2.1, 2.0, 512, 200.0)),
+        ("β is 0.002: is something bounded?", (*SMALL, 0.002, 1.0, 2.0, 64, 640.0)),
+        ("the estimated KL is below 0", (*SMALL, 0.5, -0.3, 2.0, 32, 200.0)),
+    ],
 )
 
-check_best_mean = checker(
-    Exercise(
-        "best_mean",
-        "kl_coef sigma",
-        """\
+check_best_mean = exercise(
+    """\
 def best_mean(kl_coef, sigma):
     return 2 / (2 + kl_coef / sigma**2)
 """,
-        "dJ/dm = −2(m − 1) − β·m/σ² = 0 (notebook 07)",
-        [(0.4, 0.5), (0.05, 0.5), (2.0, 0.25), (0.0, 0.5), (0.3, 1.5)],
-        """\
+    "dJ/dm = −2(m − 1) − β·m/σ² = 0 (notebook 07)",
+    [(0.4, 0.5), (0.05, 0.5), (2.0, 0.25), (0.0, 0.5), (0.3, 1.5)],
+    """\
 half the KL's slope: The derivative of m²/(2σ²) is m/σ²: yours is half of it, or the reward's slope is
  doubled.
 - kl_coef / sigma**2
@@ -160,10 +153,9 @@ J at the best mean: That is J at the best mean; return the mean.
 + m = 2 / (2 + kl_coef / sigma**2)
 +     return -((m - 1) ** 2) - kl_coef * m**2 / (2 * sigma**2)
 """,
-        observe=number_seen,
-        further=[("β is 50: is something bounded?", (50.0, 0.5))],
-        advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
-    )
+    observe=number_seen,
+    further=[("β is 50: is something bounded?", (50.0, 0.5))],
+    advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
 )
 
 
@@ -180,24 +172,21 @@ def between_cause(function, kl_low, score_low, kl_high, score_high, _) -> None:
     expect(not all(at_ends) or abs(got - want) < 1e-5, "wrong between the ends", says)
 
 
-check_score_between = checker(
-    Exercise(
-        "score_between",
-        "kl_low score_low kl_high score_high kl",
-        """\
+check_score_between = exercise(
+    """\
 def score_between(kl_low, score_low, kl_high, score_high, kl):
     share = (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
     return score_low + share * (score_high - score_low)
 """,
-        "linear in √KL between the two neighbours (notebook 07)",
-        [
-            (1.0, 0.8, 1.69, 1.1, 1.44),
-            (2.0, 1.4, 2.6, 1.5, 2.5),
-            (0.25, 0.1, 0.49, 0.6, 0.36),
-            (0.0, 0.1, 0.49, 0.6, 0.16),
-            (1.21, 1.3, 4.0, 0.7, 1.96),
-        ],
-        """\
+    "linear in √KL between the two neighbours (notebook 07)",
+    [
+        (1.0, 0.8, 1.69, 1.1, 1.44),
+        (2.0, 1.4, 2.6, 1.5, 2.5),
+        (0.25, 0.1, 0.49, 0.6, 0.36),
+        (0.0, 0.1, 0.49, 0.6, 0.16),
+        (1.21, 1.3, 4.0, 0.7, 1.96),
+    ],
+    """\
 linear in KL: This is linear in KL. Near the reference a score rises as √KL: take roots of all three KLs
  first.
 - (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
@@ -212,12 +201,11 @@ the rise without its sign: You take the rise without its sign; a score may fall 
 - (score_high - score_low)
 + abs(score_high - score_low)
 """,
-        observe=number_seen,
-        cause=between_cause,
-        further=[
-            ("the scores are negative", (0.5, -1.0, 2.0, -0.2, 1.0)),
-            ("kl is the upper neighbour's", (0.5, 0.3, 2.0, 0.9, 2.0)),
-        ],
-        advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
-    )
+    observe=number_seen,
+    cause=between_cause,
+    further=[
+        ("the scores are negative", (0.5, -1.0, 2.0, -0.2, 1.0)),
+        ("kl is the upper neighbour's", (0.5, 0.3, 2.0, 0.9, 2.0)),
+    ],
+    advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
 )

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from helpers.kit.diagnosis import agrees
-from helpers.kit.exercise import Exercise, Seen, by_name, expect, floats, noise
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, by_name, expect, floats, noise
+from helpers.kit.judge import checker, exercise
 from helpers.kit.patterns import form
 from helpers.kit.report import show
 from helpers.lessons.overoptimization.examined import FLATTERING, PAIRS, REWARD
@@ -53,11 +53,8 @@ def best_of_cause(function, scores: Tensor, gold: Tensor, n: int) -> None:
         expect(fine, "chance of the best", f"{says} {float(row[top][0]):.4g}.")
 
 
-check_keep_best = checker(
-    Exercise(
-        "keep_best",
-        "scores gold n",
-        """\
+check_keep_best = exercise(
+    """\
 def keep_best(scores, gold, n):
     ordered = scores.sort(dim=1).values
     low = torch.searchsorted(ordered, scores)
@@ -69,15 +66,15 @@ def keep_best(scores, gold, n):
     kl = torch.xlogy(chance, chance * N).sum(dim=1).mean()
     return chance, proxy, gold_kept, kl
 """,
-        "chance = ((high/N)ⁿ − (low/N)ⁿ)/(high − low); kept: Σ chance · score of each row, then the mean;"
-        " KL = Σ chance · log(chance / (1/N)) (notebook 08)",
-        [
-            (floats([0.3, -1.2, 0.8, 1.9]), floats([1.5, -2.0, 0.2, -1.0]), 2),
-            (noise(5, 2, 7), noise(6, 2, 7), 1),
-            (floats([1.0, 0.0, 1.0, 0.0, 0.0], [0.5, 2.0, 2.0, -1.0, 0.1]), noise(7, 2, 5), 3),
-            (noise(8, 3, 9), noise(9, 3, 9), 5),
-        ],
-        """\
+    "chance = ((high/N)ⁿ − (low/N)ⁿ)/(high − low); kept: Σ chance · score of each row, then the mean;"
+    " KL = Σ chance · log(chance / (1/N)) (notebook 08)",
+    [
+        (floats([0.3, -1.2, 0.8, 1.9]), floats([1.5, -2.0, 0.2, -1.0]), 2),
+        (noise(5, 2, 7), noise(6, 2, 7), 1),
+        (floats([1.0, 0.0, 1.0, 0.0, 0.0], [0.5, 2.0, 2.0, -1.0, 0.1]), noise(7, 2, 5), 3),
+        (noise(8, 3, 9), noise(9, 3, 9), 5),
+    ],
+    """\
 ties not shared: Samples of equal score each get the whole group's chance: divide it by their number.
 -  / (high - low)
 +
@@ -95,20 +92,19 @@ the formula: log n − (n − 1)/n holds without ties and for endless N. Measure
 - torch.xlogy(chance, chance * N).sum(dim=1).mean()
 + torch.tensor(float(n)).log() - (n - 1) / n
 """,
-        results=RESULTS,
-        cause=best_of_cause,
-        further=[
-            (
-                "N is 12 and n is 40: 12⁴⁰ leaves 64 bits, and a float32: divide by N before the power",
-                (noise(12, 2, 12), noise(13, 2, 12), 40),
-            ),
-            (
-                "n is 300: (1/8)³⁰⁰ rounds to 0, and 0 · log 0 is NaN. torch.xlogy(x, y) is x · log y, and 0"
-                " where x is 0",
-                (noise(10, 1, 8), noise(11, 1, 8), 300),
-            ),
-        ],
-    )
+    results=RESULTS,
+    cause=best_of_cause,
+    further=[
+        (
+            "N is 12 and n is 40: 12⁴⁰ leaves 64 bits, and a float32: divide by N before the power",
+            (noise(12, 2, 12), noise(13, 2, 12), 40),
+        ),
+        (
+            "n is 300: (1/8)³⁰⁰ rounds to 0, and 0 · log 0 is NaN. torch.xlogy(x, y) is x · log y, and 0"
+            " where x is 0",
+            (noise(10, 1, 8), noise(11, 1, 8), 300),
+        ),
+    ],
 )
 
 
@@ -122,22 +118,19 @@ def effect_seen(function, before: Tensor, after: Tensor) -> Seen:
     return {"mean change": both[0], "standard error": both[1]}
 
 
-check_edit_effect = checker(
-    Exercise(
-        "edit_effect",
-        "before after",
-        """\
+check_edit_effect = exercise(
+    """\
 def edit_effect(before, after):
     change = after - before
     return torch.stack([change.mean(), change.std() / len(change) ** 0.5])
 """,
-        "d = after − before; mean of d, and std(d)/√N (notebook 08)",
-        [
-            (floats(0.0, 1.0, 3.0, -1.0), floats(1.0, 1.5, 5.0, 0.0)),
-            (noise(12, 9), noise(12, 9) * 1.1 + 0.4),
-            (noise(13, 30), noise(14, 30)),
-        ],
-        """\
+    "d = after − before; mean of d, and std(d)/√N (notebook 08)",
+    [
+        (floats(0.0, 1.0, 3.0, -1.0), floats(1.0, 1.5, 5.0, 0.0)),
+        (noise(12, 9), noise(12, 9) * 1.1 + 0.4),
+        (noise(13, 30), noise(14, 30)),
+    ],
+    """\
 size of the differences: You took absolute values: falls would count as rises.
 - after - before
 + (after - before).abs()
@@ -152,17 +145,16 @@ spread about zero: You took squares about zero; subtract the mean change first (
 - change.std()
 + (change.square().sum() / (len(change) - 1)).sqrt()
 """,
-        results=("mean change", "standard error"),
-        observe=effect_seen,
-        further=[
-            (
-                "some texts did not move: they count, too",
-                (floats(1.0, 2.0, 3.0, 4.0), floats(1.0, 2.5, 3.0, 5.0)),
-            ),
-            (
-                "scores are large against the changes: E[d²] − E[d]² loses its digits; use .std()",
-                (1000 + noise(15, 6), 1300 + noise(15, 6) + 0.1 * noise(16, 6)),
-            ),
-        ],
-    )
+    results=("mean change", "standard error"),
+    observe=effect_seen,
+    further=[
+        (
+            "some texts did not move: they count, too",
+            (floats(1.0, 2.0, 3.0, 4.0), floats(1.0, 2.5, 3.0, 5.0)),
+        ),
+        (
+            "scores are large against the changes: E[d²] − E[d]² loses its digits; use .std()",
+            (1000 + noise(15, 6), 1300 + noise(15, 6) + 0.1 * noise(16, 6)),
+        ),
+    ],
 )

@@ -5,8 +5,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Exercise, Seen, by_name, expect, noise
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, by_name, expect, noise
+from helpers.kit.judge import exercise
 from helpers.kit.model_calls import check_call, recorded_calls
 from helpers.kit.patterns import form
 from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
@@ -78,11 +78,8 @@ def as_text(tokenizer, ids: Tensor) -> list[str]:
     return [tokenizer.decode(row[at[0] : at[-1] + 1]) for row, at in zip(ids, ends, strict=True)]
 
 
-check_chat_rollout = checker(
-    Exercise(
-        "chat_rollout",
-        "tokenizer actor conversations answers",
-        """\
+check_chat_rollout = exercise(
+    """\
 def chat_rollout(tokenizer, actor, conversations, answers):
     how = {"tokenize": False, "add_generation_prompt": True}
     texts = [tokenizer.apply_chat_template(talk, **how) for talk in conversations]
@@ -102,10 +99,10 @@ def chat_rollout(tokenizer, actor, conversations, answers):
     logprobs = logprobs.gather(-1, response[..., None])[..., 0]
     return query, query_mask, response, response_mask, torch.where(response_mask, logprobs, 0.0)
 """,
-        "the template with the generation prompt, BOS once, padded left; drawn ids padded right, every drawn"
-        " token counts; log softmax(logits[:, P − 1 : −1])[token], 0 on padding",
-        rollouts,
-        """\
+    "the template with the generation prompt, BOS once, padded left; drawn ids padded right, every drawn"
+    " token counts; log softmax(logits[:, P − 1 : −1])[token], 0 on padding",
+    rollouts,
+    """\
 BOS twice: Each prompt begins with BOS twice: the template writes one, and the tokenizer puts another before
  it. Call the tokenizer with add_special_tokens=False.
 - texts, add_special_tokens=False,
@@ -126,10 +123,9 @@ those of the next token: Logits at position t are for token t + 1. Begin one ear
 - query.shape[1] - 1 : -1
 + query.shape[1] :
 """,
-        results=("prompts as text", *TENSORS, "log-probs on padding"),
-        observe=rollout_seen,
-        cause=actor_given,
-    )
+    results=("prompts as text", *TENSORS, "log-probs on padding"),
+    observe=rollout_seen,
+    cause=actor_given,
 )
 
 
@@ -150,20 +146,17 @@ def bytes_seen(function, parameters: int, adapter: int, method: str) -> Seen:
     }
 
 
-check_held_bytes = checker(
-    Exercise(
-        "held_bytes",
-        "parameters adapter method",
-        """\
+check_held_bytes = exercise(
+    """\
 def held_bytes(parameters, adapter, method):
     trained, frozen = 4 + 4 + 8, 4
     if method == "full":
         return float(2 * trained * parameters + frozen * parameters)
     return float(frozen * parameters + 2 * trained * adapter)
 """,
-        "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a",
-        [(n, a, how) for n, a in ((10, 3), (135_000, 2_400)) for how in ("full", "lora")],
-        """\
+    "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a",
+    [(n, a, how) for n, a in ((10, 3), (135_000, 2_400)) for how in ("full", "lora")],
+    """\
 gradient of a frozen number: A frozen number has no gradient and no moments: it takes 4 bytes.
 - + 8, 4
 + + 8, 8
@@ -179,15 +172,19 @@ LoRA with a copy: Under LoRA one frozen set of weights serves actor, critic and 
 - (frozen * parameters + 2
 + (2 * frozen * parameters + 2
 """,
-        further=[
-            *(("the model is as large as a real one: does a count leave 32 bits?",
-               (7_000_000_000, 20_000_000, how)) for how in ("full", "lora")),
-            ("there is no adapter", (10, 0, "lora")),
-        ],
-        results=("bytes for each number of the model", "bytes for each number of the adapter", "bytes"),
-        observe=bytes_seen,
-    )
-)  # fmt: skip
+    further=[
+        *(
+            (
+                "the model is as large as a real one: does a count leave 32 bits?",
+                (7_000_000_000, 20_000_000, how),
+            )
+            for how in ("full", "lora")
+        ),
+        ("there is no adapter", (10, 0, "lora")),
+    ],
+    results=("bytes for each number of the model", "bytes for each number of the adapter", "bytes"),
+    observe=bytes_seen,
+)
 
 
 SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0
@@ -201,20 +198,17 @@ THIN = (
     True,
 )  # in 5, out 4, rank 1
 
-check_lora_forward = checker(
-    Exercise(
-        "lora_forward",
-        "x weight a b alpha on",
-        """\
+check_lora_forward = exercise(
+    """\
 def lora_forward(x, weight, a, b, alpha, on):
     plain = x @ weight.T
     if not on:
         return plain
     return plain + alpha / len(a) * (x @ a.T) @ b.T
 """,
-        "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022)",
-        [(*given, on) for given in (SQUARE, FULL) for on in (True, False)],
-        """\
+    "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022)",
+    [(*given, on) for given in (SQUARE, FULL) for on in (True, False)],
+    """\
 never off: With on=False the adapter still works: then there is no reference, and every KL is 0.
 - if not on:
 + if False:
@@ -233,12 +227,11 @@ divided by the width: You divided α by the layer's width, the number of its inp
 - len(a)
 + a.shape[1]
 """,
-        gradient=("x", "a", "b"),
-        further=[
-            ("the rank is 1 and the layer not square", THIN),
-            ("α is below the rank", (*FULL[:2], noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),
-            ("there is one row", (THIN[0][:1], *THIN[1:])),
-            ("there are forty rows", (noise(12, 40, 5), *THIN[1:])),
-        ],
-    )
+    gradient=("x", "a", "b"),
+    further=[
+        ("the rank is 1 and the layer not square", THIN),
+        ("α is below the rank", (*FULL[:2], noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),
+        ("there is one row", (THIN[0][:1], *THIN[1:])),
+        ("there are forty rows", (noise(12, 40, 5), *THIN[1:])),
+    ],
 )

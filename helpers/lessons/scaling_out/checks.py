@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Exercise, Seen, expect, floats, noise
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, expect, floats, noise
+from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
 
 
@@ -17,18 +17,15 @@ def parts(*lengths: tuple[int, ...]) -> Tensor:
 TWO = floats([[1.0, 3.0, 9.0]], [[2.0, 4.0, 6.0]]).view(2, 1, 3), parts((2,), (3,))
 THREE = noise(3, 3, 2, 5) + 1.0, parts((1, 5), (2, 2), (4, 5))
 
-check_loss_shares = checker(
-    Exercise(
-        "loss_shares",
-        "losses mask",
-        """\
+check_loss_shares = exercise(
+    """\
 def loss_shares(losses, mask):
     sums = torch.where(mask, losses, 0.0).sum(dim=(1, 2))
     return sums / mask.sum()
 """,
-        "Σ of the process's counted losses / counted tokens of ALL processes",
-        [TWO, THREE],
-        """\
+    "Σ of the process's counted losses / counted tokens of ALL processes",
+    [TWO, THREE],
+    """\
 each process's own mean: You divided by each process's own count. Gradients are added, so two processes would
  count twice: divide by all {counted} counted tokens.
 - mask.sum()
@@ -44,15 +41,14 @@ the responses' means: You averaged each response first; a token of a long one wo
 + torch.where(mask, losses, 0.0).sum(2) / mask.sum(2)
 +     return sums.sum(1) / mask[..., 0].numel()
 """,
-        gradient=("losses",),
-        further=[
-            ("a process has no token", (noise(4, 2, 2, 4), parts((4, 2), (0, 0)))),
-            ("padding holds NaN", (torch.where(THREE[1], THREE[0], torch.nan), THREE[1])),
-            ("there is one process", (THREE[0][:1], THREE[1][:1])),
-            ("there are forty processes", tuple(torch.cat([x] * 14)[:40] for x in THREE)),
-            ("losses are large", (300 * THREE[0], THREE[1])),
-        ],
-    )
+    gradient=("losses",),
+    further=[
+        ("a process has no token", (noise(4, 2, 2, 4), parts((4, 2), (0, 0)))),
+        ("padding holds NaN", (torch.where(THREE[1], THREE[0], torch.nan), THREE[1])),
+        ("there is one process", (THREE[0][:1], THREE[1][:1])),
+        ("there are forty processes", tuple(torch.cat([x] * 14)[:40] for x in THREE)),
+        ("losses are large", (300 * THREE[0], THREE[1])),
+    ],
 )
 
 
@@ -66,23 +62,20 @@ def moments_seen(function, *given: Tensor) -> Seen:
     return seen | {"the variance's root (an ε is too much)": both[1].abs().sqrt()}
 
 
-check_merge_moments = checker(
-    Exercise(
-        "merge_moments",
-        "counts means squares",
-        """\
+check_merge_moments = exercise(
+    """\
 def merge_moments(counts, means, squares):
     mean = (counts * means).sum() / counts.sum()
     between = (counts * (means - mean) ** 2).sum()
     variance = (squares.sum() + between) / (counts.sum() - 1)
     return torch.stack([mean, variance])
 """,
-        "mean = Σ n·m / N,  variance = (Σ s + Σ n·(m − mean)²) / (N − 1)  (Chan et al. 1983)",
-        [
-            tuple(floats([2.0, 4.0], [1.0, 4.0], [0.5, 3.0])),
-            tuple(floats([5.0, 2.0, 10.0], [-2.0, 7.0, 0.5], [4.0, 1.0, 20.0])),
-        ],
-        """\
+    "mean = Σ n·m / N,  variance = (Σ s + Σ n·(m − mean)²) / (N − 1)  (Chan et al. 1983)",
+    [
+        tuple(floats([2.0, 4.0], [1.0, 4.0], [0.5, 3.0])),
+        tuple(floats([5.0, 2.0, 10.0], [-2.0, 7.0, 0.5], [4.0, 1.0, 20.0])),
+    ],
+    """\
 mean of means: You weigh processes, not tokens: a mean stands for n tokens. Weigh it by its count.
 - (counts * means).sum() / counts.sum()
 + means.mean()
@@ -97,32 +90,36 @@ average of the variances: You averaged the processes' variances. Add their sums 
 - (squares.sum() + between) / (counts.sum() - 1)
 + (squares / (counts - 1)).mean()
 """,
-        results=("mean", "variance"),
-        further=[
-            ("each process has one token", tuple(floats([1.0] * 3, [1.0, 2.0, 4.0], [0.0] * 3))),
-            ("means are large: float32 has no digits left for Σ n·m² − N·mean²",
-             tuple(floats([4.0, 4.0], [9000.0, 9001.0], [3.0, 5.0]))),
-            ("the variance is small", tuple(floats([2.0, 2.0], [0.5, 0.503], [1e-5, 2e-5]))),
-            ("a process has no tokens", tuple(floats([3.0, 0.0, 5.0], [1.0, 0.0, 2.0], [2.0, 0.0, 3.5]))),
-            ("the first two have none", tuple(floats([0.0, 0.0, 5.0], [0.0, 0.0, 2.0], [0.0, 0.0, 3.5]))),
-            ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
-            ("there are forty processes", tuple(torch.arange(40.0) % n + (n == 5) for n in (5, 7, 3))),
-        ],
-        observe=moments_seen,
-    )
-)  # fmt: skip
+    results=("mean", "variance"),
+    further=[
+        ("each process has one token", tuple(floats([1.0] * 3, [1.0, 2.0, 4.0], [0.0] * 3))),
+        (
+            "means are large: float32 has no digits left for Σ n·m² − N·mean²",
+            tuple(floats([4.0, 4.0], [9000.0, 9001.0], [3.0, 5.0])),
+        ),
+        ("the variance is small", tuple(floats([2.0, 2.0], [0.5, 0.503], [1e-5, 2e-5]))),
+        (
+            "a process has no tokens",
+            tuple(floats([3.0, 0.0, 5.0], [1.0, 0.0, 2.0], [2.0, 0.0, 3.5])),
+        ),
+        (
+            "the first two have none",
+            tuple(floats([0.0, 0.0, 5.0], [0.0, 0.0, 2.0], [0.0, 0.0, 3.5])),
+        ),
+        ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
+        ("there are forty processes", tuple(torch.arange(40.0) % n + (n == 5) for n in (5, 7, 3))),
+    ],
+    observe=moments_seen,
+)
 
-check_loss_factors = checker(
-    Exercise(
-        "loss_factors",
-        "counts",
-        """\
+check_loss_factors = exercise(
+    """\
 def loss_factors(counts):
     return len(counts) * counts / counts.sum()
 """,
-        "P · n / N: times the number of parts, times the part's share of all tokens",
-        [(floats(2.0, 6.0),), (floats(5.0, 1.0, 10.0, 4.0),)],
-        """\
+    "P · n / N: times the number of parts, times the part's share of all tokens",
+    [(floats(2.0, 6.0),), (floats(5.0, 1.0, 10.0, 4.0),)],
+    """\
 no factor: A factor of 1 leaves the mean of means as it is.
 - len(counts) * counts / counts.sum()
 + torch.ones_like(counts)
@@ -137,10 +134,9 @@ divided by its own count: The part's mean has divided by it already: divide by t
 - counts / counts.sum()
 + counts / counts
 """,
-        further=[
-            ("there is one part", (floats(7.0),)),
-            ("a part has no tokens", (floats(3.0, 0.0, 5.0),)),
-            ("there are forty parts, of 1 to 2000 tokens", (torch.arange(40.0) * 50 + 1,)),
-        ],
-    )
+    further=[
+        ("there is one part", (floats(7.0),)),
+        ("a part has no tokens", (floats(3.0, 0.0, 5.0),)),
+        ("there are forty parts, of 1 to 2000 tokens", (torch.arange(40.0) * 50 + 1,)),
+    ],
 )

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Exercise, Seen, by_name, floats, noise, prefix_mask
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, by_name, floats, noise, prefix_mask
+from helpers.kit.judge import exercise
 
 FEW = (floats(1.0, 2.0, 6.0, 0.0, 4.0, -1.0), 3)
 GROUPS = [FEW, (noise(7, 8) + 1, 4), (noise(9, 10), 2)]
@@ -16,19 +16,16 @@ EDGES = [
     ("one reward stands far above a large group", (torch.cat([floats(60.0), noise(11, 128)]), 129)),
 ]
 
-check_rloo_advantages = checker(
-    Exercise(
-        "rloo_advantages",
-        "rewards group_size",
-        """\
+check_rloo_advantages = exercise(
+    """\
 def rloo_advantages(rewards, group_size):
     groups = rewards.view(-1, group_size)
     others = groups.sum(dim=1, keepdim=True) - groups
     return (groups - others / (group_size - 1)).flatten()
 """,
-        "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024)",
-        GROUPS,
-        """\
+    "r_i − mean of the other K − 1 rewards of its group (Ahmadian et al. 2024)",
+    GROUPS,
+    """\
 own reward in the baseline: You subtracted the mean of the whole group; leave out the response's own reward.
 - others / (group_size - 1)
 + groups.mean(1, keepdim=True)
@@ -39,25 +36,21 @@ divided by the std: You divided by the group's std, as GRPO does; RLOO does not.
 - (groups - others / (group_size - 1))
 + ((groups - others / (group_size - 1)) / groups.std(1, keepdim=True))
 """,
-        further=EDGES,
-    )
+    further=EDGES,
 )
 
 CLOSE = floats(0.0, 1.3e-4, 1.0, 3.0)  # the first group's are nearly equal: ε counts
 
-check_grpo_advantages = checker(
-    Exercise(
-        "grpo_advantages",
-        "rewards group_size",
-        """\
+check_grpo_advantages = exercise(
+    """\
 def grpo_advantages(rewards, group_size):
     groups = rewards.view(-1, group_size)
     centred = groups - groups.mean(dim=1, keepdim=True)
     return (centred / (groups.std(dim=1, keepdim=True) + 1e-4)).flatten()
 """,
-        "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024)",
-        [*GROUPS, (CLOSE, 2)],
-        """\
+    "(r_i − mean)/(std + 1e-4) within the group, unbiased std (Shao et al. 2024)",
+    [*GROUPS, (CLOSE, 2)],
+    """\
 variance instead of std: You divided by the variance; divide by its square root.
 - groups.std(
 + groups.var(
@@ -72,11 +65,10 @@ epsilon inside the root: Add 1e-4 to the std, not to the variance.
 - (groups.std(dim=1, keepdim=True) + 1e-4)
 + (groups.var(dim=1, keepdim=True) + 1e-4).sqrt()
 """,
-        further=[
-            *EDGES,
-            ("rewards are large and differ little", (300 + noise(8, 6), 3)),
-        ],
-    )
+    further=[
+        *EDGES,
+        ("rewards are large and differ little", (300 + noise(8, 6), 3)),
+    ],
 )
 
 
@@ -137,11 +129,8 @@ def weights(function, given: tuple) -> Tensor:
     return falls.view(mask.shape) / (torch.tensor(NUDGE).expm1() * advantages.unsqueeze(1))
 
 
-check_group_step = checker(
-    Exercise(
-        "group_step",
-        "scores logprobs old_logprobs ref_logprobs mask config",
-        """\
+check_group_step = exercise(
+    """\
 def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
     kl = torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)  # (B,)
     rewards = scores - config.kl_coef * kl
@@ -160,21 +149,21 @@ def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
         mean = sums.sum() / counts.sum()
     return rewards, advantages, gains, -mean
 """,
-        "reward = score − β·Σ(log π_old − log π_ref); A within the group; gain = min(ρA, clip(ρ)·A), ρ ="
-        " π/π_old; loss = −mean gain",
-        [
-            (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
-            (*TWO, Settings("grpo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
-            *(
-                (*SMALL, Settings("rloo", 2, 0.5, way, 0.2, 0.4, 8))
-                for way in ("token", "response", "fixed")
-            ),
-            (*SIX, Settings("rloo", 3, 0.3, "response", 0.1, 0.3, 8)),
-            (*SIX, Settings("grpo", 3, 0.3, "fixed", 0.1, 0.3, 8)),
-            (CLOSE, *FOUR, Settings("grpo", 2, 0.3, "token", 0.2, 0.4, 7)),
-            (*MOVED, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
-        ],
-        """\
+    "reward = score − β·Σ(log π_old − log π_ref); A within the group; gain = min(ρA, clip(ρ)·A), ρ ="
+    " π/π_old; loss = −mean gain",
+    [
+        (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
+        (*TWO, Settings("grpo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
+        *(
+            (*SMALL, Settings("rloo", 2, 0.5, way, 0.2, 0.4, 8))
+            for way in ("token", "response", "fixed")
+        ),
+        (*SIX, Settings("rloo", 3, 0.3, "response", 0.1, 0.3, 8)),
+        (*SIX, Settings("grpo", 3, 0.3, "fixed", 0.1, 0.3, 8)),
+        (CLOSE, *FOUR, Settings("grpo", 2, 0.3, "token", 0.2, 0.4, 7)),
+        (*MOVED, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
+    ],
+    """\
 mean over tokens: You average the KL over the tokens; the KL of a response is their sum.
 - 0.0).sum(dim=1)
 + 0.0).sum(dim=1) / mask.sum(dim=1)
@@ -189,30 +178,26 @@ smaller ratio: You took the smaller ratio, then multiplied; take the smaller pro
 - torch.minimum(ratio * column, clipped * column)
 + torch.minimum(ratio, clipped) * column
 """,
-        results=("rewards", "advantages", "gains", WEIGHTS, "loss"),
-        gradient=("logprobs",),
-        further=[
-            ("padding holds −inf", (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8))),
-            (
-                "the rewards of a group are equal",
-                (floats(1.0, 3.0, 2.0, 2.0), *FOUR, Settings("rloo", 2, 0.3, "token", 0.2, 0.4, 7)),
-            ),
-        ],
-        observe=step_seen,
-        uses={
-            "rloo_advantages": check_rloo_advantages.exercise,
-            "grpo_advantages": check_grpo_advantages.exercise,
-        },
-    )
+    results=("rewards", "advantages", "gains", WEIGHTS, "loss"),
+    gradient=("logprobs",),
+    further=[
+        ("padding holds −inf", (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8))),
+        (
+            "the rewards of a group are equal",
+            (floats(1.0, 3.0, 2.0, 2.0), *FOUR, Settings("rloo", 2, 0.3, "token", 0.2, 0.4, 7)),
+        ),
+    ],
+    observe=step_seen,
+    uses={
+        "rloo_advantages": check_rloo_advantages.exercise,
+        "grpo_advantages": check_grpo_advantages.exercise,
+    },
 )
 
 ANSWERS = torch.tensor([[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]]).bool()
 
-check_pass_at_k = checker(
-    Exercise(
-        "pass_at_k",
-        "correct k",
-        """\
+check_pass_at_k = exercise(
+    """\
 def pass_at_k(correct, k):
     n = correct.shape[1]
     wrong = (~correct).sum(dim=1, keepdim=True)  # (B, 1)
@@ -220,14 +205,14 @@ def pass_at_k(correct, k):
     all_wrong = ((wrong - j) / (n - j)).prod(dim=1)
     return 1 - all_wrong
 """,
-        "1 − C(n − c, k)/C(n, k), one number per prompt (Chen et al. 2021, eq. 1)",
-        [
-            (ANSWERS, 2),
-            (noise(4, 6, 7) > 0.4, 3),
-            (noise(5, 5, 8) > 0.8, 1),
-            (noise(6, 4, 5) > 0, 5),
-        ],
-        """\
+    "1 − C(n − c, k)/C(n, k), one number per prompt (Chen et al. 2021, eq. 1)",
+    [
+        (ANSWERS, 2),
+        (noise(4, 6, 7) > 0.4, 3),
+        (noise(5, 5, 8) > 0.8, 1),
+        (noise(6, 4, 5) > 0, 5),
+    ],
+    """\
 plug-in: 1 − (1 − c/n)^k draws the same answer twice; it is too low for k > 1. Draw without putting back.
 - ((wrong - j) / (n - j)).prod(dim=1)
 + (wrong[:, 0] / n) ** k
@@ -249,8 +234,7 @@ factors averaged: You averaged the k factors; multiply them.
 - prod(
 + mean(
 """,
-        further=[
-            ("there are forty answers: do factorials leave 64 bits?", (noise(8, 3, 40) > 1, 3)),
-        ],
-    )
+    further=[
+        ("there are forty answers: do factorials leave 64 bits?", (noise(8, 3, 40) > 1, 3)),
+    ],
 )

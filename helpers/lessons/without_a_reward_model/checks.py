@@ -5,23 +5,20 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Exercise, Seen, expect, floats, noise, sizes
-from helpers.kit.judge import checker
+from helpers.kit.exercise import Seen, expect, floats, noise, sizes
+from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
 
 THREE = (*floats([-3.0, -5.0, -2.0], [-4.0, -4.5, -2.0]), 0.5)
 
-check_implicit_reward = checker(
-    Exercise(
-        "implicit_reward",
-        "logprobs ref_logprobs kl_coef",
-        """\
+check_implicit_reward = exercise(
+    """\
 def implicit_reward(logprobs, ref_logprobs, kl_coef):
     return kl_coef * (logprobs - ref_logprobs)
 """,
-        "r = β·(log π(y|x) − log π_ref(y|x)) (Rafailov et al. 2023, section 4)",
-        [THREE, (noise(1, 6) - 12, noise(2, 6) - 12, 0.1)],
-        """\
+    "r = β·(log π(y|x) − log π_ref(y|x)) (Rafailov et al. 2023, section 4)",
+    [THREE, (noise(1, 6) - 12, noise(2, 6) - 12, 0.1)],
+    """\
 divided by β: You divided by β; multiply: r = β·log-ratio.
 - kl_coef * (logprobs - ref_logprobs)
 + (logprobs - ref_logprobs) / kl_coef
@@ -35,36 +32,32 @@ quotient of log-probs: You divided log-probs; the log of a ratio is their differ
 - logprobs - ref_logprobs
 + logprobs / ref_logprobs
 """,
-        gradient=("logprobs",),
-        further=[
-            (
-                "responses are long, with log-probs around −1000",
-                (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
-            ),
-            *sizes(THREE, token=False),
-        ],
-    )
+    gradient=("logprobs",),
+    further=[
+        (
+            "responses are long, with log-probs around −1000",
+            (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
+        ),
+        *sizes(THREE, token=False),
+    ],
 )
 
 PAIRS = (*(3 * noise(3, 4, 5) - 15), 0.2)
 
-check_dpo_loss = checker(
-    Exercise(
-        "dpo_loss",
-        "chosen rejected ref_chosen ref_rejected kl_coef",
-        """\
+check_dpo_loss = exercise(
+    """\
 def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
     margin = kl_coef * ((chosen - ref_chosen) - (rejected - ref_rejected))
     return -torch.nn.functional.logsigmoid(margin).mean()
 """,
-        "−mean log σ(β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (Rafailov et al. 2023,"
-        " eq. 7)",
-        [
-            (*floats([-3.0], [-7.0], [-5.0], [-6.0]), 0.5),
-            PAIRS,
-            (*(3 * noise(4, 4, 3) - 9), 1.5),
-        ],
-        """\
+    "−mean log σ(β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)]) (Rafailov et al. 2023,"
+    " eq. 7)",
+    [
+        (*floats([-3.0], [-7.0], [-5.0], [-6.0]), 0.5),
+        PAIRS,
+        (*(3 * noise(4, 4, 3) - 9), 1.5),
+    ],
+    """\
 reference missing: Your margin is of log π alone; take each response's log-ratio to the reference.
 - (chosen - ref_chosen) - (rejected - ref_rejected)
 + chosen - rejected
@@ -83,15 +76,14 @@ another loss: That is IPO's squared error; DPO's loss is −log σ(margin).
 - -torch.nn.functional.logsigmoid(margin)
 + (margin / kl_coef - 1 / (2 * kl_coef)).square()
 """,
-        gradient=("chosen", "rejected"),
-        further=[
-            (
-                "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
-                (*floats([-300.0, -10.0], [-9.0, -400.0], [-20.0, -15.0], [-80.0, -2.0]), 2.0),
-            ),
-            *sizes(PAIRS, token=False),
-        ],
-    )
+    gradient=("chosen", "rejected"),
+    further=[
+        (
+            "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
+            (*floats([-300.0, -10.0], [-9.0, -400.0], [-20.0, -15.0], [-80.0, -2.0]), 2.0),
+        ),
+        *sizes(PAIRS, token=False),
+    ],
 )
 
 
@@ -171,11 +163,8 @@ COUNTS = (torch.arange(6) >= 2) & (
 )
 SEVERAL, PAIR = (table(13, 6), table(14, 6), ROWS, COUNTS), (table(11, 4), table(12, 4))
 
-check_train_dpo = checker(
-    Exercise(
-        "train_dpo",
-        "policy reference tokens mask kl_coef learning_rate steps",
-        """\
+check_train_dpo = exercise(
+    """\
 from copy import deepcopy
 
 
@@ -200,15 +189,15 @@ def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
         losses.append(loss.detach())
     return torch.stack(losses)
 """,
-        "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response = the"
-        " sum over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023)",
-        [
-            (PAIR[0], PAIR[0], *ONE, 0.5, 0.5, 1),
-            (*PAIR, *ONE, 0.5, 0.5, 1),
-            (*PAIR, *PADDED, 0.5, 0.5, 1),
-            (*SEVERAL, 0.3, 0.5, 4),
-        ],
-        """\
+    "margin = β·[(log π − log π_ref)(chosen) − (log π − log π_ref)(rejected)], log π of a response = the"
+    " sum over its counted tokens; loss = −mean log σ(margin) (Rafailov et al. 2023)",
+    [
+        (PAIR[0], PAIR[0], *ONE, 0.5, 0.5, 1),
+        (*PAIR, *ONE, 0.5, 0.5, 1),
+        (*PAIR, *PADDED, 0.5, 0.5, 1),
+        (*SEVERAL, 0.3, 0.5, 4),
+    ],
+    """\
 logits of the token's own position: You read each token's log-prob from the logits at its own position. They
  are a forecast of the next token: take those of the position before.
 - model(tokens[:, :-1]).logits
@@ -225,19 +214,18 @@ reference missing: Your margin is of log π alone; take log-ratios to the refere
 - ((chosen - ref_chosen) - (rejected - ref_rejected))
 + (chosen - rejected)
 """,
-        further=[
-            (
-                "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
-                (*SEVERAL, 200.0, 1e-6, 1),
-            ),
-            ("gradients are long: are they clipped? Leave them", (*SEVERAL, 20.0, 1e-3, 2)),
-            (
-                "responses have one token: does squeeze() remove an axis too many?",
-                (*SEVERAL[:2], ROWS[:, 1:3], COUNTS[:, 1:3], 0.5, 0.5, 1),
-            ),
-        ],
-        observe=training_seen,
-        advice="`policy` and `reference` are shown as tables: row v holds the logits after token v, the last"
-        " row is added to each. Calculate this small case by hand.",
-    )
+    further=[
+        (
+            "margins are some hundred: σ rounds to 0 or exp is infinite, where logsigmoid stays finite",
+            (*SEVERAL, 200.0, 1e-6, 1),
+        ),
+        ("gradients are long: are they clipped? Leave them", (*SEVERAL, 20.0, 1e-3, 2)),
+        (
+            "responses have one token: does squeeze() remove an axis too many?",
+            (*SEVERAL[:2], ROWS[:, 1:3], COUNTS[:, 1:3], 0.5, 0.5, 1),
+        ),
+    ],
+    observe=training_seen,
+    advice="`policy` and `reference` are shown as tables: row v holds the logits after token v, the last"
+    " row is added to each. Calculate this small case by hand.",
 )
