@@ -70,7 +70,8 @@ def names_in(code) -> list[str]:
 
 
 def import_of(name: str, x: object) -> str:
-    """The line that brings a module, or what a module defines. ValueError: nothing imports it."""
+    """The lines that bring a module, or what a module defines. ValueError: nothing imports it."""
+    x = inspect.unwrap(x)
     if isinstance(x, ModuleType):
         return f"import {x.__name__} as {name}"
     module, there = getattr(x, "__module__", None), getattr(x, "__name__", None)
@@ -79,7 +80,17 @@ def import_of(name: str, x: object) -> str:
             return f"from {module} import {there} as {name}"
     except (ImportError, AttributeError, ValueError):
         pass
+    check = f"check_{there}"  # the course's version of another exercise
+    for lesson in lessons():
+        exercise = getattr(getattr(lesson, check, None), "exercise", None)
+        if exercise is not None and exercise.right is x:
+            return f"from {lesson.__name__} import {check}\n{name} = {check}.exercise.right"
     raise ValueError(f"it uses `{name}` of this notebook; give it as an argument")
+
+
+def lessons() -> list[ModuleType]:
+    """The modules of lessons that are loaded."""
+    return [one for name, one in sys.modules.items() if name.startswith("helpers.lessons.")]
 
 
 def whole_source(function: Callable) -> str:
@@ -98,8 +109,7 @@ def whole_source(function: Callable) -> str:
 
 def home(check: Callable) -> str:
     """The lesson's module that has this check."""
-    modules = [one for name, one in sys.modules.items() if name.startswith("helpers.lessons.")]
-    return next(one.__name__ for one in modules if getattr(one, check.__name__, None) is check)
+    return next(one.__name__ for one in lessons() if getattr(one, check.__name__, None) is check)
 
 
 def keep(check: Callable, function: Callable) -> str:

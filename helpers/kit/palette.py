@@ -3,8 +3,11 @@
 from matplotlib.colors import to_rgba
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and by lightness in grey print
-POLICY, REFERENCE, REWARD, KL = "#0072B2", "#7F7F7F", "#009E73", "#D55E00"
-VALUE, GOLD, ACCENT = "#CC79A7", "#E69F00", "#56B4E9"
+BLUE, GREY, GREEN, ORANGE = "#0072B2", "#7F7F7F", "#009E73", "#D55E00"
+PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+# what has a colour of its own; everything else is drawn by a colour's name
+POLICY, REFERENCE, REWARD, KL = BLUE, GREY, GREEN, ORANGE
+VALUE, GOLD, ACCENT = PINK, YELLOW, SKY
 QUIET_INK = "#6A6A6A"  # of words that stand back, on white
 
 

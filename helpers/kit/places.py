@@ -52,7 +52,7 @@ def forward_in_parts(own: Callable, course: Callable) -> Callable:
     """`forward_logprobs(policy, ids, mask, length, temperature)` with prompts and responses apart."""
 
     @wraps(course)
-    def stand_in(policy, queries, query_mask, responses, response_mask, temperature=1.0):
+    def stand_in(policy, queries, query_mask, responses, response_mask, *, temperature=1.0):
         ids, mask = torch.cat([queries, responses], 1), torch.cat([query_mask, response_mask], 1)
         logprobs = own(policy, ids, mask, responses.shape[1], temperature)
         return torch.where(response_mask, logprobs, 0.0)
@@ -64,8 +64,8 @@ def forward_whole(course: Callable) -> Callable:
     """The course's forward with prompts and responses in one row, as the exercise has them."""
 
     def forward_logprobs(policy, ids, mask, length, temperature):
-        queries, responses = ids[:, :-length], ids[:, -length:]
-        return course(policy, queries, mask[:, :-length], responses, mask[:, -length:], temperature)
+        parts = ids[:, :-length], mask[:, :-length], ids[:, -length:], mask[:, -length:]
+        return course(policy, *parts, temperature=temperature)
 
     return forward_logprobs
 

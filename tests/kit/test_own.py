@@ -130,6 +130,13 @@ def test_a_kept_function_that_is_wrong_or_does_not_load_is_named(tmp_path, capsy
     assert "masked_mean.py is not used, the course's is:" in capsys.readouterr().out
 
 
+def test_one_that_calls_another_exercise_is_kept_with_the_courses_version_of_it(tmp_path):
+    source = "def masked_mean(x, mask):\n    return mean_of(x, mask)\n"
+    function = cell(source, "masked_mean", mean_of=SOLUTIONS["masked_mean"])
+    assert own.keep(check_masked_mean, function).startswith("Kept in")
+    assert own.own(whitening.masked_mean) is not whitening.masked_mean
+
+
 def test_what_needs_a_value_of_the_notebook_is_not_kept_and_says_why():
     source = "def masked_mean(x, mask):\n    return (x * mask).sum() / count\n"
     says = own.keep(check_masked_mean, cell(source, "masked_mean", count=torch.tensor(3)))
