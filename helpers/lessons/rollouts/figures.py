@@ -88,7 +88,7 @@ def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
         [n for n, s in zip(lengths, stopped, strict=True) if bool(s) == x] for x in (1, 0)
     )
     bins = [n + 0.5 for n in range(limit + 1)]
-    look = {"color": (POLICY, KL), "label": ("said </s>", "cut off"), "rwidth": 0.8}
+    look = {"color": (POLICY, KL), "label": ("ends with </s>", "cut off"), "rwidth": 0.8}
     tops, *_ = axes.hist((ended, cut), bins, stacked=True, **look)
     axes.set_ylim(0, 1.1 * tops.max())  # the tallest bar stays below the frame
     axes.legend(loc="upper left")
@@ -127,11 +127,12 @@ def position_ids_figure(widths: Sequence, without: Sequence, correct: Sequence) 
     """Largest change of a log-prob against the number of pads in front, both ways."""
     figure, axes = one_panel(8.0, 2.5)
     names = "positions counted from the left edge", "positions = cumsum(mask) − mask"
-    draw_lines(axes, widths, dict(zip(names, (without, correct), strict=True)), (KL, POLICY))
+    floor = [max(x, 1e-8) for x in correct]  # an exact 0 has no logarithm
+    draw_lines(axes, widths, dict(zip(names, (without, floor), strict=True)), (KL, POLICY))
     axes.set(yscale="log", ylim=(1e-8, 100))
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.62))
-    title = "How far the log-probs of one text move with pads in front of it"
-    label_axes(axes, title, "pads", "largest move, nats", grid="both")
+    title = "Largest change of a log-prob of one text, with pads in front of it"
+    label_axes(axes, title, "pads", "largest change, nats", grid="both")
     return figure
 
 
