@@ -11,12 +11,10 @@ import torch
 from helpers.kit.exercise import Exercise, floats, mistakes_of, noise, prefix_mask
 from helpers.kit.judge import checker, judge
 from helpers.kit.report import TRIES
-from helpers.lessons.gae.checks import check_compute_gae, check_credit
+from helpers.lessons.gae.checks import check_compute_gae
 from helpers.lessons.whitening.checks import check_masked_mean
 
-MEAN, CREDIT, BOTH = (
-    check.exercise for check in (check_masked_mean, check_credit, check_compute_gae)
-)
+MEAN, BOTH = check_masked_mean.exercise, check_compute_gae.exercise
 ALONE = BOTH.solution.replace(
     ", torch.where(mask, advantages + values, 0.0)", ""
 )  # advantages, no returns
@@ -37,18 +35,15 @@ def no_tries_before():
 
 def test_a_mistake_is_told_where_then_what_kind_then_the_change_and_the_formula():
     def wrong(rewards, values, gamma, lam, mask):
-        deltas, advantages, returns, to_go = GAE_PARTS(rewards, values, gamma, lam, mask)
-        return deltas, advantages, to_go, to_go
+        advantages, _ = BOTH.right(rewards, values, gamma, lam, mask)
+        return advantages, torch.where(mask, rewards, 0.0)
 
-    where, kind, change = (str(check_credit.report(wrong)) for _ in range(3))
-    assert "Right so far: TD errors δ, advantages. The first that is not: returns." in where
+    where, kind, change = (str(check_compute_gae.report(wrong)) for _ in range(3))
+    assert "Right so far: advantages. The first that is not: returns." in where
     assert "yours" in where and "expected" in where
-    assert "rewards for the returns" not in where and CREDIT.look not in where + kind
-    assert "rewards for the returns" in kind and "A + V" not in kind.replace(CREDIT.look, "")
-    assert "The critic's target is A + V" in change and CREDIT.look in change
-
-
-GAE_PARTS = CREDIT.right
+    assert "rewards for the returns" not in where and BOTH.look not in where + kind
+    assert "rewards for the returns" in kind and "A + V" not in kind.replace(BOTH.look, "")
+    assert "The critic's target is A + V" in change and BOTH.look in change
 
 
 def test_a_right_answer_begins_the_count_anew():
@@ -85,12 +80,12 @@ def test_a_stub_is_not_attempted_and_no_formula_is_shown(stub):
 
 def test_what_is_written_is_looked_at_although_the_rest_is_missing():
     def begun(rewards, values, gamma, lam, mask):
-        deltas, *_ = GAE_PARTS(rewards, values, gamma, lam, mask)
-        return deltas, NotImplemented, NotImplemented, NotImplemented
+        advantages, _ = BOTH.right(rewards, values, gamma, lam, mask)
+        return advantages, NotImplemented
 
-    report = judge(CREDIT, begun)
+    report = judge(BOTH, begun)
     assert report.status == "not attempted"
-    assert "Right so far: TD errors δ. Now write what gives the advantages." in report.message
+    assert "Right so far: advantages. Now write what gives the returns." in report.message
 
 
 # --- nothing raises --------------------------------------------------------------------------------
@@ -161,7 +156,7 @@ FORMS = [
     (GAE, "wrong sign", lambda *a: -gae(*a)),
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
     (GAE, "rewards at t", lambda r, v, *rest: gae(v, r, *rest)),
-    (CREDIT, "wrong type", lambda *a: GAE_PARTS(*a)[:3]),
+    (BOTH, "wrong type", lambda *a: (*BOTH.right(*a), 0)),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Exercises of lesson 02: rewards per token, TD errors, and the walk back from them to advantages."""
+"""Exercises of lesson 02: rewards per token, TD errors, advantages and returns."""
 
 import torch
 
@@ -15,6 +15,11 @@ SHORT = (
 NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
 BATCH = (*NOISE, prefix_mask(5, 2, 5, 4), 0.2)
 LARGE = (*(40 * x for x in BATCH[:3]), BATCH[3], 2.5)
+# what is special there, and what is said to an answer that is wrong there alone
+NAN = (
+    "padding holds NaN: mask · NaN is NaN, whatever the mask. Clear what padding holds with"
+    " torch.where(mask, x, 0.0), not with mask * x."
+)
 
 check_shape_rewards = exercise(
     """\
@@ -32,9 +37,23 @@ def shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef):
 score on the last column: You put the score in the last column, which is padding in rows that end early.
 - mask.sum(1) - 1
 + torch.full_like(mask.sum(1), mask.shape[1] - 1)
+score at every token: The score comes once, at the last counted token; you put it at every token (index the
+ rows too: rewards[rows, last]).
+- rewards[rows, last] += scores
++ rewards += torch.where(mask, scores[:, None], 0.0)
+score in whole columns: rewards[:, last] picks whole columns, for every row: index the rows too,
+ rewards[rows, last].
+- rewards[rows, last] += scores
++ rewards[:, last] += scores
 score replaces the KL penalty: The last token has its KL penalty as well: add the score to it.
 - rewards[rows, last] += scores
 + rewards[rows, last] = scores
+KL penalty added: You reward the distance from the reference: the penalty is −β·(log π − log π_ref).
+- -kl_coef *
++ kl_coef *
+β on the score: β scales the KL penalty alone, not the score.
+- += scores
++ += kl_coef * scores
 k3 instead of k1: You used k3, which is never negative; the reward uses k1, the difference itself.
 - (logprobs - ref_logprobs)
 + (torch.expm1(ref_logprobs - logprobs) + logprobs - ref_logprobs)
@@ -47,6 +66,10 @@ KL summed at the end: You put the response's whole KL on its last token; each to
 """,
     further=[
         ("a response has one token", (*NOISE, prefix_mask(5, 1, 5, 4), 0.2)),
+        (
+            NAN,
+            (BATCH[0], *(torch.where(BATCH[3], x, torch.nan) for x in BATCH[1:3]), *BATCH[3:]),
+        ),
         ("β is 0", (*BATCH[:-1], 0.0)),
         ("scores and KL are large", LARGE),
         *sizes(BATCH),
@@ -78,12 +101,21 @@ bootstraps from padding: After a row's last counted token there is no next value
 rolled round: After the last token comes nothing; roll brings the row's first value back there.
 - torch.cat([values[:, 1:], nothing], dim=1)
 + values.roll(-1, 1)
+the previous value: You took the value before; the TD error looks ahead, to V at t + 1.
+- [values[:, 1:], nothing]
++ [nothing, values[:, :-1]]
+V of the last token kept: At the last token the next value is 0, not its own value again.
+- [values[:, 1:], nothing]
++ [values[:, 1:], values[:, -1:]]
 γ on the whole target: γ discounts the next value, not the reward of now.
 - rewards + gamma * next_values
 + gamma * (rewards + next_values)
+V not subtracted: That is the target r + γV'; the error is what it exceeds V by.
+-  - values, 0.0
++ , 0.0
 """,
     further=[
-        ("padding holds NaN", (*HOLES, 0.9, MASKS[1])),
+        (NAN, (*HOLES, 0.9, MASKS[1])),
         ("γ is 0", (*EPISODES, 0.0, MASKS[1])),
         ("rewards and values are large", (*FAR, 0.5, MASKS[1])),
         *sizes((*EPISODES, 0.9, MASKS[1])),
@@ -92,7 +124,7 @@ rolled round: After the last token comes nothing; roll brings the row's first va
 
 GIVEN = (*EPISODES, 0.9, 0.7, MASKS[1])
 EDGES = [
-    ("padding holds NaN", (*HOLES, 0.9, 0.7, MASKS[1])),
+    (NAN, (*HOLES, 0.9, 0.7, MASKS[1])),
     ("λ is 0", (*EPISODES, 0.9, 0.0, MASKS[1])),
     ("γ is 0", (*EPISODES, 0.0, 0.7, MASKS[1])),
     ("γ and λ are 1", (*EPISODES, 1.0, 1.0, MASKS[1])),
@@ -101,74 +133,43 @@ EDGES = [
     ("rewards and values are large", (*FAR, 0.5, 0.5, MASKS[1])),
 ]
 
-check_credit = exercise(
-    """\
-def credit(rewards, values, gamma, lam, mask):
-    rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
-    next_values = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
-    deltas = torch.where(mask, rewards + gamma * next_values - values, 0.0)
-
-    def walk(x, decay):
-        running, columns = torch.zeros_like(x[:, 0]), []
-        for t in reversed(range(x.shape[1])):
-            running = x[:, t] + decay * running
-            columns.append(running)
-        return torch.where(mask, torch.stack(columns[::-1], dim=1), 0.0)
-
-    advantages = walk(deltas, gamma * lam)
-    returns = torch.where(mask, advantages + values, 0.0)
-    return deltas, advantages, returns, walk(rewards, gamma)
-""",
-    "δ = r + γV' − V; A_t = δ_t + γλ·A_(t+1) (Schulman et al. 2016, eq. 16); return = A + V; rewards to"
-    " go G_t = r_t + γ·G_(t+1)",
-    [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
-    """\
-bootstraps from padding: After a row's last counted token there is no next value: the critic's value on
- padding counts as 0.
-- torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
-+ torch.where(mask, rewards, 0.0), values
-columns not turned round: You walked backwards and kept the columns in that order: turn the list round
- before you stack it.
-- columns[::-1]
-+ columns
-rewards for the returns: The critic's target is A + V, not the rewards to go.
-- torch.where(mask, advantages + values, 0.0)
-+ walk(rewards, gamma)
-λ in the rewards to go: Rewards to go have no critic and no λ in them: they decay by γ alone.
-- walk(rewards, gamma)
-+ walk(rewards, gamma * lam)
-""",
-    results=("TD errors δ", "advantages", "returns", "rewards to go"),
-    further=EDGES,
-)
-
 check_compute_gae = exercise(
     """\
 def compute_gae(rewards, values, gamma, lam, mask):
-    rewards, values = torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
-    advantages, following, running = torch.zeros_like(rewards), 0.0, 0.0
-    for t in reversed(range(rewards.shape[1])):
-        delta = rewards[:, t] + gamma * following - values[:, t]
-        running = delta + gamma * lam * running
+    deltas = td_errors(rewards, values, gamma, mask)
+    advantages, running = torch.zeros_like(deltas), 0.0
+    for t in reversed(range(deltas.shape[1])):
+        running = deltas[:, t] + gamma * lam * running
         advantages[:, t] = running
-        following = values[:, t]
-    advantages = torch.where(mask, advantages, 0.0)
     return advantages, torch.where(mask, advantages + values, 0.0)
 """,
-    "A_t = δ_t + γλ·A_(t+1), δ_t = r_t + γ·V_(t+1) − V_t (Schulman et al. 2016, eq. 16)",
+    "A_t = δ_t + γλ·A_(t+1) (Schulman et al. 2016, eq. 16); return = A + V",
     [(*EPISODE, 0.5, 0.8, MASKS[0]), GIVEN],
     """\
-bootstraps from padding: After a row's last counted token there is no next value: the critic's value on
- padding counts as 0.
-- torch.where(mask, rewards, 0.0), torch.where(mask, values, 0.0)
-+ torch.where(mask, rewards, 0.0), values
-rewards for the returns: The critic's target is A + V, not the rewards alone.
+forwards in time: You add up what came before a token; its advantage comes from what follows: go backwards.
+- reversed(range(deltas.shape[1]))
++ range(deltas.shape[1])
+λ alone: The sum decays by γλ; yours decays by λ.
+- gamma * lam * running
++ lam * running
+γ alone: The sum decays by γλ; yours decays by γ.
+- gamma * lam * running
++ gamma * running
+own TD error discounted: γλ multiplies the next advantage alone, not the token's own TD error.
+- deltas[:, t] + gamma * lam * running
++ gamma * lam * (deltas[:, t] + running)
+the loop ends early: Your loop never reaches the first column: range(T − 1, −1, −1) includes 0.
+- reversed(range(deltas.shape[1]))
++ reversed(range(1, deltas.shape[1]))
+rewards for the returns: The critic's target is A + V, not the rewards.
 - advantages + values
 + rewards
-advantages for TD errors: The error is built from the reward, not from the sum so far.
-- following = values[:, t]
-+ following = running
+whitened: Whitening comes after this step (lesson 03): returns are A + V of the unwhitened advantages.
+- return advantages
++ advantages = torch.where(mask, (advantages - advantages[mask].mean()) / advantages[mask].std(), 0.0)
++     return advantages
 """,
     results=("advantages", "returns"),
     further=EDGES,
+    uses={"td_errors": check_td_errors.exercise},
 )

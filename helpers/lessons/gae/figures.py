@@ -114,7 +114,7 @@ def backward_walk_figure(
     words = "their sum: new advantage"
     low.plot([here], [known[here]], "D", color="black", markersize=5, label=words)
     new, more, both = map(_signed, (deltas[here], later, known[here]))
-    label_axes(top, "The news of each token", y="TD error", grid="y")
+    label_axes(top, "TD error of each token", y="TD error", grid="y")
     sum_of = f"δ + γλ · next advantage = {new} {more[0]} {more[1:]} ≈ {both}"
     label_axes(low, f"“{tokens[here]}”:  {sum_of}", y="advantage", grid="y")
     legend_below(figure, low)
@@ -161,13 +161,6 @@ def draw_tradeoff(axes: Axes, lams: Sequence, bias2: Sequence, variance: Sequenc
     axes.legend()
 
 
-def tradeoff_figure(lams: Sequence, bias2: Sequence, variance: Sequence, title: str = "") -> Figure:
-    """The trade-off on one panel."""
-    figure, axes = one_panel(5.0, 2.6)
-    draw_tradeoff(axes, lams, bias2, variance, title)
-    return figure
-
-
 def critic_check_figure(
     expected: Sequence,
     followed: Sequence,
@@ -183,7 +176,7 @@ def critic_check_figure(
     left.plot((low, high), (low, high), color=REFERENCE, linewidth=1, label="a perfect critic")
     look = {"fmt": "o", "color": VALUE, "ecolor": VALUE, "markersize": 5, "linewidth": 1}
     left.errorbar(expected, followed, yerr=error, **look, label="one beginning, ± 1 standard error")
-    words = ("The critic, held to account", "value: what the critic expects", "what followed, mean")
+    words = ("Predicted and sampled", "value: what the critic predicts", "what followed, mean")
     label_axes(left, *words, grid="y")
     left.legend(loc="upper left")
     left.set_ylim(low, high + 0.25 * (high - low))
