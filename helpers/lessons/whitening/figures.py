@@ -10,10 +10,9 @@ from helpers.kit.figures import (
     label_axes,
     new_figure,
     one_panel,
-    token_ticks,
     zero_line,
 )
-from helpers.kit.palette import ACCENT, GOLD, KL, REFERENCE, REWARD, VALUE
+from helpers.kit.palette import ACCENT, ORANGE, REFERENCE, REWARD, VALUE, YELLOW
 
 
 def advantage_histograms(panels: dict) -> Figure:
@@ -22,7 +21,7 @@ def advantage_histograms(panels: dict) -> Figure:
     low = min(min(x) for x in panels.values())
     high = max(max(x) for x in panels.values())
     for axes, (title, x), colour in zip(
-        grid.flat, panels.items(), (REFERENCE, GOLD, ACCENT), strict=False
+        grid.flat, panels.items(), (REFERENCE, YELLOW, ACCENT), strict=False
     ):
         axes.hist(x, bins=np.linspace(min(x), max(x), 40), color=colour)  # same bins, other unit
         axes.set_xlim(low - 0.1, high + 0.1)
@@ -38,17 +37,17 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
     x = np.arange(len(scales))
     for shift, heights, label, colour in (
         (-0.2, raw, "raw advantages", REFERENCE),
-        (0.2, whitened, "whitened advantages", GOLD),
+        (0.2, whitened, "whitened advantages", YELLOW),
     ):
         bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
         axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
-    axes.axhline(limit, color=KL, linewidth=1.2, linestyle="--")
+    axes.axhline(limit, color=ORANGE, linewidth=1.2, linestyle="--")
     words, above = f"max_grad_norm = {limit:g}", {"xytext": (0, 3), "textcoords": "offset points"}
     axes.annotate(words, (-0.45, limit), fontsize=9, **above)
     axes.set_yscale("log")
     axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
     axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
-    label_axes(axes, "How hard the actor is pushed", "", "norm of the gradient")
+    label_axes(axes, "Gradient of the policy loss at the first step", "", "norm")
     axes.legend(loc="upper left", ncols=2)
     return figure
 
@@ -56,7 +55,7 @@ def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, l
 def noise_curves(offsets: Sequence[float], curves: dict) -> Figure:
     """Noise of the gradient against a constant added to the scores: label → numbers."""
     figure, axes = one_panel(6.6, 2.6)
-    draw_lines(axes, offsets, curves, (REFERENCE, GOLD))
+    draw_lines(axes, offsets, curves, (REFERENCE, YELLOW))
     axes.set_ylim(0, 1.1 * max(max(y) for y in curves.values()))
     title = "How far minibatches' gradients lie from their mean"
     label_axes(axes, title, "constant added to every score", "noise: typical distance", "both")
@@ -67,7 +66,9 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
     """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
     figure, grid = new_figure(1, len(panels), 7.6, 2.6)
     top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
-    for axes, (title, credit), colour in zip(grid.flat, panels.items(), (GOLD, KL), strict=False):
+    for axes, (title, credit), colour in zip(
+        grid.flat, panels.items(), (YELLOW, ORANGE), strict=False
+    ):
         axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
         zero_line(axes)
         axes.set_ylim(-top, top)
@@ -79,21 +80,21 @@ def run_lines(runs: dict, title: str, label: str) -> Figure:
     """One line a run over its iterations: label → numbers."""
     figure, axes = one_panel(6.6, 2.6)
     x = range(1, 1 + len(next(iter(runs.values()))))
-    draw_lines(axes, x, runs, (GOLD, KL, REFERENCE))
+    draw_lines(axes, x, runs, (YELLOW, ORANGE, REFERENCE))
     axes.set_xticks(x)
     label_axes(axes, title, "iteration", label, grid="both")
     return figure
 
 
 def critic_and_truth(panels: dict) -> Figure:
-    """What came and what the critic expected, a panel a run: title → (truth, expected)."""
+    """Mean observed return and mean value, a panel a run: title → (returns, values)."""
     figure, grid = new_figure(1, len(panels), 7.6, 2.6)
     both = [number for pair in panels.values() for line in pair for number in line]
     margin = 0.1 * (max(both) - min(both))
     for axes, (title, (truth, expected)) in zip(grid.flat, panels.items(), strict=False):
         x = range(1, len(truth) + 1)
         axes.fill_between(x, expected, truth, color="#FAE6DA", linewidth=0)
-        curves = {"reward that came": truth, "critic expected": expected}
+        curves = {"observed return": truth, "critic's value": expected}
         draw_lines(axes, x, curves, (REWARD, VALUE), markersize=4)
         axes.set(ylim=(min(both) - margin, max(both) + margin), xticks=x)
         label_axes(axes, title, "iteration", "mean over tokens", grid="both")
@@ -104,29 +105,13 @@ def whitened_padding_figure(right: Sequence, wrong: Sequence, share: float) -> F
     """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
     figure, axes = one_panel(6.6, 2.6)
     bins = np.linspace(-5, 5, 61)
-    axes.hist(right, bins=bins, color=GOLD, label=f"counted only: std {np.std(right, ddof=1):.2f}")
+    axes.hist(
+        right, bins=bins, color=YELLOW, label=f"counted only: std {np.std(right, ddof=1):.2f}"
+    )
     label = f"padding takes part: std {np.std(wrong, ddof=1):.2f}"
-    axes.hist(wrong, bins=bins, histtype="step", color=KL, linewidth=1.8, label=label)
+    axes.hist(wrong, bins=bins, histtype="step", color=ORANGE, linewidth=1.8, label=label)
     axes.set_ylim(0, 260)
     title = f"{share:.0%} of the positions are padding"
     label_axes(axes, title, "whitened advantage of a counted token", "tokens")
     axes.legend(loc="upper left")
-    return figure
-
-
-def companions_figure(tokens: Sequence, whitened: np.ndarray, everyone: Sequence, n: int) -> Figure:
-    """One response, whitened in many batches: their range, middle half, and the pool in black."""
-    figure, axes = one_panel(7.6, 2.6)
-    x = range(len(tokens))
-    low, first, third, high = np.quantile(whitened, [0, 0.25, 0.75, 1], axis=0)
-    axes.fill_between(x, low, high, color="#D6EDF9", linewidth=0, label="all batches")
-    axes.fill_between(x, first, third, color=ACCENT, linewidth=0, label="the middle half")
-    axes.plot(x, everyone, color="black", linewidth=1.6, label="the whole pool")
-    zero_line(axes)
-    axes.set_ylim(-5, 1.5)
-    token_ticks(axes, tokens)
-    spread = whitened.std(axis=0).mean()
-    title = f"{n} responses in a batch: the same token varies by ±{spread:.2f}"
-    label_axes(axes, title, "", "whitened advantage")
-    axes.legend(loc="lower left", ncols=3)
     return figure

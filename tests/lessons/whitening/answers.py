@@ -8,7 +8,32 @@ WHITE = "torch.where(mask, whitened, 0.0)"
 ERROR, TOTAL = "(returns - values)[mask].var()", "returns[mask].var()"
 SHARE = "1 - unexplained / returns[mask].var()"
 RETURNS = "returns = torch.where(mask, advantages + values, 0.0)"
+SCALED = "scaled = centred if std < floor else centred / (var + 1e-8).sqrt()"
 EXPLAINED = "explained = 1 - var / variance(returns[mask]).clamp(min=1e-12)"
+WRITTEN_OUT = """\
+def whiten_rollout(advantages, values, mask, floor):
+    def variance(x):
+        return (x - x.mean()).square().sum() / max(len(x) - 1, 1)
+
+    returns = torch.where(mask, advantages + values, 0.0)
+    counted = advantages[mask]
+    mean, var = counted.mean(), variance(counted)
+    std = var.sqrt()
+    centred = advantages - mean
+    scaled = centred if std < floor else centred / (var + 1e-8).sqrt()
+    whitened = torch.where(mask, scaled, 0.0)
+    pushed_up = (whitened[mask] > 0).float().mean()
+    explained = 1 - var / variance(returns[mask]).clamp(min=1e-12)
+    return whitened, returns, torch.stack([mean, std, pushed_up, explained])
+"""
+
+
+def written_out(words: str, *edit: str) -> tuple:
+    """An answer to `whiten_rollout` that calls none of the lesson's functions: that text, edited."""
+    old, new = edit or ("", "")
+    assert old in WRITTEN_OUT
+    return ("whiten_rollout", words, WRITTEN_OUT.replace(old, new) if old else WRITTEN_OUT)
+
 
 WRONG = [
     ("masked_mean", "the plain mean", MEAN, "x.mean()"),
@@ -19,17 +44,21 @@ WRONG = [
     ("masked_mean", "zeros thrown out", MEAN, "x[mask & (x != 0)].mean()"),
     ("masked_mean", "the mask inverted", MEAN, "x.masked_fill(mask, 0.0).sum() / (~mask).sum()"),
     ("masked_mean", "over the responses", "mask.sum()", "x.shape[0]"),
+    ("masked_mean", "over the window", "mask.sum()", "x.shape[1]"),
     ("masked_mean", "the sum", " / mask.sum()", ""),
     ("masked_mean", "n − 1", "mask.sum()", "(mask.sum() - 1)"),
     ("masked_mean", "a divisor of two at least", "mask.sum()", "mask.sum().clamp(min=2)"),
     ("masked_mean", "32 rows at most", MEAN, "x[:32][mask[:32]].mean()"),
+    ("masked_mean", "padding taken away again", MEAN, "(x.sum() - x[~mask].sum()) / mask.sum()"),
     ("masked_mean", "the median", MEAN, "x[mask].median()"),
     ("masked_mean", "detached", MEAN, "x[mask].mean().detach()"),
+    ("masked_mean", "a number", MEAN, "x[mask].mean().item()"),
     ("masked_var", "over n", VAR, "squares.mean() * squares.numel() / count"),
     ("masked_var", "the mean of everything", "torch.where(mask, x, 0.0).sum() / count", "x.mean()"),
     ("masked_var", "zeros counted", VAR, "torch.where(mask, x, torch.zeros_like(x)).var()"),
     ("masked_var", "a standard deviation", VAR, "x[mask].std()"),
     ("masked_var", "never centred", "x - mean", "x"),
+    ("masked_var", "no mask", VAR, "x.var()"),
     ("masked_var", "masked too early", SQUARES, "(torch.where(mask, x, 0.0) - mean).square()"),
     ("masked_var", "torch's own, NaN for one token", VAR, "x[mask].var()"),
     ("masked_var", "absolute distances", ".square()", ".abs()"),
@@ -48,12 +77,16 @@ WRONG = [
      "max(len(counted) - 1, 1)", "(counted.numel() - 1)"),
     ("whiten_advantages", "padding counted", "advantages[mask]", "advantages.flatten()"),
     ("whiten_advantages", "the mean added back", WHITE, "torch.where(mask, whitened + mean, 0.0)"),
+    ("whiten_advantages", "over n", "max(len(counted) - 1, 1)", "len(counted)"),
     ("whiten_advantages", "no epsilon", "(var + 1e-8)", "var"),
+    ("whiten_advantages", "a large epsilon", "(var + 1e-8)", "(var + 1e-2)"),
     ("whiten_advantages", "each row by itself", WHITE, "torch.stack([torch.where(m, (a - a[m].mean()) / ("
      "(a[m] - a[m].mean()).square().sum() / max(int(m.sum()) - 1, 1) + 1e-8).sqrt(), 0.0)"
      " for a, m in zip(advantages, mask)])"),
     ("whiten_advantages", "clipped at 5", WHITE, "torch.where(mask, whitened.clamp(-5, 5), 0.0)"),
+    ("whiten_advantages", "scaled by the extremes", "(var + 1e-8).sqrt()", "(counted.max() - counted.min())"),
     ("whiten_advantages", "a product with the mask", WHITE, "whitened * mask"),
+    ("whiten_advantages", "the median for the mean", "counted.mean()", "counted.median()"),
     ("explained_variance", "the unexplained share", "1 - ", ""),
     ("explained_variance", "over the values' variance", TOTAL, "values[mask].var()"),
     ("explained_variance", "the mean squared error", ERROR, "(returns - values)[mask].square().mean()",
@@ -71,31 +104,49 @@ WRONG = [
     ("explained_variance", "products with the mask", ERROR, "((returns - values) * mask).var()",
      TOTAL, "(returns * mask).var()"),
     ("explained_variance", "a safe divisor", TOTAL, "(returns[mask].var() + 0.01)"),
-    ("whiten_rollout", "clipped at 5 deviations", "mask, scaled", "mask, scaled.clamp(-5, 5)"),
-    ("whiten_rollout", "explained at least −0.1", EXPLAINED,
+    ("explained_variance", "n and n − 1", ERROR, "(returns - values)[mask].var(unbiased=False)"),
+    written_out("clipped at 5 deviations", "mask, scaled", "mask, scaled.clamp(-5, 5)"),
+    written_out("explained at least −0.1", EXPLAINED,
      EXPLAINED + "\n    explained = explained.clamp(min=-0.1)"),
-    ("whiten_rollout", "values forgotten", "advantages + values", "advantages"),
-    ("whiten_rollout", "values subtracted", "advantages + values", "advantages - values"),
-    ("whiten_rollout", "returns not masked", RETURNS, "returns = advantages + values"),
-    ("whiten_rollout", "returns masked by a product", RETURNS, "returns = (advantages + values) * mask"),
-    ("whiten_rollout", "padding counted", "advantages[mask]", "advantages.flatten()"),
-    ("whiten_rollout", "0/0 for one token", "max(len(x) - 1, 1)", "(len(x) - 1)"),
-    ("whiten_rollout", "by its variance", "(var + 1e-8).sqrt()", "(var + 1e-8)"),
-    ("whiten_rollout", "mean kept", "centred / (var", "advantages / (var"),
-    ("whiten_rollout", "variance against the floor", "std < floor", "var < floor"),
-    ("whiten_rollout", "zeros below the floor", "scaled = centred if", "scaled = 0 * centred if"),
-    ("whiten_rollout", "share over padding", "(whitened[mask] > 0)", "(whitened > 0)"),
-    ("whiten_rollout", "share pushed down", "(whitened[mask] > 0)", "(whitened[mask] < 0)"),
-    ("whiten_rollout", "a number, not a share", ".float().mean()", ".float().sum()"),
-    ("whiten_rollout", "the unexplained share", "1 - var / variance", "var / variance"),
-    ("whiten_rollout", "upside down", EXPLAINED, "explained = 1 - variance(returns[mask]) / var"),
-    ("whiten_rollout", "over the values", "variance(returns[mask])", "variance(values[mask])"),
-    ("whiten_rollout", "mean squared error", "1 - var /", "1 - counted.square().mean() /"),
-    ("whiten_rollout", "the last two exchanged", "pushed_up, explained]", "explained, pushed_up]"),
-    ("whiten_rollout", "outputs exchanged", "return whitened, returns,", "return returns, whitened,"),
-    ("whiten_rollout", "values whitened", RETURNS, "values = (values - values[mask].mean()) /"
+    written_out("values forgotten", "advantages + values", "advantages"),
+    written_out("values subtracted", "advantages + values", "advantages - values"),
+    written_out("returns not masked", RETURNS, "returns = advantages + values"),
+    written_out("returns masked by a product", RETURNS, "returns = (advantages + values) * mask"),
+    written_out("whitened not masked", "torch.where(mask, scaled, 0.0)", "scaled"),
+    written_out("padding counted", "advantages[mask]", "advantages.flatten()"),
+    written_out("mask upside down", "advantages[mask]", "advantages[~mask]"),
+    written_out("over n", "max(len(x) - 1, 1)", "len(x)"),
+    written_out("mean squares", "(x - x.mean()).square()", "x.square()"),
+    written_out("by its variance", "(var + 1e-8).sqrt()", "(var + 1e-8)"),
+    written_out("mean kept", "centred / (var", "advantages / (var"),
+    written_out("variance against the floor", "std < floor", "var < floor"),
+    written_out("zeros below the floor", "scaled = centred if", "scaled = 0 * centred if"),
+    written_out("untouched below the floor", "scaled = centred if", "scaled = advantages if"),
+    written_out("deviation clamped to the floor", SCALED,
+     "scaled = centred / std.clamp(min=floor)"),
+    written_out("share over padding", "(whitened[mask] > 0)", "(whitened > 0)"),
+    written_out("share pushed down", "(whitened[mask] > 0)", "(whitened[mask] < 0)"),
+    written_out("a number, not a share", ".float().mean()", ".float().sum()"),
+    written_out("the variance as a gauge", "[mean, std,", "[mean, var,"),
+    written_out("the unexplained share", "1 - var / variance", "var / variance"),
+    written_out("upside down", EXPLAINED, "explained = 1 - variance(returns[mask]) / var"),
+    written_out("over the values", "variance(returns[mask])", "variance(values[mask])"),
+    written_out("mean squared error", "1 - var /", "1 - counted.square().mean() /"),
+    written_out("the last two exchanged", "pushed_up, explained]", "explained, pushed_up]"),
+    written_out("outputs exchanged", "return whitened, returns,", "return returns, whitened,"),
+    written_out("values whitened", RETURNS, "values = (values - values[mask].mean()) /"
      " (variance(values[mask]) + 1e-8).sqrt()\n    " + RETURNS),
-    ("whiten_rollout", "two results", "return whitened, returns,", "return whitened,"),
+    written_out("a list of gauges", "torch.stack([mean, std, pushed_up, explained])",
+     "[mean.item(), std.item(), pushed_up.item(), explained.item()]"),
+    written_out("two results", "return whitened, returns,", "return whitened,"),
+    ("whiten_rollout", "whitened twice", "advantages[mask].mean(), masked_var",
+     "whiten_advantages(advantages, mask)[mask].mean(), masked_var"),
+    ("whiten_rollout", "the variance for the deviation", ".sqrt()", ""),
+    ("whiten_rollout", "values of everything", "explained_variance(values, returns, mask)",
+     "explained_variance(values, returns, torch.ones_like(mask))"),
+    ("whiten_rollout", "values and returns exchanged", "explained_variance(values, returns, mask)",
+     "explained_variance(returns, values, mask)"),
+    ("whiten_rollout", "left as it is below the floor", "advantages - mean", "advantages"),
 ]
 
 RIGHT = [
@@ -110,12 +161,13 @@ RIGHT = [
      "torch.zeros_like(advantages).masked_scatter(mask, whitened[mask])"),
     ("explained_variance", "over n, both", ERROR, "(values - returns)[mask].double().var(unbiased=False)",
      TOTAL, "returns[mask].var(unbiased=False)"),
-    ("whiten_rollout", "gauges from plain numbers", "torch.stack([mean, std, pushed_up, explained])",
+    written_out("written out"),
+    written_out("gauges from plain numbers", "torch.stack([mean, std, pushed_up, explained])",
      "torch.tensor([mean.item(), std.item(), pushed_up.item(), explained.item()])"),
-    ("whiten_rollout", "double", "advantages[mask]", "advantages[mask].double()"),
-    ("whiten_rollout", "epsilon outside", "(var + 1e-8).sqrt()", "(std + 1e-8)"),
-    ("whiten_rollout", "filled in", RETURNS,
+    written_out("double", "advantages[mask]", "advantages[mask].double()"),
+    written_out("epsilon outside", "(var + 1e-8).sqrt()", "(std + 1e-8)"),
+    written_out("filled in", RETURNS,
      "returns = torch.zeros_like(advantages)\n    returns[mask] = (advantages + values)[mask]"),
-    ("whiten_rollout", "the residual written out", "1 - var /", "1 - variance((returns - values)[mask]) /"),
+    written_out("the residual written out", "1 - var /", "1 - variance((returns - values)[mask]) /"),
 ]
 # fmt: on
