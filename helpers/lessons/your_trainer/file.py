@@ -1,7 +1,5 @@
 """Save a trainer that somebody wrote as one file which runs alone, and run the one-page program beside it."""
 
-import inspect
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +9,7 @@ import torch
 
 from helpers import one_page
 from helpers.data import DATA, work_folder
+from helpers.kit.own import own_helpers, source_of
 from helpers.kit.recorded import load_parts, trainer_config, trainer_parts
 from helpers.kit.report import CORRECT
 from helpers.lessons.your_trainer.band import CURVES
@@ -56,37 +55,6 @@ TAIL = """if __name__ == "__main__":
     for number, (score, kl) in enumerate(train(load_parts(DATA), config), start=1):
         print(f"iteration {number:3d}   score {float(score):6.3f}   KL {float(kl):6.3f}", flush=True)
 """
-
-
-def source_of(function: Callable) -> str:
-    """The source of a function. ValueError: Python cannot find it."""
-    try:
-        return textwrap.dedent(inspect.getsource(function)).strip()
-    except (OSError, TypeError):
-        name = getattr(function, "__name__", function)
-        raise ValueError(f"{name}: got no source, wants a function written in a cell.") from None
-
-
-def own_helpers(functions: dict[str, Callable]) -> list[Callable]:
-    """Functions of the same notebook that these call by name, and those that these call in turn."""
-    found, waiting = {}, [inspect.unwrap(function) for function in functions.values()]
-    while waiting:
-        function = waiting.pop(0)
-        for name in names_in(getattr(function, "__code__", None)):
-            other = inspect.unwrap(function.__globals__.get(name))
-            same = inspect.isfunction(other) and other.__module__ == function.__module__
-            if same and name == other.__name__ and name not in {*found, *functions}:
-                found[name] = other
-                waiting.append(other)
-    return list(found.values())
-
-
-def names_in(code) -> list[str]:
-    """Names of globals and attributes that a function uses, nested functions included."""
-    if code is None:
-        return []
-    nested = [name for x in code.co_consts if inspect.iscode(x) for name in names_in(x)]
-    return [*code.co_names, *nested]
 
 
 def trainer_source(functions: dict[str, Callable], config) -> str:
