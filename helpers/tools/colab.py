@@ -1,8 +1,8 @@
-"""The course in Colab: the setup cell of every notebook, and badges that lead to this repository.
+"""The course in Colab: the two setup cells of every notebook, and badges that lead to this repository.
 
 `python -m helpers colab` writes badges for the repository that `git remote get-url origin` names
-(or for owner/name, where one is given) into all notebooks and README.md, and the setup cell where it
-differs.
+(or for owner/name, where one is given) into all notebooks and README.md, and the setup cells where
+they differ.
 """
 
 import argparse
@@ -20,13 +20,12 @@ MODULES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "matpl
 MODULES += ("ipywidgets", "tqdm")  # Colab has them all; nothing is ever installed there
 PARTS = ("data/manifest.json", "helpers/loop.py", "helpers/sampling.py", "pyproject.toml")
 
-# whole in every notebook, since Colab opens one alone; it never fetches from an address nobody gave
-SETUP = r"""# @title Run this cell first: it finds the course, or fetches it
-import importlib, json, os, pathlib, re, subprocess, sys, tempfile, urllib.parse, urllib.request
+# both stand in every notebook, since Colab opens one alone; nothing is fetched from an address nobody gave
+FETCH = r"""# @title In Colab alone: fetch the course (elsewhere this cell does nothing)
+import json, os, pathlib, re, subprocess, tempfile, urllib.parse, urllib.request
 
 here, mark = pathlib.Path.cwd(), "helpers/tools/colab.py"
-home = [p for p in (here, *here.parents, *here.glob("rlhf*")) if (p / mark).is_file()]
-if not home:  # opened alone, as in Colab: fetch the repository it is from, whole or not at all
+if not any((p / mark).is_file() for p in (here, *here.parents, *here.glob("rlhf*"))):
     repo, branch = os.environ.get("COURSE_REPO"), "HEAD"
     why = "found: open this notebook from GitHub"
     try:
@@ -36,18 +35,23 @@ if not home:  # opened alone, as in Colab: fetch the repository it is from, whol
             form = r"fileId=(https://github\.com/[^/]+/[^/]+)/blob/(.+)/notebooks/"
             repo, branch = re.match(form, urllib.parse.unquote(path)).groups()
         why = f"fetched from {repo}: check network and address"
-        with tempfile.TemporaryDirectory(prefix=".rlhf-", dir=here) as part:
+        with tempfile.TemporaryDirectory(prefix=".rlhf-", dir=here) as part:  # whole or not at all
             fetch = 'git init -q && git fetch -q --depth=1 -- "$REPO" "$BRANCH"'
             fetch += f" && git checkout -q FETCH_HEAD && ls {mark}"
             env = os.environ | {"REPO": repo, "BRANCH": branch, "GIT_TERMINAL_PROMPT": "0"}
             subprocess.check_output(f"({fetch}) 2>&1", shell=True, cwd=part, env=env)
-            home = [here / ("rlhf-course-new" if os.path.exists("rlhf-course") else "rlhf-course")]
-            os.rename(part, home[0])
+            os.rename(part, "rlhf-course-new" if os.path.exists("rlhf-course") else "rlhf-course")
     except Exception:
         words = f"No course {why}; or name its address (%env COURSE_REPO=https://…), upload its zip or mount "
         words += "Drive (and %cd to it), and run this cell again."
         bare = {"_render_traceback_": lambda _: [words]}  # the sentence, and no traceback
-        raise type("CourseMissing", (Exception,), bare)(words) from None
+        raise type("CourseMissing", (Exception,), bare)(words) from None"""
+FIND = r"""# @title Run this cell first: it finds the course
+import importlib, pathlib, sys
+
+here, mark = pathlib.Path.cwd(), "helpers/tools/colab.py"
+home = [p for p in (here, *here.parents, *here.glob("rlhf*")) if (p / mark).is_file()]
+assert home, "No course is here: run the cell above, which fetches it."
 sys.path.insert(0, str(home[0].resolve()))
 importlib.import_module("helpers.tools.colab").ready()"""
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab; in JupyterLab
@@ -109,16 +113,22 @@ def badge_addresses(root: Path = ROOT) -> set[str]:
 
 
 def dress_notebook(text: str, stem: str, repo: str | None) -> str:
-    """A notebook's JSON with its badge under the title (none without `repo`) and its setup cell, folded."""
+    """A notebook's JSON with its badge under the title (none without `repo`) and its setup cells, folded."""
     notebook = json.loads(text)
-    kinds = {cell["cell_type"]: cell for cell in reversed(notebook["cells"])}  # the first of each
-    opening, setup = (kinds.get(kind, {"source": []}) for kind in ("markdown", "code"))
+    cells = notebook["cells"]
+    opening = next((cell for cell in cells if cell["cell_type"] == "markdown"), {"source": []})
     title, _, rest = BADGE_LINE.sub("", "".join(opening["source"])).partition("\n")
-    if not title.startswith("# ") or "sys.path.insert" not in "".join(setup["source"]):
+    codes = [k for k, cell in enumerate(cells) if cell["cell_type"] == "code"]
+    place = next((k for k in codes[:2] if "sys.path.insert" in "".join(cells[k]["source"])), None)
+    if not title.startswith("# ") or place is None:
         raise ValueError(f"{stem}.ipynb: has no title or no setup cell, wants both at its top.")
     head = title if repo is None else f"{title}\n\n{badge(stem, repo)}"
     opening["source"] = f"{head}\n\n{rest.lstrip()}".splitlines(keepends=True)
-    setup["source"], setup["metadata"] = SETUP.splitlines(keepends=True), FOLDED
+    if place == codes[0]:  # an old one, which did both
+        cells.insert(place, cells[place] | {"id": "setup-fetch", "outputs": []})
+        place += 1
+    for cell, source in ((cells[place - 1], FETCH), (cells[place], FIND)):
+        cell["source"], cell["metadata"] = source.splitlines(keepends=True), FOLDED
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 

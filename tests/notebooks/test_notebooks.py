@@ -47,7 +47,7 @@ def test_it_names_no_machine(notebook):
 
 
 def test_it_keeps_the_rhythm(notebook):
-    lengths = sorted(len(cell.source.splitlines()) for cell in code_cells(notebook)[1:])
+    lengths = sorted(len(cell.source.splitlines()) for cell in code_cells(notebook)[2:])
     assert statistics.median(lengths) <= 6
     assert lengths[int(0.9 * len(lengths))] <= 20 and lengths[-1] <= 40
 
@@ -118,11 +118,13 @@ def test_nbval_compares_a_tagged_cell(tmp_path):
     assert "1 failed, 1 passed" in told and "FAILED two.ipynb::Cell 1" in told
 
 
-def test_the_setup_cell_is_folded_and_the_same_everywhere():
-    setup = [code_cells(nbformat.read(path, as_version=4))[0] for path in NOTEBOOKS]
-    assert len({cell.source for cell in setup}) == 1
-    assert re.match(r"# ?@title \w", setup[0].source) and len(setup[0].source.splitlines()) <= 30
-    for cell in setup:
+def test_the_setup_cells_are_short_folded_and_the_same_everywhere():
+    setup = [code_cells(nbformat.read(path, as_version=4))[:2] for path in NOTEBOOKS]
+    assert len({(fetch.source, find.source) for fetch, find in setup}) == 1
+    fetch, find = (len(cell.source.splitlines()) for cell in setup[0])
+    assert fetch <= 25 and find <= 8
+    for cell in [cell for both in setup for cell in both]:
+        assert re.match(r"# ?@title \w", cell.source)
         assert cell.metadata.cellView == "form" and cell.metadata.jupyter.source_hidden is True
 
 
@@ -159,7 +161,7 @@ def test_no_address_is_named_that_is_not_given():
     assert named <= badge_addresses()
     assert "rlhf-course/rlhf-course" not in named  # stood here once, and nobody owned it
     for path in NOTEBOOKS:
-        setup = code_cells(nbformat.read(path, as_version=4))[0].source
+        setup = "\n".join(cell.source for cell in code_cells(nbformat.read(path, as_version=4))[:2])
         assert not re.search(r"https?://(?![{…])(?!github\\\.com/\[)", setup)
 
 
