@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.kit.palette import ACCENT, GREEN, ORANGE, POLICY, REFERENCE, VALUE, YELLOW
 
 BAND = "#E6E6E6"  # ground between 1 − ε and 1 + ε
 LEAST_RATIO, LARGEST_RATIO = 0.2, 2.6  # ratios shown; what lies beyond is drawn on the edge
@@ -33,7 +33,7 @@ def _curve(axes: Axes, sign: float, cliprange: float) -> None:
     axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, without a clip")
     axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: gradient A")
     how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: gradient 0"}
-    axes.plot(rho[flat], gain[flat], color=KL, **how)
+    axes.plot(rho[flat], gain[flat], color=ORANGE, **how)
 
 
 def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> None:
@@ -41,7 +41,7 @@ def _histogram(axes: Axes, ratios: Tensor, sign: float, cliprange: float) -> Non
     edges = np.linspace(LEAST_RATIO, LARGEST_RATIO, 49)
     clipped = ratios > 1 + cliprange if sign > 0 else ratios < 1 - cliprange
     shown = ratios.clamp(LEAST_RATIO, LARGEST_RATIO - 1e-4)
-    stacked = ((shown, KL), (shown[~clipped], POLICY))  # an outline each: faster than 48 bars
+    stacked = ((shown, ORANGE), (shown[~clipped], POLICY))  # an outline each: faster than 48 bars
     for tokens, colour in stacked:
         axes.stairs(*np.histogram(tokens, edges), baseline=0.5, fill=True, color=colour)
     axes.set(yscale="log", ylim=(0.7, 2 * len(ratios)))
@@ -77,7 +77,7 @@ def min_and_max_figure(cliprange: float = 0.2) -> Figure:
         right = torch.minimum(sign * rho, clipped)
         axes.plot(rho, right, color=POLICY, linewidth=2.2, label="min (right)")
         wrong = torch.maximum(sign * rho, clipped)
-        axes.plot(rho, wrong, color=KL, linewidth=2.2, linestyle="--", label="max (wrong)")
+        axes.plot(rho, wrong, color=ORANGE, linewidth=2.2, linestyle="--", label="max (wrong)")
         axes.axvline(1, color="black", linewidth=0.7)
         label_axes(axes, title, "ratio ρ", unit)
         axes.legend()
@@ -96,7 +96,7 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     axes.plot(value, clipped, color=POLICY, linestyle="--", label="½(clip(V) − R)²")
     axes.axvspan(old_value - cliprange_value, old_value + cliprange_value, color=ACCENT, alpha=0.15)
     axes.axvline(old_value, color="black", linewidth=0.8)
-    axes.axvline(target, color=REWARD, linewidth=1.5)
+    axes.axvline(target, color=GREEN, linewidth=1.5)
     top = float(larger.max())
     axes.text(old_value, top, " V_old", fontsize=9, va="top")
     axes.text(target, 0.86 * top, " R", fontsize=9, va="top")
@@ -113,12 +113,12 @@ def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict
     """
     figure, grid = new_figure(1, 2, 9.6, 3.0)
     left, right = grid[0]
-    styles = ((POLICY, "-"), (KL, "--"))
+    styles = ((POLICY, "-"), (ORANGE, "--"))
     for (name, points), (colour, line) in zip(curves.items(), styles, strict=True):
         reward, kl = zip(*points, strict=True)
         left.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
     left.set_xlim(0, min(max(kl for _, kl in points) for points in curves.values()))
-    draw_lines(right, kls, gaps, (REFERENCE, GOLD, "black"))
+    draw_lines(right, kls, gaps, (REFERENCE, YELLOW, "black"))
     right.set(xlim=(0, None), ylim=(0, None))
     title = f"{list(gaps)[-1].capitalize()}: the best E[r] at each KL"
     label_axes(left, title, "KL, nats", "E[r], std", "both")
@@ -130,7 +130,7 @@ def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict
 def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tensor]) -> Figure:
     """Estimates of a gradient [N, K], a dot each, beside the exact one [K]."""
     figure, axes = one_panel(9.6, 3.0)
-    pairs = zip(estimates.items(), (KL, POLICY), strict=False)
+    pairs = zip(estimates.items(), (ORANGE, POLICY), strict=False)
     for shift, ((name, found), colour) in zip((-0.17, 0.17), pairs, strict=False):
         spread = torch.linspace(-0.12, 0.12, len(found))
         for k in range(len(words)):
@@ -160,10 +160,27 @@ def health_figure(runs: dict[str, list[dict]]) -> Figure:
     x = [record["iteration"] for record in next(iter(runs.values()))]
     for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
         curves = {name: [record[key] for record in history] for name, history in runs.items()}
-        draw_lines(axes, x, curves, (POLICY, KL, REWARD, GOLD), markersize=3)
+        draw_lines(axes, x, curves, (POLICY, ORANGE, GREEN, YELLOW), markersize=3)
         axes.get_legend().remove()
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("iteration")
     grid[0, 1].set_yscale("log")
     legend_below(figure, grid[0, 0])
+    return figure
+
+
+def negative_side_figure(cliprange: float = 0.2, bound: float = 3.0) -> Figure:
+    """A bad token's gradient, as a factor of A·∇log π: PPO, dual clip (`bound` is its c) and CISPO."""
+    figure, axes = one_panel(9.6, 2.6)
+    rho = torch.linspace(0, 5, 501)
+    ppo = torch.where(rho < 1 - cliprange, 0.0, rho)
+    axes.plot(rho, ppo, color=POLICY, linewidth=2.2, label="PPO")
+    dual = torch.where(rho > bound, 0.0, ppo)
+    axes.plot(
+        rho, dual, color=ORANGE, linewidth=2.2, linestyle="--", label=f"dual clip, c = {bound:g}"
+    )
+    cispo = rho.clamp(max=1 + cliprange)
+    axes.plot(rho, cispo, color=GREEN, linewidth=2.2, linestyle=":", label="CISPO, ε_high = 0.2")
+    label_axes(axes, "A < 0: the token did worse than expected", "ratio ρ", "factor of A·∇log π")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
