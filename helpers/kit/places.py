@@ -171,6 +171,7 @@ PLACES = {
     "rloo_advantages": Place("groups:rloo_advantages"),
     "grpo_advantages": Place("groups:grpo_advantages"),
     "implicit_reward": Place("direct:implicit_reward"),
+    "dpo_loss": Place("direct:dpo_loss", with_stats, loss_alone),
     "pass_at_k": Place("groups:pass_at_k"),
     "edit_effect": Place("reward_model:edit_effect"),
 }
