@@ -71,12 +71,15 @@ def infinite(got: Tensor, wanted: Tensor) -> tuple[str, str] | None:
     if not bool(bad.any()):
         return None
     index = bad.nonzero()[0].tolist()
-    where = f" at {index}" if index else ""
-    says = f"Your result is {float(got[tuple(index)])}{where}. Which step can cause that? NaN · 0 is NaN:"
-    return (
-        "NaN or infinite",
-        f"{says} what padding holds is replaced with torch.where, not multiplied by 0.",
-    )
+    value, where = float(got[tuple(index)]), f" at {index}" if index else ""
+    if value == float("-inf"):
+        cause = "Is it the log of a probability that rounds to 0? Take log_softmax of the logits."
+    else:
+        cause = (
+            "Which step can cause that? NaN · 0 is NaN: what padding holds is replaced with torch.where, not"
+            " multiplied by 0."
+        )
+    return "NaN or infinite", f"Your result is {value}{where}. {cause}"
 
 
 def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:

@@ -33,6 +33,9 @@ def response_mask(response_tensors, eos_token_id):
 EOS excluded: You left out the EOS. It is an action too: if it is masked, the model never learns to stop.
 -  - is_eos
 +
+the EOS alone left out: You mark every token that is no EOS. The first EOS counts; what follows it does not.
+- is_eos.cumsum(dim=1) - is_eos
++ is_eos
 row without EOS left out: In a row without EOS (cut at the length limit) all positions count.
 - before == 0
 + (before == 0) & is_eos.any(1, True)
