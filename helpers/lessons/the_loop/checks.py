@@ -33,7 +33,7 @@ weighted by the probability: You weighted each difference by π (F.kl_div does).
  π, so the probability is in already: add up the differences.
 - logprobs - ref_logprobs
 + logprobs.exp() * (logprobs - ref_logprobs)
-k3: π_ref/π − 1 + log π − log π_ref is never negative; the objective pays the difference itself.
+k3: π_ref/π − 1 + log π − log π_ref is never negative; here the KL is the plain difference.
 - logprobs - ref_logprobs
 + torch.expm1(ref_logprobs - logprobs) + logprobs - ref_logprobs
 divided by the length: You divided a response's score and KL by its length; only the mean over responses
