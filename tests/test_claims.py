@@ -271,7 +271,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("03", "finds all 128 responses"): shown_at("response_tensors"),
     ("03", "ends 0.57 ± 0.10 lower"): quoted("the cell above it, with seed=0, 1 and 2"),
     ("04", "at each of 400 gradient steps"): GIVEN,
-    ("05", "also stays as π_ref | 512"): quoted("Ouyang et al. 2022, appendix C.4"),
     ("05", "A score of 100 must not overflow"): GIVEN,
     ("05", "a difference of −120"): GIVEN,
     ("05", "a real encoder of 460,000"): lambda figure: Figure.is_said_by(

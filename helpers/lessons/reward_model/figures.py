@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 
 LN2 = math.log(2)
-NOISE_COLOURS = (REWARD, POLICY, KL)  # few to many wrong labels
+NOISE_COLOURS = (GREEN, BLUE, ORANGE)  # few to many wrong labels
 NOISE_MARKS = ("o", "s", "^")
 FARTHEST = 8  # points of gold score that the histogram of gaps shows
 
@@ -25,7 +25,7 @@ def gap_histogram(gaps: Sequence[float]) -> Figure:
     edges = [k / 2 for k in range(-22, 2 * FARTHEST + 1)]
     better, worse = [min(FARTHEST, g) for g in gaps if g >= 0], [g for g in gaps if g < 0]
     names = "the better one was chosen, or an equal", "the worse one was chosen"
-    for name, some, colour in zip(names, (better, worse), (REWARD, KL), strict=True):
+    for name, some, colour in zip(names, (better, worse), (GREEN, ORANGE), strict=True):
         axes.hist(some, edges, color=colour, label=f"{name}: {len(some) / len(gaps):.0%}")
     axes.set_xlim(min(gaps) - 0.5, FARTHEST + 0.5)
     axes.axvline(0, color="black", linewidth=0.8)
@@ -42,20 +42,20 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     x = np.linspace(-5, 5, 201)
     sigmoid = 1 / (1 + np.exp(-x))
     chance, loss, gradient = grid[0]
-    chance.plot(x, sigmoid, color=REWARD, label="σ(difference)")
+    chance.plot(x, sigmoid, color=GREEN, label="σ(difference)")
     gaps, shares, pairs = np.array(seen).T
     errors = 2 * np.sqrt(shares * (1 - shares) / pairs)  # standard errors of a share
-    look = {"fmt": "o", "color": GOLD, "markersize": 5, "label": "what the labeller did"}
+    look = {"fmt": "o", "color": YELLOW, "markersize": 5, "label": "what the labeller did"}
     chance.errorbar(gaps / temperature, shares, errors, **look)
     chance.set_xlim(-5, 5)
     chance.legend(loc="lower right", handlelength=1.2)
     words = "Chance that A is preferred", "score of A − score of B", "probability"
     label_axes(chance, *words, grid="both")
-    loss.plot(x, np.log1p(np.exp(-x)), color=POLICY)
+    loss.plot(x, np.log1p(np.exp(-x)), color=BLUE)
     loss.plot(0, LN2, "o", color="black", markersize=4)
     loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=9, textcoords="offset points")
     label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
-    gradient.plot(x, sigmoid - 1, color=KL)
+    gradient.plot(x, sigmoid - 1, color=ORANGE)
     words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
     label_axes(gradient, *words, grid="both")
     return figure
@@ -65,8 +65,8 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     """Loss of each step; accuracy on training and on held-out pairs, where it was measured."""
     figure, grid = new_figure(1, 2, 9.4, 2.8)
     loss, accuracy = grid[0]
-    loss.plot([r["step"] for r in history], [r["loss"] for r in history], color=POLICY)
-    loss.axhline(LN2, color=REFERENCE, linestyle="--", linewidth=1)
+    loss.plot([r["step"] for r in history], [r["loss"] for r in history], color=BLUE)
+    loss.axhline(LN2, color=GREY, linestyle="--", linewidth=1)
     loss.text(total, LN2, "ln 2 ", fontsize=9, ha="right", va="bottom")
     loss.set(xlim=(0, total), ylim=(0, None))
     words = "Bradley–Terry loss of the batch", "gradient step", "nats per pair"
@@ -74,7 +74,7 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     measured = [record for record in history if "test" in record]
     names = {"train": "its own pairs", "test": "held-out pairs"}
     curves = {name: [record[key] for record in measured] for key, name in names.items()}
-    draw_lines(accuracy, [r["step"] for r in measured], curves, (POLICY, REWARD), markersize=4)
+    draw_lines(accuracy, [r["step"] for r in measured], curves, (BLUE, GREEN), markersize=4)
     draw_limits(accuracy, chance, best, under=True)
     accuracy.set_xlim(0, total)
     accuracy.legend(loc="upper left")
@@ -84,7 +84,7 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
 
 def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> None:
     """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
-    lines = ((chance, "chance", REFERENCE, False), (best, "best possible", GOLD, under))
+    lines = ((chance, "chance", GREY, False), (best, "best possible", YELLOW, under))
     for height, words, colour, below in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         how = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 9}
@@ -96,7 +96,7 @@ def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> 
 def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Figure:
     """One bar a model, with chance and the best possible."""
     figure, axes = one_panel(7.6, 2.6)
-    bars = axes.bar(list(shares), list(shares.values()), color=ACCENT, width=0.5)
+    bars = axes.bar(list(shares), list(shares.values()), color=SKY, width=0.5)
     axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
     axes.set_xlim(-0.6, len(shares) - 0.1)
     draw_limits(axes, 0.5, best)
@@ -119,7 +119,7 @@ def draw_calibration(axes: Axes, rows: list[dict], colour: str, name: str, mark:
 
 def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
     """The diagonal and the words."""
-    axes.plot([0.5, 1], [0.5, 1], color=REFERENCE, linestyle="--", linewidth=1)
+    axes.plot([0.5, 1], [0.5, 1], color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
     axes.legend(loc="upper left")
     words = "predicted chance that its favourite wins", "how often it does"
@@ -129,7 +129,7 @@ def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
 def calibration_figure(curves: dict[str, list[dict]]) -> Figure:
     """Predicted against actual; `curves` maps a name to rows of `reward_sweep.calibration`."""
     figure, axes = one_panel(5.4, 3.6)
-    styles = ((ACCENT, "o"), (REWARD, "s"), (VALUE, "^"))
+    styles = ((SKY, "o"), (GREEN, "s"), (PINK, "^"))
     for (name, rows), (colour, mark) in zip(curves.items(), styles, strict=False):
         draw_calibration(axes, rows, colour, name, mark)
     frame_calibration(axes)
@@ -179,9 +179,9 @@ def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> F
     figure, grid = new_figure(1, 2, 9.0, 2.4)
     titles = (("Raw scores", "raw score"), ("Normalised scores", "standard deviations"))
     for axes, (title, unit), values in zip(grid[0], titles, (raw, normalised), strict=True):
-        axes.hist(values, 40, color=REWARD)
+        axes.hist(values, 40, color=GREEN)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.axvline(sum(values) / len(values), color=KL, linestyle="--", label="mean")
+        axes.axvline(sum(values) / len(values), color=ORANGE, linestyle="--", label="mean")
         axes.legend()
         label_axes(axes, title, unit, "texts", grid="both")
     return figure
@@ -192,9 +192,9 @@ def proxy_gold_figure(
 ) -> Figure:
     """Every third text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
-    axes.plot(gold[::3], proxy[::3], ".", color=POLICY, alpha=0.35, markersize=4)
+    axes.plot(gold[::3], proxy[::3], ".", color=BLUE, alpha=0.35, markersize=4)
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
-    axes.plot(*rings, "o", color=KL, fillstyle="none", markersize=9, label="most overrated")
+    axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
     words = "gold score, standard deviations", "reward model, std. deviations"
     label_axes(axes, "Two judges of the same texts", *words, grid="both")
