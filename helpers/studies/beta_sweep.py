@@ -202,17 +202,17 @@ def reference_row(sweep: Sweep) -> dict:
 def print_table(rows: list[dict], reference: dict | None = None) -> None:
     """Print each β's results, as far as there are any; the first line is the reference, if given."""
     print(
-        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>8s}{'broken':>8s}{'J':>9s}{'± s.e.':>8s}"
-        f"{'± seeds':>9s}{'J*':>8s}{'± s.e.':>8s}{'eff.':>7s}{'± s.e.':>8s}{'± seeds':>9s}"
+        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>9s}{'broken':>8s}{'J (s.e.; seeds)':>22s}"
+        f"{'J* (s.e.)':>15s}{'efficiency (s.e.; seeds)':>26s}"
     )
     if reference is not None:
-        print("reference" + "".join(f"{reference[n]:8.3f}" for n in ("score", "gold", "kl")))
-    optimal = "{optimal_value:8.3f}{optimal_stderr:8.3f}{efficiency:7.3f}"
-    optimal += "{efficiency_stderr:8.3f}{efficiency_spread:9.3f}"
+        print("reference{score:8.3f}{gold:8.3f}{kl:9.3f}".format(**reference))
+    optimal = "{optimal_value:7.3f} ({optimal_stderr:.3f})"
+    optimal += "{efficiency:10.3f} ({efficiency_stderr:.3f}; {efficiency_spread:.3f})"
     for row in rows:
         error = row["value_stderr"] / row["seeds"] ** 0.5
-        line = "{kl_coef:9g}{score:8.3f}{gold:8.3f}{kl:8.3f}{broken:8.0%}{value:9.3f}".format(**row)
-        line += f"{error:8.3f}{row['value_spread']:9.3f}"
+        line = "{kl_coef:9g}{score:8.3f}{gold:8.3f}{kl:9.3f}{broken:8.0%}{value:7.3f}".format(**row)
+        line += f" ({error:.3f}; {row['value_spread']:.3f})"
         print(line + ("" if row["efficiency"] is None else optimal.format(**row)))
 
 

@@ -23,7 +23,6 @@ from helpers.lessons.debugging import widgets as clinic
 from helpers.lessons.debugging.study import load_clinic
 from helpers.lessons.kl_beta import live_trainer as trainer
 from helpers.lessons.kl_beta import widgets as kl_widgets
-from helpers.lessons.kl_beta.figures import estimator_figure
 from helpers.lessons.kl_beta.gaussian import train_gaussians
 from helpers.lessons.overoptimization import widgets as overoptimization_widgets
 from helpers.lessons.overoptimization.study import FACTORS, load_reward_studies
@@ -104,24 +103,6 @@ def ten():
     )
 
 
-def estimators():
-    sizes, steps = (16, 64), (0, 5, 10)
-    errors = {size: {name: [0.1, 0.2, 0.3] for name in NAMES} for size in sizes}
-    sampled = [{size: {name: noise(50) for name in NAMES} for size in sizes} for _ in steps]
-    logprobs = [(k * noise(60)).log_softmax(0) for k in steps]
-    return kl_widgets.estimator_explorer(
-        steps, [0.0, 0.4, 0.9], errors, sampled, logprobs, VOCABULARY
-    )
-
-
-def test_an_estimate_whose_batches_all_leave_the_frame_says_so():
-    means = {name: noise(50) for name in NAMES} | {"k2": 1_000 + noise(50)}
-    errors = {name: [0.1, 0.2] for name in NAMES}
-    words = noise(60).log_softmax(0), noise(60).log_softmax(0), VOCABULARY
-    figure = estimator_figure([0.1, 0.5], errors, 1, means, 16, words)
-    assert [text.get_text() for text in figure.axes[1].texts] == ["50 of 50 beyond the frame →"]
-
-
 def gaussians():
     runs = train_gaussians([0, 0.5, 5], steps=20)
     return kl_widgets.gaussian_explorer(runs, [1.0, 0.7, 0.1], start=1)
@@ -179,7 +160,6 @@ WIDGETS = {
     "Explorer": reward_sweep,
     "SentenceScorer": scorer,
     "ten_explorer": ten,
-    "estimator_explorer": estimators,
     "gaussian_explorer": gaussians,
     "one_token_explorer": answers,
     "pairs_explorer": pairs_of_answers,

@@ -1,11 +1,11 @@
-"""Exercises of lesson 07: π*, J* and the next β; the best mean of one parameter; scores at equal KL."""
+"""Exercises of lesson 07: π*, J*, the best mean of one parameter, the next β, scores at equal KL."""
 
 from numbers import Real
 
 import torch
 
 from helpers.kit.diagnosis import agrees
-from helpers.kit.exercise import Seen, by_name, expect, floats, noise
+from helpers.kit.exercise import Seen, expect, floats, noise
 from helpers.kit.judge import exercise
 
 
@@ -15,114 +15,122 @@ def number(x: object) -> object:
     return torch.tensor(float(x), dtype=torch.float64) if plain else x
 
 
-def number_seen(function, *given: float) -> Seen:
+def number_seen(function, *given: object) -> Seen:
     """The one number that a function returns."""
     return {"result": number(function(*given))}
 
 
-RESULTS = ("log-probs of π*", "J*", "next β")
 LEAST = -80.0  # a probability below exp of it is 0 in float32: any log-prob will do
 
 
-def optimum_seen(function, *given: object) -> Seen:
-    """The three results."""
-    seen = {name: number(x) for name, x in by_name(RESULTS, function(*given)).items()}
-    best = seen[RESULTS[0]]
+def best_seen(function, *given: object) -> Seen:
+    """The log-probs of π*, as far as float32 has their probabilities."""
+    best = function(*given)
     lowest = isinstance(best, torch.Tensor) and best.is_floating_point()
-    return seen | ({RESULTS[0]: best.clamp(min=LEAST)} if lowest else {})
+    return {"result": best.clamp(min=LEAST) if lowest else best}
 
 
-def optimum_cause(function, ref_logprobs, scores, kl_coef, *given) -> None:
-    """Wrong: what holds of the first wrong result whatever the numbers are, and not of the learner's."""
-
-    def seen(f, r=scores, kl=given[0]):
-        return list(optimum_seen(f, ref_logprobs, r, kl_coef, kl, *given[1:]).values())
-
-    both = list(zip(seen(function), seen(check_optimum.exercise.right), strict=True))
-    first = next((k for k, one in enumerate(both) if not agrees(RESULTS[k], *one)), None)
-    if first is None or both[first][0].shape != both[first][1].shape:
-        return
-    best = seen(function, r=torch.ones_like(scores))[0]
-    if first == 0 and not agrees("", best.exp().sum(1), torch.ones(len(best))):
+def best_cause(function, ref_logprobs, scores, kl_coef) -> None:
+    """Wrong: log-probs, and not the reference's where all scores are equal."""
+    best = best_seen(function, ref_logprobs, torch.ones_like(scores), kl_coef)["result"]
+    if best.shape != scores.shape or not agrees("", best.exp().sum(1), torch.ones(len(best))):
         return  # no log-probs
     says = "Where all scores are equal, π* is the reference, whatever β is. Yours is not: each row"
     says += " is log π_ref + r/β, less one number, its log Z."
-    expect(first != 0 or agrees("", best, ref_logprobs), "π* of equal scores", says)
-    _, target, n, horizon = given
-    for times, step, where in (
-        (1, 0.0, "is the target, β stays"),
-        (9, 0.2, "is far above the target, the error is clipped to 0.2, and β becomes"),
-        (0.1, -0.2, "is far below the target, the error is clipped to −0.2, and β becomes"),
-    ):
-        got = float(seen(function, kl=times * target)[2])
-        want = kl_coef * (1 + step * n / horizon)
-        says = f"Where the KL {where} {want:.4g} (before, {kl_coef:g}; n/horizon is {n / horizon:.3g});"
-        fine = first != 2 or abs(got - want) < 1e-4 * want
-        expect(fine, f"next β at a KL of {times:g} targets", f"{says} yours is {got:.4g}.")
+    expect(agrees("", best, ref_logprobs), "π* of equal scores", says)
 
 
 SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0], [1.0, -1.0, 0.5])
 WIDE = noise(7, 4, 9).log_softmax(dim=1), noise(8, 4, 9) + torch.arange(4.0).unsqueeze(1)
 NEAR = SMALL[0], floats([5.0, 5.02, 0.0], [4.0, -3.0, 4.04])  # e^100 at β = 0.05: above float32
+PROBES = [(*SMALL, 0.5), (*WIDE, 0.3), (*WIDE, 2.0), (*SMALL, 0.8), (*SMALL, 1.2), (*SMALL, 0.6)]
+FURTHER = [
+    (
+        "β is 0.05: a weight of e^100 is more than a float32 holds, and beside it the others round to"
+        " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
+        (*NEAR, 0.05),
+    ),
+    ("β is 0.002: is something bounded?", (*SMALL, 0.002)),
+]
 
-check_optimum = exercise(
+check_best_policy = exercise(
     """\
 def best_policy(ref_logprobs, scores, kl_coef):
     return (ref_logprobs + scores / kl_coef).log_softmax(dim=1)
+""",
+    "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt (notebook 07)",
+    PROBES,
+    observe=best_seen,
+    cause=best_cause,
+    further=FURTHER,
+)
 
-
+check_best_value = exercise(
+    """\
 def best_value(ref_logprobs, scores, kl_coef):
     log_z = (ref_logprobs + scores / kl_coef).logsumexp(dim=1)  # one a prompt
     return (kl_coef * log_z).mean()
-
-
-def next_kl_coef(kl_coef, kl, target, n, horizon):
-    error = min(max(kl / target - 1, -0.2), 0.2)
-    return kl_coef * (1 + error * n / horizon)
-
-
-def optimum(ref_logprobs, scores, kl_coef, kl, target, n, horizon):
-    given = ref_logprobs, scores, kl_coef
-    return best_policy(*given), best_value(*given), next_kl_coef(kl_coef, kl, target, n, horizon)
 """,
-    "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt; J* = mean of β·log Z;"
-    " next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
-    [
-        (*SMALL, 0.5, 2.2, 2.0, 64, 150.0),
-        (*WIDE, 0.3, 4.0, 2.0, 256, 1000.0),
-        (*WIDE, 2.0, 1.0, 2.0, 64, 640.0),
-        (*SMALL, 0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
-        (*SMALL, 1.2, 1.9, 2.0, 32, 200.0),
-        (*SMALL, 0.6, 0.1, 3.0, 32, 200.0),
-    ],
+    "J* = the mean over prompts of β·log Z, Z = Σ_y π_ref·exp(r/β) of each prompt (notebook 07)",
+    PROBES,
     """\
 the log outside of the mean: You averaged Z over the prompts and took the log of that: the value of a policy
  that may choose its prompts. Each prompt has its own log Z; their mean comes last.
 - (kl_coef * log_z).mean()
 + kl_coef * log_z.exp().mean().log()
-the score of π*: This is E[r] under π*; J* also pays β·KL for it. It is β·log Z.
+the score of π*: This is E[r] under π*; J* is less, by β·KL. It is β·log Z.
 - (kl_coef * log_z).mean()
 + ((ref_logprobs + scores / kl_coef).softmax(1) * scores).sum(1).mean()
 β·log(π*/π_ref) for J*: This is the mean of β·log(π*/π_ref), which is r less the prompt's own β·log Z. The
  β·log Z itself is asked for, one a prompt.
 - (kl_coef * log_z).mean()
 + (scores - kl_coef * log_z[:, None]).mean()
+""",
+    observe=number_seen,
+    further=FURTHER,
+)
+
+
+def next_cause(function, kl_coef, _, target, n, horizon) -> None:
+    """Wrong: β at the target, far above it and far below it."""
+    for times, step, where in (
+        (1, 0.0, "is the target, β stays"),
+        (9, 0.2, "is far above the target, the error is clipped to 0.2, and β becomes"),
+        (0.1, -0.2, "is far below the target, the error is clipped to −0.2, and β becomes"),
+    ):
+        got = float(function(kl_coef, times * target, target, n, horizon))
+        want = kl_coef * (1 + step * n / horizon)
+        says = f"Where the KL {where} {want:.4g} (before, {kl_coef:g}; n/horizon is {n / horizon:.3g});"
+        fine = abs(got - want) < 1e-4 * want
+        expect(fine, f"next β at a KL of {times:g} targets", f"{says} yours is {got:.4g}.")
+
+
+check_next_kl_coef = exercise(
+    """\
+def next_kl_coef(kl_coef, kl, target, n, horizon):
+    error = min(max(kl / target - 1, -0.2), 0.2)
+    return kl_coef * (1 + error * n / horizon)
+""",
+    "next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
+    [
+        (0.5, 2.2, 2.0, 64, 150.0),
+        (0.3, 4.0, 2.0, 256, 1000.0),
+        (2.0, 1.0, 2.0, 64, 640.0),
+        (0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
+        (1.2, 1.9, 2.0, 32, 200.0),
+        (0.6, 0.1, 3.0, 32, 200.0),
+    ],
+    """\
 error in nats: You have KL − target; the error is relative: KL/target − 1.
 - kl / target - 1
 + kl - target
 """,
-    results=RESULTS,
-    observe=optimum_seen,
-    cause=optimum_cause,
+    observe=number_seen,
+    cause=next_cause,
     further=[
-        (
-            "β is 0.05: a weight of e^100 is more than a float32 holds, and beside it the others round to"
-            " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
-            (*NEAR, 0.05, 1.0, 2.0, 64, 640.0),
-        ),
-        ("n is above the horizon: is something bounded?", (*SMALL, 0.5, 2.1, 2.0, 512, 200.0)),
-        ("β is 0.002: is something bounded?", (*SMALL, 0.002, 1.0, 2.0, 64, 640.0)),
-        ("the estimated KL is below 0", (*SMALL, 0.5, -0.3, 2.0, 32, 200.0)),
+        ("n is above the horizon: is something bounded?", (0.5, 2.1, 2.0, 512, 200.0)),
+        ("β is 0.002: is something bounded?", (0.002, 1.0, 2.0, 64, 640.0)),
+        ("the estimated KL is below 0", (0.5, -0.3, 2.0, 32, 200.0)),
     ],
 )
 

@@ -1,4 +1,4 @@
-"""Figures of notebook 07: ten answers, three estimates of the KL, one parameter, a β that follows."""
+"""Figures of notebook 07: ten answers, one parameter, a β that follows a target, where the KL stands."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,16 +6,13 @@ from itertools import pairwise
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure, tick_words
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure
+from helpers.kit.palette import KL, PINK, POLICY, REFERENCE, REWARD, SKY, YELLOW
 from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
 from helpers.lessons.kl_beta.study import WIDEST_GAP
 from helpers.theory.optimum import gaussian_objective
-
-ESTIMATORS = {"k1": (POLICY, "o", "-"), "k2": (GOLD, "s", "--"), "k3": (VALUE, "^", ":")}
 
 
 def fixed_panels(columns: int, width: float, height: float, bottom: float, gap: float):
@@ -31,7 +28,7 @@ def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
     return numbers, {"color": colour, "label": label}
 
 
-# --- section 1: ten answers -----------------------------------------------------------------------
+# --- ten answers -----------------------------------------------------------------------
 
 
 def ten_figure(
@@ -65,7 +62,7 @@ def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
     """Where each penalty leads: one panel a policy [10], beside the reference."""
     figure, grid = new_figure(1, len(reached), 9.6, 2.6)
     for axes, (name, probs), colour in zip(
-        grid[0], reached.items(), (POLICY, KL, GOLD), strict=True
+        grid[0], reached.items(), (POLICY, KL, YELLOW), strict=True
     ):
         answers = range(1, len(probs) + 1)
         series = [bars(reference, REFERENCE, "reference"), bars(probs, colour, "trained")]
@@ -76,88 +73,7 @@ def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
     return figure
 
 
-# --- section 1: three estimates -------------------------------------------------------------------
-
-
-def _next_words(axes: Axes, logprobs: Tensor, ref_logprobs: Tensor, vocabulary: Sequence) -> None:
-    """The ten words that policy and reference together find likeliest; log-probs [V]."""
-    probs, ref_probs = logprobs.exp(), ref_logprobs.exp()
-    top = (probs + ref_probs).topk(10).indices.tolist()
-    series = [bars(ref_probs[top], REFERENCE, "reference"), bars(probs[top], POLICY, "policy")]
-    words = tick_words([vocabulary[word] for word in top])
-    draw_bars(axes, words, series)
-    axes.set_xticks(range(len(words)), words, rotation=50, ha="right")
-    axes.set_xlim(-0.9, 9.6)
-    axes.set_ylim(0, 1.05)
-    axes.legend(loc="upper right")
-    label_axes(axes, "The next word", "", "probability")
-
-
-def _batches(axes: Axes, means: dict[str, Tensor], exact: float) -> None:
-    """One row of points an estimate: where the means of many batches [N] fall around the exact KL.
-
-    The frame holds the lower means of each, wherever its bulk lies; rare large ones leave it.
-    """
-    lowest = min(means[name].quantile(0.05).item() for name in ESTIMATORS)
-    half = 1.15 * max(0.02, exact - lowest)
-    low, high = exact - half, exact + half
-    for row, (name, (colour, _, _)) in enumerate(ESTIMATORS.items()):
-        lift = torch.linspace(-0.3, 0.3, len(means[name]))
-        for picked, mark, at in (
-            ((means[name] >= low) & (means[name] <= high), ".", None),
-            (means[name] > high, ">", high),
-            (means[name] < low, "<", low),
-        ):
-            x = means[name][picked] if at is None else torch.full((int(picked.sum()),), at)
-            axes.plot(x, 2 - row + lift[picked], mark, color=colour, markersize=4, alpha=0.5)
-        beyond, of = int((means[name] > high).sum()), len(means[name])
-        if beyond > of / 2:  # or the row would look like one bar
-            words = f"{beyond} of {of} beyond the frame →"
-            place = {"ha": "right", "va": "center", "fontsize": 8.5, "backgroundcolor": "white"}
-            axes.text(high - 0.1 * half, 2 - row, words, zorder=3, **place)
-        middle = means[name].median().item()
-        axes.plot([middle] * 2, [1.62 - row, 2.38 - row], color="black", linewidth=2.5)
-    axes.axvline(exact, color="black", linewidth=1.2, linestyle="--")
-    axes.set_yticks([2, 1, 0], list(ESTIMATORS))
-    axes.set_xlim(low - 0.04 * half, high + 0.04 * half)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    label_axes(axes, f"Means of {len(means['k1'])} batches", "mean of a batch, nats")
-
-
-def _errors(axes: Axes, exact: Sequence, errors: dict[str, list], shot: int, size: int) -> None:
-    """Root mean square error of a batch's mean against the exact KL, at every drift but none."""
-    for name, (colour, mark, line) in ESTIMATORS.items():
-        axes.plot(exact[1:], errors[name][1:], line, color=colour, label=name, linewidth=1.6)
-        if shot:
-            axes.plot(exact[shot], errors[name][shot], mark, color=colour, markersize=8)
-    axes.set(xscale="log", yscale="log")
-    axes.minorticks_off()  # half of the drawing time
-    axes.legend(loc="upper left")
-    title = f"Expected error, {size} tokens"
-    label_axes(axes, title, f"exact KL, nats (here {exact[shot]:.3f})", "nats", grid="both")
-
-
-def estimator_figure(
-    exact: Sequence[float],
-    errors: dict[str, list],
-    shot: int,
-    means: dict[str, Tensor],
-    size: int,
-    words: tuple,
-) -> Figure:
-    """A drifted next-token distribution, and how well batches of `size` tokens estimate its KL.
-
-    `exact` and each of `errors` run over the snapshots; `means` are [batches] at snapshot `shot`;
-    `words` is (log-probs [V], reference log-probs [V], vocabulary).
-    """
-    figure, grid = fixed_panels(3, 10.0, 3.4, bottom=0.29, gap=0.34)
-    _next_words(grid[0, 0], *words)
-    _batches(grid[0, 1], means, exact[shot])
-    _errors(grid[0, 2], exact, errors, shot, size)
-    return figure
-
-
-# --- section 2: one parameter ---------------------------------------------------------------------
+# --- one parameter ---------------------------------------------------------------------
 
 
 def _densities(axes: Axes, mean: float, optimum: float) -> None:
@@ -187,7 +103,7 @@ def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: flo
     """m over the gradient steps: the chosen run, the others faintly, the formula dashed."""
     for k, run in enumerate(runs):
         if k != chosen:
-            axes.plot(run.means, color=ACCENT, linewidth=0.9, alpha=0.5)
+            axes.plot(run.means, color=SKY, linewidth=0.9, alpha=0.5)
     axes.plot(runs[chosen].means, color=POLICY, linewidth=2)
     axes.axhline(optimum, color="black", linestyle="--", linewidth=1.2)
     axes.set_ylim(-0.1, 1.15)
@@ -226,8 +142,8 @@ def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen
 def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -> Figure:
     """m over the steps with the reward right and with its sign wrong, the second on a scale that holds it."""
     figure, grid = new_figure(1, 2, 9.6, 3.0)
-    titles = "reward −(y − 1)²", "“reward peak at 1” as +2(y − 1)²"
-    colours = (POLICY, GOLD, KL, VALUE)
+    titles = "reward −(y − 1)²", "without the minus: (y − 1)²"
+    colours = (POLICY, YELLOW, KL, PINK)
     for axes, runs, title in zip(grid[0], (right, wrong), titles, strict=True):
         for run, colour, line in zip(runs, colours, ("-", "--", "-.", ":"), strict=False):
             label = f"β = {run.kl_coef:g}"
@@ -238,17 +154,17 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
     near.legend(loc=(0.42, 0.2), ncols=2)
     far.legend(loc="lower left")
     far.set_yscale("symlog", linthresh=1)
-    far.set_ylim(-2e4, 4)
-    far.set_yticks([-1e4, -1e3, -100, -10, -1, 0, 1], "−10,000 −1,000 −100 −10 −1 0 1".split())
+    far.set_ylim(-300, 4)
+    far.set_yticks([-100, -10, -1, 0, 1], "−100 −10 −1 0 1".split())
     far.minorticks_off()
     return figure
 
 
-# --- sections 3 and 4: a β that follows a target, and where the KL stands ---------------------------
+# --- a β that follows a target, and where the KL stands ---------------------------
 
 MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL), "loss, full": ("^", REWARD)}
 START_STYLES = ("-", "--", ":")
-WORLD_STYLES = ((POLICY, "o-"), (GOLD, "s--"), (KL, "^:"))
+WORLD_STYLES = ((POLICY, "o-"), (YELLOW, "s--"), (KL, "^:"))
 
 
 def target_figure(groups: dict[float, list[tuple]]) -> Figure:

@@ -1,7 +1,8 @@
 """Answers to the exercises of lesson 07, as learners write them."""
 
 # fmt: off
-P, M, S = "optimum", "best_mean", "score_between"
+P, V, N = "best_policy", "best_value", "next_kl_coef"
+M, S = "best_mean", "score_between"
 BEST = "(ref_logprobs + scores / kl_coef).log_softmax(dim=1)"
 LOG_Z = "(ref_logprobs + scores / kl_coef).logsumexp(dim=1)"
 VALUE = "(kl_coef * log_z).mean()"
@@ -28,30 +29,29 @@ WRONG = [
     (P, "exp first, then log", BEST, "(ref_logprobs.exp() * (scores / kl_coef).exp()).log()"
      " - (ref_logprobs.exp() * (scores / kl_coef).exp()).sum(1, keepdim=True).log()"),
     (P, "an epsilon in the log", BEST, "((ref_logprobs + scores / kl_coef).softmax(1) + 1e-12).log()"),
-    (P, "J* without β in front", VALUE, "log_z.mean()"),
-    (P, "J* without the reference", LOG_Z, "(scores / kl_coef).logsumexp(1)"),
-    (P, "J* with β as a factor of the score", LOG_Z, "(ref_logprobs + scores * kl_coef).logsumexp(1)"),
-    (P, "J* summed", VALUE, "(kl_coef * log_z).sum()"),
-    (P, "J* one a prompt", VALUE, "kl_coef * log_z"),
-    (P, "median over prompts", VALUE, "(kl_coef * log_z).median()"),
-    (P, "mean of β·log(π*/π_ref)", VALUE,
-     "(kl_coef * (best_policy(ref_logprobs, scores, kl_coef) - ref_logprobs)).mean()"),
-    (P, "E[r] of the reference", VALUE, "(ref_logprobs.exp() * scores).sum(1).mean()"),
-    (P, "E[r] − KL, without β", VALUE,
+    (V, "J* without β in front", VALUE, "log_z.mean()"),
+    (V, "J* without the reference", LOG_Z, "(scores / kl_coef).logsumexp(1)"),
+    (V, "J* with β as a factor of the score", LOG_Z, "(ref_logprobs + scores * kl_coef).logsumexp(1)"),
+    (V, "J* summed", VALUE, "(kl_coef * log_z).sum()"),
+    (V, "J* one a prompt", VALUE, "kl_coef * log_z"),
+    (V, "median over prompts", VALUE, "(kl_coef * log_z).median()"),
+    (V, "mean of β·log(π*/π_ref)", VALUE,
+     "(kl_coef * ((ref_logprobs + scores / kl_coef).log_softmax(1) - ref_logprobs)).mean()"),
+    (V, "E[r] of the reference", VALUE, "(ref_logprobs.exp() * scores).sum(1).mean()"),
+    (V, "E[r] − KL, without β", VALUE,
      f"({STAR} * (scores - {STAR}.log() + ref_logprobs)).sum(1).mean()"),
-    (P, "no clip", CLIP, ERROR),
-    (P, "clipped above only", CLIP, f"min({ERROR}, 0.2)"),
-    (P, "clipped to ±0.5", CLIP, f"min(max({ERROR}, -0.5), 0.5)"),
-    (P, "clipped last", f"{CLIP}\n    return {NEXT}",
+    (N, "no clip", CLIP, ERROR),
+    (N, "clipped above only", CLIP, f"min({ERROR}, 0.2)"),
+    (N, "clipped to ±0.5", CLIP, f"min(max({ERROR}, -0.5), 0.5)"),
+    (N, "clipped last", f"{CLIP}\n    return {NEXT}",
      f"({ERROR}) * n / horizon\n    return kl_coef * (1 + max(-0.2, min(0.2, error)))"),
-    (P, "target over KL", ERROR, "target / kl - 1"),
-    (P, "1 not subtracted", ERROR, "kl / target"),
-    (P, "n and horizon exchanged", "n / horizon)", "horizon / n)"),
-    (P, "the step is added to β", NEXT, "kl_coef + error * n / horizon"),
-    (P, "exp of the step", NEXT, "kl_coef * 2.718281828 ** (error * n / horizon)"),
-    (P, "n at most the horizon", "n / horizon)", "min(1, n / horizon))"),
-    (P, "β at least 0.005", NEXT, "max(5e-3, kl_coef * (1 + error * n / horizon))"),
-    (P, "two results", "return best_policy(*given), best_value(*given),", "return best_policy(*given),"),
+    (N, "target over KL", ERROR, "target / kl - 1"),
+    (N, "1 not subtracted", ERROR, "kl / target"),
+    (N, "n and horizon exchanged", "n / horizon)", "horizon / n)"),
+    (N, "the step is added to β", NEXT, "kl_coef + error * n / horizon"),
+    (N, "exp of the step", NEXT, "kl_coef * 2.718281828 ** (error * n / horizon)"),
+    (N, "n at most the horizon", "n / horizon)", "min(1, n / horizon))"),
+    (N, "β at least 0.005", NEXT, "max(5e-3, kl_coef * (1 + error * n / horizon))"),
 
     (M, "σ not squared", "sigma**2", "sigma"),
     (M, "σ multiplies", "/ sigma**2", "* sigma**2"),
@@ -88,11 +88,11 @@ RIGHT = [
     (P, "by softmax and log", BEST,
      "(ref_logprobs + scores / kl_coef).softmax(dim=1).clamp(min=1e-38).log()"),
     (P, "in double precision", BEST, "(ref_logprobs.double() + scores / kl_coef).log_softmax(1).float()"),
-    (P, "J* as E[r] − β·KL", VALUE,
+    (V, "J* as E[r] − β·KL", VALUE,
      "((s := (ref_logprobs + scores / kl_coef).log_softmax(1)).exp()"
      " * (scores - kl_coef * (s - ref_logprobs))).sum(1).mean()"),
-    (P, "plain numbers, and a tensor", VALUE, "float((kl_coef * log_z).mean())", NEXT,
-     "torch.tensor(kl_coef + kl_coef * error * n / horizon)"),
+    (V, "a plain number", VALUE, "float((kl_coef * log_z).mean())"),
+    (N, "a tensor", NEXT, "torch.tensor(kl_coef + kl_coef * error * n / horizon)"),
     (M, "another form", MEAN, "1 / (1 + kl_coef / (2 * sigma * sigma))"),
     (M, "a tensor", MEAN, "torch.tensor(2 * sigma**2 / (2 * sigma**2 + kl_coef))"),
     (S, "weights of both scores", MOVE, "(1 - share) * score_low + share * score_high"),
