@@ -8,29 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import draw_bars, draw_seeds, label_axes, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK
 
 Runs = dict[str, Sequence[Sequence[float]]]  # label → one list of numbers per seed
-STYLES = ((POLICY, "-"), (KL, "--"), (REWARD, "-."), (VALUE, ":"))
-
-
-def value_figure(values: dict[str, Sequence[float]], best: float, reference: float) -> Figure:
-    """J of the last policies: a dot per seed, a bar for their mean; once with J* and reference, once near."""
-    figure, (panels,) = new_figure(1, 2, 9.6, 2.8)
-    for axes in panels:
-        for x, each in enumerate(values.values()):
-            draw_values(axes, x, each, POLICY, "black")
-        axes.set_xticks(range(len(values)), values)
-        axes.set_xlim(-0.5, len(values) - 0.4)
-    whole, near = panels
-    for y, words in ((best, "J*, the best possible"), (reference, "the reference")):
-        whole.axhline(y, color=REFERENCE, linestyle="--", linewidth=1.2)
-        whole.annotate(words, (len(values) - 0.42, y), (0, 3), textcoords="offset points",
-                       fontsize=9, ha="right", color="0.3")  # fmt: skip
-    whole.set_ylim(top=best + 0.12 * (best - reference))
-    label_axes(whole, "Score minus β·KL of the last policies", "", "J, reference std", grid="y")
-    label_axes(near, "The same, from near", "", "", grid="y")
-    return figure
+STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
 
 
 def weight_figure(shares: Sequence[float], curves: dict[str, Sequence[float]]) -> Figure:
@@ -41,14 +22,14 @@ def weight_figure(shares: Sequence[float], curves: dict[str, Sequence[float]]) -
     axes.set_ylim(0, 1.1)
     axes.legend(loc="lower center")
     words = "share of right answers to the prompt"
-    label_axes(axes, "How hard a prompt pushes", words, "weight (at ½: 1)", grid="both")
+    label_axes(axes, "Weight of a prompt in the gradient", words, "weight (at ½: 1)", grid="both")
     return figure
 
 
 def answer_bars(names: Sequence[str], series: dict[str, Sequence[float]]) -> Figure:
     """Expected push on each answer, for several ways to average."""
     figure, axes = one_panel(7.6, 2.8)
-    fills = ({"color": KL}, {"color": REFERENCE}, {"facecolor": "white", "edgecolor": "black"})
+    fills = ({"color": ORANGE}, {"color": GREY}, {"facecolor": "white", "edgecolor": "black"})
     bars = zip(series.items(), fills, strict=False)
     draw_bars(axes, names, [(y, {"label": label} | fill) for (label, y), fill in bars])
     axes.legend(ncols=len(series), loc="upper right")
@@ -66,16 +47,6 @@ def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str, ri
     """One number a seed as rings, their mean as a bar."""
     axes.plot([place - 0.25, place + 0.25], [np.mean(values)] * 2, color=colour, linewidth=3)
     axes.plot([place] * len(values), values, "o", color=ring, markersize=5, fillstyle="none")
-
-
-def run_figure(x: Sequence[float], runs: Runs, title: str, label: str) -> Figure:
-    """Runs over their iterations: thin lines are seeds, thick ones means."""
-    figure, axes = one_panel(7.0, 2.8)
-    draw_runs(axes, x, runs)
-    axes.legend()
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    label_axes(axes, title, "iteration", label, grid="both")
-    return figure
 
 
 def pass_figure(x: Sequence[int], panels: dict[str, Runs]) -> Figure:
@@ -99,7 +70,7 @@ def group_size_figure(sizes: Sequence[int], values: Runs, curves: Runs, chosen: 
     figure, grid = new_figure(1, 2, 9.6, 2.9)
     left, right = grid[0]
     for x, size in enumerate(sizes):
-        colour = POLICY if size == chosen else REFERENCE
+        colour = BLUE if size == chosen else GREY
         draw_values(left, x, values[str(size)], colour, colour)
         for y in curves[str(size)]:
             width, order = (1.8, 3) if size == chosen else (0.8, 2)
@@ -122,18 +93,6 @@ def staleness_figure(lags: Sequence[int], series: dict[str, Sequence[float]]) ->
     axes.set_ylim(0, 1.05)
     axes.set_xticks(lags)
     axes.legend(loc="lower left")
-    words = "iterations since these responses were written"
+    words = "iterations since these responses were sampled"
     label_axes(axes, "Effective share of a stale batch", words, "effective sample size / n", "both")
-    return figure
-
-
-def ratio_histograms(panels: dict[str, Sequence[float]], limits: tuple[float, float]) -> Figure:
-    """Ratios on one scale, a panel each, with the clip's limits."""
-    figure, grid = new_figure(1, len(panels), 4.8 * len(panels), 2.7)
-    bins = np.linspace(0, 2.5, 51)
-    for axes, (title, x), colour in zip(grid.flat, panels.items(), (ACCENT, GOLD), strict=False):
-        axes.hist(np.clip(x, 0, 2.5), bins=bins, color=colour)
-        for limit in limits:
-            axes.axvline(limit, color="black", linewidth=1, linestyle="--")
-        label_axes(axes, title, "ratio π / π_old (above 2.5: at the edge)", "count")
     return figure
