@@ -85,16 +85,8 @@ def test_the_stub_is_not_attempted_yet(path, name):
     assert report.status == "not attempted"
 
 
-<<<<<<< ours
 NOT_CALLED = {  # exercises whose function no later cell calls, by lesson
-    "05": {"normalize_scores", "pair_accuracy"},
     "09": {"my_rule"},  # its check tries it on runs that it has not seen
-=======
-NOT_CALLED = {  # exercises whose function no later cell calls yet, by lesson
-    "09": {"my_rule"},
-    "11": {"implicit_reward", "dpo_loss"},
-    "13": {"loss_shares"},
->>>>>>> theirs
 }
 
 

@@ -105,7 +105,7 @@ def test_two_proposals_find_the_same_optimum(sweep, beta):
 def test_the_optimum_is_known_down_to_beta_0_1(sweep):
     known = [best for best in map(sweep.optimum, sweep.betas) if best is not None]
     assert [best.kl_coef for best in known] == [beta for beta in sweep.betas if beta >= 0.1]
-    assert min(best.smallest_ess for best in known) >= MIN_EFFECTIVE_SAMPLES
+    assert min(float(best.ess.min()) for best in known) >= MIN_EFFECTIVE_SAMPLES
     assert max(best.stderr for best in known) < 0.003
 
 
