@@ -31,6 +31,7 @@ ALLOWED = {
         "compile",
     },  # runs the course's own solutions, with a mistake or without
     "file.py": {"exec", "compile"},  # runs what the reader wrote, before it is saved
+    "own.py": {"exec", "compile"},  # runs functions that the reader wrote and the course kept
 }
 PICKLES = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 
