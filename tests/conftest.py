@@ -10,6 +10,8 @@ from dataclasses import replace
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # a list of fonts of our own: another environment's, half gone, may have left a wrong one in the home
 os.environ["MPLCONFIGDIR"] = tempfile.mkdtemp(prefix="matplotlib")
+# nor a learner's own functions: notebooks run with an empty folder
+os.environ["RLHF_COURSE_WORK"] = tempfile.mkdtemp(prefix="my_course")
 
 import pytest
 import torch
