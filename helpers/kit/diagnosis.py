@@ -11,7 +11,6 @@ from helpers.kit.dependence import depends_otherwise
 from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
 from helpers.kit.mutations import compiled, mutations
 from helpers.kit.patterns import (
-    alike,
     as_tensor,
     divided,
     first_difference,
@@ -64,7 +63,6 @@ def diagnosed(
         lambda: caused(exercise, view.function),
         lambda: form_problem(got, wanted),
         lambda: exchanged(view, pairs, exercise) if usable else None,
-        lambda: another_time(view, got) if usable else None,
         lambda: mutated(exercise, answers, names),
         lambda: infinite(got, wanted),
         lambda: divided(wrong_pairs, [exercise.counts(p) for p in probes]) if usable else None,
@@ -203,14 +201,3 @@ def of_gradient(got: Tensor, wanted: Tensor) -> Found:
             return "wrong sign", "It is the right one with the wrong sign."
         return "a factor", f"It is {size:.4g} times the right one: a factor too many or too few."
     return None
-
-
-def another_time(view: View, got: Tensor) -> Found:
-    """Whether the same inputs give another wrong result when they are given again."""
-    first, again = view.mine(*view.cases[0]), view.mine(*view.cases[0])
-    if alike(first, again):
-        return None
-    return "another result the second time", (
-        "Called once more with the same inputs you return something else: is something drawn at random, or"
-        " kept from one call to the next?"
-    )

@@ -102,8 +102,8 @@ def whole_source(function: Callable) -> str:
     for one in functions:
         known = one.__globals__
         needed |= {k: known[k] for k in names_in(one.__code__) if k in known and k not in own}
-    decorated = ["import torch"]  # a decorator stands in no function's code
-    imports = [*decorated, *(import_of(k, x) for k, x in needed.items() if x is not torch)]
+    # a decorator, torch.no_grad say, stands in no function's code
+    imports = ["import torch", *(import_of(k, x) for k, x in needed.items() if x is not torch)]
     return "\n\n\n".join(["\n".join(imports), *map(source_of, functions)]) + "\n"
 
 
@@ -237,27 +237,23 @@ def milestone(iterations: int = 3, batch_size: int = 32, seed: int = 0) -> None:
                         normalizer_samples=128, seed=seed, device="cpu")  # fmt: skip
     functions = all_own()
     start = partial(start_run, config)
-    state = start()
+    state, generator = start(), torch.Generator().manual_seed(seed)
     with in_place(functions) as calls:
-        seen = [watched(state)]
+        first = watched(state)
         while state.iteration < iterations:
             iterate(state)
+        what = state.models.actor, state.models.tokenizer, state.prompts, 3, config, generator
+        texts = sample_texts(*what)
     used = [name for name, count in calls.items() if count]
     if not used:
         print("None of your functions is in the loop yet: this is the course's own run.")
     else:
         print(f"Your own in the loop: {', '.join(used)}.")
-        print(compared(functions, seen[0], start))
-    for record in state.history:
-        print(
-            f"iteration {record['iteration']}   score {record['score']:+.2f}   KL {record['kl']:.2f} nats"
-        )
-    print("Three texts of this policy:")
-    generator = torch.Generator(state.models.device).manual_seed(seed)
-    texts = sample_texts(
-        state.models.actor, state.models.tokenizer, state.prompts, 3, config, generator
-    )
-    print(*texts, sep="\n")
+        print(compared(functions, first, start))
+    for one in state.history:
+        numbers = f"score {one['score']:+.2f}   KL {one['kl']:.2f} nats"
+        print(f"iteration {one['iteration']}   {numbers}")
+    print("Three texts of this policy:", *texts, sep="\n")
 
 
 def compared(functions: dict[str, Callable], mine: list, start: Callable[[], RLHFState]) -> str:

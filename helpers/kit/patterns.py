@@ -140,7 +140,7 @@ def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
         return "masked positions", "All counted positions are correct; the masked ones are not."
     if all(_last_only(*triple) for triple in triples):
         return "last counted position", "Only the last counted position of a row is wrong."
-    return _moved(pairs) or _scaled(pairs) or _near(pairs)
+    return _moved(pairs) or _scaled(pairs)
 
 
 def _of_masks(pairs: list) -> tuple[str, str] | None:
@@ -174,16 +174,6 @@ def _of_prefixes(pairs: list) -> tuple[str, str] | None:
                 "the end of the mask",
                 f"In row {row} your mask ends after {got} positions, not {want}.",
             )
-    return None
-
-
-def _near(pairs: list) -> tuple[str, str] | None:
-    """Numbers that are wrong by less than 1 % everywhere."""
-    if _everywhere(pairs, lambda a, e: torch.allclose(a.double(), e.double(), 1e-2, 1e-6)):
-        says = (
-            "Your numbers are within 1 % of the right ones, but not right: a constant that is too"
-        )
-        return "nearly right", f"{says} large (an epsilon), or too few digits (bfloat16)?"
     return None
 
 
