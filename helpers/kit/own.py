@@ -228,31 +228,43 @@ def first_apart(mine: list, course: list) -> str:
     return ""
 
 
-def milestone(iterations: int = 3, batch_size: int = 32, seed: int = 0) -> None:
+SHORT = RLHFConfig(
+    iterations=3, batch_size=32, minibatch_size=32, normalizer_samples=128, device="cpu"
+)
+
+
+def milestone(reward: Callable | None = None, **settings) -> None:
     """Train with the learner's functions in the course's place, beside the course's run of this seed.
 
-    The first iteration must give the course's numbers; a sampler that draws in another way is left out there.
+    reward: list of texts → scores; the course's reward model if not given. settings: fields of `RLHFConfig`
+    that differ from `SHORT`. The first iteration must give the course's numbers; a sampler that draws in
+    another way is left out there.
     """
-    config = RLHFConfig(iterations=iterations, batch_size=batch_size, minibatch_size=batch_size,
-                        normalizer_samples=128, seed=seed, device="cpu")  # fmt: skip
+    config = replace(SHORT, **{"minibatch_size": settings.get("batch_size", 32)} | settings)
     functions = all_own()
-    start = partial(start_run, config)
-    state, generator = start(), torch.Generator().manual_seed(seed)
+    if config.method != "ppo":
+        functions.pop("ppo_update_step", None)  # theirs trains a critic
+    start = partial(start_run, config, reward=reward)
+    state, generator = start(), torch.Generator().manual_seed(config.seed)
     with in_place(functions) as calls:
         first = watched(state)
-        while state.iteration < iterations:
+        while state.iteration < config.iterations:
             iterate(state)
         what = state.models.actor, state.models.tokenizer, state.prompts, 3, config, generator
         texts = sample_texts(*what)
-    used = [name for name, count in calls.items() if count]
-    if not used:
-        print("None of your functions is in the loop yet: this is the course's own run.")
-    else:
-        print(f"Your own in the loop: {', '.join(used)}.")
+    mine = [name for name in functions if calls[name]]
+    rest = [name for name, count in calls.items() if count and name not in functions]
+    count = f"{len(mine)} of {len(mine) + len(rest)} parts"
+    print(f"Yours in this loop, {count}: {', '.join(mine) or 'none yet'}.")
+    print(f"The course's: {', '.join(rest) or 'nothing that you have written'}.")
+    if mine:
         print(compared(functions, first, start))
-    for one in state.history:
+    shown = range(
+        0, len(state.history), -(-len(state.history) // 6)
+    )  # six lines at most, and the last
+    for one in [state.history[k] for k in sorted({*shown, len(state.history) - 1})]:
         numbers = f"score {one['score']:+.2f}   KL {one['kl']:.2f} nats"
-        print(f"iteration {one['iteration']}   {numbers}")
+        print(f"iteration {one['iteration']:2d}   {numbers}")
     print("Three texts of this policy:", *texts, sep="\n")
 
 

@@ -186,17 +186,23 @@ def course_version(exercise: Exercise) -> Callable:
 
 @contextmanager
 def in_place(functions: dict[str, Callable]) -> Iterator[dict[str, int]]:
-    """Put own functions in the place of the course's wherever helpers use them; → calls by name."""
-    calls = dict.fromkeys(functions, 0)
+    """Put own functions in the place of the course's wherever helpers use them.
+
+    → calls by name, also of the parts that are still the course's.
+    """
+    courses = {name: place.course for name, place in PLACES.items()}
+    calls = dict.fromkeys(PLACES, 0)
     modules = [module for name, module in sys.modules.items() if name.startswith("helpers.")]
     modules = [module for module in modules if not module.__name__.startswith(OUTSIDE)]
     with ExitStack() as changes:
-        for name, own in functions.items():
-            course = PLACES[name].course
-            stand_in = counting(PLACES[name].stand_in(own, course), name, calls)
+        for name, course in courses.items():
+            own = functions.get(name)
+            used = course if own is None else PLACES[name].stand_in(own, course)
             for module in modules:
                 for attribute in [k for k, x in vars(module).items() if x is course]:
-                    changes.enter_context(patch.object(module, attribute, stand_in))
+                    changes.enter_context(
+                        patch.object(module, attribute, counting(used, name, calls))
+                    )
         yield calls
 
 

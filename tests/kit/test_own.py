@@ -50,7 +50,7 @@ def test_a_right_function_in_the_loop_gives_the_courses_numbers(config, name):
     functions = every if name == "all" else {name: SOLUTIONS[name]}
     mine, calls = first_iteration(config, functions)
     assert own.first_apart(mine, first_iteration(config, {})[0]) == ""
-    assert all(calls.values()), calls
+    assert all(calls[name] for name in functions), calls
 
 
 def test_the_first_step_that_parts_is_named_and_afterwards_the_course_is_back(config):
@@ -156,15 +156,36 @@ def test_a_wrong_answer_is_replaced_by_the_courses_also_where_an_earlier_one_was
 
 
 def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
-    def tiny(config):
-        return start_run(replace(config, normalize_scores=False), tiny_models())
+    def tiny(config, reward):
+        models = tiny_models()
+        return start_run(
+            replace(config, normalize_scores=False),
+            replace(models, reward=reward or models.reward),
+        )
 
     monkeypatch.setattr(own, "start_run", tiny)
     own.milestone(iterations=1, batch_size=4)
-    assert "None of your functions" in capsys.readouterr().out
-    own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
-    own.milestone(iterations=2, batch_size=4)
     said = capsys.readouterr().out
     assert (
-        "Your own in the loop: compute_gae." in said and "to 1e-4" in said and "iteration 2" in said
+        "Yours in this loop, 0 of 14 parts: none yet." in said
+        and "compute_gae" in said
+        and "1e-4" not in said
     )
+    own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
+    own.milestone(iterations=9, batch_size=4, kl_coef=0.5)
+    mine, course, same, *curve = capsys.readouterr().out.splitlines()
+    assert mine == "Yours in this loop, 1 of 14 parts: compute_gae." and "to 1e-4" in same
+    assert "policy_loss" in course and "compute_gae" not in course and "pass_at_k" not in course
+    assert [line.split()[1] for line in curve[:5]] == ["1", "3", "5", "7", "9"]
+
+
+def test_a_milestone_takes_another_reward_and_another_method(monkeypatch, capsys, config):
+    def tiny(config, reward):
+        return start_run(config, replace(tiny_models(), reward=reward))
+
+    monkeypatch.setattr(own, "start_run", tiny)
+    own.RIGHT.update(ppo_update_step=SOLUTIONS["ppo_update_step"])
+    given = {"method": "rloo", "responses_per_prompt": 2, "batch_size": 4, "iterations": 1}
+    own.milestone(lambda texts: torch.tensor([7.0] * len(texts)), normalize_scores=False, **given)
+    said = capsys.readouterr().out
+    assert "score +7.00" in said and "rloo_advantages" in said and "0 of 13 parts" in said
