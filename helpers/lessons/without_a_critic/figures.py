@@ -96,3 +96,20 @@ def staleness_figure(lags: Sequence[int], series: dict[str, Sequence[float]]) ->
     words = "iterations since these responses were sampled"
     label_axes(axes, "Effective share of a stale batch", words, "effective sample size / n", "both")
     return figure
+
+
+def front_figure(
+    front: Sequence[Sequence[float]], ends: dict[str, dict[str, Sequence[float]]]
+) -> Figure:
+    """Means of two rewards: the front as a line, and where each way of adding ends, by unit."""
+    figure, axes = one_panel(6.6, 3.2)
+    axes.plot(*zip(*front, strict=True), color=GREY, linewidth=2, label="the front at this KL")
+    for (label, by_unit), colour, marker in zip(ends.items(), (ORANGE, BLUE), "os", strict=True):
+        points = list(by_unit.values())
+        axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=8, label=label)
+        for unit, point in by_unit.items():
+            if colour == ORANGE:  # the other ends nearly in one point
+                axes.annotate(unit, point, (6, -15), textcoords="offset points")
+    axes.legend(loc="lower right")
+    label_axes(axes, "Two rewards at 1 nat of KL", "mean length, words", "mean score", grid="both")
+    return figure
