@@ -1,4 +1,4 @@
-"""The glossary: in order, one meaning each, every word used in the lesson it points to."""
+"""The glossary: in order, one meaning each, each used in its lesson; and words that nothing here uses."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 from helpers.tools.files import ROOT
 
 ROW = re.compile(r"\| (.+?) \| (.+) \| \[(\d\d)\]\((\w+\.ipynb)\) \|")
-TEXT = (ROOT / "notebooks/glossary.md").read_text("utf-8")
+TEXT, PRIVATE = (ROOT / "notebooks/glossary.md").read_text("utf-8").split("## Not these words")
 ROWS = [found.groups() for found in map(ROW.fullmatch, TEXT.splitlines()) if found]
 LETTERS = {"β": "beta", "γ": "gamma", "λ": "lambda", "π*": "pi"}
 
@@ -38,3 +38,27 @@ def test_the_lesson_uses_the_word(word, meaning, number, file):
     prose = " ".join(cell.source for cell in cells if cell.cell_type == "markdown").lower()
     for one in re.sub(r" \(.*\)", "", word).strip("`").lower().split(", "):
         assert one in prose
+
+
+def course_text(path):
+    """A file's own words; of a notebook its cells."""
+    if path.suffix != ".ipynb":
+        return path.read_text("utf-8")
+    return "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+
+
+def test_nothing_says_what_only_this_course_would_say():
+    rows = [line.split("|")[1] for line in PRIVATE.splitlines() if line.startswith("| ")][1:]
+    phrases = [re.escape(phrase.strip()) for row in rows for phrase in row.split(",")]
+    private = re.compile(rf"(?<![\w.])({'|'.join(phrases)})(?![\w(])", re.IGNORECASE)
+    files = [ROOT / "README.md", ROOT / "notebooks/README.md", *ROOT.glob("notebooks/*.ipynb")]
+    files += [path for kind in ("*.py", "*.md") for path in ROOT.glob(f"helpers/**/{kind}")]
+    found = [
+        f"{path.relative_to(ROOT)}: …{text[max(0, hit.start() - 30) : hit.end() + 30]!r}"
+        for path in files
+        if path.name not in ("logs.py", "grammar.py", "lexicon.py")  # TensorBoard's; a review's
+        for text in [course_text(path)]
+        for hit in private.finditer(text)
+    ]
+    assert len(phrases) > 20
+    assert not found, "\n".join(found)

@@ -1,8 +1,9 @@
 """Runs without a critic: methods and group sizes, an answer that is checked, a sampler that lags behind.
 
-Three parts. `methods`: PPO, REINFORCE, RLOO at several K, and GRPO on the course's reward model, each with
+Four parts. `methods`: PPO, REINFORCE, RLOO at several K, and GRPO on the course's reward model, each with
 the same number of responses. `task`: GRPO on reviews that a program checks, with pass@k along training.
-`stale`: RLOO whose responses were written by the actor of some iterations ago.
+`stale`: RLOO whose responses were sampled by the actor of some iterations ago. `dense`: PPO, RLOO and
+REINFORCE on gold itself, paid at the end of a response or sentence by sentence.
 """
 
 from collections import deque
@@ -19,6 +20,7 @@ from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import pass_at_k
+from helpers.kl import last_counted
 from helpers.off_policy import truncated_importance_weights
 from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
@@ -39,6 +41,7 @@ from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
 from helpers.tools.validate import require
+from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
 FOLDER = DATA / "without_a_critic"
@@ -72,6 +75,11 @@ TASKS = {
     "task_hasty": {"kl_coef": 0.0},  # by the hurried checker
 }
 STALE = {"stale_ignored": None, "stale_weighted": CAP}  # kind → cap of the weights
+DENSE = {
+    f"{when}_{name}": METHODS[name]
+    for when, names in (("end", ("ppo", "rloo_4", "reinforce")), ("dense", ("ppo", "reinforce")))
+    for name in names
+}
 KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")
 KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "truncated", "effective")
 
@@ -125,6 +133,30 @@ class StaleSampler:
         return Fault("stale", "", "", "", planted).in_effect()
 
 
+# --- a reward sentence by sentence -----------------------------------------------------------------
+
+
+def pay_by_sentence(state: RLHFState, responses: Responses, *of_step_5: Tensor) -> Tensor:
+    """Step 5 with the score paid out: the end of each sentence gets what it changed. Sums stay the same."""
+    rewards, tokenizer = total_rewards(state, responses, *of_step_5), state.models.tokenizer
+    mask, ids = responses.response_mask, responses.response_tensors
+    ends = torch.isin(ids, torch.tensor(tokenizer.convert_tokens_to_ids([".", "!"]))) & mask
+    for row, last in enumerate(last_counted(mask).tolist()):
+        places = [t for t in ends[row].nonzero().flatten().tolist() if t < last]
+        begun = [tokenizer.decode(ids[row, : t + 1]) for t in places]
+        texts = [f"{responses.texts[row].prompt} {text}" for text in begun]
+        scores = state.normalize(score_texts(gold_scores, texts)) if texts else []
+        paid = 0.0
+        for t, score in zip(places, scores, strict=True):
+            rewards[row, t] += score - paid
+            rewards[row, last] -= score - paid
+            paid = score
+    return rewards
+
+
+total_rewards = steps.total_rewards
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 
@@ -135,6 +167,7 @@ def critic_study(options: "WithoutACriticOptions") -> list[Job]:
         "methods": METHODS,
         "task": {kind: TASK | changes for kind, changes in TASKS.items()},
         "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
+        "dense": DENSE,
     }
     return [
         Job(
@@ -179,10 +212,13 @@ def train_on_task(job: Job, folder: Path, out: Path, answers: int = ANSWERS) -> 
 
 
 def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
-    """Train a run on the reward model, and measure its last policy; returns its entry."""
-    state = start_run(job.config)
+    """Train a run on the reward model, or on gold, and measure its last policy; returns its entry."""
+    state = start_run(job.config, reward=gold_scores if job.kind in DENSE else None)
     sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
-    with nullcontext() if sampler is None else sampler.in_effect():
+    change = nullcontext() if sampler is None else sampler.in_effect()
+    if job.kind.startswith("dense"):
+        change = Fault("dense", "", "", "", {"total_rewards": pay_by_sentence}).in_effect()
+    with change:
         while state.iteration < job.config.iterations:
             steps.iterate(state)
             if sampler is not None:
@@ -206,11 +242,11 @@ class WithoutACriticOptions(StudyOptions):
 
     name: ClassVar[str] = "without_a_critic"
     iterations: int = setting(20, "iterations of each run")
-    parts: list[str] = setting(["methods", "task", "stale"], "which of the three parts")
+    parts: list[str] = setting(["methods", "task", "stale", "dense"], "which of the four parts")
 
     def __post_init__(self):
         super().__post_init__()
-        known = {"methods", "task", "stale"}
+        known = {"methods", "task", "stale", "dense"}
         wants = f"some of {sorted(known)}"
         require(bool(self.parts) and known.issuperset(self.parts), "--parts", self.parts, wants)
 
