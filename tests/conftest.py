@@ -43,11 +43,11 @@ ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a n
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
 
-def in_turn(rows: Iterable) -> list:
-    """Parameters of a test, one or a tuple each: every other one by day, all of them at night."""
+def in_turn(rows: Iterable, share: int = 2) -> list:
+    """Parameters of a test, one or a tuple each: one of `share` by day, all of them at night."""
     rows = [row if isinstance(row, tuple) else (row,) for row in rows]
     night = pytest.mark.nightly
-    return [pytest.param(*row, marks=[night] * (k % 2)) for k, row in enumerate(rows)]
+    return [pytest.param(*row, marks=[night] * (k % share > 0)) for k, row in enumerate(rows)]
 
 
 def pytest_collection_modifyitems(items):

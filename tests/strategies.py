@@ -4,7 +4,6 @@ import copy
 import dataclasses
 from functools import partial
 
-import pytest
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,15 +21,6 @@ GARBAGE = 1e6
 TOKEN_FIELDS = PER_TOKEN  # each [B, T]
 
 quick = settings(deadline=None, max_examples=40)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small are slower on several threads, and very much so on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def seeded(seed=0):

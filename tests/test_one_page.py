@@ -182,7 +182,8 @@ MISTAKES = {  # name: (right, wrong)
 }
 
 
-@pytest.mark.parametrize("name", in_turn(MISTAKES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", in_turn(MISTAKES, 4))
 def test_a_mistake_on_the_page_is_noticed(name):
     right, wrong = MISTAKES[name]
     assert SOURCE.count(right) == 1, f"the page holds {right!r} {SOURCE.count(right)} times"

@@ -15,7 +15,6 @@ from strategies import (
     close,
     fixed_policy,
     left_pad,
-    one_thread,  # noqa: F401
     prefix_mask,
     quick,
     right_pad,

@@ -82,6 +82,9 @@ def test_a_run_of_one_s_own_is_trained_and_goes_on_without_being_told_again(fold
     assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
     saved = json.loads((folder / "run" / INPUTS).read_text())
     assert saved["reward"][0] == f"{folder / 'my_rewards.py'}:brevity"
+    other = ["--reward", "my_rewards.py:brevity"]
+    assert command.main(["train", "--resume", "run", *other]) == 2
+    assert "--reward: got" in sentence(capsys)
 
 
 @pytest.mark.parametrize("flags", [["train"], ["train", "--lora", "2"], ["trace"]])
@@ -259,13 +262,6 @@ def test_a_reward_that_fails_along_the_run_loses_no_iteration(folder, capsys):
         return [{key: row[key] for key in row if key != "seconds"} for row in rows]
 
     assert history("cut") == history("whole") and len(history("cut")) == 3
-
-
-def test_a_run_does_not_go_on_with_another_reward(folder, capsys):
-    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
-    other = ["--reward", "my_rewards.py:brevity"]
-    assert command.main(["train", "--resume", "run", *other]) == 2
-    assert "--reward: got" in sentence(capsys)
 
 
 def test_lora_trains_and_goes_on(folder, capsys):

@@ -294,6 +294,7 @@ def test_a_run_that_joins_is_told_before_the_page_goes_there(wired):
     assert len(wired.live.joined["runs"]) == 1
 
 
+@pytest.mark.nightly  # by day it is what the tests above call
 def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.delenv("PYTHONPATH", raising=False)

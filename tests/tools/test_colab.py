@@ -1,26 +1,20 @@
 """The setup cell finds or fetches the course; badges lead to the repository they stand in."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import quote
 
 import nbformat
 import pytest
+from colab_session import FORK, lead_fork_to, opened, serve_session
 
 from helpers.tools import colab
 from helpers.tools.files import ROOT
 
-REPO = next(
-    iter(colab.badge_addresses()), None
-)  # of the badges committed here; None: there are none
-FORK = "https://github.com/some-one/a.fork"
+REPO = next(iter(colab.badge_addresses()), None)  # of the badges here; None: there are none
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HERE = "The course is here.\n"
 MARK = "helpers/tools/colab.py"
@@ -76,9 +70,8 @@ def served(tmp_path_factory) -> Path:
 @pytest.fixture
 def alone(tmp_path, served, monkeypatch) -> Path:
     """An empty folder, from which the fork's address, and no other, leads to the served repository."""
-    config = tmp_path / "gitconfig"
-    config.write_text(f'[url "file://{served}"]\n\tinsteadOf = {FORK}\n')
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    for name, value in lead_fork_to(served, tmp_path).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # no test reaches for the network
     for name in ("COURSE_REPO", "COLAB_JUPYTER_IP", "KMP_TARGET_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -88,34 +81,18 @@ def alone(tmp_path, served, monkeypatch) -> Path:
 
 @pytest.fixture
 def session():
-    """Colab's session server: `session(path)` answers with this path; → the environment that finds it."""
+    """`session(path)`: Colab's session answers with this path; → the environment that finds it."""
     servers = []
 
-    def serve(path: str, answer: str | None = None) -> dict[str, str]:
-        body = json.dumps([{"path": path}]) if answer is None else answer
-
-        class Sessions(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200 if self.path == "/api/sessions" else 404)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *ignored):
-                pass
-
-        servers.append(HTTPServer(("127.0.0.1", 0), Sessions))
-        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
-        return {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(servers[-1].server_port)}
+    def serve(*answer) -> dict[str, str]:
+        server, environment = serve_session(*answer)
+        servers.append(server)
+        return environment
 
     yield serve
     for server in servers:
         server.shutdown()
         server.server_close()
-
-
-def opened(branch: str = "main", url: str = FORK) -> str:
-    """The session's path of notebook 02, opened from this branch on GitHub."""
-    return "fileId=" + quote(f"{url}/blob/{branch}/notebooks/02_gae.ipynb", safe="")
 
 
 SETUP = f"{colab.FETCH}\n{colab.FIND}"
@@ -328,22 +305,6 @@ def test_an_address_changes_badges_only_and_every_notebook_has_one(copy):
     assert texts(copy) == bare
 
 
-def test_a_notebook_with_an_old_setup_cell_gets_this_one_and_keeps_the_rest(copy):
-    path = copy / "notebooks" / NOTEBOOKS[0].name
-    wanted = path.read_text()
-    old = json.loads(wanted)
-    place = next(k for k, cell in enumerate(old["cells"]) if cell["cell_type"] == "code")
-    del old["cells"][place]  # once there was one cell, which fetched and found
-    old["cells"][place] |= {"source": ["import sys\n", "sys.path.insert(0, '..')"], "metadata": {}}
-    path.write_text(json.dumps(old, indent=1, ensure_ascii=False) + "\n")
-    assert colab.dress_course(None, copy) == [path]
-
-    def cells(text: str) -> list[tuple]:
-        return [(cell["source"], cell["metadata"]) for cell in json.loads(text)["cells"]]
-
-    assert cells(path.read_text()) == cells(wanted)
-
-
 def test_anything_but_owner_and_name_is_refused(copy, capsys):
     before, url = texts(copy), "https://github.com/a/b"
     for repo in ("", "course", "a/b/c", url, "a/b.git", "a--b/c", "a/..", "a b/c", "ä/b"):
@@ -364,32 +325,29 @@ def with_remote(root: Path, url: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://github.com/some-one/a.fork",
-        "https://github.com/some-one/a.fork/",
-        "https://name:token@github.com/some-one/a.fork.git",
-        "git@github.com:some-one/a.fork.git",
-        "ssh://git@github.com/some-one/a.fork.git",
-    ],
-)
-def test_the_address_is_that_of_git_s_origin(tmp_path, url):
-    assert colab.remote_address(with_remote(tmp_path, url)) == "some-one/a.fork"
+ORIGINS = {  # of git's origin: whether it names some-one/a.fork
+    "https://github.com/some-one/a.fork": True,
+    "https://github.com/some-one/a.fork/": True,
+    "https://name:token@github.com/some-one/a.fork.git": True,
+    "git@github.com:some-one/a.fork.git": True,
+    "ssh://git@github.com/some-one/a.fork.git": True,
+    "https://gitlab.com/some-one/a.fork": False,
+    "/srv/git/course.git": False,
+    "https://name:token@evil.example/github.com/some-one/a.fork": False,
+    "https://github.com/some-one": False,
+    "git@github.com:some-one/a/b.git": False,
+}
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://gitlab.com/some-one/a.fork",
-        "/srv/git/course.git",
-        "https://name:token@evil.example/github.com/some-one/a.fork",
-        "https://github.com/some-one",
-        "git@github.com:some-one/a/b.git",
-    ],
-)
-def test_any_other_origin_is_one_sentence_and_shows_no_password(tmp_path, url, monkeypatch, capsys):
-    monkeypatch.setattr(colab.remote_address, "__defaults__", (with_remote(tmp_path, url),))
+@pytest.mark.parametrize("url", ORIGINS)
+def test_the_address_is_that_of_git_s_origin_or_one_sentence_without_a_password(
+    tmp_path, url, monkeypatch, capsys
+):
+    root = with_remote(tmp_path, url)
+    if ORIGINS[url]:
+        assert colab.remote_address(root) == "some-one/a.fork"
+        return
+    monkeypatch.setattr(colab.remote_address, "__defaults__", (root,))
     before = texts(ROOT)
     assert colab.main([]) == 2 and texts(ROOT) == before
     words = capsys.readouterr().err
@@ -400,9 +358,3 @@ def test_any_other_origin_is_one_sentence_and_shows_no_password(tmp_path, url, m
 def test_no_remote_is_one_sentence_too(tmp_path):
     with pytest.raises(ValueError, match="origin: got none, wants one on github.com, or `make"):
         colab.remote_address(tmp_path)
-
-
-def test_make_colab_needs_no_name():
-    dry = ["make", "--no-print-directory", "-n", "-o", ".venv/.course", "colab"]
-    told = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.search(r"python -m helpers(\.tools\.colab| colab)\s*$", told)
