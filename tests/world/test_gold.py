@@ -8,10 +8,9 @@ import string
 import numpy as np
 import pytest
 import torch
-from climbing import climbed
 from hypothesis import given
 from hypothesis import strategies as st
-from text_edits import accepted, breaks, edited, long_review
+from text_edits import accepted, breaks, climbed, edited, long_review
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
