@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 gc.freeze()  # what is imported stays: the collector need not walk it again and again
 
 # the same examples in every run, so that a red test is red for everybody; `nightly` draws fresh ones
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("nightly", deadline=None)
 # for a planted bug: that a test fails is enough, the smallest example of it is not asked for
 found = (Phase.explicit, Phase.generate)

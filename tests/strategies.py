@@ -5,7 +5,6 @@ import dataclasses
 from functools import partial
 
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
 
@@ -19,8 +18,6 @@ from helpers.rollouts import PER_TOKEN, RolloutBatch, forward_logprobs, forward_
 PAD, EOS, VOCAB = 0, 1, 11
 GARBAGE = 1e6
 TOKEN_FIELDS = PER_TOKEN  # each [B, T]
-
-quick = settings(deadline=None, max_examples=40)
 
 
 def seeded(seed=0):

@@ -13,7 +13,6 @@ import torch
 from conftest import strip, tiny_models
 from strategies import (
     EOS,
-    GARBAGE,
     PROMPTS,
     RESPONSES,
     close,
@@ -99,13 +98,6 @@ def test_at_the_reference_the_loss_is_log_2_and_every_pair_a_tie():
     loss, stats = direct.dpo_loss(*reference, *reference, 0.3)
     assert float(loss) == pytest.approx(math.log(2))
     assert float(stats["accuracy"]) == 0.5 and float(stats["margin"]) == 0
-
-
-def test_both_log_probs_may_fall_while_the_loss_does_too():
-    reference = torch.tensor([[-5.0], [-5.0]])
-    loss, stats = direct.dpo_loss(*(reference - torch.tensor([[1.0], [3.0]])), *reference, 1.0)
-    assert float(loss) < math.log(2) and float(stats["accuracy"]) == 1
-    assert float(stats["chosen_logprobs"]) < -5 and float(stats["chosen_reward"]) < 0
 
 
 # --- through a real model -------------------------------------------------------------------------
@@ -550,13 +542,3 @@ def test_arguments_that_do_not_go_together_are_refused():
     for labels in ([0.5], [2.0] * 4, [math.nan] * 4, None, ["a"] * 4):
         with pytest.raises(ValueError, match="labels of the labeller: got"):
             next(small_run(ONLINE, labeller=lambda first, second, labels=labels: labels))
-
-
-def test_garbage_in_the_padding_of_a_batch_changes_nothing():
-    state, data = pair_world()
-    expected = direct.accumulate_gradients(state.models.actor, data, torch.arange(3), state.config)
-    mask = data.responses.response_mask
-    data.responses.response_tensors.masked_fill_(~mask, 7)
-    data.responses.logprobs.fill_(GARBAGE)
-    found = direct.accumulate_gradients(state.models.actor, data, torch.arange(3), state.config)
-    assert {k: float(v) for k, v in found.items()} == {k: float(v) for k, v in expected.items()}

@@ -172,7 +172,7 @@ def test_the_trace_at_gpt2_s_size_prints_its_shapes(capsys):
         assert part in said
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_bytes_and_numbers(normalizing, prompts, threads):
     """With as many threads; one and two add up in another order. What others draw changes nothing."""
 

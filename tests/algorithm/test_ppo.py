@@ -20,7 +20,6 @@ from strategies import (
     padded_batches,
     ppo_config,
     prefix_mask,
-    quick,
     right_pad,
     rollout_of,
     tiny_policy,
@@ -69,7 +68,6 @@ def test_the_clip_stops_learning_only_on_the_side_it_should(
     assert logprob.grad.item() == pytest.approx(-advantage * ratio if learns else 0.0, abs=1e-5)
 
 
-@quick
 @given(padded_batches())
 def test_the_loss_is_never_below_the_unclipped_one(batch):
     logprobs, advantages, mask = batch
@@ -78,7 +76,6 @@ def test_the_loss_is_never_below_the_unclipped_one(batch):
     assert loss >= unclipped - 1e-9
 
 
-@quick
 @given(padded_batches())
 def test_at_ratio_one_the_gradient_is_minus_the_advantage_over_the_tokens(batch):
     logprobs, advantages, mask = batch
@@ -89,16 +86,6 @@ def test_at_ratio_one_the_gradient_is_minus_the_advantage_over_the_tokens(batch)
     close(logprobs.grad, -(advantages / mask.sum()).masked_fill(~mask, 0))
     close(stats["ratio"][mask], torch.ones(int(mask.sum())))
     assert float(stats["clip_fraction"]) == 0 and float(stats["approx_kl"]) == 0
-
-
-def test_all_ratios_clipped_means_no_gradient():
-    logprobs = torch.tensor([[0.5, 1.0], [-0.5, -1.0]], requires_grad=True)
-    advantages = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
-    loss, stats = policy_loss(
-        logprobs, torch.zeros(2, 2), advantages, torch.ones(2, 2, dtype=torch.bool)
-    )
-    loss.backward()
-    assert torch.all(logprobs.grad == 0) and float(stats["clip_fraction"]) == 1
 
 
 def test_statistics_by_hand():
@@ -169,7 +156,6 @@ def test_value_loss_by_hand(value, old, target, expected, gradient):
     assert values.grad.item() == pytest.approx(gradient, abs=1e-5)
 
 
-@quick
 @given(padded_batches())
 def test_at_the_old_values_the_loss_is_half_the_mean_squared_error(batch):
     values, returns, mask = batch

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import close, padded_batches, prefix_mask, quick
+from strategies import close, padded_batches, prefix_mask
 
 from helpers.whitening import masked_mean, masked_var, whiten_advantages
 
@@ -18,14 +18,12 @@ def spread_out(batch):
     return x, mask
 
 
-@quick
 @given(padded_batches(tensors=1))
 def test_masked_mean_is_the_mean_of_the_counted(batch):
     x, mask = batch
     close(masked_mean(x, mask), x[mask].mean())
 
 
-@quick
 @given(batches)
 def test_masked_var_is_torchs_variance_of_the_counted(batch):
     x, mask = batch
@@ -34,7 +32,6 @@ def test_masked_var_is_torchs_variance_of_the_counted(batch):
         close(masked_var(x, mask, unbiased=unbiased), expected)
 
 
-@quick
 @given(batches)
 def test_whitened_has_mean_zero_and_unbiased_variance_one(batch):
     x, mask = spread_out(batch)
@@ -43,7 +40,6 @@ def test_whitened_has_mean_zero_and_unbiased_variance_one(batch):
     close(whitened[mask].var(), 1.0, atol=wide)
 
 
-@quick
 @given(batches)
 def test_without_the_shift_the_mean_stays_and_the_variance_is_one(batch):
     x, mask = spread_out(batch)
@@ -52,14 +48,12 @@ def test_without_the_shift_the_mean_stays_and_the_variance_is_one(batch):
     close(whitened[mask].var(), 1.0, atol=wide)
 
 
-@quick
 @given(batches, st.floats(0.5, 20), st.floats(-50, 50))
 def test_whitening_forgets_scale_and_shift(batch, scale, shift):
     x, mask = spread_out(batch)
     close(whiten_advantages(scale * x + shift, mask), whiten_advantages(x, mask), atol=wide)
 
 
-@quick
 @given(batches)
 def test_whitening_keeps_the_order(batch):
     x, mask = spread_out(batch)

@@ -50,7 +50,12 @@ def run(config, models=None, **more):
     return train_direct(**more, pairs=None if config.online else PAIRS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = ("ppo", "grpo", "dpo online, drawn labels")  # in `make check`
+
+
+@pytest.mark.parametrize(
+    "kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, kind):
     """Also the data set's order within a pass, an adaptive β, the prompts' columns."""
     config, whole = KINDS[kind], tiny_models(reward=early_words)

@@ -16,7 +16,6 @@ from strategies import (
     padded_batches,
     ppo_config,
     prefix_mask,
-    quick,
     tiny_world,
     updated,
 )
@@ -173,7 +172,6 @@ def test_the_mean_of_means_prefers_short_right_and_long_wrong_answers():
 # --- the parts of the loss ------------------------------------------------------------------------
 
 
-@quick
 @given(padded_batches(tensors=1, allow_empty_rows=False))
 def test_the_means_are_what_they_are_called(batch):
     x, mask = batch
@@ -199,7 +197,6 @@ def test_a_token_of_a_long_response_counts_less_in_a_mean_of_means():
     }
 
 
-@quick
 @given(padded_batches(tensors=2, allow_empty_rows=False))
 def test_the_sequence_ratio_is_the_geometric_mean_of_the_tokens_ratios(batch):
     logprobs, old, mask = batch

@@ -118,14 +118,6 @@ def test_a_run_kept_as_its_history_alone_is_no_choice_of_the_seed(sweep):
     assert explorer.drift.likely_tokens(WATCHED_PROMPTS[0])
 
 
-def test_a_move_is_heard_as_a_widget_s_is(explorer):
-    heard = []
-    explorer.beta.observe(lambda change: heard.append(change["new"]), names="value")
-    explorer.beta.value = 1.0
-    explorer.beta.value = 1.0
-    assert heard == [1.0]
-
-
 def test_a_run_of_yours_joins(explorer, sweep):
     run, _ = train(3.0, 7, iterations=5)
     explorer.add_run(run)

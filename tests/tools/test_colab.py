@@ -14,6 +14,7 @@ from colab_session import FORK, lead_fork_to, opened, serve_session
 from helpers.tools import colab
 from helpers.tools.files import ROOT
 
+pytestmark = pytest.mark.slow  # git and Python in processes of their own
 REPO = next(iter(colab.badge_addresses()), None)  # of the badges here; None: there are none
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HERE = "The course is here.\n"
@@ -275,6 +276,7 @@ def texts(root: Path) -> dict[str, str]:
 
 def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
     assert len(colab.badge_addresses()) <= 1
+    assert len(colab.FETCH.splitlines()) <= 25 and len(colab.FIND.splitlines()) <= 8
     colab.dress_course(REPO, copy)
     assert texts(copy) == texts(ROOT)
     for path in NOTEBOOKS:

@@ -318,6 +318,7 @@ def test_collapsed_policies_score_far_below_the_reference():
     assert max(gold_scores(texts)) < REFERENCE_MEAN - 5
 
 
+@pytest.mark.slow
 def test_a_perfect_judge_of_the_test_pairs_is_right_five_times_in_six():
     chosen, rejected = pair_texts(load_rows("pairs_test.jsonl"))
     gaps = np.abs(np.subtract(gold_scores(chosen), gold_scores(rejected)))
