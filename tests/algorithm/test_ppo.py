@@ -55,7 +55,7 @@ ONE = torch.ones(1, 1, dtype=torch.bool)
             -2,
             +6.0,
             True,
-        ),  # max in place of min would clip here: the bad token would stay likely
+        ),  # with max for min it would be clipped, and the bad token stay likely
     ],
 )
 def test_the_clip_stops_learning_only_on_the_side_it_should(

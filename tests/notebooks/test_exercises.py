@@ -74,7 +74,7 @@ def test_the_stub_is_not_attempted_yet(path, name):
 
 
 NOT_CALLED = {  # exercises whose function no later cell calls, by lesson
-    "09": {"my_rule"},  # its check tries it on runs that it has not seen
+    "09": {"my_rule"}  # its check tries it on runs that it has not seen
 }
 
 

@@ -28,10 +28,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.lora import AdapterOff
 from helpers.scale.memory import estimate_memory, meta_model
-from helpers.scale.pretrained import (
-    load_gguf,
-    make_models,
-)
+from helpers.scale.pretrained import load_gguf, make_models
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
 
