@@ -203,11 +203,11 @@ def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold(samples):
 
 @pytest.mark.slow
 def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_one_does_not():
-    honest, flattered = (labelled_pairs(3_000, 0.7, 0, strength) for strength in (0.0, 2.0))
+    honest, flattered = (labelled_pairs(5_000, 0.7, 0, strength) for strength in (0.0, 2.0))
     for pairs, low, high in ((honest, 0.35, 0.65), (flattered, 0.75, 0.95)):
         gaps = flattery_gaps(pairs)
         told = gaps[gaps != 0]
-        assert len(told) > 50
+        assert len(told) > 80
         assert low < float((told > 0).float().mean()) < high
     apart = [a == b for a, b in zip(honest, flattered, strict=True)]
     assert 0.9 < sum(apart) / len(apart) < 1  # nothing else has changed
