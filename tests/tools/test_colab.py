@@ -80,20 +80,9 @@ def alone(tmp_path, served, monkeypatch) -> Path:
     return tmp_path / "alone"
 
 
-@pytest.fixture
-def session():
-    """`session(path)`: Colab's session answers with this path; → the environment that finds it."""
-    servers = []
-
-    def serve(*answer) -> dict[str, str]:
-        server, environment = serve_session(*answer)
-        servers.append(server)
-        return environment
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+def session(*answer: str | None) -> dict[str, str]:
+    """The environment that finds a session of Colab's that answers so."""
+    return serve_session(*answer)[1]
 
 
 SETUP = f"{colab.FETCH}\n{colab.FIND}"
@@ -125,7 +114,7 @@ def test_the_course_is_found_around_the_notebook(alone, course, notebook):
     assert sorted(alone.rglob("*")) == before
 
 
-def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, session):
+def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone):
     assert run(alone, **session(opened())).stdout == HERE
     assert [path.name for path in alone.iterdir()] == ["rlhf-course"]
     assert not (alone / "rlhf-course/branch.txt").exists()
@@ -134,14 +123,14 @@ def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, sess
 
 
 @pytest.mark.parametrize("name", ["next", "next-lesson/draft/2", "a commit"])
-def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, session, name):
+def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, name):
     commit = (served.parent / "commit.txt").read_text()
     asked, holds = (commit, "next-lesson/draft/2") if name == "a commit" else (name, name)
     assert run(alone, **session(opened(asked))).stdout == HERE
     assert (alone / "rlhf-course/branch.txt").read_text() == holds
 
 
-def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path):
+def test_a_repository_that_is_named_comes_first(alone, served, tmp_path):
     mine = shutil.copytree(served, tmp_path / "my fork.git")
     env = session(opened(url="https://github.com/nobody/nothing"))
     assert run(alone, COURSE_REPO=f"file://{mine}", **env).stdout == HERE
@@ -152,18 +141,13 @@ def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path
     [
         ("fileId=1Bx_d0vXjUNrz", None),  # a copy on Drive
         ("notebooks/02_gae.ipynb", None),  # an upload, or another Jupyter
-        (
-            "fileId=https%3A%2F%2Fevil.example%2Fa%2Fb%2Fblob%2Fmain%2Fnotebooks%2F02_gae.ipynb",
-            None,
-        ),
+        (opened(url="https://evil.example/a/b"), None),
         ("", "<html>"),
         (None, None),  # no session
         (None, "nobody"),
     ],
 )
-def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(
-    alone, session, path, answer
-):
+def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, path, answer):
     env = {} if path is None else session(path, answer)
     if answer == "nobody":
         env = {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"}
@@ -173,13 +157,9 @@ def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(
     assert not list(alone.iterdir())
 
 
-def test_text_of_the_session_never_becomes_a_command(alone, session):
-    for name in (
-        'main"; touch oops; "',
-        "$(touch oops)",
-        "--upload-pack=touch oops",
-        "`touch oops`",
-    ):
+def test_text_of_the_session_never_becomes_a_command(alone):
+    harm = "touch oops"
+    for name in (f'main"; {harm}; "', f"$({harm})", f"--upload-pack={harm}", f"`{harm}`"):
         assert "No course fetched from " in sentence(run(alone, **session(opened(name))))
     assert not list(alone.rglob("oops")) and not list(alone.iterdir())
 
