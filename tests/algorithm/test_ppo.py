@@ -467,9 +467,15 @@ def wider(rollout, left=5, right=0):
 )
 @pytest.mark.parametrize(
     "disguise, tolerance",
-    [(dirty, 1e-6), (wider, 1e-5), (lambda r: wider(r, 0, 4), 1e-5), (lambda r: dirty(wider(r, 3, 2)), 1e-5)],
-    ids=["garbage", "wider-prompts", "wider-responses", "both"],
-)  # fmt: skip
+    [
+        pytest.param(dirty, 1e-6, id="garbage"),
+        pytest.param(wider, 1e-5, id="wider prompts", marks=pytest.mark.nightly),
+        pytest.param(
+            lambda r: wider(r, 0, 4), 1e-5, id="wider responses", marks=pytest.mark.nightly
+        ),
+        pytest.param(lambda r: dirty(wider(r, 3, 2)), 1e-5, id="all of it"),
+    ],
+)
 def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
     world, options = tiny_world(), {"optimizer": "sgd"} | options
     clean, other = updated(world, **options), updated(world, disguise(world.rollout), **options)
