@@ -107,15 +107,9 @@ class TokenCounter:
 def in_own_process(work: Callable, *given, threads: int = 0):
     """`work(*given)` in a fresh process, so that its peak memory is its own; 0 threads: torch's number."""
     os.environ.update(quiet())
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, initializer=use_threads, initargs=(threads,)) as pool:
+    start = (torch.set_num_threads, (threads,)) if threads else ()
+    with ProcessPoolExecutor(1, get_context("spawn"), *start) as pool:
         return pool.submit(work, *given).result()
-
-
-def use_threads(threads: int) -> None:
-    """Let torch use so many threads, if any are given."""
-    if threads:
-        torch.set_num_threads(threads)
 
 
 def quiet() -> dict[str, str]:

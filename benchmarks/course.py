@@ -1,20 +1,20 @@
 """`python -m benchmarks.course`: time and memory of the notebooks.
 
 Each notebook runs from top to bottom in its own kernel, on a copy; learners' files go to a temporary
-folder.
+folder. The slowest cells: `pytest --nbval-lax --durations=20 notebooks`.
 """
 
 import json
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from tqdm import tqdm
 
-from benchmarks.common import command, emit, quiet
+from benchmarks.common import command, emit, quiet, show
 from helpers.tools.files import ROOT
 from helpers.tools.flags import setting
 
@@ -26,7 +26,7 @@ print(_json.dumps([_own / 1024, _children / 1024, _time.process_time()]))"""
 
 
 def run_notebook(path: Path) -> dict:
-    """Seconds, CPU seconds, peak MiB, MB on disk and the slowest cells of one notebook."""
+    """Seconds, CPU seconds, peak MiB and MB on disk of one notebook."""
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell(LAST))
     with tempfile.TemporaryDirectory() as work:
@@ -36,7 +36,6 @@ def run_notebook(path: Path) -> dict:
         client.execute(env=environment)
         seconds = time.perf_counter() - began
     own, children, cpu = json.loads(notebook.cells[-1].outputs[0].text)
-    cells = sorted(cell_seconds(notebook.cells[:-1]), reverse=True)
     return {
         "notebook": path.stem,
         "seconds": seconds,
@@ -44,38 +43,14 @@ def run_notebook(path: Path) -> dict:
         "peak_MiB": own,
         "peak_child_MiB": children,
         "MB": path.stat().st_size / 1e6,
-        "slowest": [{"seconds": s, "cell": number, "code": code} for s, number, code in cells[:3]],
     }
 
 
-def cell_seconds(cells: list) -> list[tuple[float, int, str]]:
-    """(seconds, execution count, first line) of every code cell."""
-    found = []
-    for cell in cells:
-        times = cell.metadata.get("execution", {})
-        if "iopub.execute_input" in times and "shell.execute_reply" in times:
-            began, ended = (
-                datetime.fromisoformat(times[key])
-                for key in ("iopub.execute_input", "shell.execute_reply")
-            )
-            first = next(line for line in cell.source.splitlines() if line.strip())
-            found.append(((ended - began).total_seconds(), cell.execution_count, first))
-    return found
-
-
 def measure_notebooks(paths: list[Path]) -> list[dict]:
-    """Run notebooks one after another: print a line for each, then the slowest cells of all."""
-    wide = max([len(path.stem) for path in paths], default=0)
-    print(f"{'notebook':{wide}s}  seconds    CPU s  peak MiB    MB", flush=True)
-    found = []
-    for path in paths:
-        found.append(one := run_notebook(path))
-        figures = f"{one['seconds']:7.0f}  {one['cpu_seconds']:7.0f}  {one['peak_MiB']:8.0f}"
-        print(f"{path.stem:{wide}s}  {figures}  {one['MB']:.2f}", flush=True)
-    for one in found:
-        for cell in one["slowest"]:
-            words = f"[{cell['cell']}] {cell['code'][:70]}"
-            print(f"  {one['notebook']}: {cell['seconds']:.1f} s in {words}")
+    """Run notebooks one after another; print a table."""
+    found = [run_notebook(path) for path in tqdm(paths)]
+    columns = ("notebook", "seconds", "cpu_seconds", "peak_MiB", "MB")
+    show(list(columns), [[one[name] for name in columns] for one in found])
     return found
 
 

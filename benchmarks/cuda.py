@@ -6,7 +6,6 @@ own. Medians over iterations after a warm-up. `--device cpu` runs it without a G
 small iteration each, for its memory alone.
 """
 
-import json
 import os
 import statistics
 import time
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
-from benchmarks.common import command, in_own_process
+from benchmarks.common import command, emit, in_own_process, show
 from helpers.config import RLHFConfig
 from helpers.models import freeze, resolve_device
 from helpers.reward_model import RewardModel
@@ -28,14 +27,8 @@ from helpers.steps import iterate
 from helpers.tools.flags import setting
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
-LARGE = RLHFConfig(
-    batch_size=64,
-    minibatch_size=32,
-    micro_batch_size=8,
-    response_length=64,
-    learning_rate=1e-5,
-    normalize_scores=False,
-)
+SIZES = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "response_length": 64}
+LARGE = RLHFConfig(**SIZES, learning_rate=1e-5, normalize_scores=False)
 SHORT = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "num_ppo_epochs": 1}
 SHORT["response_length"] = 32
 # the phase that ends with each step; drawing prompts and shaping rewards take no time
@@ -104,15 +97,13 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     }
 
 
-def show(name: str, found: dict) -> None:
+def print_setting(name: str, found: dict) -> None:
     """One block of the README's table."""
-    phases = "  ".join(f"{phase} {seconds:.3f}" for phase, seconds in found["seconds"].items())
-    print(f"{name}\n  seconds  {phases}")
+    print(f"\n{name}")
+    show([f"{phase}, s" for phase in found["seconds"]], [list(found["seconds"].values())])
     peak, estimated = found["peak_MiB"], found["estimated_MiB"]
-    print(
-        f"  peak {peak:,.0f} MiB (estimated {estimated:,.0f}, {estimated / peak:.2f} of it)   "
-        f"first minibatch: |ratio − 1| {found['ratio_error']:.0e}, KL {found['kl']:+.0e}"
-    )
+    print(f"peak {peak:,.0f} MiB, estimated {estimated:,.0f}: {estimated / peak:.2f} of it")
+    print(f"first minibatch: |ratio − 1| {found['ratio_error']:.0e}, KL {found['kl']:+.0e}")
 
 
 def settings(half: torch.dtype, short: bool) -> dict:
@@ -156,10 +147,10 @@ def run(options: Options) -> None:
         try:
             config = replace(config, device=options.device)
             every[name] = in_own_process(measure, smollm2_size, config, method, frozen, iterations)
-            show(name, every[name])
+            print_setting(name, every[name])
         except ValueError as problem:  # no peft
             print(f"{name}\n  left out: {problem}")
-    print(json.dumps(every))
+    emit("cuda", every)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ from benchmarks.yardstick import (
     TUNED_ON,
     Yardstick,
     best_rate,
-    last_value,
     untried,
 )
 from helpers.config import DirectConfig, RLHFConfig
@@ -51,7 +50,7 @@ from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
 from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
-from helpers.studies.measure import MEASURES
+from helpers.studies.measure import MEASURES, measure
 from helpers.studies.runs import significant
 from helpers.theory.best_of_n import best_of_n
 from helpers.tools.files import ROOT, read_json, write_json
@@ -61,7 +60,6 @@ from helpers.tools.validate import require
 
 MEASURED = (10, 30, 50, 100)  # iterations after which a peer's policy is measured
 FOLDER = RESULTS / "methods"
-TARGET = 0.95  # efficiency, for the column of time
 FINAL = ("score", "gold", "kl")  # of a last policy, for the table
 KEPT = ("score", "kl", "entropy", "seconds")  # of a run's records
 PICTURE = ROOT / "notebooks/images/methods.png"
@@ -159,15 +157,9 @@ def sampled_pairs(config: DirectConfig, state: RLHFState) -> list[dict]:
     first = torch.rand(count, generator=generator) < torch.sigmoid(gaps[:, 0] - gaps[:, 1])
     rows = []
     for (a, b), won in zip(zip(written[::2], written[1::2], strict=True), first, strict=True):
-        chosen, rejected = (a, b) if won else (b, a)
-        texts = {"chosen": completion(chosen), "rejected": completion(rejected)}
-        rows.append({"prompt": a.prompt} | texts)
+        chosen, rejected = (x.removeprefix(x.prompt) for x in ((a, b) if won else (b, a)))
+        rows.append({"prompt": a.prompt, "chosen": chosen, "rejected": rejected})
     return [row for row in rows if row["chosen"].strip() and row["rejected"].strip()]
-
-
-def completion(text: str) -> str:
-    """What was written after the prompt."""
-    return text.removeprefix(text.prompt)
 
 
 def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
@@ -185,14 +177,10 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
 
 
 def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
-    """Train the state's actor by TRL's trainer; J at some places, from fresh responses, or PPO's rollouts.
+    """Train the state's actor by TRL's trainer; J at some places, from fresh responses.
 
     `cpu_seconds` in a row is what measuring there took.
     """
-    if config.method == "ppo":
-        records = trl.train_with_trl(config, state.models, state.prompts)
-        state.models.actor.eval()
-        return [{key: record[key] for key in ("score", "kl")} for record in records]
     seen = []
 
     def after(iteration: int) -> None:
@@ -211,7 +199,7 @@ def measured_value(state: RLHFState) -> float:
     """J of the actor as it is, from ten fresh responses to each prompt; its mode is put back."""
     training = state.models.actor.training
     state.models.actor.eval()
-    value = last_value(state, 10)["value"]
+    value = measure(state, state.models.actor, 10)[0]["value"]
     state.models.actor.train(training)
     return value
 
@@ -235,7 +223,7 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     seconds = time.process_time() - began - sum(row.pop("cpu_seconds", 0.0) for row in history)
     spent = {"cpu_seconds": seconds, "peak_mb": peak_bytes() / 2**20}
     state.measures = MEASURES
-    final = last_value(state, evaluated)
+    final, _ = measure(state, state.models.actor, evaluated)
     facts = {"method": name, "config": config.as_dict(), "final": final, "on": machine()}
     write_json(path_of(name, config), significant(facts | spent | {"history": history}))
 
@@ -296,25 +284,21 @@ def row(name: str, yardstick: Yardstick, plan: Plan) -> dict | None:
     if not found:
         return None
     curves = [along(yardstick, run["history"], plan.budgets) for run in found]
-    ends = [yardstick.end(run) for run in found]
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
-    errors = [yardstick.estimate(*last).stderr for last in lasts]
-    spent = mean_of(found, "cpu_seconds")
-    shares = {n: statistics.fmean(c[n] for c in curves) for n in plan.budgets if n in curves[0]}
-    needed = iterations_to(TARGET, shares | {plan.iterations: statistics.fmean(ends)})
-    known = spent is not None
+    shares = [yardstick.estimate(*last) for last in lasts]
+    ends = [share.mean for share in shares]
     return {key: mean_of([run["final"] for run in found], key) for key in FINAL} | {
         "method": name,
         "beta": yardstick.beta,
         "rate": rate,
         "seeds": len(found),
-        "along": shares,
+        "along": {
+            n: statistics.fmean(c[n] for c in curves) for n in plan.budgets if n in curves[0]
+        },
         "end": statistics.fmean(ends),
-        "stderr": statistics.fmean(errors) / len(errors) ** 0.5,
+        "stderr": statistics.fmean(share.stderr for share in shares) / len(shares) ** 0.5,
         "spread": statistics.stdev(ends) if len(ends) > 1 else 0.0,
-        "cpu_seconds": spent,
-        "seconds_an_iteration": spent / plan.iterations if known else None,
-        "seconds_to_target": needed * spent / plan.iterations if known and needed else None,
+        "cpu_seconds": mean_of(found, "cpu_seconds"),
         "peak_mb": mean_of(found, "peak_mb"),
     }
 
@@ -333,18 +317,6 @@ def along(yardstick: Yardstick, history: list[dict], budgets: tuple) -> dict[int
     return yardstick.along(history, budgets)
 
 
-def iterations_to(target: float, efficiencies: dict[int, float]) -> float | None:
-    """Iterations until an efficiency is reached, by straight lines between those known, from 0 at the start.
-
-    None: it is never reached.
-    """
-    known = sorted(({0: 0.0} | efficiencies).items())
-    for (n, low), (m, high) in itertools.pairwise(known):
-        if low < target <= high:
-            return n + (m - n) * (target - low) / (high - low)
-    return None
-
-
 def best_of_n_row(yardstick: Yardstick) -> dict:
     """Best of n at the n of the highest J, from the reference's recorded samples."""
     beta = yardstick.beta
@@ -352,14 +324,8 @@ def best_of_n_row(yardstick: Yardstick) -> dict:
     tried = [best_of_n(scores, n, gold) for n in NS if 4 * n <= scores.shape[1]]
     best = max(tried, key=lambda one: one.score - beta * one.kl)
     end = yardstick.share(best.score - beta * best.kl)
-    return {
-        "method": f"best of {best.n}",
-        "beta": beta,
-        "end": end,
-        "score": best.score,
-        "gold": best.extra,
-        "kl": best.kl,
-    }
+    found = {"end": end, "score": best.score, "gold": best.extra, "kl": best.kl}
+    return {"method": "best of n, no training", "beta": beta, "rate": f"n = {best.n}"} | found
 
 
 FORMS = {  # the table's columns after those on the way
@@ -370,8 +336,6 @@ FORMS = {  # the table's columns after those on the way
     "gold": ".2f",
     "kl": ".2f",
     "cpu_seconds": ".0f",
-    "seconds_an_iteration": ".2f",
-    "seconds_to_target": ".0f",
     "peak_mb": ".0f",
 }
 
@@ -379,53 +343,34 @@ FORMS = {  # the table's columns after those on the way
 def print_rows(beta: float, rows: list[dict], budgets: tuple) -> None:
     """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
     print(f"\nβ = {beta:g}")
-    header = [
-        "responses",
-        "rate",
-        *(f"{RESPONSES * n:,}" for n in budgets),
-        "last policy",
-        "± s.e.",
-    ]
+    so_far = [f"{RESPONSES * n:,}" for n in budgets]
+    header = ["responses", "rate", *so_far, "last policy", "± s.e."]
     lines = []
     for one in rows:
         along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in budgets]
         rest = [
             "–" if one.get(key) is None else f"{one[key]:{form}}" for key, form in FORMS.items()
         ]
-        rate = f"{one['rate']:g}" if "rate" in one else "–"
-        lines.append([one["method"], rate, *along, *rest])
-    times = ["CPU s", "an iteration", f"to {TARGET:g}"]
-    show([*header, "± seeds", "proxy", "gold", "KL", *times, "MB"], lines)
+        lines.append([one["method"], one["rate"], *along, *rest])
+    show([*header, "± seeds", "proxy", "gold", "KL", "CPU s", "MB"], lines)
 
 
 def colour_of(name: str) -> str:
     """TRL grey, pairs orange, best of n black, groups green, ours with a critic or without both blue."""
-    families = (
-        ("TRL", REFERENCE),
-        ("DPO", GOLD),
-        ("best of", "black"),
-        ("RLOO", REWARD),
-        ("GRPO", REWARD),
-    )
-    found = [colour for word, colour in families if word in name]
-    return found[0] if found else POLICY
-
-
-def shown_name(name: str) -> str:
-    """A row's name in the picture: best of n is one row, whatever its n."""
-    return "best of n, no training" if name.startswith("best of ") else name
+    families = {"TRL": REFERENCE, "DPO": GOLD, "best of": "black", "RLOO": REWARD, "GRPO": REWARD}
+    return next((colour for word, colour in families.items() if word in name), POLICY)
 
 
 def picture(tables: dict[float, list[dict]]) -> Picture:
     """A panel a β, a row a method, the best on top: pale on the way, dark at the end, ± seeds."""
     ends = {}
     for one in (one for rows in tables.values() for one in rows):
-        ends.setdefault(shown_name(one["method"]), []).append(one["end"])
+        ends.setdefault(one["method"], []).append(one["end"])
     order = sorted(ends, key=lambda name: statistics.fmean(ends[name]))
     figure, grid = new_figure(1, len(tables), 9.6, 1.1 + 0.27 * len(order))
     for axes, (beta, rows) in zip(grid[0], tables.items(), strict=True):
         for one in rows:
-            draw_row(axes, one, order.index(shown_name(one["method"])))
+            draw_row(axes, one, order.index(one["method"]))
         axes.set_yticks(range(len(order)), order if axes is grid[0, 0] else [""] * len(order))
         axes.set_ylim(-0.6, len(order) - 0.4)
         label_axes(axes, f"β = {beta:g}", "efficiency: share of the way to J*", grid="both")
@@ -436,22 +381,12 @@ def picture(tables: dict[float, list[dict]]) -> Picture:
 
 
 def draw_row(axes: Axes, one: dict, y: int) -> None:
-    """The dots of one method, and n where it is best of n."""
+    """The dots of one method."""
     colour, along = colour_of(one["method"]), one.get("along", {})
     for place, n in enumerate(sorted(along), start=1):
         axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
     spread = one.get("spread", 0.0)
     axes.errorbar(one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3)
-    if one["method"].startswith("best of "):
-        n = one["method"].removeprefix("best of ")
-        axes.annotate(
-            f"n = {n}",
-            (one["end"], y),
-            (-8, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-        )
 
 
 def is_here(name: str) -> bool:

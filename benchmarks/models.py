@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from transformers import (
-    DistilBertConfig,
-    DistilBertModel,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -18,6 +16,7 @@ from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
 from helpers.reward_model import RewardModel
 from helpers.scale.random_models import word_tokenizer
 from helpers.state import Models, RLHFState, start_run
+from helpers.world.small_models import make_encoder
 
 LEARNING_RATE = 3e-6  # TRL's default, used for all
 
@@ -89,18 +88,7 @@ def make_llama(config: LlamaConfig, seed: int = 0) -> LlamaForCausalLM:
 def make_models(size: Size, seed: int = 0) -> Models:
     """Our four models as the course loads them: fused GELU, and a [CLS] reward model of the same size."""
     tokenizer, actor = make_tokenizer(size), make_actor(size, seed, fused=True)
-    encoder = DistilBertModel(
-        DistilBertConfig(
-            vocab_size=size.vocabulary,
-            dim=size.width,
-            n_layers=size.layers,
-            n_heads=size.heads,
-            hidden_dim=4 * size.width,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
-    )
-    reward = freeze(RewardModel(encoder, tokenizer))
+    reward = freeze(RewardModel(make_encoder(tokenizer, size.layers, size.width), tokenizer))
     return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
 
 
@@ -115,17 +103,15 @@ def prompt_texts(size: Size) -> list[str]:
     return [" ".join(f"t{i}" for i in row) for row in prompt_ids(size, size.batch).tolist()]
 
 
+def run_config(size: Size, minibatch: int, **settings) -> RLHFConfig:
+    """Settings of our run at this size; those given go before."""
+    shared = {"device": "cpu", "normalize_scores": False, "learning_rate": LEARNING_RATE}
+    shared |= {"batch_size": size.batch, "response_length": size.response}
+    return RLHFConfig(**shared | {"minibatch_size": minibatch} | settings)
+
+
 def make_run(size: Size, minibatch: int, **settings) -> RLHFState:
-    """The initial state of our run at this size. `settings` are fields of `RLHFConfig`."""
-    config = RLHFConfig(
-        device="cpu",
-        iterations=10_000,  # so many that the learning rate hardly falls
-        batch_size=size.batch,
-        minibatch_size=minibatch,
-        response_length=size.response,
-        normalize_scores=False,
-        learning_rate=LEARNING_RATE,
-        critic_learning_rate=LEARNING_RATE,
-        **settings,
-    )
+    """The initial state of our PPO; so many iterations that the learning rate hardly falls."""
+    settings |= {"iterations": 10_000, "critic_learning_rate": LEARNING_RATE}
+    config = run_config(size, minibatch, **settings)
     return start_run(config, make_models(size), prompts=prompt_texts(size))

@@ -35,13 +35,13 @@ from benchmarks.common import (
 )
 from benchmarks.floor import Floor
 from benchmarks.models import (
-    LEARNING_RATE,
     Size,
     make_actor,
     make_llama,
     make_run,
     make_tokenizer,
     prompt_texts,
+    run_config,
 )
 from benchmarks.trl_trainers import each_iteration
 from helpers.config import RLHFConfig
@@ -57,23 +57,12 @@ from helpers.tools.files import ROOT
 from helpers.tools.flags import setting
 
 PHASES = ("rollout", "scoring", "update", "total")
-FLOORS = {
-    "floor": True,
-    "floor, default GELU": False,
-}  # whether the GELU is fused, as the course loads it
+FLOORS = {"floor": True, "floor, default GELU": False}  # whether it is fused, as in the course
 TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM, GRPO_WARM = 2, 1  # warm-up iterations of each, not counted
 SMOLLM2 = KNOWN["HuggingFaceTB/SmolLM2-135M"]
-GRPO_SIZES = {
-    "SmolLM2-135M": Size(
-        layers=SMOLLM2.num_hidden_layers,
-        width=SMOLLM2.hidden_size,
-        heads=SMOLLM2.num_attention_heads,
-        vocabulary=SMOLLM2.vocab_size,
-        prompt=16,
-        response=48,
-        batch=8,
-    ),
+GRPO_SIZES = {  # the first has SMOLLM2's layers and width
+    "SmolLM2-135M": Size(vocabulary=SMOLLM2.vocab_size, prompt=16, response=48, batch=8),
     "GPT-2, 49 M": Size(layers=8, width=704, heads=22, batch=16),
 }
 PICTURE = ROOT / "notebooks" / "images" / "speed.png"
@@ -100,10 +89,10 @@ def our_trunks(state: RLHFState) -> dict:
     return roles | {"reference": models.reference.transformer, "reward": models.reward.encoder}
 
 
-def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[], dict], dict]:
+def enter(name: str, size: Size, minibatch: int) -> tuple[Callable[[], dict], dict]:
     """Set up a contestant: a function that runs one iteration, and its trunks by role (none for a floor)."""
     if name == "ours":
-        state = make_run(size, minibatch, micro_batch_size=micro)
+        state = make_run(size, minibatch, micro_batch_size=size.batch)
         return partial(our_iteration, state), our_trunks(state)
     if name in TORCHRL:
         from benchmarks.torchrl_peer import TorchRLPeer
@@ -114,11 +103,11 @@ def enter(name: str, size: Size, minibatch: int, micro: int) -> tuple[Callable[[
     return Floor(size, minibatch, actor, copy.deepcopy(actor)).iterate, {}
 
 
-def ppo_race(minibatch: int, micro: int, size: Size, rounds: int) -> dict:
+def ppo_race(minibatch: int, size: Size, rounds: int) -> dict:
     """All contestants of a PPO iteration, TRL's with the collections that it forces."""
     from benchmarks.trl_peer import make_trainer, train, trunks
 
-    others = {n: enter(n, size, minibatch, micro) for n in ("ours", *torchrl_names(), *FLOORS)}
+    others = {n: enter(n, size, minibatch) for n in ("ours", *torchrl_names(), *FLOORS)}
     trainer = make_trainer(size, minibatch, WARM + rounds)
     return race(trainer, 1, partial(train, trainer), trunks(trainer), others, WARM)
 
@@ -148,7 +137,7 @@ def race(
     trainer.add_callback(each_iteration(between, updates))
     watch = Stopwatch(trainer)
     train(watch)
-    taken = {"TRL": watch.iterations} | taken
+    taken = watch.contestants() | taken
     return {name: spans[warm:] for name, spans in taken.items()} | {"tokens": tokens}
 
 
@@ -160,10 +149,10 @@ def peaks(run: Callable[[], object], times: int = 1) -> dict:
     return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
 
 
-def ppo_alone(who: str, minibatch: int, micro: int, size: Size, iterations: int = 4) -> dict:
+def ppo_alone(who: str, minibatch: int, size: Size, iterations: int = 4) -> dict:
     """Peak memory of one contestant in this process."""
     if who != "TRL":
-        return peaks(enter(who, size, minibatch, micro)[0], iterations)
+        return peaks(enter(who, size, minibatch)[0], iterations)
     from benchmarks.trl_peer import Stopwatch, make_trainer, train
 
     trainer = make_trainer(size, minibatch, iterations)
@@ -187,23 +176,10 @@ def count_sevens(texts: list[str]) -> list[float]:
 
 def grpo_config(size: Size, iterations: int) -> RLHFConfig:
     """Settings of both: GRPO as in Shao et al. 2024, four responses to a prompt, one pass, β = 0.1."""
-    return RLHFConfig(
-        device="cpu",
-        method="grpo",
-        responses_per_prompt=4,
-        loss_aggregation="response",
-        kl_placement="loss",
-        kl_loss="k3",
-        kl_coef=0.1,
-        num_ppo_epochs=1,
-        iterations=iterations,
-        batch_size=size.batch,
-        minibatch_size=size.batch,
-        micro_batch_size=size.batch,
-        response_length=size.response,
-        normalize_scores=False,
-        learning_rate=LEARNING_RATE,
-    )
+    groups = {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"}
+    groups |= {"kl_placement": "loss", "kl_loss": "k3", "kl_coef": 0.1, "num_ppo_epochs": 1}
+    groups |= {"iterations": iterations, "micro_batch_size": size.batch}
+    return run_config(size, size.batch, **groups)
 
 
 def make_grpo_run(actor: PreTrainedModel, size: Size, iterations: int) -> RLHFState:
@@ -237,10 +213,7 @@ def grpo_race(make: Callable[[], PreTrainedModel], size: Size, rounds: int) -> d
         trunks = grpo_trunks(trainer.model, trainer.ref_model)
         others = {"ours": (partial(our_iteration, state), ours)}
         updates = trainer.args.logging_steps
-        found = race(trainer, updates, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
-    for taken in found["TRL"]:
-        del taken["gc"]
-    return found
+        return race(trainer, updates, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
 
 
 def grpo_alone(
@@ -275,17 +248,12 @@ def summarize(found: dict, size: Size) -> dict:
 
 def ratios(found: dict) -> dict:
     """Time of ours divided by the others': medians over rounds, wall and CPU."""
-    ours = [one["total"] for one in found["ours"]]
-    others = {name: [one["total"] for one in found[name]] for name in found if name != "ours"}
-    if "gc" in found["TRL"][0]:
-        others["TRL without gc"] = [one["total"] - one["gc"] for one in found["TRL"]]
-    quotients = {}
-    for name, spans in others.items():
+    totals = {name: [one["total"] for one in iterations] for name, iterations in found.items()}
+    ours, quotients = totals.pop("ours"), {}
+    for name, spans in totals.items():
         pairs = list(zip(ours, spans, strict=True))
-        quotients[name] = {
-            "wall": statistics.median(a.wall / b.wall for a, b in pairs),
-            "cpu": statistics.median(a.cpu / b.cpu for a, b in pairs),
-        }
+        wall = statistics.median(a.wall / b.wall for a, b in pairs)
+        quotients[name] = {"wall": wall, "cpu": statistics.median(a.cpu / b.cpu for a, b in pairs)}
     return quotients
 
 
@@ -294,14 +262,9 @@ def print_race(facts: dict, title: str) -> None:
     print(f"\n{title}: seconds per iteration, medians")
     rows = []
     for name, row in facts["contestants"].items():
-        cells = [row[f"{phase}_s"] for phase in PHASES]
+        cells = [row.get(f"{phase}_s", "") for phase in PHASES]
         spread = f"{row['least_s']:.3f}–{row['most_s']:.3f}"
         rows.append([name, *cells, spread, row["total_cpu_s"], f"{row['tokens_per_s']:.0f}"])
-        if "gc_s" in row:
-            rest = row["total_s"] - row["gc_s"]
-            cpu = row["total_cpu_s"] - row["gc_cpu_s"]
-            rate = f"{row['tokens_per_s'] * row['total_s'] / rest:.0f}"
-            rows.append(["TRL without gc", "", "", "", rest, "", cpu, rate])
     show(["", *PHASES, "least–most", "CPU s", "tokens/s"], rows)
     for name, ratio in facts["ratios"].items():
         print(f"  ours / {name}: {ratio['wall']:.2f} by wall time, {ratio['cpu']:.2f} by CPU time")
@@ -328,7 +291,8 @@ def picture(facts: dict) -> Figure:
     """Time and memory of an iteration in one configuration; pale: the collections that TRL forces."""
     figure, (axes,) = new_figure(1, 2, 9.0, 2.2)
     times = {n: row for n in DRAWN if (row := facts["contestants"].get(n)) is not None}
-    seconds = [(name, row["total_s"], row.get("gc_s", 0.0)) for name, row in times.items()]
+    forced = times["TRL"]["total_s"] - facts["contestants"]["TRL without gc"]["total_s"]
+    seconds = [(n, row["total_s"], forced if n == "TRL" else 0.0) for n, row in times.items()]
     bars(axes[0], seconds, "Time (pale: forced garbage collection)", "seconds an iteration")
     peaks = {n: row["peak_MiB"] for n in DRAWN if (row := facts["memory"].get(n)) is not None}
     bars(axes[1], [(n, peak, 0.0) for n, peak in peaks.items()], "Peak memory", "MiB")
@@ -342,8 +306,6 @@ class Options:
     rounds: int = setting(10, "measured iterations of each")
     threads: list[int] = setting([1, 2], "of PPO's race")
     minibatches: list[int] = setting([64, 16], "of PPO's race")
-    micro: int = setting(64, "our micro_batch_size")
-    batch: int = setting(64, "responses per iteration of PPO's race")
     picture: bool = setting(False, f"write {PICTURE.name}, of the first configuration")
     grpo: bool = setting(False, "GRPO's race in place of PPO's")
 
@@ -366,7 +328,7 @@ def measure_ppo(options: Options) -> dict:
     names, found = ("TRL", "ours", *torchrl_names()), {}
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
         title = f"{threads} thread(s), minibatch {minibatch}"
-        asked = (minibatch, options.micro, Size(batch=options.batch), options.rounds)
+        asked = (minibatch, Size(), options.rounds)
         facts = measure(title, ppo_race, ppo_alone, names, threads, *asked)
         found[f"{threads} threads, minibatch {minibatch}"] = facts
     if options.picture:

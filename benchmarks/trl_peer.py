@@ -69,6 +69,7 @@ class Stopwatch:
 
     def __init__(self, trainer):
         self.iterations: list[dict[str, Span]] = []
+        self.collections: list[Span] = []
         trainer.ref_model.register_forward_pre_hook(lambda *_: self._mark("scoring"))
         trainer.model.register_forward_pre_hook(lambda *_: self._train())
         self.start()
@@ -86,8 +87,18 @@ class Stopwatch:
 
     def stop(self) -> None:
         """An iteration ends: save its phases."""
-        taken = phases(self.began, self.marks["scoring"], self.marks["update"], now())
-        self.iterations.append(taken | {"gc": self.gc})
+        self.iterations.append(
+            phases(self.began, self.marks["scoring"], self.marks["update"], now())
+        )
+        self.collections.append(self.gc)
+
+    def contestants(self) -> dict[str, list[dict[str, Span]]]:
+        """The trainer's iterations, and what is left without the collections where it forced some."""
+        if not any(gc.wall for gc in self.collections):
+            return {"TRL": self.iterations}
+        pairs = zip(self.iterations, self.collections, strict=True)
+        without = [{"total": one["total"] - gc} for one, gc in pairs]
+        return {"TRL": self.iterations, "TRL without gc": without}
 
     @contextmanager
     def watching_gc(self):

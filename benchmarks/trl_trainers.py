@@ -1,9 +1,12 @@
 """Train the same models with TRL's trainers, of its current releases. Needs trl and datasets."""
 
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 
 from helpers.config import DirectConfig, RLHFConfig
+from helpers.scale.trl import make_trainer as make_ppo_trainer
 from helpers.scale.trl_groups import (
     grpo_settings,
     make_group_trainer,
@@ -62,28 +65,24 @@ def make_trainer(
     config: RLHFConfig | DirectConfig, models: Models, rows: list[str] | list[dict], folder: str
 ):
     """TRL's trainer for the config's method; `rows` are prompts, for DPO {prompt, chosen, rejected}."""
+    if config.method == "ppo":
+        return make_ppo_trainer(config, models, rows, folder)
+    if config.method == "grpo":
+        return make_group_trainer(config, models, rows, folder)
     require_grpo()
     import trl
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
 
-    if config.method == "grpo":
-        return make_group_trainer(config, models, rows, folder)
-    shared = {"model": models.actor, "processing_class": models.tokenizer}
     if config.method == "rloo":
-        trainer = trl.RLOOTrainer(
-            reward_funcs=reward_for_trl(start_run(config, models, prompts=rows)),
-            args=trl.RLOOConfig(**rloo_settings(config, folder)),
-            train_dataset=Dataset.from_dict({"prompt": list(rows)}),
-            **shared,
-        )
+        make, args = trl.RLOOTrainer, trl.RLOOConfig(**rloo_settings(config, folder))
+        own = {"reward_funcs": reward_for_trl(start_run(config, models, prompts=rows))}
+        rows = [{"prompt": prompt} for prompt in rows]
     else:
-        trainer = trl.DPOTrainer(
-            ref_model=models.reference,
-            args=trl.DPOConfig(**direct_settings(config, folder)),
-            train_dataset=Dataset.from_list(rows),
-            **shared,
-        )
+        make, args = trl.DPOTrainer, trl.DPOConfig(**direct_settings(config, folder))
+        own = {"ref_model": models.reference}
+    own |= {"train_dataset": Dataset.from_list(rows), "processing_class": models.tokenizer}
+    trainer = make(model=models.actor, args=args, **own)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -95,10 +94,13 @@ def train_with_trl(
     after: Callable[[int], None],
 ) -> None:
     """Train by TRL's trainer for the config's method; `after(iteration)` follows an iteration's updates."""
-    with trl_at_work(models) as folder:
+    with trl_at_work(models) as folder, redirect_stdout(StringIO()):
         trainer = make_trainer(config, models, rows, folder)
         trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
-        trainer.train() if isinstance(config, DirectConfig) else run_trainer(trainer)
+        given = (
+            isinstance(config, DirectConfig) or config.method == "ppo"
+        )  # positions, by TRL itself
+        trainer.train() if given else run_trainer(trainer)
 
 
 def each_iteration(after: Callable[[int], None], updates: int):

@@ -3,9 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-from helpers.state import RLHFState
 from helpers.studies.beta_sweep import Sweep
-from helpers.studies.measure import measure
 from helpers.theory.optimum import Estimate, Optimum, efficiency
 
 RESPONSES = 128  # of an iteration
@@ -41,15 +39,6 @@ class Yardstick:
             n: values[n - half : n + half + 1] for n in budgets if half <= n < len(values) - half
         }
         return {n: self.share(statistics.fmean(span)) for n, span in spans.items()}
-
-    def end(self, run: dict) -> float:
-        """Efficiency of the last policy."""
-        return self.share(run["final"]["value"])
-
-
-def last_value(state: RLHFState, evaluated: int = EVALUATED) -> dict:
-    """J of the actor as it is, with its standard error, gold and KL, from fresh responses."""
-    return measure(state, state.models.actor, evaluated)[0]
 
 
 def untried(ends: dict[float, float]) -> tuple[float, ...]:

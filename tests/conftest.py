@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 gc.freeze()  # what is imported stays: the collector need not walk it again and again
 
 # the same examples in every run, so that a red test is red for everybody; `nightly` draws fresh ones
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("nightly", deadline=None)
 # for a planted bug: that a test fails is enough, the smallest example of it is not asked for
 found = (Phase.explicit, Phase.generate)
@@ -43,11 +43,11 @@ ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a n
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
 
-def in_turn(rows: Iterable) -> list:
-    """Parameters of a test, one or a tuple each: every other one by day, all of them at night."""
+def in_turn(rows: Iterable, share: int = 2) -> list:
+    """Parameters of a test, one or a tuple each: one of `share` by day, all of them at night."""
     rows = [row if isinstance(row, tuple) else (row,) for row in rows]
     night = pytest.mark.nightly
-    return [pytest.param(*row, marks=[night] * (k % 2)) for k, row in enumerate(rows)]
+    return [pytest.param(*row, marks=[night] * (k % share > 0)) for k, row in enumerate(rows)]
 
 
 def pytest_collection_modifyitems(items):

@@ -48,7 +48,7 @@ class Nursery:
         return self
 
     def __exit__(self, *problem):
-        self.process.stdin.close()
+        self.process.kill()  # its children have ended; its own end takes seconds
         self.process.wait(30)
 
     def run(self, scene: str, *arguments, **faults) -> Outcome:

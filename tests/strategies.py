@@ -4,9 +4,7 @@ import copy
 import dataclasses
 from functools import partial
 
-import pytest
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
 
@@ -20,17 +18,6 @@ from helpers.rollouts import PER_TOKEN, RolloutBatch, forward_logprobs, forward_
 PAD, EOS, VOCAB = 0, 1, 11
 GARBAGE = 1e6
 TOKEN_FIELDS = PER_TOKEN  # each [B, T]
-
-quick = settings(deadline=None, max_examples=40)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small are slower on several threads, and very much so on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def seeded(seed=0):

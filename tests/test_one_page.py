@@ -158,10 +158,7 @@ MISTAKES = {  # name: (right, wrong)
     "loss turned round": ("policy_loss = -", "policy_loss = "),
     "padding counted in the policy loss": ("advantages)[counted].mean()", "advantages).mean()"),
     "padding counted in the value loss": ("errors[counted].mean()", "errors.mean()"),
-    "ratio always 1": (
-        "- old_logprobs",
-        "- forward_logprobs(actor, ids, mask, T).detach()",
-    ),
+    "ratio always 1": ("- old_logprobs", "- forward_logprobs(actor, ids, mask, T).detach()"),
     "no ½": ("vf_coef * 0.5", "vf_coef"),
     "no weight of the value loss": ("vf_coef * 0.5", "0.5"),
     "the critic's head drawn at random": ("nn.init.zeros_(critic.lm_head.weight), ", ""),
@@ -182,7 +179,8 @@ MISTAKES = {  # name: (right, wrong)
 }
 
 
-@pytest.mark.parametrize("name", in_turn(MISTAKES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", in_turn(MISTAKES, 4))
 def test_a_mistake_on_the_page_is_noticed(name):
     right, wrong = MISTAKES[name]
     assert SOURCE.count(right) == 1, f"the page holds {right!r} {SOURCE.count(right)} times"

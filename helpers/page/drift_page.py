@@ -94,7 +94,7 @@ def optimum_facts(drift: Drift, best: Optimum | None, beta: float, rows: list) -
     """J*, KL and score of π* at this β, and its next words where known; None where it is not."""
     if best is None:
         return None
-    found = [drift.first_token(prompt, beta)[0] for prompt in drift.prompts]
+    found = [drift.first_token(prompt, beta) for prompt in drift.prompts]
     known = zip(found, rows, strict=True)
     return {
         "value": significant(best.value),

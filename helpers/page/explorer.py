@@ -55,10 +55,9 @@ class DriftExplorer:
     """The drift page with controls `beta`, `iteration`, `prompt` and `seed`, each with a `value`.
 
     The page is drawn in the browser and moves without a kernel. Where its wire to Python loads
-    (anywidget), a move there is a move here, and the other way round. `values` holds the numbers now
-    shown (β, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length ...; None where
-    nothing was measured). `add_run` lets another run join. If not `pictured`, a
-    saved notebook keeps a still and no page. Works with ipywidgets 7.7 and 8.
+    (anywidget), a move there is a move here, and the other way round. `view` is the run shown and its
+    curves. `add_run` lets another run join. If not `pictured`, a saved notebook keeps a still and no
+    page. Works with ipywidgets 7.7 and 8.
     """
 
     def __init__(self, sweep: Sweep, pictured: bool = True):
@@ -86,12 +85,7 @@ class DriftExplorer:
     def view(self) -> DriftView:
         """All that belongs to what the controls stand at."""
         stop = self.drift.stops[self.beta.place]
-        return self.drift.view(stop, self.iteration.value, self.seed.value, self.prompt.value)
-
-    @property
-    def values(self) -> dict:
-        """The numbers now on the page."""
-        return self.view.values
+        return self.drift.view(stop, self.iteration.value, self.seed.value)
 
     def add_run(self, run: Run, label: str = "yours", own_reward: bool = False) -> None:
         """Let a run join: it stands at the right end of the ruler of β, and the explorer goes there.

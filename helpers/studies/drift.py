@@ -15,8 +15,7 @@ from helpers.studies.runs import WATCHED_PROMPTS, Run, Snapshot
 from helpers.theory.optimum import Optimum, effective_sample_size, importance_weights
 from helpers.tools.validate import require
 
-COLUMNS = {"proxy": "score", "gold": "gold", "kl": "kl", "entropy": "entropy"}  # of a record
-COLUMNS |= {"length": "response_length"}
+COLUMNS = {"proxy": "score", "gold": "gold", "kl": "kl"}  # of a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +31,10 @@ class SliderStop:
 
 @dataclass(frozen=True, eq=False)
 class DriftView:
-    """One position of the controls; a value not measured is None."""
+    """One position of the controls."""
 
     stop: SliderStop
     iteration: int
-    values: dict  # beta, iteration, proxy, gold, kl, J, J_star, efficiency, entropy, length, ess
     curves: dict[str, list[float]]  # over iterations 0 … of the run
     optimum: Optimum | None
 
@@ -45,33 +43,27 @@ def run_curves(run: Run) -> dict[str, list[float]]:
     """Metrics of the policy after 0, 1, … updates, by name; NaN where not measured.
 
     After k updates: from the rollout of iteration k + 1. After the last update: `run.final`, from fresh
-    responses; it has no entropy and length, so those of the last rollout are repeated.
+    responses.
     """
-    found = {}
-    for name, column in COLUMNS.items():
-        numbers = [record.get(column, math.nan) for record in run.history]
-        if run.final:
-            numbers.append(run.final.get(column, numbers[-1] if numbers else math.nan))
-        found[name] = numbers
-    found["iteration"] = list(range(len(found["kl"])))
-    return found
+    rows = [*run.history, *([run.final] if run.final else [])]
+    found = {name: [row.get(c, math.nan) for row in rows] for name, c in COLUMNS.items()}
+    return found | {"iteration": list(range(len(rows)))}
 
 
-def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int):
-    """π*'s distribution of the first response token to a watched prompt: ([V] or None, ess).
+def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int) -> Tensor | None:
+    """π*'s distribution of the first response token to a watched prompt: [V].
 
     Self-normalised importance sampling: each reference response, and so its first token, has the weight
     exp(r/β). None if the effective sample size is too small, or β is 0.
     """
     if kl_coef <= 0 or prompt not in WATCHED_PROMPTS or prompt not in sweep.prompts:
-        return None, None
+        return None
     row = sweep.prompts.index(prompt)
     weights = importance_weights(sweep.reference["scores"][row : row + 1], kl_coef)  # (1, N)
-    ess = float(effective_sample_size(weights))
-    if ess < MIN_EFFECTIVE_SAMPLES:
-        return None, ess
+    if float(effective_sample_size(weights)) < MIN_EFFECTIVE_SAMPLES:
+        return None
     tokens = sweep.reference["first_tokens"][WATCHED_PROMPTS.index(prompt)].long()  # (N,)
-    return torch.bincount(tokens, weights[0], minlength=size), ess
+    return torch.bincount(tokens, weights[0], minlength=size)
 
 
 class Drift:
@@ -144,18 +136,8 @@ class Drift:
         chosen = most.topk(min(count, len(most))).indices.tolist()
         return sorted(chosen, key=lambda i: -float(probs[0, i]))
 
-    def view(self, stop: SliderStop, iteration: int, seed: int, prompt: str) -> DriftView:
+    def view(self, stop: SliderStop, iteration: int, seed: int) -> DriftView:
         """What a run had reached after this many iterations, or at its end."""
         curves = run_curves(stop.run) if stop.run else self.curves_of(stop.kl_coef, seed)
-        beta, at = stop.kl_coef, min(iteration, len(curves["kl"]) - 1)
-        optimum = None if stop.own_reward else self.optimum(beta)
-        values = {name: curves[name][at] for name in COLUMNS}
-        values = {name: None if math.isnan(x) else x for name, x in values.items()}
-        values |= {"beta": beta, "iteration": at, "seed": None if stop.run else seed}
-        values["ess"] = None if stop.own_reward else self.first_token(prompt, beta)[1]
-        values |= {"J": values["proxy"] - beta * values["kl"], "J_star": None, "efficiency": None}
-        if optimum is not None:
-            floor = self.sweep.reference_value.mean
-            values["J_star"] = optimum.value
-            values["efficiency"] = (values["J"] - floor) / (optimum.value - floor)
-        return DriftView(stop, at, values, curves, optimum)
+        optimum = None if stop.own_reward else self.optimum(stop.kl_coef)
+        return DriftView(stop, min(iteration, len(curves["kl"]) - 1), curves, optimum)

@@ -22,7 +22,6 @@ from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_res
 from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer
 from helpers.tools.files import FileProblem, map_floats, read_json, read_tensors, write_text
-from helpers.tools.validate import require_count
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
@@ -86,24 +85,20 @@ class Run:
         return earlier[-1] if earlier else self.snapshots[0]
 
 
-def snapshot_schedule(iterations: int, count: int = 16) -> list[int]:
-    """Iterations of the snapshots, with 0 and the last; denser at the beginning."""
-    require_count("count", count, low=2)
-    steps = (round(iterations * (k / (count - 1)) ** 2) for k in range(count))
-    return sorted(set(steps))
+def snapshot_schedule(iterations: int) -> list[int]:
+    """Iterations of the snapshots, at most 16 with 0 and the last; denser at the beginning."""
+    return sorted({round(iterations * (k / 15) ** 2) for k in range(16)})
 
 
 @torch.no_grad()
-def take_snapshot(
-    state: RLHFState, prompts: tuple = WATCHED_PROMPTS, samples: int = SAMPLES
-) -> Snapshot:
+def take_snapshot(state: RLHFState, prompts: tuple = WATCHED_PROMPTS) -> Snapshot:
     """Sample responses to the watched prompts, always with the same random numbers.
 
     It has its own generator, so snapshots do not change a run.
     """
     models, config = state.models, state.config
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
-    asked = [prompt for prompt in prompts for _ in range(samples)]
+    asked = [prompt for prompt in prompts for _ in range(SAMPLES)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     tokens, temperature = responses.tokens(), config.temperature
     reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
@@ -112,7 +107,7 @@ def take_snapshot(
     if "gold" in state.measures:
         for sample, gold in zip(found, state.measures["gold"](responses.texts), strict=True):
             sample.gold = float(gold)
-    rows = {prompt: found[k * samples :][:samples] for k, prompt in enumerate(prompts)}
+    rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(prompts)}
     return Snapshot(state.iteration, rows, next_token(state, models.actor, prompts))
 
 

@@ -83,38 +83,27 @@ def kl_divergence(probs: Tensor, other: Tensor) -> Tensor:
 # --- one parameter --------------------------------------------------------------------------------
 
 
-def gaussian_objective(
-    mean: float | Tensor, kl_coef: float, peak=1.0, reference=0.0, sigma=0.5, scale=1.0
-) -> float | Tensor:
-    """J(m) of the policy N(m, σ²), reward −scale·(y − peak)², reference N(reference, σ²).
+def gaussian_objective(mean: float | Tensor, kl_coef: float, sigma=0.5) -> float | Tensor:
+    """J(m) of the policy N(m, σ²), reward −(y − 1)², reference N(0, σ²).
 
-    E[r] = −scale·((m − peak)² + σ²) and KL = (m − reference)²/(2σ²), so J is a parabola in m.
-    `mean` may be a tensor of any shape. ValueError: β < 0, σ ≤ 0, scale ≤ 0, a non-finite number.
+    E[r] = −((m − 1)² + σ²) and KL = m²/(2σ²), so J is a parabola in m. `mean` may be a tensor of any
+    shape. ValueError: β < 0, σ ≤ 0, a non-finite number.
     """
-    _check_gaussian(kl_coef, peak, reference, sigma, scale)
+    require_number("kl_coef", kl_coef, low=0.0)
+    require_positive("sigma", sigma)
     require_finite("mean", torch.as_tensor(mean) * 1.0)
-    expected_reward = -scale * ((mean - peak) ** 2 + sigma**2)
-    return expected_reward - kl_coef * (mean - reference) ** 2 / (2 * sigma**2)
+    return -((mean - 1.0) ** 2 + sigma**2) - kl_coef * mean**2 / (2 * sigma**2)
 
 
-def gaussian_optimum(kl_coef: float, peak=1.0, reference=0.0, sigma=0.5, scale=1.0) -> float:
+def gaussian_optimum(kl_coef: float, sigma=0.5) -> float:
     """The mean m* that maximises `gaussian_objective`: its derivative is 0 there.
 
-    m* = (2·scale·peak + (β/σ²)·reference)/(2·scale + β/σ²): the peak at β = 0, closer to the reference
-    as β grows. π*, whose width is free too, is a Gaussian with the same mean and the smaller variance
-    1/(1/σ² + 2·scale/β). ValueError as `gaussian_objective`.
+    m* = 2/(2 + β/σ²): the reward's peak at β = 0, closer to the reference as β grows. π*, whose width is
+    free too, is a Gaussian with the same mean and the smaller variance 1/(1/σ² + 2/β).
     """
-    _check_gaussian(kl_coef, peak, reference, sigma, scale)
-    pull, anchor = 2 * scale, kl_coef / sigma**2
-    return (pull * peak + anchor * reference) / (pull + anchor)
-
-
-def _check_gaussian(kl_coef, peak, reference, sigma, scale) -> None:
     require_number("kl_coef", kl_coef, low=0.0)
-    require_number("peak", peak)
-    require_number("reference", reference)
     require_positive("sigma", sigma)
-    require_positive("scale", scale)
+    return 2 / (2 + kl_coef / sigma**2)
 
 
 # --- sets too large to enumerate: estimates from samples ------------------------------------------

@@ -119,16 +119,12 @@ def dress_notebook(text: str, stem: str, repo: str | None) -> str:
     opening = next((cell for cell in cells if cell["cell_type"] == "markdown"), {"source": []})
     title, _, rest = BADGE_LINE.sub("", "".join(opening["source"])).partition("\n")
     codes = [k for k, cell in enumerate(cells) if cell["cell_type"] == "code"]
-    place = next((k for k in codes[:2] if "sys.path.insert" in "".join(cells[k]["source"])), None)
-    if not title.startswith("# ") or place is None:
+    if not title.startswith("# ") or "sys.path.insert" not in "".join(cells[codes[1]]["source"]):
         raise ValueError(f"{stem}.ipynb: has no title or no setup cell, wants both at its top.")
     head = title if repo is None else f"{title}\n\n{badge(stem, repo)}"
     opening["source"] = f"{head}\n\n{rest.lstrip()}".splitlines(keepends=True)
-    if place == codes[0]:  # an old one, which did both
-        cells.insert(place, cells[place] | {"id": "setup-fetch", "outputs": []})
-        place += 1
-    for cell, source in ((cells[place - 1], FETCH), (cells[place], FIND)):
-        cell["source"], cell["metadata"] = source.splitlines(keepends=True), FOLDED
+    for place, source in zip(codes, (FETCH, FIND), strict=False):
+        cells[place] |= {"source": source.splitlines(keepends=True), "metadata": FOLDED}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 

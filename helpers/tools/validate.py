@@ -94,28 +94,6 @@ def require_like(dims: int | None = None, **tensors: object) -> None:
         require_shape(name, value, model.shape, like=first)
 
 
-def require_tokens(
-    mask: Tensor | None,
-    dims: int | None = None,
-    every_row: bool = False,
-    optional: bool = False,
-    **tensors: object,
-) -> Tensor:
-    """Check a mask and what stands at its tokens, all of one shape; → the mask.
-
-    The mask is boolean and counts something (in every row, if `every_row`); where it counts, each
-    tensor is finite. Without one everything counts, if it is `optional`.
-    """
-    require_like(dims, **tensors)
-    first = next(iter(tensors.values()))
-    if mask is None and optional:
-        mask = torch.ones_like(first, dtype=torch.bool)
-    require_mask("mask", mask, first.shape, every_row)
-    for name, value in tensors.items():
-        require_finite(name, value, mask)
-    return mask
-
-
 def require_scores(name: str, value: object, count: int | None = None, like: str = "") -> None:
     """One finite number a response: [B], B = `count` when that is given."""
     require_tensor(name, value, dims=1 if count is None else None)

@@ -96,7 +96,7 @@ def expected_accuracy(gaps: Tensor, chances: Tensor) -> float:
     return float(torch.where(gaps == 0, torch.full_like(right, 0.5), right).mean())
 
 
-def best_accuracy(pairs: list[dict], temperature: float = LABEL_TEMPERATURE) -> float:
+def best_accuracy(pairs: list[dict]) -> float:
     """Accuracy of a perfect reward model (the gold score), averaged over the label noise."""
     gaps = gold_gaps(pairs)
-    return expected_accuracy(gaps, label_chances(gaps, temperature))
+    return expected_accuracy(gaps, label_chances(gaps, LABEL_TEMPERATURE))

@@ -49,8 +49,8 @@ def is_sentence(text):
     return log_prob(text) > -math.inf
 
 
-def sample_prompts(count, rng, shortest=2, longest=8):
-    """`count` distinct beginnings of reviews, `shortest` to `longest` tokens, before any opinion.
+def sample_prompts(count, rng):
+    """`count` distinct beginnings of reviews, two to eight tokens, before any opinion.
 
     The domains take turns. ValueError: fewer than `count` distinct prompts found.
     """
@@ -61,7 +61,7 @@ def sample_prompts(count, rng, shortest=2, longest=8):
             return prompts
         tokens = REVIEWS[DOMAINS[len(prompts) % len(DOMAINS)]].sample(rng)
         closed = next(i for i, token in enumerate([*tokens, "not"]) if token in _NO_PROMPT)
-        length = rng.randint(shortest, longest)
+        length = rng.randint(2, 8)
         prompt = detokenize(tokens[:length])
         if length <= closed and prompt not in seen:
             seen.add(prompt)

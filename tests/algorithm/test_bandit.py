@@ -5,16 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from strategies import (  # noqa: F401
+from strategies import (
     EOS,
     PAD,
     close,
     left_pad,
-    one_thread,
     ppo_config,
-    quick,
     rollout_of,
     tiny_policy,
     tiny_value_network,
@@ -24,7 +20,6 @@ from helpers.ppo import ppo_update_step
 from helpers.reward_model import bradley_terry_loss
 from helpers.rollouts import response_logits
 from helpers.sampling import generate
-from helpers.theory.optimum import gibbs_policy
 from helpers.whitening import whiten_advantages
 
 VOCAB, BATCH, KL_COEF = 8, 192, 0.5
@@ -88,43 +83,6 @@ def test_ppo_finds_the_exact_optimum(whiten):
     assert exact_kl(learned, optimum) < 0.01
     assert max(metrics["first_ratio_error"] for metrics in history) <= 1e-4
     assert abs(history[0]["kl"]) <= 1e-4
-
-
-@quick
-@given(st.integers(0, 10_000), st.integers(2, 7), st.floats(0.1, 10))
-def test_the_gibbs_policy_is_the_reference_tilted_by_the_reward(seed, vocab, kl_coef):
-    noise = torch.randn(
-        2, 3, vocab, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
-    ref_logprobs, rewards = noise[0].log_softmax(-1), noise[1]
-    probs = gibbs_policy(ref_logprobs.exp(), rewards, kl_coef)
-    close(probs, (ref_logprobs + rewards / kl_coef).softmax(-1))
-    close(probs.sum(-1), torch.ones(3))
-
-
-def test_no_policy_beats_the_gibbs_policy():
-    ref, rewards = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, -1.0])
-
-    def objective(probs):
-        return (probs * (rewards - KL_COEF * (probs / ref).log())).sum()
-
-    best = gibbs_policy(ref, rewards, KL_COEF)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(50):
-        other = (best.log() + torch.randn(3, generator=generator)).softmax(-1)
-        gap = KL_COEF * (other * (other / best).log()).sum()  # J* - J(pi) = beta KL(pi || pi*)
-        close(objective(best) - objective(other), gap, atol=1e-5)
-
-
-def test_a_small_beta_goes_for_the_best_token_without_overflow_and_a_huge_one_stays():
-    ref, rewards = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, -1.0])
-    close(gibbs_policy(ref, rewards, 1e-4), torch.tensor([0.0, 1.0, 0.0]))
-    close(gibbs_policy(ref, rewards, 1e6), ref, atol=1e-5)
-
-
-def test_the_optimum_never_revives_what_the_reference_cannot_say():
-    probs = gibbs_policy(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.0, 100.0]), 0.1)
-    close(probs, torch.tensor([0.5, 0.5, 0.0]))
 
 
 def test_bradley_terry_is_minus_log_of_the_chance_of_the_choice():

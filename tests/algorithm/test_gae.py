@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, padded_batches, prefix_mask, quick
+from strategies import close, padded_batches, prefix_mask
 
 from helpers.gae import compute_gae
 
@@ -26,7 +26,6 @@ def advantages_by_definition(rewards, values, mask, gamma, lam):
     return result
 
 
-@quick
 @given(padded_batches(), unit, unit)
 def test_advantages_are_the_discounted_sum_of_td_errors(batch, gamma, lam):
     """With γ and λ of 0 and 1 among them; returns are advantages + values."""
@@ -36,7 +35,6 @@ def test_advantages_are_the_discounted_sum_of_td_errors(batch, gamma, lam):
     close(returns[mask], (advantages + values)[mask])
 
 
-@quick
 @given(padded_batches(), unit)
 def test_lambda_one_is_the_discounted_return_minus_the_value(batch, gamma):
     rewards, values, mask = batch
@@ -49,7 +47,6 @@ def test_lambda_one_is_the_discounted_return_minus_the_value(batch, gamma):
         close(advantages[row, t], discounted - values[row, t])
 
 
-@quick
 @given(padded_batches(tensors=1), unit, unit)
 def test_a_perfect_critic_leaves_no_advantage(batch, gamma, lam):
     rewards, mask = batch
@@ -59,7 +56,6 @@ def test_a_perfect_critic_leaves_no_advantage(batch, gamma, lam):
     close(returns, true_values)
 
 
-@quick
 @given(padded_batches(), unit, unit)
 def test_a_padded_row_equals_the_same_row_cut_off(batch, gamma, lam):
     rewards, values, mask = batch

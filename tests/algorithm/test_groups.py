@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, quick
+from strategies import close
 
 from helpers.groups import grpo_advantages, pass_at_k, per_token, rloo_advantages
 
@@ -22,7 +22,6 @@ def groups(draw):
     return rows, size
 
 
-@quick
 @given(groups())
 def test_rloo_is_each_reward_less_the_mean_of_the_others(drawn):
     rows, size = drawn
@@ -35,7 +34,6 @@ def test_rloo_is_each_reward_less_the_mean_of_the_others(drawn):
     close(rloo_advantages(rewards, size), torch.tensor(expected, dtype=torch.float64))
 
 
-@quick
 @given(groups())
 def test_grpo_is_each_reward_in_its_group_s_standard_deviations(drawn):
     rows, size = drawn
@@ -48,7 +46,6 @@ def test_grpo_is_each_reward_in_its_group_s_standard_deviations(drawn):
     close(grpo_advantages(rewards, size), torch.tensor(expected, dtype=torch.float64), 1e-5, 1e-5)
 
 
-@quick
 @given(groups())
 def test_a_prompt_that_is_easy_for_all_teaches_nothing(drawn):
     rows, size = drawn
@@ -65,7 +62,6 @@ def test_every_counted_token_gets_its_response_s_advantage():
     close(per_token(torch.tensor([2.0, -1.0]), mask), torch.tensor([[2.0, 2, 0], [-1, 0, 0]]))
 
 
-@quick
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_pass_at_k_is_the_share_of_all_choices_of_k_that_hold_a_right_answer(rows):
     for k in range(1, 7):

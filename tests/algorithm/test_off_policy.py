@@ -4,7 +4,7 @@ import itertools
 
 import torch
 from hypothesis import given
-from strategies import close, padded_batches, quick
+from strategies import close, padded_batches
 
 from helpers.off_policy import truncated_importance_weights
 
@@ -67,7 +67,6 @@ def test_the_sampler_itself_has_weights_of_one():
         close(truncated_importance_weights(logprobs, logprobs, mask, level=level), mask.float())
 
 
-@quick
 @given(padded_batches(tensors=2, allow_empty_rows=False))
 def test_weights_are_the_capped_ratios(batch):
     logprobs, sampler, mask = batch

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hypothesis import given
-from strategies import close, garbage_outside, padded_batches, quick
+from strategies import close, garbage_outside, padded_batches
 
 from helpers.gae import compute_gae
 from helpers.groups import mean_of_means, mean_over_length, sequence_log_ratio
@@ -50,7 +50,6 @@ def results(name: str, tensors: list, mask) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@quick
 @given(padded_batches(tensors=3, allow_empty_rows=False))
 def test_garbage_in_the_padding_changes_nothing(name, batch):
     *tensors, mask = batch

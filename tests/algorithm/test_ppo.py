@@ -17,11 +17,9 @@ from strategies import (
     flat,
     garbage_outside,
     left_pad,
-    one_thread,  # noqa: F401
     padded_batches,
     ppo_config,
     prefix_mask,
-    quick,
     right_pad,
     rollout_of,
     tiny_policy,
@@ -57,7 +55,7 @@ ONE = torch.ones(1, 1, dtype=torch.bool)
             -2,
             +6.0,
             True,
-        ),  # max in place of min would clip here: the bad token would stay likely
+        ),  # with max for min it would be clipped, and the bad token stay likely
     ],
 )
 def test_the_clip_stops_learning_only_on_the_side_it_should(
@@ -70,7 +68,6 @@ def test_the_clip_stops_learning_only_on_the_side_it_should(
     assert logprob.grad.item() == pytest.approx(-advantage * ratio if learns else 0.0, abs=1e-5)
 
 
-@quick
 @given(padded_batches())
 def test_the_loss_is_never_below_the_unclipped_one(batch):
     logprobs, advantages, mask = batch
@@ -79,7 +76,6 @@ def test_the_loss_is_never_below_the_unclipped_one(batch):
     assert loss >= unclipped - 1e-9
 
 
-@quick
 @given(padded_batches())
 def test_at_ratio_one_the_gradient_is_minus_the_advantage_over_the_tokens(batch):
     logprobs, advantages, mask = batch
@@ -90,16 +86,6 @@ def test_at_ratio_one_the_gradient_is_minus_the_advantage_over_the_tokens(batch)
     close(logprobs.grad, -(advantages / mask.sum()).masked_fill(~mask, 0))
     close(stats["ratio"][mask], torch.ones(int(mask.sum())))
     assert float(stats["clip_fraction"]) == 0 and float(stats["approx_kl"]) == 0
-
-
-def test_all_ratios_clipped_means_no_gradient():
-    logprobs = torch.tensor([[0.5, 1.0], [-0.5, -1.0]], requires_grad=True)
-    advantages = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
-    loss, stats = policy_loss(
-        logprobs, torch.zeros(2, 2), advantages, torch.ones(2, 2, dtype=torch.bool)
-    )
-    loss.backward()
-    assert torch.all(logprobs.grad == 0) and float(stats["clip_fraction"]) == 1
 
 
 def test_statistics_by_hand():
@@ -170,7 +156,6 @@ def test_value_loss_by_hand(value, old, target, expected, gradient):
     assert values.grad.item() == pytest.approx(gradient, abs=1e-5)
 
 
-@quick
 @given(padded_batches())
 def test_at_the_old_values_the_loss_is_half_the_mean_squared_error(batch):
     values, returns, mask = batch
@@ -290,16 +275,30 @@ def test_one_optimizer_step_a_minibatch_an_epoch(size, epochs, steps):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("placement", ["reward", "loss"])
-def test_micro_batches_add_up_to_the_very_same_update(size, placement):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kl_placement": "loss"},
+        {"method": "rloo", "kl_placement": "loss"},
+        {"method": "rloo", "kl_placement": "loss", "loss_aggregation": "response"},
+        {"method": "rloo", "kl_placement": "loss", "loss_aggregation": "fixed"},
+    ],
+    ids=str,
+)
+def test_micro_batches_add_up_to_the_very_same_update(size, options):
     world = tiny_world()
-    options = {"optimizer": "sgd", "kl_placement": placement, "entropy_coef": 0.01}
-    whole, policy, critic = updated(world, micro_batch_size=64, **options)
+    options = {
+        "optimizer": "sgd",
+        "entropy_coef": 0.01,
+        "critic": "method" not in options,
+    } | options
+    whole, *wanted = updated(world, micro_batch_size=64, **options)
     parts, *weights = updated(world, micro_batch_size=size, **options)
-    for mine, wanted in zip(weights, (policy, critic), strict=True):
-        close(mine, wanted, atol=1e-6, rtol=1e-5)
-    for name in METRICS:
-        assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5)
+    for mine, theirs in zip(weights, wanted, strict=True):
+        assert mine is theirs is None or close(mine, theirs, 1e-6, 1e-5) is None
+    for name in whole:
+        assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
 
 
 def test_micro_batches_share_out_the_counted_tokens_and_drop_padding():
@@ -468,9 +467,15 @@ def wider(rollout, left=5, right=0):
 )
 @pytest.mark.parametrize(
     "disguise, tolerance",
-    [(dirty, 1e-6), (wider, 1e-5), (lambda r: wider(r, 0, 4), 1e-5), (lambda r: dirty(wider(r, 3, 2)), 1e-5)],
-    ids=["garbage", "wider-prompts", "wider-responses", "both"],
-)  # fmt: skip
+    [
+        pytest.param(dirty, 1e-6, id="garbage"),
+        pytest.param(wider, 1e-5, id="wider prompts", marks=pytest.mark.nightly),
+        pytest.param(
+            lambda r: wider(r, 0, 4), 1e-5, id="wider responses", marks=pytest.mark.nightly
+        ),
+        pytest.param(lambda r: dirty(wider(r, 3, 2)), 1e-5, id="all of it"),
+    ],
+)
 def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
     world, options = tiny_world(), {"optimizer": "sgd"} | options
     clean, other = updated(world, **options), updated(world, disguise(world.rollout), **options)

@@ -231,10 +231,7 @@ def test_nothing_of_two_texts_is_lost(one, other):
             "assistant",
         ),
         ({"prompt": "x", "chosen": [], "rejected": []}, "one message of the assistant each"),
-        (
-            {"prompt": [said("user", "x")], "chosen": "y", "rejected": "z"},
-            "wants a tokenizer",
-        ),
+        ({"prompt": [said("user", "x")], "chosen": "y", "rejected": "z"}, "wants a tokenizer"),
     ],
 )
 def test_what_is_no_pair_is_named(row, says):

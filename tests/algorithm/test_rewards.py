@@ -57,23 +57,14 @@ class Method:
         return [0.0] * len(completions)
 
 
-@pytest.mark.parametrize(
-    "reward", [in_trl_s_way, Method(), partial(in_trl_s_way, weight=2), Recorder()]
-)
-def test_a_function_that_names_completions_is_given_them(reward):
-    assert takes_completions(reward)
+COMPLETIONS = [in_trl_s_way, Method(), partial(in_trl_s_way, weight=2), Recorder()]
+TEXTS = [length_reward, lambda texts: 0, lambda answers: 0, len, print]
 
 
-@pytest.mark.parametrize("reward", [length_reward, lambda texts: 0, lambda answers: 0, len, print])
-def test_any_other_is_given_whole_texts(reward):
-    assert not takes_completions(reward)
-
-
-def test_a_reward_model_is_given_whole_texts():
-    models = tiny_models()
-    assert not takes_completions(
-        RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer)
-    )
+def test_a_function_that_names_completions_is_given_them_and_any_other_whole_texts():
+    assert all(map(takes_completions, COMPLETIONS)) and not any(map(takes_completions, TEXTS))
+    tokenizer = tiny_models().tokenizer
+    assert not takes_completions(RewardModel(make_encoder(tokenizer, 1, 32), tokenizer))
 
 
 def test_a_reward_gets_the_columns_it_names_and_all_with_two_stars():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import strip, tiny_models, trained
+from conftest import in_turn, strip, tiny_models, trained
 from strategies import METHODS
 
 from helpers.checkpoints import load_checkpoint, saved_config
@@ -50,7 +50,12 @@ def run(config, models=None, **more):
     return train_direct(**more, pairs=None if config.online else PAIRS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = ("ppo", "grpo", "dpo online, drawn labels")  # in `make check`
+
+
+@pytest.mark.parametrize(
+    "kind", [k if k in QUICK else pytest.param(k, marks=pytest.mark.slow) for k in KINDS]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, kind):
     """Also the data set's order within a pass, an adaptive β, the prompts' columns."""
     config, whole = KINDS[kind], tiny_models(reward=early_words)
@@ -92,7 +97,7 @@ def test_in_half_precision_it_trains_too_and_reports_the_gap(kind, autocast):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("dpo", "ipo")])
+@pytest.mark.parametrize("kind", in_turn(kind for kind in KINDS if kind not in ("dpo", "ipo")))
 def test_it_learns_a_reward_function(kind):
     size = {"iterations": 25, "batch_size": 32, "minibatch_size": 16, "checkpoint_every": 100}
     config = replace(KINDS[kind], learning_rate=1e-2, **size)

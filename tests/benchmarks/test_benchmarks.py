@@ -1,20 +1,18 @@
 """The benchmarks run at their smallest, count their work right and measure what they say."""
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
 import torch
 
-from benchmarks import course, explorer, ppo_vs_trl, scaling
+from benchmarks import course, ppo_vs_trl
 from benchmarks.common import TokenCounter
 from benchmarks.models import Size, make_actor, make_llama, make_run
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.rollouts import forward_logprobs
-from helpers.scale import trl_groups
 from helpers.scale.memory import smollm2
 from helpers.steps import iterate
 
@@ -40,11 +38,12 @@ def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
 def test_the_race_runs_and_counts_everyone(recwarn):
     pytest.importorskip("trl.experimental.ppo", reason="no TRL here that has a PPOTrainer")
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
-    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(4, 4, SMALL, rounds=1), SMALL)
+    facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(4, SMALL, rounds=1), SMALL)
     assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
     peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
     assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
     assert set(facts["tokens"]) == {"ours", "TRL", *ppo_vs_trl.torchrl_names()}
+    del facts["contestants"]["TRL without gc"]  # of which the total alone is known
     for row in facts["contestants"].values():
         phases = sum(row[f"{phase}_s"] for phase in ("rollout", "scoring", "update"))
         assert phases == pytest.approx(row["total_s"], rel=1e-3) and row["total_cpu_s"] > 0
@@ -90,12 +89,6 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
     for contestant in facts["contestants"].values():
         phases = [contestant[f"{phase}_s"] for phase in ("rollout", "scoring", "update")]
         assert min(phases) > 0 and sum(phases) == pytest.approx(contestant["total_s"], rel=1e-3)
-
-
-def test_a_trl_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(trl_groups, "grpo_is_here", lambda: False)
-    with pytest.raises(ValueError, match="trl: got .*, wants `pip install trl datasets`"):
-        ppo_vs_trl.run(ppo_vs_trl.Options(grpo=True))
 
 
 def torchrl_peer():
@@ -145,30 +138,9 @@ def test_torchrls_update_begins_at_ratio_1_and_moves_both_networks():
     assert backward == expected(SMALL.prompt + SMALL.response - 1)
 
 
-def test_a_power_law_has_its_exponent_as_slope():
-    xs = [16.0, 64.0, 256.0]
-    assert scaling.slope(xs, [3.0 * x**1.5 for x in xs]) == pytest.approx(1.5)
-    assert scaling.point(SMALL, rounds=1)["cpu_seconds"]["total"] > 0
-
-
-def test_a_notebook_is_measured_cell_by_cell(tmp_path):
+def test_a_notebook_is_measured(tmp_path):
     notebook = nbformat.v4.new_notebook()
-    sources = ("import time", "time.sleep(0.3)\n1 + 1")
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    notebook.cells = [nbformat.v4.new_code_cell("import time\ntime.sleep(0.3)")]
     nbformat.write(notebook, tmp_path / "tiny.ipynb")
     found = course.run_notebook(tmp_path / "tiny.ipynb")
-    assert found["slowest"][0]["code"] == "time.sleep(0.3)" and found["slowest"][0]["seconds"] > 0.3
     assert found["seconds"] > 0.3 and found["peak_MiB"] > 10
-
-
-@pytest.mark.nightly
-def test_the_explorers_benchmark_measures_as_many_moves_as_asked():
-    pytest.importorskip("playwright")
-    if explorer.CHROMIUM is None:
-        pytest.skip("no chromium here")
-    with ThreadPoolExecutor(
-        1
-    ) as alone:  # playwright's sync API wants a thread without an event loop
-        found = alone.submit(explorer.measure, explorer.Options(moves=30, long=60)).result()
-    assert found["moves"] == 30 and 0 < found["median_ms"] <= found["p95_ms"] < 2000
-    assert found["memory_after_MiB"] < found["memory_MiB"] + 20

@@ -86,20 +86,6 @@ def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
     assert methods.row(apart, yardstick, PLAN) is None
 
 
-def test_the_time_to_a_target_is_read_between_what_is_known(folder, sweep):
-    assert methods.iterations_to(0.95, {10: 0.5, 30: 0.9, 50: 0.94, 100: 0.96}) == pytest.approx(75)
-    assert methods.iterations_to(0.95, {100: 0.95}) == 100
-    assert methods.iterations_to(0.25, {10: 0.5, 30: 0.2, 50: 0.4}) == 5  # the first time
-    assert methods.iterations_to(0.95, {10: 0.5, 100: 0.94}) is None
-    for rate, value in zip(GRID, (0.2, 0.8, 0.5), strict=True):
-        pretend("RLOO", rate, TUNED_ON, value)
-    pretend("RLOO", GRID[1], 0, value=99.0)  # far beyond the best there is, from the start
-    row = methods.row("RLOO", yardstick := Yardstick(sweep, BETA), PLAN)
-    assert row["seconds_an_iteration"] == pytest.approx(0.1)
-    reached = 10 * methods.TARGET / yardstick.share(99.0)
-    assert row["seconds_to_target"] == pytest.approx(0.1 * reached)
-
-
 @pytest.mark.parametrize(
     ("rates", "values", "left", "best"),
     [

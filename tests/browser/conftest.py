@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,9 @@ from helpers.tools.files import ROOT
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split()
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -81,8 +74,8 @@ def course(tmp_path_factory) -> Path:
 
 
 @contextmanager
-def serve(folder: Path, *command: str) -> Iterator[str]:
-    """A Jupyter server with private settings, started in this folder; yields its address."""
+def serve_lab(folder: Path) -> Iterator[str]:
+    """A JupyterLab with private settings that serves this folder; yields its address."""
     private = Path(tempfile.mkdtemp(prefix="lab"))
     for name, values in SETTINGS.items():
         extension, plugin = name.split("/")
@@ -98,7 +91,8 @@ def serve(folder: Path, *command: str) -> Iterator[str]:
         "HF_HUB_OFFLINE": "1",
     }
     port = free_port()
-    words = [*command, "--no-browser", f"--port={port}"]
+    words = [sys.executable, "-m", "jupyterlab", "--allow-root", NO_TOKEN]
+    words += ["--no-browser", f"--port={port}"]
     with (private / "log").open("w") as log:
         server = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
@@ -108,11 +102,6 @@ def serve(folder: Path, *command: str) -> Iterator[str]:
             server.terminate()
             server.wait(timeout=30)
             shutil.rmtree(private, ignore_errors=True)
-
-
-def serve_lab(folder: Path) -> AbstractContextManager[str]:
-    """A JupyterLab with private settings that serves this folder; yields its address."""
-    return serve(folder, sys.executable, "-m", "jupyterlab", "--allow-root", NO_TOKEN)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ Not a test: it opens the page as it would be exported now in a real chromium, it
 through training at the smallest β and then through every β, and keeps what it sees.
 """
 
-import argparse
 import io
 import tempfile
 from pathlib import Path
@@ -42,9 +41,9 @@ def scenes(sweep: Sweep) -> list[tuple[float, int, int]]:
     return told + [(sweep.betas[-1], last, HOLD)]
 
 
-def look(page, beta: float, iteration: int, prompt: int) -> Image.Image:
+def look(page, beta: float, iteration: int) -> Image.Image:
     """The page at this view, from the controls to the plane."""
-    link = f"#beta={beta:g}&iteration={iteration}&prompt={prompt}"
+    link = f"#beta={beta:g}&iteration={iteration}&prompt=1"
     page.evaluate("link => location.hash = link", link)
     page.evaluate(FRAMES)
     page.wait_for_timeout(60)
@@ -56,7 +55,7 @@ def look(page, beta: float, iteration: int, prompt: int) -> Image.Image:
     return Image.open(io.BytesIO(shot)).convert("RGB")
 
 
-def film(path: Path, told: list[tuple[float, int, int]], prompt: int) -> list[Image.Image]:
+def film(path: Path, told: list[tuple[float, int, int]]) -> list[Image.Image]:
     """A picture of each scene of the page in this file."""
     from playwright.sync_api import sync_playwright
 
@@ -66,7 +65,7 @@ def film(path: Path, told: list[tuple[float, int, int]], prompt: int) -> list[Im
         page = chromium.new_page(**size, color_scheme="light")
         page.goto(f"{path.as_uri()}#iteration=0")  # a link names a view: nothing plays
         page.add_style_tag(content=QUIET)
-        pictures = [look(page, beta, iteration, prompt) for beta, iteration, _ in told]
+        pictures = [look(page, beta, iteration) for beta, iteration, _ in told]
         chromium.close()
     return pictures
 
@@ -97,19 +96,15 @@ def fitting(pictures: list[Image.Image], lengths: list[int]) -> bytes:
 
 def main() -> None:
     """Write the page, open it, film it, save the film."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--prompt", type=int, default=1, help="the beginning shown, from 1")
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
     sweep = load_sweep()
     told = scenes(sweep)
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "drift.html", sweep)
-        pictures = film(Path(folder) / "drift.html", told, options.prompt)
+        pictures = film(Path(folder) / "drift.html", told)
     gif = fitting(pictures, [length for _, _, length in told])
-    options.out.write_bytes(gif)
+    OUT.write_bytes(gif)
     width, height = pictures[0].size
-    print(f"{options.out}: {len(told)} pictures of {width} × {height}, {len(gif) / 1e6:.2f} MB")
+    print(f"{OUT}: {len(told)} pictures of {width} × {height}, {len(gif) / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

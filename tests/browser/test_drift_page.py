@@ -6,7 +6,6 @@ import matplotlib.pyplot as plt
 import pytest
 
 from helpers.kit.style import COLOURS
-from helpers.page.explorer import show_page
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
@@ -233,27 +232,3 @@ def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
     for name in ("proxy", "gold"):  # the two marks
         code = COLOURS[name][0].lstrip("#")
         assert tuple(int(code[at : at + 2], 16) for at in (0, 2, 4)) in colours
-
-
-def test_in_a_notebook_s_output_it_works_without_a_kernel(browser, sweep, tmp_path):
-    output = show_page(sweep).data
-    assert len(output.encode()) < 150_000
-    file = tmp_path / "notebook.html"
-    file.write_text(f"<!doctype html><meta charset=utf-8><body>{output}</body>", "utf-8")
-    page, said = browser.new_page(viewport={"width": 900, "height": 900}), []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: said.append(request.url) if request.url[:4] == "http" else 0)
-    page.goto(file.as_uri())
-    inside = page.frame_locator("iframe")
-    inside.get_by_role("button", name="Pause").click()
-    inside.locator("#beta").press("End")
-    inside.locator("#iteration").press("End")
-    last = sweep.run(sweep.betas[-1], sweep.seeds[0])
-    inside.locator("body").evaluate(FRAMES)
-    for name, value in (("proxy", last.final["score"]), ("kl", last.final["kl"])):
-        shown = inside.locator(f"#{name}").inner_text()
-        assert float(shown.replace("−", "-")) == pytest.approx(value, abs=0.006)
-    assert inside.locator("#tour").is_hidden() and not inside.locator("header").is_visible()
-    assert said == []
-    page.close()

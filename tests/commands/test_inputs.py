@@ -71,17 +71,32 @@ OWN = ["--reward", "my_rewards.py:brevity", "my_rewards.py:hits", "--reward-weig
 OWN += ["--prompts", "rows.jsonl", "--eval-prompts", "held_out.jsonl"]
 
 
-def test_a_run_of_one_s_own_is_trained_and_goes_on_without_being_told_again(folder, capsys):
-    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
-    printed = capsys.readouterr().out
-    assert "the waiters" in printed.split("before and after")[1]  # measured on the held-out ones
+def test_a_run_of_one_s_own_is_trained_and_goes_on_as_it_was_started(folder, capsys):
+    """With the same rewards and the same measurement before training; the export is made anew."""
+    assert command.main(["train", *SMALL, *OWN, "--save", "run", "--export", "policy"]) == 0
+    table = capsys.readouterr().out
+    assert "Measuring 8 responses before training and as many after" in table
+    assert "the waiters" in table.split("before and after")[1]  # measured on the held-out ones
     with (folder / "run" / "metrics.csv").open() as file:
         record = next(csv.DictReader(file))
     parts = 0.1 * float(record["reward_brevity"]) + 2 * float(record["reward_hits"])
     assert float(record["raw_score"]) == pytest.approx(parts, abs=1e-3)
-    assert command.main(["train", "--resume", "run", "--evaluation-samples", "8"]) == 0
     saved = json.loads((folder / "run" / INPUTS).read_text())
     assert saved["reward"][0] == f"{folder / 'my_rewards.py'}:brevity"
+    longer = ["train", "--resume", "run", "--iterations"]
+    assert command.main([*longer, "3"]) == 0
+    shown = capsys.readouterr().out
+    (first, again) = (text.split("before and after")[1].split() for text in (table, shown))
+    assert first[first.index("before") :][:3] == again[again.index("before") :][:3]
+    numbers = [text[text.index("\nscore ") :].split()[1] for text in (table, shown)]
+    assert numbers[0] == numbers[1]  # the mean before training
+    assert json.loads((folder / "policy" / FACTS).read_text())["iterations"] == 3
+    others = ["--evaluation-samples", "6", "--export", "other"]
+    assert command.main([*longer, "4", *others]) == 0
+    printed = capsys.readouterr().out
+    assert "Measuring 6 responses" in printed and "Policy exported to other" in printed
+    assert command.main([*longer, "5", "--reward", "my_rewards.py:brevity"]) == 2
+    assert "--reward: got" in sentence(capsys)
 
 
 @pytest.mark.parametrize("flags", [["train"], ["train", "--lora", "2"], ["trace"]])
@@ -186,30 +201,6 @@ def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the
         assert again["rows"][:3] == found["rows"] and again["rows"][-1]["iteration"] == 3
 
 
-def test_few_prompts_are_all_trained_on(folder, capsys):
-    assert command.main(["train", *SMALL, "--prompts", "rows.jsonl", "--save", "run"]) == 0
-    assert "No prompt is held out: measured on the 2 trained on; --eval" in capsys.readouterr().out
-    assert not (folder / "run" / ROWS).exists()
-
-
-def test_what_goes_on_measures_and_exports_as_it_was_started(folder, capsys):
-    assert command.main(["train", *SMALL, *OWN, "--save", "run", "--export", "policy"]) == 0
-    table = capsys.readouterr().out
-    assert "Measuring 8 responses before training and as many after" in table
-    longer = ["train", "--resume", "run", "--iterations"]
-    assert command.main([*longer, "3"]) == 0
-    shown = capsys.readouterr().out
-    (first, again) = (text.split("before and after")[1].split() for text in (table, shown))
-    assert first[first.index("before") :][:3] == again[again.index("before") :][:3]
-    numbers = [text[text.index("\nscore ") :].split()[1] for text in (table, shown)]
-    assert numbers[0] == numbers[1]  # the mean before training
-    assert json.loads((folder / "policy" / FACTS).read_text())["iterations"] == 3
-    others = ["--evaluation-samples", "6", "--export", "other"]
-    assert command.main([*longer, "4", *others]) == 0
-    printed = capsys.readouterr().out
-    assert "Measuring 6 responses" in printed and "Policy exported to other" in printed
-
-
 def test_inputs_left_by_a_run_that_was_stopped_early_are_replaced(folder):
     keep_inputs(Inputs(reward=["my_rewards.py:brevity"]), folder / "run")
     keep_inputs(Inputs(), folder / "run")
@@ -236,6 +227,8 @@ def test_a_reward_that_fails_along_the_run_loses_no_iteration(folder, capsys):
     given = [*SMALL, "--reward", "my_rewards.py:away", "--prompts", "rows.jsonl"]
     given += ["--iterations", "3"]
     assert command.main(["train", *given, "--save", "whole"]) == 0
+    assert "No prompt is held out: measured on the 2 trained on; --eval" in capsys.readouterr().out
+    assert not (folder / "whole" / ROWS).exists()
     watched = train.train_rlhf_loop
 
     def goes_down(**more):
@@ -259,13 +252,6 @@ def test_a_reward_that_fails_along_the_run_loses_no_iteration(folder, capsys):
         return [{key: row[key] for key in row if key != "seconds"} for row in rows]
 
     assert history("cut") == history("whole") and len(history("cut")) == 3
-
-
-def test_a_run_does_not_go_on_with_another_reward(folder, capsys):
-    assert command.main(["train", *SMALL, *OWN, "--save", "run"]) == 0
-    other = ["--reward", "my_rewards.py:brevity"]
-    assert command.main(["train", "--resume", "run", *other]) == 2
-    assert "--reward: got" in sentence(capsys)
 
 
 def test_lora_trains_and_goes_on(folder, capsys):

@@ -12,7 +12,6 @@ from strategies import (
     flat,
     garbage_outside,
     left_pad,
-    one_thread,  # noqa: F401
     ppo_config,
     prefix_mask,
     tiny_policy,

@@ -155,11 +155,7 @@ def test_an_empty_prompt_is_right_where_a_text_has_a_beginning_and_refused_where
 IDS = torch.tensor([[2, 3]])
 ALL = torch.ones_like(IDS, dtype=torch.bool)
 LONG = IDS.repeat(1, 20), ALL.repeat(1, 20)
-BAD_IDS = {
-    "too high": IDS + 100,
-    "negative": IDS - 3,
-    "floats": IDS.float(),
-}
+BAD_IDS = {"too high": IDS + 100, "negative": IDS - 3, "floats": IDS.float()}
 
 
 @pytest.mark.parametrize("kind", BAD_IDS)

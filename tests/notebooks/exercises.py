@@ -1,8 +1,12 @@
 """Finds the exercises of the notebooks: stub, check and folded solution."""
 
+import ast
+import builtins
+import dis
 import importlib
 import re
 from pathlib import Path
+from types import CodeType
 
 import nbformat
 
@@ -85,6 +89,27 @@ def solved(notebook):
                 copy["source"] += f"\n{name} = _counted('{name}', {name})"
         cells.append(copy)
     return [*cells, nbformat.v4.new_code_cell("print(_calls)")]
+
+
+def bound(statement: ast.stmt) -> set[str]:
+    """Names that a statement of a cell binds; not those inside functions and comprehensions."""
+    code = compile(ast.Module([statement], []), "cell", "exec")
+    return {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_NAME"}
+
+
+def globals_in(code: CodeType) -> set[str]:
+    """Global names that this code and the functions in it read."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(globals_in(c) for c in code.co_consts if isinstance(c, CodeType)))
+
+
+def reads(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """Global names a function reads each time it is called; its defaults are read once, when it is made."""
+    whole = ast.Module([ast.Expr(function) if isinstance(function, ast.Lambda) else function], [])
+    made = compile(ast.fix_missing_locations(whole), "cell", "exec").co_consts
+    name = getattr(function, "name", "<lambda>")
+    inside = [c for c in made if isinstance(c, CodeType) and c.co_name == name]
+    return globals_in(inside[-1]) - set(vars(builtins))
 
 
 EXERCISES = [(path, name) for path in NOTEBOOKS for name in stub_cells(read(path))]

@@ -13,19 +13,19 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import quote
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
-FORK, BRANCH = "https://github.com/some-one/a.fork", "lessons/draft"
+sys.path.insert(0, str(ROOT / "tests"))
+from colab_session import lead_fork_to, opened, serve_session  # noqa: E402
+
+BRANCH = "lessons/draft"
 LIMIT = 240  # seconds a cell may take
 STATE = "application/vnd.jupyter.widget-state+json"
 COMPLAINT = re.compile(
@@ -40,29 +40,13 @@ def git(*arguments: str) -> str:
     ).stdout
 
 
-class Session(BaseHTTPRequestHandler):
-    """Answers as Colab's session server: the notebook was opened from BRANCH of FORK."""
-
-    def do_GET(self) -> None:
-        source = quote(f"{FORK}/blob/{BRANCH}/notebooks/02_gae.ipynb", safe="")
-        self.send_response(200 if self.path == "/api/sessions" else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps([{"path": f"fileId={source}"}]).encode())
-
-    def log_message(self, *ignored) -> None:
-        """Silent."""
-
-
 def as_in_colab(folder: Path) -> None:
     """Serve the session, and make git take a bare copy of HEAD for FORK, in this process and its kernels."""
-    bare, config = folder / "course.git", folder / "gitconfig"
+    bare = folder / "course.git"
     git("clone", "-q", "--bare", "--depth=1", ROOT.as_uri(), str(bare))
     git("-C", str(bare), "update-ref", f"refs/heads/{BRANCH}", "HEAD")
-    config.write_text(f'[url "{bare.as_uri()}"]\n\tinsteadOf = {FORK}\n')
-    server = HTTPServer(("127.0.0.1", 0), Session)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    os.environ |= {"GIT_CONFIG_GLOBAL": str(config), "IPYTHONDIR": str(folder / "ipython")}
-    os.environ |= {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(server.server_port)}
+    os.environ |= lead_fork_to(bare, folder) | serve_session(opened(BRANCH))[1]
+    os.environ |= {"IPYTHONDIR": str(folder / "ipython")}
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # else each kernel prints a warning
     for name in ("COURSE_REPO", "RLHF_COURSE_WORK", "PYTHONPATH"):
         os.environ.pop(name, None)

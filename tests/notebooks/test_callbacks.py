@@ -4,52 +4,20 @@ Run All draws every slider before that happens, so no run of a notebook meets th
 """
 
 import ast
-import builtins
 import json
 import re
 
 import pytest
-
-from helpers.tools.files import ROOT
+from exercises import NOTEBOOKS, bound, reads
 
 WIDGETS = re.compile(
     r"^helpers\.(page\.explorer|kit\.(sliders|live|predict|markup|\w+_widgets|two_policies))"
     r"|^helpers\.lessons\.\w+\.(widgets|labelling|live_trainer)"
 )
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 IMPORTS = (ast.Import, ast.ImportFrom)
-SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 LISTENS = ("observe", "on_click")  # methods of any widget that keep a function
 Program = dict[str, ast.FunctionDef]  # the functions of a notebook, by name
-
-
-def bound(node: ast.AST) -> set[str]:
-    """Names that a statement binds where it stands; not those inside functions and comprehensions."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return {node.name}
-    if isinstance(node, SCOPES):
-        return set()
-    if isinstance(node, IMPORTS):
-        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    own = {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
-    return own.union(*(bound(child) for child in ast.iter_child_nodes(node)))
-
-
-def arguments(function: ast.AST) -> set[str]:
-    return {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-
-
-def reads(function: ast.AST) -> set[str]:
-    """Global names a function reads each time it is called; its defaults are read once, when it is made."""
-    parts = function.body if isinstance(function.body, list) else [function.body]
-    nodes = [node for part in parts for node in ast.walk(part)]
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    local = arguments(function).union(*(bound(part) for part in parts))
-    local |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
-    local = local.union(*(arguments(node) for node in nodes if isinstance(node, FUNCTIONS)))
-    return {name.id for name in names} - local - set(vars(builtins))
 
 
 def handed_over(statement: ast.stmt, widgets: set[str]) -> list[ast.AST]:

@@ -1,7 +1,6 @@
 """Exercises of the notebooks: stubs run and say so, folded solutions pass, and 'run all' works twice."""
 
 import ast
-import builtins
 
 import nbformat
 import pytest
@@ -9,8 +8,10 @@ import torch
 from exercises import (
     EXERCISES,
     NOTEBOOKS,
+    bound,
     check_of,
     read,
+    reads,
     solution_of,
     solutions,
     solved,
@@ -57,26 +58,13 @@ def test_the_folded_solution_passes_its_check(path, name):
     )
 
 
-def bound(source: str) -> set[str]:
-    """Names that code binds: imports, definitions, parameters, assignments."""
-    nodes = list(ast.walk(ast.parse(source)))
-    names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    names |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-    imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
-    return names | {(a.asname or a.name).split(".")[0] for n in imports for a in n.names}
-
-
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
 def test_what_a_solution_uses_stands_in_a_cell_before_it(path, name):
-    notebook, solution = read(path), solutions(read(path))[name]
+    notebook, solution = read(path), ast.parse(solutions(read(path))[name]).body
     cells = notebook.cells[: stub_cells(notebook)[name] + 1]
-    known = set(dir(builtins)).union(
-        *(bound(cell.source) for cell in cells if cell.cell_type == "code")
-    )
-    nodes = ast.walk(ast.parse(solution))
-    used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    assert used <= known | bound(solution)
+    before = [x for c in cells if c.cell_type == "code" for x in ast.parse(c.source).body]
+    known = set().union(*map(bound, before + solution))
+    assert set().union(*(reads(x) for x in solution if isinstance(x, ast.FunctionDef))) <= known
 
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
@@ -86,7 +74,7 @@ def test_the_stub_is_not_attempted_yet(path, name):
 
 
 NOT_CALLED = {  # exercises whose function no later cell calls, by lesson
-    "09": {"my_rule"},  # its check tries it on runs that it has not seen
+    "09": {"my_rule"}  # its check tries it on runs that it has not seen
 }
 
 

@@ -118,16 +118,6 @@ def test_nbval_compares_a_tagged_cell(tmp_path):
     assert "1 failed, 1 passed" in told and "FAILED two.ipynb::Cell 1" in told
 
 
-def test_the_setup_cells_are_short_folded_and_the_same_everywhere():
-    setup = [code_cells(nbformat.read(path, as_version=4))[:2] for path in NOTEBOOKS]
-    assert len({(fetch.source, find.source) for fetch, find in setup}) == 1
-    fetch, find = (len(cell.source.splitlines()) for cell in setup[0])
-    assert fetch <= 25 and find <= 8
-    for cell in [cell for both in setup for cell in both]:
-        assert re.match(r"# ?@title \w", cell.source)
-        assert cell.metadata.cellView == "form" and cell.metadata.jupyter.source_hidden is True
-
-
 RELATIVE = re.compile(r"\]\((?!https?:|#|attachment:)([^)\s]+)\)")
 
 

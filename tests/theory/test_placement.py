@@ -96,10 +96,7 @@ def test_the_frontier_passes_through_the_point_found_by_kl():
 
 @pytest.mark.parametrize(
     "arguments, words",
-    [
-        ((0.0, "reward"), "kl_coef: got 0"),
-        ((1.0, "both"), "placement: got 'both'"),
-    ],
+    [((0.0, "reward"), "kl_coef: got 0"), ((1.0, "both"), "placement: got 'both'")],
 )
 def test_bad_arguments_are_named(arguments, words):
     with pytest.raises(ValueError, match=words):

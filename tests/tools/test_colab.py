@@ -1,26 +1,21 @@
 """The setup cell finds or fetches the course; badges lead to the repository they stand in."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import quote
 
 import nbformat
 import pytest
+from colab_session import FORK, lead_fork_to, opened, serve_session
 
 from helpers.tools import colab
 from helpers.tools.files import ROOT
 
-REPO = next(
-    iter(colab.badge_addresses()), None
-)  # of the badges committed here; None: there are none
-FORK = "https://github.com/some-one/a.fork"
+pytestmark = pytest.mark.slow  # git and Python in processes of their own
+REPO = next(iter(colab.badge_addresses()), None)  # of the badges here; None: there are none
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HERE = "The course is here.\n"
 MARK = "helpers/tools/colab.py"
@@ -76,9 +71,8 @@ def served(tmp_path_factory) -> Path:
 @pytest.fixture
 def alone(tmp_path, served, monkeypatch) -> Path:
     """An empty folder, from which the fork's address, and no other, leads to the served repository."""
-    config = tmp_path / "gitconfig"
-    config.write_text(f'[url "file://{served}"]\n\tinsteadOf = {FORK}\n')
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    for name, value in lead_fork_to(served, tmp_path).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # no test reaches for the network
     for name in ("COURSE_REPO", "COLAB_JUPYTER_IP", "KMP_TARGET_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -86,36 +80,9 @@ def alone(tmp_path, served, monkeypatch) -> Path:
     return tmp_path / "alone"
 
 
-@pytest.fixture
-def session():
-    """Colab's session server: `session(path)` answers with this path; → the environment that finds it."""
-    servers = []
-
-    def serve(path: str, answer: str | None = None) -> dict[str, str]:
-        body = json.dumps([{"path": path}]) if answer is None else answer
-
-        class Sessions(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200 if self.path == "/api/sessions" else 404)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *ignored):
-                pass
-
-        servers.append(HTTPServer(("127.0.0.1", 0), Sessions))
-        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
-        return {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(servers[-1].server_port)}
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def opened(branch: str = "main", url: str = FORK) -> str:
-    """The session's path of notebook 02, opened from this branch on GitHub."""
-    return "fileId=" + quote(f"{url}/blob/{branch}/notebooks/02_gae.ipynb", safe="")
+def session(*answer: str | None) -> dict[str, str]:
+    """The environment that finds a session of Colab's that answers so."""
+    return serve_session(*answer)[1]
 
 
 SETUP = f"{colab.FETCH}\n{colab.FIND}"
@@ -147,7 +114,7 @@ def test_the_course_is_found_around_the_notebook(alone, course, notebook):
     assert sorted(alone.rglob("*")) == before
 
 
-def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, session):
+def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone):
     assert run(alone, **session(opened())).stdout == HERE
     assert [path.name for path in alone.iterdir()] == ["rlhf-course"]
     assert not (alone / "rlhf-course/branch.txt").exists()
@@ -156,14 +123,14 @@ def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone, sess
 
 
 @pytest.mark.parametrize("name", ["next", "next-lesson/draft/2", "a commit"])
-def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, session, name):
+def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, name):
     commit = (served.parent / "commit.txt").read_text()
     asked, holds = (commit, "next-lesson/draft/2") if name == "a commit" else (name, name)
     assert run(alone, **session(opened(asked))).stdout == HERE
     assert (alone / "rlhf-course/branch.txt").read_text() == holds
 
 
-def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path):
+def test_a_repository_that_is_named_comes_first(alone, served, tmp_path):
     mine = shutil.copytree(served, tmp_path / "my fork.git")
     env = session(opened(url="https://github.com/nobody/nothing"))
     assert run(alone, COURSE_REPO=f"file://{mine}", **env).stdout == HERE
@@ -174,18 +141,13 @@ def test_a_repository_that_is_named_comes_first(alone, served, session, tmp_path
     [
         ("fileId=1Bx_d0vXjUNrz", None),  # a copy on Drive
         ("notebooks/02_gae.ipynb", None),  # an upload, or another Jupyter
-        (
-            "fileId=https%3A%2F%2Fevil.example%2Fa%2Fb%2Fblob%2Fmain%2Fnotebooks%2F02_gae.ipynb",
-            None,
-        ),
+        (opened(url="https://evil.example/a/b"), None),
         ("", "<html>"),
         (None, None),  # no session
         (None, "nobody"),
     ],
 )
-def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(
-    alone, session, path, answer
-):
+def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, path, answer):
     env = {} if path is None else session(path, answer)
     if answer == "nobody":
         env = {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"}
@@ -195,13 +157,9 @@ def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(
     assert not list(alone.iterdir())
 
 
-def test_text_of_the_session_never_becomes_a_command(alone, session):
-    for name in (
-        'main"; touch oops; "',
-        "$(touch oops)",
-        "--upload-pack=touch oops",
-        "`touch oops`",
-    ):
+def test_text_of_the_session_never_becomes_a_command(alone):
+    harm = "touch oops"
+    for name in (f'main"; {harm}; "', f"$({harm})", f"--upload-pack={harm}", f"`{harm}`"):
         assert "No course fetched from " in sentence(run(alone, **session(opened(name))))
     assert not list(alone.rglob("oops")) and not list(alone.iterdir())
 
@@ -298,6 +256,7 @@ def texts(root: Path) -> dict[str, str]:
 
 def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
     assert len(colab.badge_addresses()) <= 1
+    assert len(colab.FETCH.splitlines()) <= 25 and len(colab.FIND.splitlines()) <= 8
     colab.dress_course(REPO, copy)
     assert texts(copy) == texts(ROOT)
     for path in NOTEBOOKS:
@@ -328,22 +287,6 @@ def test_an_address_changes_badges_only_and_every_notebook_has_one(copy):
     assert texts(copy) == bare
 
 
-def test_a_notebook_with_an_old_setup_cell_gets_this_one_and_keeps_the_rest(copy):
-    path = copy / "notebooks" / NOTEBOOKS[0].name
-    wanted = path.read_text()
-    old = json.loads(wanted)
-    place = next(k for k, cell in enumerate(old["cells"]) if cell["cell_type"] == "code")
-    del old["cells"][place]  # once there was one cell, which fetched and found
-    old["cells"][place] |= {"source": ["import sys\n", "sys.path.insert(0, '..')"], "metadata": {}}
-    path.write_text(json.dumps(old, indent=1, ensure_ascii=False) + "\n")
-    assert colab.dress_course(None, copy) == [path]
-
-    def cells(text: str) -> list[tuple]:
-        return [(cell["source"], cell["metadata"]) for cell in json.loads(text)["cells"]]
-
-    assert cells(path.read_text()) == cells(wanted)
-
-
 def test_anything_but_owner_and_name_is_refused(copy, capsys):
     before, url = texts(copy), "https://github.com/a/b"
     for repo in ("", "course", "a/b/c", url, "a/b.git", "a--b/c", "a/..", "a b/c", "ä/b"):
@@ -364,32 +307,29 @@ def with_remote(root: Path, url: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://github.com/some-one/a.fork",
-        "https://github.com/some-one/a.fork/",
-        "https://name:token@github.com/some-one/a.fork.git",
-        "git@github.com:some-one/a.fork.git",
-        "ssh://git@github.com/some-one/a.fork.git",
-    ],
-)
-def test_the_address_is_that_of_git_s_origin(tmp_path, url):
-    assert colab.remote_address(with_remote(tmp_path, url)) == "some-one/a.fork"
+ORIGINS = {  # of git's origin: whether it names some-one/a.fork
+    "https://github.com/some-one/a.fork": True,
+    "https://github.com/some-one/a.fork/": True,
+    "https://name:token@github.com/some-one/a.fork.git": True,
+    "git@github.com:some-one/a.fork.git": True,
+    "ssh://git@github.com/some-one/a.fork.git": True,
+    "https://gitlab.com/some-one/a.fork": False,
+    "/srv/git/course.git": False,
+    "https://name:token@evil.example/github.com/some-one/a.fork": False,
+    "https://github.com/some-one": False,
+    "git@github.com:some-one/a/b.git": False,
+}
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://gitlab.com/some-one/a.fork",
-        "/srv/git/course.git",
-        "https://name:token@evil.example/github.com/some-one/a.fork",
-        "https://github.com/some-one",
-        "git@github.com:some-one/a/b.git",
-    ],
-)
-def test_any_other_origin_is_one_sentence_and_shows_no_password(tmp_path, url, monkeypatch, capsys):
-    monkeypatch.setattr(colab.remote_address, "__defaults__", (with_remote(tmp_path, url),))
+@pytest.mark.parametrize("url", ORIGINS)
+def test_the_address_is_that_of_git_s_origin_or_one_sentence_without_a_password(
+    tmp_path, url, monkeypatch, capsys
+):
+    root = with_remote(tmp_path, url)
+    if ORIGINS[url]:
+        assert colab.remote_address(root) == "some-one/a.fork"
+        return
+    monkeypatch.setattr(colab.remote_address, "__defaults__", (root,))
     before = texts(ROOT)
     assert colab.main([]) == 2 and texts(ROOT) == before
     words = capsys.readouterr().err
@@ -400,9 +340,3 @@ def test_any_other_origin_is_one_sentence_and_shows_no_password(tmp_path, url, m
 def test_no_remote_is_one_sentence_too(tmp_path):
     with pytest.raises(ValueError, match="origin: got none, wants one on github.com, or `make"):
         colab.remote_address(tmp_path)
-
-
-def test_make_colab_needs_no_name():
-    dry = ["make", "--no-print-directory", "-n", "-o", ".venv/.course", "colab"]
-    told = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.search(r"python -m helpers(\.tools\.colab| colab)\s*$", told)

