@@ -113,3 +113,15 @@ def front_figure(
     axes.legend(loc="lower right")
     label_axes(axes, "Two rewards at 1 nat of KL", "mean length, words", "mean score", grid="both")
     return figure
+
+
+def dense_figure(values: dict[str, Sequence[float]]) -> Figure:
+    """Final values by label, a circle a seed; a thin line follows each seed."""
+    figure, axes = one_panel(6.6, 2.6)
+    for seed in zip(*values.values(), strict=True):
+        axes.plot(range(len(seed)), seed, color=GREY, linewidth=0.8)
+    for place, y in enumerate(values.values()):
+        draw_values(axes, place, y, BLUE if place < len(values) / 2 else ORANGE, GREY)
+    axes.set_xticks(range(len(values)), list(values))
+    label_axes(axes, "The same reward, paid at the end or on the way", "", "J, gold", grid="y")
+    return figure
