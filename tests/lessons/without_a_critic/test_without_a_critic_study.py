@@ -8,8 +8,10 @@ import torch
 from conftest import tiny_models
 from strategies import close
 
+from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.lessons.without_a_critic.study import (
+    DENSE,
     LAG,
     METHODS,
     STALE,
@@ -18,6 +20,7 @@ from helpers.lessons.without_a_critic.study import (
     WithoutACriticOptions,
     critic_study,
     load_without_a_critic,
+    pay_by_sentence,
     solved,
     train_on_task,
 )
@@ -25,6 +28,7 @@ from helpers.models import fingerprint
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, iterate, write_responses
 from helpers.studies.study import Job
+from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
 SMALL = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
@@ -82,10 +86,28 @@ def test_the_weights_multiply_the_advantages(prompts, cap):
     assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)  # equal weights
 
 
+def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
+    config = RLHFConfig(device="cpu", batch_size=16, minibatch_size=16)
+    state = start_run(config, reward=gold_scores)
+    responses = steps.write_responses(state, draw_prompts(state))
+    given = steps.score_responses(state, responses), steps.reference_logprobs(state, responses)
+    at_the_end, paid = (f(state, responses, *given) for f in (steps.total_rewards, pay_by_sentence))
+    close(paid.sum(1), at_the_end.sum(1))
+    sooner, ended = paid - at_the_end, steps.stopped(state, responses).tolist()
+    for row, text in enumerate(responses.texts):
+        ends = [k for k, sign in enumerate(text.completion) if sign in ".!"]
+        if not ended[row]:  # cut off: the last token is paid as before
+            ends = [k for k in ends if k < len(text.completion) - 1]
+        begun = [f"{text.prompt} {text.completion[: k + 1]}" for k in ends]
+        got = sooner[row][:-1].cumsum(0)
+        for score in state.normalize(torch.tensor(gold_scores(begun))) if begun else []:
+            assert (got - score).abs().min() < 1e-4
+
+
 def test_plans_are_every_kind_on_every_seed_once():
     options = WithoutACriticOptions(seeds=[1, 0])
     names = [job.name for job in critic_study(options)]
-    kinds = [*METHODS, *TASKS, *STALE]
+    kinds = [*METHODS, *TASKS, *STALE, *DENSE]
     assert names == [f"{kind}_seed_{seed}" for seed in (0, 1) for kind in kinds]
     assert all(job.config.iterations > LAG for job in critic_study(options))
     task = critic_study(WithoutACriticOptions(parts=["task"], seeds=[0]))
@@ -117,7 +139,7 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
 
 def test_the_shipped_study_is_whole():
     study = load_without_a_critic()
-    assert {run.kind for run in study.runs} == {*METHODS, *TASKS, *STALE}
+    assert {run.kind for run in study.runs} == {*METHODS, *TASKS, *STALE, *DENSE}
     seeds = {kind: [run.config.seed for run in study.of_kind(kind)] for kind in METHODS}
     assert len({tuple(found) for found in seeds.values()}) == 1
     for run in study.runs:
