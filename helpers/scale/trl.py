@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
 from helpers.models import ValueNetwork, quiet_loading
-from helpers.reward_model import pair_texts
 from helpers.state import Models, resolve_rates, start_run
 from helpers.tools.validate import require
 
@@ -140,12 +139,3 @@ def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> li
         {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
         for i, entry in enumerate(log, start=1)
     ]
-
-
-def reward_rows(pairs: list[dict]) -> list[dict]:
-    """Our `{prompt, chosen, rejected}` rows as texts, for TRL's RewardTrainer.
-
-    TRL would join prompt and response without a space.
-    """
-    texts = zip(*pair_texts(pairs), strict=True)
-    return [{"chosen": chosen, "rejected": rejected} for chosen, rejected in texts]
