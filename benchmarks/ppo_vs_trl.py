@@ -49,8 +49,7 @@ from helpers.kit.figures import label_axes, new_figure
 from helpers.kit.palette import ACCENT, POLICY, REFERENCE
 from helpers.models import make_reference
 from helpers.scale.memory import KNOWN, MIB, peak_bytes
-from helpers.scale.trl import trl_version
-from helpers.scale.trl_groups import make_group_trainer, require_grpo, trl_at_work
+from helpers.scale.trl_groups import make_group_trainer, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.files import ROOT

@@ -317,13 +317,6 @@ def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: list[str], config) -
     )
 
 
-def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Convert a frozen model's weights to this type, in place; a reward model's head stays float32."""
-    require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
-    getattr(model, "encoder", model).to(dtype)
-    return model
-
-
 def check_vocabulary(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> None:
     """Require that the model has an embedding for every token of the tokenizer."""
     rows, tokens = model.get_input_embeddings().num_embeddings, len(tokenizer)

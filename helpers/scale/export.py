@@ -209,16 +209,11 @@ def _shown(base: str) -> str:
 
 def _card(facts: dict, adapter_only: bool) -> str:
     """The model card, in the hub's Markdown."""
-    base = facts["base"]
+    base, library = facts["base"], "peft" if adapter_only else "transformers"
     on_hub = base and not Path(base).is_dir()  # a hub's card may name models of the hub only
-    lines = [
-        "---",
-        f"library_name: {'peft' if adapter_only else 'transformers'}",
-        "pipeline_tag: text-generation",
-        "tags: [rlhf]",
-        *([f"base_model: {base}"] if on_hub else []),
-        "---\n\n# A policy trained with RLHF\n",
-    ]
+    lines = ["---", f"library_name: {library}", "pipeline_tag: text-generation", "tags: [rlhf]"]
+    lines += [f"base_model: {base}"] if on_hub else []
+    lines += ["---\n", "# A policy trained with RLHF\n"]
     if "config" not in facts:
         lines.append(f"Started from {_shown(base)}; how it was trained is not recorded.\n")
         return "\n".join(lines)
@@ -230,26 +225,24 @@ def _card(facts: dict, adapter_only: bool) -> str:
         f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
     ]
     if facts["lora_rank"] is not None:
-        kept = (
-            "here alone, without the base model" if adapter_only else "here merged into the weights"
-        )
-        lines.append(f"A LoRA adapter of rank {facts['lora_rank']} was trained, {kept}.")
-    lines.append("")
+        kept = "alone, without the base model" if adapter_only else "merged into the weights"
+        lines.append(f"A LoRA adapter of rank {facts['lora_rank']} was trained, here {kept}.")
     if row is not None:
         lines.append(
-            f"Kept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
-            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}.\n"
+            f"\nKept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
+            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}."
         )
     known = [f"- {what}: {last[name]:.4g}" for name, what in SHOWN.items() if name in last]
-    if known:
-        lines += ["In the last iteration:\n", *known, ""]
-    given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-    rest = f" peft reads the base model's instead, so give it: `model.generate(**inputs, {given})`."
+    lines += ["\nIn the last iteration:\n", *known] if known else []
     lines.append(
-        "`generation_config.json` samples as training did, at most"
+        "\n`generation_config.json` samples as training did, at most"
         f" {settings['response_length']} tokens (`max_new_tokens` for more)."
-        f"{rest if adapter_only else ''}\n"
     )
+    if adapter_only:
+        given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
+        lines[-1] += (
+            f" peft reads the base model's; so give it: `model.generate(**inputs, {given})`."
+        )
     chosen = {name: x for name, x in settings.items() if x is not None and name not in NO_SETTINGS}
     table = [f"| {name} | {value} |" for name, value in chosen.items()]
-    return "\n".join([*lines, "| setting | value |", "|---|---|", *table, ""])
+    return "\n".join([*lines, "\n| setting | value |", "|---|---|", *table, ""])

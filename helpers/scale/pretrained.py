@@ -19,7 +19,6 @@ from helpers.models import (
     check_vocabulary,
     encode_texts,
     freeze,
-    half_precision,
     load_actor,
     load_pretrained,
     load_tokenizer,
@@ -27,6 +26,7 @@ from helpers.models import (
     make_reference,
     quiet_loading,
     resolve_device,
+    trainable,
     without_dropout,
 )
 from helpers.reward_model import RewardModel, load_reward_model
@@ -111,6 +111,13 @@ def frozen_dtype(device: torch.device) -> torch.dtype:
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
+
+
+def half_precision(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Convert a frozen model's weights to this type, in place; a reward model's head stays float32."""
+    require(not trainable(model), "model", "trainable parameters", "a frozen model: see `freeze`")
+    getattr(model, "encoder", model).to(dtype)
+    return model
 
 
 def make_models(

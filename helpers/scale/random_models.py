@@ -12,7 +12,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from helpers.models import ValueNetwork, freeze, make_reference, resolve_device
+from helpers.models import ValueNetwork, freeze, make_reference, resolve_device, without_dropout
 from helpers.reward_model import RewardModel
 from helpers.state import Models
 
@@ -36,20 +36,12 @@ def random_gpt2_models(seed: int, device: str = "auto") -> Models:
     """Random actor and reference with GPT-2 small's architecture (124 M), smaller critic and reward."""
     torch.manual_seed(seed)
     place, tokenizer = resolve_device(device), word_tokenizer()
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    actor = GPT2LMHeadModel(GPT2Config(**still)).to(place).eval()
-    critic = ValueNetwork(GPT2Model(GPT2Config(n_embd=256, n_layer=4, n_head=4, **still)))
-    encoder = DistilBertModel(
-        DistilBertConfig(
-            vocab_size=VOCABULARY_SIZE,
-            dim=256,
-            n_layers=2,
-            n_heads=4,
-            hidden_dim=1024,
-            dropout=0.0,
-            attention_dropout=0.0,
-        )
-    )
+    small = GPT2Config(n_embd=256, n_layer=4, n_head=4)
+    layers = {"dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 1024}
+    actor = GPT2LMHeadModel(without_dropout(GPT2Config())).to(place).eval()
+    critic = ValueNetwork(GPT2Model(without_dropout(small)))
+    judge = DistilBertConfig(vocab_size=VOCABULARY_SIZE, **layers)
+    encoder = DistilBertModel(without_dropout(judge))
     reward = freeze(RewardModel(encoder, tokenizer).to(place))
     return Models(actor, critic.to(place).eval(), reward, make_reference(actor), tokenizer)
 

@@ -3,10 +3,7 @@
 import contextlib
 import io
 import os
-import tempfile
-import warnings
 from collections.abc import Callable
-from importlib import metadata
 from types import SimpleNamespace
 
 import torch
@@ -14,20 +11,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
-from helpers.models import ValueNetwork, quiet_loading
-from helpers.reward_model import pair_texts
+from helpers.models import ValueNetwork
+from helpers.scale.trl_groups import trl_at_work, trl_version
 from helpers.state import Models, resolve_rates, start_run
 from helpers.tools.validate import require
 
 VERSION = "1.12.0"  # the last with a PPOTrainer
-
-
-def trl_version() -> str:
-    """The installed version of trl; "none" where it is not installed."""
-    try:
-        return metadata.version("trl")
-    except metadata.PackageNotFoundError:
-        return "none"
 
 
 def trl_is_here() -> bool:
@@ -57,9 +46,7 @@ class RewardForTRL(nn.Module):
         return SimpleNamespace(hidden_states=(scores.expand(-1, input_ids.shape[1], 1),))
 
     def score(self, hidden: Tensor) -> Tensor:
-        return (
-            hidden  # [B, L, 1]: the score at every position, so it is right wherever TRL reads it
-        )
+        return hidden  # [B, L, 1]: at every position, so it is right wherever TRL reads it
 
 
 class CriticForTRL(nn.Module):
@@ -127,11 +114,7 @@ def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder:
 
 def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
     """Train with PPOTrainer; returns one record per iteration, with our names of the metrics."""
-    quiet = (quiet_loading(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()))
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        for manager in quiet:
-            stack.enter_context(manager)
-        warnings.simplefilter("ignore", FutureWarning)  # of transformers, about TRL's calls
+    with trl_at_work(models) as folder, contextlib.redirect_stdout(io.StringIO()):
         trainer = make_trainer(config, models, prompts, folder)
         trainer.train()
     log = [entry for entry in trainer.state.log_history if "objective/kl" in entry]
@@ -140,12 +123,3 @@ def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> li
         {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
         for i, entry in enumerate(log, start=1)
     ]
-
-
-def reward_rows(pairs: list[dict]) -> list[dict]:
-    """Our `{prompt, chosen, rejected}` rows as texts, for TRL's RewardTrainer.
-
-    TRL would join prompt and response without a space.
-    """
-    texts = zip(*pair_texts(pairs), strict=True)
-    return [{"chosen": chosen, "rejected": rejected} for chosen, rejected in texts]

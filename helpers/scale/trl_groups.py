@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from importlib.util import find_spec
 
 from torch import nn
@@ -11,7 +12,6 @@ from torch import nn
 from helpers.config import RLHFConfig
 from helpers.models import quiet_loading
 from helpers.reward_model import join
-from helpers.scale.trl import trl_version
 from helpers.state import Models, RLHFState, resolve_rates, start_run
 from helpers.tools.validate import require
 
@@ -41,6 +41,14 @@ TABLE = (  # ours, GRPOConfig's argument, what differs
     ("`normalize_scores`", "–", "no normalisation of scores"),
     ("`gradient_checkpointing`", "`gradient_checkpointing`", "TRL's default is `True`"),
 )
+
+
+def trl_version() -> str:
+    """The installed version of trl; "none" where it is not installed."""
+    try:
+        return metadata.version("trl")
+    except metadata.PackageNotFoundError:
+        return "none"
 
 
 def grpo_is_here() -> bool:

@@ -12,12 +12,12 @@ from conftest import DEVICES, tiny_models
 
 from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.models import freeze, half_precision, make_reference, trainable
+from helpers.models import freeze, make_reference, trainable
 from helpers.reward_model import RewardModel
 from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, forward_values
 from helpers.sampling import Responses, sample_responses
 from helpers.scale.memory import peak_bytes, reset_peak
-from helpers.scale.pretrained import frozen_dtype
+from helpers.scale.pretrained import frozen_dtype, half_precision
 from helpers.state import Models, start_run
 from helpers.world.small_models import make_encoder
 

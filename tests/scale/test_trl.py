@@ -12,13 +12,11 @@ from strategies import close, prefix_mask, seeded
 from trl_lines import trl_advantages, trl_losses
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA, load_rows
 from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss, value_loss
 from helpers.scale.trl import (
     RewardForTRL,
-    reward_rows,
     train_with_trl,
     trl_config,
     trl_is_here,
@@ -158,27 +156,6 @@ def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference(tmp_p
 
 def same(one: dict, other: dict) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_our_pairs_train_trl_s_reward_trainer(tmp_path):
-    from datasets import Dataset
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-    from trl import RewardConfig, RewardTrainer
-
-    rows = reward_rows(load_rows("pairs_test.jsonl")[:16])
-    assert all(row["chosen"] != row["rejected"] for row in rows)
-    model = AutoModelForSequenceClassification.from_pretrained(DATA / "sft", num_labels=1)
-    args = RewardConfig(
-        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=8, report_to="none",
-        use_cpu=True, bf16=False, save_strategy="no", disable_tqdm=True, logging_steps=1,
-        gradient_checkpointing=False, max_length=64,
-    )  # fmt: skip
-    tokenizer = AutoTokenizer.from_pretrained(DATA / "sft")
-    dataset = Dataset.from_list(rows)
-    trainer = RewardTrainer(model, args=args, train_dataset=dataset, processing_class=tokenizer)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert len(losses) == 2 and all(0 < loss < 20 for loss in losses)
 
 
 def test_settings_that_trl_lacks_are_refused(tmp_path):

@@ -14,7 +14,6 @@ from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
-from helpers.scale.trl import trl_version
 from helpers.scale.trl_groups import (
     TABLE,
     give_positions,
@@ -23,6 +22,7 @@ from helpers.scale.trl_groups import (
     grpo_table,
     make_group_trainer,
     train_with_groups,
+    trl_version,
 )
 from helpers.state import load_models, start_run
 from helpers.steps import (

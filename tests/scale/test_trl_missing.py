@@ -10,7 +10,6 @@ import pytest
 from trl_lines import run_lines
 
 from helpers.config import RLHFConfig
-from helpers.lessons.scaling_out.study import TRLOptions, run
 from helpers.scale import trl
 from helpers.tools.files import ROOT
 
@@ -28,15 +27,6 @@ def version(request, monkeypatch):
     monkeypatch.setattr(metadata, "version", told)
     monkeypatch.setitem(sys.modules, "trl", None)
     return request.param
-
-
-def test_the_study_is_one_sentence(version, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    with pytest.raises(ValueError) as problem:
-        run(TRLOptions(out=out))
-    assert str(problem.value) == f"trl: got {version}, wants `pip install trl==1.12.0`."
-    assert not list(out.iterdir())
 
 
 def test_its_settings_trainer_and_formulas_say_so_too(version, tmp_path):

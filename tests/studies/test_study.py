@@ -239,7 +239,6 @@ def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
         ("direct", "--iterations 0", "--iterations"),
         ("one_token", "--betas 0", "--betas"),
         ("one_token", "--iterations 0", "--iterations"),
-        ("trl", "--iterations 0", "--iterations"),
     ],
 )
 def test_options_refuse_bad_values_by_name(name, typed, word):
