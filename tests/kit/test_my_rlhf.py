@@ -63,11 +63,10 @@ def test_a_run_through_all_solutions_trains_from_the_shell_by_each_method(tmp_pa
 @pytest.mark.slow
 def test_an_old_file_is_taken_over(tmp_path):
     functions = written(tmp_path)
-    text = save(functions, tmp_path).read_text("utf-8")
-    before, _, after = text.partition("\n\n\n# --- run ---\n\nMETHODS")
-    old = f"{before}\n\n\nif __name__ {after.partition('if __name__ ')[2]}"
-    (tmp_path / OLD).write_text(old.replace("generate_responses", "write_responses"), "utf-8")
+    base, _, end = save(functions, tmp_path).read_text("utf-8").partition("# --- run ---")
+    old = base.replace("generate_responses", "write_responses") + end[end.index("if __name__") :]
     (tmp_path / FILE).unlink()
+    (tmp_path / OLD).write_text(old, "utf-8")
     add_method("rloo", functions["rloo_advantages"], tmp_path / FILE)
     assert trained(tmp_path / FILE, "1", "rloo").startswith("iteration   1")
 

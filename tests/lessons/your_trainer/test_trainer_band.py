@@ -74,26 +74,12 @@ def test_functions_of_the_learner_are_called_and_put_back():
 
 def test_a_trainer_s_wrong_function_is_explained_and_replaced(capsys):
     rewards = EXERCISES["total_rewards"]
-    given = {
-        "draw_prompts": EXERCISES["draw_prompts"].compiled(EXERCISES["draw_prompts"].solution),
-        "total_rewards": rewards.compiled(rewards.solution.replace("-kl_coef", "kl_coef")),
-    }
-    trainer = check_trainer(given)
-    assert trainer == COURSE | {"draw_prompts": given["draw_prompts"]}
+    wrong = rewards.compiled(rewards.solution.replace("-kl_coef", "kl_coef"))
+    train = EXERCISES["train"].solution.replace("generate_responses", "write_responses")
+    old = EXERCISES["train"].compiled(train)  # as of a my_trainer.py: its sampler had another name
+    assert check_trainer([wrong, old]) == COURSE | {"train": old}
     said = capsys.readouterr().out
-    assert said.startswith("yours: draw_prompts\n") and "✗ total_rewards" in said
-
-
-def test_an_old_trainer_still_counts_under_its_old_name():
-    """`generate_responses` was `write_responses` when my_trainer.py was saved."""
-    train, responses = EXERCISES["train"], EXERCISES["generate_responses"]
-    old = train.compiled(train.solution.replace("generate_responses", "write_responses"))
-    given = {"train": old, "write_responses": responses.compiled(responses.solution)}
-    trainer = check_trainer(given)
-    assert trainer == COURSE | {
-        "train": old,
-        "generate_responses": given["write_responses"],
-    }
+    assert said.startswith("yours: train\n") and "✗ total_rewards" in said
 
 
 def test_a_run_is_compared_with_the_course_s_of_its_seed():
@@ -121,17 +107,15 @@ def test_a_seed_fixes_a_run_whoever_draws_the_prompts(draw):
 @pytest.mark.nightly
 def test_a_rate_that_is_not_annealed_stays_in_the_band_and_goes_on_rising(band):
     """Lesson 06 says so: in the band on four seeds of four, further than it over 60 iterations on three."""
-    source = EXERCISES["train"].solution
-    annealed = " * left"
-    assert annealed in source
-    known = {"train": EXERCISES["train"].compiled(source.replace(annealed, ""))}
+    train = EXERCISES["train"]
+    known = {"train": train.compiled(train.solution.replace(" * left", ""))}
     for seed in (1000, 1001, 1002, 1003):
         run = band_of.run_trainer(known, trainer_config(seed=seed))
         assert band_of.first_exit(run, band) is None
     for seed in (1000, 1001, 1002):
         run = band_of.run_trainer(known, trainer_config(seed=seed, iterations=60))
         score, kl = (torch.tensor(run[name][-5:]).mean() for name in band_of.CURVES)
-        assert 1.65 < score < 1.85 and 4.5 < kl < 6.5
+        assert score > 1.65 and kl > 4.5
 
 
 @pytest.mark.nightly
