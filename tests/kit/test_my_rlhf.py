@@ -14,6 +14,7 @@ from helpers.lessons.your_trainer.file import save_trainer
 from tests.notebooks.exercises import NOTEBOOKS, read, solutions
 
 SMALL = {"iterations": 2, "batch_size": 4, "minibatch_size": 4, "response_length": 6}
+ORDER = "torch.randperm(len(prompts))"
 ADDED = {"rloo": "rloo_advantages", "dpo": "dpo_loss"}
 
 
@@ -82,27 +83,19 @@ def test_what_is_the_course_s_is_neither_saved_nor_added(tmp_path, capsys):
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_helper_function_is_saved_with_the_trainer(tmp_path, capsys):
-    def change(source):
-        own = "def _first(order, n):\n    return order[:n]\n\n\ndef _order(n, k):\n"
-        own += "    return _first(torch.randperm(n), k)\n\n\ndef _unused():\n    return 0\n"
-        text = source.replace("import torch\n", "import torch\n" + own, 1)
-        right = "    order = torch.randperm(len(prompts))\n"
-        assert right in text
-        return text.replace(right, "    order = _order(len(prompts), batch_size)\n")
+def test_helper_functions_are_saved_and_values_of_the_notebook_are_told(tmp_path, capsys):
+    def changed(before: str, order: str):
+        functions = written(
+            tmp_path, lambda text: before + text.replace(f"= {ORDER}", f"= {order}")
+        )
+        return save(functions, tmp_path), capsys.readouterr().out
 
-    path = save(written(tmp_path, change), tmp_path)
-    assert path is not None, capsys.readouterr().out
+    helpers = (
+        "import torch\n\n\ndef _first(order, n):\n    return order[:n]\n\n\ndef _order(n, k):\n"
+    )
+    helpers += "    return _first(torch.randperm(n), k)\n\n\ndef _unused():\n    return 0\n\n\n"
+    path, _ = changed(helpers, "_order(len(prompts), batch_size)")
     text = path.read_text("utf-8")
     assert text.count("def _first(") == text.count("def _order(") == 1 and "_unused" not in text
-
-
-def test_a_name_of_the_notebook_is_told(tmp_path, capsys):
-    def change(source):
-        own = "import torch\nrandom_order = torch.randperm\n"
-        return source.replace("import torch\n", own).replace(
-            "= torch.randperm(len(p", "= random_order(len(p"
-        )
-
-    assert save(written(tmp_path, change), tmp_path) is None
-    assert "'random_order' is not defined" in capsys.readouterr().out
+    path, said = changed("import torch\nmixed = torch.randperm\n", "mixed(len(prompts))")
+    assert path is None and "'mixed' is not defined" in said
