@@ -6,8 +6,7 @@ others that only tell how often a right trainer leaves it.
 """
 
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +18,7 @@ from torch import Tensor
 from helpers.data import DATA
 from helpers.kit.recorded import trainer_config, trainer_parts
 from helpers.kit.report import CORRECT, MISTAKE, Report
-from helpers.lessons.your_trainer.checks import COURSE
+from helpers.lessons.your_trainer.checks import COURSE, own_ones
 from helpers.lessons.your_trainer.loop import in_place
 from helpers.studies.runs import significant
 from helpers.studies.study import Options, origin, read_study, write_study
@@ -34,35 +33,32 @@ WIDTH = 5.0  # standard deviations
 FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
 
 
-def run_trainer(functions: dict[str, Callable] | None = None, seed: int = 0, config=None) -> dict:
-    """Train with these functions, the course's for those not given; → curves [iterations] by name.
-
-    `ended` is the share of each rollout's responses that end by themselves.
-    """
-    functions, curve, ended = COURSE | (functions or {}), [], []
-    parts, config = trainer_parts(), config or trainer_config(seed=seed)
-    stop = parts.tokenizer.eos_token_id
-    functions["write_responses"] = noting_ends(functions["write_responses"], stop, ended)
-    torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)  # prompts may be drawn by any
-    started = time.process_time()
+def trained(functions: dict[str, Callable], config) -> Iterator[tuple[float, float]]:
+    """Train with these functions, the course's for those not given; yields score and KL."""
+    functions, parts = COURSE | functions, trainer_parts()
+    # prompts may be drawn by any of the three
+    torch.manual_seed(config.seed), random.seed(config.seed), np.random.seed(config.seed)
     with in_place(functions):
         for score, kl in functions["train"](parts, config):
-            curve.append((float(score), float(kl)))
+            yield float(score), float(kl)
             advance(1)
-    found = dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
-    return found | {"ended": ended, "seconds": time.process_time() - started}
 
 
-def noting_ends(write: Callable, stop: int, ended: list[float]) -> Callable:
-    """`write_responses` that notes the share of its responses with a stop token."""
+def run_trainer(functions: dict[str, Callable] | None = None, config=None) -> dict:
+    """A run with these functions, the course's for those not given; → curves [iterations] by name."""
+    curve = list(trained(functions or {}, config or trainer_config()))
+    return dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
 
-    def write_and_note(*arguments, **named):
-        written = write(*arguments, **named)
-        ids, _, logprobs = written
-        ended.append(float((ids[:, -logprobs.shape[1] :] == stop).any(1).float().mean()))
-        return written
 
-    return write_and_note
+def beside_course(run: dict, functions: dict[str, Callable], config) -> str:
+    """One sentence: up to which iteration these functions' run is the course's of the same seed, to 1e-4."""
+    if not own_ones(functions):
+        return "This is the course's own run."
+    for number, course in enumerate(trained({}, config), start=1):
+        for name, x in zip(CURVES, course, strict=True):
+            if not abs(run[name][number - 1] - x) < 1e-4:
+                return f"First apart from the course's own run: the {name} of iteration {number}."
+    return "Score and KL of each iteration are those of the course's own run, to 1e-4."
 
 
 def smooth(curve: list[float]) -> Tensor:
@@ -160,7 +156,7 @@ class TrainerBandOptions(Options):
 
 def record(kind: str, seed: int, iterations: int) -> dict:
     """One run of the course's trainer, rounded."""
-    found = run_trainer(seed=seed, config=trainer_config(seed=seed, iterations=iterations))
+    found = run_trainer(config=trainer_config(seed=seed, iterations=iterations))
     return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES}, 4)
 
 

@@ -4,9 +4,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers.kit.figures import label_axes, new_figure
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE
+from helpers.kit.palette import BLUE, GREY, ORANGE, SKY, YELLOW
 
-LINES = ((POLICY, "-"), (KL, "--"), (GOLD, "-."), (ACCENT, ":"))  # colour and dashes of each run
+LINES = ((BLUE, "-"), (ORANGE, "--"), (YELLOW, "-."), (SKY, ":"))  # colour and dashes of each run
 PANELS = (
     ("score", "Score, means of 5", "standard deviations"),
     ("kl", "KL from the reference, means of 5", "nats per response"),
@@ -21,7 +21,7 @@ def band_figure(
     for axes, (name, title, unit) in zip(grid[0], PANELS, strict=True):
         low, high = (edge.tolist() for edge in band[name])
         x = range(1, len(low) + 1)
-        axes.fill_between(x, low, high, color=REFERENCE, alpha=0.25, linewidth=0, label="band")
+        axes.fill_between(x, low, high, color=GREY, alpha=0.25, linewidth=0, label="band")
         for (colour, dashes), (label, run) in zip(LINES, runs.items(), strict=False):
             axes.plot(x, run[name].tolist(), dashes, color=colour, label=label, linewidth=1.8)
         label_axes(axes, title, "iteration", unit, grid="y")

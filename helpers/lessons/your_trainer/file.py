@@ -1,23 +1,15 @@
-"""Save a trainer that somebody wrote as one file which runs alone, and run the one-page program beside it."""
+"""Save a trainer that somebody wrote as one file which runs alone."""
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import patch
-
-import torch
 
 from helpers import one_page
 from helpers.data import DATA, work_folder
+from helpers.kit.my_rlhf import FILE, read, save
 from helpers.kit.own import own_helpers, source_of
-from helpers.kit.recorded import load_parts, trainer_config, trainer_parts
-from helpers.kit.report import CORRECT
-from helpers.lessons.your_trainer.band import CURVES
-from helpers.lessons.your_trainer.checks import NAMES, as_functions, check_trainer
-from helpers.models import quiet_loading
-from helpers.tools.files import write_text
+from helpers.kit.recorded import load_parts, trainer_config
+from helpers.lessons.your_trainer.checks import NAMES, as_functions, own_ones
 
-FILE = "my_trainer.py"
 SETTINGS = (
     "seed", "iterations", "batch_size", "response_length", "temperature", "kl_coef", "gamma", "lam",
     "cliprange", "cliprange_value", "vf_coef", "num_ppo_epochs", "minibatch_size", "learning_rate",
@@ -25,14 +17,13 @@ SETTINGS = (
 )  # fmt: skip
 HEAD = '''"""RLHF in eight functions, written in lesson 06. It needs the course's data and nothing else of it.
 
-    python {file} [ITERATIONS]
+    python {file} [ITERATIONS] [METHOD]
 """
 
 import copy
 import json
 import math
 import random
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,12 +40,6 @@ config = SimpleNamespace(
 {settings}
 )
 '''
-TAIL = """if __name__ == "__main__":
-    config.iterations = int(sys.argv[1]) if len(sys.argv) > 1 else config.iterations
-    torch.manual_seed(config.seed), random.seed(config.seed), np.random.seed(config.seed)
-    for number, (score, kl) in enumerate(train(load_parts(DATA), config), start=1):
-        print(f"iteration {number:3d}   score {float(score):6.3f}   KL {float(kl):6.3f}", flush=True)
-"""
 
 
 def trainer_source(functions: dict[str, Callable], config) -> str:
@@ -64,49 +49,25 @@ def trainer_source(functions: dict[str, Callable], config) -> str:
     given = [source_of(one_page.score_texts), source_of(load_parts)]
     own = [source_of(function) for function in own_helpers(functions)]
     own += [source_of(functions[name]) for name in NAMES]
-    return "\n\n\n".join([head.rstrip(), *given, *own, TAIL])
-
-
-def try_out(source: str) -> str | None:
-    """Run one small iteration of a program; the sentence that says why it does not run, or None."""
-    names = {"__name__": "my_trainer"}
-    small = {"iterations": 1, "batch_size": 4, "minibatch_size": 4, "response_length": 4}
-    try:
-        exec(compile(source, FILE, "exec"), names)
-        settings = SimpleNamespace(**vars(names["config"]) | small)
-        with torch.random.fork_rng(devices=[]):
-            list(names["train"](trainer_parts(), settings))
-    except NameError as problem:
-        says = f"{problem}: a function uses something of the notebook that is no function."
-        return f"{says} Move it into the function."
-    except Exception as problem:  # noqa: BLE001 (said, not raised: it is a learner's program)
-        return f"{type(problem).__name__}: {problem}"
-    return None
+    return "\n\n\n".join([head.rstrip(), *given, *own])
 
 
 def save_trainer(functions: object, config=None, path: Path | None = None) -> Path | None:
-    """Save a trainer whose eight functions pass as `my_course/my_trainer.py`; None: not saved, and why."""
-    report = check_trainer(functions)
-    if any(one.status != CORRECT for one in report.reports):
-        print(f"Not saved. {report.verdict}")
+    """Save somebody's eight functions as `my_course/my_rlhf.py`; None: not saved, and why.
+
+    `functions` are those that `check_trainer` hands back. Methods of lessons 10 and 11 stay in the file.
+    """
+    own, path = own_ones(as_functions(functions)), path or work_folder() / FILE
+    missing = [name for name in NAMES if name not in own]
+    if missing:
+        print(f"Not saved: the course's own stand in for {', '.join(missing)}.")
         return None
-    source = trainer_source(as_functions(functions), config or trainer_config())
-    problem = try_out(source)
+    _, methods = read(path)
+    problem = save(path, trainer_source(own, config or trainer_config()), methods, "ppo")
     if problem is not None:
         print(f"Not saved, since it does not run alone. {problem}")
         return None
-    path = path or work_folder() / FILE
-    write_text(path, source)
-    lines = [line.strip() for line in source.splitlines()]
+    lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     count = sum(bool(line) and not line.startswith("#") for line in lines)
     print(f"Saved as {path.name}, {count} lines of code. Run it: python {path}")
     return path
-
-
-def run_page(seed: int = 0, config=None) -> dict:
-    """The curves of `one_page.py` at the settings of lesson 06: [iterations] by name."""
-    config = config or trainer_config(seed=seed)
-    settings = {name: getattr(config, name) for name in SETTINGS} | {"seed": seed}
-    with patch.multiple(one_page, **settings), quiet_loading():
-        curve = [(float(s.mean()), float(kl.mean())) for s, kl, _ in one_page.train()]
-    return dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True))

@@ -14,6 +14,7 @@ from helpers.kit.recorded import trainer_config
 from helpers.kit.running import is_empty
 from helpers.lessons.your_trainer.steps import STEPS
 
+OLD_NAME = "write_responses"  # of generate_responses, in a my_trainer.py that was saved before
 B, P, T = 7, 5, 14  # T is less than the limit, as when all responses stop early
 GIVES = {"total_rewards": ["rewards"], "estimate_advantages": ["values", "advantages", "returns"]}
 
@@ -22,12 +23,14 @@ GIVES = {"total_rewards": ["rewards"], "estimate_advantages": ["values", "advant
 def in_place(functions: dict[str, Callable]) -> Iterator[None]:
     """While it holds, `train` finds these steps under their names, wherever it was written."""
     names = getattr(inspect.unwrap(functions["train"]), "__globals__", {})
-    before = {name: names[name] for name in STEPS if name in names}
-    names.update({name: functions[name] for name in STEPS})
+    steps = {name: functions[name] for name in STEPS}
+    steps[OLD_NAME] = steps["generate_responses"]
+    before = {name: names[name] for name in steps if name in names}
+    names.update(steps)
     try:
         yield
     finally:
-        for name in STEPS:
+        for name in steps:
             names.pop(name, None)
         names.update(before)
 
@@ -112,7 +115,7 @@ class Noted:
         self.seed += 1
         return noise(self.seed, *shape)
 
-    def write_responses(self, given: dict) -> tuple:
+    def generate_responses(self, given: dict) -> tuple:
         counted = prefix_mask(T, 3, 14, 7, 1, 9, 12, 5)
         mask = torch.cat([prefix_mask(P, 5, 3, 4, 5, 2, 5, 1).flip(1), counted], 1)
         found = self.keep(
@@ -186,7 +189,7 @@ def train(parts, config):
     optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, eps=config.adam_eps)
     for iteration in range(config.iterations):
         prompts = draw_prompts(parts.prompts, config.batch_size)
-        ids, mask, logprobs = write_responses(actor, tokenizer, prompts, config)
+        ids, mask, logprobs = generate_responses(actor, tokenizer, prompts, config)
         length = logprobs.shape[1]
         counted = mask[:, -length:]
         scores = score_responses(parts.reward, tokenizer, ids, mask)
@@ -202,7 +205,7 @@ def train(parts, config):
         kl = ((logprobs - before) * counted).sum(1)
         yield scores.mean().item(), kl.mean().item()
 """,
-    "draw, write, score, compare, reward, credit, update; again (lesson 00)",
+    "draw, generate, score, compare, reward, credit, update; again (lesson 00)",
     [()],
     """\
 scores whitened: You normalise the scores over the batch before the rewards; total_rewards takes them as

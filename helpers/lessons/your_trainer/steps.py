@@ -80,10 +80,10 @@ def observe_responses(function, words: str, actor, prompts: list[str], config) -
     return {}
 
 
-check_write_responses = exercise(
+check_generate_responses = exercise(
     """\
 @torch.no_grad()
-def write_responses(actor, tokenizer, prompts, config):
+def generate_responses(actor, tokenizer, prompts, config):
     batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
     ids, mask = batch.input_ids, batch.attention_mask.bool()
     running, drawn = torch.ones(len(ids), 1, dtype=torch.bool), []
@@ -328,7 +328,7 @@ the stop token is masked out: Stop tokens are left out of the loss: the policy w
 
 CHECKS = (
     check_draw_prompts,
-    check_write_responses,
+    check_generate_responses,
     check_score_responses,
     check_forward_logprobs,
     check_total_rewards,
