@@ -143,9 +143,9 @@ FORMS = [
     (MEAN, "wrong dtype", lambda x, mask: mean(x, mask).long()),
     (MEAN, "wrong device", lambda x, mask: mean(x, mask).to("meta")),
     (MEAN, "NaN or infinite", lambda x, mask: mean(x, mask) * float("nan")),
-    (MEAN, "detached", lambda x, mask: mean(x, mask).item()),
-    (MEAN, "detached", lambda x, mask: mean(x.detach(), mask)),
-    (MEAN, "wrong gradient", lambda x, mask: 2 * mean(x, mask) - mean(x.data, mask)),
+    (MEAN, "no gradient", lambda x, mask: mean(x, mask).item()),
+    (MEAN, "no gradient", lambda x, mask: mean(x.detach(), mask)),
+    (MEAN, "a factor", lambda x, mask: 2 * mean(x, mask) - mean(x.data, mask)),
     (MEAN, "not a function", torch.ones(2)),
     (MEAN, "constant factor", lambda x, mask: 3 * mean(x, mask)),
     (MEAN, "constant offset", lambda x, mask: 3 + mean(x, mask)),
@@ -155,7 +155,7 @@ FORMS = [
     (GAE, "last counted position", lambda *a: gae(*a) + 9 * last(a[4])),
     (GAE, "wrong sign", lambda *a: -gae(*a)),
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
-    (GAE, "rewards at t", lambda r, v, *rest: gae(v, r, *rest)),
+    (GAE, "rewards the wrong way", lambda r, v, *rest: gae(v, r, *rest)),
     (BOTH, "wrong type", lambda *a: (*BOTH.right(*a), 0)),
 ]
 
