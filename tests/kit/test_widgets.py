@@ -17,7 +17,7 @@ from PIL import Image
 
 from helpers.kit import live, markup, sliders
 from helpers.kit import one_token_widgets as one_token
-from helpers.kit.figures import new_figure, touches_edge, training_curves
+from helpers.kit.figures import Picture, new_figure, touches_edge, training_curves
 from helpers.kit.sliders import slider
 from helpers.lessons.debugging import widgets as clinic
 from helpers.lessons.debugging.study import load_clinic
@@ -211,7 +211,7 @@ def test_each_control_goes_to_its_ends_and_no_word_of_a_picture_is_cut(name):
         for last in (False, True):
             move(control, last)
             assert_content(shown)
-            if isinstance(shown, sliders.Explorer):
+            if isinstance(getattr(shown, "drawn", None), Picture):
                 picture = Image.open(io.BytesIO(shown.image.value))
                 assert not touches_edge(np.asarray(picture))
     shown._ipython_display_()
@@ -363,19 +363,19 @@ def left(figure) -> float:
 
 def test_panels_stay_where_they_are_while_a_slider_moves_and_no_word_is_cut():
     shown = sliders.Explorer(lambda x: bars_of(["b" * x, "a"]), x=slider("x", 8, 1, 30, 1))
-    at_first = left(shown.figure)
+    at_first = left(shown.drawn)
     shown.controls["x"].value = 2
-    assert left(shown.figure) == at_first  # alone, it would need less room
+    assert left(shown.drawn) == at_first  # alone, it would need less room
     shown.controls["x"].value = 30
     alone = bars_of(["b" * 30, "a"])
     alone.png(sliders.SHARP)
-    assert left(shown.figure) == pytest.approx(left(alone)) and left(alone) > at_first
-    assert not touches_edge(np.asarray(shown.figure.pixels(sliders.SHARP)))
+    assert left(shown.drawn) == pytest.approx(left(alone)) and left(alone) > at_first
+    assert not touches_edge(np.asarray(shown.drawn.pixels(sliders.SHARP)))
 
 
 def test_a_picture_of_another_size_or_make_keeps_its_own_layout():
     for other in (new_figure(width=5, height=1)[0], new_figure(1, 2, width=4, height=1)[0]):
         other.pixels()
         figure = bars_of(["a"])
-        figure.lie_as(other)
+        figure.place_panels_as(other)
         assert figure.own_layout is None and figure.get_layout_engine() is not None
