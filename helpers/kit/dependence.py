@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from helpers.kit.exercise import Exercise, noise
-from helpers.kit.patterns import Found
+from helpers.kit.patterns import Found, alike
 
 STEP, LEAST = 0.125, 2e-5  # the move; the smallest effect
 FAR = (-1.0, 3.0)  # further moves, before it is said that an entry has no effect
@@ -36,7 +36,7 @@ def same(exercise: Exercise, function: Callable, result: str, *probes: tuple) ->
     """Whether a function gives the same result for two probes; None where it fails: k above n, say."""
     try:
         before, after = (exercise.seen(function, probe)[result] for probe in probes)
-        return torch.equal(before, after) if isinstance(before, Tensor) else before == after
+        return alike(before, after) if isinstance(before, Tensor) else before == after
     except Exception:  # noqa: BLE001
         return None
 
@@ -96,8 +96,8 @@ class Moved:
     def place(self, at: list[int]) -> tuple[str, str]:
         """An entry of the argument and one of the result in words, from an index of `reach`."""
         entry = [int(i) for i in torch.unravel_index(torch.tensor(at[0]), self.given.shape)]
-        places = (f" at {index}" if index else "" for index in (entry, at[1:]))
-        return tuple(map("".join, zip((f"`{self.name}`", "your result"), places, strict=True)))
+        where, there = (f" at {index}" if index else "" for index in (entry, at[1:]))
+        return f"`{self.name}`{where}", f"your result{there}"
 
 
 def other_places(m: Moved) -> Found:
@@ -111,13 +111,12 @@ def other_places(m: Moved) -> Found:
             says = f"What `{m.name}` holds on padding changes your result: nothing there may count."
             return f"padding of {m.name} counted", says
     said = []
-    for places, does, should in (
-        (more, "changes", "should not"),
-        (less, "does not change", "should"),
-    ):
-        if bool(places.any()):
-            entry, result = m.place(places.nonzero()[0].tolist())
-            said.append(f"{entry} {does} {result}; it {should}.")
+    if bool(more.any()):
+        said.append("{} changes {}; it should not.".format(*m.place(more.nonzero()[0].tolist())))
+    if bool(less.any()):
+        said.append(
+            "{} does not change {}; it should.".format(*m.place(less.nonzero()[0].tolist()))
+        )
     return (f"{m.name} at other places", f"In this case, {' And '.join(said)}") if said else None
 
 
@@ -133,8 +132,8 @@ def too_strongly(m: Moved) -> Found:
         return None
     ratio = (m.yours / m.right)[there]
     factor = float(ratio.median())
-    alike = len(ratio) > 1 and torch.allclose(ratio, torch.full_like(ratio, factor), 5e-3, 1e-3)
-    if not alike or abs(factor - 1) < 5e-3 or abs(factor) < 1e-3:
+    even = len(ratio) > 1 and torch.allclose(ratio, torch.full_like(ratio, factor), 5e-3, 1e-3)
+    if not even or abs(factor - 1) < 5e-3 or abs(factor) < 1e-3:
         return None
     times = f"{factor:.4g}" if not 1e-3 < abs(factor) < 1 else f"1/{1 / factor:.4g}"
     return (
