@@ -1,5 +1,6 @@
 """Of what kind a wrong result is: a mistake of the exercise, a small change, a pattern, a dependence."""
 
+import ast
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -7,10 +8,11 @@ from itertools import combinations
 
 from torch import Tensor
 
-from helpers.kit.dependence import depends_otherwise
-from helpers.kit.exercise import Exercise, Mistake, Seen, View, Wrong
+from helpers.kit.dependence import depends_otherwise, other_values, without_effect
+from helpers.kit.exercise import Exercise, Mistake, Seen, Wrong
 from helpers.kit.mutations import compiled, mutations
 from helpers.kit.patterns import (
+    Found,
     as_tensor,
     divided,
     first_difference,
@@ -23,7 +25,6 @@ from helpers.kit.report import UNKNOWN, show
 from helpers.kit.running import TimeLimit, copy_of, limited
 
 LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
-Found = tuple[str, str] | None  # the kind of mistake, and what to say
 
 
 def is_gradient(name: str) -> bool:
@@ -42,49 +43,46 @@ def agrees(name: str, got: object, wanted: object) -> bool:
 
 
 def diagnosed(
-    view: View, answers, names: list[str], got: Tensor, wanted: Tensor
+    exercise: Exercise, function: Callable, answers: list[Seen], names: list[str], places: list[int]
 ) -> tuple[str, str]:
-    """Kind and sentence of a mistake: the first look that finds something, or unknown."""
-    exercise = view.exercise
-    pairs = [
-        (as_tensor(seen.get(view.name), w), w)
-        for seen, probe in zip(answers, exercise.cases, strict=True) if view.has(probe)
-        for w in [exercise.expected(probe)[view.name]]
-    ]  # fmt: skip
-    usable = all(a is not None for a, _ in pairs)
-    wrong = [k for k, pair in enumerate(pairs) if not agrees(view.name, *pair)]
-    wrong_pairs, cases = [pairs[k] for k in wrong], [view.cases[k] for k in wrong]
-    probes = [[p for p in exercise.cases if view.has(p)][k] for k in wrong]
-    masks = [exercise.mask(p) for p in probes]
-    fits = [m if isinstance(m, Tensor) and m.shape == w.shape else None
-            for m, (_, w) in zip(masks, wrong_pairs, strict=True)]  # fmt: skip
+    """Kind and sentence of the mistake in the last of these results, the first wrong one, or unknown.
+
+    `places` are those of the probes in which it is wrong.
+    """
+    name, probes = names[-1], [exercise.cases[k] for k in places]
+    wanted = [exercise.expected(probe)[name] for probe in probes]
+    got = [as_tensor(answers[k].get(name), w) for k, w in zip(places, wanted, strict=True)]
+    pairs = list(zip(got, wanted, strict=True))
+    usable = all(x is not None and x.shape == w.shape for x, w in pairs)
+    masks = [exercise.mask(probe) for probe in probes]
     looks = [
-        lambda: edited(exercise, answers, names),
-        lambda: caused(exercise, view.function),
-        lambda: form_problem(got, wanted),
-        lambda: exchanged(view, pairs, exercise) if usable else None,
-        lambda: mutated(exercise, answers, names),
-        lambda: infinite(got, wanted),
-        lambda: divided(wrong_pairs, [exercise.counts(p) for p in probes]) if usable else None,
-        lambda: of_gradient(got, wanted) if is_gradient(view.name) else None,
-        lambda: symptom(wrong_pairs, fits) if usable else None,
-        lambda: depends_otherwise(view, cases) if usable else None,
+        lambda: edited(exercise, function, answers, names),
+        lambda: caused(exercise, function),
+        lambda: form_problem(got[0], wanted[0]),
+        lambda: exchanged(exercise, name, places, got),
+        lambda: mutated(exercise, function, answers, names),
+        lambda: infinite(got[0], wanted[0]),
+        lambda: divided(pairs, [exercise.counts(p) for p in probes]) if usable else None,
+        lambda: of_gradient(got[0], wanted[0]) if is_gradient(name) else None,
+        lambda: symptom(pairs, masks) if usable else None,
+        lambda: depends_otherwise(exercise, function, name, probes) if usable else None,
     ]
     for look in looks:
         found = looked(look, max(LOOK_LIMIT, exercise.seconds / 5))
         if found is not None:
             return found
-    if is_gradient(view.name):
-        share = float((got - wanted).norm() / wanted.norm())
-        return UNKNOWN, f"Its error is {share:.1%} of its length. {exercise.advice}"
-    if got.shape == wanted.shape:
-        index = first_difference(got, wanted)
-        at = f"At {list(index)} you have" if index else "You have"
-        return (
-            UNKNOWN,
-            f"{at} {show(got[index])}; it should be {show(wanted[index])}. {exercise.advice}",
-        )
-    return UNKNOWN, exercise.advice
+    return UNKNOWN, f"{numbers(name, got[0], wanted[0])}{exercise.advice}"
+
+
+def numbers(name: str, got: Tensor, wanted: Tensor) -> str:
+    """How far a result is from the right one, in numbers."""
+    if is_gradient(name):
+        return f"Its error is {float((got - wanted).norm() / wanted.norm()):.1%} of its length. "
+    if got.shape != wanted.shape:
+        return ""
+    index = first_difference(got, wanted)
+    at = f"At {list(index)} you have" if index else "You have"
+    return f"{at} {show(got[index])}; it should be {show(wanted[index])}. "
 
 
 def looked(look: Callable[[], Found], seconds: float) -> Found:
@@ -97,23 +95,38 @@ def looked(look: Callable[[], Found], seconds: float) -> Found:
         return None
 
 
-def edited(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
+def edited(exercise: Exercise, function: Callable, answers: list[Seen], names: list[str]) -> Found:
     """The mistake, or the two mistakes in different places, whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     there = [names[-1] in exercise.expected(probe) for probe in exercise.cases]
     # to where the wrong result is last seen; before all, one that gives all the same
     first = answers[: len(there) - there[::-1].index(True)]
-    for known, seen in ((every, answers), (names, first)):
-        for one in exercise.known:
-            if made_alike(seen, made_by(exercise, (one,)), known):
-                return one.name, one.says
-    for two in combinations(exercise.mistakes, 2):
-        if made_alike(first, made_by(exercise, two), names):
-            return (
-                f"{two[0].name}, and {two[1].name}",
-                f"Two at once. {two[0].says} And: {two[1].says}",
-            )
+    ones = [(one,) for one in exercise.known]
+    tries = (
+        (ones, every, answers),
+        (ones, names, first),
+        (combinations(exercise.mistakes, 2), names, first),
+    )
+    for candidates, known, seen in tries:
+        for some in candidates:
+            if made_alike(seen, made_by(exercise, some), known) and ignores_alike(
+                exercise, function, names[-1], exercise.texts(*some)[exercise.name]
+            ):
+                says = " And: ".join(one.says for one in some)
+                kind = ", and ".join(one.name for one in some)
+                return kind, f"Two at once. {says}" if len(some) > 1 else says
     return None
+
+
+def ignores_alike(exercise: Exercise, function: Callable, result: str, source: str) -> bool:
+    """Whether what the solution reads and this source does not is without effect in the function, too."""
+    read, there = (
+        {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        for text in (exercise.solution, source)
+    )
+    values = exercise.named(exercise.cases[0])
+    unread = [name for name in read - there if other_values(values.get(name))]
+    return all(without_effect(exercise, function, result, name) for name in unread)
 
 
 def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> Iterator[Seen]:
@@ -145,7 +158,7 @@ def made_alike(answers: list[Seen], made: Iterable[Seen], names: list[str]) -> b
     )  # it ends at the first that is not
 
 
-def mutated(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
+def mutated(exercise: Exercise, function: Callable, answers: list[Seen], names: list[str]) -> Found:
     """The one small change of the solution whose results are the learner's."""
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     partly = None
@@ -155,26 +168,25 @@ def mutated(exercise: Exercise, answers: list[Seen], names: list[str]) -> Found:
         if not made_alike(answers, tried, names):
             continue
         tried += [seen_or_nothing(exercise, made, probe) for probe in exercise.cases[1:]]
-        if made_alike(answers, tried, every):
-            return change.kind, change.says
-        if partly is None and made_alike(answers, tried, names):
+        whole = made_alike(answers, tried, every)
+        if not whole and (partly or not made_alike(answers, tried, names)):
+            continue
+        if change.name != exercise.name or ignores_alike(
+            exercise, function, names[-1], change.source
+        ):
             partly = change.kind, change.says
+            if whole:
+                break
     return partly
 
 
-def exchanged(view: View, pairs: list, exercise: Exercise) -> Found:
+def exchanged(exercise: Exercise, name: str, places: list[int], got: list) -> Found:
     """Another of the results, where this one belongs."""
-    wanted = [exercise.expected(probe) for probe in exercise.cases]
-    for name in wanted[0]:
-        there = [seen.get(name) for seen in wanted if view.name in seen]
-        if name != view.name and all(
-            isinstance(x, Tensor) and right(got, x) and not right(x, want)
-            for x, (got, want) in zip(there, pairs, strict=True)
-        ):
-            return (
-                f"{name} for {view.name}",
-                f"You return the {name} in place of the {view.name}.",
-            )
+    expected = [exercise.expected(exercise.cases[k]) for k in places]
+    for other in (one for one in expected[0] if one != name):
+        there = [seen.get(other) for seen in expected]
+        if all(isinstance(x, Tensor) and right(y, x) for x, y in zip(there, got, strict=True)):
+            return f"{other} for {name}", f"You return the {other} in place of the {name}."
     return None
 
 
@@ -192,10 +204,8 @@ def of_gradient(got: Tensor, wanted: Tensor) -> Found:
     """Whether a gradient is missing, or the right one times a factor."""
     size = float((got * wanted).sum() / wanted.square().sum())
     if float(got.norm()) <= 1e-6 * float(wanted.norm()):
-        return (
-            "no gradient",
-            "It is 0: is a part of the loss detached or left out, or zero_grad called after backward?",
-        )
+        says = "It is 0: through it nothing is trained. Is a part left out or detached (.item(), .detach(),"
+        return "no gradient", f"{says} no_grad, new tensors), or zero_grad called after backward?"
     if float((got - size * wanted).norm()) < 2e-3 * float(got.norm()):
         if abs(size + 1) < 5e-3:
             return "wrong sign", "It is the right one with the wrong sign."

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from itertools import chain, islice
 from typing import NamedTuple
 
 import torch
@@ -140,30 +139,43 @@ class Exercise:
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
-    def edited(self, *mistakes: Mistake) -> Callable:
-        """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
-        sources = {self.name: self.solution} | {
-            name: one.solution for name, one in self.used.items()
-        }
+    def texts(self, *mistakes: Mistake) -> dict[str, str]:
+        """The solution with these mistakes made, and the exercises it calls, as texts by name.
+
+        ValueError: an old text is not there exactly once.
+        """
+        texts = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
         for one in mistakes:
             name = one.inside or self.name
-            if sources[name].count(one.old) != 1:
-                raise ValueError(
-                    f"{name}, {one.name}: {one.old!r} stands {sources[name].count(one.old)} times"
-                )
-            sources[name] = sources[name].replace(one.old, one.new)
-        called = {name: one.compiled(sources[name]) for name, one in self.used.items()}
-        return self.compiled(sources[self.name], **called)
+            if (times := texts[name].count(one.old)) != 1:
+                raise ValueError(f"{name}, {one.name}: {one.old!r} stands {times} times")
+            texts[name] = texts[name].replace(one.old, one.new)
+        return texts
 
+    def edited(self, *mistakes: Mistake) -> Callable:
+        """The solution with these mistakes made."""
+        texts = self.texts(*mistakes)
+        called = {name: one.compiled(texts[name]) for name, one in self.used.items()}
+        return self.compiled(texts[self.name], **called)
+
+    @torch.enable_grad()  # a check may be called where gradients are off
     def seen(self, function: Callable, given: tuple) -> Seen:
         """What a function gives on these inputs, by name; models are in eval mode at first."""
         for x in given:
             if isinstance(x, nn.Module):
                 x.eval()
+        trained = {
+            name: self.named(given)[name].detach().requires_grad_() for name in self.gradient
+        }
+        for name, x in trained.items():
+            given = self.changed(given, name, x)
         if self.observe is not None:
-            return self.observe(wraps(function)(lambda *inputs: call(function, inputs)), *given)
-        answer = call(function, given)
-        return by_name(self.results, answer) if len(self.results) > 1 else {self.results[0]: answer}
+            seen = self.observe(wraps(function)(lambda *inputs: call(function, inputs)), *given)
+        elif len(self.results) > 1:
+            seen = by_name(self.results, call(function, given))
+        else:
+            seen = {self.results[0]: call(function, given)}
+        return detached(seen) | gradients(seen, trained)
 
     def expected(self, probe: tuple) -> Seen:
         """What the solution gives on a probe, computed once."""
@@ -184,6 +196,13 @@ class Exercise:
                 del named[name]
                 named |= {f"{name}.{field}": value for field, value in x._asdict().items()}
         return named
+
+    def changed(self, probe: tuple, name: str, value: object) -> tuple:
+        """The probe with another value of one argument, or of one field of settings."""
+        name, _, field = name.partition(".")
+        place = self.names.index(name)
+        value = probe[place]._replace(**{field: value}) if field else value
+        return (*probe[:place], value, *probe[place + 1 :])
 
     def mask(self, probe: tuple) -> Tensor | None:
         """The probe's mask, where it has one."""
@@ -214,6 +233,24 @@ class Exercise:
         return known
 
 
+def detached(seen: Seen) -> Seen:
+    """The same without what leads back to the inputs."""
+    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in seen.items()}
+
+
+def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:
+    """The gradients of the sum of all results by these inputs; 0 where there is none."""
+    linked = [x for x in seen.values() if isinstance(x, Tensor) and x.requires_grad]
+    total = sum(x.double().sum() for x in linked if not x.is_meta)
+    inputs = list(trained.values())
+    linked = isinstance(total, Tensor) and inputs
+    found = (
+        torch.autograd.grad(total, inputs, allow_unused=True) if linked else [None] * len(inputs)
+    )
+    found = [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+    return {f"gradient of {name}": g for name, g in zip(trained, found, strict=True)}
+
+
 def by_name(names: tuple[str, ...], answer: object) -> Seen:
     """Several results by their names. Wrong: another number of them."""
     wants = f"Return {len(names)} results: {', '.join(names)}."
@@ -221,60 +258,6 @@ def by_name(names: tuple[str, ...], answer: object) -> Seen:
     got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
     expect(several and len(answer) == len(names), "wrong type", f"{wants} You return {got}.")
     return dict(zip(names, answer, strict=True))
-
-
-@dataclass(frozen=True)
-class View:
-    """One result of an exercise as a function of its inputs: the learner's and the right one.
-
-    Settings (a NamedTuple) are taken apart: each of their fields is an input, `config.kl_coef`.
-    """
-
-    exercise: Exercise
-    name: str
-    function: Callable
-    where: tuple[str, object] | None = (
-        None  # an input and its value, in all cases where it is wrong
-    )
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The inputs' names."""
-        return tuple(self.exercise.named(self.exercise.cases[0], apart=True))
-
-    @cached_property
-    def cases(self) -> list[tuple]:
-        """The probes that have this result, where it is wrong."""
-        probes = [p for p in self.exercise.cases if self.has(p)]
-        return [tuple(chain(*(x if hasattr(x, "_fields") else [x] for x in p))) for p in probes]
-
-    def has(self, probe: tuple) -> bool:
-        """Whether a probe is one of the cases."""
-        name, value = self.where or ("", None)
-        there = self.where is None or self.exercise.named(probe, apart=True)[name] == value
-        return there and self.name in self.exercise.expected(probe)
-
-    def mask(self, given: tuple) -> Tensor | None:
-        """The mask among these inputs, where there is one."""
-        named = dict(zip(self.names, given, strict=False))
-        return named.get("mask", named.get("counted"))
-
-    def result(self, function: Callable, given: tuple) -> Tensor:
-        """What a function gives here. It may raise anything."""
-        rest = iter(given)
-        put = (
-            type(x)(*islice(rest, len(x))) if hasattr(x, "_fields") else next(rest)
-            for x in self.exercise.cases[0]
-        )
-        return torch.as_tensor(self.exercise.seen(function, tuple(put))[self.name]).detach()
-
-    def mine(self, *given: object) -> Tensor:
-        """The learner's."""
-        return self.result(self.function, given)
-
-    def right(self, *given: object) -> Tensor:
-        """The right one."""
-        return self.result(self.exercise.right, given)
 
 
 def floats(*rows) -> Tensor:

@@ -67,7 +67,7 @@ class Picture(Figure):
 
     DPI = 80  # pixels of the page to an inch
 
-    own_layout = None  # the layout engine set aside by `lie_as`
+    own_layout = None  # the layout engine set aside by `place_panels_as`
 
     def pixels(self, scale: int = 1) -> Image.Image:
         """The figure drawn with `scale` pixels for each pixel of the page."""
@@ -87,7 +87,7 @@ class Picture(Figure):
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
-    def lie_as(self, drawn: "Picture") -> None:
+    def place_panels_as(self, drawn: "Picture") -> None:
         """Put the panels where they lie in a picture of the same make, already drawn.
 
         Finding room for all words takes a third of the drawing, and panels that stay do not jump.

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from IPython.display import display
 from torch import Tensor
 
 from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
-from helpers.kit.exercise import Exercise, Seen, View, Wrong
+from helpers.kit.exercise import Exercise, Seen, Wrong
 from helpers.kit.own import taken
-from helpers.kit.patterns import alike, as_tensor, first_difference, form
+from helpers.kit.patterns import as_tensor, first_difference, form
 from helpers.kit.report import (
     CORRECT,
     MISTAKE,
@@ -34,12 +33,12 @@ from helpers.kit.running import (
     Outcome,
     attempt,
     code_of,
-    copy_of,
     is_stub,
     line_of,
 )
 
 UNFINISHED = (NotImplemented, Ellipsis)
+SHOWN = 60  # numbers of a gradient
 
 
 def checker(exercise: Exercise) -> Callable[[Callable], Callable]:
@@ -91,7 +90,7 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
-    return report or second_looks(exercise, function)
+    return report or at_edges(exercise, function) or called_again(exercise, function)
 
 
 def comes_first(exercise: Exercise, function: Callable) -> Report | None:
@@ -109,9 +108,9 @@ def comes_first(exercise: Exercise, function: Callable) -> Report | None:
 
 def passed(exercise: Exercise, remark: str) -> Report:
     """The report of a right answer."""
-    names = list(
-        dict.fromkeys(name for probe in exercise.cases for name in exercise.expected(probe))
-    )
+    every = (name for probe in exercise.cases for name in exercise.expected(probe))
+    trained = {f"gradient of {name}" for name in exercise.gradient}
+    names = [name for name in dict.fromkeys(every) if name not in trained]
     says = f"Passed {len(exercise.cases)} of {len(exercise.cases)} test cases."
     if len(names) > 1:
         says = f"All {len(names)} results are right{few(': ', names)}."
@@ -203,7 +202,7 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
         wrong = [one for one in pairs if not agrees(name, *one[1:])]
         if wrong:
             alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
-            report = first_wrong(exercise, function, answers, names[: index + 1], wrong[0], alone)
+            report = first_wrong(exercise, function, answers, names[: index + 1], wrong)
             rest = len(pairs) - len(wrong)
             some = f"({rest} of {len(pairs)} test cases are right.)"
             some = f"Wrong only where {alone[0]} is {alone[1]!r}." if alone else some
@@ -235,15 +234,18 @@ def few(start: str, names: list[str]) -> str:
     return f"{start}{', '.join(names)}" if len(names) <= 6 else ""
 
 
-def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alone) -> Report:
-    """The report of the last of these results, the first one that is wrong; those before are right."""
-    number, got, wanted = wrong
+def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple]) -> Report:
+    """The report of the last of these results, the first one that is wrong; those before are right.
+
+    `wrong`: of each probe in which it is, its place, the learner's result and the right one.
+    """
+    number, got, wanted = wrong[0]
     *before, name = names
     probe = exercise.cases[number]
     where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = looked(lambda: edited(exercise, answers, names), LOOK_LIMIT)
+        found = looked(lambda: edited(exercise, function, answers, names), LOOK_LIMIT)
         found = found or (f"wrong {name}", says)
         return told(exercise, *found, case_of(exercise, probe), where)
     tensor = as_tensor(got, wanted)
@@ -253,16 +255,15 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: tuple, alo
             exercise, "wrong type", f"You return {what} Expected: a tensor, {form(wanted)}."
         )
     both, what = (tensor, wanted), name
-    if is_gradient(name):
+    if is_gradient(name) and wanted.numel() > SHOWN:
         both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
     case = case_of(exercise, probe, *both, what if before else "")
     if not where:
         alike_made = tensor.shape == wanted.shape and tensor.device == wanted.device
         at = first_difference(tensor, wanted) if alike_made else ()
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
-    kind_of_mistake, says = diagnosed(
-        View(exercise, name, function, alone), answers, names, tensor, wanted
-    )
+    places = [place for place, *_ in wrong]
+    kind_of_mistake, says = diagnosed(exercise, function, answers, names, places)
     return told(
         exercise, kind_of_mistake, says.format_map(Facts(exercise.facts(probe))), case, where
     )
@@ -278,15 +279,6 @@ class Facts(dict):
 # --- after right results ---------------------------------------------------------------------------
 
 
-def second_looks(exercise: Exercise, function: Callable) -> Report | None:
-    """What a function with right results does at an edge, to the gradient, and when called again."""
-    return (
-        at_edges(exercise, function)
-        or gradients(exercise, function)
-        or called_again(exercise, function)
-    )
-
-
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
     """The report of the first further input on which the function is wrong."""
     for what, probe in exercise.edges:
@@ -299,56 +291,10 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
             got = outcome.value.get(name)
             if not agrees(name, got, wanted):
                 both = (got, wanted) if isinstance(wanted, Tensor) else (None, None)
-                case = case_of(exercise, probe, *both, name if len(exercise.results) > 1 else "")
+                case = case_of(exercise, probe, *both, name if len(outcome.value) > 1 else "")
                 where = f"All is right but where {words}."
                 return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None
-
-
-def gradients(exercise: Exercise, function: Callable) -> Report | None:
-    """The report of a wrong gradient of an argument that is trained; None if all are right."""
-    places = [exercise.names.index(name) for name in exercise.gradient]
-    further = [probe for _, probe in exercise.edges]
-    for probe in [*exercise.cases, *further] if places else ():
-        outcome = attempt(lambda p=probe: backward(exercise, function, p, places), exercise.seconds)
-        report = broken(exercise, function, probe, outcome)
-        if report is not None:
-            return report
-        wanted = backward(exercise, exercise.right, probe, places)
-        for name, got, want in zip(exercise.gradient, outcome.value, wanted, strict=True):
-            if want is None or (got is not None and alike(got, want)):
-                continue
-            if got is None:
-                says = f"no gradient reaches {name}: through it nothing is trained. Do not use .item(),"
-                kind, says = "detached", f"{says} .detach(), .data, no_grad or new tensors."
-            elif bool(got.isnan().any()) and not bool(want.isnan().any()):
-                kind, says = "NaN gradient", f"the gradient of {name} is NaN: {WHY_NAN}"
-            else:
-                kind, says = "wrong gradient", f"the gradient of {name} is not. Is a part detached?"
-            case = case_of(exercise, probe, got, want, "gradient") if got is not None else ()
-            return told(exercise, kind, f"The numbers are right, but {says}", case)
-    return None
-
-
-WHY_NAN = (
-    "0 · ∞ is NaN. What padding holds must be replaced (torch.where) before exp or log, not only after it;"
-    " and where a probability rounds to 0, take log_softmax."
-)
-
-
-@torch.enable_grad()  # a check may be called where gradients are off
-def backward(exercise: Exercise, function: Callable, probe: tuple, places: list[int]) -> list:
-    """The gradients, of the sum of the results, with respect to some arguments; None where there is none."""
-    given = list(copy_of(probe))
-    for place in places:
-        given[place] = given[place].detach().requires_grad_()
-    answer = function(*given)
-    found = answer if isinstance(answer, (tuple, list)) else (answer,)
-    sums = [x.double().sum() for x in found if isinstance(x, Tensor) and x.requires_grad]
-    if not sums:
-        return [None] * len(places)
-    inputs = [given[place] for place in places]
-    return list(torch.autograd.grad(sum(sums), inputs, allow_unused=True))
 
 
 def called_again(exercise: Exercise, function: Callable) -> Report | None:

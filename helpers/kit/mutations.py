@@ -24,6 +24,43 @@ DROPPED = {  # a call x.name(…) → x alone
     "exp", "log", "sqrt", "square", "abs", "detach", "flip", "cumsum", "clamp", "clip", "roll", "float",
     "masked_fill", "log_softmax", "softmax", "sigmoid", "unsqueeze", "neg", "rsqrt", "mean",
 }  # fmt: skip
+DIVISIONS = [
+    ("not divided", "{l}"),
+    ("multiplied in place of divided", "{l} * {r}"),
+    ("divided the other way round", "{r} / {l}"),
+]
+CONDITIONS = [("a condition is missing", "{l}"), ("a condition is missing", "{r}")]
+OPERATIONS = {  # kinds, and what is written for l and r with this sign between them
+    ast.Sub: [
+        ("wrong sign", "{r} - {l}"),
+        ("wrong sign", "{l} + {r}"),
+        ("a term is missing", "{l}"),
+        ("a term is missing", "-{r}"),
+        ("a difference is missing", "{r}"),
+        ("a factor too many", "2 * ({l} - {r})"),
+        ("a factor too many", "0.5 * ({l} - {r})"),
+    ],
+    ast.Add: [
+        ("wrong sign", "{l} - {r}"),
+        ("a term is missing", "{l}"),
+        ("a term is missing", "{r}"),
+    ],
+    ast.Mult: [
+        ("a factor is missing", "{l}"),
+        ("a factor is missing", "{r}"),
+        ("divided in place of multiplied", "{l} / {r}"),
+    ],
+    ast.Div: DIVISIONS,
+    ast.FloorDiv: DIVISIONS,
+    ast.Pow: [("the power is missing", "{l}")],
+    ast.BitAnd: CONDITIONS,
+    ast.BitOr: CONDITIONS,
+}
+SIGNS = {ast.USub: "wrong sign", ast.Invert: "mask inverted"}
+BOUNDARIES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+ENDS = ("round()", "abs()", "exp()", "log()", "sqrt()", "softmax(-1)", "mean()")
+AXES = {"0": ["1"], "1": ["0"], "-1": ["0", "1"], "2": ["1"]}  # an axis → others
+Kinds = Iterator[tuple[str, str]]  # the kind of change, what is written
 
 
 class Change(NamedTuple):
@@ -42,12 +79,10 @@ def mutations(exercise: Exercise) -> list[Change]:
     for name in (exercise.name, *exercise.used):
         one = exercise.used.get(name, exercise)
         tree = ast.parse(one.solution)
-        for where, node in enumerate(ast.walk(tree)):
-            for kind, new in (*changes(node), *other_names(node, one.names)):
-                changed = copy.deepcopy(tree)
-                at = next(x for k, x in enumerate(ast.walk(changed)) if k == where)
-                source = ast.unparse(ast.fix_missing_locations(replaced(changed, at, new)))
-                found.append(Change(kind, sentence(node, new), name, source))
+        for place, node in enumerate(ast.walk(tree)):
+            for kind, text in (*changes(node), *other_names(node, one.names)):
+                new = parsed(text, node)
+                found.append(Change(kind, sentence(node, new), name, put(tree, place, new)))
     return found
 
 
@@ -59,165 +94,109 @@ def compiled(exercise: Exercise, change: Change) -> Callable:
     return exercise.compiled(exercise.solution, **called)
 
 
-def sentence(old: ast.AST, new: ast.AST | None) -> str:
+def sentence(old: ast.AST, new: ast.AST) -> str:
     """What was changed, as two texts."""
     text = ast.unparse(old)
-    if new is None:
+    if isinstance(new, ast.Pass):
         return f"The solution without `{text}` gives your results: has it no effect in yours?"
     return f"The solution gives your results if `{ast.unparse(new)}` stands where `{text}` belongs."
 
 
-def replaced(tree: ast.AST, at: ast.AST, new: ast.AST | None) -> ast.AST:
-    """The tree with another node in this place; a statement may go."""
+def parsed(text: str, old: ast.AST) -> ast.AST:
+    """The tree of a text that stands in a node's place."""
+    if isinstance(old, ast.Slice):
+        return ast.parse(f"x[{text}]").body[0].value.slice
+    line = ast.parse(text).body[0]
+    return line if isinstance(old, ast.stmt) else line.value
+
+
+def put(tree: ast.AST, place: int, new: ast.AST) -> str:
+    """The source of a tree with another node in this place, in the order of `ast.walk`."""
+    tree = copy.deepcopy(tree)
+    old = next(node for k, node in enumerate(ast.walk(tree)) if k == place)
 
     class Put(ast.NodeTransformer):
         def visit(self, node):
-            if node is at:
-                return ast.Pass() if new is None else new
-            return self.generic_visit(node)
+            return new if node is old else self.generic_visit(node)
 
-    return Put().visit(tree)
+    return ast.unparse(ast.fix_missing_locations(Put().visit(tree)))
 
 
-def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
+def changes(node: ast.AST) -> Kinds:
     """The changes of one node of the solution: (kind, what stands there then)."""
     if isinstance(node, ast.BinOp):
-        yield from of_operation(node)
-    elif isinstance(node, ast.UnaryOp):
-        kind = {ast.USub: "wrong sign", ast.Invert: "mask inverted"}.get(type(node.op))
-        if kind and not isinstance(node.operand, ast.Constant):
-            yield kind, node.operand
+        both = {"l": f"({ast.unparse(node.left)})", "r": f"({ast.unparse(node.right)})"}
+        for kind, text in OPERATIONS.get(type(node.op), ()):
+            yield kind, text.format(**both)
+    elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
+        if type(node.op) in SIGNS:
+            yield SIGNS[type(node.op)], ast.unparse(node.operand)
     elif isinstance(node, ast.Call):
         yield from of_call(node)
-    elif isinstance(node, ast.Attribute) and node.attr in INSTEAD:
-        for name in INSTEAD[node.attr]:
-            yield f"{name} for {node.attr}", ast.Attribute(node.value, name, node.ctx)
+    elif isinstance(node, ast.Attribute):
+        for name in INSTEAD.get(node.attr, ()):
+            yield f"{name} for {node.attr}", f"({ast.unparse(node.value)}).{name}"
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         for other in (node.value - 1, node.value + 1):
-            yield "one too many or too few", ast.Constant(other)
+            yield "one too many or too few", str(other)
     elif isinstance(node, ast.Return) and node.value is not None:
-        for end in ("round()", "abs()", "exp()", "log()", "sqrt()", "softmax(-1)", "mean()"):
-            yield f"right, then {end}", ast.Return(expression(f"({ast.unparse(node.value)}).{end}"))
+        for end in ENDS:
+            yield f"right, then {end}", f"return ({ast.unparse(node.value)}).{end}"
     elif isinstance(node, ast.Slice):
-        yield from of_slice(node)
+        other = {"1:": ":-1", ":-1": "1:"}.get(ast.unparse(node))
+        yield from [("one place off", other)] if other else []
+        yield from [("not cut", ":")] if node.lower or node.upper else []
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield "a line is missing", None
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        other = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}.get(
-            type(node.ops[0])
-        )
-        if other:
-            yield "the boundary", ast.Compare(node.left, [other()], node.comparators)
+        yield "a line is missing", "pass"
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in BOUNDARIES:
+        sides = ast.unparse(node.left), ast.unparse(node.comparators[0])
+        yield "the boundary", f" {BOUNDARIES[type(node.ops[0])]} ".join(sides)
 
 
-def other_names(node: ast.AST, arguments: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
+def other_names(node: ast.AST, arguments: tuple[str, ...]) -> Kinds:
     """Another argument in place of this one."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in arguments:
-        for name in arguments:
-            if name != node.id:
-                yield f"{name} for {node.id}", ast.Name(name, ast.Load())
+        yield from ((f"{name} for {node.id}", name) for name in arguments if name != node.id)
 
 
-def expression(source: str) -> ast.AST:
-    """The tree of one expression."""
-    return ast.parse(source, mode="eval").body
-
-
-def of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
-    """A term or factor missing, sides exchanged, another operation."""
-    left, right, op = node.left, node.right, node.op
-    if isinstance(op, ast.Sub):
-        yield "wrong sign", ast.BinOp(right, op, left)
-        yield "wrong sign", ast.BinOp(left, ast.Add(), right)
-        yield "a term is missing", left
-        yield "a term is missing", ast.UnaryOp(ast.USub(), right)
-        yield "a difference is missing", right
-        for factor in (2, 0.5):
-            yield "a factor too many", ast.BinOp(ast.Constant(factor), ast.Mult(), node)
-    elif isinstance(op, ast.Add):
-        yield "wrong sign", ast.BinOp(left, ast.Sub(), right)
-        yield "a term is missing", left
-        yield "a term is missing", right
-    elif isinstance(op, ast.Mult):
-        yield "a factor is missing", left
-        yield "a factor is missing", right
-        yield "divided in place of multiplied", ast.BinOp(left, ast.Div(), right)
-    elif isinstance(op, (ast.Div, ast.FloorDiv)):
-        yield "not divided", left
-        yield "multiplied in place of divided", ast.BinOp(left, ast.Mult(), right)
-        yield "divided the other way round", ast.BinOp(right, op, left)
-    elif isinstance(op, ast.Pow):
-        yield "the power is missing", left
-    elif isinstance(op, (ast.BitAnd, ast.BitOr)):
-        yield "a condition is missing", left
-        yield "a condition is missing", right
-
-
-def of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+def of_call(node: ast.Call) -> Kinds:
     """A call dropped, its arguments in another order, another axis, a keyword left out."""
-    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    if method in ("sum", "numel") or ast.unparse(node.func) == "len":
-        yield "one too few", ast.BinOp(node, ast.Sub(), ast.Constant(1))
-    if method in ("arange", "range") and len(node.args) == 1:
-        for op in (ast.Add(), ast.Sub()):
-            yield (
-                "one step off",
-                ast.Call(node.func, [ast.BinOp(node.args[0], op, ast.Constant(1))], []),
-            )
-    if method in DROPPED and isinstance(node.func, ast.Attribute):
-        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
-            yield f"{method} is missing", node.func.value
-        elif node.args:
-            yield f"{method} is missing", node.args[0]
-    if method == "mean" and not node.args:
-        yield "the first alone", ast.Subscript(node.func.value, ast.Constant(0), ast.Load())
-        inner, text = node.func.value, ast.unparse(node.func.value)
-        yield "divided by n − 1", expression(f"({text}).sum() / (({text}).numel() - 1)")
+    whole, name = ast.unparse(node), ast.unparse(node.func)
+    before, _, method = name.rpartition(".")
+    args, words = [ast.unparse(x) for x in node.args], [ast.unparse(x) for x in node.keywords]
+
+    def call(args: list[str], words: list[str] = words) -> str:
+        return f"{name}({', '.join([*args, *words])})"
+
+    if method in ("sum", "numel", "len"):
+        yield "one too few", f"{whole} - 1"
+    if method in ("arange", "range") and len(args) == 1:
+        yield from (("one step off", call([f"{args[0]} {sign} 1"])) for sign in "+-")
+    if method in DROPPED and before not in ("", "torch"):
+        yield f"{method} is missing", before
+    elif method in DROPPED and args:
+        yield f"{method} is missing", args[0]
+    if method == "mean" and not args:
+        yield "the first alone", f"({before})[0]"
+        yield "divided by n − 1", f"({before}).sum() / (({before}).numel() - 1)"
+        inner = node.func.value
         if isinstance(inner, ast.Call) and len(inner.args) == 1:
-            first = expression(f"({ast.unparse(inner.args[0])}).mean()")
-            yield "the mean taken too early", ast.Call(inner.func, [first], inner.keywords)
+            more = "".join(f", {ast.unparse(x)}" for x in inner.keywords)
+            first = f"({ast.unparse(inner.args[0])}).mean()"
+            yield "the mean taken too early", f"{ast.unparse(inner.func)}({first}{more})"
     if method in ("SGD", "Adam"):
         for setting in ("momentum=0.9", "weight_decay=0.1", "weight_decay=0.01"):
-            words = expression(f"f({setting})").keywords
-            yield setting, ast.Call(node.func, node.args, [*node.keywords, *words])
-    if method == "where" and len(node.args) == 3:
-        yield (
-            "padding counted" if "mask" in ast.unparse(node.args[0]) else "not chosen",
-            node.args[1],
-        )
-        yield (
-            "the cases exchanged",
-            ast.Call(node.func, [node.args[0], *node.args[:0:-1]], node.keywords),
-        )
-    elif len(node.args) == 2:
-        yield "arguments exchanged", ast.Call(node.func, node.args[::-1], node.keywords)
-    for k, x in enumerate(node.args):
-        for axis in other_axes(x):
-            args = [*node.args[:k], ast.Constant(axis), *node.args[k + 1 :]]
-            yield "another axis", ast.Call(node.func, args, node.keywords)
-    for k, word in enumerate(node.keywords):
-        for axis in other_axes(word.value):
-            words = [
-                *node.keywords[:k],
-                ast.keyword(word.arg, ast.Constant(axis)),
-                *node.keywords[k + 1 :],
-            ]
-            yield "another axis", ast.Call(node.func, node.args, words)
-        rest = [*node.keywords[:k], *node.keywords[k + 1 :]]
-        yield f"{word.arg} is not given", ast.Call(node.func, node.args, rest)
-
-
-def other_axes(x: ast.AST) -> list[int]:
-    """Other axes, where a number may be one."""
-    return {"0": [1], "1": [0], "-1": [0, 1], "2": [1]}.get(ast.unparse(x), [])
-
-
-def of_slice(node: ast.Slice) -> Iterator[tuple[str, ast.AST]]:
-    """One place further, or all."""
-    bounds = tuple(x and ast.unparse(x) for x in (node.lower, node.upper))
-    other = {("1", None): (None, ast.UnaryOp(ast.USub(), ast.Constant(1))),
-             (None, "-1"): (ast.Constant(1), None)}.get(bounds)  # fmt: skip
-    if other:
-        yield "one place off", ast.Slice(*other)
-    if any(bounds):
-        yield "not cut", ast.Slice()
+            yield setting, call(args, [*words, setting])
+    if method == "where" and len(args) == 3:
+        yield "padding counted" if "mask" in args[0] else "not chosen", args[1]
+        yield "the cases exchanged", call([args[0], args[2], args[1]])
+    elif len(args) == 2:
+        yield "arguments exchanged", call(args[::-1])
+    for k, x in enumerate(args):
+        for axis in AXES.get(x, ()):
+            yield "another axis", call([*args[:k], axis, *args[k + 1 :]])
+    for k, word in enumerate(words):
+        option, _, x = word.partition("=")
+        for axis in AXES.get(x, ()):
+            yield "another axis", call(args, [*words[:k], f"{option}={axis}", *words[k + 1 :]])
+        yield f"{option} is not given", call(args, [*words[:k], *words[k + 1 :]])

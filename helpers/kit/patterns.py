@@ -1,5 +1,6 @@
 """Whether a result is the expected one; patterns in the difference where it is not."""
 
+from collections.abc import Callable
 from itertools import permutations, product
 from numbers import Real
 
@@ -7,6 +8,8 @@ import torch
 from torch import Tensor
 
 RTOL, ATOL = 1e-4, 1e-5
+UNITS = (1000, 1024, 10**6, 1024**2, 10**9, 1024**3, 10**12, 1024**4)
+Found = tuple[str, str] | None  # the kind of mistake, and what to say
 
 
 def as_tensor(answer: object, expected: Tensor) -> Tensor | None:
@@ -41,7 +44,7 @@ def form(x: Tensor) -> str:
     return f"shape {tuple(x.shape)}, {kind(x)}" if x.dim() else f"no axes (a scalar), {kind(x)}"
 
 
-def form_problem(got: Tensor, wanted: Tensor) -> tuple[str, str] | None:
+def form_problem(got: Tensor, wanted: Tensor) -> Found:
     """Name and message of a wrong device, shape or dtype; None if there is none."""
     if got.device != wanted.device:
         return "wrong device", f"Your result is on {got.device}, the inputs are on {wanted.device}."
@@ -65,21 +68,18 @@ def _shape_problem(got: Tensor, wanted: Tensor) -> tuple[str, str]:
     return "wrong shape", says
 
 
-def infinite(got: Tensor, wanted: Tensor) -> tuple[str, str] | None:
+def infinite(got: Tensor, wanted: Tensor) -> Found:
     """Name and message of NaN or infinity where there should be a number; None if there is none."""
     bad = ~got.isfinite() & wanted.isfinite()
     if not bool(bad.any()):
         return None
     index = bad.nonzero()[0].tolist()
     value, where = float(got[tuple(index)]), f" at {index}" if index else ""
+    says = "0 · ∞ and 0 · NaN are NaN: what padding holds is replaced (torch.where) before exp or log, not"
+    says += " multiplied by 0 after it; and where a probability rounds to 0, log_softmax is finite."
     if value == float("-inf"):
-        cause = "Is it the log of a probability that rounds to 0? Take log_softmax of the logits."
-    else:
-        cause = (
-            "Which step can cause that? NaN · 0 is NaN: what padding holds is replaced with torch.where, not"
-            " multiplied by 0."
-        )
-    return "NaN or infinite", f"Your result is {value}{where}. {cause}"
+        says = "Is it the log of a probability that rounds to 0? Take log_softmax of the logits."
+    return "NaN or infinite", f"Your result is {value}{where}. {says}"
 
 
 def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
@@ -88,185 +88,114 @@ def first_difference(answer: Tensor, expected: Tensor) -> tuple[int, ...]:
     return tuple(next(iter((~close).nonzero().tolist()), ()))
 
 
-def _everywhere(pairs, test) -> bool:
-    return all(test(answer, expected) for answer, expected in pairs)
-
-
-def _constant(pairs, combine) -> float | None:
-    """The number that `combine(answer, expected)` gives everywhere, or None if it varies."""
-    found = torch.cat([combine(a.double(), e.double()).flatten() for a, e in pairs])
-    found = found[~found.isnan()]
-    if found.numel() < 2 or not bool(found.isfinite().all()):
-        return None
-    same = torch.allclose(found, found[0].expand_as(found), 1e-3, 1e-5)
-    return float(found[0]) if same else None
-
-
-def _shifted(answer: Tensor, expected: Tensor, step: int) -> bool:
-    width = answer.shape[-1] if answer.dim() else 0
-    if answer.dim() != 2 or width < 3:
-        return answer.dim() == 2
-    moved, still = (answer, expected) if step > 0 else (expected, answer)
-    return alike(moved[:, 1:], still[:, :-1])
-
-
-def _last_only(answer: Tensor, expected: Tensor, mask: Tensor | None) -> bool:
-    if mask is None or answer.dim() != 2:
-        return False
-    after = torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
-    return alike(torch.where(mask & ~after, expected, answer), expected)
-
-
-def turned(pairs: list) -> tuple[str, str] | None:
-    """Name and explanation if all numbers have the wrong sign."""
-    if any(kind(a) == "bool" for a, _ in pairs):
-        return None
-    flipped = _everywhere(pairs, lambda a, e: alike(-a, e))
-    return ("sign flipped", "Every number has the wrong sign.") if flipped else None
-
-
-def symptom(pairs: list, masks: list) -> tuple[str, str] | None:
+def symptom(pairs: list, masks: list) -> Found:
     """Name and explanation of a pattern in wrong answers of the right shape, or None."""
     if any(kind(expected) == "bool" for _, expected in pairs):
-        return _of_masks(pairs)
-    if turned(pairs):
-        return turned(pairs)
-    fitting = [
-        m if m is not None and m.shape == e.shape else None
-        for (_, e), m in zip(pairs, masks, strict=True)
-    ]
-    triples = [(*pair, mask) for pair, mask in zip(pairs, fitting, strict=True)]
-    if all(m is not None and alike(torch.where(m, a, e), e) for a, e, m in triples):
+        return of_masks(pairs)
+
+    def everywhere(test: Callable[..., bool]) -> bool:
+        return all(test(*pair, mask) for pair, mask in zip(pairs, masks, strict=True))
+
+    def fits(e: Tensor, mask: object) -> bool:
+        return isinstance(mask, Tensor) and mask.shape == e.shape
+
+    def wide(x: Tensor) -> bool:
+        return x.dim() == 2 and x.shape[1] > 2
+
+    def last(mask: Tensor) -> Tensor:
+        return mask & ~torch.nn.functional.pad(mask[:, 1:], (0, 1))
+
+    if everywhere(lambda a, e, m: alike(-a, e)):
+        return "sign flipped", "Every number has the wrong sign."
+    if everywhere(lambda a, e, m: fits(e, m) and alike(torch.where(m, a, e), e)):
         return "masked positions", "All counted positions are correct; the masked ones are not."
-    if all(_last_only(*triple) for triple in triples):
+    if everywhere(lambda a, e, m: fits(e, m) and alike(torch.where(last(m), e, a), e)):
         return "last counted position", "Only the last counted position of a row is wrong."
-    return _moved(pairs) or _scaled(pairs)
-
-
-def _of_masks(pairs: list) -> tuple[str, str] | None:
-    if _everywhere(pairs, lambda a, e: alike(~a.bool(), e)):
-        return "upside down", "True and False are exchanged everywhere."
-    for name, wrong, says in (
-        ("too much is True", lambda a, e: a & ~e, "should be True is, but more is"),
-        ("too little is True", lambda a, e: e & ~a, "should be False is, but more is"),
-    ):
-        more = [wrong(a.bool(), e) for a, e in pairs]
-        alone = all(
-            bool(((a.bool() ^ e) == x).all()) for (a, e), x in zip(pairs, more, strict=True)
-        )
-        if alone:
-            where = next(x for x in more if bool(x.any())).nonzero()[0].tolist()
-            return name, f"All that {says}: first at {where}."
-    return _of_prefixes(pairs)
-
-
-def _of_prefixes(pairs: list) -> tuple[str, str] | None:
-    """Where the right mask is True up to some place of each row: what the answer is there."""
-    for answer, expected in pairs:
-        ends = [x.long().cumprod(1).sum(1) for x in (answer, expected)]
-        if expected.dim() != 2 or not torch.equal(ends[1], expected.sum(1)):
-            return None
-        for row in (answer.bool() != expected).any(1).nonzero().flatten().tolist():
-            got, want = (int(x[row]) for x in ends)
-            if got != int(answer[row].sum()):
-                return "True after a False", f"In row {row} your mask is True again after a False."
-            return (
-                "the end of the mask",
-                f"In row {row} your mask ends after {got} positions, not {want}.",
-            )
-    return None
-
-
-def _moved(pairs: list) -> tuple[str, str] | None:
-    square = [pair for pair in pairs if pair[0].dim() == 2 and len(set(pair[0].shape)) == 1]
-    if len(square) == len(pairs) and _everywhere(square, lambda a, e: alike(a.T, e)):
+    if everywhere(lambda a, e, m: a.dim() == 2 and alike(a.T, e)):
         return "transposed", "Rows and columns are exchanged."
-    wide = any(expected.dim() == 2 and expected.shape[1] > 2 for _, expected in pairs)
-    for step, where in ((1, "late"), (-1, "early")):
-        if wide and _everywhere(pairs, lambda a, e, step=step: _shifted(a, e, step)):
-            return "shifted in time", f"Your numbers are correct, but one position too {where}."
+    if everywhere(lambda a, e, m: wide(a) and alike(a[:, 1:], e[:, :-1])):
+        return "shifted in time", "Your numbers are correct, but one position too late."
+    if everywhere(lambda a, e, m: wide(a) and alike(a[:, :-1], e[:, 1:])):
+        return "shifted in time", "Your numbers are correct, but one position too early."
+    return scaled(pairs) or row_by_row(pairs) or moved(pairs)
+
+
+def of_masks(pairs: list) -> Found:
+    """Where masks are True and should not be, or the other way round."""
+    got, wanted = (
+        torch.cat([x.flatten().bool() for x in side]) for side in zip(*pairs, strict=True)
+    )
+    if bool((got != wanted).all()):
+        return "upside down", "True and False are exchanged everywhere."
+    if not bool((wanted & ~got).any()):
+        return "too much is True", "All that should be True is, but more is."
+    if not bool((got & ~wanted).any()):
+        return "too little is True", "All that should be False is, but more is."
     return None
 
 
-def divided(pairs: list, counts: list[dict[str, int]]) -> tuple[str, str] | None:
+def constant(x: Tensor, atol: float = 0.0) -> float | None:
+    """The number that all entries are, up to rounding; None if they vary, or there is one alone."""
+    same = x.numel() > 1 and torch.allclose(x, x.median().expand_as(x), 1e-3, atol)
+    return float(x.median()) if same else None
+
+
+def divided(pairs: list, counts: list[dict[str, int]]) -> Found:
     """Name and message of right results divided by another number than they should be, or None.
 
     `counts` are the numbers there are to divide by in each test case, by what they count.
     """
-    ratios = []
-    for got, wanted in pairs:
-        ratio = (got.double() / wanted.double())[wanted != 0]
-        if (
-            got.shape != wanted.shape
-            or not len(ratio)
-            or not alike(ratio, ratio[:1].expand_as(ratio))
-        ):
-            return None
-        ratios.append(float(ratio[0]))
+    ratios = [(got.double() / wanted.double())[wanted != 0] for got, wanted in pairs]
+    if not all(len(ratio) and alike(ratio, ratio[:1].expand_as(ratio)) for ratio in ratios):
+        return None
+    ratios = [float(ratio[0]) for ratio in ratios]
     if max(ratios) - min(ratios) < 1e-3 * max(map(abs, ratios)):
         return None
-    for (power, root), (right, yours) in product(
-        ((1, ""), (2, "the root of ")), permutations(counts[0], 2)
-    ):
+    roots = ((1, ""), (2, "the root of "))
+    for (power, root), (right, yours) in product(roots, permutations(counts[0], 2)):
         both = [(c[right], c[yours], r**power) for c, r in zip(counts, ratios, strict=True)]
         if all(abs(r * b - a) < 1e-3 * abs(a) and a for a, b, r in both):
             says = f"In each test case your result is the right one times {root}{right} / {yours} (n is how"
-            return (
-                "another divisor",
-                f"{says} many count). Is it divided by {yours}, not by {right}?",
-            )
+            says += f" many count). Is it divided by {yours}, not by {right}?"
+            return "another divisor", says
     return None
 
 
-def _tiny(pairs: list) -> tuple[str, str]:
-    """Numbers far smaller than the right ones: 0, a large number's share of them, or rounding errors."""
-    ratio = torch.cat([(a.double() / e.double())[e != 0] for a, e in pairs])
-    middle = ratio.median()
-    if bool(middle) and torch.allclose(ratio, middle.expand_as(ratio), 1e-3, 0.0):
-        return "constant factor", _factor_words(float(middle))
-    rounding = ", but for rounding errors" if any(bool(a.any()) for a, _ in pairs) else ""
-    return "all zeros", f"Your result is 0 everywhere{rounding}."
-
-
-UNITS = (1000, 1024, 10**6, 1024**2, 10**9, 1024**3, 10**12, 1024**4)
-
-
-def _factor_words(factor: float) -> str:
-    for unit in UNITS:
-        if abs(factor * unit - 1) < 1e-3:
-            return (
+def scaled(pairs: list) -> Found:
+    """One factor, or one offset, for all numbers."""
+    got, wanted = (
+        torch.cat([x.double().flatten() for x in side]) for side in zip(*pairs, strict=True)
+    )
+    zero = wanted == 0
+    factor = constant((got / wanted)[~zero]) if bool((got[zero].abs() < ATOL).all()) else None
+    if not factor and bool((got.abs() < ATOL).all()):
+        return "all zeros", "Your result is 0 everywhere."
+    if factor is not None and abs(factor - 1) > 5e-3:
+        unit = next((unit for unit in UNITS if abs(factor * unit - 1) < 1e-3), None)
+        if unit:
+            says = (
                 f"Every number is the right one divided by {unit:,}. In which unit is it asked for?"
             )
-    return f"Every number is {factor:.4g} times what it should be."
+            return "constant factor", says
+        return "constant factor", f"Every number is {factor:.4g} times what it should be."
+    offset = constant(got - wanted, ATOL)
+    return offset and ("constant offset", f"Every number is off by {offset:+.4g}.")
 
 
-def _rows_of(pairs: list) -> list:
-    """Each row of [B, T] results by itself; none of others."""
-    return [row for a, e in pairs if e.dim() == 2 for row in zip(a, e, strict=True)]
+def row_by_row(pairs: list) -> Found:
+    """Another factor for each row."""
+    rows = [row for pair in pairs if pair[1].dim() == 2 for row in zip(*pair, strict=True)]
+    factors = [constant((a.double() / e.double())[e != 0]) for a, e in rows]
+    if not rows or None in factors or any(bool((a[e == 0].abs() > ATOL).any()) for a, e in pairs):
+        return None
+    each = ", ".join(f"{x:.4g}" for x in factors[:6])
+    return "a factor for each row", (
+        f"Row by row your numbers are {each} times what they should be: is each row to be divided by"
+        " something of its own, or by one number for all?"
+    )
 
 
-def _scaled(pairs: list) -> tuple[str, str] | None:
-    factor = _constant(pairs, lambda a, e: torch.where(e == 0, torch.nan, a / e))
-    zeros = _everywhere(pairs, lambda a, e: bool((a[e == 0].abs() < ATOL).all()))
-    if factor is not None and abs(factor) < ATOL and zeros:
-        return _tiny(pairs)
-    if factor is not None and zeros and abs(factor - 1) > 5e-3:
-        return "constant factor", _factor_words(factor)
-    rows = [_constant([pair], lambda a, e: torch.where(e == 0, torch.nan, a / e)) for pair in
-            _rows_of(pairs)] if zeros else []  # fmt: skip
-    if rows and None not in rows:
-        each = ", ".join(f"{x:.4g}" for x in rows[:6])
-        return "a factor for each row", (
-            f"Row by row your numbers are {each} times what they should be: is each row to be divided by"
-            " something of its own, or by one number for all?"
-        )
-    offset = _constant(pairs, torch.sub)
-    if offset is not None:
-        return "constant offset", f"Every number is off by {offset:+.4g}."
-    return _of_line(pairs)
-
-
-def _of_line(pairs: list) -> tuple[str, str] | None:
+def moved(pairs: list) -> Found:
     """Numbers that are a·x + b of the right ones, padding aside: another mean, another deviation."""
     found = []
     for answer, expected in pairs:

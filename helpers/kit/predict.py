@@ -15,7 +15,7 @@ from helpers.kit.figures import label_axes, one_panel
 from helpers.kit.markup import Markup, card, guarded
 from helpers.kit.palette import ACCENT, POLICY
 from helpers.kit.sliders import exact_value, in_a_row, show_live, show_picture, slider
-from helpers.tools.validate import require, require_number, require_positive
+from helpers.tools.validate import require, require_number
 
 RIGHT = ""  # the remark of the right choice: `predict_choice` shows the explanation alone
 BUTTON = "This is my prediction"
@@ -46,8 +46,6 @@ class Prediction:
         answer: str = "",
         choices: Sequence[str] = (),
     ):
-        for name, text in (("question", question), ("explanation", explanation)):
-            require(bool(text.strip()), name, "an empty text", "a sentence")
         self.question, self.explanation, self.answer = question, explanation, answer
         self.choices = list(choices)  # what a page without a kernel offers
         self.controls, self.judge, self.answered = list(controls), judge, answered
@@ -112,9 +110,8 @@ def listed(choices: Sequence[str]) -> Markup:
 def predict_choice(question: str, choices: Mapping[str, str], explanation: str) -> Prediction:
     """One of several answers; `choices` maps each to the remark on it, the right one to `RIGHT`.
 
-    ValueError: fewer than two choices, or not exactly one right.
+    ValueError: not exactly one right.
     """
-    require(len(choices) >= 2, "choices", f"{len(choices)} of them", "at least two")
     right = [choice for choice, remark in choices.items() if remark == RIGHT]
     require(len(right) == 1, "choices", f"{len(right)} right ones", "exactly one with RIGHT")
     radio = ipywidgets.RadioButtons(
@@ -144,12 +141,8 @@ def predict_value(
     """A number on a slider from `low` to `high`; right within `tolerance` of the `truth`.
 
     The slider starts in the middle, or at `low` where the middle is right, and has to be moved before
-    it counts. ValueError: numbers that are not finite, a truth outside the slider.
+    it counts. ValueError: a truth outside the slider.
     """
-    for name, number in (("low", low), ("high", high)):
-        require_number(name, number)
-    require_positive("step", step)
-    require_number("tolerance", tolerance, low=0.0)
     require_number("truth", truth, low, high)
     middle = low + step * round((high - low) / step / 2)
     start = low if abs(middle - truth) <= tolerance else middle
@@ -183,10 +176,8 @@ def predict_curve(
     """A curve through up to eight points, each on a slider of its own; then the true one beside it.
 
     Right where the mean distance is at most `tolerance` of the range from `low` to `high`. `remark`
-    may say what is wrong with a drawn curve. ValueError: lengths, numbers outside the range.
+    may say what is wrong with a drawn curve. ValueError: numbers outside the range.
     """
-    require(2 <= len(x) <= 8, "x", f"{len(x)} points", "two to eight")
-    require(len(truth) == len(x), "truth", f"{len(truth)} values", f"{len(x)}, one for each x")
     for value in truth:
         require_number("truth", value, low, high)
     middle, step = (low + high) / 2, (high - low) / 50

@@ -64,48 +64,60 @@ def exact_value(control: ipywidgets.Widget):
 
 
 class Explorer:
-    """Controls above a figure that `draw(**values)` makes anew whenever one of them moves.
+    """Controls above what `draw(**values)` makes anew whenever one moves: a figure, or a page of HTML.
 
-    `controls` maps each argument of `draw` to an ipywidget with a `value`. The picture is swapped in
-    place, so nothing flickers. A saved notebook shows the picture where no kernel runs (GitHub).
+    `controls` maps each argument of `draw` to an ipywidget with a `value`. A picture is swapped in place, so
+    nothing flickers. Where no kernel runs (GitHub), a saved notebook shows what was drawn, still.
     Works with ipywidgets 7.7 and 8. An error in `draw` is shown, not lost.
     """
 
-    def __init__(self, draw: Callable[..., Picture], **controls: ipywidgets.Widget):
-        self.draw, self.controls, self.figure = draw, controls, None
+    words = "an explorer with sliders"  # where neither picture nor page can be shown
+
+    def __init__(self, draw: Callable[..., Picture | Markup], **controls: ipywidgets.Widget):
+        self.draw, self.controls, self.drawn = draw, controls, None
         self.image, self.message = ipywidgets.Image(format="png"), ipywidgets.HTML()
         self.redraw = guarded(self._redraw, self._tell)
         for control in controls.values():
             control.observe(self.redraw, names="value")
             if hasattr(control.style, "description_width"):
                 control.style.description_width = WIDE["description_width"]
-        self.box = ipywidgets.VBox([in_a_row(*controls.values()), self.message, self.image])
+        self.box = ipywidgets.VBox([in_a_row(*controls.values()), self.message])
         self.redraw()
+        if isinstance(self.drawn, Picture):
+            self.box.children += (self.image,)
 
     def _redraw(self) -> None:
         values = {name: exact_value(control) for name, control in self.controls.items()}
-        before, self.figure = self.figure, self.draw(**values)
+        before, self.drawn = self.drawn, self.draw(**values)
+        if isinstance(self.drawn, Markup):
+            return self._tell(self._drawn_for(values, self.drawn))
         if before is not None:
-            self.figure.lie_as(before)
-        show_picture(self.image, self.figure)
-        self._tell(self._drawn_for(values))
+            self.drawn.place_panels_as(before)
+        show_picture(self.image, self.drawn)
+        self._tell(self._drawn_for(values, None, alt_text(self.drawn)))
 
-    def _tell(self, words: str) -> None:
-        self.message.value = words
+    def _tell(self, words: Markup) -> None:
+        self.message.value = str(words)
 
-    def _drawn_for(self, values: dict) -> Markup:
-        """Which values the picture belongs to, for those who hear the page (and for tests); its words."""
+    def _drawn_for(self, values: dict, page: Markup | None, alt: str = "") -> Markup:
+        """A page, or which values a picture belongs to, for those who hear it; tests read the values too."""
         labels = {
             control.description: getattr(control, "label", values[name])
             for name, control in self.controls.items()
         }
         words = ", ".join(f"{name} {value}" for name, value in labels.items())
-        span = Markup('<span data-drawn-for="{}" data-alt="{}" style="{}" role="status">{}</span>')
-        return span.format(json.dumps(labels), alt_text(self.figure), UNSEEN, words)
+        shown = (UNSEEN, words) if page is None else ("", page)
+        tag = Markup('<div data-drawn-for="{}" data-alt="{}" role="status" style="{}">{}</div>')
+        return tag.format(json.dumps(labels), alt, *shown)
+
+    def still(self) -> Markup | None:
+        """The page for where no kernel runs; None: the picture."""
+        return self.drawn if isinstance(self.drawn, Markup) else None
 
     def _ipython_display_(self) -> None:
-        """The live widget where there is a kernel; the same picture, still, where there is none."""
-        show_live(self.box, "an explorer with sliders", self.figure)
+        """The live widget where there is a kernel; the same, still, where there is none."""
+        picture = self.drawn if isinstance(self.drawn, Picture) else None
+        show_live(self.box, self.words, picture, self.still())
 
 
 def slider(description: str, value: float, low: float, high: float, step: float):

@@ -1,23 +1,27 @@
 """Widget of notebook 00: the texts of several runs side by side, at the iteration of a slider."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 import ipywidgets
 
-from helpers.kit.markup import Markup, card, guarded, table
-from helpers.kit.sliders import WIDE, show_live
+from helpers.kit.markup import Markup, card, table
+from helpers.kit.sliders import Explorer
 from helpers.studies.runs import Run, Sample
 from helpers.tools.validate import require
 
 
-class SideBySide:
+class SideBySide(Explorer):
     """One response a prompt from each run, with its score, at an iteration that was recorded.
 
     `runs` maps a name to a run; all were asked the same prompts with the same random numbers.
+    `cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts.
+    It opens at the last iteration; with `fold`, where the reader is to guess that first, at the
+    first, and without a kernel the last is folded.
     ValueError: no run, an iteration of which a run has no snapshot.
     """
+
+    words = "the texts of several runs, and a slider"
 
     def __init__(
         self,
@@ -27,35 +31,18 @@ class SideBySide:
         asked: str = "",
         fold: bool = False,
     ):
-        """`cell`: a sample as it stands in the table. `asked`: head of a first column with the prompts.
-
-        It opens at the last iteration; with `fold`, where the reader is to guess that first, at the
-        first, and without a kernel the last is folded.
-        """
         require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))
             require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
         self.runs, self.cell, self.asked, self.fold = runs, cell, asked, fold
-        self.slider = ipywidgets.SelectionSlider(
+        slider = ipywidgets.SelectionSlider(
             options=[(str(number), number) for number in iterations],
             value=iterations[0 if fold else -1],
             description="iteration",
-            style=WIDE,
         )
-        self.page = ipywidgets.HTML()
-        self.slider.observe(guarded(self.show, self._tell), names="value")
-        self.box = ipywidgets.VBox([self.slider, self.page])
-        self.show()
-
-    def _tell(self, words: str) -> None:
-        self.page.value = str(words)
-
-    def show(self) -> None:
-        """Draw the texts of the slider's iteration."""
-        drawn = json.dumps({"iteration": self.slider.label})
-        self._tell(card(self.table_at(self.slider.value), role="status", data_drawn_for=drawn))
+        super().__init__(lambda iteration: card(self.table_at(iteration)), iteration=slider)
 
     def table_at(self, iteration: int) -> Markup:
         """Score and text of each run, one row a prompt."""
@@ -73,10 +60,7 @@ class SideBySide:
         """The first and the last iteration, for a page without a kernel."""
         plain = Markup("<b>iteration {}</b>{}")
         folded = Markup("<details><summary><b>iteration {}</b></summary>{}</details>")
-        (start, first), (end, last) = self.slider.options[0], self.slider.options[-1]
+        options = self.controls["iteration"].options
+        (start, first), (end, last) = options[0], options[-1]
         later = (folded if self.fold else plain).format(end, self.table_at(last))
         return card(plain.format(start, self.table_at(first)) + later)
-
-    def _ipython_display_(self) -> None:
-        """The live widget where there is a kernel; first and last iteration where there is none."""
-        show_live(self.box, "the texts of two runs, and a slider", page=self.still())

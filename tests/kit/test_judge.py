@@ -143,9 +143,9 @@ FORMS = [
     (MEAN, "wrong dtype", lambda x, mask: mean(x, mask).long()),
     (MEAN, "wrong device", lambda x, mask: mean(x, mask).to("meta")),
     (MEAN, "NaN or infinite", lambda x, mask: mean(x, mask) * float("nan")),
-    (MEAN, "detached", lambda x, mask: mean(x, mask).item()),
-    (MEAN, "detached", lambda x, mask: mean(x.detach(), mask)),
-    (MEAN, "wrong gradient", lambda x, mask: 2 * mean(x, mask) - mean(x.data, mask)),
+    (MEAN, "no gradient", lambda x, mask: mean(x, mask).item()),
+    (MEAN, "no gradient", lambda x, mask: mean(x.detach(), mask)),
+    (MEAN, "a factor", lambda x, mask: 2 * mean(x, mask) - mean(x.data, mask)),
     (MEAN, "not a function", torch.ones(2)),
     (MEAN, "constant factor", lambda x, mask: 3 * mean(x, mask)),
     (MEAN, "constant offset", lambda x, mask: 3 + mean(x, mask)),
@@ -155,7 +155,7 @@ FORMS = [
     (GAE, "last counted position", lambda *a: gae(*a) + 9 * last(a[4])),
     (GAE, "wrong sign", lambda *a: -gae(*a)),
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
-    (GAE, "rewards at t", lambda r, v, *rest: gae(v, r, *rest)),
+    (GAE, "rewards the wrong way", lambda r, v, *rest: gae(v, r, *rest)),
     (BOTH, "wrong type", lambda *a: (*BOTH.right(*a), 0)),
 ]
 
@@ -259,6 +259,19 @@ def test_a_new_exercise_is_judged_without_a_list_of_its_own(name, function):
     assert report.status == "mistake" and report.mistake != "correct"
     if name != "weights left out":  # a result of 0 has many causes
         assert report.mistake == name, report
+
+
+def test_an_argument_that_is_used_is_never_said_to_be_without_effect():
+    """Although all probes' results are those of the solution without it."""
+    none = "no scale: `scale` has no effect.\n- scale * products\n+ products\n"
+    known = replace(WEIGHTED, mistakes=none)
+    ignores = known.edited(*known.mistakes)
+
+    def uses(v, w, m, s):
+        return (s if s > 2 else 1) * ignores(v, w, m, s)
+
+    assert judge(known, ignores).mistake == "no scale"
+    assert "effect" not in str(judge(known, uses))
 
 
 def test_a_mistake_is_read_from_its_difference_and_must_fit_the_solution():

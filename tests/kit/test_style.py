@@ -8,6 +8,7 @@ from helpers.kit.coloured_words import FULL, STRONGEST, legend_html, sample_html
 from helpers.kit.markup import card
 from helpers.kit.style import COLOURS, PARTS, SIZES, part, tokens, widget_style
 from helpers.studies.runs import Sample
+from tests.kit.test_palette import contrast
 
 THEMES = {"light": 0, "dark": 1}
 
@@ -16,22 +17,10 @@ def rgb(colour: str) -> tuple[int, ...]:
     return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
 
-def luminance(colour: tuple) -> float:
-    """WCAG 2 relative luminance."""
-    parts = [part / 255 for part in colour]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(share * p for share, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one: tuple, other: tuple) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("ground", ["card", "paper"])
 def test_letters_can_be_read_on_every_ground(theme, ground):
-    pick = {name: rgb(pair[THEMES[theme]]) for name, pair in COLOURS.items()}
+    pick = {name: pair[THEMES[theme]] for name, pair in COLOURS.items()}
     for letters in ("ink", "soft", "right", "wrong"):
         assert contrast(pick[letters], pick[ground]) >= 4.5, letters
 
@@ -43,8 +32,8 @@ def test_a_word_can_be_read_on_its_strongest_colour(theme, side):
     inline = rgb(COLOURS[side][0])  # the same in both themes, in an output
     share = STRONGEST / 100
     for colour in (hue, inline):
-        mixed = tuple(share * h + (1 - share) * p for h, p in zip(colour, paper, strict=True))
-        assert contrast(mixed, ink) >= 4.5
+        mixed = (share * h + (1 - share) * p for h, p in zip(colour, paper, strict=True))
+        assert contrast(tuple(x / 255 for x in mixed), tuple(x / 255 for x in ink)) >= 4.5
 
 
 def test_colours_and_sizes_stand_in_the_tokens_alone():

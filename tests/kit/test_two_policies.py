@@ -24,11 +24,11 @@ def page() -> SideBySide:
 
 
 def test_each_run_s_text_and_score_at_the_slider_s_iteration(page):
-    assert "&lt;one&gt; at 5." in page.page.value and "&lt;two&gt; at 5." in page.page.value
-    page.slider.value = 0
-    assert "&lt;one&gt; at 0." in page.page.value and "at 5." not in page.page.value
-    assert "+0.00" in page.page.value
-    drawn = page.page.value.split('data-drawn-for="')[1].split('"')[0].replace("&#34;", '"')
+    assert "&lt;one&gt; at 5." in page.message.value and "&lt;two&gt; at 5." in page.message.value
+    page.controls["iteration"].value = 0
+    assert "&lt;one&gt; at 0." in page.message.value and "at 5." not in page.message.value
+    assert "+0.00" in page.message.value
+    drawn = page.message.value.split('data-drawn-for="')[1].split('"')[0].replace("&#34;", '"')
     assert json.loads(drawn) == {"iteration": "0"}
 
 
@@ -40,7 +40,7 @@ def test_the_last_may_be_folded_there_and_only_there():
     made = SideBySide({"A": run("one"), "B": run("two")}, (0, 5), fold=True)
     before, folded = made.still().split("<details>")
     assert "at 0." in before and "at 5." not in before and "at 5." in folded
-    assert "<details>" not in made.page.value and "at 5." not in made.page.value
+    assert "<details>" not in made.message.value and "at 5." not in made.message.value
 
 
 def test_an_iteration_that_was_not_recorded_is_named():
@@ -55,7 +55,7 @@ def test_the_prompts_may_stand_in_a_column_and_a_text_may_be_shaded():
     sample = Sample([" I", "'m", " <b>"], [-0.1, -1.0, -2.0], [-3.1, -1.0, -0.5], "I'm <b>", 0.25)
     shots = [Snapshot(0, {"my <cat>": [sample]}, {})]
     made = SideBySide({"A": Run(RLHFConfig(), snapshots=shots)}, (0,), shaded, asked="said")
-    html = made.page.value
+    html = made.message.value
     assert (
         "my &lt;cat&gt;" in html
         and "&lt;b&gt;</span>" in html

@@ -12,23 +12,20 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
-from conftest import length_reward
 from PIL import Image
 
 from helpers.kit import live, markup, sliders
 from helpers.kit import one_token_widgets as one_token
-from helpers.kit.figures import new_figure, touches_edge, training_curves
+from helpers.kit.figures import Picture, new_figure, touches_edge, training_curves
 from helpers.kit.sliders import slider
 from helpers.lessons.debugging import widgets as clinic
 from helpers.lessons.debugging.study import load_clinic
-from helpers.lessons.kl_beta import live_trainer as trainer
 from helpers.lessons.kl_beta import widgets as kl_widgets
 from helpers.lessons.kl_beta.gaussian import train_gaussians
 from helpers.lessons.overoptimization import widgets as overoptimization_widgets
 from helpers.lessons.overoptimization.study import FACTORS, load_reward_studies
 from helpers.lessons.ppo_update import widgets as ppo_widgets
 from helpers.lessons.reward_model import figures as plots
-from helpers.lessons.reward_model import labelling
 from helpers.lessons.reward_model import widgets as reward_widgets
 from helpers.lessons.reward_model.study import load_results
 from helpers.lessons.rollouts import widgets as rollout_widgets
@@ -145,13 +142,6 @@ def gallery():
     return overoptimization_widgets.Gallery(run, lambda text: gold_score(text, explain=True))
 
 
-def labeller(folder):
-    pairs = [
-        {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": "was bad."} for k in range(9)
-    ]
-    return labelling.Labeller(labelling.make_questions(pairs, 9), folder)
-
-
 WIDGETS = {
     "explore_temperature": temperature,
     "explore_choices": choices,
@@ -170,7 +160,7 @@ WIDGETS = {
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
     "explore_strengths": lambda: clinic.explore_strengths(load_clinic()),
 }
-ELSEWHERE = {"Labeller", "LiveTrainer"}  # two below
+ELSEWHERE = {"Labeller", "LiveTrainer"}  # test_labelling.py, test_trainer.py
 ELSEWHERE |= {"Prediction", "SideBySide"}  # test_predict.py, test_two_policies.py
 ELSEWHERE |= {"explore_drift", "DriftExplorer"}  # test_drift_explorer.py
 ELSEWHERE |= {"ClinicExplorer"}  # what explore_clinic makes
@@ -211,34 +201,9 @@ def test_each_control_goes_to_its_ends_and_no_word_of_a_picture_is_cut(name):
         for last in (False, True):
             move(control, last)
             assert_content(shown)
-            if isinstance(shown, sliders.Explorer):
+            if isinstance(getattr(shown, "drawn", None), Picture):
                 picture = Image.open(io.BytesIO(shown.image.value))
                 assert not touches_edge(np.asarray(picture))
-    shown._ipython_display_()
-
-
-def test_the_labeller_s_buttons_and_letters(tmp_path):
-    shown = labeller(tmp_path)
-    for name in ("A", "B", "tie", "skip", "undo"):
-        shown.buttons[name].click()
-    for letters in ("a", "B ", "t", "s", "u", "?", ""):
-        shown.keys.value = letters
-    assert_content(shown)
-    assert len(shown.labels) == 4 and len(shown.answers.open_questions) == 3
-    shown._ipython_display_()
-
-
-def test_the_live_trainer_from_its_buttons():
-    small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
-    shown = trainer.LiveTrainer({"commas": length_reward}, **small)
-    for control in (shown.beta, shown.reward, shown.iterations):
-        move(control, last=True)
-        move(control, last=False)
-    shown.train_button.click()
-    run = shown.wait(120)
-    shown.stop_button.click()
-    assert len(run.history) == shown.iterations.min and not shown.running
-    assert_content(shown)
     shown._ipython_display_()
 
 
@@ -363,19 +328,19 @@ def left(figure) -> float:
 
 def test_panels_stay_where_they_are_while_a_slider_moves_and_no_word_is_cut():
     shown = sliders.Explorer(lambda x: bars_of(["b" * x, "a"]), x=slider("x", 8, 1, 30, 1))
-    at_first = left(shown.figure)
+    at_first = left(shown.drawn)
     shown.controls["x"].value = 2
-    assert left(shown.figure) == at_first  # alone, it would need less room
+    assert left(shown.drawn) == at_first  # alone, it would need less room
     shown.controls["x"].value = 30
     alone = bars_of(["b" * 30, "a"])
     alone.png(sliders.SHARP)
-    assert left(shown.figure) == pytest.approx(left(alone)) and left(alone) > at_first
-    assert not touches_edge(np.asarray(shown.figure.pixels(sliders.SHARP)))
+    assert left(shown.drawn) == pytest.approx(left(alone)) and left(alone) > at_first
+    assert not touches_edge(np.asarray(shown.drawn.pixels(sliders.SHARP)))
 
 
 def test_a_picture_of_another_size_or_make_keeps_its_own_layout():
     for other in (new_figure(width=5, height=1)[0], new_figure(1, 2, width=4, height=1)[0]):
         other.pixels()
         figure = bars_of(["a"])
-        figure.lie_as(other)
+        figure.place_panels_as(other)
         assert figure.own_layout is None and figure.get_layout_engine() is not None

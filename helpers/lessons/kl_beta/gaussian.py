@@ -14,12 +14,7 @@ from torch import Tensor
 
 from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss
-from helpers.tools.validate import (
-    require_count,
-    require_finite,
-    require_number,
-    require_positive,
-)
+from helpers.tools.validate import require_finite
 
 SIGMA = 0.5  # standard deviation of policy and reference, in units of y; not trained
 LEARNING_RATE = 0.02  # of plain gradient descent on m
@@ -41,22 +36,19 @@ def peak_reward(y: Tensor) -> Tensor:
 
 
 def normal_logprob(y: Tensor, mean: Tensor | float, sigma: float = SIGMA) -> Tensor:
-    """Log-density of N(mean, σ²) at y, nats; shapes broadcast. ValueError: σ ≤ 0."""
-    require_positive("sigma", sigma)
+    """Log-density of N(mean, σ²) at y, nats; shapes broadcast."""
     z = (y - mean) / sigma
     return -0.5 * z.square() - math.log(sigma * math.sqrt(2 * math.pi))
 
 
-def gaussian_loss(
-    mean: Tensor, y: Tensor, scores: Tensor, kl_coef: float, sigma: float = SIGMA
-) -> tuple[Tensor, Tensor]:
+def gaussian_loss(mean: Tensor, y: Tensor, scores: Tensor, kl_coef: float) -> tuple[Tensor, Tensor]:
     """Policy loss of a batch of one-token responses: y [B], scores [B] → loss, KL-shaped rewards [B, 1].
 
     The gradient with respect to `mean` is minus the policy gradient of J (Williams 1992, with the
     batch mean as baseline). ValueError: shapes, β < 0.
     """
     y = y.unsqueeze(1)  # (B, 1)
-    logprobs, ref_logprobs = normal_logprob(y, mean, sigma), normal_logprob(y, 0.0, sigma)  # (B, 1)
+    logprobs, ref_logprobs = normal_logprob(y, mean), normal_logprob(y, 0.0)  # (B, 1)
     mask = torch.ones_like(y, dtype=torch.bool)
     rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)  # (B, 1)
     advantages = rewards - rewards.mean()
@@ -69,27 +61,21 @@ def train_gaussian(
     reward: Callable[[Tensor], Tensor] = peak_reward,
     steps: int = STEPS,
     seed: int = 0,
-    sigma: float = SIGMA,
-    learning_rate: float = LEARNING_RATE,
 ) -> GaussianRun:
     """Train m by gradient descent from the reference's 0, on 256 fresh samples per step.
 
-    Stable while learning_rate·(2 + β/σ²) < 2. ValueError: β < 0, σ or learning rate ≤ 0,
-    steps < 1, a non-finite reward.
+    Stable while LEARNING_RATE·(2 + β/σ²) < 2. ValueError: a non-finite reward.
     """
-    require_number("kl_coef", kl_coef, low=0.0, wants="a finite number of at least 0")
-    require_count("steps", steps)
-    require_positive("learning_rate", learning_rate)
     generator = torch.Generator().manual_seed(seed)
     mean = torch.zeros((), requires_grad=True)
-    optimizer = torch.optim.SGD([mean], lr=learning_rate)
+    optimizer = torch.optim.SGD([mean], lr=LEARNING_RATE)
     means, values = [0.0], []
     for _ in range(steps):
         noise = torch.randn(BATCH, generator=generator)
-        y = (mean + sigma * noise).detach()
+        y = (mean + SIGMA * noise).detach()
         scores = reward(y)
         require_finite("scores", scores)
-        loss, rewards = gaussian_loss(mean, y, scores, kl_coef, sigma)
+        loss, rewards = gaussian_loss(mean, y, scores, kl_coef)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -14,7 +14,7 @@ def same_gradient(function, logits, words, advantages) -> dict:
     loss = function(logits, words, advantages)
     asked = -(logits.log_softmax(-1)[words] * advantages).mean()
     if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.dim() == 0:
-        slopes = [torch.autograd.grad(x, logits)[0] for x in (loss, asked)]
+        slopes = [torch.autograd.grad(x, logits, retain_graph=True)[0] for x in (loss, asked)]
         loss = asked if torch.allclose(*slopes, 1e-4, 1e-5) else loss
     return {"result": loss}
 
@@ -107,10 +107,11 @@ def with_advantages(given: tuple, *advantages: float, cliprange: float = 0.2) ->
     return (*given[:2], floats(advantages), given[2], cliprange)
 
 
-def one_token(ratio: float, advantage: float) -> tuple:
-    """Inputs of `policy_loss`: a token of this ratio and advantage, beside a quiet one."""
-    old = floats([-1.0, -2.0]) - floats([ratio, 1.0]).log()
-    return floats([-1.0, -2.0]), old, floats([advantage, 0.5]), prefix_mask(2, 2), 0.2
+def one_token(ratio: float, advantage: float, quiet: int = 1) -> tuple:
+    """Inputs of `policy_loss`: a token of this ratio and advantage, beside `quiet` others."""
+    new = floats([-1.0, *[-2.0] * quiet])
+    old, mask = new - floats([ratio, *[1.0] * quiet]).log(), prefix_mask(1 + quiet, 1 + quiet)
+    return new, old, floats([advantage, *[0.5] * quiet]), mask, 0.2
 
 
 ADVANTAGES = noise(9, 3, 5)
@@ -124,7 +125,11 @@ def policy_loss(logprobs, old_logprobs, advantages, mask, cliprange):
     return -torch.minimum(gain, clipped_gain)[mask].mean()
 """,
     "−mean min(ρA, clip(ρ, 1 − ε, 1 + ε)·A) over counted tokens (Schulman et al. 2017, eq. 7)",
-    [with_advantages(SHORT, 2.0, -1.0, 3.0, 4.0), (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3)],
+    [
+        one_token(2.0, -1.0, quiet=0),  # clipped, and the min takes the other
+        with_advantages(SHORT, 2.0, -1.0, 3.0, 4.0),
+        (*BATCH[:2], noise(3, 3, 5), BATCH[2], 0.3),
+    ],
     """\
 max instead of min: You took the larger gain; take the smaller one, the more pessimistic.
 - minimum

@@ -6,8 +6,8 @@ import ipywidgets
 from IPython.display import DisplayHandle
 
 from helpers.kit.live import progress_html
-from helpers.kit.markup import Markup, guarded, table
-from helpers.kit.sliders import show_live
+from helpers.kit.markup import Markup, table
+from helpers.kit.sliders import Explorer
 from helpers.lessons.reward_model.figures import fit_curves
 
 
@@ -41,31 +41,24 @@ class FitWatcher:
         return fit_curves(self.history, steps, self.chance, self.best)
 
 
-class SentenceScorer:
+class SentenceScorer(Explorer):
     """Type a text, see what two judges think of it.
 
     `score(text)` is the reward model's number, `explain(text)` the gold score with its reasons,
-    `unknown(text)` the words the reward model has never seen. Works with ipywidgets 7.7 and 8.
+    `unknown(text)` the words the reward model has never seen.
     """
+
+    words = "a field to type a review into"
 
     def __init__(self, score: Callable, explain: Callable, unknown: Callable, text: str = ""):
         self.score, self.explain, self.unknown = score, explain, unknown
-        self.field = ipywidgets.Text(
-            value=text,
-            description="review:",
-            continuous_update=False,
-            layout=ipywidgets.Layout(width="95%"),
+        wide = ipywidgets.Layout(width="95%")
+        field = ipywidgets.Text(
+            value=text, description="review:", continuous_update=False, layout=wide
         )
-        self.card = ipywidgets.HTML()
-        self.show = guarded(lambda: self._show(self.page(self.field.value)), self._show)
-        self.field.observe(self.show, names="value")
-        self.box = ipywidgets.VBox([self.field, self.card])
-        self.show()
+        super().__init__(self.judged, text=field)
 
-    def _show(self, page: str) -> None:
-        self.card.value = page
-
-    def page(self, text: str) -> Markup:
+    def judged(self, text: str) -> Markup:
         """Both scores, the reasons, the unknown words."""
         gold, parts = self.explain(text)
         strange = ", ".join(self.unknown(text))
@@ -75,7 +68,3 @@ class SentenceScorer:
             "<b>reward model {:+.2f}</b> standard deviations &nbsp;·&nbsp; "
             "<b>gold score {:+.2f}</b> points, made of{}{}</div>"
         ).format(text, self.score(text), gold, table((x, what) for what, x in parts), note)
-
-    def _ipython_display_(self) -> None:
-        """The live field where there is a kernel; its card, still, where there is none."""
-        show_live(self.box, "a field to type a review into", page=self.card.value)

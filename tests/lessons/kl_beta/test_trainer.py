@@ -32,7 +32,7 @@ def shown(trainer) -> str:
 def test_it_trains_to_the_end_and_keeps_the_run(trainer):
     heard = []
     trainer.on_run = heard.append
-    trainer.start()
+    trainer.train_button.click()
     run = trainer.wait(120)
     assert [record["iteration"] for record in run.history] == [1, 2, 3]
     assert trainer.runs == [run] and {id(one) for one in heard} == {id(run)}
@@ -50,7 +50,7 @@ def test_stop_ends_the_thread_and_keeps_what_there_is(trainer):
     while not re.search(r"\b[1-9]\d*/100", shown(trainer)):
         assert time.monotonic() < end
         time.sleep(0.05)
-    trainer.stop()
+    trainer.stop_button.click()
     run = trainer.wait(30)
     assert 1 <= len(run.history) < 100
     assert "stopped" in shown(trainer) and f"{len(run.history)}/100" in shown(trainer)
