@@ -85,9 +85,7 @@ def test_the_stub_is_not_attempted_yet(path, name):
     assert report.status == "not attempted"
 
 
-NOT_CALLED = {  # exercises whose function no later cell calls, by lesson
-    "09": {"my_rule"},  # its check tries it on runs that it has not seen
-}
+NOT_CALLED = {}  # exercises whose function no later cell calls, by lesson
 
 
 @pytest.mark.parametrize(("path", "name"), EXERCISES, ids=ids)
