@@ -185,7 +185,7 @@ class ClinicExplorer:
         return verdict("", ANSWER, case.title, case.sign, call)
 
     def show_samples(self) -> None:
-        """What the healthy policy and this one wrote at the chosen iteration."""
+        """What the healthy policy and this one sampled at the chosen iteration."""
         who = ((HEALTHY, WHOLE_RUN_SEED), (self.current.kind, self.current.seeds[0]))
         shots = [self.clinic.run(*one).at(self.iteration.value) for one in who]
         self.samples.value = case_samples_html(*shots, self._name().lower())
