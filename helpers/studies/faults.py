@@ -1,8 +1,4 @@
-"""Fifteen real faults of RLHF. Each changes one step of the loop, or one setting, and nothing else.
-
-The clinic (lesson 09) trains with a fault planted: `with fault.in_effect(): …` puts the wrong function
-in the place of the right one and takes it out again. Use nowhere else.
-"""
+"""Sixteen faults of RLHF, each a wrong step or setting: `with fault.in_effect()` plants it. For lesson 09."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import torch
-from torch import nn
 
 from helpers import ppo, steps
 from helpers.config import RLHFConfig
@@ -24,6 +19,7 @@ RIGHT = {  # the right functions, kept before anything is planted
     name: getattr(steps, name)
     for name in ("write_responses", "score_responses", "total_rewards", "update", "draw_prompts")
 }
+_right_policy_loss = ppo.policy_loss
 
 
 @torch.no_grad()
@@ -48,17 +44,15 @@ def mask_stop_token(state: RLHFState, prompts: list[str]) -> Responses:
     stop = responses.response_tensors == state.models.tokenizer.eos_token_id
     mask = responses.response_mask & ~stop
     mask[:, 0] |= ~mask.any(dim=1)  # a response of the stop token alone keeps it
-    responses.response_mask = mask
-    responses.logprobs = torch.where(mask, responses.logprobs, 0.0)
-    return responses
+    logprobs = torch.where(mask, responses.logprobs, 0.0)
+    return replace(responses, response_mask=mask, logprobs=logprobs)
 
 
 def score_on_pad(state: RLHFState, responses: Responses, scores, ref_logprobs):
     """The score at the last position of the tensor: padding, unless the response has no EOS."""
     rewards = RIGHT["total_rewards"](state, responses, torch.zeros_like(scores), ref_logprobs)
-    last = torch.zeros_like(rewards)
-    last[:, -1] = scores
-    return torch.where(responses.response_mask, rewards + last, 0.0)
+    rewards[:, -1] += scores
+    return torch.where(responses.response_mask, rewards, 0.0)
 
 
 def reference_as_old(state: RLHFState, rollout: RolloutBatch) -> dict:
@@ -70,7 +64,7 @@ def leave_dropout_on(state: RLHFState, share: float = 0.1) -> list[str]:
     """Dropout of this share in the actor, while sampling and while training."""
     actor = state.models.actor.train()
     for module in actor.modules():
-        if isinstance(module, nn.Dropout):
+        if isinstance(module, torch.nn.Dropout):
             module.p = share
     return RIGHT["draw_prompts"](state)
 
@@ -79,6 +73,15 @@ def sample_cooler(state: RLHFState, prompts: list[str], temperature: float = 0.7
     """Sample at this temperature, but compute log-probs at 1."""
     cooler = replace(state, config=replace(state.config, temperature=temperature))
     return RIGHT["write_responses"](cooler, prompts)
+
+
+def sample_top_k(state: RLHFState, prompts: list[str], k: int = 10) -> Responses:
+    """Sample from the k likeliest tokens, but compute the trainer's log-probs over all tokens."""
+    keep = lambda _, __, x: x.masked_fill(x < x.topk(k).values[..., -1:], -torch.inf)  # noqa: E731
+    hook = state.models.actor.lm_head.register_forward_hook(keep)
+    responses = RIGHT["write_responses"](state, prompts)
+    hook.remove()
+    return responses
 
 
 def follow_with_reference(state: RLHFState, rollout: RolloutBatch) -> dict:
@@ -117,9 +120,6 @@ def take_larger(logprobs, old_logprobs, advantages, mask, cliprange=0.2):
     return -masked_mean(gain, mask), stats
 
 
-_right_policy_loss = ppo.policy_loss
-
-
 @dataclass(frozen=True)
 class Fault:
     """One fault: where it is planted, the statistic that shows it, and why."""
@@ -152,8 +152,7 @@ FAULTS = {
             "whitening_first",
             "Advantages are whitened before the returns are formed",
             "value_loss",
-            "The value loss stays high: the critic's targets have variance 1 and are not the sum of "
-            "future rewards.",
+            "The value loss stays high: the critic's targets have variance 1, whatever the rewards.",
             {"estimate_advantages": whiten_before_returns},
         ),
         Fault(
@@ -167,8 +166,7 @@ FAULTS = {
             "stop_masked",
             "The stop token is masked out, as if it were padding",
             "ended",
-            "The share of ended responses is 0, although the texts end: the stop token does not count, "
-            "so the policy does not learn when to stop.",
+            "The share of ended responses is 0, although the texts end: the stop token does not count.",
             {"write_responses": mask_stop_token},
         ),
         Fault(
@@ -189,8 +187,7 @@ FAULTS = {
             "dropout_on",
             "Dropout is on",
             "first_ratio_error",
-            "The ratio is not 1 on the first minibatch, even in the first iteration, and KL is above 0 "
-            "before the first update.",
+            "The ratio is not 1 even in the first iteration, and KL is above 0 before the first update.",
             {"draw_prompts": leave_dropout_on},
         ),
         Fault(
@@ -199,6 +196,13 @@ FAULTS = {
             "first_ratio_error",
             "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
             {"write_responses": sample_cooler},
+        ),
+        Fault(
+            "top_k",
+            "Sampled with top-k, log-probs of all tokens",
+            "first_ratio_error",
+            "The ratio is not 1 even in the first iteration, its error stays below 1; KL starts above 0.",
+            {"write_responses": sample_top_k},
         ),
         Fault(
             "reference_moves",
@@ -225,8 +229,7 @@ FAULTS = {
             "value_targets",
             "The critic is trained on rewards, not on returns",
             "explained_variance",
-            "The explained variance is too good: the reward of a token is almost always 0, which is "
-            "easy to predict; real returns are not.",
+            "The explained variance is too good: a token's reward is almost always 0, easy to predict.",
             {"update": fit_values_to_rewards},
         ),
         Fault(
@@ -247,16 +250,14 @@ FAULTS = {
             "padding_counted",
             "Padding counts",
             "kl",
-            "KL is below 0 for long, which a mean over the policy's own samples cannot be: pads are not "
-            "samples.",
+            "KL is below 0 for long: pads are counted, and the policy did not sample them.",
             {"write_responses": count_padding},
         ),
         Fault(
             "clip_max",
             "max instead of min in the clipped objective",
             "approx_kl",
-            "approx_kl is about twice that of a healthy run, and policy_loss at iteration 1 lies about "
-            "twice as far below 0, or farther; but the clip fraction looks normal.",
+            "approx_kl is about twice a healthy run's; policy_loss at iteration 1 is twice as low, or lower.",
             {"policy_loss": take_larger},
         ),
     )

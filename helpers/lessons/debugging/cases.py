@@ -1,9 +1,12 @@
-"""The clinic's cases: runs with one fault, milder or grosser, with two at once, and healthy ones."""
+"""The cases: runs with one fault, milder or grosser, with two at once, and healthy ones."""
 
 from dataclasses import dataclass, replace
 from functools import partial
 
-from helpers.studies.faults import FAULTS, Fault, leave_dropout_on, sample_cooler
+from helpers.sampling import Responses
+from helpers.state import RLHFState
+from helpers.steps import full_logprobs
+from helpers.studies.faults import FAULTS, Fault, leave_dropout_on, sample_cooler, sample_top_k
 from helpers.tools.validate import require
 
 # --- strengths: how strong must a fault be to be seen? --------------------------------------------
@@ -23,6 +26,13 @@ def with_step(name: str, function, **changes) -> dict:
     return {"wrong": {name: partial(function, **changes)}}
 
 
+def raw_top_k(state: RLHFState, prompts: list[str]) -> Responses:
+    """Sample with top-k; the sampler, too, hands back log-probs over all tokens."""
+    responses = sample_top_k(state, prompts)
+    logprobs = full_logprobs(state.models.actor, state, responses)
+    return replace(responses, logprobs=logprobs)
+
+
 DROPOUT = partial(with_step, "draw_prompts", leave_dropout_on)
 COOLER = partial(with_step, "write_responses", sample_cooler)
 VARIANTS = {
@@ -34,6 +44,7 @@ VARIANTS = {
         variant("dropout_on", GROSS, "30 %", **DROPOUT(share=0.3)),
         variant("temperature", MILD, "0.95", **COOLER(temperature=0.95)),
         variant("temperature", GROSS, "0.4", **COOLER(temperature=0.4)),
+        variant("top_k", "raw", "the sampler's too", wrong={"write_responses": raw_top_k}),
     )
 }
 

@@ -1,6 +1,7 @@
 """Diagnose a run from its metrics: thirteen rules, each with a healthy range."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -116,7 +117,7 @@ RULES = (
         "entropy, last third / first three",
         (0.6, INFINITE),
         lambda history: late(history, "entropy") / early(history, "entropy"),
-        "the policy writes the same few responses all the time",
+        "the policy samples the same few responses all the time",
     ),
     Rule(
         "score off scale",
@@ -235,6 +236,12 @@ class Reading:
     visible: float  # the smallest difference that one can see
     floor: float | None = None  # read on a logarithmic axis that begins here
 
+    def is_named_in(self, sign: str) -> bool:
+        """Whether a sentence names this metric: "KL", "value loss", "the ratio"."""
+        metric = self.words.replace(",", "").split()[0]
+        name = "ratio" if metric == "first_ratio_error" else metric.replace("_", "[ _]")
+        return bool(re.search(rf"\b{name}", sign, re.IGNORECASE))
+
     def place(self, value: float) -> float:
         """Where a value stands on its axis."""
         return value if self.floor is None else math.log(max(value, self.floor))
@@ -289,12 +296,19 @@ class Difference:
         return max(there[0] - here[1], here[0] - there[1], 0.0) / self.reading.visible
 
 
-def tell_apart(here: Sequence[History], there: Sequence[History]) -> Difference | None:
-    """The reading that separates the runs of two cases best; None if no curve shows a difference."""
+def tell_apart(
+    here: Sequence[History], there: Sequence[History], sign: str = ""
+) -> Difference | None:
+    """The reading that separates the runs of two cases best; None if no curve shows a difference.
+
+    A metric that is named in `sign` goes first.
+    """
     found = []
     for reading in READINGS:
         values = [[reading.measure(history) for history in case] for case in (here, there)]
         if all(map(math.isfinite, values[0] + values[1])):
             found.append(Difference(reading, *((min(case), max(case)) for case in values)))
-    best = max(found, key=lambda difference: min(difference.steps, ENOUGH))  # the first of the best
-    return best if best.steps >= 1 else None
+    shown = [difference for difference in found if difference.steps >= 1]
+    named = [difference for difference in shown if difference.reading.is_named_in(sign)]
+    best = lambda difference: min(difference.steps, ENOUGH)  # noqa: E731 (the first of the best)
+    return max(named or shown, key=best, default=None)

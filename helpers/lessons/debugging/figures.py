@@ -1,4 +1,4 @@
-"""Figures of notebook 09: broken runs beside healthy ones, flags, and what each fault cost."""
+"""Figures of notebook 09: runs with a fault beside healthy ones, and flags."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
+from helpers.kit.palette import BLUE, GREY, ORANGE, ink_on
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, average, column, judged_band, late
 from helpers.state import History
 
-CASE, HEALTHY = KL, REFERENCE  # orange line on a grey band: apart in grey print too
+CASE, HEALTHY = ORANGE, GREY  # orange line on a grey band: apart in grey print too
 FLOOR = 1e-8  # what a logarithmic panel shows for 0
 
 
@@ -161,10 +161,17 @@ def strength_figure(healthy: Sequence[History], case: Sequence[History], title: 
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
-    """One panel a case: `cases` maps a title to (metric key, histories of that case)."""
+    """One panel a case: `cases` maps a title to (metric key, histories of that case).
+
+    Triangles at the right edge: the mean of each run.
+    """
     figure, grid = new_figure(1, len(cases), 10.0, 2.7)
     for axes, (title, (key, histories)) in zip(grid[0], cases.items(), strict=True):
         draw_metric(axes, BY_KEY[key], healthy, histories)
+        for some, color in ((healthy, HEALTHY), (histories, CASE)):
+            means = [average(history, key) for history in some]
+            right = [1.03 * len(healthy[0])] * len(means)
+            axes.plot(right, means, "<", color=color, markeredgecolor="black", markersize=7)
         label_axes(axes, title, "iteration", f"{key}, {BY_KEY[key].unit}")
     return figure
 
@@ -172,12 +179,14 @@ def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
 def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Figure:
     """A grid: `counts[row][rule]` of a row's `sizes[row]` runs raise the rule's flag."""
     rules = list(next(iter(counts.values())))
+    first = {row: [not found[rule] for rule in rules] for row, found in counts.items()}
+    counts = {row: counts[row] for row in sorted(counts, key=first.get)}  # a staircase
     figure, axes = one_panel(10.0, 0.27 * len(counts) + 1.9)
     for y, (row, found) in enumerate(counts.items()):
         for x, rule in enumerate(rules):
             if found[rule]:
                 dark = 0.15 + 0.85 * found[rule] / sizes[row]
-                cell = Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=POLICY, alpha=dark)
+                cell = Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, color=BLUE, alpha=dark)
                 ink = ink_on(axes.add_patch(cell).get_facecolor())
                 axes.text(x, y, found[rule], ha="center", va="center", fontsize=9, color=ink)
         if not any(found.values()):
@@ -189,42 +198,3 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
     axes.set_axisbelow(True)
     axes.grid(True)
     return figure
-
-
-ENLARGED = -2.5  # gold from here on is shown a second time, on a scale of its own
-
-
-def cost_figure(
-    costs: dict[str, list[float]], healthy: Sequence[float], start: Sequence[float]
-) -> Figure:
-    """Gold at the end, each row a fault and each dot a run: the whole scale, and its right end enlarged.
-
-    `healthy`: the same of healthy runs. `start`: gold before the first update.
-    """
-    figure, grid = new_figure(1, 2, 10.0, 0.26 * len(costs) + 1.1)
-    grid[0, 0].get_gridspec().set_width_ratios([1.0, 1.5])
-    for axes, title in zip(grid[0], ("whole scale", "its right end, enlarged"), strict=True):
-        _draw_costs(axes, costs, healthy, sum(start) / len(start))
-        label_axes(axes, title, "gold score, points")
-    grid[0, 0].set_yticks(range(len(costs)), list(costs))
-    grid[0, 0].legend(loc="lower left", frameon=True, framealpha=1.0, edgecolor="none")
-    right = grid[0, 1]
-    right.set_yticks(range(len(costs)), [])
-    right.set_xlim(ENLARGED, max(max(map(max, costs.values())), *healthy) + 0.2)
-    for y, values in enumerate(costs.values()):
-        if min(values) < ENLARGED:  # a triangle: a dot further left
-            how = {"color": GOLD, "markeredgecolor": "black", "clip_on": False}
-            right.plot(ENLARGED, y, "<", markersize=7, zorder=3, **how)
-    return figure
-
-
-def _draw_costs(axes: Axes, costs: dict, healthy: Sequence[float], start: float) -> None:
-    axes.axvspan(min(healthy), max(healthy), color=HEALTHY, alpha=0.35, linewidth=0)
-    middle = sum(healthy) / len(healthy)
-    axes.axvline(middle, color="#444444", linestyle="--", linewidth=1.1, label="healthy, mean")
-    axes.axvline(start, color="black", linestyle=":", linewidth=1.3, label="before training")
-    for y, values in enumerate(costs.values()):
-        axes.plot(values, [y] * len(values), "-", color=GOLD, linewidth=1.2)
-        axes.plot(values, [y] * len(values), "o", color=GOLD, markeredgecolor="black", markersize=6)
-    axes.set_ylim(len(costs) - 0.5, -0.5)
-    axes.grid(alpha=0.2, color=ACCENT)

@@ -1,4 +1,4 @@
-"""The clinic: runs with fifteen faults, three at three strengths, four pairs, and healthy runs.
+"""The recorded runs: sixteen faults, three at three strengths, four pairs, and healthy runs.
 
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
@@ -130,7 +130,7 @@ def load_clinic(folder: Path = FOLDER) -> Clinic:
 
 @dataclass(kw_only=True)
 class ClinicOptions(StudyOptions):
-    """The clinic: runs with fifteen faults, some milder, grosser or in pairs, and healthy runs."""
+    """The clinic: runs with sixteen faults, some milder, grosser or in pairs, and healthy runs."""
 
     name: ClassVar[str] = "clinic"
     seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")

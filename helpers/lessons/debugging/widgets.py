@@ -1,4 +1,4 @@
-"""The clinic: runs without their names, your diagnosis, strengths, and a live run. No maths."""
+"""Cases without their names, your diagnosis, and a fault at several strengths. No maths."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ def progress_words(total: int, solved: set[int], shown: set[int]) -> str:
         if cases:
             parts.append(f"{words}: {', '.join(str(number) for number in sorted(cases))}")
     if len(solved) == total:
-        parts.append("Every patient has a diagnosis.")
+        parts.append("Every case has a diagnosis.")
     return f'<div aria-live="polite" style="padding:4px 8px">{" · ".join(parts)}</div>'
 
 
@@ -80,9 +80,9 @@ WELL_SIGN = (
 
 
 def in_case_order(cases: Iterable[Case]) -> list[Case]:
-    """Shuffled, but the same for everybody: by a hash of the name."""
+    """Shuffled, but the same for everybody, by a hash of the name; those with one clear fault first."""
     digest = lambda case: hashlib.sha256(case.kind.encode()).hexdigest()  # noqa: E731
-    return sorted(cases, key=digest)
+    return sorted(cases, key=lambda case: (case.kind not in FAULTS, digest(case)))
 
 
 class ClinicExplorer:
@@ -99,7 +99,7 @@ class ClinicExplorer:
         self.clinic = clinic
         whole = {(run.kind, run.config.seed) for run in clinic.runs if run.snapshots}
         there = in_case_order(p for p in CASES if (p.kind, p.seeds[0]) in whole)
-        require(len(there) > 0, "clinic", "no patient", f"runs of seed {WHOLE_RUN_SEED}")
+        require(len(there) > 0, "clinic", "no case", f"runs of seed {WHOLE_RUN_SEED}")
         self.cases = dict(enumerate(there, start=1))
         self.now = dict(self.cases)  # after a repair, what is left
         self.solved, self.shown, self.pictures = set(), set(), {}
@@ -121,7 +121,7 @@ class ClinicExplorer:
         stops = [shot.iteration for shot in healthy.snapshots]
         cases = [(f"case {number}", number) for number in self.cases]
         titles = sorted((fault.title, fault.name) for fault in FAULTS.values())
-        self.case = picker("patient", cases)
+        self.case = picker("case", cases)
         self.guess = picker("diagnosis", [(NOTHING, ""), (WELL, HEALTHY), *titles])
         self.guess.layout.width, self.guess.layout.max_width = "32em", "100%"
         self.iteration = ipywidgets.SelectionSlider(
@@ -185,7 +185,7 @@ class ClinicExplorer:
         return verdict("", ANSWER, case.title, case.sign, call)
 
     def show_samples(self) -> None:
-        """What the healthy policy and this one wrote at the chosen iteration."""
+        """What the healthy policy and this one sampled at the chosen iteration."""
         who = ((HEALTHY, WHOLE_RUN_SEED), (self.current.kind, self.current.seeds[0]))
         shots = [self.clinic.run(*one).at(self.iteration.value) for one in who]
         self.samples.value = case_samples_html(*shots, self._name().lower())
@@ -220,7 +220,7 @@ class ClinicExplorer:
             (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
         )
         there = self.clinic.histories(name, FIRST_SEEDS)
-        found = tell_apart(self._runs(self.current), there)
+        found = tell_apart(self._runs(self.current), there, sign)
         number = f"What tells the two apart is {found}." if found else NO_NUMBER
         return verdict("wrong", NOT_THIS, title, sign, number)
 
@@ -241,11 +241,11 @@ class ClinicExplorer:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the curves of this case where there is none."""
-        show_live(self.box, "the clinic: run this cell to diagnose", self._curves())
+        show_live(self.box, "the cases: run this cell to diagnose", self._curves())
 
 
 def explore_clinic(clinic: Clinic) -> ClinicExplorer:
-    """The clinic as a page; the last expression of a cell shows it."""
+    """The cases as a page; the last expression of a cell shows it."""
     return ClinicExplorer(clinic)
 
 
