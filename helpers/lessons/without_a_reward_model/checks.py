@@ -28,9 +28,6 @@ difference of probabilities: You subtracted probabilities; subtract their logari
 ratio without the logarithm: You have β·π/π_ref; the reward is β·log (π/π_ref).
 - (logprobs - ref_logprobs)
 + (logprobs - ref_logprobs).exp()
-quotient of log-probs: You divided log-probs; the log of a ratio is their difference.
-- logprobs - ref_logprobs
-+ logprobs / ref_logprobs
 """,
     gradient=("logprobs",),
     further=[
@@ -72,9 +69,6 @@ reference missing: Your margin is of log π alone; take each response's log-rati
 no sigmoid: You return −margin, which has no end; the loss is −log σ(margin).
 - torch.nn.functional.logsigmoid(margin)
 + margin
-another loss: That is IPO's squared error; DPO's loss is −log σ(margin).
-- -torch.nn.functional.logsigmoid(margin)
-+ (margin / kl_coef - 1 / (2 * kl_coef)).square()
 """,
     gradient=("chosen", "rejected"),
     further=[

@@ -105,7 +105,7 @@ class Direct(Study):
     """The recorded runs of this study."""
 
     def betas(self, method: str) -> list[float]:
-        """The prices at which there are runs of "offline", "online" or "ipo", smallest first."""
+        """The β at which there are runs of "offline", "online" or "ipo", smallest first."""
         found = {run.config.kl_coef for run in self.runs if run.kind.startswith(f"{method}_")}
         return sorted(found)
 
@@ -125,7 +125,7 @@ class DirectOptions(StudyOptions):
     """DPO and IPO at several β, on a few pairs and online."""
 
     name: ClassVar[str] = "direct"
-    betas: list[float] = setting(list(BETAS), "prices of KL, above 0")
+    betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
     iterations: int = setting(48, "iterations of each run")
 
     def __post_init__(self):

@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from helpers import direct
+from helpers.config import DirectConfig
 from helpers.data import load_pairs
+from helpers.kit import own
 from helpers.lessons.without_a_reward_model import study
+from helpers.lessons.without_a_reward_model.own_run import milestone
 from helpers.lessons.without_a_reward_model.study import (
     FEW,
     FOLDER,
@@ -45,14 +48,6 @@ def test_every_run_begins_at_the_reference_and_is_measured_to_its_end(shipped):
         assert len(run.final["texts"]) == len(run.final["prompts"])
 
 
-def test_betas_and_ends_are_those_of_the_runs(shipped):
-    assert shipped.betas("offline") == shipped.betas("online") == [0.1, 0.3, 1.0]
-    assert shipped.betas("ipo") == [0.1]
-    found = shipped.ends("offline", "kl")[2]
-    assert found == [run.history[-1]["kl"] for run in shipped.of_kind("offline_1")]
-    assert len(found) == 3
-
-
 def test_each_seed_has_pairs_of_its_own():
     texts = [{row["prompt"] + row["chosen"] for row in few_pairs(seed)} for seed in (0, 1)]
     assert [len(few_pairs(seed)) for seed in (0, 1)] == [FEW, FEW]
@@ -87,3 +82,22 @@ def test_a_run_is_measured_from_its_beginning_to_its_end(tmp_path):
     entry = study.train(job, tmp_path, tmp_path)
     assert entry["history"]["iteration"] == [0, 2] and entry["config"]["loss"] == "ipo"
     assert entry["history"]["kl"][0] != entry["history"]["kl"][1]
+
+
+@pytest.mark.slow
+def test_the_milestone_trains_on_the_learners_functions(monkeypatch, capsys):
+    """A right one gives the course's losses; a wrong one is seen. (It has no reference.)"""
+    sizes = dict(batch_size=4, minibatch_size=4, response_length=8, normalize_scores=False)
+    config = DirectConfig(iterations=3, learning_rate=1e-3, device="cpu", **sizes)
+
+    def implicit_reward(logprobs, ref_logprobs, kl_coef):
+        return kl_coef * (logprobs - ref_logprobs)
+
+    def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
+        return torch.nn.functional.softplus(kl_coef * (rejected - chosen)).mean()
+
+    for mine, parted in ((implicit_reward, 0), (dpo_loss, 3)):
+        monkeypatch.setattr(own, "RIGHT", {mine.__name__: mine})
+        milestone(config, load_pairs("data/pairs_train.jsonl", 12))
+        said = capsys.readouterr().out
+        assert f"training: {mine.__name__}\n" in said and said.count("They part here") == parted
