@@ -37,10 +37,10 @@ from helpers.steps import (
     describe,
     draw_prompts,
     full_logprobs,
+    generate_responses,
     record_iteration,
     reference_logprobs,
     score_responses,
-    write_responses,
 )
 from helpers.tools.parallel import gather, total, world_size
 from helpers.tools.validate import require
@@ -200,7 +200,7 @@ def iterate_direct(
     """
     started = time.perf_counter()
     prompts = draw_prompts(state)
-    responses = write_responses(state, 2 * prompts if data is None else prompts)
+    responses = generate_responses(state, 2 * prompts if data is None else prompts)
     scores = score_responses(state, responses)
     ref_logprobs = reference_logprobs(state, responses)
     if data is None:
@@ -245,7 +245,7 @@ def train_direct(
     """
     config = state.config if state is not None else config or DirectConfig()
     if config.online:
-        require(pairs is None, "pairs", "a list with online=True", "none: the policy writes them")
+        require(pairs is None, "pairs", "a list with online=True", "none: the policy samples them")
     else:
         require(labeller is None, "labeller", "one with online=False", "none: pairs are labelled")
         known = models if state is None else state.models

@@ -35,7 +35,7 @@ def draw_prompts(state: RLHFState) -> list[str]:
 
 
 @torch.no_grad()
-def write_responses(state: RLHFState, prompts: list[str]) -> Responses:
+def generate_responses(state: RLHFState, prompts: list[str]) -> Responses:
     """Step 2: the actor samples a response to each prompt, with log-probs."""
     models, config, generator = state.models, state.config, state.generators["samples"]
     responses = sample_responses(models.actor, models.tokenizer, prompts, config, generator)
@@ -142,7 +142,7 @@ def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
     started = time.perf_counter()
     prompts = draw_prompts(state)
     observe(1, prompts=prompts)
-    responses = write_responses(state, prompts)
+    responses = generate_responses(state, prompts)
     observe(2, responses=responses)
     scores = score_responses(state, responses)
     observe(3, responses=responses, scores=scores)

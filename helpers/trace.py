@@ -79,7 +79,7 @@ class Trace:
     @torch.no_grad()
     def step_2(self, responses) -> None:
         self.line("query_tensors", shape(responses.query_tensors))
-        self.show("(2) The actor writes responses")
+        self.show("(2) The actor samples responses")
         logits = response_logits(self.models.actor, *responses.tokens(), **self.heat)
         self.line("response_tensors", shape(responses.response_tensors))
         self.line("actor logits", shape(logits))

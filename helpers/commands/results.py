@@ -71,7 +71,7 @@ def all_equal(history: list[dict]) -> bool:
 def say_if_nothing_learnt(
     history: list[dict], before: list[str], after: list[str], config: RLHFConfig
 ) -> None:
-    """A sentence where no policy could learn, or where it writes the reference's texts word for word."""
+    """A sentence where no policy could learn, or where its texts are the reference's word for word."""
     if all_equal(history):
         print(
             "Every response of every iteration got the same score, so there was nothing to learn from:"

@@ -275,7 +275,7 @@ def token_bars(
 # --- the loop, drawn: four models, seven steps ---------------------------------------------------------
 
 BOXES = {  # name: x, y, colour, what it does
-    "Actor π": (0.15, 0.66, POLICY, "writes · trained"),
+    "Actor π": (0.15, 0.66, POLICY, "samples · trained"),
     "Reward model": (0.48, 0.87, REWARD, "scores · frozen"),
     "Reference π_ref": (0.48, 0.57, REFERENCE, "the actor as it was · frozen"),
     "Critic V": (0.48, 0.27, VALUE, "expects a score · trained"),

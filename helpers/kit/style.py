@@ -26,7 +26,7 @@ COLOURS = {  # name: (on a light ground, on a dark one)
 }
 SIZES = {
     "font": 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif',
-    "serif": 'Georgia, "Iowan Old Style", "DejaVu Serif", serif',  # what a policy wrote
+    "serif": 'Georgia, "Iowan Old Style", "DejaVu Serif", serif',  # a policy's text
     "small": "max(12px, 0.82rem)",
     "gap": "0.9rem",
     "round": "12px",

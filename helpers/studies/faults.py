@@ -17,7 +17,7 @@ from helpers.whitening import masked_mean, whiten_advantages
 
 RIGHT = {  # the right functions, kept before anything is planted
     name: getattr(steps, name)
-    for name in ("write_responses", "score_responses", "total_rewards", "update", "draw_prompts")
+    for name in ("generate_responses", "score_responses", "total_rewards", "update", "draw_prompts")
 }
 _right_policy_loss = ppo.policy_loss
 
@@ -40,7 +40,7 @@ def reverse_kl(state: RLHFState, responses: Responses, scores, ref_logprobs):
 
 def mask_stop_token(state: RLHFState, prompts: list[str]) -> Responses:
     """The stop token is treated as padding: it counts nowhere."""
-    responses = RIGHT["write_responses"](state, prompts)
+    responses = RIGHT["generate_responses"](state, prompts)
     stop = responses.response_tensors == state.models.tokenizer.eos_token_id
     mask = responses.response_mask & ~stop
     mask[:, 0] |= ~mask.any(dim=1)  # a response of the stop token alone keeps it
@@ -72,14 +72,14 @@ def leave_dropout_on(state: RLHFState, share: float = 0.1) -> list[str]:
 def sample_cooler(state: RLHFState, prompts: list[str], temperature: float = 0.7) -> Responses:
     """Sample at this temperature, but compute log-probs at 1."""
     cooler = replace(state, config=replace(state.config, temperature=temperature))
-    return RIGHT["write_responses"](cooler, prompts)
+    return RIGHT["generate_responses"](cooler, prompts)
 
 
 def sample_top_k(state: RLHFState, prompts: list[str], k: int = 10) -> Responses:
     """Sample from the k likeliest tokens, but compute the trainer's log-probs over all tokens."""
     keep = lambda _, __, x: x.masked_fill(x < x.topk(k).values[..., -1:], -torch.inf)  # noqa: E731
     hook = state.models.actor.lm_head.register_forward_hook(keep)
-    responses = RIGHT["write_responses"](state, prompts)
+    responses = RIGHT["generate_responses"](state, prompts)
     hook.remove()
     return responses
 
@@ -103,7 +103,7 @@ def fit_values_to_rewards(state: RLHFState, rollout: RolloutBatch) -> dict:
 
 def count_padding(state: RLHFState, prompts: list[str]) -> Responses:
     """Padding counts too: in log-probs, rewards, whitening and losses."""
-    responses = RIGHT["write_responses"](state, prompts)
+    responses = RIGHT["generate_responses"](state, prompts)
     responses.response_mask = torch.ones_like(responses.response_mask)
     with torch.no_grad():
         policy, temperature = state.models.actor, state.config.temperature
@@ -167,7 +167,7 @@ FAULTS = {
             "The stop token is masked out, as if it were padding",
             "ended",
             "The share of ended responses is 0, although the texts end: the stop token does not count.",
-            {"write_responses": mask_stop_token},
+            {"generate_responses": mask_stop_token},
         ),
         Fault(
             "score_on_pad",
@@ -195,14 +195,14 @@ FAULTS = {
             "Sampled at one temperature, log-probs at another",
             "first_ratio_error",
             "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
-            {"write_responses": sample_cooler},
+            {"generate_responses": sample_cooler},
         ),
         Fault(
             "top_k",
             "Sampled with top-k, log-probs of all tokens",
             "first_ratio_error",
             "The ratio is not 1 even in the first iteration, its error stays below 1; KL starts above 0.",
-            {"write_responses": sample_top_k},
+            {"generate_responses": sample_top_k},
         ),
         Fault(
             "reference_moves",
@@ -251,7 +251,7 @@ FAULTS = {
             "Padding counts",
             "kl",
             "KL is below 0 for long: pads are counted, and the policy did not sample them.",
-            {"write_responses": count_padding},
+            {"generate_responses": count_padding},
         ),
         Fault(
             "clip_max",

@@ -244,7 +244,7 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
             require_shape("untried", tensors["untried"], tensors["distance"].shape)
             require_shape("tried", tensors["tried"], tensors["probs"].shape)
         except (KeyError, ValueError) as problem:
-            raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
+            raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
         found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
     return found
 

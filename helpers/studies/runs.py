@@ -220,5 +220,5 @@ def load_run(folder: Path) -> Run:
         ]
         config = RLHFConfig.from_dict(facts["config"])
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise FileProblem(f"{folder} does not hold a whole run: {problem}.") from None
+        raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
     return Run(config, history, shots, facts["final"], facts["label"], tensors)

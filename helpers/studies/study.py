@@ -150,7 +150,7 @@ class Job:
 def record(job: Job, folder: Path, out: Path) -> dict:
     """Train a run from the newest checkpoint in `folder`, or from its beginning, and evaluate it.
 
-    Returns its entry in `study.json`; a whole run is saved below `out`.
+    Returns its entry in `study.json`; a full run is saved below `out`.
     """
     own = {"reward": job.reward, "measures": MEASURES}
     if list_checkpoints(folder):
@@ -175,7 +175,7 @@ def save_policy(state: RLHFState, folder: Path) -> None:
 
 
 def save_run(job: Job, run: Run, out: Path, also: Callable | None = None) -> dict:
-    """Save a whole run in its folder, atomically; returns the entry of any run in `study.json`.
+    """Save a full run in its folder, atomically; returns the entry of any run in `study.json`.
 
     `also(folder)` may put more files into the folder.
     """

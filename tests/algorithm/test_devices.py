@@ -59,7 +59,7 @@ def written_on(responses: Responses, device: torch.device) -> Responses:
 def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) -> tuple:
     """Three iterations with given rollouts: records, rollouts and the state."""
     queue = [written_on(responses, models.device) for responses in recorded]
-    monkeypatch.setattr(steps, "write_responses", lambda *arguments: queue.pop(0))
+    monkeypatch.setattr(steps, "generate_responses", lambda *arguments: queue.pop(0))
     state, kept = start_run(CONFIG, models, prompts=PROMPTS), []
 
     def observe(step, **tensors):

@@ -31,7 +31,7 @@ from helpers.models import fingerprint
 from helpers.sampling import Responses, decode
 from helpers.scale.distributed import launch
 from helpers.state import start_run
-from helpers.steps import write_responses
+from helpers.steps import generate_responses
 from helpers.theory.optimum import gibbs_policy
 from helpers.tools.parallel import rank
 
@@ -387,7 +387,7 @@ def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
 
 def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
     state, _ = pair_world()
-    responses = write_responses(state, 2 * ["the soup", "we saw this film"])
+    responses = generate_responses(state, 2 * ["the soup", "we saw this film"])
     scores = torch.tensor([1.0, 0.0, -1.0, 3.0])
     labels = pairs.label_pairs(state, responses, scores)
     close(labels, torch.tensor([1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3))]))

@@ -22,8 +22,8 @@ from helpers.steps import (
     estimate_advantages,
     evaluate,
     full_logprobs,
+    generate_responses,
     iterate,
-    write_responses,
 )
 from helpers.tools.files import FileProblem
 from helpers.trace import Trace, asked, end_and_answer
@@ -52,7 +52,7 @@ def test_the_reference_is_not_trained_and_the_actor_is(config, models, prompts):
 def test_returns_are_formed_before_whitening(config, models, prompts):
     """Whitened advantages have mean 0; returns are rewards-to-go, in reward units."""
     state = start_run(replace(config, lam=1.0, batch_size=16), models, prompts=prompts)
-    responses = write_responses(state, draw_prompts(state))
+    responses = generate_responses(state, draw_prompts(state))
     rewards = torch.where(responses.response_mask, 3.0, 0.0)
     values, advantages, returns = estimate_advantages(state, responses, rewards)
     left = responses.response_mask.flip(1).cumsum(1).flip(1) * responses.response_mask
@@ -221,7 +221,7 @@ def test_evaluation_in_half_precision_compares_like_with_like(config, prompts):
 
 def test_computing_by_length_changes_no_number(config, models, prompts):
     state = start_run(config, models, prompts=prompts)
-    responses = write_responses(state, prompts * 5)
+    responses = generate_responses(state, prompts * 5)
     whole = forward_logprobs(models.actor, *responses.tokens())
     for size in (1, 3, 64):
         parts = responses.in_parts(lambda *tokens: forward_logprobs(models.actor, *tokens), size)

@@ -20,7 +20,7 @@ from helpers.reward_model import RewardModel, join
 from helpers.rewards import score_texts, takes_completions
 from helpers.sampling import SampledText
 from helpers.state import start_run
-from helpers.steps import draw_prompts, evaluate, iterate, write_responses
+from helpers.steps import draw_prompts, evaluate, generate_responses, iterate
 from helpers.tools import parallel
 from helpers.world.small_models import make_encoder
 
@@ -159,7 +159,7 @@ def test_the_columns_of_a_prompt_reach_the_reward_with_every_response(normalizin
 
 def test_a_completion_is_the_text_without_its_prompt(config):
     state = start(config, Recorder())
-    for text in write_responses(state, draw_prompts(state)).texts:
+    for text in generate_responses(state, draw_prompts(state)).texts:
         assert join(text.prompt, text.completion) == text
 
 

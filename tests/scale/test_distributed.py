@@ -27,7 +27,7 @@ from helpers.sampling import Responses
 from helpers.scale.distributed import launch, train_together
 from helpers.scale.lora import lora_models
 from helpers.state import in_step, start_run
-from helpers.steps import draw_prompts, iterate, write_responses
+from helpers.steps import draw_prompts, generate_responses, iterate
 from helpers.tools.files import ROOT, hold_folder
 from helpers.tools.parallel import (
     gather,
@@ -91,7 +91,7 @@ def part_of(responses: Responses) -> Responses:
 def recorded() -> Responses:
     """One global rollout; the first rows are made long and the others short, as the worst case."""
     state = begin({})
-    responses = write_responses(state, draw_prompts(state))
+    responses = generate_responses(state, draw_prompts(state))
     rows, width = responses.response_mask.shape
     lengths = torch.linspace(width, width // 4, rows).long()
     counted = torch.arange(width) < lengths[:, None]
@@ -128,7 +128,7 @@ def one_case(name: str, responses: Responses) -> dict:
 def one_iteration(changes: dict, responses: Responses, begin: Callable = begin) -> dict:
     """Steps 3 to 7 on the recorded rollout: trained weights, and the record."""
     state, seen = begin(changes), {}
-    with patch.object(steps, "write_responses", lambda state, prompts: part_of(responses)):
+    with patch.object(steps, "generate_responses", lambda state, prompts: part_of(responses)):
         record = iterate(state, lambda step, **tensors: seen.update({step: tensors}))
     return {"weights": trained(state), "record": record, "advantages": seen[6]["advantages"]}
 

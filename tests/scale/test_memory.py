@@ -30,9 +30,9 @@ from helpers.state import start_run
 from helpers.steps import (
     draw_prompts,
     estimate_advantages,
+    generate_responses,
     iterate,
     reference_logprobs,
-    write_responses,
 )
 
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def test_no_forward_of_scoring_takes_more_rows_than_are_counted():
             lambda model, given, named: rows.append(tuple(named["input_ids"].shape)),
             with_kwargs=True,
         )
-    responses = write_responses(state, draw_prompts(state))
+    responses = generate_responses(state, draw_prompts(state))
     ref_logprobs = reference_logprobs(state, responses)
     estimate_advantages(state, responses, ref_logprobs)
     whole = [count for count, length in rows if length > responses.query_tensors.shape[1]]

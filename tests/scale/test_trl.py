@@ -128,10 +128,10 @@ def real():
 def test_our_reward_model_scores_the_same_through_trl_s_get_reward(real):
     from trl.experimental.utils import get_reward
 
-    from helpers.steps import draw_prompts, score_responses, write_responses
+    from helpers.steps import draw_prompts, generate_responses, score_responses
 
     config, models, state = real
-    responses = write_responses(state, draw_prompts(state)[:16])
+    responses = generate_responses(state, draw_prompts(state)[:16])
     ids = torch.cat([responses.query_tensors, responses.response_tensors], dim=1)
     adapter = RewardForTRL(state.score, models.tokenizer)
     context = responses.query_tensors.shape[1]

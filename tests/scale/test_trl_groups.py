@@ -27,10 +27,10 @@ from helpers.scale.trl_groups import (
 from helpers.state import load_models, start_run
 from helpers.steps import (
     estimate_advantages,
+    generate_responses,
     reference_logprobs,
     score_responses,
     total_rewards,
-    write_responses,
 )
 from helpers.tools.files import ROOT
 
@@ -116,7 +116,7 @@ def scene():
                 weight += 0.03 * torch.randn(weight.shape, generator=generator)
     state = start_run(CONFIG, models, prompts=PROMPTS)
     prompts = [prompt for prompt in PROMPTS for _ in range(4)]
-    responses = write_responses(state, prompts)
+    responses = generate_responses(state, prompts)
     scores = score_responses(state, responses)
     ref_logprobs = reference_logprobs(state, responses)
     rewards = total_rewards(state, responses, scores, ref_logprobs)

@@ -7,7 +7,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.state import RLHFState, start_run
-from helpers.steps import iterate, score_responses, write_responses
+from helpers.steps import generate_responses, iterate, score_responses
 from helpers.studies import one_token
 from helpers.studies.one_token import (
     OneTokenWorld,
@@ -53,7 +53,7 @@ def random_policies(prompts: int = 5, vocabulary: int = 9) -> tuple:
 
 
 def test_the_table_is_what_the_loop_pays(state, world):
-    responses = write_responses(state, world.prompts * 30)
+    responses = generate_responses(state, world.prompts * 30)
     paid, listed = score_responses(state, responses), world(responses.texts)
     assert float((paid - listed).std()) < 1e-5
     rows = torch.arange(len(world.prompts)).repeat(30)
@@ -158,7 +158,7 @@ def test_a_broken_folder_is_told(trained, tmp_path):
     path = tmp_path / STUDY
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({name: x for name, x in facts.items() if name != "watched"}))
-    with pytest.raises(FileProblem, match="whole run"):
+    with pytest.raises(FileProblem, match="full run"):
         load_one_token(tmp_path)
 
 

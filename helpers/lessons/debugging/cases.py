@@ -34,7 +34,7 @@ def raw_top_k(state: RLHFState, prompts: list[str]) -> Responses:
 
 
 DROPOUT = partial(with_step, "draw_prompts", leave_dropout_on)
-COOLER = partial(with_step, "write_responses", sample_cooler)
+COOLER = partial(with_step, "generate_responses", sample_cooler)
 VARIANTS = {
     fault.name: fault
     for fault in (
@@ -44,7 +44,7 @@ VARIANTS = {
         variant("dropout_on", GROSS, "30 %", **DROPOUT(share=0.3)),
         variant("temperature", MILD, "0.95", **COOLER(temperature=0.95)),
         variant("temperature", GROSS, "0.4", **COOLER(temperature=0.4)),
-        variant("top_k", "raw", "the sampler's too", wrong={"write_responses": raw_top_k}),
+        variant("top_k", "raw", "the sampler's too", wrong={"generate_responses": raw_top_k}),
     )
 }
 

@@ -172,7 +172,7 @@ RULES = (
     ),
     Rule(
         "updates too large",
-        "approx_kl, whole run",
+        "approx_kl, full run",
         (0.0, 0.015),
         STATISTICS["approx_kl"],
         "the policy moves far from its rollout: the learning rate is too high, or the clip does not work",

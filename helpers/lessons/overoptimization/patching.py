@@ -73,7 +73,7 @@ def hacked_pairs(state: RLHFState, count: int, seed: int) -> list[dict]:
 
 
 def gather_pairs(number: int, job: Job, work: Path, out: Path) -> list[dict]:
-    """The initial pairs, and those of the rounds before this `number`, of whole runs or in `work`."""
+    """The initial pairs, and those of the rounds before this `number`, of full runs or in `work`."""
     found = labelled_pairs(PAIRS, LABEL_TEMPERATURE, job.config.seed)
     for k in range(number):
         earlier = round_job(job.config.seed, job.config.iterations, k)

@@ -15,6 +15,7 @@ BOS, EOS, TURN = "<s>", "<end>", "<turn>"
 WORDS = (
     "system user assistant be kind my cat dog is ill i am sorry to hear that lost the match and so"
     " you very how are fine thanks what a pity get well soon no why not . ? ,"
+    " tool look weather rain sun it"
 ).split()
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<turn> {{ m['role'] }} {{ m['content'] }} <end> {% endfor %}"

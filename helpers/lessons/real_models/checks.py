@@ -1,15 +1,16 @@
-"""Exercises of lesson 12: from messages to a rollout, what a run holds in memory, a layer with LoRA."""
+"""Exercises of lesson 12: from messages to a rollout, turns with a tool, a win rate, a layer with LoRA."""
 
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Seen, by_name, expect, noise
+from helpers.kit.exercise import Seen, by_name, expect, floats, noise
 from helpers.kit.judge import exercise
 from helpers.kit.model_calls import check_call, recorded_calls
 from helpers.kit.patterns import form
 from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
+from helpers.rollouts import forward_logprobs
 
 
 def talk(*contents: str, system: str | None = None) -> list[dict]:
@@ -118,6 +119,9 @@ the stop token masked out: Your mask is that of `response != pad`, and pad is EO
  each response does not count, so nothing teaches the model to stop. Count by length.
 - torch.arange(width) < torch.tensor([[len(row)] for row in answers])
 + response != pad
+answers padded left: Pads belong after an answer: it goes on where its prompt ends.
+- row + [pad] * (width - len(row))
++ [pad] * (width - len(row)) + row
 those of the next token: Logits at position t are for token t + 1. Begin one earlier, at the prompt's last:
  [:, P − 1 : −1].
 - query.shape[1] - 1 : -1
@@ -129,74 +133,152 @@ those of the next token: Logits at position t are for token t + 1. Begin one ear
 )
 
 
-def bytes_seen(function, parameters: int, adapter: int, method: str) -> Seen:
-    """How the bytes grow with the model and with the adapter, and how many they are."""
-
-    def count(parameters: int, adapter: int) -> Tensor:
-        answer = function(parameters, adapter, method)
-        one = isinstance(answer, (int, float)) or (isinstance(answer, Tensor) and answer.dim() == 0)
-        expect(one, "wrong type", f"Return one number of bytes; you return {answer!r:.60}.")
-        return torch.tensor(float(answer), dtype=torch.float64)
-
-    here, more, wider = count(parameters, adapter), parameters // 10 or 1, adapter // 10 or 1
-    return {
-        "bytes for each number of the model": (count(parameters + more, adapter) - here) / more,
-        "bytes for each number of the adapter": (count(parameters, adapter + wider) - here) / wider,
-        "bytes": here,
-    }
+TOOL = "<turn> tool {} <end> <turn> assistant"
+SAID = (  # turns in order: who, and what was said
+    [("policy", "look <end>"), ("tool", TOOL.format("rain")), ("policy", "no . <end>")],
+    [("policy", "why ? <end>")],
+    [("policy", "weather <end>"), ("tool", TOOL.format("sun")), ("policy", "it is fine")],
+)
 
 
-check_held_bytes = exercise(
+@torch.no_grad()
+def forward(*tokens: Tensor) -> Tensor:
+    """Log-probs under the chat model."""
+    return forward_logprobs(chat_actor(), *tokens)
+
+
+@cache
+def two_turns() -> list[tuple]:
+    """The probes: one conversation with a tool's turn; three, one without, prompts of two widths."""
+    turns = [[(who, drawn(text)[0]) for who, text in row] for row in SAID]
+    query = torch.tensor(
+        drawn("<s> is it fine ? <end>", "<end> <end> <s> why ? <end>", "<s> my dog is so ill")
+    )
+    seen = torch.ones_like(query, dtype=torch.bool)
+    seen[1, :2] = False
+    return [
+        (forward, chat_tokenizer().pad_token_id, query[:n], seen[:n], turns[:n]) for n in (1, 3)
+    ]
+
+
+check_turns_rollout = exercise(
     """\
-def held_bytes(parameters, adapter, method):
-    trained, frozen = 4 + 4 + 8, 4
-    if method == "full":
-        return float(2 * trained * parameters + frozen * parameters)
-    return float(frozen * parameters + 2 * trained * adapter)
+def turns_rollout(forward, pad, query, query_mask, turns):
+    rows = [[token for _, ids in row for token in ids] for row in turns]
+    chosen = [[who == "policy" for who, ids in row for _ in ids] for row in turns]
+    width = max(map(len, rows))
+    response = torch.tensor([row + [pad] * (width - len(row)) for row in rows])
+    mask = torch.tensor([row + [False] * (width - len(row)) for row in chosen])
+    read = torch.arange(width) < torch.tensor([[len(row)] for row in rows])
+    logprobs = forward(query, query_mask, response, read)
+    return response, mask, torch.where(mask, logprobs, 0.0)
 """,
-    "full: (16 + 16 + 4)·N;  lora: 4·N + (16 + 16)·a",
-    [(n, a, how) for n, a in ((10, 3), (135_000, 2_400)) for how in ("full", "lora")],
+    "all but padding is read; the mask counts the policy's tokens alone; log-probs are 0 outside the mask",
+    two_turns,
     """\
-gradient of a frozen number: A frozen number has no gradient and no moments: it takes 4 bytes.
-- + 8, 4
-+ + 8, 8
-the reference trained: The reference is frozen: 4 bytes a number, not 16.
-- 2 * trained * parameters + frozen * parameters
-+ 3 * trained * parameters
-LoRA trains everything: Under LoRA the weights have neither gradients nor moments: they take 4·N, and only the
- adapters take 16 a number.
-- (frozen * parameters + 2
-+ (trained * parameters + 2
-LoRA with a copy: Under LoRA one frozen set of weights serves actor, critic and reference, which is the actor
- with its adapter off: 4·N once.
-- (frozen * parameters + 2
-+ (2 * frozen * parameters + 2
+the tool's tokens count: Your mask counts the tool's tokens. The policy did not choose
+ them: no gradient, no KL.
+- who == "policy" for
++ True for
+the tool's tokens alone: Your mask counts what the tool said, and not what the policy said.
+- who == "policy" for
++ who != "policy" for
+hidden from the model: Your forward hides the tool's words from the policy, which read them before it went on.
+ Two masks are needed: one of all that is read, one of what counts.
+- response, read)
++ response, mask)
+the stop tokens do not count: Each turn of the policy ends with a stop token that it chose: that
+ counts, in every turn.
+- torch.tensor([row + [False] * (width - len(row)) for row in chosen])
++ torch.tensor([row + [False] * (width - len(row)) for row in chosen]) & (response != pad)
+the first turn alone: Your mask ends at the first stop token, as with one turn. The policy's later
+ turns count, too.
+- torch.tensor([row + [False] * (width - len(row)) for row in chosen])
++ (response == pad).int().cumsum(1) - (response == pad).int() == 0
+the tool's words cut out: The tool's tokens are missing in your response. The policy read them: they stay,
+ and are masked.
+- [[token for _, ids in row for token in ids] for row in turns]
+-     chosen = [[who == "policy" for who, ids in row for _ in ids] for row in turns]
++ [[token for who, ids in row if who == "policy" for token in ids] for row in turns]
++     chosen = [[True for _ in row] for row in rows]
+log-probs of the tool: Outside the mask the log-probs are 0.
+- torch.where(mask, logprobs, 0.0)
++ logprobs
 """,
-    further=[
-        *(
-            (
-                "the model is as large as a real one: does a count leave 32 bits?",
-                (7_000_000_000, 20_000_000, how),
-            )
-            for how in ("full", "lora")
-        ),
-        ("there is no adapter", (10, 0, "lora")),
-    ],
-    results=("bytes for each number of the model", "bytes for each number of the adapter", "bytes"),
-    observe=bytes_seen,
+    results=TENSORS[2:],
+)
+
+
+def verdicts(*rows: str) -> list[torch.Tensor]:
+    """Rows of 0 and 1 as masks."""
+    return [torch.tensor([letter == "1" for letter in row]) for row in rows]
+
+
+FIVE = (
+    *verdicts("11010", "01100"),
+    floats([12, 9, 15, 11, 20])[0],
+    floats([12, 14, 14, 13, 9])[0],
+    2.0,
+)
+MANY = (
+    noise(1, 60) > -0.5,
+    noise(2, 60) > 0.3,
+    *(noise(k, 60).mul(3).round() + 15 for k in (3, 4)),
+    1.0,
+)
+ALL = (*verdicts("111", "000"), floats([9, 9, 9])[0], floats([9, 9, 8])[0], 1.0)
+
+check_debiased_win_rate = exercise(
+    """\
+def debiased_win_rate(ab, ba, words_a, words_b, most):
+    matched = (words_a - words_b).abs() <= most
+    wins = (ab.float() + (~ba).float())[matched] / 2
+    n, rate, z = len(wins), wins.mean(), 1.96
+    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)).sqrt()
+    return rate, middle - half, middle + half
+""",
+    "wins of a pair: (ab + not ba) / 2, where |words_a − words_b| ≤ most; Wilson (1927) with n pairs",
+    [FIVE, MANY],
+    """\
+the second order not turned: With B shown first, True says that B won: A's verdict is `~ba`.
+- ~ba
++ ba
+one order alone: You use the verdicts with A first alone: whoever is shown first gains. Take
+ the mean of both orders.
+- (ab.float() + (~ba).float())[matched] / 2
++ ab.float()[matched]
+every verdict a pair: Two verdicts on one pair are no two pairs: n is the number of matched pairs.
+- len(wins)
++ 2 * len(wins)
+split verdicts dropped: A pair on which the two orders disagree is half a win; you left it out.
+-     n, rate
++     wins = wins[wins != 0.5]
++     n, rate
+n of all pairs: Only the matched pairs are evidence: n is their number.
+- len(wins)
++ len(ab)
+the win rate of B: That is how often B wins; A's win rate is asked for.
+- (ab.float() + (~ba).float())
++ ((~ab).float() + ba.float())
+longer on one side alone: Take the difference's size: where B is much longer the pair is not matched either.
+- .abs()
++
+the plain interval: That is rate ± z·√(rate·(1 − rate)/n), which is no interval at a rate of 0
+ or 1. Take Wilson's.
+- (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+-     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)).sqrt()
++ rate
++     half = z * (rate * (1 - rate) / n).sqrt()
+""",
+    results=("rate", "low", "high"),
+    further=[("A wins every pair", ALL)],
 )
 
 
 SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0
 FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0
-THIN = (
-    noise(8, 3, 5),
-    noise(9, 4, 5),
-    noise(10, 1, 5),
-    noise(11, 4, 1),
-    2.0,
-    True,
-)  # in 5, out 4, rank 1
+THIN = (noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1), 2.0, True)  # rank 1
 
 check_lora_forward = exercise(
     """\

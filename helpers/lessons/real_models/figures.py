@@ -1,59 +1,56 @@
-"""Figures of lesson 12: memory by model and kind, time by phase, two ways to train side by side."""
+"""Figures of lesson 12: measurements on held-out situations, a judge's win rates, memory by kind."""
 
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GOLD, KL, POLICY, REFERENCE, REWARD, VALUE
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import PHASES
 
-MEMORY_KINDS = {
-    "weights": POLICY,
-    "bf16 copies": REWARD,
-    "gradients": ACCENT,
-    "Adam": VALUE,
-    "KV cache": REFERENCE,
-    "activations": GOLD,
-    "logits": KL,
-}
-GIB = 2**30
+MEMORY_KINDS = {"weights": BLUE, "bf16 copies": GREEN, "gradients": SKY, "Adam": PINK,
+                "KV cache": GREY, "activations": YELLOW, "logits": ORANGE}  # fmt: skip
+GIB, T4 = 2**30, 15.0  # bytes; GiB of a free GPU
 
 
-def memory_figure(ledgers: dict, limit: float | None = 15.0) -> Figure:
-    """One bar a setting, by kind: what is held always, and what the worse phase adds; `limit` in GiB."""
+def memory_figure(ledgers: dict) -> Figure:
+    """One bar a setting, by kind: what is held always, and what the worse phase adds; a line at a T4's."""
     figure, axes = one_panel(9.2, 0.55 * len(ledgers) + 1.2)
-    names = list(ledgers)
-    shown = {
-        kind: colour
-        for kind, colour in MEMORY_KINDS.items()
-        if any(ledger.total(kind=kind) for ledger in ledgers.values())
-    }
-    for row, ledger in enumerate(ledgers.values()):
-        phase = max(PHASES, key=lambda phase: ledger.total(phase=phase))
-        left = 0.0
-        for kind, colour in shown.items():
-            held = (ledger.total(kind=kind, phase=when) for when in ("always", phase))
-            width = sum(held) / GIB
-            label = kind if row == 0 else None
-            axes.barh(row, width, left=left, color=colour, label=label, edgecolor="white")
-            left += width
-        ground = {
-            "facecolor": "white",
-            "edgecolor": "none",
-            "pad": 1,
-        }  # the limit's line stays behind
-        axes.annotate(
-            f"{left:.2g} GiB", (left, row), (6, 0), textcoords="offset points", va="center",
-            fontsize=9, bbox=ground,
-        )  # fmt: skip
-    axes.set_yticks(range(len(names)), names, fontsize=9)
+    held = list(ledgers.values())
+    phases = [max(PHASES, key=lambda phase, x=x: x.total(phase=phase)) for x in held]
+    left = [0.0] * len(held)
+    for kind, colour in MEMORY_KINDS.items():
+        pairs = zip(held, phases, strict=True)
+        widths = [
+            (x.total(kind=kind, phase="always") + x.total(kind=kind, phase=worst)) / GIB
+            for x, worst in pairs
+        ]
+        if any(ledger.total(kind=kind) for ledger in held):
+            axes.barh(list(ledgers), widths, left=left, color=colour, label=kind, edgecolor="white")
+        left = [x + width for x, width in zip(left, widths, strict=True)]
+    for row, end in enumerate(left):
+        axes.text(end, row, f"  {end:.2g} GiB", va="center", fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    if limit is not None:
-        axes.axvline(limit, color="black", linestyle=":", linewidth=1.2)
-        axes.text(limit, -0.62, f"{limit:g} GiB ", ha="right", va="center", fontsize=9)
-    label_axes(axes, "", "GiB at the worst moment")
+    axes.axvline(T4, color="black", linestyle=":", linewidth=1.2)
+    label_axes(axes, "", f"GiB at the worst moment (dotted: {T4:g})")
     axes.tick_params(axis="y", labelsize=9)
     figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
+    return figure
+
+
+def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
+    """Win rates with their intervals, one a row: name → (rate, low, high); `fair`: a judge without biases."""
+    figure, axes = one_panel(9.2, 0.4 * len(rates) + 1.1)
+    for row, (rate, low, high) in enumerate(rates.values()):
+        axes.plot([low, high], [row, row], color=BLUE, linewidth=3)
+        axes.plot(rate, row, "o", color=BLUE)
+        axes.text(high, row, f"  {float(rate):.2f}", va="center", fontsize=9)
+    axes.set_yticks(range(len(rates)), list(rates), fontsize=9)
+    axes.margins(x=0.08, y=0.2)
+    axes.invert_yaxis()
+    axes.axvline(0.5, color="black", linewidth=0.8)
+    axes.axvline(fair, color=ORANGE, linestyle="--", label="a judge without biases, all pairs")
+    label_axes(axes, "", "how often A wins", grid="x")
+    figure.legend(loc="outside upper center")
     return figure
 
 
@@ -70,7 +67,7 @@ WATCHED = (  # of a held-out measurement: title, unit
 def held_out_figure(rows: dict[float, list[dict]]) -> Figure:
     """Measurements on held-out situations along runs at several β: β → rows."""
     figure, grid = new_figure(2, 3, 9.2, 4.4)
-    styles = [(POLICY, "-", "o"), (KL, "--", "s"), (REWARD, ":", "^"), (GOLD, "-.", "v")]
+    styles = [(BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, ":", "^"), (YELLOW, "-.", "v")]
     for axes, (key, title, unit) in zip(grid.flat, WATCHED, strict=True):
         for (beta, measured), (colour, line, marker) in zip(rows.items(), styles, strict=False):
             x, y = ([row[name] for row in measured] for name in ("iteration", key))

@@ -8,6 +8,7 @@ the reward's encoder another question, whether the answer is about what was said
 
 import importlib.util
 import re
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -26,50 +27,9 @@ CHAT_MODEL, ENCODER = (
     "HuggingFaceTB/SmolLM2-135M-Instruct",
     "sentence-transformers/all-MiniLM-L6-v2",
 )
-KIND = (
-    "I am so sorry to hear that. I am here for you.",
-    "That must be very hard for you. Your feelings matter to me.",
-    "I understand how you feel, and I care about you.",
-    "Be gentle with yourself. You are not alone, and I believe in you.",
-)
-COLD = (
-    "That is your own fault. Stop complaining.",
-    "I do not care. It is not my problem.",
-    "Please provide more information about your request.",
-    "Here is a list of facts about this topic.",
-)
-HELD_OUT = (  # never trained on; the first six are shown
-    "I failed my driving test today.",
-    "My cat died last night.",
-    "I burned the dinner for my guests.",
-    "I am nervous about my first day at work.",
-    "Nobody came to my party.",
-    "I cannot sleep at night.",
-    "My best friend moved to another city.",
-    "I forgot my sister's birthday.",
-    "My phone fell into the water.",
-    "I lost the last match of the season.",
-    "My plants have all dried up.",
-    "I have to give a speech tomorrow.",
-)
+TEXTS = tomllib.loads(Path(__file__).with_name("situations.toml").read_text("utf-8"))
+KIND, COLD, HELD_OUT, SITUATIONS = map(TEXTS.get, ("kind", "cold", "held_out", "situations"))
 SHOWN = HELD_OUT[:6]
-SITUATIONS = (
-    "I lost my job this week.", "My dog is ill.", "I broke my leg on holiday.",
-    "My train was two hours late.", "I failed the maths exam.", "My neighbours are always loud.",
-    "I spilled coffee on my new shirt.", "My grandmother is in hospital.",
-    "I did not get the flat I wanted.", "My bicycle was stolen.", "I am afraid of flying.",
-    "My boss shouted at me.", "I feel lonely in this town.", "My garden was flooded.",
-    "I missed my daughter's concert.", "My laptop broke before the deadline.",
-    "I had a fight with my brother.", "My tooth has been hurting for days.",
-    "I was not invited to the wedding.", "My cake did not rise.", "I am tired of looking for work.",
-    "My favourite cafe has closed.", "I lost my grandfather's watch.", "My team never listens to me.",
-    "I got lost in the mountains.", "My son does not want to talk to me.", "I cannot pay my rent.",
-    "My holiday was cancelled.", "I said something stupid at dinner.", "My back hurts every morning.",
-    "I dropped my favourite cup.", "My partner forgot our anniversary.",
-    "I am worried about the operation.", "My article was rejected.", "I crashed the car.",
-    "My friends went to the cinema without me.", "I have a cold again.", "My first customer complained.",
-    "I gave up learning the piano.", "My flight leaves in an hour and I am still at home.",
-)  # fmt: skip
 THANKS, REPROACH = "Thank you, you are so kind.", "You are so rude."
 NEXT = "<|im_start|>user\n"  # SmolLM2's template: the person's turn begins
 

@@ -57,7 +57,7 @@ from helpers.tools.pool import advance
 from helpers.tools.validate import require_count, require_number
 
 FOLDER = DATA / "real_model"
-BETAS = (0.1, 0.0)  # a price, and none
+BETAS = (0.1, 0.0)  # with a KL penalty, and without
 RANK = 8
 ANSWERS = 2  # to each held-out situation, at each measurement
 RECORD = "record.json"  # in a run's checkpoints
@@ -85,7 +85,7 @@ class RealModelOptions(StudyOptions):
 
     name: ClassVar[str] = "real_model"
     seeds: list[int] = setting([0], "each β is trained on each of these seeds")
-    betas: list[float] = setting(list(BETAS), "prices of KL")
+    betas: list[float] = setting(list(BETAS), "KL coefficients β")
     iterations: int = setting(50, "iterations of each run")
     batch_size: int = setting(32, "responses per rollout, four to a situation")
     response_length: int = setting(20, "most tokens of a response")
@@ -229,7 +229,7 @@ class RealModel(Study):
 
     @property
     def betas(self) -> list[float]:
-        """The prices there are runs for, largest first."""
+        """Every β that there are runs for, largest first."""
         return sorted({run.config.kl_coef for run in self.runs}, reverse=True)
 
     def at(self, beta: float, seed: int = 0) -> Run:

@@ -88,25 +88,25 @@ KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "trunc
 
 
 class StaleSampler:
-    """Stands in for steps 2 and 6: the actor of `lag` iterations ago writes, the present one learns.
+    """Stands in for steps 2 and 6: the actor of `lag` iterations ago samples, the present one learns.
 
     The log-probs of a rollout are the trainer's, recomputed; with a `cap` the advantages are multiplied
-    by truncated importance weights. The first `lag` iterations write with the first actor.
+    by truncated importance weights. The first `lag` iterations sample from the first actor.
     """
 
     def __init__(self, lag: int = LAG, cap: float | None = CAP):
         self.actors, self.cap = deque(maxlen=lag + 1), cap
-        self.write_responses, self.estimate_advantages = (
-            steps.write_responses,
+        self.generate_responses, self.estimate_advantages = (
+            steps.generate_responses,
             steps.estimate_advantages,
         )
         self.facts: dict[str, float] = {}  # of the last rollout
 
-    def write(self, state: RLHFState, prompts: list[str]) -> Responses:
+    def sample(self, state: RLHFState, prompts: list[str]) -> Responses:
         """Step 2, by an older actor."""
         self.actors.append(deepcopy(state.models.actor))
         older = replace(state, models=replace(state.models, actor=self.actors[0]))
-        responses = self.write_responses(older, prompts)
+        responses = self.generate_responses(older, prompts)
         self.sampler_logprobs = responses.logprobs
         actor, temperature = state.models.actor, state.config.temperature
         with torch.no_grad():
@@ -129,7 +129,7 @@ class StaleSampler:
 
     def in_effect(self) -> AbstractContextManager:
         """A context in which `iterate` uses this sampler."""
-        planted = {"write_responses": self.write, "estimate_advantages": self.estimate}
+        planted = {"generate_responses": self.sample, "estimate_advantages": self.estimate}
         return Fault("stale", "", "", "", planted).in_effect()
 
 

@@ -75,7 +75,7 @@ def test_a_round_learns_from_the_rounds_before_it_and_not_from_later_ones(tmp_pa
     monkeypatch.setattr(
         patching, "labelled_pairs", lambda count, temperature, seed: [{"n": "base"}]
     )
-    for seed, place in ((0, tmp_path / "out"), (7, tmp_path)):  # a whole run, and another
+    for seed, place in ((0, tmp_path / "out"), (7, tmp_path)):  # a full run, and another
         jobs = [round_job(seed, 40, number) for number in (0, 1, 2)]
         for number, job in enumerate(jobs):
             write_jsonl(place / job.name / PAIRS_FILE, [{"n": number}])

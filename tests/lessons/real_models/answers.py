@@ -6,8 +6,8 @@ SEEN = 'encoded["attention_mask"].bool()'
 GIVEN = "input_ids=ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask"
 AT = "query.shape[1] - 1 : -1"
 LOG = ".float().log_softmax(-1)"
-FULL = "2 * trained * parameters + frozen * parameters"
-LORA = "frozen * parameters + 2 * trained * adapter"
+CHOSEN = "torch.tensor([row + [False] * (width - len(row)) for row in chosen])"
+WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
 PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 
 WRONG = [
@@ -43,21 +43,40 @@ WRONG = [
     ("chat_rollout", "the padding has log-probs", "torch.where(response_mask, logprobs, 0.0)", "logprobs"),
     ("chat_rollout", "four results", "response_mask, torch.where", "torch.where"),
 
-    ("held_bytes", "one moment", "4 + 4 + 8", "4 + 4 + 4"),
-    ("held_bytes", "the critic forgotten", "4 + 4 + 8, 4", "(4 + 4 + 8) / 2, 4"),
-    ("held_bytes", "a frozen number has a gradient", "8, 4", "8, 4 + 4"),
-    ("held_bytes", "no reference", FULL, "2 * trained * parameters"),
-    ("held_bytes", "three trained models", FULL, "3 * trained * parameters"),
-    ("held_bytes", "bfloat16 where frozen", "8, 4", "8, 2"),
-    ("held_bytes", "numbers, not bytes", "4 + 4 + 8, 4", "4, 1"),
-    ("held_bytes", "mebibytes", FULL, f"({FULL}) / 2**20", LORA, f"({LORA}) / 2**20"),
-    ("held_bytes", "LoRA as in full", LORA, FULL),
-    ("held_bytes", "LoRA with a trained base", LORA, "trained * parameters + 2 * trained * adapter"),
-    ("held_bytes", "LoRA with three copies", LORA, "3 * frozen * parameters + 2 * trained * adapter"),
-    ("held_bytes", "the adapters alone", LORA, "2 * trained * adapter"),
-    ("held_bytes", "one adapter", LORA, "frozen * parameters + trained * adapter"),
-    ("held_bytes", "32-bit numbers", f"float({FULL})", f"torch.tensor(float({FULL})).int()"),
-    ("held_bytes", "always full", 'method == "full"', "method"),
+    ("turns_rollout", "the tool's tokens count", 'who == "policy"', "True"),
+    ("turns_rollout", "the tool's tokens alone", 'who == "policy"', 'who != "policy"'),
+    ("turns_rollout", "padding counts", "[False] *", "[True] *"),
+    ("turns_rollout", "the model reads its own words alone", "response, read)", "response, mask)"),
+    ("turns_rollout", "by comparing with pad", CHOSEN, f"{CHOSEN} & (response != pad)"),
+    ("turns_rollout", "lesson 01's mask", CHOSEN,
+     "(response == pad).int().cumsum(1) - (response == pad).int() == 0"),
+    ("turns_rollout", "all but the policy's first turn", "for who, ids in row for _",
+     "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
+    ("turns_rollout", "zeros for pads", "[pad] *", "[0] *"),
+    ("turns_rollout", "the tool has log-probs", "torch.where(mask, logprobs, 0.0)", "logprobs"),
+    ("turns_rollout", "two results", "return response, mask,", "return response,"),
+    ("turns_rollout", "probabilities", "torch.where(mask, logprobs, 0.0)",
+     "torch.where(mask, logprobs.exp(), 0.0)"),
+
+    ("debiased_win_rate", "B's wins", WINS, "((~ab).float() + ba.float())[matched] / 2"),
+    ("debiased_win_rate", "ba as it is", "~ba", "ba"),
+    ("debiased_win_rate", "A first alone", WINS, "ab.float()[matched]"),
+    ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
+    ("debiased_win_rate", "wins in both orders alone", WINS, "(ab & ~ba).float()[matched]"),
+    ("debiased_win_rate", "a sum for the mean", WINS, "(ab.float() + (~ba).float())[matched]"),
+    ("debiased_win_rate", "split pairs left out", "    n, rate", "    wins = wins[wins != 0.5]\n    n, rate"),
+    ("debiased_win_rate", "all pairs", LENGTHS, "words_a > 0"),
+    ("debiased_win_rate", "n of all pairs", "len(wins)", "len(ab)"),
+    ("debiased_win_rate", "n of verdicts", "len(wins)", "2 * len(wins)"),
+    ("debiased_win_rate", "shorter than, not at most", "<= most", "< most"),
+    ("debiased_win_rate", "no size", ".abs()", ""),
+    ("debiased_win_rate", "one standard error", "1.96", "1.0"),
+    ("debiased_win_rate", "low and high exchanged", "middle - half, middle + half",
+     "middle + half, middle - half"),
+    ("debiased_win_rate", "around the rate", "middle - half, middle + half", "rate - half, rate + half"),
+    ("debiased_win_rate", "the rate alone", "return rate, middle - half, middle + half", "return rate"),
+    ("debiased_win_rate", "z not squared", "rate + z**2", "rate + z"),
+    ("debiased_win_rate", "the middle returned", "return rate", "return middle"),
 
     ("lora_forward", "never off", "if not on:", "if False:"),
     ("lora_forward", "never on", "if not on:", "if True:"),
@@ -108,13 +127,30 @@ def chat_rollout(tokenizer, actor, conversations, answers):
         for t, token in enumerate(answer):
             logprobs[row, t] = logits[len(prompt) - 1 + t].log_softmax(-1)[token]
 """),
-    ("held_bytes", "a table", """
-def held_bytes(parameters, adapter, method):
-    rows = {"full": [(parameters, 16), (parameters, 16), (parameters, 4)],
-            "lora": [(parameters, 4), (adapter, 16), (adapter, 16)]}
-    return sum(count * each for count, each in rows[method])
+    ("turns_rollout", "token by token", """
+def turns_rollout(forward, pad, query, query_mask, turns):
+    width = max(sum(len(ids) for _, ids in row) for row in turns)
+    response = torch.full((len(turns), width), pad)
+    mask, seen = torch.zeros(2, len(turns), width, dtype=torch.bool)
+    for b, row in enumerate(turns):
+        t = 0
+        for who, ids in row:
+            for token in ids:
+                response[b, t], mask[b, t], seen[b, t] = token, who == "policy", True
+                t += 1
+    return response, mask, forward(query, query_mask, response, seen) * mask
 """),
-    ("held_bytes", "a tensor", f"float({FULL})", "torch.tensor(36.0 * parameters)"),
+    ("turns_rollout", "padding is read, too, which changes nothing before it", "response, read)",
+     "response, torch.ones_like(read))"),
+    ("debiased_win_rate", "pair by pair, as numbers", """
+def debiased_win_rate(ab, ba, words_a, words_b, most):
+    rows = zip(ab.tolist(), ba.tolist(), words_a.tolist(), words_b.tolist())
+    wins = [(x + (not y)) / 2 for x, y, a, b in rows if abs(a - b) <= most]
+    n = len(wins)
+    p, q = sum(wins) / n, 1.96**2
+    root = (q * q + 4 * n * q * p * (1 - p)) ** 0.5
+    return p, (2 * n * p + q - root) / (2 * (n + q)), (2 * n * p + q + root) / (2 * (n + q))
+"""),
     ("lora_forward", "weights merged (a remark says what it costs)", PRODUCT,
      "x @ (alpha / len(a) * b @ a).T"),
     ("lora_forward", "row by row", PRODUCT,

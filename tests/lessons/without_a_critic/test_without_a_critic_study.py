@@ -26,7 +26,7 @@ from helpers.lessons.without_a_critic.study import (
 )
 from helpers.models import fingerprint
 from helpers.state import load_models, start_run
-from helpers.steps import draw_prompts, iterate, write_responses
+from helpers.steps import draw_prompts, generate_responses, iterate
 from helpers.studies.study import Job
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
@@ -75,7 +75,7 @@ def test_an_older_actor_writes_and_the_present_one_learns(prompts):
 @pytest.mark.parametrize("cap", [None, 1.2])
 def test_the_weights_multiply_the_advantages(prompts, cap):
     state, sampler = started(prompts), StaleSampler(lag=1, cap=cap)
-    responses = write_responses(state, draw_prompts(state))
+    responses = generate_responses(state, draw_prompts(state))
     sampler.sampler_logprobs = responses.logprobs - 0.1
     sampler.estimate_advantages = lambda *_: (None, torch.ones_like(responses.logprobs), None)
     _, advantages, _ = sampler.estimate(state, responses, None)
@@ -89,7 +89,7 @@ def test_the_weights_multiply_the_advantages(prompts, cap):
 def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
     config = RLHFConfig(device="cpu", batch_size=16, minibatch_size=16)
     state = start_run(config, reward=gold_scores)
-    responses = steps.write_responses(state, draw_prompts(state))
+    responses = steps.generate_responses(state, draw_prompts(state))
     given = steps.score_responses(state, responses), steps.reference_logprobs(state, responses)
     at_the_end, paid = (f(state, responses, *given) for f in (steps.total_rewards, pay_by_sentence))
     close(paid.sum(1), at_the_end.sum(1))
