@@ -295,8 +295,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "one batch of 128"): equals(lambda: load_sweep().run(0.1, 0).config.batch_size),
     ("07", "a horizon of 150"): equals(lambda: kl_control.HORIZON),
     ("07", "at most 0.7 nats apart"): equals(lambda: kl_control.WIDEST_GAP),
-    ("08", "so that 1.39 is gained"): quoted("the cell above it, per_prompt=32 and seed=2"),
-    ("08", "at 0.04 ± 0.01"): quoted("the cell above it, per_prompt=32 and seed=2"),
     ("08", "12,000 choices"): equals(lambda: 12_000),
     ("08", "12,000 pairs"): equals(lambda: 12_000),
     ("08", "labelled the first 12,000"): equals(lambda: 12_000),
