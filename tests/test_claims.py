@@ -23,7 +23,6 @@ from helpers.kit.recorded import recorded
 from helpers.kl import kl_estimate
 from helpers.lessons.debugging.cases import VARIANTS
 from helpers.lessons.kl_beta import study as kl_control
-from helpers.lessons.overoptimization import patching
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_reward_model import study as direct
 from helpers.studies import one_token
@@ -295,13 +294,9 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "one batch of 128"): equals(lambda: load_sweep().run(0.1, 0).config.batch_size),
     ("07", "a horizon of 150"): equals(lambda: kl_control.HORIZON),
     ("07", "at most 0.7 nats apart"): equals(lambda: kl_control.WIDEST_GAP),
-    ("08", "so that 1.39 is gained"): quoted("the cell above it, per_prompt=32 and seed=2"),
-    ("08", "at 0.04 ± 0.01"): quoted("the cell above it, per_prompt=32 and seed=2"),
     ("08", "12,000 choices"): equals(lambda: 12_000),
     ("08", "12,000 pairs"): equals(lambda: 12_000),
     ("08", "labelled the first 12,000"): equals(lambda: 12_000),
-    ("08", "1,000 honest pairs"): equals(lambda: patching.PAIRS),
-    ("08", "and 500 more"): equals(lambda: patching.ADDED),
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
     ("09", "sampling at 0.95, 0.7, 0.4"): lambda figure: figure.is_said_by(
         [

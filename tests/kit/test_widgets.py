@@ -23,7 +23,7 @@ from helpers.lessons.debugging.study import load_clinic
 from helpers.lessons.kl_beta import widgets as kl_widgets
 from helpers.lessons.kl_beta.gaussian import train_gaussians
 from helpers.lessons.overoptimization import widgets as overoptimization_widgets
-from helpers.lessons.overoptimization.study import FACTORS, load_reward_studies
+from helpers.lessons.overoptimization.study import load_reward_studies
 from helpers.lessons.ppo_update import widgets as ppo_widgets
 from helpers.lessons.reward_model import figures as plots
 from helpers.lessons.reward_model import widgets as reward_widgets
@@ -124,19 +124,6 @@ def pairs_of_answers():
     return direct_widgets.pairs_explorer("abcd", probs[0], probs[1], fits)
 
 
-def factors():
-    spread = noise(4), noise(4) - 1, noise(4) + 1
-    band = {"d": torch.arange(4.0), "gold": spread, "score": spread}
-    return overoptimization_widgets.factor_explorer(
-        FACTORS, {k: band for kinds in FACTORS.values() for k in kinds}
-    )
-
-
-def stopping():
-    rows = [{"base": (0.0, 1.0, 2.0)}] * 3
-    return overoptimization_widgets.stop_explorer([1, 2, 4], [0.5, 1.0, 0.8], rows, start=1)
-
-
 def gallery():
     run = load_reward_studies().run("base")
     return overoptimization_widgets.Gallery(run, lambda text: gold_score(text, explain=True))
@@ -154,8 +141,6 @@ WIDGETS = {
     "one_token_explorer": answers,
     "pairs_explorer": pairs_of_answers,
     "price_explorer": lambda: direct_widgets.price_explorer(load_direct()),
-    "factor_explorer": factors,
-    "stop_explorer": stopping,
     "Gallery": gallery,
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
     "explore_strengths": lambda: clinic.explore_strengths(load_clinic()),

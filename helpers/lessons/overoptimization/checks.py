@@ -158,3 +158,50 @@ spread about zero: You took squares about zero; subtract the mean change first (
         ),
     ],
 )
+
+
+def gradient_seen(function, logprobs: Tensor, teacher_logprobs: Tensor) -> Seen:
+    """The loss's gradient with respect to the policy's log-probs: losses of other values may have it."""
+    trained = logprobs.clone().requires_grad_()
+    loss = function(trained, teacher_logprobs)
+    says = "Return a scalar tensor that depends on `logprobs`, to call .backward() on. You return"
+    fine = isinstance(loss, Tensor) and loss.dim() == 0 and loss.requires_grad
+    got = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
+    expect(fine, "no scalar with a gradient", f"{says} {got}.")
+    (gradient,) = torch.autograd.grad(loss, trained, allow_unused=True)
+    return {"gradient": torch.zeros_like(trained) if gradient is None else gradient}
+
+
+check_distillation_loss = exercise(
+    """\
+def distillation_loss(logprobs, teacher_logprobs):
+    log_ratios = (logprobs - teacher_logprobs).detach()
+    return (log_ratios * logprobs).mean()
+""",
+    "∇KL(π‖π_teacher) = E[(log π(y) − log π_teacher(y)) · ∇log π(y)], y sampled from π (lesson 08)",
+    [
+        (floats(-2.0, -1.0), floats(-1.0, -3.0)),
+        (noise(17, 7) - 9, noise(18, 7) - 9),
+        (noise(19, 12) * 4 - 20, noise(20, 12) * 4 - 20),
+    ],
+    """\
+the estimate differentiated: Your gradient has mean zero on the policy's own samples: they move with the
+ policy, which the plain derivative of a mean over them does not see.
+- return (log_ratios * logprobs).mean()
++ return (logprobs - teacher_logprobs).mean()
+a cost with a gradient: The factor is a cost, a fixed number: stop its gradient.
+- .detach()
++
+the wrong sign: A cost is minimised: your step makes unlikely what the teacher likes.
+- logprobs - teacher_logprobs
++ teacher_logprobs - logprobs
+teacher forgotten: Without the teacher's log-probs the policy only spreads out.
+- (logprobs - teacher_logprobs)
++ logprobs
+sum over the batch: Average over the batch, so that the step does not grow with it.
+- .mean()
++ .sum()
+""",
+    results=("gradient",),
+    observe=gradient_seen,
+)

@@ -3,13 +3,13 @@
 Each `…_seen` raises `Wrong` with the first thing that will not do.
 """
 
-import inspect
 import math
 import random
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from types import CellType, CodeType, FunctionType
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 from helpers.data import load_rows
 from helpers.kit.exercise import Exercise, Seen, Wrong, expect
 from helpers.kit.report import kind_of
+from helpers.world.gold import gold_score, gold_scores
 
 REVIEWS = [
     "the fish was lovely but the service was slow.",
@@ -35,7 +36,6 @@ REVIEWS = [
 # --- a reward -------------------------------------------------------------------------------------
 
 MANY = 1_000  # texts of the reference: a reward that is the same for all of them teaches nothing
-GOLD = {"gold", "gold_score", "gold_scores"}
 
 
 def numbers(answer: object, count: int) -> list[float]:
@@ -64,31 +64,20 @@ def reference_texts() -> list[str]:
     return [f"{row['prompt']} {row[side]}" for row in rows for side in ("chosen", "rejected")]
 
 
-def uses_gold(function: object, seen: tuple = ()) -> bool:
-    """Whether the learner's code asks the gold score, under any name, also in functions that it calls."""
-    if not isinstance(function, FunctionType) or function in seen:
-        return False
-    if (function.__module__ or "").startswith("helpers."):  # the course's own
-        return function.__name__ in GOLD
-    names = set(code_names(function.__code__))
-    used = [function.__globals__.get(name) for name in names]
-    used += [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
-    return bool(names & GOLD) or any(uses_gold(other, (*seen, function)) for other in used)
-
-
-def code_names(code: CodeType) -> Iterator[str]:
-    """Names that a function's code looks up, those of its comprehensions and inner functions too."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from code_names(inner)
+def asks_gold(function: Callable, texts: list[str]) -> bool:
+    """Whether the learner's code calls the gold score, under any name, also in functions that it calls."""
+    called, before = set(), sys.getprofile()
+    sys.setprofile(lambda frame, event, given: called.add(frame.f_code))
+    with suppress(Exception):  # raised again, and told, where it is tried next
+        function(list(texts))
+    sys.setprofile(before)
+    return bool(called & {gold_score.__code__, gold_scores.__code__})
 
 
 def reward_seen(function: Callable, texts: list[str]) -> Seen:
     """That a reward can be trained on."""
     says = "That asks the gold score. Nobody has one: say in your own words what is good."
-    own = inspect.getclosurevars(function).nonlocals.get("function", function)
-    expect(not uses_gold(own), "the gold score", says)
+    expect(not asks_gold(function, texts), "the gold score", says)
     together = numbers(function(texts), len(texts))
     says = "The same texts got other numbers the second time: is something drawn at random, or kept from one"
     says += " call to the next? A text has one reward."

@@ -1,4 +1,4 @@
-"""Figures of notebook 08: proxy and gold over distance, a bias, what moves the peak, the ledger of a hack.
+"""Figures of notebook 08: proxy and gold over distance, a bias, the ledger of a hack.
 
 A *band* is what three seeds of one kind of run measured, iteration by iteration: `d` [T], the mean
 √KL in √nats, and for each column (mean, lowest, highest), [T] each.
@@ -25,7 +25,6 @@ LEDGER_COLOURS = {  # of the things gold counts, in the ledger
     "hype": GOLD,
     "no full stop at the end": REFERENCE,
 }
-IN_ORDER = (VALUE, POLICY, ACCENT, REWARD, GOLD, KL)  # of a factor's values; neighbours differ
 SMALLEST = 0.15  # points: an item of the ledger that is smaller everywhere goes into "all others"
 
 
@@ -86,78 +85,7 @@ def bias_figure(runs: dict) -> Figure:
     return figure
 
 
-# --- 3: what changes it ---------------------------------------------------------------------------
-
-
-def factor_figure(bands: dict, chosen: str, factor: str = "", low: float = -3.0) -> Figure:
-    """Gold and proxy over √KL for every value of one factor (label → band); the chosen one thick.
-
-    Gold below `low` leaves the picture: one run far down would flatten all the others.
-    """
-    figure, grid = new_figure(1, 2, 9.6, 3.6)
-    panels = GOLD_PANEL, ("score", "Proxy", "reference std")
-    shades = [IN_ORDER[round(k)] for k in np.linspace(0, len(IN_ORDER) - 1, len(bands))]
-    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
-        for k, (label, band) in enumerate(bands.items()):
-            colour = shades[k]
-            if label == chosen:
-                draw_band(axes, band, column, colour, label, linewidth=3, zorder=5)
-            else:
-                line = ("-", "--")[k % 2]  # neighbours differ in grey print, too
-                axes.plot(
-                    band["d"], band[column][0], line, color=colour, label=label, linewidth=1.1
-                )
-        label_axes(axes, title, DISTANCE, unit, grid="both")
-    gold = grid[0, 0]
-    gold.set_ylim(bottom=max(low, gold.get_ylim()[0]))
-    far = [
-        float(d)
-        for band in bands.values()
-        for d, points in zip(band["d"], band["gold"][0], strict=True)
-        if points >= low
-    ]
-    gold.set_xlim(0, max(far, default=1) + 0.4)  # beyond, no line is left in the picture
-    legend = grid[0, 1].legend(title=factor, loc="lower right", ncols=2 if len(bands) > 3 else 1)
-    for text in legend.get_texts():
-        text.set_fontweight("bold" if text.get_text() == chosen else "normal")
-    return figure
-
-
-def _dumbbells(axes: Axes, rows: dict, low: float = -10.0) -> None:
-    """One line a kind of run: end, where it was stopped, peak. An end below `low` stands at the edge."""
-    for k, (last, kept, peak) in enumerate(rows.values()):
-        end = max(last, low)
-        if last < low:
-            axes.text(
-                low + 0.35, k - 0.12, f"at {last:.0f}".replace("-", "−"), va="bottom", color=KL
-            )
-        axes.plot([end, peak], [k, k], color=QUIET, linewidth=2, zorder=1)
-        axes.plot(end, k, "x", color=KL, markersize=7, label="never stopped" if k == 0 else "")
-        axes.plot(kept, k, "o", color=GOLD, markersize=6, label="stopped" if k == 0 else "")
-        how = {"color": BLACK, "markersize": 11, "markeredgewidth": 1.4, "zorder": 3}
-        axes.plot(peak, k, "|", label="its own peak" if k == 0 else "", **how)
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-
-
-def stopping_figure(limits: Sequence, kept: Sequence, chosen: int, rows: dict) -> Figure:
-    """Left: mean gold kept by stopping at each KL limit. Right: kind → (end, kept, peak), points."""
-    figure, grid = new_figure(1, 2, 9.6, 3.6)
-    left, right = grid[0]
-    left.plot(limits, kept, ".-", color=GOLD)
-    left.plot(limits[chosen], kept[chosen], "o", color=GOLD, markersize=10)
-    left.set_xscale("log", base=2)
-    left.set_xticks(limits[::2], [f"{limit:g}" for limit in limits[::2]])
-    left.minorticks_off()
-    left.grid(True)
-    label_axes(left, "All runs, stopped at one KL", "KL limit, nats", "gold kept, points")
-    _dumbbells(right, rows)
-    label_axes(right, f"Stopped at KL {limits[chosen]:g}", "gold, points")
-    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=3)  # fmt: skip
-    return figure
-
-
-# --- 4 and 5: the ledger of a hack, and the rounds of patching ------------------------------------
+# --- 3: the ledger of a hack -----------------------------------------------------------------------
 
 
 def _stack(axes: Axes, iterations: Sequence[int], points: dict) -> None:
@@ -187,20 +115,4 @@ def ledger_figure(iterations: Sequence[int], points: dict, proxy: Sequence[float
         axes.legend(loc="lower left")
     label_axes(left, "What the gold score is made of", "iteration", "points a sample")
     label_axes(right, "The same samples, by two judges", "iteration", "std (proxy), points (gold)")
-    return figure
-
-
-def rounds_figure(bands: dict) -> Figure:
-    """Gold and proxy over the iterations, a line and a shade over seeds for each round of patching."""
-    figure, grid = new_figure(1, 2, 9.6, 3.0)
-    looks = ((KL, "-"), (GOLD, "--"), (POLICY, "-."))
-    panels = GOLD_PANEL, ("score", "Proxy (each round has its own)", "its reference std")
-    for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
-        for (label, band), (colour, line) in zip(bands.items(), looks, strict=True):
-            mean, low, high = band[column]
-            x = range(1, len(mean) + 1)
-            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-            axes.plot(x, mean, line, color=colour, linewidth=1.8, label=label)
-        label_axes(axes, title, "iteration", unit, grid="both")
-    grid[0, 0].legend()
     return figure

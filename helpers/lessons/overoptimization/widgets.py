@@ -1,4 +1,4 @@
-"""Sliders and pages of notebook 08: a factor, a limit, and the gallery of a reward hack."""
+"""The gallery of a reward hack, in notebook 08."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -7,52 +7,11 @@ import ipywidgets
 
 from helpers.kit.coloured_words import legend_html, sample_html
 from helpers.kit.markup import Markup, card, guarded
-from helpers.kit.sliders import WIDE, Explorer, in_a_row, picker, show_live, stops
-from helpers.lessons.overoptimization.figures import factor_figure, stopping_figure
+from helpers.kit.sliders import in_a_row, picker, show_live, stops
 from helpers.studies.runs import Run, Sample, Snapshot
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
 
-
-def factor_explorer(factors: dict, bands: dict) -> Explorer:
-    """A picker of the factor and a slider through its values.
-
-    `factors` factor → {kind of run: its label}; `bands` kind → band (see `figures`).
-    """
-    factor = picker("what changes", list(factors))
-    value = ipywidgets.SelectionSlider(
-        options=_positions(factors[factor.value]),
-        description="value",
-        style=WIDE,
-    )
-
-    def renew(change: dict) -> None:
-        value.options = _positions(factors[change["new"]])
-
-    factor.observe(renew, names="value")  # before the explorer's own: it draws what is new
-
-    def draw(factor: str, value: int):
-        labels = factors[factor]
-        shown = {label: bands[kind] for kind, label in labels.items()}
-        return factor_figure(shown, list(shown)[min(value, len(shown) - 1)], factor)
-
-    return Explorer(draw, factor=factor, value=value)
-
-
-def _positions(labels: dict) -> list[tuple[str, int]]:
-    return [(label, k) for k, label in enumerate(labels.values())]
-
-
-def stop_explorer(limits: Sequence[float], kept: Sequence[float], rows: Sequence[dict], start: int):
-    """A slider over KL limits: `kept` mean gold at each, `rows` kind → (end, kept, peak) at each."""
-
-    def draw(limit: int):
-        return stopping_figure(limits, kept, limit, rows[limit])
-
-    return Explorer(draw, limit=stops("stop at KL", limits, start))
-
-
-# --- the gallery ----------------------------------------------------------------------------------
 
 RULE = "border-top:1px solid rgba(127,127,127,0.60);margin-top:12px;padding-top:6px"
 

@@ -2,6 +2,7 @@
 
 # fmt: off
 K, D, R, P = "keep_best", "edit_effect", "my_reward", "patch_pairs"
+L, LOSS = "distillation_loss", "return (log_ratios * logprobs).mean()"
 RANKS = """    ordered = scores.sort(dim=1).values
     low = torch.searchsorted(ordered, scores)
     high = torch.searchsorted(ordered, scores, right=True)
@@ -77,6 +78,14 @@ WRONG = [
     (D, "a tuple", "torch.stack([change.mean(), change.std() / len(change) ** 0.5])",
      "change.mean(), change.std() / len(change) ** 0.5"),
 
+    (L, "cross-entropy with the teacher", LOSS, "return -(teacher_logprobs * logprobs).mean()"),
+    (L, "a per-sample loss", LOSS, "return log_ratios * logprobs"),
+    (L, "no gradient at all", LOSS, "return log_ratios.mean()"),
+    (L, "twice the square", LOSS, "return (logprobs - teacher_logprobs).square().mean()"),
+    (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
+    (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),
+    (L, "nothing", LOSS, "return None"),
+
     (R, "one number for all", LIKED, 'sum(text.count("good") for text in texts)'),
     (R, "nothing returned", f"return {LIKED}", f"found = {LIKED}"),
     (R, "only some texts", LIKED, '[1.0 for text in texts if "good" in text]'),
@@ -129,6 +138,8 @@ RIGHT = [
      "    high = (scores[:, None, :] <= scores[:, :, None]).sum(-1)\n"),
     (K, "in double precision", CHANCE, "(((high / N).double() ** n - (low / N).double() ** n)"
      " / (high - low)).float()"),
+    (L, "half the square", LOSS, "return 0.5 * (logprobs - teacher_logprobs).square().mean()"),
+    (L, "a constant subtracted", LOSS, "return (log_ratios * (logprobs - logprobs.detach())).mean()"),
     (D, "the root of a variance", STD, "(change.var() / len(change)).sqrt()"),
     (D, "by hand", STD,
      "((change - change.mean()).square().sum() / (len(change) - 1) / len(change)).sqrt()"),

@@ -7,12 +7,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
-from helpers.lessons.overoptimization.figures import (
-    bias_figure,
-    factor_figure,
-    goodhart_figure,
-    stopping_figure,
-)
+from helpers.lessons.overoptimization.figures import bias_figure, goodhart_figure
 from helpers.lessons.overoptimization.turning import (
     band,
     smooth,
@@ -20,11 +15,7 @@ from helpers.lessons.overoptimization.turning import (
     turning_point,
     value_at,
 )
-from helpers.lessons.overoptimization.widgets import (
-    Gallery,
-    factor_explorer,
-    judged_html,
-)
+from helpers.lessons.overoptimization.widgets import Gallery, judged_html
 from helpers.reward_model import edit_effect
 from helpers.state import start_run
 from helpers.studies.measure import MEASURES
@@ -116,45 +107,13 @@ def test_the_effect_of_an_edit_is_that_of_paired_differences():
     assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
 
 
-# --- sliders --------------------------------------------------------------------------------------
+# --- figures and the gallery ----------------------------------------------------------------------
 
 
 def make_band(length: int, level: float) -> dict:
     d = torch.linspace(0, 3, length)
     column = (d * level, d * level - 0.1, d * level + 0.1)
     return {"d": d, "gold": column, "score": column}
-
-
-def moved(explorer, name, value) -> bool:
-    """Whether moving a control changes the picture, and no error is shown."""
-    before = explorer.image.value
-    explorer.controls[name].value = value
-    assert "alert" not in explorer.message.value
-    return explorer.image.value != before
-
-
-def test_the_factor_slider_goes_through_the_values_of_the_factor_chosen():
-    factors = {
-        "size": {"a": "small", "b": "large"},
-        "noise": {"a": "none", "c": "some", "d": "much"},
-    }
-    bands = {kind: make_band(8, level) for level, kind in enumerate("abcd")}
-    explorer = factor_explorer(factors, bands)
-    value = explorer.controls["value"]
-    assert [label for label, _ in value.options] == ["small", "large"]
-    assert moved(explorer, "value", 1)
-    assert moved(explorer, "factor", "noise")
-    assert [label for label, _ in value.options] == ["none", "some", "much"]
-    assert moved(explorer, "value", 2)
-    assert moved(explorer, "factor", "size")
-
-
-def test_one_run_far_down_does_not_flatten_the_others():
-    gold, proxy = factor_figure({"a": make_band(8, 0.5), "b": make_band(8, -2.0)}, "a").axes
-    assert gold.get_ylim()[0] == -3 and proxy.get_ylim()[0] < -4
-    rows = {"base": (-1.0, 0.5, 0.6), "far": (-15.2, 0.5, 0.6)}
-    _, ends = stopping_figure([1, 2], [0.5, 0.4], 0, rows).axes
-    assert ends.get_xlim()[0] > -11 and [text.get_text() for text in ends.texts] == ["at −15"]
 
 
 def test_proxy_and_gold_stand_in_one_panel():

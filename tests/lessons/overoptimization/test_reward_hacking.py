@@ -7,7 +7,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
-from helpers.lessons.overoptimization import patching
+from helpers.lessons.overoptimization import distilling, patching
 from helpers.lessons.overoptimization.patching import (
     PAIRS_FILE,
     gather_pairs,
@@ -27,6 +27,7 @@ from helpers.lessons.overoptimization.study import (
     reward_study,
 )
 from helpers.lessons.overoptimization.turning import turning_point
+from helpers.sampling import sample_batches
 from helpers.state import start_run
 from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import read_jsonl, write_jsonl
@@ -124,3 +125,23 @@ def test_more_pairs_carry_a_run_further_and_leave_the_peak_where_it_was():
     assert max(r["gold"] for r in ends[1]) < min(r["gold"] for r in ends[0])
     peaks = [fmean(turning_point(run.history).gold for run in runs) for runs in (few, many)]
     assert abs(peaks[1] - peaks[0]) < 0.2
+
+
+def test_what_is_kept_is_the_best_of_each_prompts_samples(prompts):
+    config = RLHFConfig(batch_size=4, response_length=6, normalize_scores=False, device="cpu")
+    one, other = (start_run(config, tiny_models(), prompts=prompts) for _ in range(2))
+    kept = distilling.keep_best_texts(one, n=3, count=6 * len(prompts))
+    what = other.models.actor, other.models.tokenizer, prompts, 6 * len(prompts), config
+    drawn = sample_batches(*what, other.generators["samples"], batch_size=3 * len(prompts))
+    best = [other.score(some.texts).view(3, -1).amax(dim=0) for some in drawn]
+    decode = one.models.tokenizer.decode
+    texts = [decode(torch.cat(pair), skip_special_tokens=True) for pair in kept]
+    assert torch.allclose(one.score(texts), torch.cat(best), atol=1e-5)
+
+
+def test_the_recorded_distillations_stand_in_the_order_that_the_lesson_says():
+    study, sweep = distilling.load_distilling(), load_sweep()
+    value = {k: [run.final["value"] for run in study.of_kind(k)] for k in distilling.KINDS}
+    assert {len(values) for values in value.values()} == {3}
+    ppo = [sweep.run(distilling.KL_COEF, seed).final["value"] for seed in (0, 1, 2)]
+    assert max(value["best_of_10"]) < min(value["optimal"]) and max(value["optimal"]) < min(ppo)
