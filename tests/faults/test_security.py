@@ -30,7 +30,7 @@ ALLOWED = {
         "exec",
         "compile",
     },  # runs the course's own solutions, with a mistake or without
-    "file.py": {"exec", "compile"},  # runs what the reader wrote, before it is saved
+    "my_rlhf.py": {"exec", "compile"},  # runs what the reader wrote, before it is saved
     "own.py": {"exec", "compile"},  # runs functions that the reader wrote and the course kept
 }
 PICKLES = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}

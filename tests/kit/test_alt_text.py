@@ -55,7 +55,7 @@ def test_the_figure_s_own_words_come_first():
 
 def test_words_inside_stand_for_a_figure_without_titles():
     words = alt_text(loop_figure())
-    assert words.startswith("Actor π, writes · trained, Reward model") and "4 log-probs" in words
+    assert words.startswith("Actor π, samples · trained, Reward model") and "4 log-probs" in words
     tokens = [[f"word {k}" for k in range(99)]]
     assert alt_text(batch_figure(tokens, [[1] * 99], title="A batch")) == (
         "A batch; padding, prompt, response, stop token"

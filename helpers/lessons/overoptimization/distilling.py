@@ -18,7 +18,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses, sample_batches
 from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
-from helpers.steps import anneal, draw_prompts, reference_logprobs, write_responses
+from helpers.steps import anneal, draw_prompts, generate_responses, reference_logprobs
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.measure import MEASURES, measure
 from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study, run_study
@@ -49,7 +49,7 @@ def distil(state: RLHFState, loss: Callable[[Tensor, Tensor], Tensor]) -> Iterat
     log_z = log_normalizers(state.config.kl_coef)
     while state.iteration < state.config.iterations:
         anneal(state)
-        responses = write_responses(state, draw_prompts(state))
+        responses = generate_responses(state, draw_prompts(state))
         teacher = optimal_logprobs(state, responses, log_z)
         logprobs = forward_logprobs(state.models.actor, *responses.tokens()).sum(dim=1)
         step(state, loss(logprobs, teacher))

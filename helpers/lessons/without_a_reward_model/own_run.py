@@ -1,6 +1,6 @@
 """The learner's functions in DPO's training loop."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from unittest.mock import patch
@@ -16,8 +16,8 @@ from helpers.state import start_run
 
 
 @contextmanager
-def own_in_place() -> Iterator[dict[str, int]]:
-    """The learner's functions in `helpers.direct`; `dpo_loss` where labels are hard. → calls by name."""
+def own_in_place() -> Iterator[Callable[[], list[str]]]:
+    """The learner's functions in `helpers.direct`; `dpo_loss` where labels are hard. → names of those called."""
     left_out = "sample_with_cache"  # may draw its random numbers in another order
     functions = {name: own for name, own in all_own().items() if name != left_out}
     with in_place(functions) as calls:
@@ -28,17 +28,18 @@ def own_in_place() -> Iterator[dict[str, int]]:
             return loss(*sides) if bool((probabilities == 1).all()) else loss(*given)
 
         with patch.dict(direct.LOSSES, dpo=dpo_loss):
-            yield calls
+            yield lambda: [name for name in functions if calls[name]]
 
 
 def milestone(config: DirectConfig, pairs: list[dict]) -> None:
     """Train with the learner's functions; the first losses beside the course's own run of this seed."""
-    with own_in_place() as calls:
+    with own_in_place() as called:
         state = start_run(config)
         mine = list(direct.train_direct(state=state, pairs=pairs))
     course = list(islice(direct.train_direct(config, pairs=pairs), 3))
-    used = [name for name, count in calls.items() if count]
-    print("Your own in the training:", ", ".join(used) or "none yet, this is the course's own run")
+    print(
+        "Your own in the training:", ", ".join(called()) or "none yet, this is the course's own run"
+    )
     for a, b in zip(mine, course, strict=False):
         apart = "" if abs(a["loss"] - b["loss"]) <= 1e-4 else "   They part here."
         print(f"step {a['iteration']}   loss {a['loss']:.4f}   the course's {b['loss']:.4f}{apart}")
