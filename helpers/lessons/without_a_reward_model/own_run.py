@@ -17,7 +17,7 @@ from helpers.state import start_run
 
 @contextmanager
 def own_in_place() -> Iterator[Callable[[], list[str]]]:
-    """The learner's functions in `helpers.direct`; `dpo_loss` where labels are hard. → names of those called."""
+    """The learner's functions in `helpers.direct`; `dpo_loss` where labels are hard. → those called."""
     left_out = "sample_with_cache"  # may draw its random numbers in another order
     functions = {name: own for name, own in all_own().items() if name != left_out}
     with in_place(functions) as calls:
