@@ -21,22 +21,10 @@ from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.studies.drift import Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
-from helpers.theory.optimum import Optimum
 from helpers.tools.files import write_text
 
-SCRIPTS = (  # one scope
-    "python.js",
-    "records.js",
-    "story.js",
-    "plane.js",
-    "words.js",
-    "ship.js",
-    "picture.js",
-    "tour.js",
-    "policy.js",
-    "try.js",
-    "controls.js",
-)
+PARTS = "python records story plane words ship picture tour policy try controls".split()
+SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
 HEIGHT = 760  # pixels of a frame in a notebook
 STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
 # in the notebook around the frame: tell its theme, put away the still picture
@@ -90,8 +78,9 @@ def run_facts(run: Run, prompts: list[str], rows: list[list[int]], words: dict[s
     return measured | {"shots": [snapshot_facts(s, prompts, rows, words) for s in run.snapshots]}
 
 
-def optimum_facts(drift: Drift, best: Optimum | None, beta: float, rows: list) -> dict | None:
+def optimum_facts(drift: Drift, beta: float, rows: list) -> dict | None:
     """J*, KL and score of π* at this β, and its next words where known; None where it is not."""
+    best = drift.optimum(beta)
     if best is None:
         return None
     found = [drift.first_token(prompt, beta) for prompt in drift.prompts]
@@ -156,16 +145,17 @@ class PageRecords:
     Plain values; nothing is smoothed or selected. `words` numbers the tokens in the order met.
     """
 
-    def __init__(self, drift: Drift, vocabulary: list[str]):
+    def __init__(self, drift: Drift):
         self.drift, self.words = drift, {}
         self.rows = [drift.likely_tokens(prompt, NEXT_WORDS) for prompt in drift.prompts]
-        self.next_words = [[vocabulary[token] for token in tokens] for tokens in self.rows]
+        tokenizer = load_tokenizer(drift.sweep.runs[0].config.actor)
+        self.next_words = [plain_tokens(tokenizer, tokens) for tokens in self.rows]
 
     def facts(self, policies: Sequence[str] = ()) -> dict:
         """All that the page shows; `policies` lie beside it, by name (`page_policies.py`)."""
         drift, sweep = self.drift, self.drift.sweep
         runs = [[self._run(sweep.run(b, seed)) for seed in sweep.shown_seeds] for b in sweep.betas]
-        best = [optimum_facts(drift, drift.optimum(b), b, self.rows) for b in sweep.betas]
+        best = [optimum_facts(drift, b, self.rows) for b in sweep.betas]
         return {
             "betas": sweep.betas,
             "seeds": sweep.shown_seeds,
@@ -188,14 +178,11 @@ class PageRecords:
         return {"words": list(self.words), "runs": runs}
 
     def _joined(self, stop: SliderStop) -> dict:
-        beta, drift = stop.kl_coef, self.drift
-        best = (
-            None if stop.own_reward else optimum_facts(drift, drift.optimum(beta), beta, self.rows)
-        )
+        best = None if stop.own_reward else optimum_facts(self.drift, stop.kl_coef, self.rows)
         return {
             "key": stop.key,
             "label": stop.label,
-            "beta": beta,
+            "beta": stop.kl_coef,
             "ownReward": stop.own_reward,
             "optimum": best,
             "run": significant(self._run(stop.run)),
@@ -230,35 +217,29 @@ def packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def fewer(facts: dict, seed: int = 0, samples: int = 2) -> dict:
-    """The same page's facts with one seed (by its place) and so many samples of each snapshot."""
-    runs = [[copy.deepcopy(row[seed])] for row in facts["runs"]]
+def fewer(facts: dict, samples: int = 2) -> dict:
+    """The same page's facts with the first seed alone and so many samples of each snapshot."""
+    runs = [[copy.deepcopy(row[0])] for row in facts["runs"]]
     for shot in (shot for (run,) in runs for shot in run["shots"]):
         shot["samples"] = [rows[:samples] for rows in shot["samples"]]
-    kept = [
-        [prompt, *([beta, 0, n] for beta, _, n in two)]
-        for prompt, *two in facts["rounds"]
-        if all(at == seed and n < samples for _, at, n in two)
-    ]
-    return facts | {"runs": runs, "seeds": [facts["seeds"][seed]], "rounds": kept}
+    seen = [pair for pair in facts["rounds"] if all(s == 0 and n < samples for _, s, n in pair[1:])]
+    return facts | {"runs": runs, "seeds": facts["seeds"][:1], "rounds": seen}
 
 
-def frame(html: str, height: int = HEIGHT, still: bytes = b"", key: str = "") -> str:
+def frame(html: str, still: bytes, key: str = "") -> str:
     """A page in a frame of its own, for a notebook's output: it needs no kernel.
 
     The frame runs scripts and may save a file; it cannot reach the notebook around it, which tells it
     its theme. Where no frame may stand, the `still` (a PNG) is seen. `key` is the frame's id.
     """
     name = f' id="{key}"' if key else ""
-    page = (
-        f'<iframe{name} title="Move β: drift explorer" sandbox="allow-scripts allow-downloads"'
-        f' style="width:100%;height:{height}px;border:0" onload="{escape(ON_LOAD)}"'
-        f' srcdoc="{escape(html)}"></iframe>'
-    )
-    if not still:
-        return page
     picture = base64.b64encode(still).decode()
-    return f'{page}<img alt="{STILL_WORDS}" src="data:image/png;base64,{picture}">'
+    return (
+        f'<iframe{name} title="Move β: drift explorer" sandbox="allow-scripts allow-downloads"'
+        f' style="width:100%;height:{HEIGHT}px;border:0" onload="{escape(ON_LOAD)}"'
+        f' srcdoc="{escape(html)}"></iframe>'
+        f'<img alt="{STILL_WORDS}" src="data:image/png;base64,{picture}">'
+    )
 
 
 def plain_html(markup: str) -> HTML:
@@ -268,18 +249,7 @@ def plain_html(markup: str) -> HTML:
         return HTML(markup)
 
 
-def read_vocabulary(sweep: Sweep) -> list[str]:
-    """The token of each entry of a next-token distribution, as text."""
-    tokenizer = load_tokenizer(sweep.runs[0].config.actor)
-    return plain_tokens(tokenizer, list(range(Drift(sweep).vocabulary_size)))
-
-
-def read_facts(sweep: Sweep | None = None, policies: Sequence[str] = ()) -> dict:
-    """All that the page shows of a sweep, by default the shipped one."""
-    sweep = sweep or load_sweep()
-    return PageRecords(Drift(sweep), read_vocabulary(sweep)).facts(policies)
-
-
 def export(path: Path, sweep: Sweep | None = None, policies: Sequence[str] = ()) -> None:
     """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it."""
-    write_text(path, page(read_facts(sweep, policies)))
+    records = PageRecords(Drift(sweep or load_sweep()))
+    write_text(path, page(records.facts(policies)))

@@ -16,7 +16,6 @@ from helpers.page.drift_page import (
     frame,
     page,
     plain_html,
-    read_vocabulary,
 )
 from helpers.page.figures import drift_figure
 from helpers.studies.beta_sweep import Sweep
@@ -57,12 +56,12 @@ class DriftExplorer:
     The page is drawn in the browser and moves without a kernel. Where its wire to Python loads
     (anywidget), a move there is a move here, and the other way round. `view` is the run shown and its
     curves. `add_run` lets another run join. If not `pictured`, a saved notebook keeps a still and no
-    page. Works with ipywidgets 7.7 and 8.
+    page (where its page stands above). Works with ipywidgets 7.7 and 8.
     """
 
     def __init__(self, sweep: Sweep, pictured: bool = True):
         self.drift, self.pictured, self.live = Drift(sweep), pictured, None
-        self.records = PageRecords(self.drift, read_vocabulary(sweep))
+        self.records = PageRecords(self.drift)
         self.facts = self.records.facts()
         self.beta = Control("beta", self._stops())
         self.iteration = Control("iteration", self._iterations())
@@ -142,7 +141,7 @@ class DriftExplorer:
     def plain(self, key: str = "") -> str:
         """The page as it works without a kernel: the sweep's first seed, two samples of each snapshot."""
         still = drift_figure(self.drift, self.view).still()
-        return frame(page(fewer(self.facts), embedded=True), HEIGHT, still, key)
+        return frame(page(fewer(self.facts), embedded=True), still, key)
 
     def _ipython_display_(self) -> None:
         """The page as plain HTML first; the live one takes its place where its wire loads."""
@@ -169,9 +168,4 @@ def show_page(sweep: Sweep) -> HTML:
     return plain_html(DriftExplorer(sweep).plain())
 
 
-def explore_drift(sweep: Sweep, pictured: bool = True) -> DriftExplorer:
-    """The explorer of this sweep; the last expression of a cell shows it.
-
-    Without `pictured` a saved notebook keeps a still of it (where its page stands above).
-    """
-    return DriftExplorer(sweep, pictured=pictured)
+explore_drift = DriftExplorer  # what a notebook calls; the last expression of a cell shows it

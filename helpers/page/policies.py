@@ -2,9 +2,10 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from helpers.models import load_actor, load_tokenizer
 from helpers.sampling import plain_tokens
@@ -17,14 +18,6 @@ PREFIX = "transformer."
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")  # the same function
 
 
-def policy_tensors(actor: nn.Module) -> dict[str, Tensor]:
-    """The weights of a GPT-2 by the names that the page's script uses; the head is the embedding."""
-    kept = actor.state_dict()
-    found = {name.removeprefix(PREFIX): tensor for name, tensor in kept.items() if PREFIX in name}
-    return {name.removesuffix(".weight") if name[:2] == "wt" or name[:2] == "wp" else name: tensor
-            for name, tensor in found.items()}  # fmt: skip
-
-
 def policy_file(name: str, actor: nn.Module, words: list[str]) -> str:
     """A policy as a script: `POLICY_FILES[name] = {...}`. ValueError: not a GPT-2 of the course's kind."""
     config = actor.config
@@ -32,7 +25,10 @@ def policy_file(name: str, actor: nn.Module, words: list[str]) -> str:
     plain = config.model_type == "gpt2" and config.activation_function in TANH_GELU
     wants = "a GPT-2 with tied embeddings and the GELU by tanh"
     require(plain and config.tie_word_embeddings, "actor", got, wants)
-    tensors = {name: tensor.half().cpu() for name, tensor in policy_tensors(actor).items()}
+    weights = {name.removeprefix(PREFIX): x.half().cpu() for name, x in actor.state_dict().items()}
+    weights.pop("lm_head.weight")  # tied to the word embeddings
+    # the page's script calls the two embeddings wte and wpe
+    tensors = {re.sub(r"^(w[tp]e)\.weight$", r"\1", name): x for name, x in weights.items()}
     weights = b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors.values())
     facts = {
         "config": {

@@ -8,7 +8,7 @@ import math
 import shutil
 import statistics
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -26,6 +26,7 @@ from helpers.studies.study import (
     POLICY,
     STUDY,
     Job,
+    Study,
     StudyOptions,
     load_study,
     read_study,
@@ -36,7 +37,7 @@ from helpers.studies.study import (
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require, require_number
+from helpers.tools.validate import require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
@@ -70,16 +71,15 @@ def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 1
 
 
 @dataclass
-class Sweep:
-    """All runs of a sweep, and reference responses to the same prompts.
+class Sweep(Study):
+    """A study over β, and the reference's responses to the same prompts (`sample_reference`)."""
 
-    `reference` has the reference's responses to each prompt, see `sample_reference`.
-    """
-
-    runs: list[Run]
     reference: dict[str, Tensor]
-    prompts: list[str]
-    facts: dict = field(default_factory=dict)  # command, versions, settings
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts of every run."""
+        return self.facts["prompts"]
 
     @property
     def betas(self) -> list[float]:
@@ -98,10 +98,7 @@ class Sweep:
 
     def run(self, kl_coef: float, seed: int) -> Run:
         """The run at this β and seed. ValueError: there is none."""
-        found = {(run.config.kl_coef, run.config.seed): run for run in self.runs}
-        known = (kl_coef, seed) in found
-        require(known, "run", f"β = {kl_coef}, seed {seed}", f"one of {self.betas}")
-        return found[kl_coef, seed]
+        return super().run(beta_kind(kl_coef), seed)
 
     @cached_property
     def reference_value(self) -> Estimate:
@@ -126,11 +123,6 @@ class Sweep:
             return optimal_value(kl_coef=kl_coef, min_ess=MIN_EFFECTIVE_SAMPLES, **mixture)
         return None
 
-    def efficiency(self, run: Run, best: Optimum) -> Estimate:
-        """Efficiency (J(π) − J(π_ref))/(J* − J(π_ref)) of a run's last policy."""
-        reached = Estimate(run.final["value"], run.final["value_stderr"])
-        return efficiency(reached, self.reference_value, best)
-
 
 def load_sweep(folder: Path = FOLDER) -> Sweep:
     """Load a sweep, by default the shipped one. FileProblem: missing or damaged."""
@@ -140,7 +132,7 @@ def load_sweep(folder: Path = FOLDER) -> Sweep:
     runs = sorted(study.runs, key=lambda run: (run.config.kl_coef, run.config.seed))
     if "prompts" not in study.facts:
         raise FileProblem(f"{folder / STUDY} lacks its prompts: it is of another study.")
-    return Sweep(runs, reference, study.facts["prompts"], study.facts)
+    return Sweep(runs, study.facts, reference)
 
 
 def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.Module:
@@ -159,16 +151,13 @@ def table(sweep: Sweep) -> list[dict]:
     """One row per β, averaged over seeds: results of the runs, and the optimum; None without J*."""
     rows = []
     for beta in sweep.betas:
-        runs = [run for run in sweep.runs if run.config.kl_coef == beta]
-        best = sweep.optimum(beta)
+        runs = sweep.of_kind(beta_kind(beta))
         row = {"kl_coef": beta, "seeds": len(runs)}
         for name in ("score", "gold", "kl", "value", "value_stderr"):
             row[name] = statistics.fmean(run.final[name] for run in runs)
         row["value_spread"] = spread([run.final["value"] for run in runs])
         row["broken"] = 1 - statistics.fmean(run.final["grammatical"] for run in runs)
-        row["optimal_value"] = None if best is None else best.value
-        row["optimal_stderr"] = None if best is None else best.stderr
-        rows.append(row | mean_efficiency(sweep, runs, best))
+        rows.append(row | beside_optimum(sweep, runs, sweep.optimum(beta)))
     return rows
 
 
@@ -177,20 +166,22 @@ def spread(values: list[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def mean_efficiency(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
-    """`efficiency`, averaged over runs, its standard error and its spread over them; None without J*.
+def beside_optimum(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
+    """J* and the runs' mean efficiency, each with its standard error, and their spread; None without J*.
 
-    The standard error is of the estimate for these policies: the evaluation's of each run, and that of
-    J* and of the reference, which the runs share.
+    The efficiency's standard error is of the estimate for these policies: the evaluation's of each run,
+    and that of J* and of the reference, which the runs share.
     """
-    found = (None, None, None)
-    if best is not None:
-        reached = [sweep.efficiency(run, best).mean for run in runs]
-        values, errors = ([run.final[name] for run in runs] for name in ("value", "value_stderr"))
-        together = Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs))
-        mean = efficiency(together, sweep.reference_value, best)
-        found = (mean.mean, mean.stderr, spread(reached))
-    return dict(zip(("efficiency", "efficiency_stderr", "efficiency_spread"), found, strict=True))
+    names = ("optimal_value", "optimal_stderr")
+    names += ("efficiency", "efficiency_stderr", "efficiency_spread")
+    if best is None:
+        return dict.fromkeys(names)
+    values, errors = ([run.final[name] for run in runs] for name in ("value", "value_stderr"))
+    estimates = [Estimate(*both) for both in zip(values, errors, strict=True)]
+    estimates.append(Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs)))
+    *each, mean = (efficiency(found, sweep.reference_value, best) for found in estimates)
+    reached = mean.mean, mean.stderr, spread([found.mean for found in each])
+    return dict(zip(names, (best.value, best.stderr, *reached), strict=True))
 
 
 def reference_row(sweep: Sweep) -> dict:

@@ -122,16 +122,12 @@ class Drift:
         shipped = [self.curves_of(r.config.kl_coef, r.config.seed) for r in self.sweep.runs]
         return shipped + [run_curves(stop.run) for stop in self.added if stop.run.history]
 
-    def _last_words(self, prompt: str) -> Tensor:
-        """Next-token probabilities of the reference and of every run's last policy: [runs, V]."""
+    def likely_tokens(self, prompt: str, count: int) -> list[int]:
+        """The most likely tokens at this prompt, under the reference or any run's last policy."""
         runs = self.sweep.runs + [stop.run for stop in self.added]
         shots = [self.start] + [run.snapshots[-1] for run in runs if run.snapshots]
         rows = [shot.next_logprobs[prompt] for shot in shots if prompt in shot.next_logprobs]
-        return torch.stack(rows).exp()
-
-    def likely_tokens(self, prompt: str, count: int = 12) -> list[int]:
-        """The most likely tokens at this prompt, under the reference or any run's last policy."""
-        probs = self._last_words(prompt)
+        probs = torch.stack(rows).exp()  # (runs, V)
         most = probs.max(dim=0).values  # (V,)
         chosen = most.topk(min(count, len(most))).indices.tolist()
         return sorted(chosen, key=lambda i: -float(probs[0, i]))

@@ -56,7 +56,7 @@ def measure(
 
 @torch.no_grad()
 def sample_reference(
-    state: RLHFState, per_prompt: int, proposal: nn.Module, own: dict[str, Tensor], bar: bool = True
+    state: RLHFState, per_prompt: int, proposal: nn.Module, own: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """Fresh reference responses: `scores` and `gold` [P, N]; `first_tokens` of the watched, [W, N].
 
@@ -67,7 +67,7 @@ def sample_reference(
     models = state.models
     generator = torch.Generator(device=models.device).manual_seed(777)
     scores, gold, ratios, first = [], [], [], {}
-    for prompt in tqdm(state.prompts, desc="reference", disable=not bar):
+    for prompt in tqdm(state.prompts, desc="reference"):
         texts, begins, ratio = [], [], []
         what = (models.reference, models.tokenizer, [prompt], per_prompt, state.config, generator)
         for responses in sample_batches(*what, batch_size=500):

@@ -26,7 +26,7 @@ from helpers.studies.study import Options, as_entry, keep_runs, load_study, orig
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import FileProblem, atomic_folder, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require, require_count, require_positive, require_shape
+from helpers.tools.validate import require, require_count, require_positive
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
 SMALL = 0.2  # what follows is for β below this
@@ -241,9 +241,7 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
         tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
         try:
             own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
-            require_shape("untried", tensors["untried"], tensors["distance"].shape)
-            require_shape("tried", tensors["tried"], tensors["probs"].shape)
-        except (KeyError, ValueError) as problem:
+        except KeyError as problem:
             raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
         found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
     return found

@@ -11,13 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from helpers.tools.validate import (
-    require,
-    require_count,
-    require_finite,
-    require_shape,
-    require_tensor,
-)
+from helpers.theory.optimum import require_samples
+from helpers.tools.validate import require_count, require_finite, require_shape
 
 
 @dataclass(frozen=True)
@@ -121,9 +116,4 @@ def _share_of_subsets(rank: Tensor, n: int) -> Tensor:
 
 def _check(ref_scores: Tensor, n: int) -> None:
     require_count("n", n)
-    require_tensor("ref_scores", ref_scores, dims=2)
-    require_finite("ref_scores", ref_scores)
-    prompts, samples = ref_scores.shape
-    require(prompts >= 1, "ref_scores", "no prompt", "at least one row")
-    wants = f"at least 4·n = {4 * n} samples per prompt"
-    require(samples >= 4 * n, "ref_scores", f"{samples} samples per prompt", wants)
+    require_samples("ref_scores", ref_scores, 4 * n)

@@ -130,14 +130,12 @@ class Optimum:
     ess: Tensor  # [P] effective sample size of each prompt
 
 
-def _check_samples(name: str, samples: Tensor) -> None:
-    """Require [P, n] finite numbers, at least one prompt and two samples of each."""
+def require_samples(name: str, samples: Tensor, least: int = 2) -> None:
+    """Require [P, n] finite numbers, at least one prompt and `least` samples of each."""
     require_tensor(name, samples, dims=2)
     require_finite(name, samples)
-    enough = samples.shape[0] >= 1 and samples.shape[1] >= 2
-    require(
-        enough, name, f"shape {tuple(samples.shape)}", "one row per prompt, at least two samples"
-    )
+    (prompts, count), wants = samples.shape, f"one row per prompt, at least {least} samples"
+    require(prompts >= 1 and count >= least, name, f"shape {prompts, count}", wants)
 
 
 def policy_value(scores: Tensor, kl: Tensor, kl_coef: float) -> Estimate:
@@ -148,7 +146,7 @@ def policy_value(scores: Tensor, kl: Tensor, kl_coef: float) -> Estimate:
     error: √(Σ_p var_p/n)/P. ValueError: shapes, fewer than 2 samples per prompt, non-finite, β < 0.
     """
     require_number("kl_coef", kl_coef, low=0.0)
-    _check_samples("scores", scores)
+    require_samples("scores", scores)
     require_shape("kl", kl, scores.shape, like="scores")
     require_finite("kl", kl)
     values = scores.double() - kl_coef * kl.double()
@@ -159,7 +157,7 @@ def policy_value(scores: Tensor, kl: Tensor, kl_coef: float) -> Estimate:
 
 def _log_weights(scores: Tensor, kl_coef: float) -> Tensor:
     require_positive("kl_coef", kl_coef)
-    _check_samples("scores", scores)
+    require_samples("scores", scores)
     return scores.double() / kl_coef
 
 

@@ -11,6 +11,7 @@ E[r] − β·Σ_t KL(π(·|s_t)‖π_ref(·|s_t)) is 0 when prefixes s_t are tak
 found by walking back from the last token. Rewards in score units, KL in nats per response.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -93,17 +94,10 @@ def reward_at_kl(world: SequenceWorld, kl: float, placement: str) -> float:
     """
     require_positive("kl", kl)
     low, high = -12.0, 8.0  # log β: KL falls as β grows
-    reached = [reward_and_kl(world, best_policy(world, b, placement))[1] for b in _exp(low, high)]
-    require(
-        reached[1] < kl < reached[0], "kl", kl, f"between {reached[1]:.3g} and {reached[0]:.3g}"
-    )
+    (_, most), (_, least) = frontier(world, [math.exp(low), math.exp(high)], placement)
+    require(least < kl < most, "kl", kl, f"between {least:.3g} and {most:.3g}")
     for _ in range(60):
         middle = (low + high) / 2
-        (beta,) = _exp(middle)
-        score, there = reward_and_kl(world, best_policy(world, beta, placement))
+        ((score, there),) = frontier(world, [math.exp(middle)], placement)
         low, high = (middle, high) if there > kl else (low, middle)
     return score
-
-
-def _exp(*logs: float) -> list[float]:
-    return torch.tensor(logs, dtype=torch.float64).exp().tolist()

@@ -13,7 +13,7 @@ from helpers.page import explorer as drift_module
 from helpers.page.explorer import DriftExplorer, explore_drift
 from helpers.page.figures import drift_figure
 from helpers.state import start_run
-from helpers.studies.beta_sweep import Sweep
+from helpers.studies.beta_sweep import Sweep, beta_kind
 from helpers.studies.drift import Drift, first_token_optimum, run_curves
 from helpers.studies.measure import MEASURES, measure, sample_reference
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
@@ -28,7 +28,7 @@ def train(kl_coef: float, seed: int, iterations: int = ITERATIONS) -> tuple[Run,
     settings |= {"iterations": iterations, "device": "cpu", "normalize_scores": False}
     config = RLHFConfig(kl_coef=kl_coef, seed=seed, **settings)
     state = start_run(config, tiny_models(), prompts=list(WATCHED_PROMPTS), measures=MEASURES)
-    run = Run(config)
+    run = Run(config, kind=beta_kind(kl_coef))
     for _ in record_run(state, run):
         pass
     run.final, run.responses = measure(state, state.models.actor, 4)
@@ -44,9 +44,8 @@ def sweep() -> Sweep:
             runs.append(run)
             kept[beta] = state
     state = kept[BETAS[-1]]
-    own = (state.models.actor, runs[-1].responses)
-    reference = sample_reference(state, 120, *own, bar=False)
-    return Sweep(runs, reference, list(WATCHED_PROMPTS))
+    reference = sample_reference(state, 120, state.models.actor, runs[-1].responses)
+    return Sweep(runs, {"prompts": list(WATCHED_PROMPTS)}, reference)
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_a_run_kept_as_its_history_alone_is_no_choice_of_the_seed(sweep):
     histories = [replace(run, snapshots=[]) if run.config.seed else run for run in sweep.runs]
     explorer = DriftExplorer(replace(sweep, runs=histories))
     assert explorer.seed.options == [0]
-    assert explorer.drift.likely_tokens(WATCHED_PROMPTS[0])
+    assert explorer.drift.likely_tokens(WATCHED_PROMPTS[0], 12)
 
 
 def test_a_run_of_yours_joins(explorer, sweep):
