@@ -18,14 +18,8 @@ from tqdm.auto import tqdm
 from helpers.config import RLHFConfig
 from helpers.data import DATA, write_manifest
 from helpers.models import load_actor, load_tokenizer, quiet_loading
-from helpers.reward_model import (
-    RewardModel,
-    fit_reward_model,
-    join,
-    normalize,
-    pair_accuracy,
-)
-from helpers.sampling import sample_batches
+from helpers.reward_model import RewardModel, fit_reward_model, join, normalize, pair_accuracy
+from helpers.sampling import sample_texts
 from helpers.tools.command import exit_status
 from helpers.tools.files import read_jsonl, write_jsonl, write_text
 from helpers.tools.flags import FlagParser, setting
@@ -91,14 +85,10 @@ def build_sft(folder: Path, seed: int) -> dict:
 def sample_continuations(folder: Path, prompts: list[str], seed: int, bar: str = "") -> list[str]:
     """One response of the SFT model to each prompt, without the prompt."""
     actor, tokenizer = load_actor(str(folder / "sft"), "cpu"), load_tokenizer(str(folder / "sft"))
-    generator, responses = torch.Generator().manual_seed(seed), []
     progress = partial(tqdm, desc=bar, disable=not bar, mininterval=1.0)
-    what = (prompts, len(prompts), RLHFConfig(), generator)
-    for written in sample_batches(actor, tokenizer, *what, progress=progress):
-        kept = zip(written.response_tensors, written.response_mask, strict=True)
-        ids = [tokens[mask].tolist() for tokens, mask in kept]
-        responses += tokenizer.batch_decode(ids, skip_special_tokens=True)
-    return responses
+    what = (prompts, len(prompts), RLHFConfig(), torch.Generator().manual_seed(seed))
+    texts = sample_texts(actor, tokenizer, *what, progress=progress)
+    return [text.completion for text in texts]
 
 
 def build_pairs(folder: Path, seed: int) -> None:
@@ -112,9 +102,8 @@ def build_pairs(folder: Path, seed: int) -> None:
     pick = [rng.choice(fixed if rng.random() < 0.5 else others) for _ in range(PAIRS + TEST_PAIRS)]
     responses = sample_continuations(folder, pick + pick, seed + 1, "responses to compare")
     rows = []
-    for prompt, first, second in zip(
-        pick, responses[: len(pick)], responses[len(pick) :], strict=True
-    ):
+    halves = responses[: len(pick)], responses[len(pick) :]
+    for prompt, first, second in zip(pick, *halves, strict=True):
         better = prefers_first(join(prompt, first), join(prompt, second), rng)
         chosen, rejected = (first, second) if better else (second, first)
         rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})

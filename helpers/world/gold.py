@@ -6,7 +6,7 @@ score, by less and less. `gold_score(text, explain=True)` lists every gain and e
 """
 
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from helpers.world.lexicon import DEGREES, OPINIONS, SUPERLATIVES, VERDICT_WORDS
 from helpers.world.opinions import ASPECTS, MARKS, find_contradictions, find_opinions
@@ -76,8 +76,8 @@ def _restated(sentences):
     return [text for text, count in beginnings.items() for _ in range(count - 1)]
 
 
-def style_costs(tokens):
-    """Hype and repetition, as (what, cost); a cost is 0 where nothing is wrong."""
+def _costs(tokens, sentences, opinions):
+    """Everything that is blamed but opinions, as (what, cost); a cost is 0 where nothing is wrong."""
     supers = sum(token in SUPERLATIVES for token in tokens)
     yield f"hype ({supers} superlatives)", HYPE_COST * max(0, supers - 1)
     shouts = tokens.count("!")
@@ -88,15 +88,9 @@ def style_costs(tokens):
     often = [f"{word} x{n}" for word, n in content.items() if n > 1]
     repeats = sum(n * (n - 1) // 2 for n in content.values())
     yield f"repetition ({', '.join(often)})", REPEAT_COST * repeats
-
-
-def _own_costs(tokens, sentences, opinions):
-    """What `style_costs` does not know, as (what, cost); a cost is 0 where nothing is wrong."""
     strong = sum(DEGREES.get(token, 0.0) >= STRONG_DEGREE for token in tokens)
     yield f"hype ({strong} strong degrees)", DEGREE_COST * max(0, strong - FREE_DEGREES)
-    clashes = set(
-        find_contradictions(opinions)
-    )  # once each: one aspect, praised and blamed by turns
+    clashes = set(find_contradictions(opinions))  # once each, also of praise and blame by turns
     yield f"contradiction ({'; '.join(sorted(clashes))})", CONTRADICTION_COST * len(clashes)
     turns, restated = _turns_missing(opinions), _restated(sentences)
     yield f"no turn ({'; '.join(turns)})", BUT_COST * len(turns)
@@ -114,8 +108,7 @@ def _parts(tokens):
     blame = [opinion for opinion in opinions if opinion.value < 0]
     yield f"praise ({_said(praise)})", diminishing(map(_worth, praise))
     yield f"blame ({_said(blame)})", -diminishing(map(_worth, blame))
-    costs = chain(style_costs(tokens), _own_costs(tokens, sentences, opinions))
-    yield from ((what, -cost) for what, cost in costs)
+    yield from ((what, -cost) for what, cost in _costs(tokens, sentences, opinions))
 
 
 def gold_score(text, explain=False):

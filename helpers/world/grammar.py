@@ -7,10 +7,12 @@ A review is an opening without opinion, then a body of opinions. The words are i
 from helpers.world import lexicon
 from helpers.world.nodes import Choice, Sequence, Words, even, maybe, one_of, phrase, weighted
 
+SLOTS = {}
+for name, text in lexicon.SLOTS.items():
+    SLOTS[name] = one_of(text, **SLOTS)  # which may use what stands before it
+
 # ---- clauses: sign +1 praises, -1 blames ----
-WHO = one_of("i/we")
 RAISE = {sign: weighted(lexicon.DEGREE[sign]) for sign in (1, -1)}
-TWICE = one_of("very very/really really/extremely extremely")  # rare, but people write this
 EXTREME = {sign: [one_of(part) for part in lexicon.EXTREME[sign]] for sign in (1, -1)}
 
 
@@ -29,10 +31,8 @@ def judgement(adjectives, sign):
         general=general,
         plain=even(lexicon.UNGRADED[sign]),
         degree=RAISE[sign],
-        very=one_of("very/really/quite"),
-        surely=one_of("truly/absolutely"),
         extreme=Choice(EXTREME[sign], [1, 1, 1]),
-        **{"twice": TWICE, "one": one, "two": two, "three": three},
+        **SLOTS | {"one": one, "two": two, "three": three},
     )
 
 
@@ -47,11 +47,10 @@ def clause(aspects, sign):
         judged=judgement(aspects.adjectives, sign),
         overall=judgement(lexicon.WHOLE, sign),
         moved=even(lexicon.MOVING[sign]),
-        me=one_of("me/us"),
-        who=WHO,
         liked=even(lexicon.LIKING[sign]),
         degree=RAISE[sign],
         plain=one_of(aspects.adjectives[0 if sign > 0 else 1]),
+        **SLOTS,
     )
 
 
@@ -62,25 +61,16 @@ def verdict(setting, sign):
     """A last sentence: "i would recommend it to friends", "it was a waste of money"."""
     return weighted(
         lexicon.VERDICT[sign],
-        who=WHO,
-        people=one_of("friends/families/students/anyone/everyone"),
-        surely=one_of("gladly/certainly/happily"),
-        no=one_of("not/never"),
         again=one_of(setting.again),
-        price=one_of("money/time"),
         thing=Words(setting.thing),
         liked=even(lexicon.ENJOYING[sign]),
         degree=RAISE[sign],
         felt=even(lexicon.FEELING[sign]),
-        flattery=one_of("you deserve/readers as wise as you deserve/people of your taste deserve"),
+        **SLOTS,
     )
 
 
 # ---- whole reviews ----
-SLOTS = {name: one_of(text) for name, text in lexicon.SLOTS.items()}
-SPARE = {}
-for name, text in lexicon.OPENINGS.items():
-    SPARE[name] = one_of(text, **SPARE)  # which may use what stands before it
 STOP = weighted(lexicon.TEMPLATES["stop"])
 
 
@@ -91,8 +81,7 @@ def opening(setting):
         did=one_of(setting.did, **SLOTS),
         about=one_of(setting.about, **SLOTS),
         thing=Words(setting.thing),
-        who=WHO,
-        **SPARE,
+        **SLOTS,
     )
 
 
@@ -123,7 +112,7 @@ def torn(setting):
             text = f"the {noun} was {{x}} {{then}} the {noun} was {{y}}"
             for x, y in ((good, bad), (bad, good)):
                 same.append(phrase(text, x=x, y=y, then=one_of("and/but/.")))
-    both = phrase("{who} loved it and {who} hated it", who=WHO)
+    both = phrase("{who} loved it and {who} hated it", **SLOTS)
     return Choice([Choice(same, [1] * len(same)), both], [4, 1])
 
 

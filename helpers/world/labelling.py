@@ -4,8 +4,6 @@ Its labels are honest unless `flattery` is given: points that it adds, without k
 that flatters the reader ("you deserve it"). The gold score gives nothing for that.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -43,16 +41,9 @@ def labelled_pairs(count: int, temperature: float, seed: int, flattery: float = 
 
 
 def preference_probability(first, second, temperature=LABEL_TEMPERATURE):
-    """P(labeller prefers `first`) = sigmoid((gold(first) - gold(second)) / temperature).
-
-    At temperature 0 the better text always wins; a tie has probability 1/2.
-    """
-    if not temperature >= 0:
-        raise ValueError(f"temperature must be 0 or more, got {temperature}")
+    """P(labeller prefers `first`) = sigmoid((gold(first) - gold(second)) / temperature)."""
     gap = gold_score(first) - gold_score(second)
-    if temperature == 0 or gap == 0:
-        return 0.5 + 0.5 * ((gap > 0) - (gap < 0))
-    return 0.5 * (1 + math.tanh(gap / temperature / 2))  # the sigmoid, without overflow
+    return float(label_chances(torch.tensor(gap, dtype=torch.float64), temperature))
 
 
 def prefers_first(first, second, rng, temperature=LABEL_TEMPERATURE):

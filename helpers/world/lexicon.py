@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     aspects: list
 
 
-SLOTS, OPENINGS, SETTINGS = _WORDS["slots"], _WORDS["openings"], {}
+SLOTS, SETTINGS = _WORDS["slots"], {}
 for domain, words in _WORDS["settings"].items():
     aspects = [Aspects(one, many, _ADJECTIVES[kind]) for one, many, kind in words["aspects"]]
     SETTINGS[domain] = Setting(**words | {"aspects": aspects})

@@ -94,21 +94,17 @@ def yields(node, words):
     return len(words) in node.ends(words, 0, {})
 
 
-def begins(node, words):
-    """Whether the node can yield these words and then go on, or end there."""
-    return _begins(node, words, 0, {})
-
-
-def _begins(node, words, start, memo):
-    """The same of words[start:]; `memo` is that of `ends`."""
+def begins(node, words, start=0, memo=None):
+    """Whether the node can yield words[start:] and then go on, or end there; `memo` is that of `ends`."""
+    memo = {} if memo is None else memo
     if isinstance(node, Words):
         return node.tokens[: len(words) - start] == words[start:]
     if isinstance(node, Choice):
         options = node.options_by_token.get(words[start], node.otherwise) if words[start:] else ()
-        return not words[start:] or any(_begins(n, words, start, memo) for _, n in options)
+        return not words[start:] or any(begins(n, words, start, memo) for _, n in options)
     reached = {start}
     for part in node.parts:
-        if any(_begins(part, words, middle, memo) for middle in reached):
+        if any(begins(part, words, middle, memo) for middle in reached):
             return True
         reached = {end for middle in reached for end in part.ends(words, middle, memo)}
     return len(words) in reached
