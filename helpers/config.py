@@ -202,7 +202,7 @@ class DirectConfig(RunConfig):
     draw_labels: bool = setting(
         False, "online: one choice drawn per pair; else the loss uses its probability", LABELS
     )
-    pairs: str = setting("data/pairs_train.jsonl", "file or hub data set of pairs", LABELS)
+    pairs: str = setting("data/pairs_train.jsonl", "JSON Lines file of pairs", LABELS)
     epochs: int = setting(1, "passes over the data set, if iterations is not given", RUN)
     iterations: int | None = setting(
         None, "batches of pairs, a record each; if not given, by epochs; required online", RUN

@@ -1,4 +1,4 @@
-"""Files of data/ and their manifest; preference pairs from a file or the hub."""
+"""Files of data/ and their manifest; preference pairs from a file."""
 
 import os
 from pathlib import Path
@@ -178,39 +178,16 @@ def _content(answer: list) -> str:
 
 
 def load_pairs(
-    name: str,
-    count: int | None = None,
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    name: str, count: int | None = None, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> list[dict]:
-    """Load `{prompt, chosen, rejected}` rows from a JSON Lines file or a data set of the hub.
+    """Load `{prompt, chosen, rejected}` rows from a JSON Lines file, its name from here or the course's root.
 
-    Rows without a prompt, and conversations (with the policy's `tokenizer`), become such: `as_pairs`.
-
-    A name that ends in `.jsonl` or `.json` is a file, in the working directory or the course's root;
-    any other name is a data set of the hub (needs the package datasets). FileProblem: missing file or
-    data set, other columns, no connection, no package.
+    Rows without a prompt, and conversations (with the policy's `tokenizer`), become such: `as_pairs`; it
+    takes the rows of a data set of the hub too. FileProblem: missing file, other columns.
     """
     if count is not None:
         require_count("count", count)
-    if name.endswith((".jsonl", ".json")):
-        shipped = (ROOT / name).is_relative_to(ROOT / "data") and (ROOT / name).exists()
-        path = Path(name).expanduser()
-        rows = load_rows(str(Path(name).relative_to("data"))) if shipped else read_jsonl(path)
-        return check_pairs(as_pairs(rows[:count], tokenizer), name)
-    rows = as_pairs(_hub_rows(name, count), tokenizer)
-    return check_pairs(rows, f"data set {name!r}")
-
-
-def _hub_rows(name: str, count: int | None) -> list[dict]:
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise FileProblem(
-            f"Data set {name!r}: wants the package datasets (`pip install datasets`), or a .jsonl file."
-        ) from None
-    try:
-        part = "train" if count is None else f"train[:{count}]"
-        return [dict(row) for row in load_dataset(name, split=part)]
-    except Exception as problem:  # noqa: BLE001 (the hub raises many kinds of errors)
-        reason = " ".join(str(problem).split())[:200]
-        raise FileProblem(f"Could not load data set {name!r} (offline?): {reason}") from None
+    shipped = (ROOT / name).is_relative_to(DATA) and (ROOT / name).exists()
+    path = Path(name).expanduser()
+    rows = load_rows(str(Path(name).relative_to("data"))) if shipped else read_jsonl(path)
+    return check_pairs(as_pairs(rows[:count], tokenizer), name)

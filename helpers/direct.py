@@ -20,7 +20,6 @@ from helpers.kl import kl_estimate
 from helpers.loop import run_iterations
 from helpers.models import autocast, gradient_checkpointing, load_tokenizer, trainable
 from helpers.pairs import (
-    Labeller,
     PairBatch,
     draw_pairs,
     encode_batch,
@@ -191,9 +190,7 @@ def update(state: RLHFState, batch: PairBatch, rows: Tensor) -> dict:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def iterate_direct(
-    state: RLHFState, data: PairBatch | None = None, labeller: Labeller | None = None
-) -> dict:
+def iterate_direct(state: RLHFState, data: PairBatch | None = None) -> dict:
     """One iteration: responses of the policy for the record, a batch of pairs, an update. → record.
 
     Online the responses themselves are the pairs, two to a prompt; else the next ones of `data` are.
@@ -204,8 +201,7 @@ def iterate_direct(
     scores = score_responses(state, responses)
     ref_logprobs = reference_logprobs(state, responses)
     if data is None:
-        probabilities = label_pairs(state, responses, scores, labeller)
-        batch = PairBatch(responses, ref_logprobs.sum(dim=1), probabilities)
+        batch = PairBatch(responses, ref_logprobs.sum(dim=1), label_pairs(state, scores))
         rows = torch.arange(len(batch))
     else:
         batch, rows = data, draw_pairs(state, len(data))
@@ -231,23 +227,19 @@ def train_direct(
     save_dir: str | Path | None = None,
     state: RLHFState | None = None,
     pairs: list[dict] | None = None,
-    labeller: Labeller | None = None,
 ) -> Iterator[dict]:
     """Run DPO or IPO; yields one record per iteration, with the loop's names (`train_rlhf_loop`).
 
     Learns from `pairs` (`{prompt, chosen, rejected}` rows of texts or messages, see `as_pairs`; if not
-    given, those the config names), or online from pairs that the policy samples, labelled by the reward
-    or the `labeller` (two lists of texts → P(the first is preferred)). `prompts` are those of the
-    records, and online also of the pairs. With a data set the reward is only watched: `score` is in
-    the record, the loss does not see it.
-    Saves and resumes as `train_rlhf_loop`; give `pairs` and `labeller` again. The critic of `models`
-    is not used.
+    given, those the config names), or online from pairs that the policy samples, labelled by the reward.
+    `prompts` are those of the records, and online also of the pairs. With a data set the reward is only
+    watched: `score` is in the record, the loss does not see it.
+    Saves and resumes as `train_rlhf_loop`; give `pairs` again. The critic of `models` is not used.
     """
     config = state.config if state is not None else config or DirectConfig()
     if config.online:
         require(pairs is None, "pairs", "a list with online=True", "none: the policy samples them")
     else:
-        require(labeller is None, "labeller", "one with online=False", "none: pairs are labelled")
         known = models if state is None else state.models
         tokenizer = load_tokenizer(config.actor) if known is None else known.tokenizer
         if pairs is None:
@@ -258,8 +250,7 @@ def train_direct(
         config = resolve_iterations(config, pairs)
         state = start_run(config, models, reward, prompts, measures)
     data = None if pairs is None else load_data(state, pairs)
-    iterate = partial(iterate_direct, data=data, labeller=labeller)
-    yield from run_iterations(state, iterate, save_dir)
+    yield from run_iterations(state, partial(iterate_direct, data=data), save_dir)
 
 
 def resolve_iterations(config: DirectConfig, pairs: list[dict] | None) -> DirectConfig:

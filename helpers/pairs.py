@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +13,12 @@ from helpers.sampling import Responses, encode_prompts
 from helpers.state import LARGE_PRIME, RLHFState
 from helpers.steps import reference_logprobs
 from helpers.tools.parallel import share
-from helpers.tools.validate import require, require_shape
-
-Labeller = Callable[[list[str], list[str]], Tensor]  # two texts each → P(the first is preferred)
+from helpers.tools.validate import require
 
 
 @dataclass
 class PairBatch:
-    """B pairs of responses, each to one prompt. ValueError: mismatched numbers of rows.
+    """B pairs of responses, each to one prompt.
 
     Rows 0 … B − 1 of `responses` and `ref_logprobs` are the first of each pair (the chosen one of a
     data set), rows B … 2B − 1 the second: one forward takes both.
@@ -30,12 +27,6 @@ class PairBatch:
     responses: Responses  # 2B rows: prompts [2B, P], responses [2B, T]
     ref_logprobs: Tensor  # (2B,) of whole responses under the reference, nats
     probabilities: Tensor  # (B,) P(the first is preferred): 1 where it was chosen
-
-    def __post_init__(self):
-        rows = 2 * len(self.probabilities)
-        require_shape("ref_logprobs", self.ref_logprobs, (rows,), like="two responses a pair")
-        got = len(self.responses.response_tensors)
-        require(got == rows, "responses", f"{got} rows", f"{rows}, two a pair")
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -131,35 +122,15 @@ def draw_pairs(state: RLHFState, count: int) -> Tensor:
     return torch.tensor(share(torch.cat(orders)[here : here + size].tolist()))
 
 
-def label_pairs(
-    state: RLHFState, responses: Responses, scores: Tensor, labeller: Labeller | None = None
-) -> Tensor:
-    """P(the first response of each pair is preferred): 2B responses with scores [2B] → [B].
+def label_pairs(state: RLHFState, scores: Tensor) -> Tensor:
+    """P(the first response of each pair is preferred), from the scores of both: [2B] → [B].
 
-    sigmoid(score difference), as Bradley and Terry have it, or what the labeller says of the texts;
-    with `draw_labels` one choice is drawn with this probability: 1 or 0. ValueError: a labeller
-    that does not give one probability per pair.
+    sigmoid(score difference), as Bradley and Terry have it; with `draw_labels` one choice is drawn
+    with this probability: 1 or 0.
     """
     first, second = scores.chunk(2)
     probabilities = torch.sigmoid(first - second)
-    if labeller is not None:
-        half = len(responses.texts) // 2
-        given = labeller(responses.texts[:half], responses.texts[half:])
-        probabilities = _labels(given, half).to(probabilities)
     if not state.config.draw_labels:
         return probabilities
     drawn = torch.rand(len(probabilities), generator=state.generators["minibatches"])
     return (drawn.to(probabilities.device) < probabilities).to(probabilities.dtype)
-
-
-def _labels(given: object, count: int) -> Tensor:
-    """What a labeller gave, as probabilities [B]. ValueError: anything else."""
-    name = "labels of the labeller"
-    try:
-        labels = torch.as_tensor(given)
-    except (RuntimeError, TypeError, ValueError):
-        require(False, name, type(given).__name__, "one probability per pair")
-    require_shape(name, labels, (count,), like="one per pair")
-    inside = bool(((labels >= 0) & (labels <= 1)).all())  # a NaN is not
-    require(inside, name, "a number outside", "probabilities, from 0 to 1")
-    return labels

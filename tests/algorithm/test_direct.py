@@ -31,7 +31,6 @@ from helpers.models import fingerprint
 from helpers.sampling import Responses, decode
 from helpers.scale.distributed import launch
 from helpers.state import start_run
-from helpers.steps import generate_responses
 from helpers.theory.optimum import gibbs_policy
 from helpers.tools.parallel import rank
 
@@ -387,24 +386,13 @@ def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
 
 def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
     state, _ = pair_world()
-    responses = generate_responses(state, 2 * ["the soup", "we saw this film"])
-    scores = torch.tensor([1.0, 0.0, -1.0, 3.0])
-    labels = pairs.label_pairs(state, responses, scores)
+    labels = pairs.label_pairs(state, torch.tensor([1.0, 0.0, -1.0, 3.0]))
     close(labels, torch.tensor([1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3))]))
-
-    def labeller(first, second):
-        assert first == responses.texts[:2] and second == responses.texts[2:]
-        return [0.25, 1.0]
-
-    close(pairs.label_pairs(state, responses, scores, labeller), torch.tensor([0.25, 1.0]))
 
 
 def test_drawn_labels_are_choices_with_that_probability():
     state, _ = pair_world(draw_labels=True)
-    texts = ["a text"] * 8000
-    responses = Responses(*4 * [torch.zeros(8000, 1)], torch.zeros(8000, 1), texts)
-    scores = torch.cat([torch.ones(4000), torch.zeros(4000)])
-    labels = pairs.label_pairs(state, responses, scores)
+    labels = pairs.label_pairs(state, torch.cat([torch.ones(4000), torch.zeros(4000)]))
     assert set(labels.tolist()) == {0.0, 1.0}
     assert float(labels.mean()) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.03)
 
@@ -534,11 +522,6 @@ def test_bad_settings_are_one_sentence(settings, says):
         DirectConfig(**settings)
 
 
-def test_arguments_that_do_not_go_together_are_refused():
+def test_pairs_beside_online_training_are_refused():
     with pytest.raises(ValueError, match="pairs: got a list with online=True"):
         next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))
-    with pytest.raises(ValueError, match="labeller: got one with online=False"):
-        next(small_run(labeller=lambda first, second: [0.5] * len(first)))
-    for labels in ([0.5], [2.0] * 4, [math.nan] * 4, None, ["a"] * 4):
-        with pytest.raises(ValueError, match="labels of the labeller: got"):
-            next(small_run(ONLINE, labeller=lambda first, second, labels=labels: labels))

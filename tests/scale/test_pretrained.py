@@ -257,12 +257,6 @@ def test_what_is_no_pair_is_named():
         assert len(load_pairs(f"data/pairs_{name}.jsonl")) >= 2000
 
 
-def test_a_data_set_of_a_hub_wants_a_package_or_a_network(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(FileProblem, match="pip install datasets"):
-        load_pairs("somebody/pairs")
-
-
 # --- reward models --------------------------------------------------------------------------------
 
 
