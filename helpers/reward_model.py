@@ -277,15 +277,6 @@ def normalize(model: RewardModel, reference_texts: list[str]) -> RewardModel:
     return model
 
 
-def edit_effect(before: Tensor, after: Tensor) -> Tensor:
-    """What an edit does to a score: [N] before, [N] after → [2], mean change and its standard error.
-
-    Each text is its own control (paired differences).
-    """
-    change = after - before
-    return torch.stack([change.mean(), change.std() / len(change) ** 0.5])
-
-
 def pair_accuracy(score: Callable[[list[str]], Tensor], pairs: list[dict]) -> float:
     """Share of pairs in which the chosen response has the higher score; a tie counts half."""
     chosen, rejected = (torch.as_tensor(score(texts)).float() for texts in pair_texts(pairs))

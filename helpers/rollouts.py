@@ -17,7 +17,6 @@ from helpers.tools.validate import (
     require_ids,
     require_like,
     require_mask,
-    require_scores,
     require_shape,
     require_tensor,
 )
@@ -71,14 +70,15 @@ class RolloutBatch:
         require_like(dims=2, query_tensors=self.query_tensors, query_mask=self.query_mask)
         require_like(dims=2, **{name: getattr(self, name) for name in names})
         rows, queries = len(self.response_tensors), len(self.query_tensors)
-        require_scores("scores", self.scores, rows, like="the batch axis of response_tensors")
         require(queries == rows, "query_tensors", f"{queries} rows", f"{rows} rows")
         if self.skipped is None:
-            self.skipped = torch.zeros_like(self.scores, dtype=torch.bool)
-        require_shape("skipped", self.skipped, (rows,), like="the batch axis of response_tensors")
+            self.skipped = self.response_mask.new_zeros(rows, dtype=torch.bool)
+        for name in ("scores", "skipped"):
+            require_shape(name, getattr(self, name), (rows,), "the batch axis of response_tensors")
         for name in ("query_mask", "response_mask", "skipped"):
             dtype = getattr(self, name).dtype
             require(dtype == torch.bool, name, f"dtype {dtype}", "a boolean mask")
+        require_finite("scores", self.scores)
         for name in PER_TOKEN:
             require_finite(name, getattr(self, name), self.response_mask)
 

@@ -49,13 +49,13 @@ def write(path: Path, betas: list[float]) -> None:
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
 
 
-def show(options: ExplorerOptions) -> None:
-    """Serve the page, or write it."""
-    serve(options) if options.export is None else write(options.export, options.policies)
-
-
 def main(arguments: list[str]) -> int:
     """The command; → its exit status."""
     what = "Open the drift explorer of notebook 07 as a web page (it needs voila), or write it as a file."
     parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
-    return exit_status(lambda: show(parser.options(arguments)), "The server has ended.")
+
+    def show() -> None:
+        options = parser.options(arguments)
+        serve(options) if options.export is None else write(options.export, options.policies)
+
+    return exit_status(show, "The server has ended.")

@@ -173,7 +173,6 @@ PLACES = {
     "implicit_reward": Place("direct:implicit_reward"),
     "dpo_loss": Place("direct:dpo_loss", with_stats, loss_alone),
     "pass_at_k": Place("groups:pass_at_k"),
-    "edit_effect": Place("reward_model:edit_effect"),
 }
 
 

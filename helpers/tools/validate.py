@@ -92,11 +92,3 @@ def require_like(dims: int | None = None, **tensors: object) -> None:
     require_tensor(first, model, dims)
     for name, value in others:
         require_shape(name, value, model.shape, like=first)
-
-
-def require_scores(name: str, value: object, count: int | None = None, like: str = "") -> None:
-    """One finite number a response: [B], B = `count` when that is given."""
-    require_tensor(name, value, dims=1 if count is None else None)
-    if count is not None:
-        require_shape(name, value, (count,), like)
-    require_finite(name, value)

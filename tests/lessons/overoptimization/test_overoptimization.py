@@ -7,6 +7,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
+from helpers.lessons.overoptimization.checks import check_edit_effect
 from helpers.lessons.overoptimization.figures import bias_figure, goodhart_figure
 from helpers.lessons.overoptimization.turning import (
     band,
@@ -16,7 +17,6 @@ from helpers.lessons.overoptimization.turning import (
     value_at,
 )
 from helpers.lessons.overoptimization.widgets import Gallery, judged_html
-from helpers.reward_model import edit_effect
 from helpers.state import start_run
 from helpers.studies.measure import MEASURES
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
@@ -103,7 +103,7 @@ def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
 def test_the_effect_of_an_edit_is_that_of_paired_differences():
     before = torch.tensor([0.0, 10.0, -20.0, 30.0])
     change = torch.tensor([1.0, 2.0, 3.0, 2.0])
-    mean, error = edit_effect(before, before + change).tolist()
+    mean, error = check_edit_effect.exercise.right(before, before + change).tolist()
     assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
 
 
