@@ -8,7 +8,6 @@ from helpers.tools.validate import (
     require,
     require_choice,
     require_count,
-    require_flag,
     require_number,
     require_positive,
 )
@@ -36,7 +35,7 @@ def require_setting(name: str, value: object, kind: type) -> None:
     if name in CHOICES:
         require_choice(name, value, CHOICES[name])
     elif kind is bool:
-        require_flag(name, value)
+        require(isinstance(value, bool), name, repr(value), "True or False")
     elif kind is int:
         require_count(name, value, LEAST.get(name, 1))
     elif kind is str:

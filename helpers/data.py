@@ -6,14 +6,7 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from helpers.prompts import chat_text
-from helpers.tools.files import (
-    ROOT,
-    FileProblem,
-    read_json,
-    read_jsonl,
-    sha256,
-    write_json,
-)
+from helpers.tools.files import ROOT, FileProblem, read_json, read_jsonl, sha256, write_json
 from helpers.tools.validate import require, require_count
 
 DATA = ROOT / "data"

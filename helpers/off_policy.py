@@ -13,11 +13,7 @@ from helpers.tools.validate import require_choice
 
 
 def truncated_importance_weights(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    mask: Tensor,
-    cap: float = 2.0,
-    level: str = "token",
+    logprobs: Tensor, sampler_logprobs: Tensor, mask: Tensor, cap: float = 2.0, level: str = "token"
 ) -> Tensor:
     """Truncated importance weights min(π/π_sampler, cap): [B, T], [B, T], [B, T] → [B, T], 0 where masked.
 

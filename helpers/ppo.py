@@ -50,11 +50,7 @@ def policy_loss(
 
 
 def value_loss(
-    values: Tensor,
-    old_values: Tensor,
-    returns: Tensor,
-    mask: Tensor,
-    cliprange_value: float = 0.2,
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, cliprange_value: float = 0.2
 ) -> tuple[Tensor, dict]:
     """½·mean max((V − R)², (clip(V, V_old ± ε) − R)²) over counted tokens (Huang et al. 2024).
 

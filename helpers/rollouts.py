@@ -15,7 +15,6 @@ from helpers.tools.validate import (
     require,
     require_finite,
     require_ids,
-    require_like,
     require_mask,
     require_shape,
     require_tensor,
@@ -66,10 +65,13 @@ class RolloutBatch:
     skipped: Tensor | None = None  # (B,) True: left out of the loss; if not given, none is
 
     def __post_init__(self):
-        names = ("response_tensors", "response_mask", *PER_TOKEN)
-        require_like(dims=2, query_tensors=self.query_tensors, query_mask=self.query_mask)
-        require_like(dims=2, **{name: getattr(self, name) for name in names})
-        rows, queries = len(self.response_tensors), len(self.query_tensors)
+        require_tensor("query_tensors", self.query_tensors, dims=2)
+        require_shape("query_mask", self.query_mask, self.query_tensors.shape, "query_tensors")
+        require_tensor("response_tensors", self.response_tensors, dims=2)
+        shape, queries = self.response_tensors.shape, len(self.query_tensors)
+        for name in ("response_mask", *PER_TOKEN):
+            require_shape(name, getattr(self, name), shape, like="response_tensors")
+        rows = shape[0]
         require(queries == rows, "query_tensors", f"{queries} rows", f"{rows} rows")
         if self.skipped is None:
             self.skipped = self.response_mask.new_zeros(rows, dtype=torch.bool)

@@ -77,11 +77,10 @@ class Inputs:
         got, wants = f"{len(self.reward_weights)} of them", f"{len(self.reward)}, one a reward"
         require(fits, "reward_weights", got, wants)
         require_number("eval_share", self.eval_share, 0.0, 0.9)
-        for name in ("lora", "lora_last", "eval_every"):
+        for name in ("lora", "lora_last", "eval_every", "evaluation_samples"):
             if getattr(self, name) is not None:
-                require_count(name, getattr(self, name))
-        if self.evaluation_samples is not None:
-            require_count("evaluation_samples", self.evaluation_samples, low=2)
+                least = 2 if name == "evaluation_samples" else 1
+                require_count(name, getattr(self, name), least)
         alone = self.lora_last is not None and self.lora is None
         require(not alone, "lora_last", self.lora_last, "--lora too")
         halved = self.lora_bf16 and self.lora is None

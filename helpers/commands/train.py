@@ -36,12 +36,7 @@ from helpers.commands.results import (
 from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
-from helpers.models import (
-    count_parameters,
-    fingerprint,
-    has_review_vocabulary,
-    resolve_device,
-)
+from helpers.models import count_parameters, fingerprint, has_review_vocabulary, resolve_device
 from helpers.scale.export import require_exportable, save_policy
 from helpers.scale.guard import guard
 from helpers.scale.held_out import HeldOut
@@ -113,17 +108,6 @@ def unused_folder(name: str) -> Path:
     runs = work_folder() / "runs"
     names = (runs / (name if k == 1 else f"{name}_{k}") for k in count(1))
     return next(folder for folder in names if not list_checkpoints(folder))
-
-
-def results_folder(options: TrainOptions, settings: dict) -> Path:
-    """The folder a run's results go to; ValueError where another run uses or has used it."""
-    if options.resume is not None:
-        return options.resume
-    config = RLHFConfig(**settings)
-    folder = options.save or unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
-    require_free(folder)
-    require_unused(folder)
-    return folder
 
 
 @contextmanager
@@ -200,25 +184,33 @@ def train_with_bar(
     return True
 
 
-def as_started(options: TrainOptions) -> TrainOptions:
-    """The options with what a run that goes on was started with, flags given now first; all checked."""
-    if options.resume is not None:
-        require_free(options.resume)
+def prepare(options: TrainOptions, settings: dict) -> tuple[TrainOptions, Path]:
+    """The options, of a run that goes on those it was started with where no flag is given now; its folder.
+
+    ValueError: another run uses the folder or has used it, or the policy could not be exported.
+    """
+    folder = options.resume or options.save
+    if folder is None:
+        config = RLHFConfig(**settings)
+        folder = unused_folder(f"beta_{config.kl_coef}_seed_{config.seed}")
+    require_free(folder)
+    if options.resume is None:
+        require_unused(folder)
+    else:
         given = options.export
-        options = kept_inputs(options, options.resume)
+        options = kept_inputs(options, folder)
         if options.export != given:
             print(f"At the end the policy goes to {options.export}, as the run was started.")
     if options.export is not None:  # before training, not after
         require_exportable(options.export)
         require_writable(options.export.absolute().parent)
-    return options
+    return options, folder
 
 
 def train_and_compare(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
-    options = as_started(options)
-    folder = results_folder(options, settings)
+    options, folder = prepare(options, settings)
     state = start_or_resume(options, settings)
     if options.resume is None:
         keep_inputs(options, folder)

@@ -9,14 +9,7 @@ from traitlets import Any, HasTraits, List, validate
 
 from helpers.kit.alt_text import alt_text
 from helpers.kit.sliders import WIDGET_VIEW
-from helpers.page.drift_page import (
-    HEIGHT,
-    PageRecords,
-    fewer,
-    frame,
-    page,
-    plain_html,
-)
+from helpers.page.drift_page import HEIGHT, PageRecords, fewer, frame, page, plain_html
 from helpers.page.figures import drift_figure
 from helpers.studies.beta_sweep import Sweep
 from helpers.studies.drift import Drift, DriftView, run_curves

@@ -74,13 +74,10 @@ class Drift:
         self.optimum = cache(sweep.optimum)
         self.curves_of = cache(lambda beta, seed: run_curves(sweep.run(beta, seed)))
         self.first_token = cache(
-            lambda prompt, beta: first_token_optimum(sweep, prompt, beta, self.vocabulary_size)
+            lambda prompt, beta: first_token_optimum(
+                sweep, prompt, beta, len(self.start.next_logprobs[prompt])
+            )
         )
-
-    @property
-    def vocabulary_size(self) -> int:
-        """V of the next-token distributions."""
-        return len(self.start.next_logprobs[self.prompts[0]])
 
     @property
     def start(self) -> Snapshot:

@@ -38,10 +38,7 @@ def _end_with_parent() -> None:
 
 
 def run_all(
-    tasks: list[tuple[Callable, tuple]],
-    workers: int,
-    threads: int,
-    total: int | None = None,
+    tasks: list[tuple[Callable, tuple]], workers: int, threads: int, total: int | None = None
 ) -> list:
     """Call every `(function, arguments)` in new processes, `workers` at a time; results in order.
 

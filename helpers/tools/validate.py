@@ -34,11 +34,6 @@ def require_count(name: str, value: int, low: int = 1) -> None:
     require(ok, name, repr(value), f"an integer of at least {low} and below 2**60")
 
 
-def require_flag(name: str, value: bool) -> None:
-    """True or False, and nothing that merely counts as one of them."""
-    require(isinstance(value, bool), name, repr(value), "True or False")
-
-
 def require_choice(name: str, value: str, choices: tuple) -> None:
     """One of `choices`."""
     require(value in choices, name, repr(value), "one of " + ", ".join(map(repr, choices)))
@@ -84,11 +79,3 @@ def require_finite(name: str, value: Tensor, mask: Tensor | None = None) -> None
     bad = ~torch.isfinite(value.detach())
     bad = bad if mask is None else bad & mask
     require(not bool(bad.any()), name, f"{int(bad.sum())} NaN or infinite", "finite numbers")
-
-
-def require_like(dims: int | None = None, **tensors: object) -> None:
-    """Tensors of one shape: that of the first, which has `dims` axes when that is given."""
-    (first, model), *others = tensors.items()
-    require_tensor(first, model, dims)
-    for name, value in others:
-        require_shape(name, value, model.shape, like=first)

@@ -11,8 +11,6 @@ and `first` (tokens it can begin with), `nullable` (whether it can be empty), `l
 number of tokens) and `vocabulary` (every token that can occur).
 """
 
-from functools import cached_property
-
 
 class Words:
     """Fixed tokens, possibly none, with probability 1."""
@@ -22,10 +20,7 @@ class Words:
         self.first = frozenset(self.tokens[:1])
         self.nullable = not self.tokens
         self.longest = len(self.tokens)
-
-    @property
-    def vocabulary(self):
-        return frozenset(self.tokens)
+        self.vocabulary = frozenset(self.tokens)
 
     def sample(self, rng):
         return list(self.tokens)
@@ -46,10 +41,7 @@ class Sequence:
                 self.first |= part.first
             self.nullable = self.nullable and part.nullable
         self.longest = sum(part.longest for part in parts)
-
-    @cached_property  # parts are shared by many
-    def vocabulary(self):
-        return frozenset().union(*(part.vocabulary for part in self.parts))
+        self.vocabulary = frozenset().union(*(part.vocabulary for part in parts))
 
     def sample(self, rng):
         return [token for part in self.parts for token in part.sample(rng)]
@@ -80,6 +72,7 @@ class Choice:
         self.first = frozenset().union(*(node.first for node in nodes))
         self.nullable = any(node.nullable for node in nodes)
         self.longest = max(node.longest for node in nodes)
+        self.vocabulary = frozenset().union(*(node.vocabulary for node in nodes))
         options = list(zip(self.probabilities, nodes, strict=True))
         self.otherwise = [(p, node) for p, node in options if node.nullable]
         # most alternatives cannot begin with the next token: this table makes parsing fast
@@ -87,10 +80,6 @@ class Choice:
             token: [(p, node) for p, node in options if token in node.first or node.nullable]
             for token in self.first
         }
-
-    @cached_property
-    def vocabulary(self):
-        return frozenset().union(*(node.vocabulary for node in self.nodes))
 
     def sample(self, rng):
         return rng.choices(self.nodes, self.probabilities)[0].sample(rng)

@@ -68,7 +68,7 @@ def test_the_optimum_s_next_token_is_the_reference_s_at_a_huge_beta(sweep):
 
 
 def test_few_effective_samples_hide_the_optimum(explorer, sweep):
-    size = explorer.drift.vocabulary_size
+    size = len(sweep.runs[0].snapshots[0].next_logprobs[WATCHED_PROMPTS[0]])
     for beta in (0.003, 0.0):
         assert first_token_optimum(sweep, WATCHED_PROMPTS[0], beta, size) is None
 
