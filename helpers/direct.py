@@ -247,17 +247,12 @@ def train_direct(
         else:
             pairs = check_pairs(as_pairs(pairs, tokenizer), "pairs")
     if state is None:
-        config = resolve_iterations(config, pairs)
+        if config.iterations is None:  # enough for its passes over the pairs
+            batches = -(-config.epochs * len(pairs) // config.batch_size)
+            config = replace(config, iterations=batches)
         state = start_run(config, models, reward, prompts, measures)
     data = None if pairs is None else load_data(state, pairs)
     yield from run_iterations(state, partial(iterate_direct, data=data), save_dir)
-
-
-def resolve_iterations(config: DirectConfig, pairs: list[dict] | None) -> DirectConfig:
-    """The config with a number of iterations: if not given, enough for its passes over the pairs."""
-    if config.iterations is not None:
-        return config
-    return replace(config, iterations=-(-config.epochs * len(pairs) // config.batch_size))
 
 
 @torch.no_grad()

@@ -140,13 +140,6 @@ class Adam(torch.optim.Adam):
     step = interrupts_wait()(torch.optim.Adam.step)
 
 
-def make_optimizer(models: Models, config: RLHFConfig) -> torch.optim.Optimizer:
-    """Adam over actor and critic, with torch's fused kernel if available."""
-    fused = models.device.type in ("cpu", "cuda")
-    groups = models.trained_parameters(config)
-    return Adam(groups, eps=config.adam_eps, fused=fused)
-
-
 LARGE_PRIME = 100_003  # apart are the seeds of two processes
 
 
@@ -211,12 +204,14 @@ def start_run(
         prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
     prompts = as_prompts(prompts, models.tokenizer)
     check_context(models, prompts, config.response_length)
+    fused = models.device.type in ("cpu", "cuda")  # where torch has such a kernel
+    optimizer = Adam(models.trained_parameters(config), eps=config.adam_eps, fused=fused)
     state = RLHFState(
         config,
         models,
         prompts,
         measures or {},
-        make_optimizer(models, config),
+        optimizer,
         make_generators(config.seed, models.device),
         config.kl_coef,
     )

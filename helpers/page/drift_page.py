@@ -19,7 +19,7 @@ from helpers.kit.style import part, tokens
 from helpers.models import load_tokenizer
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import Sweep, load_sweep
-from helpers.studies.drift import Drift, SliderStop, run_curves
+from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
 
@@ -55,26 +55,18 @@ def snapshot_facts(
 
     In float64: any machine rounds alike.
     """
-    asked = [shot.next_logprobs.get(prompt) for prompt in prompts]
-    probs = [None if logprobs is None else logprobs.double().exp() for logprobs in asked]
-    kept = [shot.samples.get(prompt, []) for prompt in prompts]
-    return {
-        "iteration": shot.iteration,
-        "samples": [[sample_facts(sample, words) for sample in samples] for samples in kept],
-        "next": [
-            None if p is None else per_mille(p, tokens)
-            for p, tokens in zip(probs, rows, strict=True)
-        ],
-    }
+    samples, after = [], []
+    for prompt, row in zip(prompts, rows, strict=True):
+        logprobs = shot.next_logprobs.get(prompt)
+        samples.append([sample_facts(sample, words) for sample in shot.samples.get(prompt, [])])
+        after.append(None if logprobs is None else per_mille(logprobs.double().exp(), row))
+    return {"iteration": shot.iteration, "samples": samples, "next": after}
 
 
 def run_facts(run: Run, prompts: list[str], rows: list[list[int]], words: dict[str, int]) -> dict:
     """A run: proxy, gold and KL of the policy after 0, 1, … updates, and its snapshots."""
     curves = run_curves(run)
-    measured = {
-        name: [None if math.isnan(x) else x for x in curves[name]]
-        for name in ("proxy", "gold", "kl")
-    }
+    measured = {name: [None if math.isnan(x) else x for x in curves[name]] for name in COLUMNS}
     return measured | {"shots": [snapshot_facts(s, prompts, rows, words) for s in run.snapshots]}
 
 
@@ -85,12 +77,8 @@ def optimum_facts(drift: Drift, beta: float, rows: list) -> dict | None:
         return None
     found = [drift.first_token(prompt, beta) for prompt in drift.prompts]
     known = zip(found, rows, strict=True)
-    return {
-        "value": significant(best.value),
-        "kl": significant(best.kl),
-        "score": significant(best.score),
-        "next": [None if probs is None else per_mille(probs, tokens) for probs, tokens in known],
-    }
+    after = [None if probs is None else per_mille(probs, tokens) for probs, tokens in known]
+    return significant({"value": best.value, "kl": best.kl, "score": best.score}) | {"next": after}
 
 
 def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
@@ -132,8 +120,8 @@ def rounds(drift: Drift) -> list[list]:
 def other_ends(sweep: Sweep) -> list[dict]:
     """Where the runs end whose seeds the page has no texts of."""
     return [
-        {"beta": run.config.kl_coef, "seed": run.config.seed, "proxy": run.final["score"]}
-        | {name: run.final[name] for name in ("gold", "kl")}
+        {"beta": run.config.kl_coef, "seed": run.config.seed}
+        | {name: run.final[column] for name, column in COLUMNS.items()}
         for run in sweep.runs
         if run.config.seed not in sweep.shown_seeds
     ]

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from helpers.tools.command import exit_status
@@ -153,8 +152,8 @@ def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:
     return list(changed)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; → its exit status."""
+def main(arguments: list[str]) -> int:
+    """`python -m helpers colab`; → its exit status."""
     parser = argparse.ArgumentParser(prog="python -m helpers colab", description=__doc__)
     parser.add_argument("repo", nargs="?", metavar="owner/name", help="default: git's origin")
     given = parser.parse_args(arguments)
@@ -165,7 +164,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{repo}: {', '.join(changed) or 'all as it was'}")
 
     return exit_status(run, "Stopped; every file is whole.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
