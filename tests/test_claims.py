@@ -23,7 +23,6 @@ from helpers.kit.recorded import recorded
 from helpers.kl import kl_estimate
 from helpers.lessons.debugging.cases import VARIANTS
 from helpers.lessons.kl_beta import study as kl_control
-from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_reward_model import study as direct
 from helpers.studies import one_token
 from helpers.studies.beta_sweep import load_sweep
@@ -180,23 +179,6 @@ def parameters_of_the_encoder() -> int:
     return sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())
 
 
-def arranged(gpus: int, tokens: int = 1024) -> dict[str, dict[str, float]]:
-    """Lesson 13's seconds for 6.5 billion parameters: phases of each arrangement."""
-    seven = Size(matrices=6_500_000_000, layers=32, width=4096, vocab=32_000)
-    return engine_choices(seven, Load(512, 256, tokens, 1, 4, 8), gpus, H100)
-
-
-def generation_share(gpus: int, tokens: int) -> float:
-    phases = arranged(gpus, tokens)["engine"]
-    return phases["generate"] / sum(phases.values())
-
-
-def async_gain(gpus: int) -> float:
-    """Share of the engine's iteration that asynchronous rollouts save."""
-    totals = {name.split(",")[0]: sum(row.values()) for name, row in arranged(gpus).items()}
-    return 1 - totals["async"] / totals["engine"]
-
-
 def planted(variant: str, setting: str) -> float:
     """How strong a milder or grosser fault of the clinic is."""
     (wrong,) = VARIANTS[variant].wrong.values()
@@ -313,10 +295,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
     ("12", "model of 135 million"): quoted("the name SmolLM2-135M"),
     ("13", "OpenRLHF reports 80 %"): quoted("OpenRLHF's README"),
-    ("13", "generation 69 %"): equals(lambda: 100 * generation_share(gpus=32, tokens=8192)),
-    ("13", "and 80 % on"): equals(lambda: 100 * generation_share(gpus=128, tokens=8192)),
-    ("13", "few GPUs (7 % on 8)"): equals(lambda: 100 * async_gain(gpus=8)),
-    ("13", "many (26 % on"): equals(lambda: 100 * async_gain(gpus=128)),
 }
 
 

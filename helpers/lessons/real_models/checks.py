@@ -83,7 +83,7 @@ check_chat_rollout = exercise(
     """\
 def chat_rollout(tokenizer, actor, conversations, answers):
     how = {"tokenize": False, "add_generation_prompt": True}
-    texts = [tokenizer.apply_chat_template(talk, **how) for talk in conversations]
+    texts = [tokenizer.apply_chat_template(messages, **how) for messages in conversations]
     padding = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
     encoded = tokenizer(texts, add_special_tokens=False, **padding)
     query, query_mask = encoded["input_ids"], encoded["attention_mask"].bool()
@@ -100,7 +100,7 @@ def chat_rollout(tokenizer, actor, conversations, answers):
     logprobs = logprobs.gather(-1, response[..., None])[..., 0]
     return query, query_mask, response, response_mask, torch.where(response_mask, logprobs, 0.0)
 """,
-    "the template with the generation prompt, BOS once, padded left; drawn ids padded right, every drawn"
+    "the template with the generation prompt, BOS once, padded left; sampled ids padded right, every sampled"
     " token counts; log softmax(logits[:, P − 1 : −1])[token], 0 on padding",
     rollouts,
     """\
@@ -276,8 +276,8 @@ the plain interval: That is rate ± z·√(rate·(1 − rate)/n), which is no in
 )
 
 
-SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 4.0
-FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 8.0
+SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 5.0
+FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 12.0
 THIN = (noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1), 2.0, True)  # rank 1
 
 check_lora_forward = exercise(
@@ -301,6 +301,9 @@ the weight not transposed: `weight` is [out, in], and x holds one input a row: x
  only where the layer is square.
 - weight.T
 + weight
+the scale missing: The adapter's product is multiplied by α / r; yours is not.
+- alpha / len(a) *
++
 a whole number for α / r: Your scale is α // r, a whole number: divide with /.
 - alpha / len(a)
 + alpha // len(a)

@@ -56,9 +56,9 @@ def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
 
 WATCHED = (  # of a held-out measurement: title, unit
     ("reward", "Reward: what is trained on", "cosine"),
-    ("next_turn", "Judge: what would be said next?", "nats"),
-    ("on_topic", "Judge: is it about what was said?", "cosine"),
-    ("distinct", "Different word pairs", "share"),
+    ("next_turn", "Next-turn judge", "nats"),
+    ("on_topic", "On-topic judge", "cosine"),
+    ("distinct", "distinct-2", "share"),
     ("kl", "KL from the reference", "nats per response"),
     ("ended", "Responses that ended", "share"),
 )

@@ -43,13 +43,13 @@ def two_policies(n: int = 4, bonus: float = 0.3) -> tuple[Answers, Answers]:
     return tuple(found)
 
 
-def judge_chance(first: Answers, second: Answers, position=POSITION, length=LENGTH) -> Tensor:
-    """Chance that the judge prefers the text shown first: [N]. With both biases 0 the judge is fair."""
+def judge_probability(first: Answers, second: Answers, position=POSITION, length=LENGTH) -> Tensor:
+    """Probability that the judge prefers the text shown first: [N]. With both biases 0 the judge is fair."""
     longer = first.words - second.words
     return torch.sigmoid((first.gold - second.gold) / NOISE + position + length * longer)
 
 
 def judge(first: Answers, second: Answers, seed: int) -> Tensor:
     """Whether the judge prefers the text shown first, drawn once for each pair: [N] bool."""
-    chance = judge_chance(first, second)
-    return torch.rand(len(chance), generator=torch.Generator().manual_seed(seed)) < chance
+    probability = judge_probability(first, second)
+    return torch.rand(len(probability), generator=torch.Generator().manual_seed(seed)) < probability

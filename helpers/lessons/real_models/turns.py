@@ -11,7 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 WORDS = ("go", "radio", "rain", "sun")  # ids 0 to 3; every conversation begins with `go`
 RIGHT = torch.tensor(
     [0.6, 0.9, 0.6, 0.6]
-)  # chance that the tool is right, by the policy's first word
+)  # probability that the tool is right, by the policy's first word
 WEATHER = torch.tensor([0.7, 0.3])  # rain, sun
 
 
@@ -24,12 +24,14 @@ def tiny_policy(seed: int) -> nn.Module:
     return GPT2LMHeadModel(GPT2Config(**shape, **ends, **still)).eval()
 
 
-def every_talk() -> tuple[Tensor, Tensor, Tensor]:
-    """All conversations after `go`: words [32, 3], the chance of the tool's word, the mean reward [32]."""
-    talks = torch.cartesian_prod(torch.arange(4), torch.tensor([2, 3]), torch.arange(4))
-    right = RIGHT[talks[:, :1]]  # (32, 1)
-    says_so = talks[:, 1:2] == torch.tensor([2, 3])  # (32, 2) by weather: does the tool name it?
+def every_conversation() -> tuple[Tensor, Tensor, Tensor]:
+    """All conversations after `go`: words [32, 3], P(the tool's word), the mean reward [32]."""
+    responses = torch.cartesian_prod(torch.arange(4), torch.tensor([2, 3]), torch.arange(4))
+    right = RIGHT[responses[:, :1]]  # (32, 1)
+    says_so = responses[:, 1:2] == torch.tensor(
+        [2, 3]
+    )  # (32, 2) by weather: does the tool name it?
     both = WEATHER * torch.where(says_so, right, 1 - right)  # P(weather, the tool's word)
     tool = both.sum(1)
     weather = torch.cat([torch.zeros(32, 2), both / tool[:, None]], dim=1)  # by word
-    return talks, tool, weather.gather(1, talks[:, 2:])[:, 0]
+    return responses, tool, weather.gather(1, responses[:, 2:])[:, 0]

@@ -44,7 +44,7 @@ def seconds_figure(rows: dict[str, dict[str, float]], title: str) -> Figure:
         left = 0.0
         for phase, seconds in phases.items():
             bar = {"left": left, "color": PHASES[phase], "height": 0.62, "edgecolor": "white"}
-            axes.barh(place, seconds, label=phase if place == 0 or phase == "sync" else None, **bar)
+            axes.barh(place, seconds, label=phase if place == 0 else None, **bar)
             left += seconds
         axes.text(left, place, f" {left:,.1f} s", va="center", fontsize=9)
     axes.set_yticks(range(len(rows)), list(rows), fontsize=9)

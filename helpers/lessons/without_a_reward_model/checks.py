@@ -63,9 +63,6 @@ reference missing: Your margin is of log π alone; take each response's log-rati
 -     return -torch
 + (chosen - ref_chosen) - (rejected - ref_rejected)
 +     return -kl_coef * torch
-β on a part of the margin: β multiplies the chosen side alone; it multiplies the whole margin.
-- ((chosen - ref_chosen) - (rejected - ref_rejected))
-+ (chosen - ref_chosen) - (rejected - ref_rejected)
 no sigmoid: You return −margin, which has no end; the loss is −log σ(margin).
 - torch.nn.functional.logsigmoid(margin)
 + margin
@@ -130,14 +127,14 @@ def training_seen(function, policy, reference, tokens, mask, kl_coef, learning_r
         not torch.equal(m.weights, before)
         for m, before in zip(models, (policy, reference), strict=True)
     ]
-    seen["the reference was trained"] = trained[1]
+    seen["training of the reference"] = trained[1]
     met = models[0].met + [policy] * (not models[0].met)
     for k in range(1, steps):
         before, after = (met[min(i, len(met) - 1)] for i in (k - 1, k))
         seen[f"gradient at step {k}"] = (before - after) / learning_rate
     seen["losses"] = losses.detach()
-    seen["the policy that you were given was trained"] = trained[0]
-    return seen | {"the losses hold their graph": losses.requires_grad}
+    seen["training of the given policy"] = trained[0]
+    return seen | {"graph of the losses": losses.requires_grad}
 
 
 def table(seed: int, size: int) -> Tensor:
@@ -193,7 +190,7 @@ def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
     ],
     """\
 logits of the token's own position: You read each token's log-prob from the logits at its own position. They
- are a forecast of the next token: take those of the position before.
+ are a prediction of the next token: take those of the position before.
 - model(tokens[:, :-1]).logits
 + model(tokens).logits[:, 1:]
 mean over tokens: You averaged over the tokens. log π of a response is the sum; a mean makes β another one
@@ -204,6 +201,10 @@ rows taken two by two: You took rows 0, 2, … as chosen. The first B rows are t
  rejected: chunk(2).
 - .sum(dim=1)
 + .sum(dim=1)[[*range(0, len(tokens), 2), *range(1, len(tokens), 2)]]
+the reference from the policy: Your reference is the policy as it is at each step, so every margin is 0. Take
+ the log-probs of `reference`, once.
+- ((chosen - ref_chosen) - (rejected - ref_rejected))
++ ((chosen - chosen.detach()) - (rejected - rejected.detach()))
 reference missing: Your margin is of log π alone; take log-ratios to the reference.
 - ((chosen - ref_chosen) - (rejected - ref_rejected))
 + (chosen - rejected)

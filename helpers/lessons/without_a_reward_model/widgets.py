@@ -11,7 +11,7 @@ from helpers.lessons.without_a_reward_model.figures import price_figure
 from helpers.lessons.without_a_reward_model.study import Direct
 from helpers.theory.optimum import kl_divergence
 
-METHODS = (("300 pairs, again and again", "offline"), ("online: fresh pairs", "online"))
+METHODS = (("offline: 300 pairs, again and again", "offline"), ("online: fresh pairs", "online"))
 
 
 def pairs_explorer(
@@ -32,7 +32,7 @@ def pairs_explorer(
 
 
 def price_explorer(study: Direct, start: int = 0) -> Explorer:
-    """Recorded runs offline and online; the chosen β in colour, its seeds as thin lines."""
+    """Recorded runs offline and online; the chosen β in blue, its seeds as thin lines."""
     betas = study.betas("offline")
 
     def draw(method: str, beta: int):
@@ -42,7 +42,7 @@ def price_explorer(study: Direct, start: int = 0) -> Explorer:
         curves = {
             b: {name: [run.column(name) for run in of] for name in names} for b, of in runs.items()
         }
-        return price_figure(steps, curves, betas[beta])
+        return price_figure(steps, curves, betas[beta], f"{method}, β = {betas[beta]:g}")
 
     method = ipywidgets.Dropdown(options=METHODS, description="pairs", style=WIDE)
     return Explorer(draw, method=method, beta=stops("β", betas, start))
