@@ -19,7 +19,6 @@ import safetensors
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
-from helpers.kit.recorded import recorded
 from helpers.kl import kl_estimate
 from helpers.lessons.debugging.cases import VARIANTS
 from helpers.lessons.kl_beta import study as kl_control
@@ -286,8 +285,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
             *(planted(f"temperature_{size}", "temperature") for size in ("mild", "gross")),
         ]
     ),
-    ("09", "with γ = 0.97"): equals(lambda: recorded().config.gamma),
-    ("10", "TRL's issue 2703"): quoted("its number"),
     ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
     ("11", "with 300 other pairs"): equals(lambda: direct.FEW),
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),

@@ -199,7 +199,7 @@ FAULTS = {
         ),
         Fault(
             "top_k",
-            "Sampled with top-k, log-probs of all tokens",
+            "Sampled with top-k; trainer's log-probs over all tokens",
             "first_ratio_error",
             "The ratio is not 1 even in the first iteration, its error stays below 1; KL starts above 0.",
             {"generate_responses": sample_top_k},

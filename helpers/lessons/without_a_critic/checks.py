@@ -181,7 +181,10 @@ smaller ratio: You took the smaller ratio, then multiplied; take the smaller pro
     results=("rewards", "advantages", "gains", WEIGHTS, "loss"),
     gradient=("logprobs",),
     further=[
-        ("padding holds −inf", (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8))),
+        (
+            "padding holds −inf: torch.where before exp",
+            (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
+        ),
         (
             "the rewards of a group are equal",
             (floats(1.0, 3.0, 2.0, 2.0), *FOUR, Settings("rloo", 2, 0.3, "token", 0.2, 0.4, 7)),

@@ -56,7 +56,7 @@ def pass_figure(x: Sequence[int], panels: dict[str, Runs]) -> Figure:
         draw_runs(axes, x, runs)
         axes.set_ylim(0, 1)
         axes.set_xticks(x)
-        label_axes(axes, title, "iteration", "share of requests", grid="both")
+        label_axes(axes, title, "iteration", "share of prompts", grid="both")
     lines, labels = grid.flat[0].get_legend_handles_labels()  # the same in each panel
     figure.legend(lines, labels, loc="outside lower center", ncols=len(labels))
     return figure
@@ -101,9 +101,9 @@ def staleness_figure(lags: Sequence[int], series: dict[str, Sequence[float]]) ->
 def front_figure(
     front: Sequence[Sequence[float]], ends: dict[str, dict[str, Sequence[float]]]
 ) -> Figure:
-    """Means of two rewards: the front as a line, and where each way of adding ends, by unit."""
+    """Means of two rewards: the frontier as a line, and where each way of adding ends, by unit."""
     figure, axes = one_panel(6.6, 3.2)
-    axes.plot(*zip(*front, strict=True), color=GREY, linewidth=2, label="the front at this KL")
+    axes.plot(*zip(*front, strict=True), color=GREY, linewidth=2, label="the frontier at this KL")
     for (label, by_unit), colour, marker in zip(ends.items(), (ORANGE, BLUE), "os", strict=True):
         points = list(by_unit.values())
         axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=8, label=label)
@@ -116,12 +116,13 @@ def front_figure(
 
 
 def dense_figure(values: dict[str, Sequence[float]]) -> Figure:
-    """Final values by label, a circle a seed; a thin line follows each seed."""
+    """Final values by label, a circle a seed; in each half a thin line follows each seed."""
     figure, axes = one_panel(6.6, 2.6)
     for seed in zip(*values.values(), strict=True):
-        axes.plot(range(len(seed)), seed, color=GREY, linewidth=0.8)
+        for at in (0, 2):
+            axes.plot([at, at + 1], seed[at : at + 2], color=GREY, linewidth=0.8)
     for place, y in enumerate(values.values()):
         draw_values(axes, place, y, BLUE if place < len(values) / 2 else ORANGE, GREY)
-    axes.set_xticks(range(len(values)), list(values))
+    axes.set_xticks(range(len(values)), [label.replace(", ", "\n") for label in values])
     label_axes(axes, "The same reward, paid at the end or on the way", "", "J, gold", grid="y")
     return figure
