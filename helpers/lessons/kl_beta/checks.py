@@ -68,7 +68,7 @@ def best_policy(ref_logprobs, scores, kl_coef):
 check_best_value = exercise(
     """\
 def best_value(ref_logprobs, scores, kl_coef):
-    log_z = (ref_logprobs + scores / kl_coef).logsumexp(dim=1)  # one a prompt
+    log_z = (ref_logprobs + scores / kl_coef).logsumexp(dim=1)  # one per prompt
     return (kl_coef * log_z).mean()
 """,
     "J* = the mean over prompts of β·log Z, Z = Σ_y π_ref·exp(r/β) of each prompt (notebook 07)",
@@ -82,9 +82,12 @@ the score of π*: This is E[r] under π*; J* is less, by β·KL. It is β·log Z
 - (kl_coef * log_z).mean()
 + ((ref_logprobs + scores / kl_coef).softmax(1) * scores).sum(1).mean()
 β·log(π*/π_ref) for J*: This is the mean of β·log(π*/π_ref), which is r less the prompt's own β·log Z. The
- β·log Z itself is asked for, one a prompt.
+ β·log Z itself is asked for, one per prompt.
 - (kl_coef * log_z).mean()
 + (scores - kl_coef * log_z[:, None]).mean()
+one Z for all prompts: You took one logsumexp over all prompts; take one per row, then the mean.
+- logsumexp(dim=1)
++ logsumexp(dim=(0, 1))
 """,
     observe=number_seen,
     further=FURTHER,
@@ -124,6 +127,9 @@ def next_kl_coef(kl_coef, kl, target, n, horizon):
 error in nats: You have KL − target; the error is relative: KL/target − 1.
 - kl / target - 1
 + kl - target
+the other sign: The sign of the step is wrong: where the KL is above its target, β has to rise.
+- 1 + error
++ 1 - error
 """,
     observe=number_seen,
     cause=next_cause,

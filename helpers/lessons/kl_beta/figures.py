@@ -47,6 +47,7 @@ def ten_figure(
     draw_bars(left, answers, series)
     total = rewards + penalties
     left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
+    left.axhline(value, color=POLICY, linestyle="--", linewidth=1.2, label="their sum at π*")
     left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
     label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
     left.legend(loc="lower left")
@@ -101,12 +102,13 @@ def _densities(axes: Axes, mean: float, optimum: float) -> None:
 
 def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: float) -> None:
     """m over the gradient steps: the chosen run, the others faintly, the formula dashed."""
-    for k, run in enumerate(runs):
-        if k != chosen:
-            axes.plot(run.means, color=SKY, linewidth=0.9, alpha=0.5)
-    axes.plot(runs[chosen].means, color=POLICY, linewidth=2)
+    for k, run in enumerate(run for run in runs if run is not runs[chosen]):
+        label = "_" if k else "at the other β"
+        axes.plot(run.means, color=SKY, linewidth=0.9, alpha=0.5, label=label)
+    axes.plot(runs[chosen].means, color=POLICY, linewidth=2, label="at this β")
+    axes.legend(loc="upper right")
     axes.axhline(optimum, color="black", linestyle="--", linewidth=1.2)
-    axes.set_ylim(-0.1, 1.15)
+    axes.set_ylim(-0.1, 1.5)
     label_axes(
         axes,
         f"Training: ends at {runs[chosen].means[-1]:.2f}, formula {optimum:.2f}",
@@ -162,7 +164,7 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
 
 # --- a β that follows a target, and where the KL stands ---------------------------
 
-MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL), "loss, full": ("^", REWARD)}
+MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL)}
 START_STYLES = ("-", "--", ":")
 WORLD_STYLES = ((POLICY, "o-"), (YELLOW, "s--"), (KL, "^:"))
 
@@ -177,7 +179,7 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
         for style, (first, kl, betas) in zip(START_STYLES, runs, strict=False):
             x = range(1, len(kl) + 1)
             upper.plot(x, kl, style, color=KL, linewidth=1.6, label=f"β starts at {first:g}")
-            lower.plot(x, betas, style, color=POLICY, linewidth=1.6)
+            lower.plot(x, betas, style, color=POLICY, linewidth=1.6, label=f"from {first:g}")
         upper.set_title(f"Target: a KL of {target:g}")
         upper.set_ylim(0)
         log_ticks(lower)
@@ -186,7 +188,7 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
             axes.grid(True)
     grid[0, 0].set_ylabel("KL, nats per response")
     grid[1, 0].set_ylabel("β (log scale)")
-    grid[0, -1].legend()
+    grid[0, -1].legend(), grid[1, -1].legend()
     return figure
 
 
@@ -201,7 +203,7 @@ def _placement(axes: Axes, name: str, points: list[tuple], runs: list[tuple]) ->
 
 
 def placement_figure(curves: dict[str, list[tuple]], runs: dict[str, list[tuple]]) -> Figure:
-    """Proxy and gold against KL: `{"reward" | "loss, k2" | "loss, full": [(KL, proxy, gold, β)]}`.
+    """Proxy and gold against KL: `{"reward" | "loss, k2": [(KL, proxy, gold, β)]}`.
 
     `curves` are means over seeds, `runs` single runs. Where neighbours lie wider apart than may be
     interpolated, no line joins them. Beyond the largest KL with the KL in the loss, nothing is drawn.

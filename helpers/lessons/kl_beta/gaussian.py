@@ -23,11 +23,10 @@ BATCH, STEPS = 256, 120  # samples per step, number of steps
 
 @dataclass(frozen=True)
 class GaussianRun:
-    """One training run: m before each step and after the last, and the estimate of J at each step."""
+    """One training run: m before each step and after the last."""
 
     kl_coef: float
     means: list[float]  # steps + 1 values, in units of y
-    values: list[float]  # mean of r − β·(log π − log π_ref) of each step, reward units
 
 
 def peak_reward(y: Tensor) -> Tensor:
@@ -35,10 +34,10 @@ def peak_reward(y: Tensor) -> Tensor:
     return -(y - 1).square()
 
 
-def normal_logprob(y: Tensor, mean: Tensor | float, sigma: float = SIGMA) -> Tensor:
+def normal_logprob(y: Tensor, mean: Tensor | float) -> Tensor:
     """Log-density of N(mean, σ²) at y, nats; shapes broadcast."""
-    z = (y - mean) / sigma
-    return -0.5 * z.square() - math.log(sigma * math.sqrt(2 * math.pi))
+    z = (y - mean) / SIGMA
+    return -0.5 * z.square() - math.log(SIGMA * math.sqrt(2 * math.pi))
 
 
 def gaussian_loss(mean: Tensor, y: Tensor, scores: Tensor, kl_coef: float) -> tuple[Tensor, Tensor]:
@@ -69,19 +68,18 @@ def train_gaussian(
     generator = torch.Generator().manual_seed(seed)
     mean = torch.zeros((), requires_grad=True)
     optimizer = torch.optim.SGD([mean], lr=LEARNING_RATE)
-    means, values = [0.0], []
+    means = [0.0]
     for _ in range(steps):
         noise = torch.randn(BATCH, generator=generator)
         y = (mean + SIGMA * noise).detach()
         scores = reward(y)
         require_finite("scores", scores)
-        loss, rewards = gaussian_loss(mean, y, scores, kl_coef)
+        loss, _ = gaussian_loss(mean, y, scores, kl_coef)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         means.append(mean.item())
-        values.append(rewards.mean().item())
-    return GaussianRun(kl_coef, means, values)
+    return GaussianRun(kl_coef, means)
 
 
 def train_gaussians(kl_coefs: Sequence[float], **settings) -> list[GaussianRun]:

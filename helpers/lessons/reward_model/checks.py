@@ -133,6 +133,9 @@ own std: You used the std of `scores`; use the reference's.
 mean subtracted after dividing: Subtract the mean first, then divide both by the std.
 - (scores - reference_scores.mean()) / reference_scores.std()
 + scores / reference_scores.std() - reference_scores.mean()
+biased std: You divided by M inside the std; use the unbiased std, with M − 1.
+- reference_scores.std()
++ reference_scores.std(unbiased=False)
 """,
     further=[
         (

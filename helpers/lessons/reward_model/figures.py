@@ -156,7 +156,7 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
         axes.plot([], [], color=colour, marker=mark, label=f"temperature {heat:g}")  # never pale
         axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
         axes.minorticks_off()
-        axes.axhline(best["accuracy"], color=colour, alpha=alpha, linestyle="--", linewidth=1.2)
+        axes.axhline(best["accuracy"], color=colour, alpha=max(0.7, alpha), linestyle="--")
         if heat == temperature:
             own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
             at = [run["accuracy"] for run in own]

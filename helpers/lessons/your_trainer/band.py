@@ -33,9 +33,9 @@ WIDTH = 5.0  # standard deviations
 FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
 
 
-def trained(functions: dict[str, Callable], config) -> Iterator[tuple[float, float]]:
-    """Train with these functions, the course's for those not given; yields score and KL."""
-    functions, parts = COURSE | functions, trainer_parts()
+def trained(functions: dict[str, Callable], config, parts=None) -> Iterator[tuple[float, float]]:
+    """Train (fresh) parts with these functions, else the course's; yields score and KL."""
+    functions, parts = COURSE | functions, parts or trainer_parts()
     # prompts may be drawn by any of the three
     torch.manual_seed(config.seed), random.seed(config.seed), np.random.seed(config.seed)
     with in_place(functions):
@@ -44,9 +44,9 @@ def trained(functions: dict[str, Callable], config) -> Iterator[tuple[float, flo
             advance(1)
 
 
-def run_trainer(functions: dict[str, Callable] | None = None, config=None) -> dict:
+def run_trainer(functions: dict[str, Callable] | None = None, config=None, parts=None) -> dict:
     """A run with these functions, the course's for those not given; → curves [iterations] by name."""
-    curve = list(trained(functions or {}, config or trainer_config()))
+    curve = list(trained(functions or {}, config or trainer_config(), parts))
     return dict(zip(CURVES, torch.tensor(curve).T.tolist(), strict=True)) if curve else {}
 
 

@@ -219,6 +219,9 @@ padding in the yielded KL: Your KL counts the padding, where log-probs may be an
 KL per token: The second number is the KL per response: sum over its counted tokens, then the mean.
 -  * counted).sum(1)
 + * counted).mean(1)
+KL averaged over tokens: Sum over each response's counted tokens first, then take the mean over responses.
+- ((logprobs - before) * counted).sum(1)
++ (logprobs - before)[counted]
 """,
     observe=observe_train,
     uses={name: exercise.right for name, exercise in STEPS.items()},
