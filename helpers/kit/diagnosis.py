@@ -183,7 +183,8 @@ def mutated(exercise: Exercise, function: Callable, answers: list[Seen], names: 
 def exchanged(exercise: Exercise, name: str, places: list[int], got: list) -> Found:
     """Another of the results, where this one belongs."""
     expected = [exercise.expected(exercise.cases[k]) for k in places]
-    for other in (one for one in expected[0] if one != name):
+    kind = name.startswith("gradient of")  # where exp is about, values and gradients may be alike
+    for other in (x for x in expected[0] if x != name and x.startswith("gradient of") == kind):
         there = [seen.get(other) for seen in expected]
         if all(isinstance(x, Tensor) and right(y, x) for x, y in zip(there, got, strict=True)):
             return f"{other} for {name}", f"You return the {other} in place of the {name}."

@@ -147,7 +147,7 @@ def changes(node: ast.AST) -> Kinds:
         yield from [("one place off", other)] if other else []
         yield from [("not cut", ":")] if node.lower or node.upper else []
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield "a line is missing", "pass"
+        yield "a line has no effect", "pass"
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in BOUNDARIES:
         sides = ast.unparse(node.left), ast.unparse(node.comparators[0])
         yield "the boundary", f" {BOUNDARIES[type(node.ops[0])]} ".join(sides)
@@ -173,9 +173,9 @@ def of_call(node: ast.Call) -> Kinds:
     if method in ("arange", "range") and len(args) == 1:
         yield from (("one step off", call([f"{args[0]} {sign} 1"])) for sign in "+-")
     if method in DROPPED and before not in ("", "torch"):
-        yield f"{method} is missing", before
+        yield f"{method} has no effect", before
     elif method in DROPPED and args:
-        yield f"{method} is missing", args[0]
+        yield f"{method} has no effect", args[0]
     if method == "mean" and not args:
         yield "the first alone", f"({before})[0]"
         yield "divided by n − 1", f"({before}).sum() / (({before}).numel() - 1)"
