@@ -246,7 +246,7 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
         found = looked(lambda: edited(exercise, function, answers, names), LOOK_LIMIT)
-        found = found or (f"wrong {name}", says)
+        found = found or (f"not right: {name}", says)
         return told(exercise, *found, case_of(exercise, probe), where)
     tensor = as_tensor(got, wanted)
     if tensor is None:

@@ -1,6 +1,7 @@
 """The judge: whatever a learner's function does, it is a report, told in three steps."""
 
 import signal
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -192,6 +193,21 @@ def in_another_thread(work):
 def test_an_endless_loop_ends(where):
     report = where(lambda: judge(replace(MEAN, seconds=0.3), endless))
     assert report.mistake == "endless loop" and "0.3 seconds" in report.message
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+def test_a_limit_does_not_cut_an_import(tmp_path, monkeypatch):
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def importing(x, mask):
+        import slow_module
+
+        while slow_module.whole:
+            pass
+
+    report = judge(replace(MEAN, seconds=0.2), importing)
+    assert report.mistake == "endless loop" and sys.modules["slow_module"].whole
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
