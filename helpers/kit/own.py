@@ -259,9 +259,8 @@ def milestone(reward: Callable | None = None, **settings) -> None:
     print(f"The course's: {', '.join(rest) or 'nothing that you have written'}.")
     if mine:
         print(compared(functions, first, start))
-    shown = range(
-        0, len(state.history), -(-len(state.history) // 6)
-    )  # six lines at most, and the last
+    # six lines at most, and the last
+    shown = range(0, len(state.history), -(-len(state.history) // 6))
     for one in [state.history[k] for k in sorted({*shown, len(state.history) - 1})]:
         numbers = f"score {one['score']:+.2f}   KL {one['kl']:.2f} nats"
         print(f"iteration {one['iteration']:2d}   {numbers}")

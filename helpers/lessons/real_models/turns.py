@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 WORDS = ("go", "radio", "rain", "sun")  # ids 0 to 3; every conversation begins with `go`
-RIGHT = torch.tensor(
-    [0.6, 0.9, 0.6, 0.6]
-)  # probability that the tool is right, by the policy's first word
+# probability that the tool is right, by the policy's first word
+RIGHT = torch.tensor([0.6, 0.9, 0.6, 0.6])
 WEATHER = torch.tensor([0.7, 0.3])  # rain, sun
 
 
@@ -28,9 +27,8 @@ def every_conversation() -> tuple[Tensor, Tensor, Tensor]:
     """All conversations after `go`: words [32, 3], P(the tool's word), the mean reward [32]."""
     responses = torch.cartesian_prod(torch.arange(4), torch.tensor([2, 3]), torch.arange(4))
     right = RIGHT[responses[:, :1]]  # (32, 1)
-    says_so = responses[:, 1:2] == torch.tensor(
-        [2, 3]
-    )  # (32, 2) by weather: does the tool name it?
+    # (32, 2) by weather: does the tool name it?
+    says_so = responses[:, 1:2] == torch.tensor([2, 3])
     both = WEATHER * torch.where(says_so, right, 1 - right)  # P(weather, the tool's word)
     tool = both.sum(1)
     weather = torch.cat([torch.zeros(32, 2), both / tool[:, None]], dim=1)  # by word

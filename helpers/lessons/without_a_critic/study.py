@@ -26,6 +26,7 @@ from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import RLHFState, start_run
+from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
 from helpers.studies.study import (
@@ -152,9 +153,6 @@ def pay_by_sentence(state: RLHFState, responses: Responses, *of_step_5: Tensor) 
             rewards[row, last] -= score - paid
             paid = score
     return rewards
-
-
-total_rewards = steps.total_rewards
 
 
 # --- runs -----------------------------------------------------------------------------------------

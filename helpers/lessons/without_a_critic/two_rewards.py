@@ -8,6 +8,7 @@ linear in the two rewards, so each end is the best policy for some weights: a po
 import torch
 from torch import Tensor
 
+from helpers.theory.optimum import gibbs_policy, kl_divergence
 from helpers.tools.validate import require, require_positive, require_shape
 
 
@@ -25,19 +26,16 @@ def tilted(rewards: Tensor, weights: Tensor, kl: float) -> Tensor:
         kl < -float(best.log()), "kl", kl, f"less than {-float(best.log()):.2f} nats, of the best"
     )
 
+    uniform = torch.full_like(total, 1 / len(total))
+
     def at(scale: float) -> Tensor:
-        return (scale * total).softmax(0)
+        return gibbs_policy(uniform, total, 1 / scale)
 
     low, high = 0.0, 1e4
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if kl_from_uniform(at(middle)) < kl else (low, middle)
-    return at(low)
-
-
-def kl_from_uniform(policy: Tensor) -> Tensor:
-    """KL in nats from equal probabilities: [N] → scalar."""
-    return torch.xlogy(policy, policy * len(policy)).sum()
+        low, high = (middle, high) if kl_divergence(at(middle), uniform) < kl else (low, middle)
+    return at(high)
 
 
 def sum_then_normalise(rewards: Tensor, kl: float) -> Tensor:

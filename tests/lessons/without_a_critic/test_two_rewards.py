@@ -6,11 +6,11 @@ import torch
 from helpers.groups import grpo_advantages
 from helpers.lessons.without_a_critic import two_rewards
 from helpers.lessons.without_a_critic.two_rewards import (
-    kl_from_uniform,
     normalise_then_sum,
     sum_then_normalise,
     tilted,
 )
+from helpers.theory.optimum import kl_divergence
 
 REWARDS = torch.randn(2, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -19,7 +19,7 @@ REWARDS = torch.randn(2, 40, generator=torch.Generator().manual_seed(0), dtype=t
 def test_no_policy_of_this_kl_has_a_higher_weighted_sum(kl):
     weights = torch.tensor([0.3, 2.0])
     best = tilted(REWARDS, weights, kl)
-    assert float(kl_from_uniform(best)) == pytest.approx(kl, abs=1e-9)
+    assert float(kl_divergence(best, torch.full_like(best, 1 / 40))) == pytest.approx(kl, abs=1e-9)
     others = torch.stack([tilted(torch.randn(2, 40), weights, kl) for _ in range(50)])
     assert float((others @ (weights.double() @ REWARDS)).max()) < float(
         best @ (weights.double() @ REWARDS)
