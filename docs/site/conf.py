@@ -1,7 +1,8 @@
 """The course as a static site: `make site`. Lessons as they are saved; nothing is executed or fetched.
 
 Sphinx with myst-nb renders notebooks and Markdown, and builds navigation and search; sphinx-book-theme
-has dark, phone and folded cells. latex2mathml turns formulas into MathML, which browsers draw without a script.
+has dark, phone and folded cells. latex2mathml turns formulas into MathML, which browsers draw without a
+script.
 """
 
 import json
