@@ -128,9 +128,7 @@ def weights(function, given: tuple) -> Tensor:
     return falls.view(mask.shape) / (torch.tensor(NUDGE).expm1() * advantages.unsqueeze(1))
 
 
-def clipped_gains(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, config: Settings
-) -> Tensor:
+def clipped_gains(logprobs, old_logprobs, advantages, mask, config):
     """PPO's clipped gain of each counted token, 0 in the padding: [B, T], advantages [B] → [B, T]."""
     column = advantages.unsqueeze(1)  # (B, 1)
     ratio = torch.where(mask, logprobs - old_logprobs, 0.0).exp()  # 1 in the padding
@@ -140,6 +138,9 @@ def clipped_gains(
 
 check_group_step = exercise(
     """\
+from helpers.lessons.without_a_critic.checks import clipped_gains
+
+
 def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
     kl = torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)  # (B,)
     rewards = scores - config.kl_coef * kl
@@ -155,8 +156,7 @@ def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
         mean = sums.sum() / counts.sum()
     return rewards, advantages, gains, -mean
 """,
-    "reward = score − β·Σ(log π_old − log π_ref); A within the group; gains by clipped_gains;"
-    " loss = −mean gain",
+    "reward = score − β·Σ(log π_old − log π_ref); A within the group; loss = −mean of the gains",
     [
         (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
         (*TWO, Settings("grpo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
@@ -187,7 +187,6 @@ mean over tokens: You average the KL over the tokens; the KL of a response is th
     ],
     observe=step_seen,
     uses={
-        "clipped_gains": clipped_gains,
         "rloo_advantages": check_rloo_advantages.exercise,
         "grpo_advantages": check_grpo_advantages.exercise,
     },
