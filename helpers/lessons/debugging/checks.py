@@ -139,7 +139,7 @@ def observe_rule(rule: Callable) -> Seen:
     says = "No fault is found on all three of seeds 3 to 5."
     expect(bool(found_by(alarms)), "not on every seed", says)
     twin = copied(alarms)
-    says = f"It raises nearly the same alarms as the rule “{twin}” of section 4. Look for another sign."
+    says = f"It raises nearly the same alarms as the rule “{twin}” above. Look for another sign."
     expect(not twin, "a rule that is there already", says)
     return {}
 
