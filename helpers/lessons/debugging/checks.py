@@ -24,6 +24,7 @@ from helpers.kit.judge import checker, judge
 from helpers.kit.recorded import either_deviation
 from helpers.kit.report import CORRECT, NOT_ATTEMPTED, Report, counted, kind_of
 from helpers.kit.running import FINISHED, attempt, call
+from helpers.lessons.debugging.diagnose import RULES, diagnose
 from helpers.tools.files import read_json
 
 FOLDER = DATA / "clinic"
@@ -33,10 +34,7 @@ READABLE = (
     "score kl response_length ended entropy first_ratio_error approx_kl clip_fraction policy_loss "
     "value_loss explained_variance grad_norm"
 ).split()
-MISSED = (
-    "clip_max",
-    "top_k_raw",
-)  # what `diagnose` does not flag on all unseen seeds; a test holds it
+MISSED = "clip_max", "top_k_raw"  # not flagged by `diagnose` on all unseen seeds; a test holds it
 
 
 class Record(dict):
@@ -109,8 +107,24 @@ def found_by(alarms: dict) -> list[str]:
     return [kind for kind in kinds if all(alarms[kind, seed] for seed in UNSEEN)]
 
 
+@cache
+def flagged_runs() -> dict[str, set[tuple[str, int]]]:
+    """The runs on which each rule of `diagnose` raises its flag, by kind and seed."""
+    runs = recorded_runs()
+    names = {(run.kind, run.seed): {flag.name for flag in diagnose(run.history)} for run in runs}
+    return {rule.name: {key for key in names if rule.name in names[key]} for rule in RULES}
+
+
+def copied(alarms: dict) -> str:
+    """The rule of `diagnose` that shares four fifths of its alarms with these, or ""."""
+    mine = {key for key, says in alarms.items() if says}
+    alike = {name: len(mine & runs) / len(mine | runs) for name, runs in flagged_runs().items()}
+    nearest = max(alike, key=alike.get)
+    return nearest if alike[nearest] >= 0.8 else ""
+
+
 def observe_rule(rule: Callable) -> Seen:
-    """Wrong: on the unseen seeds it calls a healthy run ill, or finds no fault on all of them."""
+    """Wrong: it calls a healthy run on unseen seeds ill, finds no fault on all of these, or copies a rule."""
     alarms = said(rule)
     well = {key: says for key, says in alarms.items() if healthy(key[0])}
     unseen = [key for key in well if key[1] in UNSEEN]
@@ -124,6 +138,9 @@ def observe_rule(rule: Callable) -> Seen:
     expect(not false, "fitted to the seen seeds", says)
     says = "No fault is found on all three of seeds 3 to 5."
     expect(bool(found_by(alarms)), "not on every seed", says)
+    twin = copied(alarms)
+    says = f"It raises nearly the same alarms as the rule “{twin}” above. Look for another sign."
+    expect(not twin, "a rule that is there already", says)
     return {}
 
 
@@ -135,7 +152,7 @@ def my_rule(history):
     errors = [record["first_ratio_error"] for record in history]
     return errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later
 """,
-    "True for what looks wrong: no alarm for a healthy run, and one fault found on all three seeds",
+    "True for what looks wrong: no alarm for a healthy run, one fault found on all three seeds, no copy",
     [()],
     observe=observe_rule,
     seconds=10.0,

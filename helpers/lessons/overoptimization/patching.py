@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from helpers.data import DATA, load_rows
+from helpers.data import load_rows
 from helpers.lessons.overoptimization.study import (
     ITERATIONS,
     SCHEDULE,
@@ -25,7 +25,7 @@ from helpers.sampling import sample_texts
 from helpers.state import RLHFState, start_run
 from helpers.studies.measure import MEASURES, measure
 from helpers.studies.runs import Run, record_run
-from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study, save_run
+from helpers.studies.study import Job, StudyOptions, run_study, save_run
 from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
@@ -38,7 +38,6 @@ from helpers.world.labelling import (
     relabel,
 )
 
-FOLDER = DATA / "patching"
 PAIRS_FILE = "pairs.jsonl"  # in a round's folder: the pairs its policy gave rise to
 ROUNDS = 3  # 0: unpatched; 1 and 2: patched
 PAIRS, ADDED = 1_000, 500  # pairs to begin with; pairs added in each round
@@ -107,11 +106,6 @@ def run_round(number: int, job: Job, folder: Path, out: Path) -> dict:
 
     save_pairs(folder)
     return save_run(job, run, out, save_pairs)
-
-
-def load_patching(folder: Path = FOLDER) -> Study:
-    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder)
 
 
 @dataclass(kw_only=True)

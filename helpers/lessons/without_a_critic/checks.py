@@ -97,7 +97,6 @@ SIX = (
     prefix_mask(4, 2, 4, 3, 1, 4, 3),
 )
 FOUR = (*(-noise(seed, 4, 5).abs() for seed in (5, 6, 6)), prefix_mask(5, 3, 2, 5, 1))  # no KL
-MOVED = (SIX[0], SIX[2] + 2 * noise(8, 6, 4), *SIX[2:])  # ratios up to some tens
 INF = (SIX[0], *(torch.where(SIX[4], x, -torch.inf) for x in SIX[1:4]), SIX[4])
 SMALL = (
     TWO[0],
@@ -129,17 +128,25 @@ def weights(function, given: tuple) -> Tensor:
     return falls.view(mask.shape) / (torch.tensor(NUDGE).expm1() * advantages.unsqueeze(1))
 
 
+def clipped_gains(logprobs, old_logprobs, advantages, mask, config):
+    """PPO's clipped gain of each counted token, 0 in the padding: [B, T], advantages [B] → [B, T]."""
+    column = advantages.unsqueeze(1)  # (B, 1)
+    ratio = torch.where(mask, logprobs - old_logprobs, 0.0).exp()  # 1 in the padding
+    clipped = ratio.clamp(1 - config.cliprange, 1 + config.cliprange_high)
+    return torch.where(mask, torch.minimum(ratio * column, clipped * column), 0.0)
+
+
 check_group_step = exercise(
     """\
+from helpers.lessons.without_a_critic.checks import clipped_gains
+
+
 def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
     kl = torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)  # (B,)
     rewards = scores - config.kl_coef * kl
     advantages_of = rloo_advantages if config.method == "rloo" else grpo_advantages
     advantages = advantages_of(rewards, config.responses_per_prompt)
-    column = advantages.unsqueeze(1)  # (B, 1)
-    ratio = torch.where(mask, logprobs - old_logprobs, 0.0).exp()  # (B, T)
-    clipped = ratio.clamp(1 - config.cliprange, 1 + config.cliprange_high)
-    gains = torch.where(mask, torch.minimum(ratio * column, clipped * column), 0.0)
+    gains = clipped_gains(logprobs, old_logprobs, advantages, mask, config)
     sums, counts = gains.sum(dim=1), mask.sum(dim=1)  # (B,)
     if config.loss_aggregation == "response":
         mean = (sums / counts).mean()
@@ -149,8 +156,7 @@ def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
         mean = sums.sum() / counts.sum()
     return rewards, advantages, gains, -mean
 """,
-    "reward = score − β·Σ(log π_old − log π_ref); A within the group; gain = min(ρA, clip(ρ)·A), ρ ="
-    " π/π_old; loss = −mean gain",
+    "reward = score − β·Σ(log π_old − log π_ref); A within the group; loss = −mean of the gains",
     [
         (*TWO, Settings("rloo", 2, 0.5, "token", 0.2, 0.4, 8)),
         (*TWO, Settings("grpo", 2, 0.5, "fixed", 0.2, 0.4, 8)),
@@ -161,28 +167,17 @@ def group_step(scores, logprobs, old_logprobs, ref_logprobs, mask, config):
         (*SIX, Settings("rloo", 3, 0.3, "response", 0.1, 0.3, 8)),
         (*SIX, Settings("grpo", 3, 0.3, "fixed", 0.1, 0.3, 8)),
         (CLOSE, *FOUR, Settings("grpo", 2, 0.3, "token", 0.2, 0.4, 7)),
-        (*MOVED, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
     ],
     """\
 mean over tokens: You average the KL over the tokens; the KL of a response is their sum.
 - 0.0).sum(dim=1)
 + 0.0).sum(dim=1) / mask.sum(dim=1)
-log-prob for the ratio: log π·A is REINFORCE's gain, for responses that the policy has just written; here it
- is the ratio π/π_old times A, clipped.
-- torch.minimum(ratio * column, clipped * column)
-+ logprobs * column
-clip without min: You used only the clipped ratio; take the smaller of the two gains.
-- torch.minimum(ratio * column, clipped * column)
-+ clipped * column
-smaller ratio: You took the smaller ratio, then multiplied; take the smaller product.
-- torch.minimum(ratio * column, clipped * column)
-+ torch.minimum(ratio, clipped) * column
 """,
     results=("rewards", "advantages", "gains", WEIGHTS, "loss"),
     gradient=("logprobs",),
     further=[
         (
-            "padding holds −inf: torch.where before exp",
+            "padding holds −inf: torch.where, not a product with the mask",
             (*INF, Settings("rloo", 3, 0.3, "token", 0.1, 0.3, 8)),
         ),
         (

@@ -37,12 +37,6 @@ def answer_bars(names: Sequence[str], series: dict[str, Sequence[float]]) -> Fig
     return figure
 
 
-def draw_runs(axes: Axes, x: Sequence[float], runs: Runs) -> None:
-    """Runs by label: a thin line per seed, a thick one for their mean."""
-    for (label, seeds), (colour, line) in zip(runs.items(), STYLES, strict=False):
-        draw_seeds(axes, x, seeds, colour, label, line)
-
-
 def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str, ring: str) -> None:
     """One number a seed as rings, their mean as a bar."""
     axes.plot([place - 0.25, place + 0.25], [np.mean(values)] * 2, color=colour, linewidth=3)
@@ -50,10 +44,11 @@ def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str, ri
 
 
 def pass_figure(x: Sequence[int], panels: dict[str, Runs]) -> Figure:
-    """pass@k or pass rates along training, a panel for each title, all on one scale."""
+    """pass@k along training, a panel for each title: a thin line per seed, a thick one for their mean."""
     figure, grid = new_figure(1, len(panels), 4.8 * len(panels), 3.1)
     for axes, (title, runs) in zip(grid.flat, panels.items(), strict=True):
-        draw_runs(axes, x, runs)
+        for (label, seeds), (colour, line) in zip(runs.items(), STYLES, strict=False):
+            draw_seeds(axes, x, seeds, colour, label, line)
         axes.set_ylim(0, 1)
         axes.set_xticks(x)
         label_axes(axes, title, "iteration", "share of prompts", grid="both")

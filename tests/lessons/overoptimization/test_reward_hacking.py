@@ -7,12 +7,12 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
+from helpers.data import DATA
 from helpers.lessons.overoptimization import distilling, patching
 from helpers.lessons.overoptimization.patching import (
     PAIRS_FILE,
     gather_pairs,
     hacked_pairs,
-    load_patching,
     round_job,
 )
 from helpers.lessons.overoptimization.study import (
@@ -30,6 +30,7 @@ from helpers.lessons.overoptimization.turning import turning_point
 from helpers.sampling import sample_batches
 from helpers.state import start_run
 from helpers.studies.beta_sweep import load_sweep
+from helpers.studies.study import load_study
 from helpers.tools.files import read_jsonl, write_jsonl
 
 ROWS = [{"prompt": "the soup", "chosen": "was warm.", "rejected": "was cold."}]
@@ -88,10 +89,10 @@ def test_the_shipped_studies_are_whole():
     study, jobs = load_reward_studies(), reward_study(list(RECIPES), [0, 1, 2])
     assert [(run.kind, run.config) for run in study.runs] == [(j.kind, j.config) for j in jobs]
     assert [bool(run.snapshots) for run in study.runs] == [job.whole for job in jobs]
-    patches = load_patching()
+    patches = load_study(DATA / "patching")
     names = {(f"round_{number}", seed) for number in (0, 1, 2) for seed in (0, 1, 2)}
     assert {(run.kind, run.config.seed) for run in patches.runs} == names
-    pairs = patching.FOLDER / patches.run("round_0").label / PAIRS_FILE
+    pairs = DATA / "patching" / patches.run("round_0").label / PAIRS_FILE
     rows = read_jsonl(pairs, ("prompt", "chosen", "rejected"))
     assert len(rows) > 400
 

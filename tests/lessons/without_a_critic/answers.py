@@ -7,10 +7,7 @@ CENTRED = "centred = groups - groups.mean(dim=1, keepdim=True)"
 SCALED = "(centred / (groups.std(dim=1, keepdim=True) + 1e-4))"
 STD = "(groups.std(dim=1, keepdim=True) + 1e-4)"
 KL = "torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)"
-RATIO = "torch.where(mask, logprobs - old_logprobs, 0.0).exp()"
-CLIP = "clamp(1 - config.cliprange, 1 + config.cliprange_high)"
-LOWER, UPPER = "clamp(1 - config.cliprange,", "1 + config.cliprange_high)"
-GAINS = "torch.minimum(ratio * column, clipped * column)"
+GAINS = "clipped_gains(logprobs, old_logprobs, advantages, mask, config)"
 CREDIT = "advantages_of(rewards, config.responses_per_prompt)"
 ROWS = "(sums / counts).mean()"
 FIXED = "sums.sum() / (len(sums) * config.response_length)"
@@ -81,21 +78,11 @@ WRONG = [
     ("group_step", "own reward in RLOO's baseline", CREDIT, CREDIT + "\n    if config.method == 'rloo':\n"
      "        table = rewards.view(-1, config.responses_per_prompt)\n"
      "        advantages = (table - table.mean(1, keepdim=True)).flatten()"),
-    ("group_step", "no column", "advantages.unsqueeze(1)", "advantages"),
-    ("group_step", "rewards for advantages", "advantages.unsqueeze(1)", "rewards.unsqueeze(1)"),
-    ("group_step", "log π·A", GAINS, "logprobs * column"),
-    ("group_step", "ratio to the reference", RATIO, RATIO.replace("old", "ref")),
-    ("group_step", "no clip", GAINS, "ratio * column"),
-    ("group_step", "0.2 written in", CLIP, "clamp(0.8, 1.2)"),
-    ("group_step", "one limit for both sides", "config.cliprange_high", "config.cliprange"),
-    ("group_step", "limits without 1", LOWER, "clamp(-config.cliprange,", UPPER, "config.cliprange_high)"),
-    ("group_step", "the larger of the two", GAINS, "torch.max(ratio * column, clipped * column)"),
-    ("group_step", "padding not masked", f"torch.where(mask, {GAINS}, 0.0)", GAINS),
-    ("group_step", "one ratio a response", RATIO,
-     "(torch.where(mask, logprobs - old_logprobs, 0.0).sum(1) / mask.sum(1)"
-     ").exp().unsqueeze(1)"),
-    ("group_step", "the ratio cleaned after exp", RATIO,
-     "torch.where(mask, (logprobs - old_logprobs).exp(), 1.0)"),
+    ("group_step", "rewards for advantages", "logprobs, advantages, mask", "logprobs, rewards, mask"),
+    ("group_step", "log π·A", GAINS, "torch.where(mask, logprobs * advantages.unsqueeze(1), 0.0)"),
+    ("group_step", "ratio to the reference", "old_logprobs, advantages", "ref_logprobs, advantages"),
+    ("group_step", "no clip", GAINS,
+     "torch.where(mask, (logprobs - old_logprobs).exp() * advantages.unsqueeze(1), 0.0)"),
     ("group_step", "the sign of the loss", "-mean", "mean"),
     ("group_step", "all tokens together for 'response'", ROWS, TOKENS),
     ("group_step", "rows not divided", ROWS, "sums.mean()"),
@@ -169,10 +156,6 @@ def group_step(scores, logprobs, old, ref, mask, config):
         loss = per_token.sum() / (per_token.size(0) * config.response_length)
     return rewards, advantages, -per_token, loss
 """),
-    ("group_step", "the clip by the sign of A", f"torch.where(mask, {GAINS}, 0.0)",
-     "torch.where(mask, torch.where(column"
-     " > 0, ratio.clamp(max=1 + config.cliprange_high), ratio.clamp(min=1 - config.cliprange))"
-     " * column, 0.0)"),
     ("group_step", "a list of results, the mean by indexing", TOKENS, "gains[mask].mean()",
      "return rewards, advantages, gains, -mean", "return [rewards, advantages, gains, -mean]"),
     ("pass_at_k", "binomial coefficients", """
