@@ -120,8 +120,12 @@ def announce(options: TrainOptions, folder: Path, state: RLHFState) -> None:
     config, held_out = state.config, options.held_out(folder, state.config.seed)
     longest = max(map(len, state.models.tokenizer(list(state.prompts), verbose=False)["input_ids"]))
     what = (config.actor, state.models.reward, config, longest)
-    estimate = estimate_memory(*what, **options.trained())
-    print(require_room(estimate, free_bytes(state.models.device), options.force), flush=True)
+    try:
+        estimate = estimate_memory(*what, **options.trained())
+    except Exception as problem:  # noqa: BLE001 (some architectures cannot be counted)
+        print(f"Memory: not estimated for this architecture ({type(problem).__name__}).")
+    else:
+        print(require_room(estimate, free_bytes(state.models.device), options.force), flush=True)
     fitted = options.resume is None and needs_normalizer(state)
     measured = 2 * evaluated(options, state)
     if held_out is not None:
@@ -252,9 +256,12 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(
             f"Measuring {count} responses before training and as many after it{fewer}.", flush=True
         )
-        before = evaluate(state.models.reference, asked, count, progress=bar("before"))
+        size = state.config.batch_size  # as the forecast of the memory has it
+        before = evaluate(
+            state.models.reference, asked, count, progress=bar("before"), batch_size=size
+        )
         whole = train_with_bar(state, folder, options, held_out)
-        after = evaluate(state.models.actor, asked, count, progress=bar("after"))
+        after = evaluate(state.models.actor, asked, count, progress=bar("after"), batch_size=size)
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
@@ -262,10 +269,10 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print_comparison(before[0], after[0])
         print_metrics(state.history)
         print_notes(state.history, after[0], state.config)
-        for name, (found, texts) in {"before": before, "after": after}.items():
-            write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)
         say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)
         save_results(state, folder)
+        for name, (found, texts) in {"before": before, "after": after}.items():
+            write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)
         if held_out is not None:
             print(held_out.report())
         word = "Saved" if whole else f"Stopped after {state.iteration} iterations; saved"

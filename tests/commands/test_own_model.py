@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, OPTConfig
 
 from helpers import __main__ as command
 from helpers import sampling
@@ -149,6 +149,17 @@ def test_what_cannot_fit_is_refused_before_anything_is_written(folder, monkeypat
     assert "error: memory: got " in problem and "--micro-batch-size" in problem
     assert not (folder / "run").exists()
     assert command.main([*flags, "--force"]) == 0
+
+
+def test_an_architecture_that_cannot_be_counted_is_trained_all_the_same(folder, capsys):
+    tokenizer = tiny_models().tokenizer
+    shape = {"hidden_size": 32, "ffn_dim": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = OPTConfig(vocab_size=len(tokenizer), word_embed_proj_dim=32, **shape)
+    AutoModelForCausalLM.from_config(config).save_pretrained("opt")
+    tokenizer.save_pretrained("opt")
+    assert command.main(["train", *SMALL, "--actor", "./opt", "--save", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert "Memory: not estimated" in printed and "About " in printed
 
 
 def test_an_adapter_of_the_last_blocks_keeps_less():
