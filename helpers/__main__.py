@@ -9,6 +9,8 @@ TRAIN, STUDY = "helpers.commands.train", "helpers.commands.study"
 COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does)
     "train": (f"{TRAIN}:train", "train a policy, show what changed, save it"),
     "trace": (f"{TRAIN}:trace", "print the seven steps of one iteration, tensor by tensor"),
+    "weights": ("helpers.commands.weights:main", "write a model as a folder that --actor takes"),
+    "direct": ("helpers.commands.direct:main", "learn from preference pairs: DPO, IPO"),
     "sweep": (f"{STUDY}:sweep", "train at many β and seeds, and print the table"),
     "study": (f"{STUDY}:study", "make one of the recorded studies again, by its name"),
     "distributed": ("helpers.commands.distributed:main", "train in several processes"),

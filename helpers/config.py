@@ -1,6 +1,7 @@
 """Settings of a run: dataclasses with help for every field; wrong values raise ValueError."""
 
 from dataclasses import asdict, dataclass, fields
+from math import ceil
 from typing import ClassVar, Self, get_args
 
 from helpers.tools.flags import setting
@@ -103,6 +104,12 @@ class RunConfig:
     def as_dict(self) -> dict:
         """Plain values, for JSON."""
         return asdict(self)
+
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps of one update."""
+        epochs = getattr(self, "num_ppo_epochs", 1)
+        return epochs * ceil(self.batch_size / self.minibatch_size)
 
     @classmethod
     def from_dict(cls, values: dict) -> Self:

@@ -107,10 +107,11 @@ def check_pairs(rows: list[dict], where: str) -> list[dict]:
         raise FileProblem(f"{where} has no pairs, wants at least one row with {list(COLUMNS)}.")
     for number, row in enumerate(rows, start=1):
         for name in COLUMNS:
-            if not isinstance(row.get(name), str):
-                raise FileProblem(
-                    f"{where}, row {number}: {name!r} is {str(row.get(name))[:40]!r}, wants a text."
-                )
+            if name not in row:
+                raise FileProblem(f"{where}, row {number}: no {name!r}, only {sorted(row)}.")
+            if not isinstance(row[name], str):
+                got = str(row[name])[:40]
+                raise FileProblem(f"{where}, row {number}: {name!r} is {got!r}, wants a text.")
         if not row["chosen"].strip() and not row["rejected"].strip():
             raise FileProblem(f"{where}, row {number}: both responses are empty, wants a text.")
     return [{name: row[name] for name in COLUMNS} for row in rows]

@@ -218,6 +218,13 @@ def compare(responses: Responses, ref_logprobs: Tensor) -> dict:
     return {"kl": float(gather(kl).mean()), "entropy": float(-total(logprobs) / total(mask))}
 
 
+def counted(config: DirectConfig, pairs: list[dict] | None) -> DirectConfig:
+    """The config with a number of iterations: if not given, enough for its passes over the pairs."""
+    if config.iterations is not None:
+        return config
+    return replace(config, iterations=-(-config.epochs * len(pairs) // config.batch_size))
+
+
 def train_direct(
     config: DirectConfig | None = None,
     models: Models | None = None,
@@ -247,9 +254,7 @@ def train_direct(
         else:
             pairs = check_pairs(as_pairs(pairs, tokenizer), "pairs")
     if state is None:
-        if config.iterations is None:  # enough for its passes over the pairs
-            batches = -(-config.epochs * len(pairs) // config.batch_size)
-            config = replace(config, iterations=batches)
+        config = counted(config, pairs)
         state = start_run(config, models, reward, prompts, measures)
     data = None if pairs is None else load_data(state, pairs)
     yield from run_iterations(state, partial(iterate_direct, data=data), save_dir)

@@ -86,6 +86,12 @@ def _as_prompt(row: str | dict | Messages, tokenizer: PreTrainedTokenizerBase | 
     return Prompt(chat_text(tokenizer, given), columns | {MESSAGES: given})
 
 
+def last_message(prompt: str) -> str:
+    """A prompt as a reader wants it: of a conversation the last message alone, else its text."""
+    messages = getattr(prompt, "columns", {}).get(MESSAGES)
+    return messages[-1]["content"] if messages else str(prompt)
+
+
 def _survives_json(value: object) -> bool:
     try:
         return bool(json.loads(json.dumps(value, allow_nan=False)) == value)

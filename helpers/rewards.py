@@ -64,7 +64,7 @@ def require_columns(reward: Reward, columns: list[str]) -> None:
         optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         fits = known or optional or parameter.default is not parameter.empty
         wants = f"a column {name!r}, which the reward function names"
-        require(fits, "prompts", f"rows with columns {sorted(columns)}", wants)
+        require(fits, "prompts", f"rows with columns {['prompt', *sorted(columns)]}", wants)
 
 
 def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
@@ -85,7 +85,8 @@ def score_texts(reward: Reward | RewardModel, texts: list[str]) -> Tensor:
     try:
         scores = torch.as_tensor(given).detach()
     except (RuntimeError, TypeError, ValueError):
-        require(False, NAME, type(given).__name__, "one number per text")
+        of = f" of {type(given[0]).__name__}" if isinstance(given, list) and given else ""
+        require(False, NAME, f"{type(given).__name__}{of}", "one number per text")
     require(not scores.is_complex(), NAME, f"dtype {scores.dtype}", "real numbers")
     scores = scores.float().cpu()
     require_shape(NAME, scores, (len(texts),), like="the list of texts")

@@ -181,13 +181,15 @@ def start_run(
     prompts: list[str | dict] | None = None,
     measures: dict[str, Callable] | None = None,
     progress: Callable[[Iterable], Iterable] = iter,
+    ready: Callable[[RLHFState], None] | None = None,
 ) -> RLHFState:
     """Start a run. Models (by the config) and prompts (the shipped ones) are loaded if not given.
 
     Prompts are texts, conversations, or rows whose other columns reach the reward (`helpers.prompts`).
     Learning rates not given are resolved (`resolve_rates`); `progress` may wrap the normaliser's batches
-    in a bar. Several processes all call this in the same way. ValueError: models that differ between
-    processes, a batch that does not divide, prompts too long for the actor's context.
+    in a bar, and `ready` is called with the state before them. Several processes all call this in the
+    same way. ValueError: models that differ between processes, a batch that does not divide, prompts too
+    long for the actor's context.
     """
     together = config.responses_per_prompt  # a prompt's responses stay in one process
     wants = f"a multiple of {world_size()} processes × {together} responses per prompt"
@@ -217,10 +219,18 @@ def start_run(
     )
     # float32 beside 16 bits is no more precise; a run in float32 would lose |ratio − 1| ≤ 1e-4
     allow_tf32(models.device, state.in_half_precision)
-    known = isinstance(models.reward, RewardModel) and models.reward.is_normalized
-    if config.normalize_scores and not known:
+    if ready is not None:
+        ready(state)
+    if needs_normalizer(state):
         fit_normalizer(state, progress)
     return state
+
+
+def needs_normalizer(state: RLHFState) -> bool:
+    """Whether scores are to be normalised, and the reward is no model that does it itself."""
+    reward = state.models.reward
+    known = isinstance(reward, RewardModel) and reward.is_normalized
+    return state.config.normalize_scores and not known
 
 
 def fit_normalizer(state: RLHFState, progress: Callable[[Iterable], Iterable] = iter) -> None:

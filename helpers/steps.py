@@ -195,17 +195,18 @@ def evaluate(
     count: int = 2000,
     seed: int = 12345,
     progress: Callable[[Iterable], Iterable] = iter,
+    batch_size: int = 256,
 ) -> tuple[dict, list[str]]:
     """Evaluate `policy` on `count` new responses, prompts in turn: tensors [count] by name, and texts.
 
     Names: `score` (normalised proxy), `kl` (Σ k1 against the reference, nats per response),
     `raw_score` (as the reward gave it) where that is another, and each of the state's measures.
-    `progress` may wrap the batches in a bar.
+    `progress` may wrap the batches in a bar; `batch_size` responses are sampled at once.
     """
     models, config, texts, kl = state.models, state.config, [], []
     generator = torch.Generator(device=models.device).manual_seed(seed)
     what = (policy, models.tokenizer, state.prompts, count, config, generator)
-    for responses in sample_batches(*what, progress=progress):
+    for responses in sample_batches(*what, batch_size, progress):
         ref_logprobs = reference_logprobs(state, responses)
         logprobs = responses.logprobs  # in half precision cached decoding differs, as above
         if state.in_half_precision:

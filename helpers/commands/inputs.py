@@ -14,7 +14,7 @@ import torch
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
-from helpers.models import resolve_device
+from helpers.models import resolve_device, stop_at_sentence_ends
 from helpers.prompts import as_prompts, read_prompts
 from helpers.rewards import Reward, RewardSum, require_columns, takes_completions
 from helpers.scale.held_out import (
@@ -27,7 +27,7 @@ from helpers.scale.held_out import (
     split_prompts,
 )
 from helpers.scale.pretrained import frozen_dtype, make_models
-from helpers.state import Models, RLHFState, start_run
+from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.tools.command import exit_status
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import FlagParser, only, setting
@@ -40,7 +40,51 @@ COURSE_SAMPLES, OTHER_SAMPLES = 2000, 200
 
 
 @dataclass(kw_only=True)
-class Inputs:
+class OwnModel:
+    """Flags that change the models of a config: LoRA, and what ends a response."""
+
+    lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
+    lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
+    lora_bf16: bool = setting(
+        False, "with --lora: frozen weights in bfloat16, half the memory", OWN
+    )
+    sentence_stops: bool = setting(False, "the end of a sentence ends a response too", OWN)
+
+    def __post_init__(self):
+        for name in ("lora", "lora_last"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name))
+        alone = self.lora_last is not None and self.lora is None
+        require(not alone, "lora_last", self.lora_last, "--lora too")
+        halved = self.lora_bf16 and self.lora is None
+        require(not halved, "lora_bf16", "True", "--lora too: what is trained stays float32")
+
+    def own_models(self, config: RLHFConfig, reward: Reward | None) -> Models | None:
+        """The models that these flags change; None where the config alone says which they are."""
+        if self.lora is None and not self.sentence_stops:
+            return None
+        if self.lora is None:
+            models = load_models(config, reward)
+        else:
+            frozen = frozen_dtype(resolve_device(config.device))
+            what = (config.actor, config.actor, reward or config.reward_model)
+            more = {"frozen": frozen, "device": config.device, "seed": config.seed}
+            models = make_models(*what, **self.trained(), **more)
+        if self.sentence_stops:
+            for policy in (models.actor, models.reference):
+                stop_at_sentence_ends(policy, models.tokenizer)
+        return models
+
+    def trained(self) -> dict:
+        """What of the actor is trained, as `make_models` and `estimate_memory` take it."""
+        if self.lora is None:
+            return {"method": "full"}
+        base = torch.bfloat16 if self.lora_bf16 else torch.float32
+        return {"method": "lora", "rank": self.lora, "last": self.lora_last, "base": base}
+
+
+@dataclass(kw_only=True)
+class Inputs(OwnModel):
     """Flags of `train` for what a config does not hold."""
 
     reward: list[str] = setting(
@@ -66,25 +110,16 @@ class Inputs:
         f"fresh responses measured before and after; if not given, {COURSE_SAMPLES} of the course's"
         f" policy, {OTHER_SAMPLES} of another; on held-out prompts along the run at most {SAMPLES} of them",
     )
-    lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
-    lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
-    lora_bf16: bool = setting(
-        False, "with --lora: frozen weights in bfloat16, half the memory", OWN
-    )
 
     def __post_init__(self):
+        super().__post_init__()
         fits = len(self.reward_weights) in (0, len(self.reward))
         got, wants = f"{len(self.reward_weights)} of them", f"{len(self.reward)}, one a reward"
         require(fits, "reward_weights", got, wants)
         require_number("eval_share", self.eval_share, 0.0, 0.9)
-        for name in ("lora", "lora_last", "eval_every", "evaluation_samples"):
+        for name, least in {"eval_every": 1, "evaluation_samples": 2}.items():
             if getattr(self, name) is not None:
-                least = 2 if name == "evaluation_samples" else 1
                 require_count(name, getattr(self, name), least)
-        alone = self.lora_last is not None and self.lora is None
-        require(not alone, "lora_last", self.lora_last, "--lora too")
-        halved = self.lora_bf16 and self.lora is None
-        require(not halved, "lora_bf16", "True", "--lora too: what is trained stays float32")
 
     def as_dict(self) -> dict:
         """As plain values; paths in full, since a run may be resumed from another folder."""
@@ -101,21 +136,13 @@ class Inputs:
             return together, together.measures()
         return (functions[0] if functions else None), {}
 
-    def own_models(self, config: RLHFConfig, reward: Reward | None) -> Models | None:
-        """The models under LoRA; None without it, where the config says which they are."""
-        if self.lora is None:
-            return None
-        frozen = frozen_dtype(resolve_device(config.device))
-        what = (config.actor, config.actor, reward or config.reward_model, "lora", frozen)
-        base = torch.bfloat16 if self.lora_bf16 else torch.float32
-        how = {"rank": self.lora, "last": self.lora_last, "seed": config.seed, "base": base}
-        return make_models(*what, config.device, **how)
-
     def begin(self, config: RLHFConfig, **more) -> RLHFState:
         """A run at its beginning; `more` as in `start_run`."""
         (reward, measures), (prompts, _) = self.own_reward(), self.split(config.seed)
         rows = [row for row in prompts or [] if isinstance(row, dict)]
-        columns = {"messages", *rows[0]} - {"prompt"} if rows else []
+        columns = set(rows[0]) - {"prompt"} if rows else set()
+        if any(not isinstance(row["prompt"], str) for row in rows):
+            columns.add("messages")
         for one in getattr(reward, "rewards", [reward]):  # before any model is loaded
             if takes_completions(one):
                 require_columns(one, list(columns))
@@ -229,12 +256,18 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
 
 
 def run_command(
-    name: str, what: str, options: type, run: Callable, arguments: list[str] | None, **usual
+    name: str,
+    what: str,
+    options: type,
+    run: Callable,
+    arguments: list[str] | None,
+    config: type = RLHFConfig,
+    **usual,
 ) -> int:
     """Run a command by its flags, which are its options and the settings of a run; → exit status."""
 
     def parse_and_run() -> None:
-        parser = FlagParser(options, RLHFConfig, prog=f"python -m helpers {name}", description=what)
+        parser = FlagParser(options, config, prog=f"python -m helpers {name}", description=what)
         parser.set_defaults(**usual)
         given = parser.given(arguments)
         chosen = only(options, given)

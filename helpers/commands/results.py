@@ -6,9 +6,10 @@ from pathlib import Path
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.kit.figures import training_curves
+from helpers.prompts import last_message
 from helpers.state import RLHFState
 from helpers.tools.files import atomic_file
-from helpers.tools.noise import FROM_CHANCE, change, from_chance
+from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
 
 METRICS, SHOWN = "metrics.csv", 5  # in a run's folder; texts printed
 SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
@@ -32,10 +33,17 @@ def save_results(state: RLHFState, folder: Path) -> None:
             training_curves(state.history).savefig(temporary, dpi=120, format="png")
 
 
+def readable(text: str) -> str:
+    """A sampled text; of a conversation its last message and the answer, without system prompt and roles."""
+    prompt = getattr(text, "prompt", "")
+    asked = last_message(prompt)
+    return text if asked == prompt else f"{asked} → {text.completion}"
+
+
 def print_samples(before: list[str], after: list[str]) -> None:
     """The same prompts answered by the reference and by the trained policy."""
     for old, new in zip(before, after, strict=False):
-        print(f"  before  {old}\n  after   {new}\n")
+        print(f"  before  {readable(old)}\n  after   {readable(new)}\n")
 
 
 def in_reference_std(name: str, before: dict, moved: float) -> str:
@@ -82,6 +90,18 @@ def say_if_nothing_learnt(
             "The texts are the same before and after: the policy has hardly moved. Train it for longer"
             f" (--iterations, now {config.iterations}) or faster (--learning-rate, now"
             f" {config.learning_rate:g})."
+        )
+
+
+def print_notes(history: list[dict], after: dict, config: RLHFConfig) -> None:
+    """What looks like a fault in the two tables and is none."""
+    note = below_0([float(after["kl"].mean()), *(record["kl"] for record in history)])
+    if note:
+        print(note)
+    if config.gradient_steps == 1:
+        print(
+            "One gradient step an iteration: it is taken where the ratio is 1, so clip_fraction and"
+            " approx_kl are 0 by construction."
         )
 
 

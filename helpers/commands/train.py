@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from math import ceil
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -28,6 +29,7 @@ from helpers.commands.results import (
     SHOWN,
     print_comparison,
     print_metrics,
+    print_notes,
     print_samples,
     save_results,
     say_if_nothing_learnt,
@@ -37,12 +39,13 @@ from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
 from helpers.models import count_parameters, fingerprint, has_review_vocabulary, resolve_device
-from helpers.scale.export import require_exportable, save_policy
+from helpers.scale.export import own_dtype, require_exportable, save_policy
+from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
-from helpers.scale.held_out import HeldOut
-from helpers.scale.memory import peak_memory_gb
+from helpers.scale.held_out import TEXTS, HeldOut, write_texts
+from helpers.scale.memory import estimate_memory, free_bytes, peak_memory_gb
 from helpers.scale.random_models import random_gpt2_models, random_prompts
-from helpers.state import RLHFState, start_run
+from helpers.state import RLHFState, needs_normalizer, start_run
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import setting
@@ -85,22 +88,50 @@ def bar(title: str, unit: str = "batch") -> Callable:
     return partial(tqdm, desc=title, unit=unit, **pace)
 
 
-def start_or_resume(options: TrainOptions | TraceOptions, settings: dict) -> RLHFState:
+def start_or_resume(
+    options: TrainOptions | TraceOptions, settings: dict, ready: Callable = lambda state: None
+) -> RLHFState:
     """The run of `--resume` where it stopped, else one at its beginning.
 
-    The gold score is measured too where the policy samples the course's reviews. ValueError: a setting
-    that a run was not started with.
+    `ready` is called with it before anything is sampled. The gold score is measured too where the policy
+    samples the course's reviews. ValueError: a setting that a run was not started with.
     """
     if options.resume is not None:
         state = options.go_on(options.resume, replace(saved_config(options.resume), **settings))
+        ready(state)
     else:
         config = RLHFConfig(**settings)
         resolve_device(config.device)
         print("Loading the models …", flush=True)
-        state = options.begin(config, progress=bar("normaliser"))
+        state = options.begin(config, progress=bar("normaliser"), ready=ready)
     if has_review_vocabulary(state.models.tokenizer):
         state.measures["gold"] = gold_scores
     return state
+
+
+def evaluated(options: TrainOptions, state: RLHFState) -> int:
+    """Fresh responses measured before training, and as many after it."""
+    course = has_review_vocabulary(state.models.tokenizer)
+    return options.evaluation_samples or (COURSE_SAMPLES if course else OTHER_SAMPLES)
+
+
+def announce(options: TrainOptions, folder: Path, state: RLHFState) -> None:
+    """Say what the run needs and how long it takes. ValueError: it cannot fit, unless forced."""
+    config, held_out = state.config, options.held_out(folder, state.config.seed)
+    longest = max(map(len, state.models.tokenizer(list(state.prompts), verbose=False)["input_ids"]))
+    what = (config.actor, state.models.reward, config, longest)
+    try:
+        estimate = estimate_memory(*what, **options.trained())
+    except Exception as problem:  # noqa: BLE001 (some architectures cannot be counted)
+        print(f"Memory: not estimated for this architecture ({type(problem).__name__}).")
+    else:
+        print(require_room(estimate, free_bytes(state.models.device), options.force), flush=True)
+    fitted = options.resume is None and needs_normalizer(state)
+    measured = 2 * evaluated(options, state)
+    if held_out is not None:
+        every = held_out.every or config.checkpoint_every
+        measured += held_out.samples * (1 + ceil((config.iterations - state.iteration) / every))
+    print(forecast(state, fitted * config.normalizer_samples, measured), flush=True)
 
 
 def unused_folder(name: str) -> Path:
@@ -211,14 +242,13 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
     options, folder = prepare(options, settings)
-    state = start_or_resume(options, settings)
+    state = start_or_resume(options, settings, partial(announce, options, folder))
     if options.resume is None:
         keep_inputs(options, folder)
     require_writable(folder)
     with hold_folder(folder):
         reference = fingerprint(state.models.reference)
-        course = has_review_vocabulary(state.models.tokenizer)
-        count = options.evaluation_samples or (COURSE_SAMPLES if course else OTHER_SAMPLES)
+        count = evaluated(options, state)
         held_out = options.held_out(folder, state.config.seed)
         say_held_out(state, held_out, own=options.prompts is not None)
         asked = for_evaluation(state, held_out)
@@ -226,24 +256,33 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(
             f"Measuring {count} responses before training and as many after it{fewer}.", flush=True
         )
-        before = evaluate(state.models.reference, asked, count, progress=bar("before"))
+        size = state.config.batch_size  # as the forecast of the memory has it
+        before = evaluate(
+            state.models.reference, asked, count, progress=bar("before"), batch_size=size
+        )
         whole = train_with_bar(state, folder, options, held_out)
-        after = evaluate(state.models.actor, asked, count, progress=bar("after"))
+        after = evaluate(state.models.actor, asked, count, progress=bar("after"), batch_size=size)
         if fingerprint(state.models.reference) != reference:
             raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
         print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
+        print_notes(state.history, after[0], state.config)
         say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)
         save_results(state, folder)
+        for name, (found, texts) in {"before": before, "after": after}.items():
+            write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)
         if held_out is not None:
             print(held_out.report())
         word = "Saved" if whole else f"Stopped after {state.iteration} iterations; saved"
         seconds = time.perf_counter() - started
         if options.export is not None:
-            print(f"Policy exported to {save_policy(state, options.export)}")
-        print(f"{word} in {folder} ({seconds:.0f} s, peak memory {peak_memory_gb():.2f} GB)")
+            dtype = own_dtype(state.models.actor)
+            save_policy(state, options.export, dtype=dtype)
+            print(f"Policy exported to {options.export}, in {str(dtype)[6:]} as its base")
+        cost = f"{seconds:.0f} s, peak memory {peak_memory_gb():.2f} GB"
+        print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
 def trace_random_gpt2(settings: dict) -> None:

@@ -8,9 +8,15 @@ from typing import NamedTuple
 import torch
 from huggingface_hub import HfApi
 from torch import nn
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
-from helpers.models import check_vocabulary, has_adapter, quiet_loading, stop_tokens
+from helpers.models import (
+    check_vocabulary,
+    has_adapter,
+    load_pretrained,
+    quiet_loading,
+    stop_tokens,
+)
 from helpers.rewards import Reward, RewardSum
 from helpers.state import RLHFState
 from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
@@ -32,12 +38,14 @@ def save_policy(
     tokenizer: PreTrainedTokenizerBase | None = None,
     adapter_only: bool = False,
     held_out: dict | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Path:
     """Save the actor of a run, or a model with its tokenizer, as an ordinary folder; → the folder.
 
     It holds weights (LoRA merged into them; with `adapter_only` the adapter alone, and the name of its
     base model), tokenizer, generation config, a model card, and `how_trained.json`; `held_out` is a row
-    of `HeldOut`, for the last two. An earlier export is replaced atomically. Over several processes
+    of `HeldOut`, for the last two. Weights are in float32, as they were trained, or rounded to `dtype`
+    (`own_dtype` is the base model's). An earlier export is replaced atomically. Over several processes
     each calls this, and the first writes. ValueError: no tokenizer, no adapter, a base model without a
     name; FileProblem: a folder that holds anything else; OSError: a full or read-only disk.
     """
@@ -58,7 +66,10 @@ def save_policy(
         require(named, "adapter_only", "a base model without a name", "a folder or hub name")
     if rank() == 0:
         with atomic_folder(folder) as temporary, quiet_loading():
-            (model if adapter_only else merge_adapter(model)).save_pretrained(temporary)
+            whole = model if adapter_only else merge_adapter(model)
+            if dtype not in (None, whole.dtype):
+                whole = copy.deepcopy(whole).to(dtype)
+            whole.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
             if adapter_only:
                 about = {"task_type": "CAUSAL_LM", "base_model_name_or_path": facts["base"]}
@@ -131,6 +142,13 @@ def _base_name(model: nn.Module) -> str:
     """Folder (absolute) or hub name that a model was loaded from; "" where transformers cannot say."""
     name = getattr(model, "name_or_path", "") or ""
     return str(Path(name).resolve()) if Path(name).is_dir() and name else name
+
+
+def own_dtype(model: nn.Module) -> torch.dtype:
+    """The type of weights in the folder or on the hub, where a model was loaded from; else float32."""
+    base = _base_name(model)
+    known = load_pretrained(AutoConfig, base).dtype if base else None
+    return known or torch.float32
 
 
 def merge_adapter(model: nn.Module) -> nn.Module:

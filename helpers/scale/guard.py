@@ -4,7 +4,6 @@ The loop in Python has none: a lesson breaks runs on purpose.
 """
 
 from collections.abc import Callable
-from math import ceil
 
 import torch
 
@@ -38,14 +37,13 @@ def guard(state: RLHFState, force: bool = False) -> Callable:
     It raises ValueError before the update is saved.
     """
     config = state.config
-    steps = config.num_ppo_epochs * ceil(config.batch_size / config.minibatch_size)
 
     def observe(step: int, **tensors) -> None:
         if step != 7 or force:
             return
         found = (
             approx_kl_after(state, tensors["rollout"])
-            if steps == 1
+            if config.gradient_steps == 1
             else tensors["metrics"]["approx_kl"]
         )
         got = f"{found:.3g} nats per token in update {state.iteration + 1}"

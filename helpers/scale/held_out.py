@@ -7,16 +7,16 @@ from pathlib import Path
 import torch
 
 from helpers.models import has_adapter
-from helpers.prompts import as_prompts, as_rows
+from helpers.prompts import as_prompts, as_rows, last_message
 from helpers.scale.export import save_policy
 from helpers.state import RLHFState
 from helpers.steps import evaluate
-from helpers.tools.files import read_json, write_json
-from helpers.tools.noise import FROM_CHANCE, change, from_chance
+from helpers.tools.files import read_json, read_jsonl, write_json, write_jsonl
+from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
 from helpers.tools.parallel import rank
 from helpers.tools.validate import require, require_count, require_number
 
-BEST, ROWS = "best", "held_out.json"  # in a run's folder
+BEST, ROWS, TEXTS = "best", "held_out.json", "texts"  # in a run's folder
 SHARE, LEAST = 0.1, 10  # of the prompts, held out by default; fewer prompts are all trained on
 SAMPLES = 64  # responses a measurement
 FEW = 10  # held-out prompts: with fewer, what is measured is of these prompts and not of others
@@ -55,6 +55,17 @@ def require_apart(trained: list, held_out: list) -> None:
     require(not both, "eval_prompts", got, wants)
 
 
+def write_texts(path: Path, texts: list[str], found: dict[str, torch.Tensor]) -> None:
+    """JSON Lines of what `evaluate` gave: prompt (of a chat its last message), completion, numbers."""
+    rows = [
+        {"prompt": last_message(text.prompt), "completion": text.completion}
+        | {name: float(values[number]) for name, values in found.items()}
+        for number, text in enumerate(texts)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(path, rows)
+
+
 class HeldOut:
     """Prompts that a run is not trained on; measures its policy on them, and keeps the best in `folder`.
 
@@ -91,7 +102,7 @@ class HeldOut:
     def measure(self, state: RLHFState) -> dict:
         """Measure the policy now, and keep it if it is the best so far; → the row, for a record."""
         asked = as_prompts(self.prompts, state.models.tokenizer)
-        found, _ = evaluate(state.models.actor, replace(state, prompts=asked), self.samples)
+        found, texts = evaluate(state.models.actor, replace(state, prompts=asked), self.samples)
         found["value"] = found["score"] - state.kl_coef * found["kl"]
         means = {name: float(x.mean()) for name, x in found.items()}
         means |= self.gain(found["value"])
@@ -104,7 +115,15 @@ class HeldOut:
         if rank() == 0:
             kept = {"prompts": as_rows(asked), "rows": self.rows, "first": self.first}
             write_json(self.folder / ROWS, kept)
+            write_texts(self._texts(state.iteration), texts, found)
         return {f"held_out_{name}": x for name, x in means.items()}
+
+    def _texts(self, iteration: int) -> Path:
+        return self.folder / TEXTS / f"iteration_{iteration:05d}.jsonl"
+
+    def texts(self, iteration: int) -> list[dict]:
+        """The responses measured after this iteration (0: before training), with their numbers."""
+        return read_jsonl(self._texts(iteration))
 
     def gain(self, values: torch.Tensor) -> dict:
         """The gain in value since before training, and its standard error; [samples] values."""
@@ -139,4 +158,5 @@ class HeldOut:
             where = f"no policy is better than the one before training, value {best['value']:.3f}"
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
         what = "Value is score − β·KL, what training maximises."
-        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
+        said = f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
+        return f"{said} {below_0(row['kl'] for row in self.rows)}".rstrip()

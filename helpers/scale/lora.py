@@ -130,6 +130,7 @@ class AdapterOff:
 
     config = property(lambda self: self.wrapped.config)
     device = property(lambda self: self.wrapped.device)
+    generation_config = property(lambda self: self.wrapped.generation_config)  # its stop tokens
     dtype = property(lambda self: self.wrapped.dtype)
 
     @torch.no_grad()

@@ -214,13 +214,14 @@ def estimate_memory(
     rank: int = 8,
     frozen: torch.dtype = torch.float32,
     base: torch.dtype = torch.float32,
+    last: int | None = None,
 ) -> MemoryEstimate:
     """Estimate the memory of a run from the models' shapes, without loading weights.
 
     It is that of the run's tensors; print the result to see what comes on top. A reward function counts
     as 0 bytes. `method` is not `config.method` (ppo, grpo, …) but what is trained: "full" (actor and
     critic trained in full, the reference a copy of type `frozen`) or "lora" (one set of weights of type
-    `base`, two adapters, no copy). Activations count as float32.
+    `base`, two adapters, in the `last` blocks or in all, no copy). Activations count as float32.
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
     in the update (logits, softmax, and a gradient of each). ValueError: method, another reward;
     FileProblem: unknown model.
@@ -232,7 +233,7 @@ def estimate_memory(
     require(callable(reward), "reward", f"a {type(reward).__name__}", wants)
     judge = count_parameters(reward) if isinstance(reward, nn.Module) else 0
     size, length = count_parameters(actor), prompt_length + config.response_length
-    adapter = adapter_parameters(actor, rank)
+    adapter = adapter_parameters(actor, rank, last)
     rows, part = config.batch_size, min(config.micro_batch_size, config.minibatch_size)
     vocabulary = actor.get_input_embeddings().num_embeddings
     head = actor.get_input_embeddings().weight.numel()
@@ -247,6 +248,8 @@ def estimate_memory(
             held += head * (FLOAT - (0 if tied else base.itemsize))
         entries = _trained("actor", adapter, held) + _trained("critic", adapter)
     kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
+    if last is not None:  # gradients stop there
+        kept = kept * last // actor.config.num_hidden_layers
     logits = FLOAT * vocabulary
     scored = min(rows, rows_at_once(config)) * config.response_length
     entries += [
@@ -289,6 +292,20 @@ def peak_bytes(device: torch.device = CPU) -> float:
     except ImportError:  # Windows
         return float("nan")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: in bytes
+
+
+def free_bytes(device: torch.device = CPU) -> float:
+    """Bytes that a process can still get: of a GPU, or of this machine and its container; else infinite."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    about, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    found = [float("inf")]
+    if about.exists():  # Linux
+        line = next(x for x in about.read_text().splitlines() if x.startswith("MemAvailable"))
+        found.append(float(line.split()[1]) * 1024)
+    if limit.exists() and limit.read_text().strip() != "max":
+        found.append(float(limit.read_text()) - peak_bytes())
+    return min(found)
 
 
 def peak_memory_gb() -> float:

@@ -1,5 +1,6 @@
 """Pretrained models: choose them (with a fallback offline), and make the four models of RLHF."""
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,6 +156,21 @@ def make_models(
         return lora_models(actor, tokenizer, reward, **lora)
     reference = half_precision(make_reference(actor), frozen)
     return Models(actor, make_critic(actor), reward, reference, tokenizer)
+
+
+def find_gguf(source: str) -> Path | None:
+    """The GGUF file that a source is, or that the installed package of this name holds; else None.
+
+    The package is not run. FileProblem: several files in it.
+    """
+    path, name = Path(source).expanduser(), source.replace("-", "_")
+    if path.suffix == ".gguf":
+        return path
+    found = importlib.util.find_spec(name) if name.isidentifier() else None
+    inside = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
+    if len(inside) > 1:
+        raise FileProblem(f"{name} holds several: wants one of {[str(file) for file in inside]}.")
+    return inside[0] if inside else None
 
 
 def load_gguf(path: str | Path, device: str = "auto") -> tuple[nn.Module, PreTrainedTokenizerBase]:

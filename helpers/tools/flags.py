@@ -3,11 +3,18 @@
 import argparse
 from copy import copy
 from dataclasses import Field, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
 
+SYNONYMS = {  # what other programs call these settings
+    "--lr": "--learning-rate",
+    "--beta": "--kl-coef",
+    "--epochs": "--num-ppo-epochs",
+    "--model": "--actor",
+}
 METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", string_to_bool: "true|false"}
 
 
@@ -64,7 +71,17 @@ class FlagParser(HfArgumentParser):
 
     def error(self, message: str) -> None:
         """One sentence, in place of a page of usage."""
-        raise ValueError(f"{message}; `{self.prog} --help` lists the flags.")
+        raise ValueError(f"{message}{self._meant(message)}; `{self.prog} --help` lists the flags.")
+
+    def _meant(self, message: str) -> str:
+        """Flags of this command that unknown ones in a message may stand for, as a question."""
+        if not message.startswith("unrecognized"):
+            return ""
+        known = [name for action in self._actions for name in action.option_strings]
+        words = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+        close = [get_close_matches(SYNONYMS.get(word, word), known, 1) for word in words]
+        meant = dict.fromkeys(name for names in close for name in names)
+        return f" (did you mean {' and '.join(meant)}?)" if meant else ""
 
     def given(self, arguments: list[str] | None) -> dict:
         """The values of the flags that were given, by field name; those left out are absent."""

