@@ -139,7 +139,7 @@ function playOrStop() {
 // ---- the link ----
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
-  return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed] })}`;
+  return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed], ...trainingLink() })}`;
 }
 
 function keepLink() {
@@ -158,6 +158,7 @@ function readLink() {
     const value = Math.round(number(name));
     if (value >= low && value <= high) found[name === "sample" ? "which" : name] = value - first;
   }
+  readTrainingLink(said);
   return found;
 }
 
@@ -253,6 +254,7 @@ function start() {
   layStops();
   layBars();
   layTry();
+  layTraining();
   const named = readLink();
   const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
   Object.assign(view, named, still ? {} : { iteration: 0 });

@@ -23,8 +23,10 @@ from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
 
-PARTS = "python records story plane words ship picture tour policy try controls".split()
+PARTS = "python records story plane words ship picture tour policy try train/panel controls".split()
 SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
+# the page's own model code, a script apart: the worker that trains is made of its text
+ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo worker".split()]
 HEIGHT = 760  # pixels of a frame in a notebook
 STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
 # in the notebook around the frame: tell its theme, put away the still picture
@@ -194,6 +196,7 @@ def page(facts: dict, embedded: bool = False) -> str:
     html = Template(part("page.html")).substitute(
         attributes=" data-embedded" if embedded else "",
         style=f"{tokens(':root')}\n{part('page.css')}",
+        engine="\n".join(part(name) for name in ENGINE),
         script="\n".join(part(name) for name in SCRIPTS),
         data=script_json(facts),
     )

@@ -97,6 +97,7 @@ function ends() {
   DATA.runs.forEach((row, beta) =>
     row.forEach((run, seed) => {
       if (joinedAt(beta) && (seed || joinedAt(beta).ownReward)) return; // once; and in other units nowhere
+      if (joinedAt(beta)) for (const name of ["gold", "proxy"]) mark("path", `ahead ${name}`, { d: line(pathOf(run, name)) });
       const end = valuesOf(run, last), x = across(end.kl);
       const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 })];
       if (end.gold !== null) {

@@ -42,7 +42,8 @@ def bare(browser, reference, tokenizer):
     words = plain_tokens(tokenizer, list(range(reference.config.vocab_size)))
     page = browser.new_page()
     page.set_content("<p>policy</p>")
-    page.add_script_tag(content=drift_page.part("policy.js"))
+    for name in (*drift_page.ENGINE, "policy.js"):
+        page.add_script_tag(content=drift_page.part(name))
     page.add_script_tag(content="globalThis.POLICY_FILES = {};")
     page.add_script_tag(content=policy_file(REFERENCE, reference, words))
     page.evaluate("() => { globalThis.policy = readPolicy(POLICY_FILES.reference) }")
