@@ -18,6 +18,7 @@ function draw() {
   drawBars(view);
   drawTable(view);
   drawLadder(view);
+  drawUnits(view);
 }
 
 function show(change) {

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -31,19 +32,23 @@ ENCODER_LAYER = {  # GPT-2's names of a DistilBERT layer's parts
 }
 
 
-def model_file(name: str, facts: dict, tensors: dict[str, Tensor]) -> str:
-    """A model as a script: `POLICY_FILES[name] = {...}`, its facts, and its weights as half floats."""
-    weights = b"".join(x.half().cpu().contiguous().numpy().tobytes() for x in tensors.values())
-    facts = facts | {
-        "tensors": [[name, tensor.numel()] for name, tensor in tensors.items()],
-        "weights": base64.b64encode(weights).decode(),
-    }
+def as_script(name: str, facts: dict) -> str:
+    """A model as a script: `POLICY_FILES[name] = {...}`."""
     written = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
     return f"POLICY_FILES[{json.dumps(name)}] = {written};\n"
 
 
-def policy_file(name: str, actor: nn.Module, words: list[str]) -> str:
-    """A policy as a script. ValueError: not a GPT-2 of the course's kind."""
+def with_weights(facts: dict, tensors: dict[str, Tensor]) -> dict:
+    """A model's facts, and its weights as half floats."""
+    weights = b"".join(x.half().cpu().contiguous().numpy().tobytes() for x in tensors.values())
+    return facts | {
+        "tensors": [[name, tensor.numel()] for name, tensor in tensors.items()],
+        "weights": base64.b64encode(weights).decode(),
+    }
+
+
+def policy_facts(actor: nn.Module, words: list[str]) -> dict:
+    """A policy as plain values. ValueError: not a GPT-2 of the course's kind."""
     config = actor.config
     got = f"{config.model_type}, {config.activation_function}"
     plain = config.model_type == "gpt2" and config.activation_function in TANH_GELU
@@ -60,7 +65,7 @@ def policy_file(name: str, actor: nn.Module, words: list[str]) -> str:
         "positions": config.n_positions,
         "epsilon": config.layer_norm_epsilon,
     }
-    return model_file(name, {"config": sizes, "words": words}, tensors)
+    return with_weights({"config": sizes, "words": words}, tensors)
 
 
 def turned(tensor: Tensor) -> Tensor:
@@ -89,8 +94,8 @@ def reward_tensors(model: RewardModel) -> dict[str, Tensor]:
     }
 
 
-def reward_file(model: RewardModel, prompts: list[str]) -> str:
-    """The reward model as a script, with the prompts to train on. ValueError: not a DistilBERT."""
+def reward_facts(model: RewardModel, prompts: list[str]) -> dict:
+    """The reward model as plain values, with the prompts to train on. ValueError: not a DistilBERT."""
     config = model.encoder.config
     require(config.model_type == "distilbert", "model", config.model_type, "a DistilBERT")
     facts = {
@@ -103,18 +108,31 @@ def reward_file(model: RewardModel, prompts: list[str]) -> str:
         "scoreStd": float(model.score_std),
         "prompts": prompts,
     }
-    return model_file(REWARD, {"config": facts, "words": []}, reward_tensors(model))
+    return with_weights({"config": facts, "words": []}, reward_tensors(model))
+
+
+def shipped_words() -> list[str]:
+    """The tokens of the course's own policy, by id."""
+    tokenizer = load_tokenizer("data/sft")
+    return plain_tokens(tokenizer, list(range(len(tokenizer))))
+
+
+def model_facts() -> dict[str, Callable[[], dict]]:
+    """What training in the page needs, by name: functions that give the reference and the reward model."""
+    prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
+    return {
+        REFERENCE: lambda: policy_facts(load_actor("data/sft", "cpu"), shipped_words()),
+        REWARD: lambda: reward_facts(load_reward_model(device="cpu"), prompts),
+    }
 
 
 def export_policies(folder: Path, betas: list[float], sweep: Path = FOLDER) -> list[str]:
     """Write the reference, the reward model and the sweep's policies at these β; names of the latter."""
-    tokenizer = load_tokenizer("data/sft")
-    actor = load_actor("data/sft", "cpu")
-    words = plain_tokens(tokenizer, list(range(actor.config.vocab_size)))
-    write_text(folder / f"{REFERENCE}.js", policy_file(REFERENCE, actor, words))
-    prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
-    write_text(folder / f"{REWARD}.js", reward_file(load_reward_model(device="cpu"), prompts))
+    for name, facts in model_facts().items():
+        write_text(folder / f"{name}.js", as_script(name, facts()))
+    actor, words = load_actor("data/sft", "cpu"), shipped_words()
     for beta in betas:
         name = beta_kind(beta)
-        write_text(folder / f"{name}.js", policy_file(name, load_policy(actor, beta, sweep), words))
+        facts = policy_facts(load_policy(actor, beta, sweep), words)
+        write_text(folder / f"{name}.js", as_script(name, facts))
     return [beta_kind(beta) for beta in betas]

@@ -6,7 +6,7 @@ globalThis.POLICY_FILES = {}; // from the disk may not fetch its neighbours
 
 function loadPolicy(name) {
   if (loaded.has(name)) return loaded.get(name);
-  const waiting = new Promise((done, failed) => {
+  const waiting = EMBEDDED ? askPython(name).then(readPolicy) : new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = `policies/${name}.js`;
     script.addEventListener("load", () => done(readPolicy(POLICY_FILES[name])));

@@ -50,12 +50,12 @@ function drawSample(view) {
   const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  write(byId("sample-facts"), sampleFacts(shot.iteration, sample));
+  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, joinedAt(view.beta)?.ownReward ? "reward" : "proxy"));
 }
 
-function sampleFacts(iteration, { proxy, gold }) {
+function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
   const when = iteration === 0 ? "before training" : `written after ${iteration} updates`;
-  return `This text, ${when}: proxy ${written(proxy)}, gold ${written(gold)}.`;
+  return `This text, ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
 }
 
 // ---- next words ----

@@ -178,6 +178,17 @@ def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
 
 
 @needs_wire
+def test_the_page_trains_with_the_models_that_python_gives(live):
+    frame = inside(live)
+    frame.locator("#train-box summary").first.click()
+    frame.locator("#train-go").click()
+    wait_for_text(live, "#train-progress", lambda text: "update 1 of" in text, "an update")
+    assert frame.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
+    frame.locator("#train-go").click()
+    assert live.errors() == []
+
+
+@needs_wire
 def test_the_live_trainer_s_run_joins_while_it_trains(live):
     frame = inside(live)
     trainer = live.widget("live-trainer")

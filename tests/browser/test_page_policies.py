@@ -7,7 +7,7 @@ import torch
 
 from helpers.models import load_actor, load_tokenizer
 from helpers.page import drift_page
-from helpers.page.policies import REFERENCE, export_policies, policy_file
+from helpers.page.policies import REFERENCE, as_script, export_policies, policy_facts
 from helpers.rollouts import position_ids
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import load_sweep
@@ -45,7 +45,7 @@ def bare(browser, reference, tokenizer):
     for name in (*drift_page.ENGINE, "policy.js"):
         page.add_script_tag(content=drift_page.part(name))
     page.add_script_tag(content="globalThis.POLICY_FILES = {};")
-    page.add_script_tag(content=policy_file(REFERENCE, reference, words))
+    page.add_script_tag(content=as_script(REFERENCE, policy_facts(reference, words)))
     page.evaluate("() => { globalThis.policy = readPolicy(POLICY_FILES.reference) }")
     yield page
     page.close()
@@ -165,7 +165,7 @@ def test_a_page_exported_without_policies_offers_none(browser, tmp_path):
 
 
 def test_a_file_holds_every_weight_once(reference):
-    text = policy_file("x", reference, ["a"])
+    text = as_script("x", policy_facts(reference, ["a"]))
     facts = json.loads(text.removeprefix('POLICY_FILES["x"] = ').removesuffix(";\n"))
     parameters = sum(p.numel() for p in reference.parameters())  # the tied head counts once
     assert sum(size for _, size in facts["tensors"]) == parameters

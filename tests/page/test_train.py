@@ -13,10 +13,10 @@ from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.groups import equal_groups, rloo_advantages
 from helpers.models import load_actor, load_tokenizer, make_reference
-from helpers.page.drift_page import ENGINE, part
-from helpers.page.policies import policy_file, reward_file
+from helpers.page.drift_page import ENGINE
+from helpers.page.policies import as_script, policy_facts, reward_facts, shipped_words
 from helpers.reward_model import load_reward_model
-from helpers.sampling import decode, plain_tokens
+from helpers.sampling import decode
 from helpers.state import Models, start_run
 from helpers.steps import iterate
 from helpers.studies.beta_sweep import load_policy
@@ -26,7 +26,8 @@ from tests.page.rloo_band import FILE as BAND
 from tests.page.rloo_band import SETTINGS
 
 pytestmark = needs_javascript
-SCRIPTS = [*map(part, (*ENGINE, "policy.js")), Path(__file__).with_name("train.js").read_text()]
+SCRIPTS = [*ENGINE, "policy.js"]
+ASKED = Path(__file__).with_name("train.js").read_text("utf-8")
 
 
 def rounded(model):
@@ -36,8 +37,7 @@ def rounded(model):
 
 @pytest.fixture(scope="module")
 def words() -> list[str]:
-    tokenizer = load_tokenizer("data/sft")
-    return plain_tokens(tokenizer, list(range(len(tokenizer))))
+    return shipped_words()
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,11 @@ def world(words) -> tuple[Models, list[str]]:
     reward = load_reward_model(device="cpu")
     rounded(reward.encoder), rounded(reward.head)
     prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
-    files = [policy_file("reference", start, words), policy_file("further", actor, words)]
-    files.append(reward_file(reward, prompts))
+    files = [
+        as_script("reference", policy_facts(start, words)),
+        as_script("further", policy_facts(actor, words)),
+    ]
+    files.append(as_script("reward", reward_facts(reward, prompts)))
     tokenizer = load_tokenizer("data/sft")
     return Models(actor, None, reward, make_reference(start), tokenizer), files
 
@@ -86,7 +89,7 @@ def replayed(world, recorded) -> dict:
         }
         for rollout in rollouts
     ]
-    return run([*world[1], *SCRIPTS], "replay", {"rollouts": given, "klCoef": 0.1})
+    return run(SCRIPTS, "replay", {"rollouts": given, "klCoef": 0.1}, [*world[1], ASKED])
 
 
 def worst(found: list[list], tensor, mask) -> float:
@@ -144,7 +147,9 @@ def test_the_kernel_multiplies(plain):
         a, b = draw.normal(size=(k, m) if turned else (m, k)), draw.normal(size=(k, n))
         asked.append([plain, a.ravel().tolist(), b.ravel().tolist(), m, n, k, turned])
         wanted.append(((a.T if turned else a) @ b).ravel())
-    for (simd, shown), product in zip(run(SCRIPTS, "products", asked), wanted, strict=True):
+    for (simd, shown), product in zip(
+        run(SCRIPTS, "products", asked, [ASKED]), wanted, strict=True
+    ):
         assert simd is not plain
         assert np.abs(np.array(shown) - product).max() < 1e-5
 
@@ -212,7 +217,7 @@ def test_its_curves_are_in_the_band_of_helpers_own_runs(world, beta, seed):
     """Means over iterations 6–10 and 16–20 are within 4 standard deviations of 8 seeds."""
     band = json.loads(BAND.read_text("utf-8"))[beta]
     given = {"klCoef": float(beta), "seed": seed, "iterations": len(band[0]["score"])}
-    shown = run([*world[1], *SCRIPTS], "curve", given)
+    shown = run(SCRIPTS, "curve", given, [*world[1], ASKED])
     for name in ("score", "kl"):
         for some in (slice(5, 10), slice(15, 20)):
             others = np.array([np.mean(one[name][some]) for one in band])

@@ -16,7 +16,8 @@ function replay({ rollouts, klCoef }) {
       if (!recorded.has(response)) recorded.set(response, responses[recorded.size]);
       return recorded.get(response)[response.tokens.length];
     });
-    judgeResponses(trainer, rollout);
+    scoreResponses(trainer, rollout);
+    compareResponses(trainer, rollout);
     for (const response of rollout.responses) response.score = response.proxy;
     policyGradient(trainer, rollout, klCoef);
     const gradients = lists(trainer.grads.named), norm = adamStep(trainer, RLOO.rate * (1 - iteration / RLOO.iterations));

@@ -84,7 +84,7 @@ function hearWorker({ id = training.made, problem, begun, simd, point, shot, tex
 /** A new run, from the reference, at the slider's β and with the form's reward. */
 async function train() {
   stop();
-  training.going = false;
+  training.going = byId("reward-box").open = false; // what is trained comes into sight
   say("Loading the models …");
   byId("train-go").disabled = byId("train-again").disabled = true;
   try {
@@ -92,9 +92,9 @@ async function train() {
     const klCoef = sliderBeta(), reward = writtenReward(), tokens = (text) => encode(training.policy, text).filter((token) => token > UNKNOWN_TOKEN);
     const own = { ...reward, liked: tokens(reward.liked), disliked: tokens(reward.disliked) };
     const shown = { prompts: DATA.prompts.map((text) => encode(training.policy, text)), next: DATA.nextWords.map((words) => words.map((word) => training.policy.places.get(word))) };
-    const key = `live ${(training.made += 1)}`, ownReward = !isPlain(own);
+    const key = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
     const run = { proxy: [], gold: [], kl: [], shots: [] };
-    training.run = { key, label: `trained here, β = ${klCoef}${ownReward ? ", own reward" : ""}`, beta: klCoef, ownReward, optimum: null, run };
+    training.run = { key, label: `${key}: β = ${klCoef}`, beta: klCoef, ownReward, optimum: null, run };
     training.strange = unknownWords(training.policy, `${reward.liked} ${reward.disliked}`);
     training.going = true;
     training.seconds = 0;
@@ -138,12 +138,21 @@ function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
   run.gold.push(meanGold(texts));
   const rows = samples.map((some, prompt) => some.map(({ score, words, drift }) => [score, goldOf(DATA.prompts[prompt], words), words, drift.map((x) => 10 * x)]));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
-  if (at < 0) LIVE.splice(0, LIVE.length, ...LIVE.slice(1 - KEPT_RUNS), training.run);
-  joinRuns();
+  if (at < 0) {
+    LIVE.splice(0, LIVE.length, ...LIVE.slice(1 - KEPT_RUNS), training.run);
+    joinRuns();
+  } else growRun();
   const here = TRAINED + DATA.joined.indexOf(training.run);
   if (at < 0 || (followed && view.iteration === iteration - 1)) show({ beta: here, iteration });
   if (iteration === RLOO.iterations) training.going = false;
   drawTraining();
+}
+
+/** The run that is trained has one more point; which runs there are is as before. */
+function growRun() {
+  shownSample = "";
+  layPlane();
+  show({});
 }
 
 function endTraining(problem) {
@@ -154,8 +163,29 @@ function endTraining(problem) {
 }
 
 // ---- the panel ----
+/** Another reward than the reward model's stands in the proxy's place, by its name and without a frontier. */
+let proxyTerm = null;
+function drawUnits(view) {
+  const own = Boolean(joinedAt(view.beta)?.ownReward), [name, what] = [...byId("proxy").previousElementSibling.childNodes];
+  proxyTerm ??= [name.data, what.textContent];
+  name.data = own ? "reward " : proxyTerm[0];
+  write(what, own ? "your own; training raises it" : proxyTerm[1]);
+  write(parts.proxyLabel, own ? "reward" : "proxy");
+  plane.classList.toggle("own", own);
+}
+
 function say(words) {
   write(byId("train-said"), words);
+}
+
+/** The form's reward as one line. */
+function rewardWords() {
+  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), parts = [];
+  if (model) parts.push(model === 1 ? "the reward model" : `${model} × the reward model`);
+  if (liked && like) parts.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
+  if (disliked && dislike) parts.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
+  if (length) parts.push(`${length > 0 ? "longer" : "shorter"} (${written(length, 1)})`);
+  return parts.join(", ") || "nothing: all responses are worth the same";
 }
 
 function drawTraining() {
@@ -165,12 +195,13 @@ function drawTraining() {
   write(byId("train-go"), training.going ? "Stop" : half ? "Go on" : "Train");
   byId("train-go").disabled = false;
   byId("train-again").disabled = !training.run;
-  write(byId("train-progress"), made < 0 ? "" : `update ${made} of ${RLOO.iterations}`);
+  write(byId("train-progress"), made < 0 ? "" : `${training.run.label}, update ${made} of ${RLOO.iterations}`);
   for (const field of byId("reward-box").querySelectorAll("input[type=range]")) write(field.nextElementSibling, written(Number(field.value), 1));
+  write(byId("own-said"), rewardWords());
 }
 
 function layTraining() {
-  byId("train-box").hidden = !DATA.policies.length;
+  byId("train-box").hidden = !DATA.policies.length; // in a notebook: until Python offers its models
   setSliderBeta(0.1);
   writeReward(FIELDS);
   byId("train-go").addEventListener("click", () => {

@@ -54,14 +54,17 @@ function sampleResponses({ actor, acts, tree }, prompts, group, choose = (row) =
   return { responses, first };
 }
 
-/** Log-probs under the reference, KL (Σ k1) and the reward model's score of each response. */
-function judgeResponses({ reference, judge, scratch, tree }, { responses, first }) {
+/** The reward model's score of each response. */
+function scoreResponses({ reference, judge, scratch }, { responses }) {
   const texts = responses.map(({ prompt, tokens }) => scoredTokens([...prompt, ...tokens], reference.words));
-  const proxies = scoreTexts(judge, scratch, texts);
+  scoreTexts(judge, scratch, texts).forEach((score, at) => (responses[at].proxy = score));
+}
+
+/** Log-probs under the reference, and KL (Σ k1) of each response. */
+function compareResponses({ reference, scratch, tree }, { responses, first }) {
   forward(reference, scratch, tree, 0, tree.count);
   predict(reference, scratch, first, tree.count);
-  responses.forEach((response, at) => {
-    response.proxy = proxies[at];
+  responses.forEach((response) => {
     response.refLogprobs = response.tokens.map((token, t) => logprobOf(reference, scratch, response.rows[t], token));
     response.kl = response.logprobs.reduce((sum, logprob, t) => sum + logprob - response.refLogprobs[t], 0);
   });
@@ -135,7 +138,8 @@ function drawPrompts({ prompts }, random) {
 function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, scoreOf = ({ proxy }) => proxy, random = Math.random }) {
   const { actor, acts } = trainer, choose = (row) => drawToken(actor, acts, row, random);
   const rollout = sampleResponses(trainer, drawPrompts(trainer, random), RLOO.group, choose);
-  judgeResponses(trainer, rollout);
+  scoreResponses(trainer, rollout);
+  compareResponses(trainer, rollout);
   for (const response of rollout.responses) response.score = scoreOf(response);
   if (iteration < iterations) {
     policyGradient(trainer, rollout, klCoef);

@@ -8,7 +8,7 @@ function referenceSamples(trainer) {
   for (let at = 0; samples.length < REFERENCE_SAMPLES; at += RLOO.prompts) {
     const prompts = Array.from({ length: RLOO.prompts }, (_, place) => trainer.prompts[(at + place) % trainer.prompts.length]);
     const rollout = sampleResponses(trainer, prompts, RLOO.group);
-    judgeResponses(trainer, rollout);
+    scoreResponses(trainer, rollout);
     samples.push(...rollout.responses.map(({ proxy, tokens }) => ({ proxy, tokens })));
   }
   return samples;
@@ -26,7 +26,8 @@ function beginRun(trainer, { klCoef, own, shown }) {
 function look(trainer, { shown, scoreOf }) {
   const { actor, acts } = trainer, rollout = sampleResponses(trainer, shown.prompts, SHOWN_RESPONSES);
   const next = shown.next.map((tokens, at) => tokens.map((token) => Math.exp(logprobOf(actor, acts, rollout.first + at, token))));
-  judgeResponses(trainer, rollout);
+  scoreResponses(trainer, rollout);
+  compareResponses(trainer, rollout);
   const samples = rollout.responses.map((response) => ({
     score: scoreOf(response), words: response.tokens.map((token) => actor.words[token]),
     drift: response.logprobs.map((logprob, t) => logprob - response.refLogprobs[t]),
