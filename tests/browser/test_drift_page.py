@@ -141,7 +141,9 @@ def test_every_control_is_reached_by_tab(page):
         "all => all.map(one => one.ariaLabel || one.labels?.[0]?.textContent || "
         "document.getElementById(one.getAttribute('aria-labelledby')).textContent)"
     )
-    assert names == ["β, the price of drifting", "PPO updates"]
+    assert names[:2] == ["β, the price of drifting", "PPO updates"] and len(set(names)) == len(
+        names
+    )
 
 
 @pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.nightly)])

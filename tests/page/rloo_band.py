@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from helpers.config import RLHFConfig
-from helpers.loop import run_iterations
 from helpers.state import start_run
 from helpers.steps import iterate
 
@@ -22,15 +21,10 @@ SETTINGS = {  # as in helpers/page/train/rloo.js
 def curves(beta: float, seed: int) -> dict[str, list[float]]:
     """Score and KL of the first iterations of one run."""
     state = start_run(RLHFConfig(kl_coef=beta, seed=seed, **SETTINGS))
-    records = [r for r, _ in zip(run_iterations(state, iterate), range(ITERATIONS), strict=False)]
+    records = [iterate(state) for _ in range(ITERATIONS)]
     return {name: [round(r[name], 4) for r in records] for name in ("score", "kl")}
 
 
-def main() -> None:
-    """Write the curves of every β and seed."""
+if __name__ == "__main__":
     found = {f"{beta:g}": [curves(beta, seed) for seed in SEEDS] for beta in BETAS}
     FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()

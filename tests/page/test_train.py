@@ -21,6 +21,7 @@ from helpers.state import Models, start_run
 from helpers.steps import iterate
 from helpers.studies.beta_sweep import load_policy
 from helpers.whitening import whiten_advantages
+from tests.crash_harness import seeds
 from tests.page.javascript import needs_javascript, run
 from tests.page.rloo_band import FILE as BAND
 from tests.page.rloo_band import SETTINGS
@@ -30,11 +31,6 @@ SCRIPTS = [*ENGINE, "policy.js"]
 ASKED = Path(__file__).with_name("train.js").read_text("utf-8")
 
 
-def rounded(model):
-    """A model with its weights as half floats hold them."""
-    return model.half().float()
-
-
 @pytest.fixture(scope="module")
 def words() -> list[str]:
     return shipped_words()
@@ -42,19 +38,16 @@ def words() -> list[str]:
 
 @pytest.fixture(scope="module")
 def world(words) -> tuple[Models, list[str]]:
-    """A rounded reference, a policy further on, a reward model; and the page's files of them."""
-    start = rounded(load_actor("data/sft", "cpu"))
-    actor = rounded(load_policy(copy.deepcopy(start), 0.1))
+    """The reference, a policy further on and the reward model, rounded to half floats; their files."""
+    start = load_actor("data/sft", "cpu").half().float()
+    actor = load_policy(copy.deepcopy(start), 0.1).half().float()
     reward = load_reward_model(device="cpu")
-    rounded(reward.encoder), rounded(reward.head)
+    reward.encoder.half().float(), reward.head.half().float()  # in place
     prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
-    files = [
-        as_script("reference", policy_facts(start, words)),
-        as_script("further", policy_facts(actor, words)),
-    ]
-    files.append(as_script("reward", reward_facts(reward, prompts)))
-    tokenizer = load_tokenizer("data/sft")
-    return Models(actor, None, reward, make_reference(start), tokenizer), files
+    facts = {"reference": policy_facts(start, words), "further": policy_facts(actor, words)}
+    facts["reward"] = reward_facts(reward, prompts)
+    models = Models(actor, None, reward, make_reference(start), load_tokenizer("data/sft"))
+    return models, [as_script(name, one) for name, one in facts.items()]
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +74,8 @@ def as_lists(tensor, mask) -> list[list]:
 @pytest.fixture(scope="module")
 def replayed(world, recorded) -> dict:
     """The page's engine on the same two rollouts."""
-    rollouts = [found["rollout"] for found in recorded[0]]
-    given = [
-        {
-            "queries": as_lists(rollout.query_tensors, rollout.query_mask),
-            "responses": as_lists(rollout.response_tensors, rollout.response_mask),
-        }
-        for rollout in rollouts
-    ]
+    tokens = [found["rollout"].tokens() for found in recorded[0]]
+    given = [{"queries": as_lists(*t[:2]), "responses": as_lists(*t[2:])} for t in tokens]
     return run(SCRIPTS, "replay", {"rollouts": given, "klCoef": 0.1}, [*world[1], ASKED])
 
 
@@ -147,9 +134,8 @@ def test_the_kernel_multiplies(plain):
         a, b = draw.normal(size=(k, m) if turned else (m, k)), draw.normal(size=(k, n))
         asked.append([plain, a.ravel().tolist(), b.ravel().tolist(), m, n, k, turned])
         wanted.append(((a.T if turned else a) @ b).ravel())
-    for (simd, shown), product in zip(
-        run(SCRIPTS, "products", asked, [ASKED]), wanted, strict=True
-    ):
+    found = run(SCRIPTS, "products", asked, [ASKED])
+    for (simd, shown), product in zip(found, wanted, strict=True):
         assert simd is not plain
         assert np.abs(np.array(shown) - product).max() < 1e-5
 
@@ -171,22 +157,10 @@ def test_advantages_and_whitening_are_those_of_helpers():
 
 def test_a_response_is_scored_as_its_text_is_read_again(words):
     tokenizer, draw = load_tokenizer("data/sft"), random.Random(2)
-    special_or_sign = range(8)  # often, for what happens there
-    texts = [
-        [
-            1,
-            *(
-                draw.choice([draw.choice(special_or_sign), draw.randrange(8, len(words))])
-                for _ in range(20)
-            ),
-        ]
-        for _ in range(300)
-    ]
-    shown = run(
-        SCRIPTS,
-        "given => given.texts.map(t => scoredTokens(t, given.words))",
-        {"texts": texts, "words": words},
-    )
+    often = [range(8), range(8, len(words))]  # special tokens and signs: for what happens there
+    texts = [[1, *(draw.choice(draw.choice(often)) for _ in range(20))] for _ in range(300)]
+    script = "given => given.texts.map(text => scoredTokens(text, given.words))"
+    shown = run(SCRIPTS, script, {"texts": texts, "words": words})
     ids = torch.tensor(texts)
     every = torch.ones_like(ids, dtype=torch.bool)
     again = tokenizer(decode(tokenizer, ids[:, :1], every[:, :1], ids[:, 1:], every[:, 1:]))
@@ -194,24 +168,9 @@ def test_a_response_is_scored_as_its_text_is_read_again(words):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(
-    ("beta", "seed"),
-    [
-        ("0.1", 0),
-        *(
-            pytest.param(beta, seed, marks=pytest.mark.nightly)
-            for beta, seed in (
-                ("0", 0),
-                ("0", 1),
-                ("0", 2),
-                ("0.1", 1),
-                ("0.1", 2),
-                ("1", 0),
-                ("1", 1),
-                ("1", 2),
-            )
-        ),
-    ],
+    "beta", ["0.1", *(pytest.param(beta, marks=pytest.mark.nightly) for beta in ("0", "1"))]
 )
 def test_its_curves_are_in_the_band_of_helpers_own_runs(world, beta, seed):
     """Means over iterations 6–10 and 16–20 are within 4 standard deviations of 8 seeds."""

@@ -17,11 +17,11 @@ function rawReward(own, proxy, tokens) {
   return own.model * proxy + liked - disliked + (own.length * tokens.length) / 10;
 }
 
-/** Mean and scale of a reward on samples of the reference, and the share of them that has each word. */
+/** Mean and scale of a reward on samples of the reference, and its rare words: [token, samples that have it]. */
 function measureReward(own, samples) {
   const raw = samples.map(({ proxy, tokens }) => rawReward(own, proxy, tokens)), mean = meanOf(raw);
   const std = Math.sqrt(raw.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (raw.length - 1));
-  const words = [...own.liked, ...own.disliked];
-  const shares = words.map((word) => samples.filter(({ tokens }) => tokens.includes(word)).length / samples.length);
-  return { mean, std: std > 1e-6 ? std : 1, varies: std > 1e-6, shares };
+  const found = [...own.liked, ...own.disliked].map((word) => [word, samples.filter(({ tokens }) => tokens.includes(word)).length]);
+  const varies = std > 1e-6, rare = found.filter(([, count]) => count < RARE * samples.length);
+  return { mean, std: varies ? std : 1, varies, rare };
 }

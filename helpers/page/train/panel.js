@@ -1,25 +1,28 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and is looked at like them.
 const KEPT_RUNS = 2, DECADES = Math.log(200); // live runs beside the recorded ones; β from 0.01 to 2
-const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0 };
-const FIELDS = { model: 1, liked: "", like: 1, disliked: "", dislike: 1, length: 0, once: false }; // a reward, as it stands before it is changed
+const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0, beta: 0.1 };
+const FIELDS = { model: 1, liked: "", like: 1, disliked: "", dislike: 1, length: 0, once: false }; // the reward to begin with
 
 // ---- what is asked for ----
 /** The slider's β: 0 at its left end, then logarithmic, two digits. */
-function sliderBeta(value = Number(byId("train-beta").value)) {
+function sliderBeta() {
+  const value = Number(byId("train-beta").value);
   return value ? Number((0.01 * Math.exp((DECADES * (value - 1)) / 99)).toPrecision(2)) : 0;
 }
 
-function setSliderBeta(beta) {
+/** A β that may stand between two places of the slider. */
+function setBeta(beta) {
+  training.beta = beta;
   byId("train-beta").value = beta > 0 ? clamp(Math.round(1 + (99 * Math.log(beta / 0.01)) / DECADES), 1, 100) : 0;
 }
 
 /** The reward that the form names: numbers, words as they were written. */
 function writtenReward() {
-  const value = (name) => {
-    const field = byId(`own-${name}`);
-    return field.type === "checkbox" ? field.checked : field.type === "range" ? Number(field.value) : field.value.trim();
+  const read = (name) => {
+    const { type, checked, value } = byId(`own-${name}`);
+    return { checkbox: checked, range: Number(value), text: value.trim() }[type];
   };
-  return Object.fromEntries(Object.keys(FIELDS).map((name) => [name, value(name)]));
+  return Object.fromEntries(Object.keys(FIELDS).map((name) => [name, read(name)]));
 }
 
 function writeReward(reward) {
@@ -33,14 +36,14 @@ function writeReward(reward) {
 /** What of the panel goes into the link: β once it has been trained or moved, and what was changed of the reward. */
 function trainingLink() {
   const reward = Object.entries(writtenReward()).filter(([name, value]) => value !== FIELDS[name]);
-  return training.asked || reward.length ? { train: sliderBeta(), ...Object.fromEntries(reward) } : {};
+  return training.asked || reward.length ? { train: training.beta, ...Object.fromEntries(reward) } : {};
 }
 
 function readTrainingLink(said) {
   const named = Object.keys(FIELDS).filter((name) => said.has(name));
   if (!named.length && !said.has("train")) return;
   const beta = Number(said.get("train"));
-  if (said.get("train") && beta >= 0) setSliderBeta(beta);
+  if (said.get("train") && beta >= 0 && beta <= 2) setBeta(beta);
   writeReward(Object.fromEntries(named.map((name) => [name, said.get(name)])));
   training.asked = 1;
   byId("train-box").open = true;
@@ -89,15 +92,17 @@ async function train() {
   byId("train-go").disabled = byId("train-again").disabled = true;
   try {
     if (!training.worker) await makeWorker();
-    const klCoef = sliderBeta(), reward = writtenReward(), tokens = (text) => encode(training.policy, text).filter((token) => token > UNKNOWN_TOKEN);
+    const { policy } = training, klCoef = training.beta, reward = writtenReward();
+    const tokens = (text) => encode(policy, text).filter((token) => token > UNKNOWN_TOKEN);
     const own = { ...reward, liked: tokens(reward.liked), disliked: tokens(reward.disliked) };
-    const shown = { prompts: DATA.prompts.map((text) => encode(training.policy, text)), next: DATA.nextWords.map((words) => words.map((word) => training.policy.places.get(word))) };
+    const next = DATA.nextWords.map((words) => words.map((word) => policy.places.get(word)));
+    const shown = { prompts: DATA.prompts.map((text) => encode(policy, text)), next };
     const key = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
     const run = { proxy: [], gold: [], kl: [], shots: [] };
     training.run = { key, label: `${key}: β = ${klCoef}`, beta: klCoef, ownReward, optimum: null, run };
-    training.strange = unknownWords(training.policy, `${reward.liked} ${reward.disliked}`);
+    training.strange = unknownWords(policy, `${reward.liked} ${reward.disliked}`);
     training.going = true;
-    training.seconds = 0;
+    training.asked = 1;
     say(ownReward ? `Measuring your reward on ${REFERENCE_SAMPLES} responses of the reference …` : "");
     askWorker({ models: training.models, begin: { klCoef, own, shown } });
     training.models = null; // the worker has them
@@ -108,14 +113,15 @@ async function train() {
 }
 
 /** What of a reward cannot be learned: unknown words, rare words, one value for all. */
-function tellReward({ shares, varies = true }, simd) {
-  const said = [], reward = writtenReward(), rare = [];
-  const words = [reward.liked, reward.disliked].flatMap((text) => encode(training.policy, text).filter((token) => token > UNKNOWN_TOKEN));
+function tellReward({ rare = [], varies = true }, simd) {
+  const said = [], counts = rare.map(([token, count]) => `“${training.policy.words[token]}” in ${count}`);
   if (training.strange.length) said.push(`The model does not know: ${training.strange.join(", ")}.`);
-  shares?.forEach((share, at) => share < RARE && rare.push(`“${training.policy.words[words[at]]}” in ${Math.round(share * REFERENCE_SAMPLES)}`));
-  if (rare.length) said.push(`Of ${REFERENCE_SAMPLES} responses of the reference: ${rare.join(", ")}. What is almost never sampled is almost never rewarded: it may not be learned.`);
+  if (rare.length) {
+    said.push(`Of ${REFERENCE_SAMPLES} responses of the reference: ${counts.join(", ")}.`);
+    said.push("What is almost never sampled is almost never rewarded: it may not be learned.");
+  }
   if (!varies) said.push("All of them have the same reward: there is nothing to learn.");
-  if (!simd) said.push("No WebAssembly SIMD here: plain JavaScript, about four times slower.");
+  if (!simd) said.push("No WebAssembly SIMD here: plain JavaScript, about five times slower.");
   say(said.join(" "));
 }
 
@@ -132,18 +138,19 @@ function meanGold(texts) {
 }
 
 function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
-  const { run } = training.run, at = LIVE.indexOf(training.run), followed = view.beta === TRAINED + DATA.joined.indexOf(training.run);
+  const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
+  const followed = view.beta === place() && view.iteration === iteration - 1;
   run.proxy.push(score);
   run.kl.push(kl);
   run.gold.push(meanGold(texts));
-  const rows = samples.map((some, prompt) => some.map(({ score, words, drift }) => [score, goldOf(DATA.prompts[prompt], words), words, drift.map((x) => 10 * x)]));
+  const row = ({ score, words, drift }, prompt) => [score, goldOf(DATA.prompts[prompt], words), words, drift.map((x) => 10 * x)];
+  const rows = samples.map((some, prompt) => some.map((sample) => row(sample, prompt)));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
-  if (at < 0) {
+  if (isNew) {
     LIVE.splice(0, LIVE.length, ...LIVE.slice(1 - KEPT_RUNS), training.run);
     joinRuns();
   } else growRun();
-  const here = TRAINED + DATA.joined.indexOf(training.run);
-  if (at < 0 || (followed && view.iteration === iteration - 1)) show({ beta: here, iteration });
+  if (isNew || followed) show({ beta: place(), iteration });
   if (iteration === RLOO.iterations) training.going = false;
   drawTraining();
 }
@@ -157,7 +164,8 @@ function growRun() {
 
 function endTraining(problem) {
   training.going = training.waiting = false;
-  training.run = null;
+  training.worker?.terminate();
+  training.worker = training.run = null;
   say(problem);
   drawTraining();
 }
@@ -180,38 +188,40 @@ function say(words) {
 
 /** The form's reward as one line. */
 function rewardWords() {
-  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), parts = [];
-  if (model) parts.push(model === 1 ? "the reward model" : `${model} × the reward model`);
-  if (liked && like) parts.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
-  if (disliked && dislike) parts.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
-  if (length) parts.push(`${length > 0 ? "longer" : "shorter"} (${written(length, 1)})`);
-  return parts.join(", ") || "nothing: all responses are worth the same";
+  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), said = [];
+  if (model) said.push(model === 1 ? "the reward model" : `${model} × the reward model`);
+  if (liked && like) said.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
+  if (disliked && dislike) said.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
+  if (length) said.push(`${length > 0 ? "longer" : "shorter"} (${written(length, 1)})`);
+  return said.join(", ") || "nothing: all responses are worth the same";
 }
 
 function drawTraining() {
   const made = (training.run?.run.kl.length ?? 0) - 1, half = made < RLOO.iterations && training.run;
-  write(byId("train-beta-now"), `β = ${sliderBeta()}`);
-  byId("train-beta").setAttribute("aria-valuetext", `β = ${sliderBeta()}`);
+  write(byId("train-beta-now"), `β = ${training.beta}`);
+  byId("train-beta").setAttribute("aria-valuetext", `β = ${training.beta}`);
   write(byId("train-go"), training.going ? "Stop" : half ? "Go on" : "Train");
   byId("train-go").disabled = false;
   byId("train-again").disabled = !training.run;
   write(byId("train-progress"), made < 0 ? "" : `${training.run.label}, update ${made} of ${RLOO.iterations}`);
-  for (const field of byId("reward-box").querySelectorAll("input[type=range]")) write(field.nextElementSibling, written(Number(field.value), 1));
+  for (const field of byId("reward-box").querySelectorAll("input[type=range]")) {
+    write(field.nextElementSibling, written(Number(field.value), 1));
+  }
   write(byId("own-said"), rewardWords());
 }
 
 function layTraining() {
   byId("train-box").hidden = !DATA.policies.length; // in a notebook: until Python offers its models
-  setSliderBeta(0.1);
+  setBeta(training.beta);
   writeReward(FIELDS);
   byId("train-go").addEventListener("click", () => {
-    if (!training.going && !training.run) return train();
-    if (!training.going && training.run.run.kl.length > RLOO.iterations) return train();
+    if (!training.going && !(training.run?.run.kl.length <= RLOO.iterations)) return train(); // none yet, or it has ended
     training.going = !training.going;
     goOn();
     drawTraining();
   });
   byId("train-again").addEventListener("click", train);
+  byId("train-beta").addEventListener("input", () => (training.beta = sliderBeta()));
   byId("train-box").addEventListener("input", () => {
     training.asked = 1;
     drawTraining();
