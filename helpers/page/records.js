@@ -4,6 +4,7 @@ const DATA = JSON.parse(document.getElementById("records").textContent);
 const TRAINED = DATA.betas.length;
 DATA.joined = []; // {label, beta, ownReward, optimum, run}
 let last = lastUpdate();
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const byId = (id) => document.getElementById(id);
 
 function clamp(value, low, high) {
