@@ -6,6 +6,7 @@ DATA.joined = []; // {label, beta, ownReward, optimum, run}
 const LIVE = []; // those of them that this page has trained (train/panel.js)
 let told = { words: DATA.words, runs: [] }; // those that Python told of
 let last = lastUpdate();
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const byId = (id) => document.getElementById(id);
 
 function clamp(value, low, high) {

@@ -79,6 +79,11 @@ function named(word) {
   return word && CLOSE_UP.includes(word) ? `“${word}”` : word;
 }
 
+/** A probability in percent, with one decimal where it is small. */
+function percent(share) {
+  return written(share && 100 * share, share !== null && share < 0.1 ? 1 : 0);
+}
+
 /** The probabilities in per mille, and what is left for all other words. */
 function withRest(perMille) {
   return perMille && [...perMille, Math.max(0, 1000 - perMille.reduce((sum, p) => sum + p, 0))];
@@ -97,7 +102,7 @@ function drawBars(view) {
     bar.before.style.transform = `scaleX(${before[at] / 1000})`;
     bar.best.style.visibility = best ? "visible" : "hidden";
     if (best) bar.best.style.transform = `translateX(${best[at] / 10}%)`;
-    write(bar.value, written(now && now[at] / 10, now && now[at] < 100 ? 1 : 0));
+    write(bar.value, `${percent(now && now[at] / 1000)} (${percent(before[at] / 1000)})`);
   });
 }
 
@@ -115,8 +120,8 @@ function layTable() {
 }
 
 function drawTable(view) {
-  const seed = DATA.seeds[view.seed];
-  write(byId("table").caption, `After ${view.iteration} updates, seed ${seed}`);
+  const seed = DATA.seeds.length > 1 ? `, seed ${DATA.seeds[view.seed]}` : "";
+  write(byId("table").caption, `After ${view.iteration} updates${seed}`);
   rows.forEach(({ row, cells }, beta) => {
     const now = valuesOf(runOf(view, beta), view.iteration);
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];

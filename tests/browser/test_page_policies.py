@@ -128,18 +128,25 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
     page.goto((exported / "index.html").as_uri() + "#iteration=0")
     page.locator("#try-box summary").click()
     page.locator("#try-text").fill("the zebra was")
-    page.locator("#try-beta").select_option("beta_0.1")
+    page.locator("#beta").press("End")
     page.get_by_role("button", name="Write").click()
     page.wait_for_function("() => document.querySelectorAll('.own-text .word').length > 1")
     assert page.locator(".own h3").all_inner_texts() == ["Before training", "Trained at β = 0.1"]
-    assert page.locator(".own .given").all_inner_texts() == ["the zebra was"] * 2
-    assert "never seen: zebra" in page.locator("#try-said").inner_text()
+    assert page.locator(".own .given").all_inner_texts() == ["the <unk> was"] * 2
+    assert "never seen zebra: it reads <unk> there" in page.locator("#try-said").inner_text()
     assert page.locator("#try-next .bar").count() == 8
+    before = page.locator(".own-text").first.inner_text()
+    page.locator("#beta").press("Home")  # one β for the whole page; the same random numbers
+    page.wait_for_function(
+        "() => document.querySelectorAll('.own h3')[1].innerText.endsWith('= 0')"
+    )
+    assert page.locator(".own-text").first.inner_text() == before
     page.locator("#try-text").fill("very " * 60)
     page.locator("#try-text").press("Enter")
     page.wait_for_function(
         "() => document.getElementById('try-said').innerText.includes('too long')"
     )
+    assert page.locator(".own").count() == 0  # no older text below the message
     assert said == []
     page.close()
 
