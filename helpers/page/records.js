@@ -35,6 +35,11 @@ function joinedAt(beta) {
   return DATA.joined[beta - TRAINED];
 }
 
+/** The algorithm of the run at this stop: the page itself trains without a critic. */
+function methodOf(beta) {
+  return LIVE.includes(joinedAt(beta)) ? "RLOO" : "PPO";
+}
+
 /** A stop of the ruler in words. */
 function nameOf(beta) {
   return joinedAt(beta)?.label ?? `β = ${DATA.betas[beta]}`;

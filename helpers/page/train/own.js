@@ -19,7 +19,7 @@ function rawReward(own, proxy, tokens) {
 
 /** Mean and scale of a reward on samples of the reference, and its rare words: [token, samples that have it]. */
 function measureReward(own, samples) {
-  const raw = samples.map(({ proxy, tokens }) => rawReward(own, proxy, tokens)), mean = meanOf(raw);
+  const raw = samples.map(({ proxy, tokens }) => rawReward(own, proxy, tokens)), mean = average(raw);
   const std = Math.sqrt(raw.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (raw.length - 1));
   const found = [...own.liked, ...own.disliked].map((word) => [word, samples.filter(({ tokens }) => tokens.includes(word)).length]);
   const varies = std > 1e-6, rare = found.filter(([, count]) => count < RARE * samples.length);

@@ -87,6 +87,7 @@ function hearWorker({ id = training.made, problem, begun, simd, point, shot, tex
 /** A new run, from the reference, at the slider's β and with the form's reward. */
 async function train() {
   stop();
+  document.body.classList.add("touched"); // nobody need be told to drag β
   training.going = byId("reward-box").open = false; // what is trained comes into sight
   say("Loading the models …");
   byId("train-go").disabled = byId("train-again").disabled = true;
@@ -134,7 +135,7 @@ function goldOf(prompt, words) {
 function meanGold(texts) {
   const wordsOf = (tokens) => tokens.filter((token) => token > UNKNOWN_TOKEN).map((token) => training.policy.words[token]);
   const all = texts.map(([prompt, response]) => goldOf("", [...wordsOf(prompt), ...wordsOf(response)]));
-  return all[0] === null ? null : meanOf(all);
+  return all[0] === null ? null : average(all);
 }
 
 function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
@@ -171,7 +172,7 @@ function endTraining(problem) {
 }
 
 // ---- the panel ----
-/** Another reward than the reward model's stands in the proxy's place, by its name and without a frontier. */
+/** Another reward than the reward model's stands in the proxy's place, by its name and without a frontier; the algorithm. */
 let proxyTerm = null;
 function drawUnits(view) {
   const own = Boolean(joinedAt(view.beta)?.ownReward), [name, what] = [...byId("proxy").previousElementSibling.childNodes];
@@ -179,6 +180,7 @@ function drawUnits(view) {
   name.data = own ? "reward " : proxyTerm[0];
   write(what, own ? "your own; training raises it" : proxyTerm[1]);
   write(parts.proxyLabel, own ? "reward" : "proxy");
+  write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   plane.classList.toggle("own", own);
 }
 

@@ -2,7 +2,7 @@
 const END_OF_TEXT = 2, LONGEST_RESPONSE = 24; // tokens
 const RLOO = { prompts: 16, group: 4, iterations: 60, rate: 2e-3, maxNorm: 1, beta1: 0.9, beta2: 0.999, epsilon: 1e-5 };
 
-function meanOf(values) {
+function average(values) {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
@@ -145,7 +145,7 @@ function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, sco
     policyGradient(trainer, rollout, klCoef);
     adamStep(trainer, RLOO.rate * (1 - iteration / iterations));
   }
-  const mean = (of) => meanOf(rollout.responses.map(of));
+  const mean = (of) => average(rollout.responses.map(of));
   return {
     iteration, score: mean(({ score }) => score), proxy: mean(({ proxy }) => proxy), kl: mean(({ kl }) => kl),
     length: mean(({ tokens }) => tokens.length), ended: mean(({ tokens }) => Number(tokens.at(-1) === END_OF_TEXT)), rollout,
