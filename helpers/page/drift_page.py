@@ -17,13 +17,16 @@ from IPython.display import HTML
 
 from helpers.kit.style import part, tokens
 from helpers.models import load_tokenizer
+from helpers.page.gold import gold_facts
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
 
-PARTS = "python records story plane words ship picture tour policy try train/panel controls".split()
+PARTS = (
+    "python gold records story plane words ship picture tour policy points try train/panel controls"
+).split()
 SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
 # the page's own model code, a script apart: the worker that trains is made of its text
 ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo worker".split()]
@@ -158,6 +161,7 @@ class PageRecords:
             "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
             "nextWords": self.next_words,
             "rounds": rounds(drift),
+            "gold": gold_facts(),
             "policies": list(policies),
             "command": sweep.facts.get("command", ""),
         }

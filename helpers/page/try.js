@@ -39,7 +39,7 @@ function textOfOwn(title, prompt, response) {
   const box = element("div", "own"), text = element("div", "own-text");
   const sample = { tokens: response.map(({ word }) => word), drift: response.map(({ drift }) => drift) };
   fillWords(text, { prompt, sample });
-  box.append(element("h3", "", title), text);
+  box.append(element("h3", "", title), text, ...explainGold(plain(prompt, sample.tokens)));
   return box;
 }
 
@@ -68,6 +68,7 @@ async function tryOwn() {
 function layTry() {
   byId("try-box").hidden = !DATA.policies.length;
   byId("try-beta").replaceChildren(...DATA.policies.map((name) => new Option(name.replace("beta_", ""), name)));
+  showGoldOf(byId("try-text"), byId("try-gold"));
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
     tryOwn();
