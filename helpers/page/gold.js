@@ -94,7 +94,7 @@ function diminishing(name, opinions, sign) {
 function readGold(facts) {
   const judge = makeJudge(facts), findOpinions = makeFinder(facts), cost = facts.points;
   const superlatives = new Set(facts.superlatives);
-  const known = new Set(["!", ...facts.sets.flatMap((text) => text.split(" "))]), mayRepeat = new Set(known);
+  const mayRepeat = new Set(["!", ...facts.sets.flatMap((text) => text.split(" "))]); // known words but opinions and aspects
   for (const word of [...facts.aspects, ...Object.keys(facts.opinions)]) mayRepeat.delete(word);
 
   const earlier = (found, i) => found.slice(0, i).filter(([, what]) => what === found[i][1]).length;
@@ -122,6 +122,7 @@ function readGold(facts) {
       ...(sentences.at(-1).stop ? [] : [[sentences.length - 1, "no full stop at the end", -cost.STOP_COST]]),
     ];
   }
+
   function points(text) {
     const cut = cutText(text), { sentences } = cut, opinions = findOpinions(cut);
     judge(sentences);
