@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (900, 700),
     "helpers/commands/": (820, 600),
     "helpers/": (3_840, 3_700),
-    "tests/": (23_175, 18_000),
+    "tests/": (23_330, 18_000),
     "benchmarks/": (1_800, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -256,6 +256,7 @@ function start() {
   layBars();
   layTry();
   layTraining();
+  layInspector();
   const named = readLink();
   const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
   Object.assign(view, named, still ? {} : { iteration: 0 });

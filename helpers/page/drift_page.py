@@ -25,11 +25,11 @@ from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
 
 PARTS = (
-    "python gold records story plane words ship picture tour policy points try train/panel controls"
+    "python gold records story plane words ship picture tour policy points try train/panel inspector controls"
 ).split()
 SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
 # the page's own model code, a script apart: the worker that trains is made of its text
-ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo worker".split()]
+ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo inspect worker".split()]
 HEIGHT = 760  # pixels of a frame in a notebook
 STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
 # in the notebook around the frame: tell its theme, put away the still picture
