@@ -284,6 +284,7 @@ function start() {
   layBars();
   layTry();
   layTraining();
+  layInspector();
   const named = readLink();
   opening = !EMBEDDED && !CALM.matches && !Object.keys(named).length;
   Object.assign(view, named, opening || EMBEDDED ? { iteration: 0 } : {});

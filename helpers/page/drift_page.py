@@ -17,6 +17,7 @@ from IPython.display import HTML
 
 from helpers.kit.style import part, tokens
 from helpers.models import load_tokenizer
+from helpers.page.gold import gold_facts
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
@@ -24,10 +25,12 @@ from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
 from helpers.world.gold import gold_score
 
-PARTS = "python records story plane words ship picture tour policy try train/panel controls".split()
+PARTS = (
+    "python gold records story plane words ship picture tour policy points try train/panel inspector controls"
+).split()
 SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
 # the page's own model code, a script apart: the worker that trains is made of its text
-ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo worker".split()]
+ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo inspect worker".split()]
 HEIGHT = 760  # pixels of a frame in a notebook
 STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
 # in the notebook around the frame: tell its theme, put away the still picture
@@ -167,6 +170,7 @@ class PageRecords:
             "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
             "nextWords": self.next_words,
             "rounds": rounds(drift),
+            "gold": gold_facts(),
             "policies": list(policies),
             "command": sweep.facts.get("command", ""),
         }

@@ -7,6 +7,7 @@ const LIVE = []; // those of them that this page has trained (train/panel.js)
 let told = { words: DATA.words, runs: [] }; // those that Python told of
 let last = lastUpdate();
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+const gold = readGold(DATA.gold); // of any text, also of one that no run has written
 const byId = (id) => document.getElementById(id);
 
 function clamp(value, low, high) {

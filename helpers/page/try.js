@@ -39,7 +39,7 @@ function textOfOwn(title, prompt, response) {
   const box = element("div", "own"), text = element("div", "own-text");
   const sample = { tokens: response.map(({ word }) => word), drift: response.map(({ drift }) => drift) };
   fillWords(text, { prompt, sample });
-  box.append(element("h3", "", title), text);
+  box.append(element("h3", "", title), text, ...explainGold(plain(prompt, sample.tokens)));
   return box;
 }
 
@@ -97,6 +97,7 @@ function drawTry() {
 function layTry() {
   byId("try-box").hidden = !DATA.policies.length;
   write(byId("try-betas"), DATA.policies.map((name) => name.replace("beta_", "")).join(", "));
+  showGoldOf(byId("try-text"), byId("try-gold"));
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
     draws = Array.from({ length: LONGEST }, Math.random);

@@ -3,8 +3,8 @@ const CLOSE_UP = ".,!?;:"; // no blank before these
 const FULL = 3, STRONGEST = 62; // nats at which a colour is full; percent of it in the paper
 const STOP = "</s>";
 
-function chip(token, drift) {
-  const made = element("span", "word", token === STOP ? "end" : token);
+function chip(token, drift, tag = "span") {
+  const made = element(tag, "word", token === STOP ? "end" : token);
   if (token === STOP) made.classList.add("stop");
   if (Math.abs(drift) >= 0.1) made.classList.add(drift > 0 ? "more" : "less");
   made.style.setProperty("--share", `${Math.round(STRONGEST * Math.min(Math.abs(drift) / FULL, 1))}%`);

@@ -151,6 +151,19 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
     page.close()
 
 
+def test_the_gold_of_one_s_own_words_follows_them(browser, exported):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((exported / "index.html").as_uri() + "#iteration=0")
+    page.locator("#try-box summary").click()
+    page.locator("#try-text").fill("the soup was tasty. waiter")
+    rows = page.locator("#try-gold li").all_inner_texts()
+    assert [row.split()[0] for row in rows] == ["+1.00", "−4.25"]
+    assert (
+        "outside the grammar" in rows[1] and "gold −3.25" in page.locator("#try-gold").inner_text()
+    )
+    page.close()
+
+
 def test_a_page_without_its_policies_says_so(browser, exported, tmp_path):
     alone = tmp_path / "index.html"
     alone.write_bytes((exported / "index.html").read_bytes())

@@ -67,3 +67,25 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
         page.wait_for_function(
             "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
         )
+
+
+def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(browser):
+    with opened(browser, STILL) as page:
+        page.locator("#train-box summary").first.click()
+        page.locator("#train-go").click()
+        trained(page, 2)
+        assert -3 < number(page, "gold") < 3
+        page.locator("#inspect-box summary").click()
+        page.locator("#inspect-go").click()
+        page.wait_for_selector("#inspect-terms td", state="visible", timeout=90_000)
+        cells = "#inspect-terms tbody tr:nth-child(2) td"  # of PPO's clip: ratio first
+        assert page.locator(cells).first.inner_text() == "1.000"
+        assert page.locator("#inspect-terms tbody tr").count() == 5
+        page.locator("#inspect-apply").click()
+        assert "The update changed its log π by" in page.locator("#inspect-said").inner_text()
+        assert page.locator(cells).first.inner_text() != "1.000"
+        page.locator("#inspect-texts button").nth(1).click()
+        assert page.locator("#inspect-terms caption").inner_text().startswith("Token 2 of")
+        before = made(page)
+        page.locator("#train-go").click()  # the run goes on where it was
+        trained(page, int(before.split()[-3]) + 1)

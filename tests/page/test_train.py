@@ -121,6 +121,22 @@ def test_two_updates_move_the_policy_as_helpers_do(recorded, replayed):
         start += size
 
 
+def test_an_inspected_update_predicts_what_it_does_and_changes_nothing(world):
+    shown = run(SCRIPTS, "inspected", {"klCoef": 0.1, "seed": 4}, [*world[1], ASKED])
+    assert not shown["changed"]
+    told, now = shown["told"], torch.tensor(sum(shown["now"], []))
+    old, new, predicted = (
+        torch.tensor(sum((response[name] for response in told), []))
+        for name in ("logprobs", "newLogprobs", "predicted")
+    )
+    assert (new - now).abs().max() < 1e-5
+    each = torch.tensor([r["advantage"] for r in told for _ in r["tokens"]])
+    # the loss's gradient along the step is the sum over tokens of −advantage/count · the predicted change
+    assert -(each * predicted).mean().item() == pytest.approx(shown["alongStep"], rel=0.02)
+    change = new - old
+    assert change.abs().max() > 0.05 and (predicted - change).std() < 0.5 * change.std()
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_the_kernel_multiplies(plain):
     draw, asked, wanted = np.random.default_rng(0), [], []

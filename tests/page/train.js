@@ -57,3 +57,19 @@ function curve({ klCoef, seed, iterations }) {
   const records = Array.from({ length: iterations }, (_, iteration) => iterate(trainer, { klCoef, iteration, random }));
   return records.map(({ score, kl }) => ({ score, kl }));
 }
+
+/** An inspected update beside the same one made: what of the trainer it left changed, and what it told. */
+function inspected({ klCoef, seed }) {
+  const trainer = shippedTrainer(), { actor, acts, tree, grads, moments } = trainer, state = [actor.flat, ...moments];
+  iterate(trainer, { klCoef, iteration: 0, random: uniform(seed) });
+  const before = state.map((numbers) => numbers.slice()), told = inspectUpdate(trainer, { klCoef, iteration: 1, random: uniform(seed) });
+  const changed = state.some((numbers, i) => numbers.some((x, at) => x !== before[i][at])) || trainer.steps !== 1;
+  const rollout = makeRollout(trainer, ({ proxy }) => proxy, uniform(seed));
+  policyGradient(trainer, rollout, klCoef);
+  adamStep(trainer, RLOO.rate * (1 - 1 / RLOO.iterations));
+  const alongStep = grads.flat.reduce((sum, g, at) => sum + g * (actor.flat[at] - before[0][at]), 0);
+  forward(actor, acts, tree, 0, tree.count);
+  predict(actor, acts, rollout.first, tree.count);
+  const now = rollout.responses.map(({ tokens, rows }) => tokens.map((token, t) => logprobOf(actor, acts, rows[t], token)));
+  return { told, changed, alongStep, now };
+}

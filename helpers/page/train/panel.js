@@ -74,12 +74,13 @@ async function makeWorker() {
   training.policy = policy;
 }
 
-function hearWorker({ id = training.made, problem, begun, simd, point, shot, texts }) {
+function hearWorker({ id = training.made, problem, begun, simd, point, shot, texts, inspected }) {
   if (id !== training.made) return; // of a run that is no longer wanted
   training.waiting = false;
   if (problem) return endTraining(problem);
   if (begun) tellReward(begun, simd);
   if (point) takePoint(point, shot, texts);
+  if (inspected) takeInspection(inspected);
   goOn();
 }
 
@@ -204,7 +205,7 @@ function drawTraining() {
   byId("train-beta").setAttribute("aria-valuetext", `β = ${training.beta}`);
   write(byId("train-go"), training.going ? "Stop" : half ? "Go on" : "Train");
   byId("train-go").disabled = false;
-  byId("train-again").disabled = !training.run;
+  byId("train-again").disabled = byId("inspect-go").disabled = !training.run;
   write(byId("train-progress"), made < 0 ? "" : `${training.run.label}, update ${made} of ${RLOO.iterations}`);
   for (const field of byId("reward-box").querySelectorAll("input[type=range]")) {
     write(field.nextElementSibling, written(Number(field.value), 1));

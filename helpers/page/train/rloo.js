@@ -134,13 +134,19 @@ function drawPrompts({ prompts }, random) {
   return order.slice(0, RLOO.prompts).map((at) => prompts[at]);
 }
 
-/** A rollout and, but for the last one of a run, an update; → means over the rollout's responses. */
-function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, scoreOf = ({ proxy }) => proxy, random = Math.random }) {
-  const { actor, acts } = trainer, choose = (row) => drawToken(actor, acts, row, random);
+/** Responses to some of the prompts, with all that an update needs of them. */
+function makeRollout(trainer, scoreOf, random) {
+  const choose = (row) => drawToken(trainer.actor, trainer.acts, row, random);
   const rollout = sampleResponses(trainer, drawPrompts(trainer, random), RLOO.group, choose);
   scoreResponses(trainer, rollout);
   compareResponses(trainer, rollout);
   for (const response of rollout.responses) response.score = scoreOf(response);
+  return rollout;
+}
+
+/** A rollout and, but for the last one of a run, an update; → means over the rollout's responses. */
+function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, scoreOf = ({ proxy }) => proxy, random = Math.random }) {
+  const rollout = makeRollout(trainer, scoreOf, random);
   if (iteration < iterations) {
     policyGradient(trainer, rollout, klCoef);
     adamStep(trainer, RLOO.rate * (1 - iteration / iterations));

@@ -35,12 +35,13 @@ function look(trainer, { shown, scoreOf }) {
   return { next, samples: shown.prompts.map((_, at) => samples.slice(at * SHOWN_RESPONSES, (at + 1) * SHOWN_RESPONSES)) };
 }
 
-function answer({ models, begin }) {
+function answer({ models, begin, inspect }) {
   if (models) work.trainer = makeTrainer(models);
   if (begin) {
     work.run = beginRun(work.trainer, begin);
     return { begun: work.run.measured ?? {}, simd: work.trainer.simd };
   }
+  if (inspect) return { inspected: { klCoef: work.run.klCoef, responses: inspectUpdate(work.trainer, work.run) } };
   const shot = look(work.trainer, work.run), { rollout, ...point } = iterate(work.trainer, work.run);
   work.run.iteration += 1;
   return { point, shot, texts: rollout.responses.map(({ prompt, tokens }) => [prompt, tokens]) };
