@@ -12,7 +12,7 @@ const ALGORITHMS = [ // whose advantage, over what the loss is a mean, how far t
 /** (r − mean)/(std + 1e-4) within each group. */
 function grpoAdvantages(rewards, group) {
   return rewards.map((reward, at) => {
-    const own = rewards.slice(at - (at % group), at - (at % group) + group), mean = meanOf(own);
+    const own = rewards.slice(at - (at % group), at - (at % group) + group), mean = average(own);
     const squares = own.reduce((sum, other) => sum + (other - mean) ** 2, 0);
     return (reward - mean) / (Math.sqrt(squares / (group - 1)) + GROUP_EPSILON);
   });
@@ -29,7 +29,7 @@ function tokenTerms(responses, klCoef, group, at, t) {
   return ALGORITHMS.map(({ name, advantage, mean, low, high, ofResponse }) => {
     const a = advantages[advantage], share = 1 / (mean === "token" ? count : responses.length * tokens.length);
     if (low === undefined) return { name, advantage: a, ratio: null, term: -share * a * newLogprobs[t], slope: -share * a, clipped: false };
-    const ratio = Math.exp(ofResponse ? meanOf(moves) : moves[t]);
+    const ratio = Math.exp(ofResponse ? average(moves) : moves[t]);
     const gain = Math.min(ratio * a, Math.min(Math.max(ratio, 1 - low), 1 + high) * a), clipped = gain < ratio * a;
     return { name, advantage: a, ratio, term: -share * gain, slope: clipped ? 0 : -share * ratio * a, clipped };
   });
