@@ -52,10 +52,13 @@ help:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || ($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv $(VENV))
 
+NEWS := @jupyterlab/apputils-extension:announcements  # asks on every first start, over the lesson
+
 # CI alone: LOCK names a file with the hash of every package, which is installed first
 $(VENV)/.course: $(BIN)/python requirements.txt constraints.txt $(LOCK)
 	$(if $(LOCK),$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --require-hashes -r $(LOCK))
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
+	$(BIN)/jupyter labextension disable --level=sys_prefix $(NEWS) > /dev/null
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.course tests/requirements.txt

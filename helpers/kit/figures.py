@@ -9,9 +9,10 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 from matplotlib.ticker import LogLocator, NullLocator
-from PIL import Image  # comes with matplotlib
+from PIL import Image, ImageDraw  # comes with matplotlib
 
 from helpers.kit.alt_text import alt_text
 from helpers.kit.palette import (  # noqa: F401 (lessons take colours from here)
@@ -53,7 +54,7 @@ PANELS = (
 )
 
 
-PADDING = 0.1  # inches around a figure, which on a dark page is a white card
+PADDING = 0.15  # inches around a figure, which on a dark page is a white card
 
 # a live trainer draws in a thread of its own while a slider draws in the kernel's: one at a time
 DRAWING = threading.RLock()
@@ -69,7 +70,7 @@ class Picture(Figure):
 
     own_layout = None  # the layout engine set aside by `place_panels_as`
 
-    def pixels(self, scale: int = 1) -> Image.Image:
+    def pixels(self, scale: float = 1) -> Image.Image:
         """The figure drawn with `scale` pixels for each pixel of the page."""
         with DRAWING:
             self.set_dpi(scale * self.DPI)
@@ -101,15 +102,23 @@ class Picture(Figure):
 
     def png(self, scale: int = 1) -> bytes:
         """A PNG, packed for speed rather than size."""
-        return packed(self.pixels(scale), compress_level=1)
+        return packed(self.pixels(scale), compress_level=1, optimize=False)
 
     def still(self) -> bytes:
-        """A PNG for a saved notebook: 64 colours do for lines and letters, in a third of the bytes."""
-        return packed(few_colours(self.pixels()))
+        """A PNG for a saved notebook, as sharp as `MOST` bytes allow: 64 colours do for lines and letters."""
+        for scale in SHARPNESS:
+            png = packed(rounded(few_colours(self.pixels(scale)), round(scale * CORNER)))
+            if len(png) <= MOST:
+                break
+        return png
+
+    def facts(self) -> dict:
+        """What a notebook has to know of the PNG: its words, and its width on the page in pixels."""
+        return {"alt": alt_text(self), "width": round(self.DPI * self.get_figwidth())}
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
-        words = alt_text(self)
-        return {"image/png": self.still(), "text/plain": words}, {"image/png": {"alt": words}}
+        words = f"{IF_FOLDED}the figure: {alt_text(self)}"
+        return {"image/png": self.still(), "text/plain": words}, {"image/png": self.facts()}
 
 
 def touches_edge(pixels: np.ndarray) -> bool:
@@ -118,6 +127,14 @@ def touches_edge(pixels: np.ndarray) -> bool:
     return any((edge != pixels[0, 0]).any() for edge in edges)
 
 
+SHARPNESS, MOST = (
+    (2, 1.5, 1),
+    20_000,
+)  # of a still: pixels for each of the page, bytes (a notebook has 500 kB)
+CORNER = 10  # pixels of the page: radius of the card's corners
+IF_FOLDED = (
+    "Folded? Click to see "  # JupyterLab shows the first line of a folded output's plain text
+)
 EXACT, COLOURS = 16, 64  # of a still picture: colours that stay as they are, and all colours
 GREY = 100.0  # how far any grey is from any colour, in steps of 255
 
@@ -145,14 +162,25 @@ def few_colours(picture: Image.Image) -> Image.Image:
         if not far.any():
             break
     small = Image.fromarray(nearest[index].reshape(red.shape))
-    small.putpalette(colours[chosen].astype(np.uint8).tobytes())
+    palette = np.zeros((COLOURS + 1, 3), np.uint8)  # one more, for `rounded`
+    palette[: len(chosen)] = colours[chosen]
+    small.putpalette(palette.tobytes())
     return small
 
 
+def rounded(picture: Image.Image, radius: int) -> Image.Image:
+    """A picture of few colours as a card, which stands on a dark page too: its corners are see-through."""
+    corners = Image.new("1", picture.size, 1)
+    ImageDraw.Draw(corners).rounded_rectangle((0, 0, *(x - 1 for x in picture.size)), radius, 0)
+    picture.paste(COLOURS, mask=corners)
+    picture.info["transparency"] = COLOURS  # the place in its palette
+    return picture
+
+
 def packed(picture: Image.Image, **how) -> bytes:
-    """A picture as the bytes of a PNG file."""
+    """A picture as the bytes of a PNG file, small unless told otherwise."""
     file = io.BytesIO()
-    picture.save(file, format="png", **how)
+    picture.save(file, format="png", **({"optimize": True} | how))
     return file.getvalue()
 
 
@@ -283,18 +311,17 @@ BOXES = {  # name: x, y, colour, what it does
     "Advantages": (0.84, 0.27, GOLD, "which token earned it"),
 }
 LOUD, QUIET = ("black", "black"), ("#BBBBBB", QUIET_INK)  # a step's arrow and words
-STRAIGHT = "arc3"
-AROUND = "arc,angleA=-90,angleB=-90,armA=60,armB=192,rad=12"  # below everything; arms in points
-ARROWS = (  # step, from, to, path, words, where the words stand
-    (2, "Actor π", "Reward model", STRAIGHT, "2 responses", (0.275, 0.80)),
-    (2, "Actor π", "Reference π_ref", STRAIGHT, "", None),
-    (2, "Actor π", "Critic V", STRAIGHT, "", None),
-    (3, "Reward model", "Rewards", STRAIGHT, "3 scores", (0.685, 0.86)),
-    (4, "Reference π_ref", "Rewards", STRAIGHT, "4 log-probs", (0.68, 0.59)),
-    (5, "Rewards", "Advantages", STRAIGHT, "5 rewards", (0.90, 0.49)),
-    (6, "Critic V", "Advantages", STRAIGHT, "6 values", (0.665, 0.305)),
-    (7, "Advantages", "Actor π", AROUND, "7 PPO updates actor and critic", (0.48, 0.035)),
+AROUND = ((0.84, 0.185), (0.84, 0.092), (0.15, 0.092), (0.15, 0.575))  # step 7: below everything
+ARROWS = (  # step, from, to, words, where the words stand
+    (2, "Actor π", "Reward model", "2 responses", (0.275, 0.80)),
+    (2, "Actor π", "Reference π_ref", "", None),
+    (2, "Actor π", "Critic V", "", None),
+    (3, "Reward model", "Rewards", "3 scores", (0.685, 0.86)),
+    (4, "Reference π_ref", "Rewards", "4 log-probs", (0.68, 0.59)),
+    (5, "Rewards", "Advantages", "5 rewards", (0.90, 0.49)),
+    (6, "Critic V", "Advantages", "6 values", (0.665, 0.305)),
 )
+STEPS_ALONE = ((1, "1 prompts", (0.15, 0.93)), (7, "7 PPO updates actor and critic", (0.48, 0.035)))
 
 BRANCHES = ((1, 0.15, 0.91, "Actor π"), (7, 0.48, 0.092, "Critic V"))  # step, from where, to
 
@@ -318,15 +345,19 @@ def loop_figure(active: int | None = None) -> Figure:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
     boxes = {name: draw_box(axes, x, y, c, name, words) for name, (x, y, c, words) in BOXES.items()}
-    for step, start, end, path, words, place in ARROWS:
+    for step, start, end, words, place in ARROWS:
         line, ink = LOUD if active in (None, step) else QUIET
-        arrow = {"arrowstyle": "-|>", "connectionstyle": path, "color": line, "lw": 1.4}
+        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4}
         arrow |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 3, "shrinkB": 3}
         axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
         if words:
             axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
-    ink = (LOUD if active in (None, 1) else QUIET)[1]
-    axes.text(0.15, 0.93, "1 prompts", ha="center", va="center", fontsize=9, color=ink)
+    for step, words, place in STEPS_ALONE:
+        line, ink = LOUD if active in (None, step) else QUIET
+        axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
+    axes.add_patch(
+        FancyArrowPatch(path=Path(AROUND), arrowstyle="-|>", mutation_scale=10, color=line, lw=1.4)
+    )
     for step, x, y, end in BRANCHES:
         line, _ = LOUD if active in (None, step) else QUIET
         arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4, "shrinkA": 0}

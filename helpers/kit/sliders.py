@@ -9,7 +9,7 @@ import ipywidgets
 from IPython.display import display
 
 from helpers.kit.alt_text import alt_text
-from helpers.kit.figures import Picture
+from helpers.kit.figures import IF_FOLDED, Picture
 from helpers.kit.markup import Markup, guarded, styled
 from helpers.kit.style import part, widget_style
 
@@ -35,12 +35,13 @@ def show_live(
         box.children += (ipywidgets.HTML(extra),)
         box.add_class("course")
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    words = f"{IF_FOLDED}{words}"  # a folded output is its first line of text
     bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
     if figure is not None:
         bundle["image/png"] = base64.b64encode(figure.still()).decode()
-        metadata["image/png"] = {"alt": alt_text(figure)}
+        metadata["image/png"] = figure.facts()
     if page is not None:
-        bundle["text/html"] = str(styled(Markup(page)))
+        bundle["text/html"] = f"<!-- {words} -->\n{styled(Markup(page))}"
     display(bundle, metadata=metadata, raw=True)
 
 

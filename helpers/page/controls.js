@@ -2,11 +2,12 @@
 const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
-let asked = 0, playing = 0, linked = 0;
+let asked = 0, playing = 0, linked = 0, opening = false, pushed = false; // the opening film; against an end of the ruler
 
 // ---- drawing, once a frame ----
 function draw() {
   asked = 0;
+  if (laidOut < 0 && document.body.clientWidth) return layOut(); // it was hidden when runs joined
   const now = valuesOf(runOf(view), view.iteration);
   write(byId("story"), story(view));
   write(byId("proxy"), written(now.proxy));
@@ -18,6 +19,8 @@ function draw() {
   drawBars(view);
   drawTable(view);
   drawLadder(view);
+  drawUnits(view);
+  drawTry();
 }
 
 function show(change) {
@@ -31,9 +34,10 @@ function show(change) {
 
 function drawControls() {
   const beta = nameOf(view.beta);
-  write(byId("beta-now"), beta);
+  write(byId("beta-now"), pushed ? `${beta} is the ${view.beta ? "last" : "first"}` : beta);
   ruler.setAttribute("aria-valuenow", view.beta);
   ruler.setAttribute("aria-valuetext", beta);
+  ruler.classList.toggle("right", places[view.beta] > 0.5);
   byId("thumb").style.transform = `translateX(${(places[view.beta] * rulerWidth).toFixed(1)}px)`;
   [...byId("stops").children].forEach((stop, at) => stop.classList.toggle("now", at === view.beta));
   if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
@@ -78,20 +82,37 @@ function thinLabels() {
   }
 }
 
+/** β is in the reader's hand: nothing plays on. The opening film is cut short to its end, where β matters most. */
+function takeBeta(beta) {
+  const there = opening && playing ? { iteration: last } : {};
+  document.body.classList.add("touched");
+  pushed = false;
+  stop();
+  show({ ...there, beta });
+}
+
 function pointAt(event) {
   const box = ruler.getBoundingClientRect(), share = (event.clientX - box.left) / box.width;
   const gaps = places.map((place) => Math.abs(place - share));
-  show({ beta: gaps.indexOf(Math.min(...gaps)) });
+  takeBeta(gaps.indexOf(Math.min(...gaps)));
 }
 
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -2, PageUp: 2, Home: -1e9, End: 1e9 };
+function pressKey(event) {
+  const known = event.key in STEPS || event.key === " ";
+  if (!known || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  if (event.key === " ") return playOrStop();
+  const from = view.beta, to = clamp(from + STEPS[event.key], 0, DATA.betas.length - 1);
+  takeBeta(to);
+  pushed = to === from; // said beside the ruler, and the thumb gives way a little
+  if (pushed && !CALM.matches) byId("thumb").animate([{ translate: `${Math.sign(STEPS[event.key]) * 8}px` }, { translate: "0" }], 180);
+}
+
 function listenToRuler() {
-  ruler.addEventListener("keydown", (event) => {
-    const known = event.key in STEPS || event.key === " ";
-    if (!known || event.ctrlKey || event.altKey || event.metaKey) return;
-    event.preventDefault();
-    if (event.key === " ") return playOrStop();
-    show({ beta: clamp(view.beta + STEPS[event.key], 0, DATA.betas.length - 1) });
+  ruler.addEventListener("keydown", pressKey);
+  document.addEventListener("keydown", (event) => { // before anything has the focus, the arrows are the ruler's
+    if (document.activeElement === document.body && /^Arrow(Left|Right)$/.test(event.key)) pressKey(event);
   });
   ruler.addEventListener("pointerdown", (event) => {
     ruler.setPointerCapture(event.pointerId);
@@ -107,6 +128,7 @@ const PLAY = "M4 2l10 6-10 6z", PAUSE = "M3 2h4v12H3zM9 2h4v12H9z";
 function setPlaying(frameNumber) {
   playing = frameNumber;
   byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
+  write(byId("playing"), playing ? "playing" : "");
   byId("play").querySelector("path").setAttribute("d", playing ? PAUSE : PLAY);
   byId("story").setAttribute("aria-live", playing ? "off" : "polite"); // not a hundred times in a row
 }
@@ -132,6 +154,7 @@ function play(from, still = 0) {
 }
 
 function playOrStop() {
+  opening = false;
   if (playing) stop();
   else play(view.iteration < last ? view.iteration : 0);
 }
@@ -139,7 +162,8 @@ function playOrStop() {
 // ---- the link ----
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
-  return `#${new URLSearchParams({ ...names, sample: view.which + 1, seed: DATA.seeds[view.seed] })}`;
+  const seed = DATA.seeds.length > 1 ? { seed: DATA.seeds[view.seed] } : {};
+  return `#${new URLSearchParams({ ...names, sample: view.which + 1, ...seed, ...trainingLink() })}`;
 }
 
 function keepLink() {
@@ -158,20 +182,21 @@ function readLink() {
     const value = Math.round(number(name));
     if (value >= low && value <= high) found[name === "sample" ? "which" : name] = value - first;
   }
+  readTrainingLink(said);
   return found;
 }
 
 async function copyLink() {
   clearTimeout(linked);
   keepLink();
-  let said = "Copied.";
+  let said = location.protocol === "file:" ? "Copied. It opens on this machine only: this page is a file here." : "Copied.";
   try {
     await navigator.clipboard.writeText(location.href);
   } catch {
     said = "The link is in the address bar.";
   }
   write(byId("copied"), said);
-  setTimeout(() => write(byId("copied"), ""), 4000);
+  setTimeout(() => write(byId("copied"), ""), 6000);
 }
 
 // ---- the page ----
@@ -183,13 +208,17 @@ function options(id, labels) {
 }
 
 /** Room for the longest sentence and the longest text, and a plane of the right size. */
-let laidOut = -1, rulerWidth = 0; // a frame may be without width at first
-function layOut() {
-  if (document.body.clientWidth === laidOut) return;
+let laidOut = -1, rulerWidth = 0; // a frame may be without width, at first or while it is hidden
+function measure() {
   laidOut = document.body.clientWidth;
   rulerWidth = byId("stops").getBoundingClientRect().width;
   layPlane();
   thinLabels();
+}
+
+function layOut() {
+  if (!document.body.clientWidth || document.body.clientWidth === laidOut) return;
+  measure();
   reserve(byId("story"), longestStories(), write);
   reserve(byId("sample"), longestSamples(), fillWords);
   reserve(byId("sample-facts"), [sampleFacts(last, { proxy: -9.99, gold: -9.99 })], write);
@@ -212,6 +241,7 @@ function listen() {
   for (const name of ["prompt", "which", "seed"]) {
     byId(name).addEventListener("change", (event) => show({ [name]: Number(event.target.value) }));
   }
+  plane.addEventListener("click", (event) => takeBeta(nearestEnd(event)));
   byId("copy").addEventListener("click", copyLink);
   byId("picture").addEventListener("click", savePicture);
   byId("ladder-box").addEventListener("toggle", () => {
@@ -222,7 +252,7 @@ function listen() {
     stop();
     show(readLink());
   });
-  window.addEventListener("resize", () => requestAnimationFrame(layOut));
+  new ResizeObserver(() => requestAnimationFrame(layOut)).observe(document.body);
 }
 
 /** What depends on which stops there are. */
@@ -238,8 +268,8 @@ function joinRuns(joined) {
   takeRuns(joined);
   shownSample = "";
   layStops();
-  layPlane();
-  thinLabels();
+  if (document.body.clientWidth) measure();
+  else laidOut = -1;
   view.beta = Math.min(view.beta, DATA.betas.length - 1);
   show({});
 }
@@ -253,15 +283,18 @@ function start() {
   layStops();
   layBars();
   layTry();
+  layTraining();
+  layInspector();
   const named = readLink();
-  const still = Object.keys(named).length > 0 || matchMedia("(prefers-reduced-motion: reduce)").matches;
-  Object.assign(view, named, still ? {} : { iteration: 0 });
+  opening = !EMBEDDED && !CALM.matches && !Object.keys(named).length;
+  Object.assign(view, named, opening || EMBEDDED ? { iteration: 0 } : {});
   layOut();
+  for (const part of document.querySelectorAll("[aria-busy]")) part.removeAttribute("aria-busy"); // now nothing moves
   if (DATA.rounds.length) ask(false);
   else byId("ship-box").hidden = true;
   listen();
   layTour();
-  if (!still) play(0, HOLD);
+  if (opening) play(0, HOLD);
   offerWire();
 }
 

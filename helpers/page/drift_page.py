@@ -17,14 +17,20 @@ from IPython.display import HTML
 
 from helpers.kit.style import part, tokens
 from helpers.models import load_tokenizer
+from helpers.page.gold import gold_facts
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
+from helpers.world.gold import gold_score
 
-PARTS = "python records story plane words ship picture tour policy try controls".split()
+PARTS = (
+    "python gold records story plane words ship picture tour policy points try train/panel inspector controls"
+).split()
 SCRIPTS = [f"{name}.js" for name in PARTS]  # one scope
+# the page's own model code, a script apart: the worker that trains is made of its text
+ENGINE = [f"train/{name}.js" for name in "kernel gpt reward own rloo inspect worker".split()]
 HEIGHT = 760  # pixels of a frame in a notebook
 STILL_WORDS = "How far the policy went (KL), and what it got: its proxy and its gold score"
 # in the notebook around the frame: tell its theme, put away the still picture
@@ -101,19 +107,27 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
     return sorted(found, reverse=True)
 
 
+def text_of_pair(sweep: Sweep, prompt: str, beta: float, seed: int, number: int) -> list:
+    """A last sample to be asked about: [place of β, place of seed, its number, [[what, gold's points]]]."""
+    sample = sweep.run(beta, seed).snapshots[-1].samples[prompt][number]
+    _, parts = gold_score(sample.text, explain=True)
+    points = [[what, significant(points)] for what, points in parts]
+    return [sweep.betas.index(beta), sweep.shown_seeds.index(seed), number, points]
+
+
 def rounds(drift: Drift) -> list[list]:
-    """Pairs to choose from blind: for each prompt [prompt, proxy's text, gold's text], as numbers.
+    """Pairs to choose from blind: for each prompt [prompt, proxy's text, gold's text] (`text_of_pair`).
 
     The text that the proxy prefers comes from another β in each round while there is one.
     """
-    betas, seeds, asked, used = drift.sweep.betas, drift.sweep.shown_seeds, [], set()
+    asked, used = [], set()
     for row, prompt in enumerate(drift.prompts):
         pairs = disagreements(drift.sweep, prompt)
         fresh = [pair for pair in pairs if pair[1][0] not in used] or pairs
         if fresh:
             _, *two = fresh[0]
             used.add(two[0][0])
-            asked.append([row] + [[betas.index(b), seeds.index(s), n] for b, s, n in two])
+            asked.append([row] + [text_of_pair(drift.sweep, prompt, *one) for one in two])
     return asked
 
 
@@ -156,6 +170,7 @@ class PageRecords:
             "frontier": significant([[point.kl, point.score] for point in drift.frontier()]),
             "nextWords": self.next_words,
             "rounds": rounds(drift),
+            "gold": gold_facts(),
             "policies": list(policies),
             "command": sweep.facts.get("command", ""),
         }
@@ -194,6 +209,7 @@ def page(facts: dict, embedded: bool = False) -> str:
     html = Template(part("page.html")).substitute(
         attributes=" data-embedded" if embedded else "",
         style=f"{tokens(':root')}\n{part('page.css')}",
+        engine="\n".join(part(name) for name in ENGINE),
         script="\n".join(part(name) for name in SCRIPTS),
         data=script_json(facts),
     )
@@ -210,7 +226,9 @@ def fewer(facts: dict, samples: int = 2) -> dict:
     runs = [[copy.deepcopy(row[0])] for row in facts["runs"]]
     for shot in (shot for (run,) in runs for shot in run["shots"]):
         shot["samples"] = [rows[:samples] for rows in shot["samples"]]
-    seen = [pair for pair in facts["rounds"] if all(s == 0 and n < samples for _, s, n in pair[1:])]
+    seen = [
+        pair for pair in facts["rounds"] if all(s == 0 and n < samples for _, s, n, _ in pair[1:])
+    ]
     return facts | {"runs": runs, "seeds": facts["seeds"][:1], "rounds": seen}
 
 

@@ -7,7 +7,6 @@ from itertools import count
 from IPython.display import HTML, display
 from traitlets import Any, HasTraits, List, validate
 
-from helpers.kit.alt_text import alt_text
 from helpers.kit.sliders import WIDGET_VIEW
 from helpers.page.drift_page import HEIGHT, PageRecords, fewer, frame, page, plain_html
 from helpers.page.figures import drift_figure
@@ -149,7 +148,7 @@ class DriftExplorer:
             if not self.pictured:
                 figure = drift_figure(self.drift, self.view)
                 bundle["image/png"] = base64.b64encode(figure.still()).decode()
-                metadata["image/png"] = {"alt": alt_text(figure)}
+                metadata["image/png"] = figure.facts()
             display(bundle, metadata=metadata, raw=True)
 
 

@@ -1,6 +1,6 @@
 // KL against score: the reference, the frontier, ★, and two trails, proxy and gold.
 const plane = byId("plane");
-const EDGE = { left: 44, right: 16, top: 20, bottom: 44 };
+const EDGE = { left: 44, right: 16, top: 50, bottom: 44 };
 const frame = { width: 600, height: 400 };
 const parts = {}; // the artists that move
 
@@ -87,7 +87,39 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "proxy (std), gold (points); log below −2");
+  mark("text", "", { x: 2, y: 11 }, "up: proxy (std), gold (points); log below −2");
+}
+
+/** Above the plot each β stands where its run ends. */
+function betaLabels() {
+  mark("text", "at", { x: 2, y: EDGE.top - 9 }, "β =");
+  parts.betas = DATA.runs.map(([run], beta) => {
+    const x = across(valuesOf(run, last).kl), half = 3.6 * shortName(beta).length;
+    mark("line", "tick", { x1: x, x2: x, y1: EDGE.top - 5, y2: EDGE.top });
+    return { beta, from: x - half, to: x + half, label: mark("text", "at", { x, y: EDGE.top - 9, "text-anchor": "middle" }, shortName(beta)) };
+  });
+}
+
+/** The β that is shown has its label; of the others those that run into none before. */
+function thinBetas(now) {
+  const shown = [];
+  for (const one of [parts.betas[now], ...parts.betas]) {
+    const free = shown.every(({ from, to }) => one.to + 4 < from || one.from - 4 > to);
+    if (free) shown.push(one);
+    one.label.setAttribute("visibility", shown.includes(one) ? "visible" : "hidden");
+    one.label.classList.toggle("now", one.beta === now);
+  }
+}
+
+/** The β whose end mark is nearest to a click. */
+function nearestEnd({ clientX, clientY }) {
+  const box = plane.getBoundingClientRect(), scale = frame.width / box.width;
+  const [x, y] = [scale * (clientX - box.left), scale * (clientY - box.top)];
+  const away = DATA.runs.map((row) => {
+    const end = valuesOf(row[0], last), heights = [end.proxy, end.gold].filter((score) => score !== null);
+    return Math.min(...[...heights.map(up), EDGE.top - 13].map((height) => Math.hypot(across(end.kl) - x, height - y)));
+  });
+  return away.indexOf(Math.min(...away));
 }
 
 const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
@@ -97,17 +129,18 @@ function ends() {
   DATA.runs.forEach((row, beta) =>
     row.forEach((run, seed) => {
       if (joinedAt(beta) && (seed || joinedAt(beta).ownReward)) return; // once; and in other units nowhere
+      if (joinedAt(beta)) for (const name of ["gold", "proxy"]) mark("path", `ahead ${name}`, { d: line(pathOf(run, name)) });
       const end = valuesOf(run, last), x = across(end.kl);
       const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 })];
       if (end.gold !== null) {
         dots.push(mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }));
       }
-      const words = joinedAt(beta) ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
+      const words = joinedAt(beta) || DATA.seeds.length < 2 ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
       for (const dot of dots) dot.append(mark("title", "", {}, `${words}: ${endWords(end)}`));
     }),
   );
   for (const end of DATA.otherEnds) {
-    const x = across(end.kl), words = `β = ${end.beta}, seed ${end.seed}: ${endWords(end)}`;
+    const x = across(end.kl), words = `β = ${end.beta}, another run: ${endWords(end)}`;
     const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 2 })];
     dots.push(mark("path", "end gold", { d: diamond(2.6), transform: `translate(${point(x, up(end.gold))})` }));
     for (const dot of dots) dot.append(mark("title", "", {}, words));
@@ -128,14 +161,18 @@ function layPlane() {
   ends();
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
+  const [, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
+  mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "frontier" : "frontier: the most proxy");
+  betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
     parts[name] = mark("path", `trail ${name}`);
   }
   mark("rect", "start", { x: across(0) - 5, y: up(DATA.start) - 5, width: 10, height: 10 });
+  parts.star = mark("path", "star", { d: star });
   parts.goldDot = mark("path", "dot gold", { d: diamond(8) });
   parts.proxyDot = mark("circle", "dot proxy", { r: 6.5 });
-  parts.star = mark("path", "star", { d: star });
+  parts.starLabel = mark("text", "label", {}, "π*");
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 
@@ -158,6 +195,11 @@ function drawPlane(view) {
     place(parts[`${name}Label`], across(now.kl), up(now[name]), now[name] > now[other]);
   }
   const best = DATA.optima[view.beta];
-  parts.star.setAttribute("visibility", best ? "visible" : "hidden");
-  if (best) parts.star.setAttribute("transform", `translate(${point(across(best.kl), up(best.score))})`);
+  for (const part of [parts.star, parts.starLabel]) part.setAttribute("visibility", best ? "visible" : "hidden");
+  if (best) {
+    const [x, y] = [across(best.kl), up(best.score)];
+    parts.star.setAttribute("transform", `translate(${point(x, y)})`);
+    parts.starLabel.setAttribute("transform", `translate(${point(x - 24, y - 9)})`);
+  }
+  thinBetas(view.beta);
 }

@@ -20,7 +20,16 @@ function placesThere(asked) {
   return Object.fromEntries(Object.entries(asked).filter(there));
 }
 
+/** Models that the page asks for: in a notebook Python has them, elsewhere they are files beside the page. */
+const wanted = new Map(); // name → what waits for it
+function askPython(name) {
+  wire.port1.postMessage({ ask: name });
+  return new Promise((done) => wanted.set(name, done));
+}
+
 function hearPython({ data }) {
+  if (data.models) byId("train-box").hidden = false;
+  if (data.model) wanted.get(data.name)?.(data.model);
   if (data.joined) joinRuns(data.joined);
   if (data.view) {
     stop();

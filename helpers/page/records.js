@@ -3,7 +3,11 @@
 const DATA = JSON.parse(document.getElementById("records").textContent);
 const TRAINED = DATA.betas.length;
 DATA.joined = []; // {label, beta, ownReward, optimum, run}
+const LIVE = []; // those of them that this page has trained (train/panel.js)
+let told = { words: DATA.words, runs: [] }; // those that Python told of
 let last = lastUpdate();
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+const gold = readGold(DATA.gold); // of any text, also of one that no run has written
 const byId = (id) => document.getElementById(id);
 
 function clamp(value, low, high) {
@@ -15,9 +19,11 @@ function lastUpdate() {
   return Math.max(...DATA.runs.flat().map((run) => run.kl.length - 1));
 }
 
-/** The reader's own runs: they stand after the trained β, in place of those told before. */
-function takeRuns({ words, runs }) {
-  DATA.words = words;
+/** The reader's own runs: they stand after the trained β, in place of those before; the page's own come last. */
+function takeRuns(from = told) {
+  told = from;
+  const runs = [...told.runs, ...LIVE];
+  DATA.words = told.words;
   DATA.joined = runs;
   DATA.betas.splice(TRAINED, Infinity, ...runs.map((one) => one.beta));
   DATA.optima.splice(TRAINED, Infinity, ...runs.map((one) => one.optimum));
@@ -28,6 +34,11 @@ function takeRuns({ words, runs }) {
 /** The reader's own run at this stop of the ruler; nothing at a trained β. */
 function joinedAt(beta) {
   return DATA.joined[beta - TRAINED];
+}
+
+/** The algorithm of the run at this stop: the page itself trains without a critic. */
+function methodOf(beta) {
+  return LIVE.includes(joinedAt(beta)) ? "RLOO" : "PPO";
 }
 
 /** A stop of the ruler in words. */
@@ -55,12 +66,12 @@ function shotOf(run, iteration) {
   return run.shots.findLast((shot) => shot.iteration <= iteration) || run.shots[0];
 }
 
-/** One kept response: {proxy, gold, tokens, drift}, drift in nats. */
+/** One kept response: {proxy, gold, tokens, drift}, drift in nats; tokens are kept as numbers, or as words. */
 function sampleOf(shot, prompt, which) {
   const rows = shot.samples[prompt];
   if (!rows?.length) return { proxy: null, gold: null, tokens: [], drift: [] };
   const [proxy, gold, numbers, tenths] = rows[Math.min(which, rows.length - 1)];
-  return { proxy, gold, tokens: numbers.map((n) => DATA.words[n]), drift: tenths.map((x) => x / 10) };
+  return { proxy, gold, tokens: numbers.map((n) => DATA.words[n] ?? n), drift: tenths.map((x) => x / 10) };
 }
 
 /** A number as the page writes it, with a real minus sign; a dash for what was not measured. */

@@ -35,6 +35,11 @@ function choose(place) {
   else reveal();
 }
 
+/** What gold gives a text and takes from it, each with its points. */
+function pointsOf(parts) {
+  return parts.map(([what, points]) => `${points > 0 ? "+" : ""}${written(points)} ${what}`).join(" · ");
+}
+
 function textRow(choice, place, prompt, of) {
   const sample = textOf(of, prompt);
   const row = element("tr", [place === 0 && "pair", choice === place && "chosen"].filter(Boolean).join(" "));
@@ -42,7 +47,9 @@ function textRow(choice, place, prompt, of) {
   const numbers = [written(sample.proxy), written(sample.gold)].map((text) => element("td", "number", text));
   const head = element("th", "", `${DATA.betas[of[0]]}`);
   head.scope = "row";
-  row.append(head, element("td", "", said), ...numbers);
+  const text = element("td", "", said);
+  text.append(element("div", "fine", `gold: ${pointsOf(of[3])}`));
+  row.append(head, text, ...numbers);
   return row;
 }
 
@@ -68,6 +75,7 @@ function reveal() {
     Object.assign(ship, { round: 0, choices: [] });
     ask();
   });
-  byId("ship").replaceChildren(verdict, table, again);
+  const chosen = element("p", "fine", "The pairs are not typical: for each beginning, they are the two last texts about which reward model and gold disagree most.");
+  byId("ship").replaceChildren(verdict, chosen, table, again);
   verdict.focus();
 }

@@ -1,5 +1,6 @@
 // One sentence that says what is happening now, from the numbers alone.
 const EARLY = 0.3; // share of the updates that are first steps
+const SLOW = 1.4; // times as far as after half of the updates: no further, for a KL that keeps growing a little
 const MOST = 0.6; // of the gain in gold that the best β brings
 const AROUND = 2; // updates before and after: the highest of a hundred noisy values would be noise
 
@@ -8,14 +9,11 @@ function meanOf(values, from, to) {
   return some.reduce((sum, x) => sum + x, 0) / some.length;
 }
 
-/** Where a curve was highest until now, as a mean of neighbours: {at, value}. */
-function peakUntil(values, iteration) {
-  let best = { at: 0, value: values[0] };
-  for (let at = 1; at <= iteration; at++) {
-    const value = meanOf(values, at - AROUND, Math.min(at + AROUND, iteration));
-    if (value > best.value) best = { at, value };
-  }
-  return best;
+/** Gold without its noise: means of neighbours; the last, measured on many fresh responses, as it is. */
+function smooth(run) {
+  const end = run.gold.length - 1;
+  run.smooth ||= run.gold.map((gold, at) => (at === end ? gold : meanOf(run.gold, at - AROUND, Math.min(at + AROUND, end - 1))));
+  return run.smooth;
 }
 
 /** What the sentences compare with: the highest proxy and the best last gold of this seed's runs. */
@@ -27,24 +25,45 @@ const yardsticks = DATA.seeds.map((_, seed) => {
   return { proxy: Math.max(...runs.flatMap((run) => run.proxy)), best, gold: ends[best], little: 0.1 * rise };
 });
 
-function afterTheTurn(now, run, peak, yardstick) {
-  const from = `from about ${written(peak.value, 1)} (near update ${peak.at}) to ${written(now.gold)}`;
-  const half = (peak.value + run.gold[0]) / 2;
-  if (now.gold < half && now.proxy > 0.95 * yardstick.proxy) {
-    return `The proxy score is about the highest of all, and gold has fallen ${from}: nobody would read this.`;
+/** Where gold's means stand: {gold, peak, later: the highest from here on, rose, low: below it all is lost}. */
+function course(run, at, little) {
+  const means = smooth(run), peak = Math.max(...means.slice(0, at + 1)), start = run.gold[0], rose = peak - start > 2 * little;
+  const low = rose ? (peak + start) / 2 : start - little; // half of the rise, or the reference
+  return { gold: means[at], peak, later: Math.max(...means.slice(at)), rose, low };
+}
+
+function afterTheTurn(now, run, { later, low, peak }, { proxy, little }) {
+  const highest = Math.max(...run.gold.slice(0, now.iteration + 1)), when = run.gold.indexOf(highest);
+  const was = `${written(highest)} at update ${when}`;
+  if (Math.max(now.gold, later) > low) {
+    return `Gold was ${was} and is ${written(now.gold)} now. ${later > peak - little ? "Later it comes back." : "It will not come back."}`;
   }
-  const rises = now.proxy > run.proxy[peak.at] + yardstick.little / 2;
-  return `Gold has fallen ${from}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
+  const fallen = `old has fallen from ${was} to ${written(now.gold)}`;
+  if (now.proxy > 0.95 * proxy) return `The proxy score is about the highest of all, and g${fallen}: nobody would read this.`;
+  const rises = now.proxy > run.proxy[when] + little / 2;
+  return `G${fallen}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
 }
 
 function atTheEnd(view, now, start, yardstick) {
   if (now.gold > yardstick.gold - yardstick.little) {
-    return "Proxy and gold have risen together: no other β of this seed ends much higher in gold.";
+    return "Proxy and gold have risen together: no other β ends much higher in gold.";
   }
   const best = `gold ends at ${written(now.gold)}, at β = ${DATA.betas[yardstick.best]} it ends at ${written(yardstick.gold)}`;
   if (view.beta < yardstick.best) return `Further away, not better: ${best}.`;
   const share = (now.gold - start) / (yardstick.gold - start);
-  return share < MOST ? `Safe, and timid: drifting costs so much that ${best}.` : `Close to home, with most of the gain: ${best}.`;
+  return share < MOST ? `Safe, and timid: with so high a KL penalty ${best}.` : `Close to the reference, with most of the gain: ${best}.`;
+}
+
+/** On the way: what has risen, and whether the KL penalty holds the policy where it is. */
+function onTheWay(view, now, run, gold, little) {
+  const half = Math.floor(now.iteration / 2), nats = `${writtenKl(Math.max(now.kl, 0))} nats from the reference`;
+  const better = gold - run.gold[0] > little && now.gold > run.gold[0] && now.proxy > run.proxy[0];
+  const far = (at) => meanOf(run.kl, at - AROUND, at + AROUND), slow = far(now.iteration) < SLOW * far(half) + 0.1;
+  if (DATA.betas[view.beta] > 0 && now.iteration > EARLY * last && slow) {
+    return `The KL penalty holds it at ${nats}; ${better ? "proxy and gold are higher than there" : "little has changed"}.`;
+  }
+  if (better && gold - smooth(run)[half] > little) return `Proxy and gold rise together: ${nats}, and its reviews are better.`;
+  return better ? `Proxy and gold have risen: ${nats}, and it moves on.` : `${now.iteration > EARLY * last ? "It moves" : "The first steps"} away: ${nats}.`;
 }
 
 /** From where to where: of the reader's own run, and where gold was not measured. */
@@ -60,20 +79,11 @@ function story(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), yardstick = yardsticks[view.seed];
   if (now.iteration === 0) return "Nothing has moved yet: every run begins as the reference.";
   const joined = joinedAt(view.beta);
-  if (joined || now.gold === null) return storyOfOwn(joined, run, now);
-  const peak = peakUntil(run.gold, now.iteration);
-  const measured = now.iteration === run.kl.length - 1; // on many fresh responses, not on one rollout
-  const gold = measured ? now.gold : meanOf(run.gold, now.iteration - AROUND, now.iteration);
-  if (peak.value - gold > yardstick.little) return afterTheTurn(now, run, peak, yardstick);
-  if (measured) return atTheEnd(view, now, run.gold[0], yardstick);
-  const nats = writtenKl(Math.max(now.kl, 0)), half = Math.floor(now.iteration / 2);
-  if (gold - meanOf(run.gold, half - AROUND, half) > yardstick.little) {
-    return `Proxy and gold rise together: the policy has moved ${nats} nats, and its reviews are better.`;
-  }
-  if (gold - run.gold[0] > yardstick.little) return `The price holds it at ${nats} nats from the reference; proxy and gold have risen and stay.`;
-  return now.iteration > EARLY * last
-    ? `Drifting costs too much: ${nats} nats from the reference, little has changed.`
-    : `The first steps away: ${nats} nats from the reference.`;
+  if (joined || run.gold.includes(null)) return storyOfOwn(joined, run, now);
+  const found = course(run, now.iteration, yardstick.little);
+  if (found.gold < found.low || (found.rose && found.peak - found.gold > yardstick.little)) return afterTheTurn(now, run, found, yardstick);
+  if (now.iteration === run.kl.length - 1) return atTheEnd(view, now, run.gold[0], yardstick);
+  return onTheWay(view, now, run, found.gold, yardstick.little);
 }
 
 /** The longest sentences there are, to keep room for. */

@@ -1,11 +1,11 @@
 // A first look in four steps, in a card at the foot of the window; what it speaks of stands above it.
 const TOUR = [
-  ["bar", "Move β with the arrow keys or a finger. At the left end drifting is free; at the right end every step away costs much."],
+  ["bar", "Drag β, or press ← and →. At the left end drifting is free; at the right end each nat away costs much."],
   ["sample", "This is what the model writes now. Blue words it says more often than before training, orange ones less often."],
-  ["plane", "To the right: further from where it began. Up: a higher score. Watch whether gold, the real quality, follows proxy, the score it is trained on."],
+  ["plane", "Right: further from where it began. Up: a higher score. Does gold, the real quality, follow proxy, which training raises?"],
   ["ship-box", "Then choose between texts without knowing which β wrote them, and see who agrees with you."],
 ];
-const tour = byId("tour");
+const tour = byId("tour"), root = document.documentElement;
 
 function tourButton(label, act) {
   const made = element("button", "", label);
@@ -27,15 +27,15 @@ function markTarget(at) {
 
 function stepTour(at) {
   const [id, words] = TOUR[at], last = at === TOUR.length - 1;
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const done = () => endTour(byId("ship-box").querySelector("summary"));
   const next = tourButton(last ? "Done" : "Next", last ? done : () => stepTour(at + 1));
   const row = element("div", "row");
   row.append(next, ...(last ? [] : [tourButton("Stop", () => endTour(ruler))]));
   tour.replaceChildren(element("p", "", `${at + 1} of ${TOUR.length}. ${words}`), row);
   tour.hidden = false;
+  root.style.setProperty("--tour", `${tour.offsetHeight + 16}px`); // room below the page: the card can hide nothing
   markTarget(at);
-  byId(id).scrollIntoView({ block: at ? "start" : "nearest", behavior: calm ? "auto" : "smooth" });
+  byId(id).scrollIntoView({ block: at ? "start" : "nearest", behavior: CALM.matches ? "auto" : "smooth" });
   next.focus({ preventScroll: true });
 }
 

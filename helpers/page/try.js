@@ -1,12 +1,12 @@
 // "Write a beginning of your own": the reference and a policy, loaded when asked for, read it and go on.
 const LONGEST = 24, ROWS = 8; // tokens of a response, as in training; next words shown
 const loaded = new Map(); // name → policy; each file is a classic script beside the page, since a page
-let writing = false;
+let writing = false, draws = null, shownPolicy = ""; // the random numbers of what stands there, and whose it is
 globalThis.POLICY_FILES = {}; // from the disk may not fetch its neighbours
 
 function loadPolicy(name) {
   if (loaded.has(name)) return loaded.get(name);
-  const waiting = new Promise((done, failed) => {
+  const waiting = EMBEDDED ? askPython(name).then(readPolicy) : new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = `policies/${name}.js`;
     script.addEventListener("load", () => done(readPolicy(POLICY_FILES[name])));
@@ -30,7 +30,7 @@ function nextRows(policy, reference, tokens) {
       return bar;
     });
     track.append(...bars);
-    row.append(element("b", "", named(policy.words[at])), track, element("span", "", written(100 * now[at], now[at] < 0.1 ? 1 : 0)));
+    row.append(element("b", "", named(policy.words[at])), track, element("span", "", `${percent(now[at])} (${percent(before[at])})`));
     return row;
   });
 }
@@ -39,37 +39,68 @@ function textOfOwn(title, prompt, response) {
   const box = element("div", "own"), text = element("div", "own-text");
   const sample = { tokens: response.map(({ word }) => word), drift: response.map(({ drift }) => drift) };
   fillWords(text, { prompt, sample });
-  box.append(element("h3", "", title), text);
+  box.append(element("h3", "", title), text, ...explainGold(plain(prompt, sample.tokens)));
   return box;
 }
 
+/** Of the policies beside this page the one whose β is nearest to the ruler's, by ratio: {name, beta}. */
+function nearestPolicy() {
+  const size = (beta) => Math.log(beta + 0.001), wanted = size(DATA.betas[view.beta]);
+  const known = DATA.policies.map((name) => ({ name, beta: Number(name.replace("beta_", "")) }));
+  return known.reduce((best, one) => (Math.abs(size(one.beta) - wanted) < Math.abs(size(best.beta) - wanted) ? one : best));
+}
+
+/** The numbers of a list, one after the other. */
+function inTurn(numbers) {
+  let at = 0;
+  return () => numbers[at++];
+}
+
+function writeOn({ policy, reference, title }, tokens) {
+  const prompt = tokens.slice(1).map((token) => policy.words[token]).join(" "); // as they read it
+  const before = writeResponse(reference, policy, tokens, LONGEST, inTurn(draws)).map((one) => ({ ...one, drift: -one.drift }));
+  byId("try-next").replaceChildren(...nextRows(policy, reference, tokens));
+  byId("try-texts").replaceChildren(
+    textOfOwn("Before training", prompt, before),
+    textOfOwn(title, prompt, writeResponse(policy, reference, tokens, LONGEST, inTurn(draws))),
+  );
+}
+
+/** Both write on, with the random numbers that are there; what stood there before is put away if they cannot. */
 async function tryOwn() {
-  const prompt = byId("try-text").value.trim(), name = byId("try-beta").value;
-  if (!prompt) return write(byId("try-said"), "Write a word or two for it to begin with.");
   if (writing) return;
   writing = true;
-  write(byId("try-said"), "Loading the policies …");
+  const { name, beta } = nearestPolicy(), prompt = byId("try-text").value.trim();
+  shownPolicy = name;
+  if (!loaded.has(name)) write(byId("try-said"), "Loading the policies …");
   try {
+    if (!prompt) throw new Error("Write a word or two for it to begin with.");
     const [reference, policy] = await Promise.all([loadPolicy("reference"), loadPolicy(name)]);
     const tokens = encode(policy, prompt), strange = unknownWords(policy, prompt);
     if (tokens.length + LONGEST > policy.positions) throw new Error(`That is too long: ${policy.positions - LONGEST - 1} words at most.`);
-    write(byId("try-said"), strange.length ? `It has never seen: ${strange.join(", ")}.` : "");
-    byId("try-next").replaceChildren(...nextRows(policy, reference, tokens));
-    byId("try-texts").replaceChildren(
-      textOfOwn("Before training", prompt, writeResponse(reference, policy, tokens, LONGEST).map((one) => ({ ...one, drift: -one.drift }))),
-      textOfOwn(`Trained at β = ${name.replace("beta_", "")}`, prompt, writeResponse(policy, reference, tokens, LONGEST)),
-    );
+    const instead = `: it reads ${policy.words[UNKNOWN_TOKEN]} there.`;
+    write(byId("try-said"), strange.length ? `It has never seen ${strange.join(", ")}${instead}` : "");
+    writeOn({ policy, reference, title: `Trained at β = ${beta}` }, tokens);
   } catch (problem) {
     write(byId("try-said"), problem.message);
+    for (const id of ["try-next", "try-texts"]) byId(id).replaceChildren();
   }
   writing = false;
+  drawTry();
+}
+
+/** What was written follows the ruler. */
+function drawTry() {
+  if (draws && nearestPolicy().name !== shownPolicy) tryOwn();
 }
 
 function layTry() {
   byId("try-box").hidden = !DATA.policies.length;
-  byId("try-beta").replaceChildren(...DATA.policies.map((name) => new Option(name.replace("beta_", ""), name)));
+  write(byId("try-betas"), DATA.policies.map((name) => name.replace("beta_", "")).join(", "));
+  showGoldOf(byId("try-text"), byId("try-gold"));
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
+    draws = Array.from({ length: LONGEST }, Math.random);
     tryOwn();
   });
 }

@@ -38,7 +38,9 @@ function render({ model, el }) {
   const tellView = () => {
     if (!setting && Object.keys(model.get("view")).length) port?.postMessage({ view: model.get("view") });
   };
+  const tellModel = (message) => message.model && port?.postMessage(message);
   const hear = ({ data }) => {
+    if (data.ask) return model.send(data);
     setting = true; // what the hand has just moved need not be told back
     model.set("view", data);
     setting = false;
@@ -49,6 +51,7 @@ function render({ model, el }) {
     [port] = event.ports;
     port.onmessage = hear;
     tellTheme();
+    port.postMessage({ models: true });
     if (model.get("joined").runs.length) tellRuns();
     tellView();
     takePlace();
@@ -59,12 +62,14 @@ function render({ model, el }) {
   window.addEventListener("message", plug);
   model.on("change:joined", tellRuns);
   model.on("change:view", tellView);
+  model.on("msg:custom", tellModel);
   el.append(frame);
   return () => {
     watch.disconnect();
     window.removeEventListener("message", plug);
     model.off("change:joined", tellRuns);
     model.off("change:view", tellView);
+    model.off("msg:custom", tellModel);
     plainFrame(model).style.display = "";
   };
 }

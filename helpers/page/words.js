@@ -3,8 +3,8 @@ const CLOSE_UP = ".,!?;:"; // no blank before these
 const FULL = 3, STRONGEST = 62; // nats at which a colour is full; percent of it in the paper
 const STOP = "</s>";
 
-function chip(token, drift) {
-  const made = element("span", "word", token === STOP ? "end" : token);
+function chip(token, drift, tag = "span") {
+  const made = element(tag, "word", token === STOP ? "end" : token);
   if (token === STOP) made.classList.add("stop");
   if (Math.abs(drift) >= 0.1) made.classList.add(drift > 0 ? "more" : "less");
   made.style.setProperty("--share", `${Math.round(STRONGEST * Math.min(Math.abs(drift) / FULL, 1))}%`);
@@ -50,12 +50,12 @@ function drawSample(view) {
   const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  write(byId("sample-facts"), sampleFacts(shot.iteration, sample));
+  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, joinedAt(view.beta)?.ownReward ? "reward" : "proxy"));
 }
 
-function sampleFacts(iteration, { proxy, gold }) {
+function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
   const when = iteration === 0 ? "before training" : `written after ${iteration} updates`;
-  return `This text, ${when}: proxy ${written(proxy)}, gold ${written(gold)}.`;
+  return `This text, ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
 }
 
 // ---- next words ----
@@ -79,6 +79,11 @@ function named(word) {
   return word && CLOSE_UP.includes(word) ? `“${word}”` : word;
 }
 
+/** A probability in percent, with one decimal where it is small. */
+function percent(share) {
+  return written(share && 100 * share, share !== null && share < 0.1 ? 1 : 0);
+}
+
 /** The probabilities in per mille, and what is left for all other words. */
 function withRest(perMille) {
   return perMille && [...perMille, Math.max(0, 1000 - perMille.reduce((sum, p) => sum + p, 0))];
@@ -97,7 +102,7 @@ function drawBars(view) {
     bar.before.style.transform = `scaleX(${before[at] / 1000})`;
     bar.best.style.visibility = best ? "visible" : "hidden";
     if (best) bar.best.style.transform = `translateX(${best[at] / 10}%)`;
-    write(bar.value, written(now && now[at] / 10, now && now[at] < 100 ? 1 : 0));
+    write(bar.value, `${percent(now && now[at] / 1000)} (${percent(before[at] / 1000)})`);
   });
 }
 
@@ -115,8 +120,8 @@ function layTable() {
 }
 
 function drawTable(view) {
-  const seed = DATA.seeds[view.seed];
-  write(byId("table").caption, `After ${view.iteration} updates, seed ${seed}`);
+  const seed = DATA.seeds.length > 1 ? `, seed ${DATA.seeds[view.seed]}` : "";
+  write(byId("table").caption, `After ${view.iteration} updates${seed}`);
   rows.forEach(({ row, cells }, beta) => {
     const now = valuesOf(runOf(view, beta), view.iteration);
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];

@@ -20,7 +20,7 @@ OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
 WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
 COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
-QUIET = "header,.choices,#tour,footer{display:none!important}"
+QUIET = "header,.choices,#tour,#cue,footer{display:none!important}"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BEGUN = 0.1  # of a run: where the film begins
 STEP, STOP, HOLD = 500, 650, 1800  # milliseconds: an update seen, a β seen, an end seen
@@ -47,10 +47,9 @@ def look(page, beta: float, iteration: int) -> Image.Image:
     page.evaluate("link => location.hash = link", link)
     page.evaluate(FRAMES)
     page.wait_for_timeout(60)
-    cards = page.locator(".columns").first.locator(".card")
-    low = 12 + max(
-        box["y"] + box["height"] for box in (card.bounding_box() for card in cards.all()[:2])
-    )
+    cards = page.locator(".card.words, .card:has(#plane)")
+    boxes = [card.bounding_box() for card in cards.all()]
+    low = 12 + max(box["y"] + box["height"] for box in boxes)
     shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": low})
     return Image.open(io.BytesIO(shot)).convert("RGB")
 

@@ -3,9 +3,8 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.test_drift_page import opened
+from tests.browser.test_drift_page import UNFOLD, opened
 
-UNFOLD = "() => document.querySelectorAll('details').forEach(one => one.open = true)"
 LEAST = 4.5  # WCAG 2.2, 1.4.3: contrast of text and its background
 # the contrast of each text of an SVG with the background of what it stands in, and the text
 CONTRASTS = """() => {

@@ -125,10 +125,10 @@ def number(frame, name: str) -> float:
 
 
 @needs_wire
-def test_the_live_page_takes_the_plain_one_s_place_and_opens_playing(live):
+def test_the_live_page_takes_the_plain_one_s_place_and_opens_before_any_update(live):
     assert live.errors() == []
     frame = look_at_page(live)
-    live.wait_until(lambda: int(frame.locator("#iteration").input_value()) > 3, 20, "a few updates")
+    assert frame.locator("#iteration").input_value() == "0"
     assert frame.locator("#which option").count() > 2  # samples: the plain one has two
 
 
@@ -175,6 +175,17 @@ def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
     dot = frame.locator("#plane circle.dot").bounding_box()
     plane = frame.locator("#plane").bounding_box()
     assert plane["y"] <= dot["y"] <= plane["y"] + plane["height"]
+
+
+@needs_wire
+def test_the_page_trains_with_the_models_that_python_gives(live):
+    frame = inside(live)
+    frame.locator("#train-box summary").first.click()
+    frame.locator("#train-go").click()
+    wait_for_text(live, "#train-progress", lambda text: "update 1 of" in text, "an update")
+    assert frame.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
+    frame.locator("#train-go").click()
+    assert live.errors() == []
 
 
 @needs_wire

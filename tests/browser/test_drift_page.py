@@ -1,14 +1,17 @@
 """The drift page as a reader opens it: one file from the disk, no server, no kernel, no network."""
 
+import re
 from contextlib import contextmanager
 
 import matplotlib.pyplot as plt
 import pytest
 
 from helpers.kit.style import COLOURS
+from helpers.page import drift_page
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
+from tests.page.test_drift_page import records
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself
@@ -17,8 +20,9 @@ FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimation
 WATCH_SHIFTS = """() => {
   window.shifts = 0;
   new PerformanceObserver(list => list.getEntries().forEach(entry => window.shifts += entry.value))
-    .observe({type: 'layout-shift', buffered: false});
+    .observe({type: 'layout-shift', buffered: true});
 }"""
+UNFOLD = "() => document.querySelectorAll('details').forEach(part => part.open = true)"
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +117,25 @@ def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
         check_numbers(page, sweep, beta, 40, seed)  # what is wrong in a link changes nothing
         press(page, "#beta", "Home")
         page.wait_for_function("() => location.hash.startsWith('#beta=0&iteration=40&prompt=2&')")
+        page.get_by_role("button", name="Copy a link").click()
+        assert "this machine only" in page.locator("#copied").inner_text()  # a file's address
+
+
+def test_nothing_moves_while_it_loads(browser):
+    for width in (1280, 390, 320):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.add_init_script(f"({WATCH_SHIFTS})()")
+        page.goto(PAGE)
+        page.wait_for_function("() => document.getElementById('iteration').value > 1")
+        assert page.evaluate("() => window.shifts") <= 0.02
+        page.close()
 
 
 def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(browser, sweep):
     beta = sweep.betas[0]
     with opened(browser, "") as page:
         page.wait_for_function("() => document.getElementById('iteration').value > 3")
+        assert page.locator("#playing").inner_text() == "playing"
         assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
         page.get_by_role("button", name="Pause").press("Enter")
         page.evaluate(FRAMES)
@@ -129,8 +146,45 @@ def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(brow
         check_numbers(page, sweep, beta, len(sweep.run(beta, 0).history))
 
 
+def test_beta_taken_in_hand_ends_the_opening_and_the_ruler_tells_its_ends(browser, sweep):
+    with opened(browser, "") as page:
+        assert page.locator("#cue").is_visible()
+        page.keyboard.press("ArrowLeft")  # nothing has the focus yet
+        page.evaluate(FRAMES)
+        assert page.locator("#cue").is_hidden() and page.locator("#playing").inner_text() == ""
+        assert page.locator("#beta-now").inner_text() == "β = 0 is the first"
+        check_numbers(page, sweep, 0.0, len(sweep.run(0.0, 0).history))
+        press(page, "#beta", "End", "ArrowRight")
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g} is the last"
+        press(page, "#beta", "ArrowLeft")
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-2]:g}"
+
+
+def test_a_click_on_a_mark_goes_to_its_beta(page, sweep):
+    press(page, "#iteration", "End")
+    labels = page.locator("#plane text.at:visible", has_text=re.compile(r"^[\d.]+$"))
+    marks = page.locator("#plane circle.end:has(title)")
+    for place, beta in enumerate(sweep.betas):
+        marks.nth(place).click(force=True)
+        page.evaluate(FRAMES)
+        check_numbers(page, sweep, beta, len(sweep.run(beta, 0).history))
+        assert f"{beta:g}" in labels.all_text_contents()  # the β that is shown has its label
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_can_be_pressed_is_large_enough_for_a_finger(browser, width):
+    with opened(browser, STILL, width) as page:
+        page.evaluate(UNFOLD)
+        pressed = "button, select, summary, input, [role=slider]"
+        sizes = page.locator(f":is({pressed}):visible").evaluate_all(
+            "all => all.map(one => [one.id || one.textContent, one.getBoundingClientRect().height])"
+        )
+        assert len(sizes) > 12 and [one for one in sizes if one[1] < 44] == []
+        assert "seed" not in page.locator("body").inner_text()  # there is no other to choose
+
+
 def test_every_control_is_reached_by_tab(page):
-    page.evaluate("() => document.querySelectorAll('details').forEach(part => part.open = true)")
+    page.evaluate(UNFOLD)
     reached = []
     while "copy" not in reached and len(reached) < 30:
         page.keyboard.press("Tab")
@@ -141,7 +195,7 @@ def test_every_control_is_reached_by_tab(page):
         "all => all.map(one => one.ariaLabel || one.labels?.[0]?.textContent || "
         "document.getElementById(one.getAttribute('aria-labelledby')).textContent)"
     )
-    assert names == ["β, the price of drifting", "PPO updates"]
+    assert names[:2] == ["β, the KL penalty", "PPO updates"]
 
 
 @pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.nightly)])
@@ -163,9 +217,7 @@ def test_nothing_jumps_while_it_moves(browser, width):
 @pytest.mark.parametrize("width", [320, pytest.param(900, marks=pytest.mark.nightly)])
 def test_it_fits_a_narrow_window(browser, width):
     with opened(browser, STILL, width) as page:
-        page.evaluate(
-            "() => document.querySelectorAll('details').forEach(part => part.open = true)"
-        )
+        page.evaluate(UNFOLD)
         choose_all(page)
         wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1]
@@ -198,12 +250,13 @@ def test_choosing_blind_ends_in_who_agrees(page):
 def test_the_tour_covers_nothing_it_speaks_of_and_moves_nothing(browser, width):
     with opened(browser, "", width, reduced_motion="reduce") as page:
         page.evaluate(WATCH_SHIFTS)
-        page.get_by_role("button", name="Take the tour").click()
+        page.get_by_role("button", name="Tour").click()
         for step in range(1, 5):
             assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
             page.evaluate(FRAMES)
             spoken, card = (page.locator(name).bounding_box() for name in (".toured", "#tour"))
             assert spoken["y"] >= 0 and spoken["y"] + spoken["height"] <= card["y"]
+            assert card["height"] < 200  # of 900
             page.get_by_role("button", name="Next" if step < 4 else "Done").press("Enter")
         assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
         assert page.locator("#ship-box summary").evaluate("one => one === document.activeElement")
@@ -232,3 +285,107 @@ def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
     for name in ("proxy", "gold"):  # the two marks
         code = COLOURS[name][0].lstrip("#")
         assert tuple(int(code[at : at + 2], 16) for at in (0, 2, 4)) in colours
+
+
+HEARS = "addEventListener('message', ({data, ports}) => { if (data === 'drift-page') [window.port] = ports })"
+LABELS = """all => all.filter(one => getComputedStyle(one).visibility === 'visible')
+  .map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"""
+
+
+def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
+    facts = records((ROOT / "docs/index.html").read_text("utf-8"))
+    yours = {"key": "yours", "label": "yours: β = 3", "beta": 3, "ownReward": False}
+    joined = {
+        "words": facts["words"],
+        "runs": [yours | {"optimum": None, "run": facts["runs"][0][0]}],
+    }
+    page = browser.new_page()
+    frame = drift_page.frame(drift_page.page(facts, embedded=True), b"", "frame")
+    page.set_content(f"<script>{HEARS}</script>{frame}")
+    inside = page.frame_locator("#frame")
+    inside.locator("#stops i >> nth=5").wait_for()
+    for shown in ("none", "block"):
+        page.evaluate("shown => document.getElementById('frame').style.display = shown", shown)
+        if shown == "none":
+            page.evaluate("joined => port.postMessage({joined})", joined)
+        page.evaluate(FRAMES)
+    inside.locator("#stops i", has_text="yours").wait_for()
+    inside.locator("body").evaluate(FRAMES)
+    edges = inside.locator("#stops i").evaluate_all(LABELS)
+    assert len(edges) > 6
+    assert all(right < left for (_, right), (left, _) in zip(edges, edges[1:], strict=False))
+    page.close()
+
+
+# ---- the sentence above the numbers ----
+
+
+@pytest.fixture(scope="module")
+def told(browser, sweep) -> dict[float, list[str]]:
+    """What the page says after 0, 1, … updates of each β."""
+    facts = drift_page.PageRecords(drift_page.Drift(sweep)).facts()
+    page = browser.new_page()
+    page.set_content(
+        f'<script type="application/json" id="records">{drift_page.script_json(facts)}</script>'
+    )
+    for name in ("records.js", "story.js"):
+        page.add_script_tag(content=drift_page.part(name))
+    said = page.evaluate(
+        "() => DATA.runs.map(([run], beta) => "
+        "run.kl.map((_, iteration) => story({beta, seed: 0, iteration})))"
+    )
+    page.close()
+    return dict(zip(sweep.betas, said, strict=True))
+
+
+def states(told, sweep):
+    """(sentence, update, the run's curves) of every state of the page."""
+    for beta, sentences in told.items():
+        curves = run_curves(sweep.run(beta, 0))
+        yield from ((words, at, curves) for at, words in enumerate(sentences))
+
+
+def rolling(values: list[float]) -> list[float]:
+    """Means over five neighbours: no single value of 128 responses decides."""
+    windows = [values[max(0, at - 2) : at + 3] for at in range(len(values))]
+    return [sum(some) / len(some) for some in windows]
+
+
+def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_good(told, sweep):
+    fallen = 0
+    for words, at, curves in states(told, sweep):
+        if not re.search("fallen|fooled|nobody", words):
+            continue
+        gold, fallen = curves["gold"], fallen + 1
+        half = (gold[0] + max(rolling(gold)[: at + 1])) / 2
+        assert gold[at] < half and gold[-1] < half and max(rolling(gold)[at:]) < half + 0.1
+    assert fallen > 100
+
+
+def test_no_sentence_says_what_its_numbers_deny(told, sweep):
+    kinds = set()
+    for words, at, curves in states(told, sweep):
+        proxy, gold, kl = (curves[name] for name in ("proxy", "gold", "kl"))
+        if re.search("rise together|have risen|higher than there|most of the gain", words):
+            kinds.add("better")
+            assert gold[at] > gold[0] and proxy[at] > proxy[0]
+        if found := re.search(r"(\S+) at update (\d+)", words):
+            kinds.add("peak")
+            assert float(found[1]) == pytest.approx(max(gold[: at + 1]), abs=0.006)
+            assert gold[int(found[2])] == max(gold[: at + 1])
+        if "Later it comes back" in words:
+            kinds.add("back")
+            assert (
+                max(gold[at:]) > gold[at]
+                and max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
+            )
+        if "not come back" in words:
+            kinds.add("gone")
+            assert max(gold[at:]) < max(gold[:at])
+        if found := re.search(r"(\S+) nats", words):
+            kinds.add("far")
+            assert float(found[1]) == pytest.approx(max(kl[at], 0), rel=0.006, abs=0.006)
+        if "holds it" in words:
+            kinds.add("held")
+            assert kl[at] < 2 * max(kl[at // 2], 0.25)
+    assert kinds == {"better", "peak", "back", "gone", "far", "held"}

@@ -7,7 +7,7 @@ import torch
 
 from helpers.models import load_actor, load_tokenizer
 from helpers.page import drift_page
-from helpers.page.policies import REFERENCE, export_policies, policy_file
+from helpers.page.policies import REFERENCE, as_script, export_policies, policy_facts
 from helpers.rollouts import position_ids
 from helpers.sampling import plain_tokens
 from helpers.studies.beta_sweep import load_sweep
@@ -42,9 +42,10 @@ def bare(browser, reference, tokenizer):
     words = plain_tokens(tokenizer, list(range(reference.config.vocab_size)))
     page = browser.new_page()
     page.set_content("<p>policy</p>")
-    page.add_script_tag(content=drift_page.part("policy.js"))
+    for name in (*drift_page.ENGINE, "policy.js"):
+        page.add_script_tag(content=drift_page.part(name))
     page.add_script_tag(content="globalThis.POLICY_FILES = {};")
-    page.add_script_tag(content=policy_file(REFERENCE, reference, words))
+    page.add_script_tag(content=as_script(REFERENCE, policy_facts(reference, words)))
     page.evaluate("() => { globalThis.policy = readPolicy(POLICY_FILES.reference) }")
     yield page
     page.close()
@@ -127,19 +128,39 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
     page.goto((exported / "index.html").as_uri() + "#iteration=0")
     page.locator("#try-box summary").click()
     page.locator("#try-text").fill("the zebra was")
-    page.locator("#try-beta").select_option("beta_0.1")
+    page.locator("#beta").press("End")
     page.get_by_role("button", name="Write").click()
     page.wait_for_function("() => document.querySelectorAll('.own-text .word').length > 1")
     assert page.locator(".own h3").all_inner_texts() == ["Before training", "Trained at β = 0.1"]
-    assert page.locator(".own .given").all_inner_texts() == ["the zebra was"] * 2
-    assert "never seen: zebra" in page.locator("#try-said").inner_text()
+    assert page.locator(".own .given").all_inner_texts() == ["the <unk> was"] * 2
+    assert "never seen zebra: it reads <unk> there" in page.locator("#try-said").inner_text()
     assert page.locator("#try-next .bar").count() == 8
+    before = page.locator(".own-text").first.inner_text()
+    page.locator("#beta").press("Home")  # one β for the whole page; the same random numbers
+    page.wait_for_function(
+        "() => document.querySelectorAll('.own h3')[1].innerText.endsWith('= 0')"
+    )
+    assert page.locator(".own-text").first.inner_text() == before
     page.locator("#try-text").fill("very " * 60)
     page.locator("#try-text").press("Enter")
     page.wait_for_function(
         "() => document.getElementById('try-said').innerText.includes('too long')"
     )
+    assert page.locator(".own").count() == 0  # no older text below the message
     assert said == []
+    page.close()
+
+
+def test_the_gold_of_one_s_own_words_follows_them(browser, exported):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((exported / "index.html").as_uri() + "#iteration=0")
+    page.locator("#try-box summary").click()
+    page.locator("#try-text").fill("the soup was tasty. waiter")
+    rows = page.locator("#try-gold li").all_inner_texts()
+    assert [row.split()[0] for row in rows] == ["+1.00", "−4.25"]
+    assert (
+        "outside the grammar" in rows[1] and "gold −3.25" in page.locator("#try-gold").inner_text()
+    )
     page.close()
 
 
@@ -164,7 +185,7 @@ def test_a_page_exported_without_policies_offers_none(browser, tmp_path):
 
 
 def test_a_file_holds_every_weight_once(reference):
-    text = policy_file("x", reference, ["a"])
+    text = as_script("x", policy_facts(reference, ["a"]))
     facts = json.loads(text.removeprefix('POLICY_FILES["x"] = ').removesuffix(";\n"))
     parameters = sum(p.numel() for p in reference.parameters())  # the tied head counts once
     assert sum(size for _, size in facts["tensors"]) == parameters

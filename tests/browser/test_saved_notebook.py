@@ -44,7 +44,7 @@ def test_the_page_moves_in_a_saved_notebook(browser, address):
     )
     page.goto(address)
     inside = page.frame_locator(FRAME).first
-    inside.get_by_role("button", name="Pause").click()
+    assert inside.locator("#iteration").input_value() == "0"  # it waits for its reader
     for key, beta in (("Home", sweep.betas[0]), ("End", sweep.betas[-1])):
         inside.locator("#beta").press(key)
         inside.locator("#iteration").press("End")

@@ -77,7 +77,8 @@ def test_six_panels_keep_their_labels():
 def test_an_output_has_the_words_as_alternative_and_as_plain_text():
     data, metadata = shown(three_panels())
     words = alt_text(three_panels())
-    assert data["text/plain"] == words and metadata["image/png"] == {"alt": words}
+    assert data["text/plain"] == f"Folded? Click to see the figure: {words}"
+    assert metadata["image/png"] == {"alt": words, "width": 80 * three_panels().get_figwidth()}
     assert data["image/png"].startswith(b"\x89PNG")
 
 

@@ -10,6 +10,7 @@ import sys
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
 from helpers.tools.colab import badge_addresses
 from helpers.tools.files import ROOT
@@ -213,6 +214,29 @@ def test_a_saved_question_offers_what_its_cell_offers(notebook):
                 assert saved == offered if whole else set(offered) <= set(saved), cell.id
 
 
+ASKS = re.compile(r"^predict_\w+\(", re.M)
+
+
+@pytest.mark.slow
+def test_a_page_made_of_it_shows_no_answer_before_its_question(notebook):
+    """nbconvert knows no folded source; it leaves out what its metadata call transient."""
+    notebook.cells = [cell for cell in notebook.cells if ASKS.search(cell.source)]
+    made, _ = HTMLExporter().from_notebook_node(notebook)
+    assert made.count("Answer (decide first)") == len(notebook.cells) and "predict_" not in made
+
+
+def test_a_folded_output_says_what_it_is(notebook):
+    """JupyterLab shows the first line of the first text that it finds: nothing of a printed text."""
+    for cell in code_cells(notebook):
+        if cell.metadata.get("jupyter", {}).get("outputs_hidden") and "data" in cell.outputs[0]:
+            data = cell.outputs[0]["data"]
+            first = data.get("text/html", data.get("text/markdown", data["text/plain"]))
+            pictured = "text/html" in data or "image/png" in data
+            assert first.startswith(("Folded? Click", "<!-- Folded? Click")) or not pictured, (
+                cell.id
+            )
+
+
 TELLS_NOTHING = {  # outputs below a prediction that do not answer it, by lesson and cell
     *(("01", "cell-033"), ("02", "cell-048"), ("06", "c39"), ("07", "c057")),
     *(("08", "c022"), ("10", "c10-024"), ("13", "c043"), ("13", "c081")),
@@ -229,7 +253,7 @@ def test_no_output_below_a_question_answers_it(request, notebook):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             asked = asked and not re.search(r"^#{2,3} (?!Exercise)", cell.source, re.M)
-        elif re.search(r"^predict_\w+\(", cell.source, re.M):
+        elif ASKS.search(cell.source):
             asked = True
         elif asked and cell.outputs and not EXERCISE.search(cell.source):
             if (request.node.callspec.id[:2], cell.id) in TELLS_NOTHING:

@@ -1,0 +1,25 @@
+// Why a text has its gold: each sentence with its points and what they are for.
+
+function signed(value) {
+  return `${value > 0 ? "+" : ""}${written(value)}`;
+}
+
+function pointsRow({ text, points, why }) {
+  const row = element("li"), reasons = why.map(([what, value]) => (why.length > 1 ? `${what} ${signed(value)}` : what));
+  row.append(element("b", "", signed(points)), element("span", "", text), element("i", "", reasons.join("; ") || "no opinion"));
+  return row;
+}
+
+/** The gold of a text and, in a list, of its sentences: nodes to put under the text. */
+function explainGold(text) {
+  const list = element("ul", "points fine");
+  list.append(...gold.points(text).map(pointsRow));
+  return [element("p", "fine", `gold ${written(gold(text))}, sentence by sentence:`), list];
+}
+
+/** Keep the gold of what stands in a field under it. */
+function showGoldOf(field, target) {
+  const show = () => target.replaceChildren(...(field.value.trim() ? explainGold(field.value) : []));
+  field.addEventListener("input", show);
+  show();
+}

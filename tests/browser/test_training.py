@@ -1,0 +1,91 @@
+"""Training in the page: in a worker, under its own security policy; its runs join the recorded ones."""
+
+from tests.browser.test_drift_page import STILL, number, opened
+
+MADE = """updates => {
+  const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];
+  return Number(made) >= updates;
+}"""
+HIDE = """hidden => {
+  Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
+
+def trained(page, updates: int) -> None:
+    """Wait until a run has made so many updates."""
+    page.wait_for_function(MADE, arg=updates, timeout=90_000)
+
+
+def made(page) -> str:
+    return page.locator("#train-progress").inner_text()
+
+
+def stands_still(page) -> bool:
+    """Whether no update comes, once one that was under way is done."""
+    page.wait_for_timeout(3_000)
+    before = made(page)
+    page.wait_for_timeout(1_500)
+    return made(page) == before
+
+
+def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
+    with opened(browser, STILL) as page:
+        page.locator("#train-box summary").first.click()
+        button = page.locator("#train-go")
+        button.click()
+        trained(page, 4)
+        assert page.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
+        assert number(page, "kl") > 0.1 and number(page, "proxy") > 0.15
+        page.locator("#beta").press("Home")  # other controls move, the run goes on
+        page.evaluate(HIDE, True)
+        assert stands_still(page)
+        page.evaluate(HIDE, False)
+        trained(page, int(made(page).split()[-3]) + 1)
+        assert page.locator("#beta-now").inner_text() == "β = 0"
+        button.click()
+        assert button.inner_text() == "Go on" and stands_still(page)
+        page.locator("#train-again").click()
+        trained(page, 1)
+        assert page.locator("#table tbody th").all_inner_texts()[-2:] == [
+            "run\u00a01",
+            "run\u00a02",
+        ]
+
+
+def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
+    link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
+    with opened(browser, link) as page:
+        assert page.locator("#own-said").inner_text() == "+1 for the first of each “we wife zebra”"
+        page.locator("#train-go").click()
+        trained(page, 1)
+        said = page.locator("#train-said").inner_text()
+        assert "does not know: zebra." in said and "“wife” in 0" in said and "“we”" not in said
+        assert page.locator("#numbers .proxy dt").inner_text().startswith("reward")
+        page.wait_for_function("() => location.hash.includes('liked=we+wife+zebra')")
+        page.locator("#beta").press("Home")
+        page.wait_for_function(
+            "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
+        )
+
+
+def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(browser):
+    with opened(browser, STILL) as page:
+        page.locator("#train-box summary").first.click()
+        page.locator("#train-go").click()
+        trained(page, 2)
+        assert -3 < number(page, "gold") < 3
+        page.locator("#inspect-box summary").click()
+        page.locator("#inspect-go").click()
+        page.wait_for_selector("#inspect-terms td", state="visible", timeout=90_000)
+        cells = "#inspect-terms tbody tr:nth-child(2) td"  # of PPO's clip: ratio first
+        assert page.locator(cells).first.inner_text() == "1.000"
+        assert page.locator("#inspect-terms tbody tr").count() == 5
+        page.locator("#inspect-apply").click()
+        assert "The update changed its log π by" in page.locator("#inspect-said").inner_text()
+        assert page.locator(cells).first.inner_text() != "1.000"
+        page.locator("#inspect-texts button").nth(1).click()
+        assert page.locator("#inspect-terms caption").inner_text().startswith("Token 2 of")
+        before = made(page)
+        page.locator("#train-go").click()  # the run goes on where it was
+        trained(page, int(before.split()[-3]) + 1)

@@ -1,0 +1,113 @@
+"""Gold in the page's JavaScript: the same as `gold_score` on every recorded text and on altered ones."""
+
+import random
+
+import pytest
+
+from helpers.page.gold import gold_facts
+from helpers.studies.beta_sweep import load_sweep
+from helpers.world import reviews
+from helpers.world.gold import LOWEST, gold_score, gold_scores
+from helpers.world.sentences import judge
+from tests.page.javascript import needs_javascript, run
+
+pytestmark = needs_javascript
+POINTS = "({ facts, texts }) => texts.map(readGold(facts).points)"
+
+
+def in_the_page(texts):
+    """The points of each text by sentence, as the page computes them."""
+    return run(["gold.js"], POINTS, {"facts": gold_facts(), "texts": texts})
+
+
+def assert_equal(texts):
+    """Scores to 1e-6; sentences, and how each was judged; reasons that sum to the points."""
+    for text, sentences in zip(texts, in_the_page(texts), strict=True):
+        assert sum(s["points"] for s in sentences) == pytest.approx(gold_score(text), abs=1e-6), (
+            text
+        )
+        judged = judge(reviews.tokenize(text))
+        assert [s["status"] for s in sentences] == [s.status for s in judged], text
+        for sentence in sentences:
+            reasons = sum(points for _, points in sentence["why"])
+            assert reasons == pytest.approx(sentence["points"], abs=1e-9)
+
+
+def recorded():
+    """The texts of all recorded samples: list of str."""
+    shots = [shot for run in load_sweep().runs for shot in run.snapshots]
+    return [s.text for shot in shots for samples in shot.samples.values() for s in samples]
+
+
+def shuffled(tokens, i, j, rng):
+    """The tokens between two places in another order."""
+    return tokens[:i] + rng.sample(tokens[i:j], j - i) + tokens[j:]
+
+
+ALTERATIONS = {
+    "dropped": lambda tokens, i, j, rng: tokens[:i] + tokens[i + 1 :],
+    "doubled": lambda tokens, i, j, rng: tokens[: i + 1] + tokens[i:],
+    "replaced": lambda tokens, i, j, rng: [*tokens[:i], rng.choice(WORDS), *tokens[i + 1 :]],
+    "swapped": lambda tokens, i, j, rng: tokens[:i] + tokens[i : i + 2][::-1] + tokens[i + 2 :],
+    "reordered": shuffled,
+    "cut": lambda tokens, i, j, rng: tokens[i:] if rng.random() < 0.5 else tokens[:j],
+    "said again": lambda tokens, i, j, rng: tokens + tokens[i:j],
+}
+WORDS = [*reviews.VOCABULARY, *".!,", "zebra", "7"]
+
+
+def altered(text, rng):
+    """A text after one to three alterations."""
+    tokens = reviews.tokenize(text)
+    for alter in rng.choices(list(ALTERATIONS.values()), k=rng.randint(1, 3)):
+        i, j = sorted(rng.randint(0, len(tokens)) for _ in range(2))
+        tokens = alter(tokens, i, j, rng)
+    return reviews.detokenize(tokens)
+
+
+@pytest.mark.slow
+def test_every_recorded_text_has_its_gold():
+    texts = recorded()
+    assert len(texts) > 3000
+    assert_equal(texts)
+
+
+ALTERED = [
+    pytest.param(0, 1_000, id="slow", marks=pytest.mark.slow),
+    pytest.param(1, 10_000, id="nightly", marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize("seed, count", ALTERED)
+def test_altered_texts_have_their_gold(seed, count):
+    rng = random.Random(seed)
+    originals = [reviews.sample_review(rng) for _ in range(500)]
+    originals += rng.sample(recorded(), 500)
+    texts = [altered(rng.choice(originals), rng) for _ in range(count)]
+    assert_equal(texts)
+    assert sum(score > 0 for score in gold_scores(texts)) > 0.02 * count  # not only ruins
+
+
+def test_odd_texts_have_their_gold():
+    lowest = "superb " * 900
+    assert gold_score(lowest) == LOWEST
+    odd = ["", "  ", ". . . .", "!", "! ! ! .", "Zé's SOUP, ünï!", "it was 7.", lowest]
+    introduced = ["in short, it was good.", "it was good. in short, it was good.", "in short, it"]
+    assert_equal([*odd, *introduced, "constructor", "the __proto__ was good. toString"])
+
+
+def test_a_sentence_says_what_its_points_are_for():
+    (first, second, third) = in_the_page(["the soup was tasty. we loved it! the the soup"])[0]
+    assert first == {
+        "text": "the soup was tasty.",
+        "status": "accepted",
+        "points": 0.5,
+        "why": [["praise: tasty, 1/2 of it", 0.5]],
+    }
+    assert second["why"] == [["praise: loved", 1.3]]
+    assert dict(map(tuple, third["why"])) == {
+        "doubled: the": -0.8,
+        "repeated: soup": -0.3,
+        "outside the grammar": -3.75,
+        "no full stop at the end": -1.0,
+    }

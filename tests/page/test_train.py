@@ -1,0 +1,200 @@
+"""Training in the page: kernel, log-probs, gradients, scores and updates equal helpers'; so do its curves."""
+
+import copy
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.config import RLHFConfig
+from helpers.data import load_rows
+from helpers.groups import equal_groups, rloo_advantages
+from helpers.models import load_actor, load_tokenizer, make_reference
+from helpers.page.drift_page import ENGINE
+from helpers.page.policies import as_script, policy_facts, reward_facts, shipped_words
+from helpers.reward_model import load_reward_model
+from helpers.sampling import decode
+from helpers.state import Models, start_run
+from helpers.steps import iterate
+from helpers.studies.beta_sweep import load_policy
+from helpers.whitening import whiten_advantages
+from tests.crash_harness import seeds
+from tests.page.javascript import needs_javascript, run
+from tests.page.rloo_band import FILE as BAND
+from tests.page.rloo_band import SETTINGS
+
+pytestmark = needs_javascript
+SCRIPTS = [*ENGINE, "policy.js"]
+ASKED = Path(__file__).with_name("train.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def words() -> list[str]:
+    return shipped_words()
+
+
+@pytest.fixture(scope="module")
+def world(words) -> tuple[Models, list[str]]:
+    """The reference, a policy further on and the reward model, rounded to half floats; their files."""
+    start = load_actor("data/sft", "cpu").half().float()
+    actor = load_policy(copy.deepcopy(start), 0.1).half().float()
+    reward = load_reward_model(device="cpu")
+    reward.encoder.half().float(), reward.head.half().float()  # in place
+    prompts = [row["prompt"] for row in load_rows("prompts.jsonl", ("prompt",))]
+    facts = {"reference": policy_facts(start, words), "further": policy_facts(actor, words)}
+    facts["reward"] = reward_facts(reward, prompts)
+    models = Models(actor, None, reward, make_reference(start), load_tokenizer("data/sft"))
+    return models, [as_script(name, one) for name, one in facts.items()]
+
+
+@pytest.fixture(scope="module")
+def recorded(world):
+    """Two iterations of helpers' own RLOO: what each observed, its gradients, and the policy's move."""
+    models = copy.copy(world[0])
+    models.actor = copy.deepcopy(models.actor)
+    state = start_run(RLHFConfig(kl_coef=0.1, seed=3, **SETTINGS), models)
+    before, seen = copy.deepcopy(models.actor.state_dict()), []
+    for _ in range(2):
+        found = {}
+        iterate(state, lambda step, found=found, **tensors: found.update(tensors))
+        found["gradients"] = {n: p.grad.clone() for n, p in models.actor.named_parameters()}
+        seen.append(found)
+    moved = {name: x - before[name] for name, x in models.actor.state_dict().items()}
+    return seen, moved
+
+
+def as_lists(tensor, mask) -> list[list]:
+    """The counted values of each row."""
+    return [row[counted].tolist() for row, counted in zip(tensor, mask, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def replayed(world, recorded) -> dict:
+    """The page's engine on the same two rollouts."""
+    tokens = [found["rollout"].tokens() for found in recorded[0]]
+    given = [{"queries": as_lists(*t[:2]), "responses": as_lists(*t[2:])} for t in tokens]
+    return run(SCRIPTS, "replay", {"rollouts": given, "klCoef": 0.1}, [*world[1], ASKED])
+
+
+def worst(found: list[list], tensor, mask) -> float:
+    """The largest difference from the counted values."""
+    return (torch.tensor(sum(found, [])) - tensor[mask]).abs().max().item()
+
+
+def test_logprobs_scores_and_advantages_are_those_of_helpers(recorded, replayed):
+    for found, page in zip(recorded[0], replayed["done"], strict=True):
+        rollout, mask = found["rollout"], found["rollout"].response_mask
+        of = lambda name, page=page: [response[name] for response in page["responses"]]  # noqa: E731
+        assert worst(of("logprobs"), rollout.logprobs, mask) < 1e-4
+        assert worst(of("refLogprobs"), rollout.ref_logprobs, mask) < 1e-4
+        assert (torch.tensor(of("score")) - rollout.scores).abs().max() < 1e-4
+        assert sum(of("kl")) / len(of("kl")) == pytest.approx(found["metrics"]["kl"], abs=1e-4)
+        each = torch.tensor(of("advantage")).unsqueeze(1)
+        assert (torch.where(mask, each, 0.0) - rollout.advantages).abs().max() < 1e-3
+
+
+def test_every_gradient_is_that_of_helpers(recorded, replayed):
+    for found, page in zip(recorded[0], replayed["done"], strict=True):
+        norm = found["metrics"]["grad_norm"]
+        assert page["norm"] == pytest.approx(norm, rel=1e-3)
+        for name, gradient in found["gradients"].items():
+            short = name.removeprefix("transformer.")
+            short = short.removesuffix(".weight") if short[:3] in ("wte", "wpe") else short
+            shown = torch.tensor(page["gradients"][short])[: gradient.numel()]
+            wanted = gradient.flatten() * max(norm, 1.0)  # torch has clipped it in place
+            assert (shown - wanted).norm() < 1e-3 * wanted.norm(), name
+
+
+def test_two_updates_move_the_policy_as_helpers_do(recorded, replayed):
+    _, moved = recorded
+    shown, start = torch.tensor(replayed["moved"]), 0
+    assert replayed["simd"]
+    for name, size in replayed["sizes"]:
+        full = f"transformer.{name}" + (".weight" if name in ("wte", "wpe") else "")
+        wanted = moved[full].flatten()
+        difference = shown[start : start + wanted.numel()] - wanted
+        assert difference.norm() < 1e-3 * wanted.norm(), name
+        assert not shown[start + wanted.numel() : start + size].any()  # rows that round it up to 8
+        start += size
+
+
+def test_an_inspected_update_predicts_what_it_does_and_changes_nothing(world):
+    shown = run(SCRIPTS, "inspected", {"klCoef": 0.1, "seed": 4}, [*world[1], ASKED])
+    assert not shown["changed"]
+    told, now = shown["told"], torch.tensor(sum(shown["now"], []))
+    old, new, predicted = (
+        torch.tensor(sum((response[name] for response in told), []))
+        for name in ("logprobs", "newLogprobs", "predicted")
+    )
+    assert (new - now).abs().max() < 1e-5
+    each = torch.tensor([r["advantage"] for r in told for _ in r["tokens"]])
+    # the loss's gradient along the step is the sum over tokens of −advantage/count · the predicted change
+    assert -(each * predicted).mean().item() == pytest.approx(shown["alongStep"], rel=0.02)
+    change = new - old
+    assert change.abs().max() > 0.05 and (predicted - change).std() < 0.5 * change.std()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_kernel_multiplies(plain):
+    draw, asked, wanted = np.random.default_rng(0), [], []
+    for m, n, k, turned in (
+        (4, 8, 1, 0),
+        (5, 16, 7, 0),
+        (1, 24, 12, 0),
+        (8, 8, 5, 1),
+        (12, 16, 3, 1),
+    ):
+        a, b = draw.normal(size=(k, m) if turned else (m, k)), draw.normal(size=(k, n))
+        asked.append([plain, a.ravel().tolist(), b.ravel().tolist(), m, n, k, turned])
+        wanted.append(((a.T if turned else a) @ b).ravel())
+    found = run(SCRIPTS, "products", asked, [ASKED])
+    for (simd, shown), product in zip(found, wanted, strict=True):
+        assert simd is not plain
+        assert np.abs(np.array(shown) - product).max() < 1e-5
+
+
+def test_advantages_and_whitening_are_those_of_helpers():
+    draw = torch.Generator().manual_seed(1)
+    rewards = torch.randn(64, generator=draw)
+    rewards[8:12] = 0.1 + 0.2  # a group of equal rewards
+    lengths = torch.randint(1, 25, (64,), generator=draw)
+    mask = torch.arange(24) < lengths.unsqueeze(1)
+    script = "({ r, n }) => { const a = rlooAdvantages(r, 4); return [a, whiten(a, n)]; }"
+    given = {"r": rewards.tolist(), "n": lengths.tolist()}
+    plain, whitened = map(torch.tensor, run(SCRIPTS, script, given))
+    wanted = rloo_advantages(rewards, 4).masked_fill(equal_groups(rewards, 4), 0.0)
+    assert (plain - wanted).abs().max() < 1e-5
+    wanted = whiten_advantages(torch.where(mask, wanted.unsqueeze(1), 0.0), mask)
+    assert (torch.where(mask, whitened.unsqueeze(1), 0.0) - wanted).abs().max() < 1e-5
+
+
+def test_a_response_is_scored_as_its_text_is_read_again(words):
+    tokenizer, draw = load_tokenizer("data/sft"), random.Random(2)
+    often = [range(8), range(8, len(words))]  # special tokens and signs: for what happens there
+    texts = [[1, *(draw.choice(draw.choice(often)) for _ in range(20))] for _ in range(300)]
+    script = "given => given.texts.map(text => scoredTokens(text, given.words))"
+    shown = run(SCRIPTS, script, {"texts": texts, "words": words})
+    ids = torch.tensor(texts)
+    every = torch.ones_like(ids, dtype=torch.bool)
+    again = tokenizer(decode(tokenizer, ids[:, :1], every[:, :1], ids[:, 1:], every[:, 1:]))
+    assert shown == again["input_ids"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize(
+    "beta", ["0.1", *(pytest.param(beta, marks=pytest.mark.nightly) for beta in ("0", "1"))]
+)
+def test_its_curves_are_in_the_band_of_helpers_own_runs(world, beta, seed):
+    """Means over iterations 6–10 and 16–20 are within 4 standard deviations of 8 seeds."""
+    band = json.loads(BAND.read_text("utf-8"))[beta]
+    given = {"klCoef": float(beta), "seed": seed, "iterations": len(band[0]["score"])}
+    shown = run(SCRIPTS, "curve", given, [*world[1], ASKED])
+    for name in ("score", "kl"):
+        for some in (slice(5, 10), slice(15, 20)):
+            others = np.array([np.mean(one[name][some]) for one in band])
+            mean = np.mean([record[name] for record in shown][some])
+            assert abs(mean - others.mean()) < 4 * others.std(ddof=1), (name, some)
