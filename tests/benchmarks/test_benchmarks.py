@@ -6,8 +6,8 @@ import nbformat
 import pytest
 import torch
 
-from benchmarks import course, ppo_vs_trl
-from benchmarks.common import TokenCounter
+from benchmarks import course, logits, ppo_vs_trl
+from benchmarks.common import TokenCounter, in_own_process
 from benchmarks.models import Size, make_actor, make_llama, make_run
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
@@ -89,6 +89,17 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
     for contestant in facts["contestants"].values():
         phases = [contestant[f"{phase}_s"] for phase in ("rollout", "scoring", "update")]
         assert min(phases) > 0 and sum(phases) == pytest.approx(contestant["total_s"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_logits_in_parts_take_less_memory_for_the_same_gradient(monkeypatch):
+    """Four tensors of 96 · 49,152 logits are 72 MiB, in parts 16."""
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(2**18))
+    ways = (2**62, 2**20)
+    whole, parts = (in_own_process(logits.measure, 1, 96, "cpu", n, threads=1) for n in ways)
+    assert parts["peak_MiB"] < whole["peak_MiB"] - 40
+    for name in ("loss", "entropy", "gradient"):
+        assert parts[name] == pytest.approx(whole[name], rel=1e-5)
 
 
 def torchrl_peer():
