@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks.common import command, emit, in_own_process, show
 from benchmarks.cuda import SMOLLM2
@@ -28,12 +28,13 @@ def read(logits: torch.Tensor, ids: torch.Tensor) -> tuple:
         return logprobs, entropy_from_logits(logits)
 
 
-def measure(rows: int, length: int, device: str, at_once: int) -> dict:
+def measure(rows: int, length: int, layers: int, device: str, at_once: int) -> dict:
     """One gradient of `rows` responses: CPU seconds, and MiB above the weights and their gradients."""
     rollouts.LOGITS_AT_ONCE = at_once
     torch.manual_seed(0)
     place = resolve_device(device)
-    policy = AutoModelForCausalLM.from_config(KNOWN[SMOLLM2]).to(place)
+    shape = KNOWN[SMOLLM2].to_dict() | {"num_hidden_layers": layers}
+    policy = AutoModelForCausalLM.from_config(LlamaConfig(**shape)).to(place)
     for parameter in policy.parameters():
         parameter.grad = torch.zeros_like(parameter)
     ids = torch.randint(policy.config.vocab_size, (rows, length + 8), device=place)
@@ -61,13 +62,14 @@ class Options:
 
     rows: int = setting(2, "responses at once")
     length: int = setting(1024, "tokens of each")
+    layers: int = setting(30, "SmolLM2-135M's, or fewer")
     device: str = setting("cpu", "cpu, or cuda")
 
 
 def run(options: Options) -> None:
     """Measure both ways, and print."""
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**18))  # as in benchmarks.cuda
-    sizes = options.rows, options.length, options.device
+    sizes = options.rows, options.length, options.layers, options.device
     ways = {"logits whole": 2**62, "in parts": rollouts.LOGITS_AT_ONCE}
     found = {name: in_own_process(measure, *sizes, at_once) for name, at_once in ways.items()}
     show(["", *found["in parts"]], [[name, *numbers.values()] for name, numbers in found.items()])

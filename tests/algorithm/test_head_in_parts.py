@@ -5,7 +5,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from strategies import PROMPTS, RESPONSES, VOCAB, close, flat, left_pad, right_pad, tiny_policy
+from strategies import (
+    PROMPTS,
+    RESPONSES,
+    VOCAB,
+    close,
+    flat,
+    left_pad,
+    right_pad,
+    rollout_of,
+    tiny_policy,
+    tiny_value_network,
+)
+from test_ppo import Made
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
 from helpers import rollouts
@@ -13,6 +25,7 @@ from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
 from helpers.models import output_head
+from helpers.ppo import minibatch_loss
 from helpers.rollouts import forward_logprobs, gather_logprobs, per_token
 from helpers.state import start_run
 
@@ -70,6 +83,21 @@ def test_the_head_makes_logits_of_the_counted_tokens_only_and_few_at_a_time(
     once = [len(PROMPTS)] * 2  # a position a row: the model's logits, and the head's, to compare
     forward = [5] * (COUNTED // 5) + [COUNTED % 5]
     assert rows == (once + forward + forward[::-1] if in_parts else [*once, TOKENS[3].numel()])
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
+def test_no_tensor_of_a_loss_and_its_gradient_is_as_large_as_the_logits(entropy_coef, monkeypatch):
+    policy, critic, vocabulary = tiny_policy(vocab=400), tiny_value_network(vocab=400), 400
+    queries, answers = left_pad(4 * PROMPTS), right_pad(4 * RESPONSES)
+    rollout = rollout_of(policy, policy, critic, *queries, *answers, torch.ones(len(queries[0])))
+    logits, found = answers[0].numel() * vocabulary, []
+    for tokens in (10**6, 5):
+        at_once(monkeypatch, tokens, vocabulary)
+        with Made(policy.lm_head.weight) as made:
+            loss, _ = minibatch_loss(policy, None, rollout, RLHFConfig(entropy_coef=entropy_coef))
+            loss.backward()
+        found.append(made.largest)
+    assert found[0] == logits and found[1] < logits / 3
 
 
 def test_each_part_gets_its_own_tokens_and_masked_ones_are_0(monkeypatch):
