@@ -26,7 +26,7 @@ from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
 from helpers.models import output_head
 from helpers.ppo import minibatch_loss
-from helpers.rollouts import forward_logprobs, gather_logprobs, per_token
+from helpers.rollouts import forward_logprobs, per_token
 from helpers.state import start_run
 
 TOKENS = (*left_pad(PROMPTS), *right_pad(RESPONSES))
@@ -165,10 +165,3 @@ def test_parts_in_half_precision_are_as_near_as_all_at_once(monkeypatch):
         found.append([float((a - b).norm() / b.norm()) for a, b in zip(half, exact, strict=True)])
     for whole, parts in zip(*found, strict=True):
         assert 1e-4 < parts < 1.5 * whole
-
-
-def test_gathering_in_parts_refuses_what_the_whole_refuses(monkeypatch):
-    at_once(monkeypatch, 4)
-    wrong = (*TOKENS[:2], TOKENS[2] + VOCAB, TOKENS[3])
-    with pytest.raises(ValueError, match="response_tensors"):
-        per_token(lambda logits, ids: (gather_logprobs(logits, ids),), tiny_policy(), *wrong)

@@ -9,16 +9,13 @@ import pytest
 import torch
 from strategies import flat
 
+from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.gae import compute_gae
-from helpers.kl import shape_rewards
-from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, forward_values, response_mask
-from helpers.sampling import decode
+from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, response_mask
+from helpers.sampling import Responses, decode
 from helpers.scale.trl import CriticForTRL, RewardForTRL, trl_is_here
 from helpers.state import load_models, start_run
-from helpers.steps import update
 from helpers.tools.files import ROOT
-from helpers.whitening import whiten_advantages
 
 PAGE = (ROOT / "docs/from_trl_ppo.md").read_text("utf-8")
 ROWS = re.findall(r"\| `(\w+)` \| (\S+) \| `(\w+)` \| (\S+) \|", PAGE)
@@ -92,30 +89,26 @@ def trl_update(folder, **changes) -> tuple:
 
 def our_update(config: RLHFConfig, queries, responses, whole: bool) -> tuple:
     """One update of ours on these responses: models, metrics, mask. `whole`: EOS ends no response."""
-    models = copy.deepcopy(shipped())
+    models = replace(copy.deepcopy(shipped()), reward=distinct)
     ends = response_mask(responses, models.tokenizer.eos_token_id)
     mask = torch.ones_like(ends) if whole else ends
     tokens = Tokens(queries, queries != models.tokenizer.pad_token_id, responses, mask)
+    state = start_run(config, models, prompts=PROMPTS)
     with torch.no_grad():
-        old, ref = (
-            forward_logprobs(model, *tokens, temperature=config.temperature)
-            for model in (models.actor, models.reference)
-        )
-        values = forward_values(models.critic, *tokens)
-    scores = distinct(decode(models.tokenizer, *tokens))
-    rewards = shape_rewards(scores, old, ref, mask, config.kl_coef)
-    advantages, returns = compute_gae(rewards, values, config.gamma, config.lam, mask)
-    advantages = whiten_advantages(advantages, mask)
-    state = start_run(config, replace(models, reward=distinct), prompts=PROMPTS)
-    rollout = RolloutBatch(*tokens, old, ref, values, rewards, advantages, returns, scores)
-    metrics = update(state, rollout) | {"score": float(scores.mean())}
-    return models.actor, models.critic, metrics, mask
+        old = forward_logprobs(models.actor, *tokens, temperature=config.temperature)
+    sampled = Responses(*tokens, old, decode(models.tokenizer, *tokens))
+    scores, ref = steps.score_responses(state, sampled), steps.reference_logprobs(state, sampled)
+    rewards = steps.total_rewards(state, sampled, scores, ref)
+    values, *targets = steps.estimate_advantages(state, sampled, rewards)
+    metrics = steps.update(
+        state, RolloutBatch(*tokens, old, ref, values, rewards, *targets, scores)
+    )
+    return models.actor, models.critic, metrics | {"score": float(scores.mean())}, mask
 
 
 def apart(mine, theirs, start) -> float:
     """Distance of two networks' weights, as a share of what the update moved."""
-    begin = flat(start)
-    return float((flat(mine) - flat(theirs)).norm() / (flat(theirs) - begin).norm())
+    return float((flat(mine) - flat(theirs)).norm() / (flat(theirs) - flat(start)).norm())
 
 
 @with_trl
