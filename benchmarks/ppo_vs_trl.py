@@ -1,9 +1,8 @@
-"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours, TRL's PPOTrainer and torchrl's parts.
+"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours and of TRL's PPOTrainer.
 
-All on the same work, interleaved in one process (TRL, ours, torchrl, the floors, TRL, …), so that a
-busy moment meets all; peak memory of each in a process of its own. TRL is also shown without the
-garbage collections it forces, torchrl also on the modules as the course loads them. The floor is the
-bare forwards, backwards and decoding. Without torchrl, it is left out.
+Both on the same work, interleaved in one process (TRL, ours, the floors, TRL, …), so that a busy moment
+meets all; peak memory of each in a process of its own. TRL is also shown without the garbage collections
+it forces. The floor is the bare forwards, backwards and decoding.
 
 With `--grpo` one GRPO iteration of ours and of TRL's GRPOTrainer, of two models: SmolLM2-135M's shape and a
 GPT-2 of 49 million parameters. K responses to a prompt, each of its full length, one pass over them in one
@@ -11,7 +10,6 @@ minibatch, the KL as k3 in the loss, one thread; the same modules and reward fun
 """
 
 import copy
-import importlib.util
 import itertools
 import statistics
 from collections.abc import Callable, Iterator
@@ -57,7 +55,6 @@ from helpers.tools.flags import setting
 
 PHASES = ("rollout", "scoring", "update", "total")
 FLOORS = {"floor": True, "floor, default GELU": False}  # whether it is fused, as in the course
-TORCHRL = {"torchrl": False, "torchrl, fused GELU": True}
 WARM, GRPO_WARM = 2, 1  # warm-up iterations of each, not counted
 SMOLLM2 = KNOWN["HuggingFaceTB/SmolLM2-135M"]
 GRPO_SIZES = {  # the first has SMOLLM2's layers and width
@@ -65,13 +62,7 @@ GRPO_SIZES = {  # the first has SMOLLM2's layers and width
     "GPT-2, 49 M": Size(layers=8, width=704, heads=22, batch=16),
 }
 PICTURE = ROOT / "notebooks" / "images" / "speed.png"
-DRAWN = {"TRL": "TRL's PPOTrainer", "torchrl": "torchrl's parts", "ours": "ours"}
-DRAWN |= {"floor": "the arithmetic alone"}
-
-
-def torchrl_names() -> list[str]:
-    """torchrl's contestants, if it is installed."""
-    return list(TORCHRL) if importlib.util.find_spec("torchrl") else []
+DRAWN = {"TRL": "TRL's PPOTrainer", "ours": "ours", "floor": "the arithmetic alone"}
 
 
 def our_iteration(state: RLHFState) -> dict[str, Span]:
@@ -93,11 +84,6 @@ def enter(name: str, size: Size, minibatch: int) -> tuple[Callable[[], dict], di
     if name == "ours":
         state = make_run(size, minibatch, micro_batch_size=size.batch)
         return partial(our_iteration, state), our_trunks(state)
-    if name in TORCHRL:
-        from benchmarks.torchrl_peer import TorchRLPeer
-
-        peer = TorchRLPeer(size, minibatch, fused=TORCHRL[name])
-        return peer.iterate, peer.trunks
     actor = make_actor(size, fused=FLOORS[name])
     return Floor(size, minibatch, actor, copy.deepcopy(actor)).iterate, {}
 
@@ -106,7 +92,7 @@ def ppo_race(minibatch: int, size: Size, rounds: int) -> dict:
     """All contestants of a PPO iteration, TRL's with the collections that it forces."""
     from benchmarks.trl_peer import make_trainer, train, trunks
 
-    others = {n: enter(n, size, minibatch) for n in ("ours", *torchrl_names(), *FLOORS)}
+    others = {n: enter(n, size, minibatch) for n in ("ours", *FLOORS)}
     trainer = make_trainer(size, minibatch, WARM + rounds)
     return race(trainer, 1, partial(train, trainer), trunks(trainer), others, WARM)
 
@@ -322,9 +308,7 @@ def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: 
 
 def measure_ppo(options: Options) -> dict:
     """A PPO iteration in every configuration."""
-    if not torchrl_names():
-        print("torchrl is left out: pip install -r benchmarks/requirements.txt -c constraints.txt")
-    names, found = ("TRL", "ours", *torchrl_names()), {}
+    names, found = ("TRL", "ours"), {}
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
         title = f"{threads} thread(s), minibatch {minibatch}"
         asked = (minibatch, Size(), options.rounds)

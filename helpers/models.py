@@ -62,6 +62,12 @@ def last_logits(policy: nn.Module, count: int) -> dict:
     return {"logits_to_keep": count} if accepts(policy, "logits_to_keep") else {}
 
 
+def output_head(policy: nn.Module) -> nn.Module | None:
+    """The layer that makes logits of hidden states; None where a model does not name it."""
+    model = getattr(policy, "wrapped", policy)
+    return getattr(model, "get_output_embeddings", lambda: None)()
+
+
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     """Where forwards run: as the weights are, or in bfloat16 wherever that is safe ("bf16")."""
     return nullcontext() if precision != "bf16" else torch.autocast(device.type, torch.bfloat16)

@@ -10,7 +10,13 @@ from helpers.config import RLHFConfig
 from helpers.groups import loss_options, sequence_log_ratio
 from helpers.kl import full_kl, kl_estimate
 from helpers.models import autocast, gradient_checkpointing
-from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, response_logits
+from helpers.rollouts import (
+    RolloutBatch,
+    forward_values,
+    gather_logprobs,
+    per_token,
+    response_logits,
+)
 from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
 from helpers.tools.validate import require, require_mask
 from helpers.whitening import masked_mean, masked_var
@@ -86,7 +92,7 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
 
 
 def kl_loss(
-    logits: Tensor,
+    logits: Tensor | None,
     logprobs: Tensor,
     batch: RolloutBatch,
     config: RLHFConfig,
@@ -114,6 +120,23 @@ def kl_loss(
     return kl * (ratio.detach() if config.kl_loss == "k2" else ratio)
 
 
+def read_policy(
+    policy: nn.Module, batch: RolloutBatch, config: RLHFConfig
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Log-probs and entropies of a minibatch's tokens, [b, T] each; its logits too for a "full" KL."""
+
+    def read(logits: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        logprobs = gather_logprobs(logits, ids)  # first: what needs no gradient is not made again
+        with torch.set_grad_enabled(config.entropy_coef > 0):
+            return logprobs, entropy_from_logits(logits)
+
+    tokens, heat = batch.tokens(), {"temperature": config.temperature}
+    if config.kl_placement == "loss" and config.kl_loss == "full":
+        logits = response_logits(policy, *tokens, **heat)  # (b, T, V)
+        return *read(logits, batch.response_tensors), logits
+    return *per_token(read, policy, *tokens, **heat), None
+
+
 def minibatch_loss(
     policy: nn.Module,
     value_network: nn.Module | None,
@@ -128,8 +151,7 @@ def minibatch_loss(
     """
     mask, options = batch.response_mask, loss_options(config)
     mean = options.get("mean", masked_mean)
-    logits = response_logits(policy, *batch.tokens(), temperature=config.temperature)  # (b, T, V)
-    logprobs = gather_logprobs(logits, batch.response_tensors)  # (b, T)
+    logprobs, entropy, logits = read_policy(policy, batch, config)  # (b, T) each
     compared = logprobs
     if config.ratio_level == "sequence":
         compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
@@ -143,8 +165,6 @@ def minibatch_loss(
         loss = loss + config.vf_coef * critic_loss
         stats["value_loss"] = critic_loss.detach()
         stats["value_clip_fraction"] = critic["clip_fraction"]
-    with torch.set_grad_enabled(config.entropy_coef > 0):
-        entropy = entropy_from_logits(logits)
     loss = loss - config.entropy_coef * mean(entropy, mask)
     if config.kl_placement == "loss" and config.kl_coef > 0:
         kl = kl_loss(logits, logprobs, batch, config, reference)

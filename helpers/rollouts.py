@@ -1,15 +1,16 @@
 """Rollouts: the batch of one iteration, its masks and positions, and log-probs of its tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from helpers.kl import last_counted
-from helpers.models import last_logits, model_inputs
+from helpers.models import last_logits, model_inputs, output_head
 from helpers.tools.parallel import rows_here, world_size
 from helpers.tools.validate import (
     require,
@@ -178,24 +179,92 @@ def _joined(model: nn.Module, tokens: Tokens) -> tuple:
     return ids, mask, position_ids(mask)
 
 
+def _model_logits(policy: nn.Module, tokens: Tokens) -> Tensor:
+    """The model's own logits in one full forward, of the last T positions where it can."""
+    inputs = model_inputs(policy, *_joined(policy, tokens))
+    inputs |= last_logits(policy, tokens.response_mask.shape[1])
+    return policy(**inputs, use_cache=False).logits
+
+
+def _at_temperature(logits: Tensor, temperature: float) -> Tensor:
+    logits = logits.float()
+    return logits if temperature == 1.0 else logits / temperature
+
+
 def response_logits(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0) -> Tensor:
     """Logits / temperature of each response token, in one full forward: `Tokens` → [B, T, V].
 
     Position t has the distribution *of* response token t, given everything before it.
     """
     tokens = Tokens(*tokens)
-    joined, length = _joined(policy, tokens), tokens.response_mask.shape[1]
-    inputs = model_inputs(policy, *joined) | last_logits(policy, length)
-    logits = policy(**inputs, use_cache=False).logits
-    logits = logits[:, -length:].float()
-    return logits if temperature == 1.0 else logits / temperature
+    logits = _model_logits(policy, tokens)[:, -tokens.response_mask.shape[1] :]
+    return _at_temperature(logits, temperature)
+
+
+LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, of which a backward pass holds four
+
+
+def tokens_at_once(vocabulary: int) -> int:
+    """Tokens whose logits are held at once: at least one."""
+    return max(1, LOGITS_AT_ONCE // vocabulary)
+
+
+def head_inputs(policy: nn.Module, head: nn.Module, tokens: Tokens) -> Tensor | None:
+    """Hidden states that the head reads before each response token: [B, T, d].
+
+    One full forward, in which only one position a row goes through the head. None if the model changes
+    its logits after the head (Gemma 2 caps them).
+    """
+    states = []
+
+    def keep_one(module: nn.Module, given: tuple) -> Tensor:
+        states.append(given[0])
+        return given[0][:, -1:]
+
+    handle = head.register_forward_pre_hook(keep_one)
+    try:
+        logits = _model_logits(policy, tokens).float()  # (B, 1, V)
+    finally:
+        handle.remove()
+    with torch.no_grad():
+        unchanged = torch.allclose(head(states[0][:, -1:]).float(), logits)
+    return states[0][:, -tokens.response_mask.shape[1] :] if unchanged else None
+
+
+def per_token(
+    function: Callable, policy: nn.Module, *tokens: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, ...]:
+    """What `function(logits, tokens)` returns, a tuple of one number a token: `Tokens` → [B, T] each.
+
+    Where the logits [B, T, V] would be more than LOGITS_AT_ONCE numbers, they are never held whole: the
+    head runs on a part of the counted tokens at a time, and again in the backward pass (Chen et al.
+    2016, arXiv 1604.06174). Then the result is 0 where the mask is False.
+    """
+    tokens = Tokens(*tokens)
+    ids, mask, head = tokens.response_tensors, tokens.response_mask, output_head(policy)
+    size = ids.numel() if head is None else tokens_at_once(len(head.weight))
+    states = head_inputs(policy, head, tokens) if ids.numel() > size else None
+    if states is None:
+        return function(response_logits(policy, *tokens, temperature=temperature), ids)
+
+    def of_part(states: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
+        return function(_at_temperature(head(states), temperature), ids)
+
+    pairs = zip(states[mask].split(size), ids[mask].split(size), strict=True)
+    how = {"use_reentrant": False, "preserve_rng_state": False}
+    parts = [checkpoint(of_part, *pair, **how) for pair in pairs]
+    zeros = torch.zeros(mask.shape, device=mask.device)
+    return tuple(zeros.masked_scatter(mask, torch.cat(part)) for part in zip(*parts, strict=True))
 
 
 def forward_logprobs(policy: nn.Module, *tokens: Tensor, temperature: float = 1.0) -> Tensor:
     """Log-probs of the response tokens: `Tokens` → [B, T] nats, 0 where the mask is False."""
-    _, _, response_tensors, mask = tokens
-    logits = response_logits(policy, *tokens, temperature=temperature)
-    return torch.where(mask, gather_logprobs(logits, response_tensors), 0.0)
+
+    def alone(logits: Tensor, ids: Tensor) -> tuple[Tensor]:
+        return (gather_logprobs(logits, ids),)
+
+    (logprobs,) = per_token(alone, policy, *tokens, temperature=temperature)
+    return torch.where(Tokens(*tokens).response_mask, logprobs, 0.0)
 
 
 def forward_values(value_network: nn.Module, *tokens: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ PAGE = "test_one_page.py::test_the_page_makes_the_same_run_as_the_loop"
 CHOICE = "algorithm/test_bandit.py::test_bradley_terry_is_minus_log_of_the_chance_of_the_choice"
 TESTS = {  # who must notice a mistake in a file, where it is not tests/algorithm/test_<file>
     "kl.py": "algorithm/test_kl.py algorithm/test_ppo.py",
+    "rollouts.py": "algorithm/test_rollouts.py algorithm/test_head_in_parts.py",
     "sampling.py": f"algorithm/test_rollouts.py {PAGE}",
     "steps.py": f"{PAGE} algorithm/test_without_a_critic.py algorithm/test_loop.py",
     "groups.py": "algorithm/test_groups.py algorithm/test_without_a_critic.py",
@@ -153,8 +154,12 @@ rollouts.py 01 02 06: values of the token before
 + value_network(*inputs).roll(1, dims=1)[
 
 rollouts.py: log-probs one position late
-- logits = logits[:, -length:].float()
-+ logits = logits[:, -length:].float().roll(1, dims=1)
+- return _at_temperature(logits, temperature)
++ return _at_temperature(logits, temperature).roll(1, dims=1)
+
+rollouts.py: parts in the wrong order
+- masked_scatter(mask, torch.cat(part))
++ masked_scatter(mask, torch.cat(part[::-1]))
 
 models.py: the reference learns
 - return freeze(copy.deepcopy(actor))

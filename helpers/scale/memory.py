@@ -25,6 +25,7 @@ from transformers import (
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, load_pretrained, with_fused_gelu, without_dropout
 from helpers.rewards import Reward
+from helpers.rollouts import tokens_at_once
 from helpers.sampling import rows_at_once
 from helpers.scale.lora import linear_layers
 from helpers.tools.validate import require, require_choice
@@ -223,7 +224,8 @@ def estimate_memory(
     critic trained in full, the reference a copy of type `frozen`) or "lora" (one set of weights of type
     `base`, two adapters, in the `last` blocks or in all, no copy). Activations count as float32.
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
-    in the update (logits, softmax, and a gradient of each). ValueError: method, another reward;
+    in the update (logits, softmax, and a gradient of each), and of so many tokens as the loop makes at
+    once. ValueError: method, another reward;
     FileProblem: unknown model.
     """
     require_choice("method", method, ("full", "lora"))
@@ -250,8 +252,9 @@ def estimate_memory(
     kept = activation_bytes(actor.base_model, part * length, config.gradient_checkpointing)
     if last is not None:  # gradients stop there
         kept = kept * last // actor.config.num_hidden_layers
-    logits = FLOAT * vocabulary
-    scored = min(rows, rows_at_once(config)) * config.response_length
+    logits, most = FLOAT * vocabulary, tokens_at_once(vocabulary)
+    scored = min(most, min(rows, rows_at_once(config)) * config.response_length)
+    updated = min(most, part * config.response_length)
     entries += [
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
@@ -259,7 +262,7 @@ def estimate_memory(
         Entry("actor", "logits", 2 * logits * scored, "scoring"),
         Entry("actor", "activations", kept, "update"),
         Entry("critic", "activations", kept, "update"),
-        Entry("actor", "logits", 4 * logits * part * config.response_length, "update"),
+        Entry("actor", "logits", 4 * logits * updated, "update"),
     ]
     has_critic = config.method == "ppo"
     return MemoryEstimate(tuple(e for e in entries if has_critic or e.role != "critic"))

@@ -1,18 +1,13 @@
 """The benchmarks run at their smallest, count their work right and measure what they say."""
 
-import copy
-
 import nbformat
 import pytest
 import torch
 
-from benchmarks import course, ppo_vs_trl
+from benchmarks import course, logits, ppo_vs_trl
 from benchmarks.common import TokenCounter
 from benchmarks.models import Size, make_actor, make_llama, make_run
-from helpers.config import RLHFConfig
-from helpers.gae import compute_gae
-from helpers.kl import shape_rewards
-from helpers.rollouts import forward_logprobs
+from helpers import rollouts
 from helpers.scale.memory import smollm2
 from helpers.steps import iterate
 
@@ -40,9 +35,8 @@ def test_the_race_runs_and_counts_everyone(recwarn):
     pytest.importorskip("datasets", reason="benchmarks/requirements.txt is not installed")
     facts = ppo_vs_trl.summarize(ppo_vs_trl.ppo_race(4, SMALL, rounds=1), SMALL)
     assert facts["tokens"]["TRL"]["by_model"]["backward"] == expected(SMALL.prompt + SMALL.response)
-    peers = {"TRL", "TRL without gc", *ppo_vs_trl.torchrl_names()}
-    assert set(facts["ratios"]) == peers | set(ppo_vs_trl.FLOORS)
-    assert set(facts["tokens"]) == {"ours", "TRL", *ppo_vs_trl.torchrl_names()}
+    assert set(facts["ratios"]) == {"TRL", "TRL without gc", *ppo_vs_trl.FLOORS}
+    assert set(facts["tokens"]) == {"ours", "TRL"}
     del facts["contestants"]["TRL without gc"]  # of which the total alone is known
     for row in facts["contestants"].values():
         phases = sum(row[f"{phase}_s"] for phase in ("rollout", "scoring", "update"))
@@ -91,51 +85,12 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
         assert min(phases) > 0 and sum(phases) == pytest.approx(contestant["total_s"], rel=1e-3)
 
 
-def torchrl_peer():
-    """The second peer, small; or a skip."""
-    pytest.importorskip("torchrl", reason="benchmarks/requirements.txt is not installed")
-    from benchmarks.torchrl_peer import TorchRLPeer
-
-    return TorchRLPeer(SMALL, minibatch=4)
-
-
-def test_torchrls_rollout_has_our_logprobs_rewards_and_advantages():
-    peer = torchrl_peer()
-    with torch.no_grad():
-        peer.models["reference"].lm_head.weight.mul_(1.1)  # or the KL would be 0
-    data = peer.rollout()
-    peer.score(data)
-    response = data["tokens", "response"]
-    assert response.shape == (SMALL.batch, SMALL.response)
-    assert response.max() < SMALL.vocabulary - 2  # neither EOS nor pad
-    mask = torch.ones_like(response, dtype=torch.bool)
-    tokens = (peer.prompts, torch.ones_like(peer.prompts, dtype=torch.bool), response, mask)
-    logprobs = data["log_probs", "response"]
-    with torch.inference_mode():
-        torch.testing.assert_close(logprobs, forward_logprobs(peer.models["policy"], *tokens))
-        ref_logprobs = forward_logprobs(peer.models["reference"], *tokens)
-    rewards, values = data["next", "reward"].squeeze(-1), data["state_value"].squeeze(-1)
-    shaped = shape_rewards(data["reward"], logprobs, ref_logprobs, mask, RLHFConfig().kl_coef)
-    torch.testing.assert_close(rewards, shaped, atol=1e-5, rtol=1e-5)
-    advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=0.95)
-    torch.testing.assert_close(data["advantage"].squeeze(-1), advantages, atol=1e-5, rtol=0)
-    torch.testing.assert_close(data["value_target"].squeeze(-1), returns, atol=1e-5, rtol=0)
-
-
-def test_torchrls_update_begins_at_ratio_1_and_moves_both_networks():
-    peer = torchrl_peer()
-    counter, seen = TokenCounter(peer.trunks), []
-    peer.loss.register_forward_hook(lambda loss, batch, found: seen.append(found))
-    before = {role: copy.deepcopy(trunk.state_dict()) for role, trunk in peer.trunks.items()}
-    peer.iterate()
-    assert len(seen) == 4 * SMALL.batch // 4
-    for name in ("max_ratio", "mean_ratio"):
-        assert float(seen[0][name]) == pytest.approx(1.0, abs=1e-5)
-    for role, trunk in peer.trunks.items():
-        moved = any((trunk.state_dict()[name] != x).any() for name, x in before[role].items())
-        assert moved == (role in ("policy", "critic"))
-    backward = counter.read()["by_model"]["backward"]
-    assert backward == expected(SMALL.prompt + SMALL.response - 1)
+@pytest.mark.slow
+def test_logits_in_parts_give_the_same_gradient_with_smollm2_s_head(monkeypatch):
+    monkeypatch.setattr(rollouts, "LOGITS_AT_ONCE", rollouts.LOGITS_AT_ONCE)  # put back at the end
+    whole, parts = (logits.measure(1, 32, 1, "cpu", at_once) for at_once in (2**62, 2**20))
+    for name in ("loss", "entropy", "gradient"):
+        assert parts[name] == pytest.approx(whole[name], rel=1e-5)
 
 
 def test_a_notebook_is_measured(tmp_path):

@@ -1,4 +1,4 @@
-"""The Python of README.md and of the commands' README runs as it stands, on the course's small models.
+"""The Python of README.md, the commands' README and docs/from_trl_ppo.md runs as it stands, on small models.
 
 Each example runs alone, with names of its own; only files that an earlier one wrote are there.
 """
@@ -16,12 +16,19 @@ from helpers.config import DirectConfig, RLHFConfig
 from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS, save_policy
 from helpers.scale.held_out import BEST
+from helpers.scale.trl import trl_is_here
 from helpers.tools.files import ROOT
 
-SMALL = {"batch_size": 4, "response_length": 4, "normalizer_samples": 8, "iterations": 2}
+SMALL = {
+    "batch_size": 4,
+    "minibatch_size": 4,
+    "response_length": 4,
+    "normalizer_samples": 8,
+    "iterations": 2,
+}
 HERE = {  # in place of what a hub has
     "HuggingFaceTB/SmolLM2-135M-Instruct": "./chat_model",
-    "HuggingFaceTB/SmolLM2-135M": "data/sft",
+    "HuggingFaceTB/SmolLM2-135M": str(ROOT / "data/sft"),
     "distilbert-base-uncased": "data/reward",
 }
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}{% if add_generation_prompt %}it{% endif %}"
@@ -35,10 +42,16 @@ def small(config_class: type):
     )
 
 
-def run_examples(page: str, peft: bool = False) -> int:
-    """Run those of a page's Python examples that need peft, or all others; → how many."""
+NEEDS = {"peft": "make_models|from peft", "trl": "from trl|scale.trl"}
+
+
+def run_examples(page: str, needs: str = "") -> int:
+    """Run those of a page's Python examples that need this package, or neither; → how many."""
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
-    chosen = [e for e in examples if peft == ("make_models" in e or "from peft" in e)]
+    wanted = [[name for name, marks in NEEDS.items() if re.search(marks, e)] for e in examples]
+    chosen = [
+        e for e, names in zip(examples, wanted, strict=True) if names == [needs] * bool(needs)
+    ]
     with small(RLHFConfig), small(DirectConfig):
         for number, example in enumerate(chosen):
             for name, stand_in in HERE.items():
@@ -88,6 +101,23 @@ def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(folder, c
 @pytest.mark.slow
 def test_the_commands_examples_of_lora_leave_an_adapter_that_peft_loads(folder):
     pytest.importorskip("peft")
-    assert run_examples("helpers/commands/README.md", peft=True) == 3
+    assert run_examples("helpers/commands/README.md", "peft") == 3
     AutoModelForCausalLM.from_pretrained("my_merged_policy")
     assert (folder / "my_adapter" / "adapter_config.json").exists()
+
+
+TRL_PAGE = "docs/from_trl_ppo.md"
+
+
+@pytest.mark.slow
+def test_the_examples_for_a_ppo_trainer_script_train(folder, capsys):
+    assert run_examples(TRL_PAGE) == 3
+    AutoModelForCausalLM.from_pretrained("my_policy")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
+def test_and_those_beside_trl_s_trainers(folder, capsys):
+    pytest.importorskip("datasets")
+    assert run_examples(TRL_PAGE, "trl") == 2
+    assert "TRL score" in capsys.readouterr().out

@@ -1,0 +1,144 @@
+"""What docs/from_trl_ppo.md says of TRL 1.12's PPOTrainer and of this course's settings."""
+
+import copy
+import re
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from strategies import flat
+
+from helpers import steps
+from helpers.config import RLHFConfig
+from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, response_mask
+from helpers.sampling import Responses, decode
+from helpers.scale.trl import CriticForTRL, RewardForTRL, trl_is_here
+from helpers.state import load_models, start_run
+from helpers.tools.files import ROOT
+
+PAGE = (ROOT / "docs/from_trl_ppo.md").read_text("utf-8")
+ROWS = re.findall(r"\| `(\w+)` \| (\S+) \| `(\w+)` \| (\S+) \|", PAGE)
+PROMPTS = ["i saw this film", "we stayed at this hotel last week and", "the soup", "the room was"]
+with_trl = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
+
+
+@pytest.mark.parametrize(("theirs", "their_default", "ours", "default"), ROWS)
+def test_the_table_has_our_defaults(theirs, their_default, ours, default):
+    assert str(getattr(RLHFConfig(), ours)) == default
+
+
+@with_trl
+@pytest.mark.parametrize(("theirs", "their_default", "ours", "default"), ROWS)
+def test_the_table_has_trl_s_defaults(theirs, their_default, ours, default, tmp_path):
+    from trl.experimental.ppo import PPOConfig
+
+    assert str(getattr(PPOConfig(str(tmp_path), use_cpu=True, bf16=False), theirs)) == their_default
+
+
+def page_config(**changes) -> RLHFConfig:
+    """The page's settings for TRL's defaults; one update."""
+    (example,) = re.findall(r"```python\n([^`]*trl_defaults = [^`]*)```", PAGE)
+    space = {}
+    exec(example, space)
+    return replace(space["trl_defaults"], iterations=1, device="cpu", **changes)
+
+
+def distinct(texts: list[str]) -> torch.Tensor:
+    """Tenths of a point for each different word."""
+    return torch.tensor([len(set(text.split())) / 10 for text in texts])
+
+
+@cache
+def shipped():
+    return load_models(RLHFConfig(device="cpu"))
+
+
+def trl_update(folder, **changes) -> tuple:
+    """One update by PPOTrainer with its defaults: its models, its log, the tokens it sampled."""
+    from datasets import Dataset
+    from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
+
+    small = {"total_episodes": 8, "num_sample_generations": 0, "save_strategy": "no"}
+    here = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none"}
+    args = PPOConfig(str(folder), **small, **here, **changes)
+    models, sampled = shipped(), []
+    actor, critic = copy.deepcopy(models.actor), copy.deepcopy(models.critic)
+    rows = {"input_ids": models.tokenizer(2 * PROMPTS)["input_ids"]}
+    trainer = PPOTrainer(
+        args=args,
+        processing_class=models.tokenizer,
+        model=actor,
+        ref_model=copy.deepcopy(models.reference),
+        reward_model=RewardForTRL(distinct, models.tokenizer),
+        value_model=CriticForTRL(critic),
+        train_dataset=Dataset.from_dict(rows),
+    )
+    generate = ppo_trainer.batch_generation
+
+    def kept(model, queries, *rest):
+        found = generate(model, queries, *rest)
+        sampled.append((queries.clone(), found[0][:, queries.shape[1] :].clone()))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ppo_trainer, "batch_generation", kept)
+        trainer.train()
+    return actor, critic, trainer.state.log_history[0], sampled[0]
+
+
+def our_update(config: RLHFConfig, queries, responses, whole: bool) -> tuple:
+    """One update of ours on these responses: models, metrics, mask. `whole`: EOS ends no response."""
+    models = replace(copy.deepcopy(shipped()), reward=distinct)
+    ends = response_mask(responses, models.tokenizer.eos_token_id)
+    mask = torch.ones_like(ends) if whole else ends
+    tokens = Tokens(queries, queries != models.tokenizer.pad_token_id, responses, mask)
+    state = start_run(config, models, prompts=PROMPTS)
+    with torch.no_grad():
+        old = forward_logprobs(models.actor, *tokens, temperature=config.temperature)
+    sampled = Responses(*tokens, old, decode(models.tokenizer, *tokens))
+    scores, ref = steps.score_responses(state, sampled), steps.reference_logprobs(state, sampled)
+    rewards = steps.total_rewards(state, sampled, scores, ref)
+    values, *targets = steps.estimate_advantages(state, sampled, rewards)
+    metrics = steps.update(
+        state, RolloutBatch(*tokens, old, ref, values, rewards, *targets, scores)
+    )
+    return models.actor, models.critic, metrics | {"score": float(scores.mean())}, mask
+
+
+def apart(mine, theirs, start) -> float:
+    """Distance of two networks' weights, as a share of what the update moved."""
+    return float((flat(mine) - flat(theirs)).norm() / (flat(theirs) - flat(start)).norm())
+
+
+@with_trl
+def test_with_the_page_s_settings_one_update_is_that_of_trl_s_defaults(tmp_path):
+    actor, critic, log, sampled = trl_update(tmp_path)
+    mine, my_critic, metrics, _ = our_update(page_config(), *sampled, whole=True)
+    names = {"score": "objective/scores", "policy_loss": "loss/policy_avg", "kl": "objective/kl"}
+    names |= {"value_loss": "loss/value_avg", "entropy": "policy/entropy_avg"}
+    names |= {"approx_kl": "policy/approxkl_avg"}
+    for ours, theirs in names.items():
+        assert metrics[ours] == pytest.approx(log[theirs], abs=1e-5 if ours == "kl" else 2e-6)
+    assert apart(mine, actor, shipped().actor) < 0.01
+    assert apart(my_critic, critic, shipped().critic) < 0.01
+    eos = shipped().tokenizer.eos_token_id
+    assert (sampled[1] == eos).sum() > 100  # sampled past the first of each of the 8 rows
+
+
+@with_trl
+@pytest.mark.parametrize("lam", [1.0, 0.95])
+def test_of_responses_that_stop_the_score_s_place_and_the_padding_make_the_difference(
+    lam, tmp_path
+):
+    actor, critic, log, sampled = trl_update(
+        tmp_path, stop_token="eos", response_length=24, lam=lam
+    )
+    config = page_config(response_length=24, lam=lam)
+    mine, my_critic, metrics, mask = our_update(config, *sampled, whole=False)
+    assert mask.float().mean() < 0.8
+    assert (apart(mine, actor, shipped().actor) < 0.01) is (lam == 1.0)
+    assert apart(my_critic, critic, shipped().critic) > 0.2
+    if lam == 1.0:  # TRL's means count the padding
+        share = log["policy/approxkl_avg"] / metrics["approx_kl"]
+        assert share == pytest.approx(float(mask.float().mean()), rel=0.01)
