@@ -15,6 +15,10 @@ COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does
     "study": (f"{STUDY}:study", "make one of the recorded studies again, by its name"),
     "distributed": ("helpers.commands.distributed:main", "train in several processes"),
     "explorer": ("helpers.commands.explorer:main", "the drift explorer, as a web page or a file"),
+    "diagnose": (
+        "helpers.commands.diagnose:main",
+        "say what may be wrong in a run's log, TRL's too",
+    ),
     "colab": ("helpers.tools.colab:main", "write Colab badges that lead to this repository"),
     "data": ("helpers.world.build:main", "rebuild data/: corpus, models, preference pairs"),
 }

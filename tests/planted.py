@@ -24,7 +24,7 @@ TESTS = {  # who must notice a mistake in a file, where it is not tests/algorith
     "theory/optimum.py": "theory/test_optimum.py",
     "scale/memory.py": "scale/test_memory.py",
     "lessons/without_a_critic/prompt_weight.py": "algorithm/test_without_a_critic.py",
-    "lessons/debugging/diagnose.py": "lessons/debugging/test_clinic.py",
+    "lessons/debugging/measures.py": "lessons/debugging/test_clinic.py",
 }
 
 
@@ -426,9 +426,9 @@ lessons/without_a_critic/prompt_weight.py 10: RLOO weighs like r − mean
 - "rloo": unbiased * variance
 + "rloo": variance
 
-lessons/debugging/diagnose.py 09: late is early
-- values[-max(1, len(values) // 3) :]
-+ values[: max(1, len(values) // 3)]
+lessons/debugging/measures.py 09: late is early
+- slice(len(values) - max(1, len(values) // 3), len(values))
++ slice(0, max(1, len(values) // 3))
 
 scale/memory.py 12: Adam keeps one moment
 - Entry(role, "Adam", 8 * trained)

@@ -17,7 +17,8 @@ from helpers.lessons.debugging.cases import (
     Case,
     of_strength,
 )
-from helpers.lessons.debugging.diagnose import diagnose, tell_apart
+from helpers.lessons.debugging.diagnose import diagnose
+from helpers.lessons.debugging.differences import tell_apart
 from helpers.lessons.debugging.figures import case_figure, strength_figure
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
 from helpers.state import History

@@ -21,8 +21,8 @@ from helpers.lessons.debugging.diagnose import (
     diagnose,
     late,
     out_of_band,
-    tell_apart,
 )
+from helpers.lessons.debugging.differences import tell_apart
 from helpers.lessons.debugging.figures import METRICS
 from helpers.lessons.debugging.study import (
     clinic_study,

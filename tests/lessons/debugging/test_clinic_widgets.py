@@ -8,7 +8,8 @@ from markupsafe import escape
 from helpers.kit.figures import Picture
 from helpers.lessons.debugging import widgets as page
 from helpers.lessons.debugging.cases import CASES, Case
-from helpers.lessons.debugging.diagnose import RULES, out_of_band, tell_apart
+from helpers.lessons.debugging.diagnose import RULES, out_of_band
+from helpers.lessons.debugging.differences import tell_apart
 from helpers.lessons.debugging.figures import (
     METRICS,
     flags_figure,

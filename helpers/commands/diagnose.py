@@ -1,0 +1,231 @@
+"""`python -m helpers diagnose LOG`: the rules of lesson 09 on a log, of this course or of another library."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from helpers.commands.logs import read_log
+from helpers.kit.figures import Picture, label_axes, new_figure
+from helpers.kit.palette import BLUE, ORANGE
+from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, Rule
+from helpers.lessons.debugging.measures import mean
+from helpers.lessons.debugging.names import LIBRARIES, METRICS, Series, metrics_of
+from helpers.lessons.debugging.rates import SURE, measurable, rates, too_early
+from helpers.tools.command import exit_status
+from helpers.tools.files import atomic_file
+from helpers.tools.flags import FlagParser, setting
+from helpers.tools.validate import require, require_choice
+
+MOST = 5  # findings shown
+OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which has no rollouts
+WORLD = "its range is this world's; take one from three healthy runs of your own"
+PICTURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a log breaks, its number, and the values that it is read from."""
+
+    rule: Rule
+    value: float
+    series: Series
+
+    def places(self) -> list[tuple[float, float, float]]:
+        """The spans that the number is read at: first and last iteration, mean of the metric."""
+        rows = list(self.series.items())
+        spans = [rows[span] for span in self.rule.spans(list(self.series.values()))]
+        return sorted((s[0][0], s[-1][0], mean([value for _, value in s])) for s in spans)
+
+    def worth(self) -> str:
+        """How many runs of the clinic the rule flags, and which faults."""
+        found = rates([self.rule], len(self.series))
+        if found is None:
+            return "not measured: the clinic does not record this"
+        return f"it flags {found}" + "".join(f"; {title}" for title in found.faults()[:3])
+
+    def lines(self) -> list[str]:
+        """The finding as it is printed."""
+        rule = self.rule
+        seen = [f"{v:.3g} at {a:g}" + (f" to {b:g}" if a != b else "") for a, b, v in self.places()]
+        return [
+            f"{rule.name}: {rule.measured}: {self.value:.3g} (range: {rule.healthy})",
+            f"    seen: {', '.join(dict.fromkeys(seen))}",
+            f"    may mean: {rule.meaning}",
+            f"    look at: {rule.look} (lesson {rule.lesson})",
+            f"    in the clinic: {self.worth()}",
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """What the rules say of a log; print it, or end a cell with it."""
+
+    source: str
+    library: str
+    metrics: dict[str, Series]
+    infinite: dict[str, float]  # metric → first iteration without a finite value
+    applied: list[Rule]
+    findings: list[Finding]
+    notes: list[Finding]
+    skipped: dict[str, list[str]]  # why → rules that cannot be applied
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.opening(), *self.found(), "", *self.worth(), *self.missing()])
+
+    @property
+    def rows(self) -> int:
+        """Values of the longest metric."""
+        return max(map(len, self.metrics.values()), default=0)
+
+    def opening(self) -> list[str]:
+        """What was read, in the words of docs/names.md."""
+        keys = ", ".join(self.metrics) or "nothing finite"
+        said = f"{self.source}: {self.rows} rows, read as {LIBRARIES[self.library]} (docs/names.md)"
+        warned = (f"{key} is not a finite number at {at:g}" for key, at in self.infinite.items())
+        return [f"{said}: {keys}", *warned]
+
+    def found(self) -> Iterator[str]:
+        """The findings, MOST of them in full, and the notes."""
+        for number, finding in enumerate(self.findings[:MOST], start=1):
+            first, *rest = finding.lines()
+            yield from ("", f"{number}. {first}", *rest)
+        if left := [finding.rule.name for finding in self.findings[MOST:]]:
+            yield from ("", f"And: {', '.join(left)}.")
+        for note in self.notes:
+            rule, number = note.rule, f"{note.rule.measured}: {note.value:.3g}"
+            yield from ("", f"Note, {rule.name}: {number}. This is {rule.meaning}.")
+            yield f"    look at: {rule.look} (lesson {rule.lesson})"
+
+    def worth(self) -> list[str]:
+        """What the rules that were applied are worth together."""
+        measured, found = measurable(self.applied), rates(self.applied, self.rows)
+        raised = f"{len(self.findings)} of {len(self.applied)} rules raised a flag."
+        if found is None:
+            return [f"{raised} None of them has been measured: the clinic records no such metric."]
+        none = found.count(well=True)[0] == 0
+        bound = f", so at most {found.bound():.0%} of such runs ({SURE:.0%} sure)" if none else ""
+        return [
+            f"{raised} {len(measured)} of them have been measured: together they flag {found}{bound}.",
+            "That is the clinic: PPO in this course's world, on seeds 3 to 5, on which no range was chosen.",
+            "Another model is another world: a flag is a place to look at, and no flag is weak evidence.",
+        ]
+
+    def missing(self) -> list[str]:
+        """The rules that could not be applied, and what to log for them."""
+        said = [f"    {', '.join(names)}: {why}." for why, names in self.skipped.items()]
+        return ["", "Not applied:", *said] if said else []
+
+    def figure(self) -> Picture:
+        """The metrics with a finding, else all; in orange the iterations that a rule read."""
+        keys = list(dict.fromkeys(f.rule.metric for f in self.findings)) or list(self.metrics)
+        columns = min(3, len(keys))
+        rows = -(-len(keys) // columns)
+        figure, grid = new_figure(rows, columns, 3.4 * columns, 2.4 * rows)
+        for axes, key in zip(grid.flat, keys, strict=False):
+            here = [finding for finding in self.findings if finding.rule.metric == key]
+            axes.plot(list(self.metrics[key]), list(self.metrics[key].values()), ".-", color=BLUE)
+            for first, last, value in (place for finding in here for place in finding.places()):
+                axes.plot([first, last], [value, value], "o-", color=ORANGE, linewidth=3.0)
+            title = "\n".join([key, *(finding.rule.name for finding in here)])
+            label_axes(axes, title, "iteration", METRICS[key].unit)
+        for axes in grid.flat[len(keys) :]:
+            axes.set_visible(False)
+        return figure
+
+
+def belongs(rule: Rule, library: str, metrics: dict[str, Series]) -> bool:
+    """Whether a rule is about such a run: not where another one reads the same from another metric."""
+    if rule.metric in ("reward", "score") and "score" not in metrics:  # no scale: the trend alone
+        return rule.metric == ("reward" if "reward" in metrics else "score")
+    if rule.metric == "reward":
+        return False
+    if rule.metric in metrics:
+        return True
+    if rule.metric in OF_PAIRS or library == "trl_dpo":
+        return False
+    if rule.metric in ("kl", "kl_k3"):
+        theirs = "kl_k3" if library == "trl_group" else "kl"
+        return rule.metric == theirs and not {"kl", "kl_k3"} & set(metrics)
+    return rule in RULES or library in METRICS[rule.metric].names
+
+
+def obstacle(rule: Rule, library: str, metrics: dict[str, Series]) -> str:
+    """Why a rule cannot be applied; empty where it can."""
+    if rule.here and library != "course":
+        return WORLD
+    if rule.metric not in metrics:
+        return f"log {rule.metric}: {METRICS[rule.metric].log}"
+    rows = len(metrics[rule.metric])
+    return f"{rows} are too few rows: healthy runs begin so, too" if too_early(rule, rows) else ""
+
+
+def diagnose_log(log: str | Path | list[dict], names: dict[str, str] | None = None) -> Diagnosis:
+    """The rules of lesson 09 on a log: a file, a run's folder, or rows (TRL's `trainer.state.log_history`).
+
+    `names` (metric → column) says what the columns are where docs/names.md does not have them.
+    FileProblem: there is no such log. ValueError: no column is a metric.
+    """
+    library, read = metrics_of(log if isinstance(log, list) else read_log(Path(log)), names)
+    wrong = {key: [x for x, v in series.items() if not isfinite(v)] for key, series in read.items()}
+    metrics = {key: {x: v for x, v in s.items() if isfinite(v)} for key, s in read.items()}
+    metrics = {key: series for key, series in metrics.items() if series}
+    applied: list[Rule] = []
+    skipped: dict[str, list[str]] = {}
+    for rule in (rule for rule in (*RULES, *LOG_RULES) if belongs(rule, library, metrics)):
+        if why := obstacle(rule, library, metrics):
+            skipped.setdefault(why, []).append(rule.name)
+        else:
+            applied.append(rule)
+    values = {rule: list(metrics[rule.metric].values()) for rule in applied}
+    broken = [rule for rule in applied if rule.broken_by(values[rule])]
+    found = [Finding(rule, rule.measure(values[rule]), metrics[rule.metric]) for rule in broken]
+    return Diagnosis(
+        source="the log" if isinstance(log, list) else str(log),
+        library=library,
+        metrics=metrics,
+        infinite={key: places[0] for key, places in wrong.items() if places},
+        applied=[rule for rule in applied if not rule.note],
+        findings=[finding for finding in found if not finding.rule.note],
+        notes=[finding for finding in found if finding.rule.note],
+        skipped=skipped,
+    )
+
+
+@dataclass(kw_only=True)
+class DiagnoseOptions:
+    """What `diagnose` takes beside the log."""
+
+    picture: Path | None = setting(
+        None, "draw the metrics with the places marked: .png, .svg or .pdf"
+    )
+    names: list[str] = setting(
+        [], "METRIC=COLUMN, for columns that docs/names.md does not have: --names kl=my_kl score=r"
+    )
+
+    def __post_init__(self):
+        for pair in self.names:
+            require("=" in pair, "names", repr(pair), "METRIC=COLUMN, such as kl=my_kl")
+        if self.picture is not None:
+            require_choice("picture", self.picture.suffix, PICTURES)
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m helpers diagnose LOG`; → its exit status."""
+    what = "Diagnose a log of TRL (PPO, GRPO, RLOO, DPO), verl, OpenRLHF, or a run's folder of this course."
+    parser = FlagParser(DiagnoseOptions, prog="python -m helpers diagnose LOG", description=what)
+    log, *flags = arguments or ["--help"]
+
+    def run() -> None:
+        if log in ("-h", "--help"):
+            parser.options([log])  # ends here
+        require(not log.startswith("-"), "LOG", repr(log), "a file or folder, before all flags")
+        options = parser.options(flags)
+        diagnosis = diagnose_log(log, dict(pair.split("=", 1) for pair in options.names))
+        print(diagnosis)
+        if options.picture is not None:
+            with atomic_file(options.picture) as temporary:
+                how = options.picture.suffix.removeprefix(".")
+                diagnosis.figure().savefig(temporary, dpi=120, format=how)
+
+    return exit_status(run, "")

@@ -1,0 +1,95 @@
+"""What rules are worth: how many runs of the clinic they flag, on the seeds that no range was chosen on."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from helpers.lessons.debugging.checks import SEEN, UNSEEN, healthy
+from helpers.lessons.debugging.diagnose import Rule
+from helpers.lessons.debugging.measures import last_third, mean
+from helpers.lessons.debugging.names import LIBRARIES, METRICS, metrics_of
+from helpers.lessons.debugging.study import load_clinic
+from helpers.studies.faults import FAULTS
+
+SURE = 0.95  # confidence of the bound on false alarms
+ESTIMATES = {"kl_k3": "kl"}  # of the same quantity; the clinic records k1
+
+RunMetrics = dict[str, list[float]]
+
+
+@cache
+def clinic_metrics() -> dict[tuple[str, int], RunMetrics]:
+    """Kind and seed of each recorded run of the clinic → its metrics."""
+    found = {}
+    for run in load_clinic().runs:
+        # the scores' standard deviation is recorded on few seeds
+        rows = [{name: x for name, x in row.items() if name != "score_std"} for row in run.history]
+        metrics = metrics_of(rows)[1]
+        values = {key: list(series.values()) for key, series in metrics.items()}
+        found[run.kind, run.config.seed] = values
+    return found
+
+
+def breaks(metrics: RunMetrics, rule: Rule, rows: int) -> bool:
+    """Whether a run breaks a rule in its first `rows` iterations, as far as it records the metric."""
+    return rule.metric in metrics and rule.broken_by(metrics[rule.metric][:rows])
+
+
+def too_early(rule: Rule, rows: int) -> bool:
+    """Whether a healthy run on a seen seed breaks the rule in so few iterations."""
+    rule = replace(rule, metric=ESTIMATES.get(rule.metric, rule.metric))
+    runs = clinic_metrics().items()
+    return any(breaks(run, rule, rows) for (kind, s), run in runs if healthy(kind) and s in SEEN)
+
+
+def measurable(rules: Sequence[Rule]) -> list[Rule]:
+    """Those of the rules whose metric the clinic records."""
+    return [rule for rule in rules if rule.metric in clinic_metrics()["healthy", UNSEEN[0]]]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Which runs on unseen seeds some rules flag: (kind, seed) → whether any of them does."""
+
+    flagged: dict[tuple[str, int], bool]
+
+    def count(self, well: bool) -> tuple[int, int]:
+        """Of the healthy, or the faulty, runs: those flagged, and all."""
+        runs = [raised for (kind, _), raised in self.flagged.items() if healthy(kind) == well]
+        return sum(runs), len(runs)
+
+    def bound(self) -> float:
+        """The rate of false alarms under which none is seen with probability 1 − SURE."""
+        return 1.0 - (1.0 - SURE) ** (1.0 / self.count(well=True)[1])
+
+    def faults(self) -> list[str]:
+        """The titles of the single faults that are flagged, those on most seeds first."""
+        found = Counter(kind for (kind, _), raised in self.flagged.items() if raised)
+        return [FAULTS[kind].title for kind, _ in found.most_common() if kind in FAULTS]
+
+    def __str__(self) -> str:
+        (hits, faulty), (alarms, well) = self.count(well=False), self.count(well=True)
+        return f"{hits} of {faulty} faulty runs and {alarms} of {well} healthy ones"
+
+
+def rates(rules: Sequence[Rule], rows: int) -> Rates | None:
+    """The rates of these rules together over so many iterations; None: the clinic lacks their metrics."""
+    unseen = {place: run for place, run in clinic_metrics().items() if place[1] in UNSEEN}
+    flagged = {at: any(breaks(run, rule, rows) for rule in rules) for at, run in unseen.items()}
+    return Rates(flagged) if measurable(rules) else None
+
+
+def names_table() -> str:
+    """The table of docs/names.md: METRICS, with the range of the last third's mean in healthy runs."""
+    libraries = [library for library in LIBRARIES if library != "other"]
+    heads = ["metric", "unit", *map(LIBRARIES.get, libraries), "healthy here", "a strange value"]
+    lines = [heads, ["---"] * len(heads)]
+    for key, metric in METRICS.items():
+        names = (", ".join(f"`{name}`" for name in metric.names.get(x, ())) for x in libraries)
+        runs = [run for (kind, _), run in clinic_metrics().items() if healthy(kind)]
+        logged = [run[key] for run in runs if key in run and "course" in metric.names]
+        ends = [mean(values[last_third(values)]) for values in logged]
+        span = f"{min(ends):.2g} to {max(ends):.2g}" if ends else "–"
+        lines.append([f"`{key}`", metric.unit.replace("|", "\\|"), *names, span, metric.wrong])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

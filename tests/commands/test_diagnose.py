@@ -1,0 +1,351 @@
+"""`diagnose` on logs that TRL wrote, on the course's own, on foreign ones, and on anything at all."""
+
+import csv
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from make_logs import KINDS
+from PIL import Image
+
+from helpers import __main__ as command
+from helpers.commands.diagnose import MOST, diagnose_log
+from helpers.commands.results import write_csv
+from helpers.data import DATA
+from helpers.lessons.debugging.checks import healthy
+from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, diagnose
+from helpers.lessons.debugging.names import LIBRARIES, METRICS, find_names, in_our_units
+from helpers.lessons.debugging.rates import names_table, rates, too_early
+from helpers.lessons.debugging.study import load_clinic
+from helpers.tools.files import ROOT, FileProblem, write_json, write_jsonl
+
+LOGS = Path(__file__).parent / "logs"
+RULE = {rule.name: rule for rule in (*RULES, *LOG_RULES)}
+
+
+def flags(log, **how) -> set[str]:
+    """The rules that a log breaks, notes left out."""
+    return {finding.rule.name for finding in diagnose_log(log, **how).findings}
+
+
+def notes(log) -> set[str]:
+    return {note.rule.name for note in diagnose_log(log).notes}
+
+
+def history_of(kind: str, seed: int = 3) -> list[dict]:
+    return load_clinic().run(kind, seed).history
+
+
+# --- logs that TRL wrote ---------------------------------------------------------------------------
+
+EXPECTED = {
+    "grpo": set(),
+    "grpo_rate": {"KL runs away (k3)"},
+    "grpo_constant": {
+        "all rewards equal",
+        "groups without a difference",
+        "KL stays at 0 (k3)",
+        "reward without a trend",
+    },
+    "grpo_no_eos": {"nothing ends", "length pinned"},
+    "grpo_beta_0": set(),
+    "rloo": set(),
+    "dpo": set(),
+    "ppo": set(),
+    "ppo_rate": {"KL runs away", "entropy collapse", "updates too large"},
+    "ppo_beta_0": {"KL runs away"},
+    "ppo_pad": {"more EOS than responses"},
+}
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_what_is_found_in_a_log_of_trl(kind):
+    assert flags(LOGS / f"{kind}.json") == EXPECTED[kind]
+
+
+def test_the_logs_are_those_of_the_command_and_small():
+    assert {path.stem for path in LOGS.iterdir()} == set(KINDS) == set(EXPECTED)
+    assert max(path.stat().st_size for path in LOGS.iterdir()) <= 20_000
+
+
+def test_what_is_normal_in_a_group_method_is_a_note():
+    assert notes(LOGS / "rloo.json") == {"nothing is clipped", "loss near 0"}
+    assert notes(LOGS / "ppo.json") == set()
+
+
+def test_what_cannot_be_applied_is_said_with_what_to_log():
+    said = str(diagnose_log(LOGS / "grpo_beta_0.json"))
+    assert "KL runs away (k3), KL stays at 0 (k3): log kl_k3: kl in TRL (beta above 0)" in said
+    assert "log first_ratio_error" in said and "nothing ends:" not in said
+    assert "first_ratio_error" not in str(diagnose_log(LOGS / "dpo.json"))
+
+
+# --- the course's own ------------------------------------------------------------------------------
+
+
+def test_a_run_of_the_course_gets_the_flags_of_lesson_09():
+    names = {rule.name for rule in RULES}
+    for run in load_clinic().runs:
+        rows = [{key: x for key, x in row.items() if key != "score_std"} for row in run.history]
+        assert flags(rows) & names == {flag.name for flag in diagnose(run.history)}, run.kind
+
+
+@pytest.mark.parametrize("kind", ["healthy", "kl_sign"])
+def test_a_run_is_the_same_as_folder_table_and_checkpoint(kind, tmp_path):
+    history = history_of(kind, 0)
+    write_csv(tmp_path / "metrics.csv", history)
+    for name, value in (("rows", history), ("state", {"history": history})):
+        write_json(tmp_path / f"{name}.json", value)
+    write_json(
+        tmp_path / "columns.json", {key: [row[key] for row in history] for key in history[0]}
+    )
+    write_jsonl(tmp_path / "rows.jsonl", history)
+    shipped = flags(DATA / "clinic" / f"{kind}_seed_0")
+    assert {frozenset(flags(path)) for path in (tmp_path, *tmp_path.iterdir())} == {
+        frozenset(shipped)
+    }
+    assert bool(shipped) == (kind == "kl_sign")
+
+
+def test_runs_without_a_critic_are_flagged_where_the_sampler_is_stale_and_nowhere_else():
+    folder = json.loads((DATA / "without_a_critic" / "study.json").read_text())["runs"]
+    found = Counter()
+    for name, entry in folder.items():
+        if "kl" in entry.get("history", {}) and not name.startswith("task"):
+            columns = entry["history"]
+            rows = [
+                dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            ]
+            raised = flags(rows)
+            assert raised == ({"negative KL"} if name.startswith("stale_") else set()), name
+            found[bool(raised)] += 1
+    assert found[True] == 6 and found[False] > 20
+
+
+# --- other names, other units ----------------------------------------------------------------------
+
+
+def in_words_of(library: str, history: list[dict]) -> list[dict]:
+    """A history as another library would log it."""
+    name = {
+        key: metric.names[library][0] for key, metric in METRICS.items() if library in metric.names
+    }
+    rows = []
+    for step, row in enumerate(history, start=1):
+        made = {"step": step, name["reward"]: 5 * row["score"] + 2}
+        made |= {
+            name[key]: row[key]
+            for key in ("entropy", "approx_kl", "response_length")
+            if key in name
+        }
+        if "kl" in name:
+            made[name["kl"]] = row["kl"]
+        else:
+            made[name["kl_per_token"]] = row["kl"] / row["response_length"]
+            made[name["not_ended"]] = 1 - row["ended"]
+        rows.append(made | ({name["reward_std"]: 5.0} if "reward_std" in name else {}))
+    return rows
+
+
+@pytest.mark.parametrize("library", ["trl_ppo", "verl", "openrlhf"])
+@pytest.mark.parametrize(
+    "kind", ["healthy", "kl_sign", "learning_rate", "beta_100x", "stop_masked"]
+)
+def test_the_same_run_under_other_names_and_in_other_units(library, kind):
+    rows = in_words_of(library, history_of(kind))
+    diagnosis = diagnose_log(rows)
+    assert diagnosis.library == library
+    same = {rule.name for rule in diagnosis.applied} & {rule.name for rule in RULES}
+    assert flags(rows) & same == {flag.name for flag in diagnose(history_of(kind))} & same
+    assert {"negative KL", "KL runs away", "updates too large"} <= same
+
+
+def test_a_foreign_csv_as_a_logger_exports_it(tmp_path):
+    rows = [
+        {"Step": k, "run-7 - train/objective/kl": row["kl"], "loss_of_mine": 0.1, "note": "text"}
+        for k, row in enumerate(history_of("kl_sign"))
+    ]
+    with (tmp_path / "export.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert flags(tmp_path / "export.csv") == {"KL runs away"}
+
+
+def test_names_of_ones_own(tmp_path, capsys):
+    rows = [{"distance": row["kl"], "r": row["score"]} for row in history_of("no_kl")]
+    write_jsonl(tmp_path / "mine.jsonl", rows)
+    names = ["--names", "kl=distance", "score=r"]
+    assert command.main(["diagnose", str(tmp_path / "mine.jsonl"), *names]) == 0
+    assert "1. KL runs away: kl, largest:" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="log: got the columns distance, r, wants one that docs"):
+        diagnose_log(rows)
+    for wrong, says in (
+        ({"kl": "x"}, "one of the log's columns"),
+        ({"KL": "r"}, "names: got 'KL'"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            diagnose_log(rows, wrong)
+
+
+def test_lines_that_trl_and_verl_print(tmp_path):
+    trl = "{'loss': 0.0, 'grad_norm': '0.0', 'reward': 3.0, 'reward_std': 0.0, 'completion_length': 7}"
+    verl = (
+        "(Task pid=1) step:{} - actor/kl_loss:{} - critic/score/mean:0.1 - response_length/mean:20"
+    )
+    more = trl.replace("3.0", "3.5").replace("7}", "9}")
+    (tmp_path / "trl.txt").write_text(f"  0%| | 0/9\n{trl}\n 11%| | 1/9\n{more}\n")
+    (tmp_path / "verl.txt").write_text("\n".join(verl.format(k, k) for k in range(1, 19)))
+    assert flags(tmp_path / "trl.txt") == {"all rewards equal", "no gradient"}
+    assert flags(tmp_path / "verl.txt") == {"KL runs away (k3)", "reward without a trend"}
+
+
+def test_units_by_hand():
+    given = {
+        "reward": {1: 4.0, 2: 6.0},
+        "reward_std": {1: 2.0, 2: 2.0},
+        "raw_value_loss": {1: 4.0},
+        "k3_per_token": {1: 0.5, 3: 0.1},
+        "response_length": {1: 10.0, 2: 12.0},
+        "eos_count": {1: 48.0, 2: 64.0},
+        "episode": {1: 64.0, 2: 128.0},
+    }
+    made = in_our_units(given)
+    assert made["score"] == {1: 2.0, 2: 3.0} and made["value_loss"] == {1: 1.0}
+    assert made["kl_k3"] == {1: 5.0} and made["ended"] == {1: 0.75, 2: 1.0} and "kl" not in made
+    assert "score" not in in_our_units({"reward": {1: 1.0}, "reward_std": {1: 0.0}})
+    assert in_our_units({"not_ended": {1: 0.25}})["ended"] == {1: 0.75}
+
+
+def test_a_name_means_one_metric_in_a_library_and_the_page_shows_them_all():
+    for library in LIBRARIES:
+        names = [name for metric in METRICS.values() for name in metric.names.get(library, ())]
+        assert max(Counter(names).values()) == 1
+        assert find_names(names)[0] == library or library == "other"
+    assert {rule.metric for rule in (*RULES, *LOG_RULES)} <= set(METRICS)
+    assert (ROOT / "docs" / "names.md").read_text("utf-8").endswith(f"\n\n{names_table()}\n")
+
+
+# --- what the rules are worth ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 6, 18])
+def test_rates_are_counted_on_the_seeds_that_no_range_was_chosen_on(rows):
+    well, ill = [], []
+    for run in load_clinic().runs:
+        if run.config.seed in (3, 4, 5):
+            (well if healthy(run.kind) else ill).append(bool(diagnose(run.history[:rows])))
+    found = rates(RULES, rows)
+    assert found.count(well=True) == (sum(well), 12) and found.count(well=False) == (sum(ill), 81)
+    assert f"{sum(ill)} of 81 faulty runs and {sum(well)} of 12" in str(found)
+
+
+def test_the_bound_on_false_alarms_and_what_is_not_measured():
+    assert (1 - rates(RULES, 18).bound()) ** 12 == pytest.approx(0.05)
+    assert rates([RULE["all rewards equal"]], 18) is None
+    assert "not measured" in str(diagnose_log(LOGS / "grpo_constant.json"))
+
+
+def test_a_rule_that_healthy_runs_break_at_first_waits():
+    assert too_early(RULE["score does not rise"], 2) and not too_early(RULE["negative KL"], 2)
+    assert not any(too_early(rule, 18) for rule in RULE.values() if not rule.note)
+    diagnosis = diagnose_log([{"score": 0.0, "kl": 0.0, "entropy": 1.0}] * 2)
+    assert not diagnosis.findings and "are too few rows" in str(diagnosis)
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_five_findings_in_full_each_with_evidence_meaning_and_lesson(capsys):
+    assert command.main(["diagnose", str(DATA / "clinic" / "padding_counted_seed_0")]) == 0
+    said = capsys.readouterr().out
+    assert (
+        said.count("    may mean: ") == MOST == said.count("    seen: ") == said.count("(lesson ")
+    )
+    assert "\n5. " in said and "\n6. " not in said and "\nAnd: " in said
+
+
+def test_the_picture_marks_the_places(tmp_path, capsys):
+    log, picture = str(LOGS / "ppo_rate.json"), tmp_path / "curves.png"
+    assert command.main(["diagnose", log, "--picture", str(picture)]) == 0
+    with Image.open(picture) as image:
+        assert image.width > 500
+    (kl, *_) = diagnose_log(log).figure().axes
+    assert len(kl.lines) == 2 and list(kl.lines[1].get_xdata()) == [3, 3]
+
+
+def test_values_that_are_no_numbers_are_named_and_left_out():
+    history = history_of("healthy")
+    history = [*history[:9], history[9] | {"kl": math.nan}, *history[10:]]
+    diagnosis = diagnose_log(history)
+    assert diagnosis.infinite == {"kl": 10} and not diagnosis.findings
+    assert "kl is not a finite number at 10" in str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.json"], "nowhere.json cannot be read (No such file or directory)."),
+        (["tests"], "tests has no log: wants metrics.csv"),
+        (["LICENSE"], "LICENSE has no row of numbers: wants TRL's trainer_state.json"),
+        (["--picture", "x.png"], "LOG: got '--picture', wants a file or folder"),
+        (["README.md", "--picture", "x.doc"], "picture: got '.doc', wants one of '.png'"),
+        (["README.md", "--names", "kl"], "names: got 'kl', wants METRIC=COLUMN"),
+    ],
+)
+def test_wrong_input_is_one_sentence(capsys, arguments, says):
+    assert command.main(["diagnose", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_the_newest_checkpoint_of_a_folder_of_trl(tmp_path):
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    text = (LOGS / "ppo_rate.json").read_text()
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text(text)
+    assert flags(tmp_path) == EXPECTED["ppo_rate"]
+
+
+# --- anything at all -------------------------------------------------------------------------------
+
+NAMES = sorted(
+    {name for metric in METRICS.values() for names in metric.names.values() for name in names}
+)
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+ROWS = st.lists(
+    st.dictionaries(st.sampled_from([*NAMES, "step", "other"]), VALUES, max_size=6), max_size=6
+)
+ANYTHING = st.recursive(
+    VALUES | ROWS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+
+
+def survives(path: Path) -> None:
+    """Findings, or one sentence."""
+    try:
+        assert str(diagnose_log(path)) and diagnose_log(path).figure()
+    except (FileProblem, ValueError) as problem:
+        assert "wants" in str(problem)
+
+
+@given(ROWS | ANYTHING | st.fixed_dictionaries({"log_history": ROWS | ANYTHING}))
+def test_any_json_gives_findings_or_one_sentence(tmp_path_factory, value):
+    path = tmp_path_factory.mktemp("fuzz") / "log.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    survives(path)
+
+
+@given(
+    st.text()
+    | st.lists(st.lists(st.sampled_from([*NAMES, "1", "-3e400", "nan", '"', "{", "step:2"])))
+)
+def test_any_text_gives_findings_or_one_sentence(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("fuzz") / "log.csv"
+    lines = text if isinstance(text, str) else "\n".join(",".join(row) for row in text)
+    path.write_text(lines, encoding="utf-8", errors="replace")
+    survives(path)
