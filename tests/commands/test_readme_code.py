@@ -78,7 +78,7 @@ def test_the_first_page_s_example_keeps_the_policy_that_it_trains(folder):
 
 @pytest.mark.slow
 def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(folder, capsys):
-    assert run_examples("helpers/commands/README.md") == 6
+    assert run_examples("helpers/commands/README.md") == 7
     AutoModelForCausalLM.from_pretrained("my_policy")
     load_reward_model("my_reward", "cpu")
     assert (folder / "my_run" / BEST / FACTS).exists()
