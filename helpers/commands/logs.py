@@ -12,9 +12,7 @@ from helpers.studies.runs import RECORD
 from helpers.tools.files import FileProblem
 
 STATE = "trainer_state.json"
-PAIR = re.compile(
-    r"([\w./@-]+):(\S+)"
-)  # of a line that verl prints: step:3 - actor/entropy:0.31 - …
+PAIR = re.compile(r"([\w./@-]+):(\S+)")  # as verl prints: step:3 - actor/entropy:0.31 - …
 
 Row = dict[str, float]
 

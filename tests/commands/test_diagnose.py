@@ -32,10 +32,6 @@ def flags(log, **how) -> set[str]:
     return {finding.rule.name for finding in diagnose_log(log, **how).findings}
 
 
-def notes(log) -> set[str]:
-    return {note.rule.name for note in diagnose_log(log).notes}
-
-
 def history_of(kind: str, seed: int = 3) -> list[dict]:
     return load_clinic().run(kind, seed).history
 
@@ -51,7 +47,7 @@ EXPECTED = {
         "KL stays at 0 (k3)",
         "reward without a trend",
     },
-    "grpo_no_eos": {"nothing ends", "length pinned"},
+    "grpo_no_eos": {"nothing ends"},
     "grpo_beta_0": set(),
     "rloo": set(),
     "dpo": set(),
@@ -72,12 +68,12 @@ def test_the_logs_are_those_of_the_command_and_small():
     assert max(path.stat().st_size for path in LOGS.iterdir()) <= 20_000
 
 
-def test_what_is_normal_in_a_group_method_is_a_note():
-    assert notes(LOGS / "rloo.json") == {"nothing is clipped", "loss near 0"}
-    assert notes(LOGS / "ppo.json") == set()
-
-
-def test_what_cannot_be_applied_is_said_with_what_to_log():
+def test_what_is_normal_is_a_note_and_what_cannot_be_applied_is_said_with_what_to_log():
+    assert {note.rule.name for note in diagnose_log(LOGS / "rloo.json").notes} == {
+        "nothing is clipped",
+        "loss near 0",
+    }
+    assert not diagnose_log(LOGS / "ppo.json").notes
     said = str(diagnose_log(LOGS / "grpo_beta_0.json"))
     assert "KL runs away (k3), KL stays at 0 (k3): log kl_k3: kl in TRL (beta above 0)" in said
     assert "log first_ratio_error" in said and "nothing ends:" not in said
@@ -104,6 +100,9 @@ def test_a_run_is_the_same_as_folder_table_and_checkpoint(kind, tmp_path):
         tmp_path / "columns.json", {key: [row[key] for row in history] for key in history[0]}
     )
     write_jsonl(tmp_path / "rows.jsonl", history)
+    newest = tmp_path / "output" / "checkpoint-9"  # as TRL writes it
+    newest.mkdir(parents=True)
+    write_json(newest / "trainer_state.json", {"log_history": history})
     shipped = flags(DATA / "clinic" / f"{kind}_seed_0")
     assert {frozenset(flags(path)) for path in (tmp_path, *tmp_path.iterdir())} == {
         frozenset(shipped)
@@ -195,11 +194,11 @@ def test_names_of_ones_own(tmp_path, capsys):
 def test_lines_that_trl_and_verl_print(tmp_path):
     trl = "{'loss': 0.0, 'grad_norm': '0.0', 'reward': 3.0, 'reward_std': 0.0, 'completion_length': 7}"
     verl = (
-        "(Task pid=1) step:{} - actor/kl_loss:{} - critic/score/mean:0.1 - response_length/mean:20"
+        "(Task pid=1) step:{} - actor/kl_loss:{} - critic/score/mean:0.1 - response_length/mean:2{}"
     )
     more = trl.replace("3.0", "3.5").replace("7}", "9}")
     (tmp_path / "trl.txt").write_text(f"  0%| | 0/9\n{trl}\n 11%| | 1/9\n{more}\n")
-    (tmp_path / "verl.txt").write_text("\n".join(verl.format(k, k) for k in range(1, 19)))
+    (tmp_path / "verl.txt").write_text("\n".join(verl.format(k, k, k % 9) for k in range(1, 19)))
     assert flags(tmp_path / "trl.txt") == {"all rewards equal", "no gradient"}
     assert flags(tmp_path / "verl.txt") == {"KL runs away (k3)", "reward without a trend"}
 
@@ -242,12 +241,8 @@ def test_rates_are_counted_on_the_seeds_that_no_range_was_chosen_on(rows):
     found = rates(RULES, rows)
     assert found.count(well=True) == (sum(well), 12) and found.count(well=False) == (sum(ill), 81)
     assert f"{sum(ill)} of 81 faulty runs and {sum(well)} of 12" in str(found)
-
-
-def test_the_bound_on_false_alarms_and_what_is_not_measured():
-    assert (1 - rates(RULES, 18).bound()) ** 12 == pytest.approx(0.05)
-    assert rates([RULE["all rewards equal"]], 18) is None
-    assert "not measured" in str(diagnose_log(LOGS / "grpo_constant.json"))
+    assert (1 - found.bound()) ** 12 == pytest.approx(0.05)
+    assert rates([RULE["all rewards equal"]], rows) is None
 
 
 def test_a_rule_that_healthy_runs_break_at_first_waits():
@@ -303,14 +298,6 @@ def test_wrong_input_is_one_sentence(capsys, arguments, says):
     assert says in error and error.count("\n") == 1
 
 
-def test_the_newest_checkpoint_of_a_folder_of_trl(tmp_path):
-    for step in (2, 10):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-    text = (LOGS / "ppo_rate.json").read_text()
-    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text(text)
-    assert flags(tmp_path) == EXPECTED["ppo_rate"]
-
-
 # --- anything at all -------------------------------------------------------------------------------
 
 NAMES = sorted(
@@ -328,11 +315,13 @@ ANYTHING = st.recursive(
 def survives(path: Path) -> None:
     """Findings, or one sentence."""
     try:
-        assert str(diagnose_log(path)) and diagnose_log(path).figure()
+        diagnosis = diagnose_log(path)
+        assert str(diagnosis) and diagnosis.figure()
     except (FileProblem, ValueError) as problem:
         assert "wants" in str(problem)
 
 
+@pytest.mark.slow
 @given(ROWS | ANYTHING | st.fixed_dictionaries({"log_history": ROWS | ANYTHING}))
 def test_any_json_gives_findings_or_one_sentence(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("fuzz") / "log.json"

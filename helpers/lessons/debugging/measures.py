@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from operator import sub
-from statistics import StatisticsError, correlation
+from statistics import StatisticsError, correlation, median_low
 from typing import NamedTuple
 
 Values = list[float]
@@ -21,6 +21,13 @@ def last_third(values: Values) -> slice:
 def first_three(values: Values) -> slice:
     """Where the first three lie."""
     return slice(0, min(3, len(values)))
+
+
+def middle_of_last_third(values: Values) -> slice:
+    """Where the median of the last third lies (of two, the lower)."""
+    late = last_third(values)
+    place = values.index(median_low(values[late]), late.start)
+    return slice(place, place + 1)
 
 
 def whole(values: Values) -> slice:
@@ -71,6 +78,7 @@ MEASURES = {
     "largest": of_means(place_of(max)),
     "smallest": of_means(place_of(min)),
     "last third": of_means(last_third),
+    "median of the last third": of_means(middle_of_last_third),
     "full run": of_means(whole),
     "full run, without its sign": of_means(whole, make=abs),
     "first three, without its sign": of_means(first_three, make=abs),
