@@ -85,7 +85,7 @@ def test_a_reward_gets_the_columns_it_names_and_all_with_two_stars():
 
 def test_a_column_that_no_prompt_has_is_named(config):
     with pytest.raises(
-        ValueError, match="columns \\['level', 'solution'\\], wants a column 'goal'"
+        ValueError, match="columns \\['prompt', 'level', 'solution'\\], wants a column 'goal'"
     ):
         iterate(start(config, lambda completions, goal: [0.0] * len(completions)))
 
