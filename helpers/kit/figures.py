@@ -104,9 +104,9 @@ class Picture(Figure):
         """A PNG, packed for speed rather than size."""
         return packed(self.pixels(scale), compress_level=1, optimize=False)
 
-    def still(self) -> bytes:
+    def still(self, sharpness: Sequence[float] | None = None) -> bytes:
         """A PNG for a saved notebook, as sharp as `MOST` bytes allow: 64 colours do for lines and letters."""
-        for scale in SHARPNESS:
+        for scale in sharpness or SHARPNESS:
             png = packed(rounded(few_colours(self.pixels(scale)), round(scale * CORNER)))
             if len(png) <= MOST:
                 break
@@ -127,14 +127,10 @@ def touches_edge(pixels: np.ndarray) -> bool:
     return any((edge != pixels[0, 0]).any() for edge in edges)
 
 
-SHARPNESS, MOST = (
-    (2, 1.5, 1),
-    20_000,
-)  # of a still: pixels for each of the page, bytes (a notebook has 500 kB)
+SHARPNESS = (2, 1.5, 1)  # pixels of a still picture for each pixel of the page: the most that fit
+MOST = 20_000  # bytes of a still picture: a notebook has 500 kB
 CORNER = 10  # pixels of the page: radius of the card's corners
-IF_FOLDED = (
-    "Folded? Click to see "  # JupyterLab shows the first line of a folded output's plain text
-)
+IF_FOLDED = "Folded? Click to see "  # JupyterLab shows the first line of a folded output's text
 EXACT, COLOURS = 16, 64  # of a still picture: colours that stay as they are, and all colours
 GREY = 100.0  # how far any grey is from any colour, in steps of 255
 

@@ -132,7 +132,7 @@ class DriftExplorer:
 
     def plain(self, key: str = "") -> str:
         """The page as it works without a kernel: the sweep's first seed, two samples of each snapshot."""
-        still = drift_figure(self.drift, self.view).still()
+        still = drift_figure(self.drift, self.view).still((1,))
         return frame(page(fewer(self.facts), embedded=True), still, key)
 
     def _ipython_display_(self) -> None:
