@@ -1,0 +1,115 @@
+"""`python -m benchmarks.real_task_trl`: TRL's GRPOTrainer on a task of `helpers study real_task`.
+
+Weights, adapter, prompts, reward, tokens, β and learning rate are the study's; `trl_ours` has its other
+settings too (the paper's loss, Adam's ε), `trl_defaults` has TRL's where GRPOConfig names one. The runs
+are measured like the study's and added to its folder. Needs trl and datasets beside what
+`make test-pretrained` installs.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.common import command, machine
+from benchmarks.trl_trainers import each_iteration
+from helpers.lessons.real_models.task_study import (
+    CHOSEN,
+    COPIES,
+    FOLDER,
+    GRPO,
+    PROMPTS,
+    RANK,
+    RealTaskOptions,
+    at_leisure,
+    curve_row,
+)
+from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
+from helpers.scale.lora import AdapterOff, convert_base, linear_layers
+from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
+from helpers.state import Models, start_run
+from helpers.studies.study import as_columns, as_entry, keep_runs, run_name
+from helpers.tools.flags import setting
+
+SHARED = {"output_dir", "seed", "max_steps", "logging_steps", "per_device_train_batch_size"}
+SHARED |= {"generation_batch_size", "num_generations", "beta", "max_completion_length"}
+SHARED |= {"temperature", "learning_rate", "gradient_checkpointing", "use_cpu", "bf16"}
+SHARED |= {"report_to", "save_strategy", "disable_tqdm"}  # the rest is left to TRL by default
+NAMES = {
+    "score": "reward",
+    "kl": "kl",
+    "entropy": "entropy",
+    "response_length": "completions/mean_length",
+    "cut_off": "completions/clipped_ratio",
+    "equal_groups": "frac_reward_zero_std",
+    "grad_norm": "grad_norm",
+    "seconds": "step_time",
+}
+
+
+@dataclass
+class Plan:
+    """Which runs."""
+
+    task: str = setting(CHOSEN[0], "of the study", choices=list(CHOSEN))
+    kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
+    seeds: list[int] = setting([0, 1, 2], "seeds")
+    iterations: int = setting(40, "iterations of each run")
+    out: Path = setting(FOLDER, "folder of the study")
+
+
+def train(plan: Plan, kind: str, seed: int) -> dict:
+    """Train one run by TRL; → its entry in `study.json`."""
+    from datasets import Dataset
+    from peft import LoraConfig
+    from trl import GRPOConfig, GRPOTrainer
+
+    config = RealTaskOptions(iterations=plan.iterations).config(seed, **GRPO)
+    actor, tokenizer = load_line_model()
+    convert_base(actor, torch.bfloat16)
+    layers = {"target_modules": linear_layers(actor), "task_type": "CAUSAL_LM"}
+    adapter = LoraConfig(r=RANK, lora_alpha=2 * RANK, lora_dropout=0.0, **layers)
+    rows = task_rows(plan.task, PROMPTS["trained"])
+    curve, began = [], time.process_time()
+
+    def reward(completions: list[str], solution: list[str], **others: object) -> list[float]:
+        return answer_reward(completions, solution)
+
+    def after(iteration: int) -> None:
+        if iteration % config.checkpoint_every == 0:
+            state.iteration = iteration
+            curve.append(curve_row(state, plan.task))
+
+    models = Models(actor, None, answer_reward, AdapterOff(actor), tokenizer)
+    with trl_at_work(models) as folder:
+        settings = grpo_settings(config, folder)
+        if kind == "trl_defaults":
+            settings = {name: value for name, value in settings.items() if name in SHARED}
+        data = {"args": GRPOConfig(**settings), "train_dataset": Dataset.from_list(rows)}
+        data |= {"processing_class": tokenizer, "peft_config": adapter}
+        trainer = GRPOTrainer(model=actor, reward_funcs=reward, **data)
+        state = start_run(config, models, prompts=rows)  # to measure the actor, which TRL trains
+        trainer.add_callback(each_iteration(after, 1))
+        trainer.train()
+    final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
+    final |= at_leisure(state, plan.task, COPIES["run"])
+    log = [row for row in trainer.state.log_history if "reward" in row]
+    history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
+    return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)
+
+
+def run(plan: Plan) -> None:
+    """Train what is asked, one run after another; each is kept when it is done."""
+    require_grpo()
+    for seed in plan.seeds:
+        for kind in plan.kinds:
+            entry = train(plan, kind, seed)
+            versions = {key: machine()[key] for key in ("torch", "transformers")}
+            facts = {"command": f"python -m benchmarks.real_task_trl --task {plan.task}"}
+            facts |= {"versions": versions | {"trl": trl_version()}, "threads": 1}
+            keep_runs(plan.out, {run_name(f"{plan.task}_{kind}", seed): entry}, facts)
+
+
+if __name__ == "__main__":
+    command("real_task_trl", "TRL's GRPOTrainer on a checked task.", Plan, run)
