@@ -16,7 +16,6 @@ from benchmarks.common import command, machine
 from benchmarks.trl_trainers import each_iteration
 from helpers.lessons.real_models.task_study import (
     CHOSEN,
-    COPIES,
     FOLDER,
     GRPO,
     PROMPTS,
@@ -63,6 +62,7 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
     """Train one run by TRL; → its entry in `study.json`."""
     from datasets import Dataset
     from peft import LoraConfig
+    from transformers.trainer_callback import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
     config = RealTaskOptions(iterations=plan.iterations).config(seed, **GRPO)
@@ -90,10 +90,11 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         data |= {"processing_class": tokenizer, "peft_config": adapter}
         trainer = GRPOTrainer(model=actor, reward_funcs=reward, **data)
         state = start_run(config, models, prompts=rows)  # to measure the actor, which TRL trains
+        trainer.remove_callback(PrinterCallback)
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
     final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
-    final |= at_leisure(state, plan.task, COPIES["run"])
+    final |= at_leisure(state, plan.task)
     log = [row for row in trainer.state.log_history if "reward" in row]
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
     return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)

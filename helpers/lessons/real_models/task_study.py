@@ -1,9 +1,9 @@
 """A real model that gets better: SmolLM2-135M-Instruct on tasks whose answer a program checks.
 
 LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
-at each β is known prompt by prompt (`best_probs`). For each task the reference is measured at leisure;
-RLOO is trained at four β, at one of them for longer; GRPO, and SFT on the right ones among as many
-samples, are trained beside it. `candidates` measures tasks before any training.
+at each β is known prompt by prompt (`best_probs`). For each task the reference is measured; RLOO is
+trained at four β, at the first for longer too; GRPO, and SFT on the right ones among as many samples,
+are trained beside it. `candidates` measures tasks before any training.
 """
 
 import time
@@ -20,12 +20,13 @@ from torch import Tensor
 from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.groups import equal_groups, pass_at_k
+from helpers.groups import equal_groups
 from helpers.lessons.real_models.kindness import CHAT_MODEL
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
     answers,
+    best_probs,
     interval,
     ordinary_loss,
     pass_of_k,
@@ -48,6 +49,7 @@ from helpers.studies.study import (
     StudyOptions,
     as_columns,
     as_entry,
+    as_history,
     load_study,
     run_study,
 )
@@ -60,10 +62,10 @@ FOLDER = DATA / "real_task"
 CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding
 BETAS = (0.25, 0.1, 0.0, 0.5)  # in the order of their runs
 LONGER = 3  # times the iterations, at the first β
-RANK, GROUP = 8, 8
+RANK = 8
+GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
 RECORD = "record.json"  # in a run's checkpoints
-COPIES = {"reference": 64, "run": 8}  # answers to each held-out prompt
 KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
 KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
 SETTINGS = {
@@ -140,18 +142,18 @@ def curve_row(state: RLHFState, task: str) -> dict[str, float]:
     return {"iteration": state.iteration} | interval(probs) | eight
 
 
-def at_leisure(state: RLHFState, task: str, copies: int) -> dict:
+def at_leisure(state: RLHFState, task: str) -> dict:
     """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text."""
     rows, models = task_rows(task, PROMPTS["held_out"], held_out=True), state.models
-    found = solved(answers(models.actor, state, rows, copies), state, copies)
+    found = solved(answers(models.actor, state, rows, GROUP), state, GROUP)
     sampled = {name: float(x.mean()) for name, x in found.items()}
-    sampled["pass_8"] = float(pass_at_k(found["right"].bool(), GROUP).mean())
+    sampled["pass_8"] = float(found["right"].amax(dim=1).mean())
     (one,) = answers(models.actor, state, rows[:10], 1, seed=state.config.seed)
     return {
         "task": task,
         "probs": {kind: right_probs(state, task, kind).tolist() for kind in PROMPTS},
         "right": found["right"].sum(dim=1).int().tolist(),
-        "sampled": sampled | {"copies": copies},
+        "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
         "peak_gb": peak_memory_gb(),
@@ -187,7 +189,7 @@ def run_task(
     for _ in run_iterations(state, watched, work, keep):
         advance(1)
     curve = as_columns(record["curve"], record["curve"][0], 4)
-    final = record | {"curve": curve} | at_leisure(state, task, COPIES["run"])
+    final = record | {"curve": curve} | at_leisure(state, task)
     names = [name for name in KEPT if name in state.history[0]]
     return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
 
@@ -243,7 +245,7 @@ def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Pa
     """The entry of a task's reference: its right answers' probabilities, and many samples."""
     state = start_run(job.config, **load_task(options, job.config, task))
     row = curve_row(state, task)
-    final = {"curve": as_columns([row], row, 4)} | at_leisure(state, task, COPIES["reference"])
+    final = {"curve": as_columns([row], row, 4)} | at_leisure(state, task)
     advance(job.config.iterations)
     return as_entry(job.kind, job.config, {}, final)
 
@@ -253,7 +255,11 @@ def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dic
     state, table = start_run(job.config, **load_task(options, job.config, CHOSEN[0])), {}
     for task in TASKS:
         rows, table[task] = task_rows(task, 40, held_out=True), {}
-        for name, heat, copies in (("greedy", GREEDY, 1), ("T_0.7", 0.7, 8), ("T_1", 1.0, 8)):
+        for name, heat, copies in (
+            ("greedy", GREEDY, 1),
+            ("T_0.7", 0.7, GROUP),
+            ("T_1", 1.0, GROUP),
+        ):
             batches = answers(state.models.actor, state, rows, copies, temperature=heat)
             found = solved(batches, state, copies)
             table[task][name] = float(found["right"].mean())
@@ -268,13 +274,13 @@ def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dic
 
 def task_jobs(options: RealTaskOptions) -> list[Job]:
     """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
-    makers = {"reference": measure_reference, "sft": partial(run_task, RightSamples())}
     first = partial(measure_candidates, options)
     jobs = [Job("candidates", options.config(0, iterations=1), whole=False, train=first)]
     for seed, task in product(sorted(set(options.seeds)), CHOSEN):
         for kind, changes in options.kinds().items():
-            train = partial(makers.get(kind, partial(run_task, iterate)), options, task)
-            config = options.config(seed, **changes)
+            step = RightSamples() if kind == "sft" else iterate
+            make = measure_reference if kind == "reference" else partial(run_task, step)
+            config, train = options.config(seed, **changes), partial(make, options, task)
             jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
     known = dict.fromkeys(job.kind for job in jobs)
     wants = f"some of {', '.join(known)}"
@@ -282,9 +288,23 @@ def task_jobs(options: RealTaskOptions) -> list[Job]:
     return [job for job in jobs if job.kind in (options.only or known)]
 
 
-def load_real_task(folder: Path = FOLDER) -> Study:
+class RealTask(Study):
+    """The recorded runs on tasks that a program checks."""
+
+    def rows(self, task: str, kind: str, seed: int = 0) -> list[dict]:
+        """pass@1 and pass@8 on held-out prompts along a run, the reference's first. ValueError: no run."""
+        found = (self.run(f"{task}_reference"), self.run(f"{task}_{kind}", seed))
+        return [row for run in found for row in as_history(run.final["curve"])]
+
+    def level(self, task: str, kl_coef: float) -> dict[str, float]:
+        """The optimum's pass@1 on the held-out prompts at this β, with its interval over prompts."""
+        probs = self.run(f"{task}_reference").final["probs"]["held_out"]
+        return interval(best_probs(torch.tensor(probs, dtype=torch.float64), kl_coef))
+
+
+def load_real_task(folder: Path = FOLDER) -> RealTask:
     """Load the recorded runs. FileProblem: missing or damaged."""
-    return load_study(folder)
+    return load_study(folder, RealTask)
 
 
 def run(options: RealTaskOptions) -> None:

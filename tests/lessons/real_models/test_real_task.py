@@ -12,6 +12,7 @@ from tokenizers.models import WordLevel
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from helpers.lessons.real_models import task_study
+from helpers.lessons.real_models.figures import task_figure
 from helpers.lessons.real_models.task_measure import (
     answer_probs,
     answers,
@@ -73,7 +74,6 @@ def tiny(monkeypatch):
     monkeypatch.setattr(task_study, "lora_models", models)
     monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
     monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
-    monkeypatch.setattr(task_study, "COPIES", {"reference": 64, "run": 16})
     monkeypatch.setitem(task_study.SETTINGS, "checkpoint_every", 1)
     monkeypatch.setattr(
         "helpers.studies.study.run_all", lambda tasks, *_: [work(*given) for work, given in tasks]
@@ -183,6 +183,17 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     trained, reference, _ = study.runs
     assert len(trained.history) == 2 and trained.history[0]["equal_groups"] > 0
     assert trained.final["probs"] != reference.final["probs"] and not reference.history
+    rows = study.rows("first_letter", "beta_0.5")
+    assert [row["iteration"] for row in rows] == [0, 1, 2]
+    probs = torch.tensor(reference.final["probs"]["held_out"])
+    assert study.level("first_letter", 0.5)["mean"] == pytest.approx(
+        float(best_probs(probs, 0.5).mean()), rel=1e-4
+    )
+    drawn = task_figure({"β = 0.5": rows}, {"β = 0.5": 0.25}).axes[0]
+    assert [list(line.get_ydata()) for line in drawn.lines] == [
+        [r["mean"] for r in rows],
+        [0.25] * 2,
+    ]
     with pytest.raises(ValueError, match=r"^--only: got \['other'\], wants some of candidates"):
         run(options(tmp_path, only=["other"]))
 
