@@ -14,16 +14,7 @@ import torch
 
 from benchmarks.common import command, machine
 from benchmarks.trl_trainers import each_iteration
-from helpers.lessons.real_models.task_study import (
-    CHOSEN,
-    FOLDER,
-    GRPO,
-    PROMPTS,
-    RANK,
-    RealTaskOptions,
-    at_leisure,
-    curve_row,
-)
+from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
 from helpers.scale.lora import AdapterOff, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
@@ -31,10 +22,8 @@ from helpers.state import Models, start_run
 from helpers.studies.study import as_columns, as_entry, keep_runs, run_name
 from helpers.tools.flags import setting
 
-SHARED = {"output_dir", "seed", "max_steps", "logging_steps", "per_device_train_batch_size"}
-SHARED |= {"generation_batch_size", "num_generations", "beta", "max_completion_length"}
-SHARED |= {"temperature", "learning_rate", "gradient_checkpointing", "use_cpu", "bf16"}
-SHARED |= {"report_to", "save_strategy", "disable_tqdm"}  # the rest is left to TRL by default
+TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
+TRLS_OWN |= {"epsilon", "epsilon_high", "num_iterations", "adam_epsilon", "max_grad_norm"}
 NAMES = {
     "score": "reward",
     "kl": "kl",
@@ -51,11 +40,11 @@ NAMES = {
 class Plan:
     """Which runs."""
 
-    task: str = setting(CHOSEN[0], "of the study", choices=list(CHOSEN))
+    task: str = setting(study.CHOSEN[0], "of the study", choices=list(study.CHOSEN))
     kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
     seeds: list[int] = setting([0, 1, 2], "seeds")
     iterations: int = setting(40, "iterations of each run")
-    out: Path = setting(FOLDER, "folder of the study")
+    out: Path = setting(study.FOLDER, "folder of the study")
 
 
 def train(plan: Plan, kind: str, seed: int) -> dict:
@@ -65,12 +54,12 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
     from transformers.trainer_callback import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    config = RealTaskOptions(iterations=plan.iterations).config(seed, **GRPO)
+    config = study.RealTaskOptions(iterations=plan.iterations).config(seed, **study.GRPO)
     actor, tokenizer = load_line_model()
     convert_base(actor, torch.bfloat16)
     layers = {"target_modules": linear_layers(actor), "task_type": "CAUSAL_LM"}
-    adapter = LoraConfig(r=RANK, lora_alpha=2 * RANK, lora_dropout=0.0, **layers)
-    rows = task_rows(plan.task, PROMPTS["trained"])
+    adapter = LoraConfig(r=study.RANK, lora_alpha=2 * study.RANK, lora_dropout=0.0, **layers)
+    rows = task_rows(plan.task, study.PROMPTS["trained"])
     curve, began = [], time.process_time()
 
     def reward(completions: list[str], solution: list[str], **others: object) -> list[float]:
@@ -78,14 +67,15 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
 
     def after(iteration: int) -> None:
         if iteration % config.checkpoint_every == 0:
-            state.iteration = iteration
-            curve.append(curve_row(state, plan.task))
+            curve.append(
+                study.curve_row(iteration, study.right_probs(state, plan.task, "held_out"))
+            )
 
     models = Models(actor, None, answer_reward, AdapterOff(actor), tokenizer)
     with trl_at_work(models) as folder:
         settings = grpo_settings(config, folder)
         if kind == "trl_defaults":
-            settings = {name: value for name, value in settings.items() if name in SHARED}
+            settings = {name: value for name, value in settings.items() if name not in TRLS_OWN}
         data = {"args": GRPOConfig(**settings), "train_dataset": Dataset.from_list(rows)}
         data |= {"processing_class": tokenizer, "peft_config": adapter}
         trainer = GRPOTrainer(model=actor, reward_funcs=reward, **data)
@@ -94,7 +84,7 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
     final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
-    final |= at_leisure(state, plan.task)
+    final |= study.at_leisure(state, plan.task)
     log = [row for row in trainer.state.log_history if "reward" in row]
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
     return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)

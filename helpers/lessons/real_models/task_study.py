@@ -65,6 +65,7 @@ LONGER = 3  # times the iterations, at the first β
 RANK = 8
 GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
+SAMPLED = 100  # of the held-out prompts: samples only check the probabilities
 RECORD = "record.json"  # in a run's checkpoints
 KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
 KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
@@ -135,17 +136,16 @@ def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
     return answer_probs(state.models.actor, state.models.tokenizer, rows)
 
 
-def curve_row(state: RLHFState, task: str) -> dict[str, float]:
-    """pass@1 and pass@8 on the held-out prompts now, with their intervals."""
-    probs = right_probs(state, task, "held_out")
+def curve_row(iteration: int, probs: Tensor) -> dict[str, float]:
+    """pass@1 and pass@8 with their intervals, from the right answers' probabilities: [P]."""
     eight = {f"{name}_8": x for name, x in interval(pass_of_k(probs, GROUP)).items()}
-    return {"iteration": state.iteration} | interval(probs) | eight
+    return {"iteration": iteration} | interval(probs) | eight
 
 
 def at_leisure(state: RLHFState, task: str) -> dict:
     """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text."""
     rows, models = task_rows(task, PROMPTS["held_out"], held_out=True), state.models
-    found = solved(answers(models.actor, state, rows, GROUP), state, GROUP)
+    found = solved(answers(models.actor, state, rows[:SAMPLED], GROUP), state, GROUP)
     sampled = {name: float(x.mean()) for name, x in found.items()}
     sampled["pass_8"] = float(found["right"].amax(dim=1).mean())
     (one,) = answers(models.actor, state, rows[:10], 1, seed=state.config.seed)
@@ -182,7 +182,8 @@ def run_task(
         metrics = step(state)
         record["cpu_seconds"] += time.process_time() - began
         if state.iteration % job.config.checkpoint_every == 0:
-            record["curve"].append(curve_row(state, task))
+            probs = right_probs(state, task, "held_out")
+            record["curve"].append(curve_row(state.iteration, probs))
         return metrics
 
     keep = lambda folder: write_json(folder / RECORD, record)  # noqa: E731
@@ -244,8 +245,9 @@ def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:
 def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Path) -> dict:
     """The entry of a task's reference: its right answers' probabilities, and many samples."""
     state = start_run(job.config, **load_task(options, job.config, task))
-    row = curve_row(state, task)
-    final = {"curve": as_columns([row], row, 4)} | at_leisure(state, task)
+    final = at_leisure(state, task)
+    row = curve_row(0, torch.tensor(final["probs"]["held_out"]))
+    final["curve"] = as_columns([row], row, 4)
     advance(job.config.iterations)
     return as_entry(job.kind, job.config, {}, final)
 
