@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (10_080, 9_000),
+    "helpers/lessons/": (10_610, 9_000),
     "helpers/kit/": (4_400, 2_500),
     "helpers/studies/": (1_575, 700),
     "helpers/page/": (545, 700),
@@ -20,9 +20,9 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/theory/": (475, 500),
     "helpers/tools/": (900, 700),
     "helpers/commands/": (820, 600),
-    "helpers/": (3_840, 3_700),
-    "tests/": (22_660, 18_000),
-    "benchmarks/": (1_800, 1_800),
+    "helpers/": (3_845, 3_700),
+    "tests/": (22_920, 18_000),
+    "benchmarks/": (1_905, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

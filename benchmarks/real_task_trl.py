@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.common import command, machine
+from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
 from helpers.scale.lora import AdapterOff, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
-from helpers.studies.study import as_columns, as_entry, keep_runs, run_name
+from helpers.studies.study import as_columns, as_entry, keep_runs, read_study, run_name
 from helpers.tools.flags import setting
 
 TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
@@ -93,12 +93,12 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
 def run(plan: Plan) -> None:
     """Train what is asked, one run after another; each is kept when it is done."""
     require_grpo()
+    made = read_study(plan.out, ("command", "versions", "threads"))  # by the study's own command
+    facts = {name: made[name] for name in ("command", "versions", "threads")}
     for seed in plan.seeds:
         for kind in plan.kinds:
             entry = train(plan, kind, seed)
-            versions = {key: machine()[key] for key in ("torch", "transformers")}
-            facts = {"command": f"python -m benchmarks.real_task_trl --task {plan.task}"}
-            facts |= {"versions": versions | {"trl": trl_version()}, "threads": 1}
+            entry["final"]["trl"] = trl_version()
             keep_runs(plan.out, {run_name(f"{plan.task}_{kind}", seed): entry}, facts)
 
 
