@@ -95,8 +95,9 @@ def sample_responses(
     prompts: list[str],
     config: RLHFConfig,
     generator: torch.Generator | None = None,
+    copies: int = 1,
 ) -> Responses:
-    """Sample one response to each prompt, with the config's maximum length and temperature."""
+    """Sample `copies` responses to each prompt, in a row, with the config's length and temperature."""
     queries = encode_prompts(tokenizer, prompts, policy.device)
     stop, pad = stop_tokens(policy, tokenizer), tokenizer.pad_token_id
     length, temperature = config.response_length, config.temperature
@@ -104,8 +105,10 @@ def sample_responses(
     kept = all(parameter.requires_grad for parameter in policy.parameters())
     with autocast(policy.device, config.mixed_precision if kept else "no"):
         response, mask, logprobs = generate(
-            policy, *queries, length, stop, pad, temperature, generator
+            policy, *queries, length, stop, pad, temperature, generator, copies
         )
+    queries = [x.repeat_interleave(copies, dim=0) for x in queries]
+    prompts = [prompt for prompt in prompts for _ in range(copies)]
     whole = decode(tokenizer, *queries, response, mask)
     completions = _decode_counted(tokenizer, response, mask)
     texts = list(map(SampledText, whole, prompts, completions))
@@ -162,13 +165,15 @@ def generate(
     pad_token_id: int,
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
+    copies: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sample responses with a key–value cache; returns (response_tensors, response_mask, logprobs).
 
     Prompts [B, P] are padded left. The results are [B, T], T ≤ `response_length`: sampling ends when
     every row has an EOS (one of `eos_token_id`). It counts, the padding after it does not. `logprobs`
-    are those of the sampling distribution (at this temperature), 0 where masked. ValueError: shapes, ids,
-    an empty prompt, one too long.
+    are those of the sampling distribution (at this temperature), 0 where masked. With `copies` each prompt
+    is read once and answered so many times, [B · copies, T]. ValueError: shapes, ids, an empty prompt,
+    one too long.
     """
     require_prompts(policy, query_tensors, query_mask, response_length)
     cache, ids, mask = DynamicCache(config=policy.config), query_tensors, query_mask
@@ -182,6 +187,11 @@ def generate(
         logits = policy(
             **inputs, past_key_values=cache, use_cache=True, **last_logits(policy, 1)
         ).logits[:, -1]
+        if t == 0 and copies > 1:  # the prompts have been read
+            cache.batch_repeat_interleave(copies)
+            logits, mask, positions, running = (
+                x.repeat_interleave(copies, dim=0) for x in (logits, mask, positions, running)
+            )
         if len(logits) < len(running):
             logits = logits.new_zeros(len(running), logits.shape[1]).index_copy(0, rows, logits)
         token, logprob = _sample(logits, temperature, generator)

@@ -156,3 +156,19 @@ def test_logprobs_of_a_large_vocabulary_have_no_bias():
     token, logprob = _sample(logits, 1.0, torch.Generator().manual_seed(2))
     exact = logits.double().log_softmax(-1).gather(1, token.unsqueeze(1)).squeeze(1)
     assert (logprob - exact).mean().abs() < 1e-6
+
+
+def test_copies_of_a_prompt_are_as_if_it_stood_there_so_often(models, config):
+    """Each prompt is read once; tokens, log-probs and texts are those of a batch that repeats it."""
+    prompts = ["we saw this film", "the soup"]
+
+    def sampled(asked, copies):
+        generator = torch.Generator().manual_seed(3)
+        return sample_responses(models.actor, models.tokenizer, asked, config, generator, copies)
+
+    once, repeated = sampled(prompts, 3), sampled([p for p in prompts for _ in range(3)], 1)
+    assert once.texts == repeated.texts and len(set(once.texts)) > 2
+    assert [text.prompt for text in once.texts] == [text.prompt for text in repeated.texts]
+    for one, other in zip(once.tokens(), repeated.tokens(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.allclose(once.logprobs, repeated.logprobs, atol=1e-5)

