@@ -33,8 +33,12 @@ def unscored(texts: list[str]) -> list[float]:
 
 
 def line(name: str, found: dict, count: int) -> str:
-    """Loss, accuracy with its standard error, and margin, of so many pairs."""
-    error = (found["accuracy"] * (1 - found["accuracy"]) / count) ** 0.5
+    """Loss, accuracy with its standard error, and margin, of so many pairs.
+
+    The error is Agresti and Coull's (1998): not 0 where all of a few pairs are right.
+    """
+    share = (found["accuracy"] * count + 2) / (count + 4)
+    error = (share * (1 - share) / (count + 4)) ** 0.5
     loss, accuracy, margin = (f"{key} {found[key]:.3f}" for key in SHOWN)
     return f"{count} pairs {name}: {loss}, {accuracy} ± {error:.3f}, {margin}"
 
