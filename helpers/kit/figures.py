@@ -128,7 +128,7 @@ def touches_edge(pixels: np.ndarray) -> bool:
 
 
 SHARPNESS = (2, 1.5, 1)  # pixels of a still picture for each pixel of the page: the most that fit
-MOST = 20_000  # bytes of a still picture: a notebook has 500 kB
+MOST = 15_000  # bytes of a still picture: a notebook has 500 kB
 CORNER = 10  # pixels of the page: radius of the card's corners
 IF_FOLDED = "Folded? Click to see "  # JupyterLab shows the first line of a folded output's text
 EXACT, COLOURS = 16, 64  # of a still picture: colours that stay as they are, and all colours
