@@ -30,6 +30,7 @@ HERE = {  # in place of what a hub has
     "HuggingFaceTB/SmolLM2-135M-Instruct": "./chat_model",
     "HuggingFaceTB/SmolLM2-135M": str(ROOT / "data/sft"),
     "distilbert-base-uncased": "data/reward",
+    "you/your-reward-model": str(ROOT / "data/reward"),
 }
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}{% if add_generation_prompt %}it{% endif %}"
 
@@ -91,7 +92,7 @@ def test_the_first_page_s_example_keeps_the_policy_that_it_trains(folder):
 
 @pytest.mark.slow
 def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(folder, capsys):
-    assert run_examples("helpers/commands/README.md") == 7
+    assert run_examples("helpers/commands/README.md") == 8
     AutoModelForCausalLM.from_pretrained("my_policy")
     load_reward_model("my_reward", "cpu")
     assert (folder / "my_run" / BEST / FACTS).exists()
@@ -111,7 +112,7 @@ TRL_PAGE = "docs/from_trl_ppo.md"
 
 @pytest.mark.slow
 def test_the_examples_for_a_ppo_trainer_script_train(folder, capsys):
-    assert run_examples(TRL_PAGE) == 3
+    assert run_examples(TRL_PAGE) == 4
     AutoModelForCausalLM.from_pretrained("my_policy")
 
 
