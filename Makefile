@@ -58,7 +58,7 @@ NEWS := @jupyterlab/apputils-extension:announcements  # asks on every first star
 $(VENV)/.course: $(BIN)/python requirements.txt constraints.txt $(LOCK)
 	$(if $(LOCK),$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --require-hashes -r $(LOCK))
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
-	$(BIN)/jupyter labextension disable --level=sys_prefix $(NEWS) > /dev/null
+	$(BIN)/jupyter labextension disable --level=sys_prefix $(NEWS) > /dev/null 2>&1
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.course tests/requirements.txt
