@@ -23,6 +23,11 @@ function draw() {
   drawTry();
 }
 
+/** The last update of the run that is shown. */
+function endOf(view) {
+  return runOf(view).kl.length - 1;
+}
+
 function show(change) {
   Object.assign(view, change);
   asked ||= requestAnimationFrame(draw);
@@ -37,12 +42,13 @@ function drawControls() {
   write(byId("beta-now"), pushed ? `${beta} is the ${view.beta ? "last" : "first"}` : beta);
   ruler.setAttribute("aria-valuenow", view.beta);
   ruler.setAttribute("aria-valuetext", beta);
-  ruler.classList.toggle("right", places[view.beta] > 0.5);
   byId("thumb").style.transform = `translateX(${(places[view.beta] * rulerWidth).toFixed(1)}px)`;
   [...byId("stops").children].forEach((stop, at) => stop.classList.toggle("now", at === view.beta));
+  const end = endOf(view), made = `${Math.min(view.iteration, end)} of ${end}`;
+  iteration.max = end; // its value is then no larger
   if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
-  iteration.setAttribute("aria-valuetext", `${view.iteration} of ${last}`);
-  write(byId("iteration-now"), `${view.iteration} of ${last}`);
+  iteration.setAttribute("aria-valuetext", made);
+  write(byId("iteration-now"), made);
   byId("prompt").value = view.prompt;
   byId("which").value = view.which;
   byId("seed").value = view.seed;
@@ -54,7 +60,7 @@ let places = [];
 function placesOf() {
   const betas = DATA.betas.slice(0, TRAINED), logs = betas.filter((beta) => beta > 0).map(Math.log);
   const low = logs[0], wide = logs.at(-1) - low || 1;
-  const from = logs.length < TRAINED ? 0.12 : 0, apart = Math.min(0.12, 0.5 / (DATA.joined.length || 1));
+  const from = logs.length < TRAINED ? 0.12 : 0, apart = Math.min(clamp(80 / rulerWidth, 0.12, 0.2), 0.5 / (DATA.joined.length || 1));
   const to = 1 - apart * DATA.joined.length;
   const trained = betas.map((beta) => (beta > 0 ? from + ((to - from) * (Math.log(beta) - low)) / wide : 0));
   return [...trained, ...DATA.joined.map((_, at) => to + apart * (at + 1))];
@@ -62,6 +68,7 @@ function placesOf() {
 
 function layRuler() {
   places = placesOf();
+  ruler.parentElement.style.setProperty("--joined", `${100 * (1 - places[TRAINED - 1])}%`);
   const stops = DATA.betas.map((_, at) => {
     const stop = element("span", joinedAt(at) ? "own" : ""), label = element("i", "", shortName(at));
     stop.style.left = `${100 * places[at]}%`;
@@ -142,11 +149,11 @@ function stop() {
 
 /** From this update to the last; at first it holds still for a while. */
 function play(from, still = 0) {
-  const began = performance.now() + still - (FILM * from) / last;
+  const end = endOf(view), began = performance.now() + still - (FILM * from) / (end || 1);
   const step = (time) => {
-    const at = clamp(Math.floor((last * (time - began)) / FILM), from, last);
+    const at = clamp(Math.floor((end * (time - began)) / FILM), from, end);
     if (at !== view.iteration) show({ iteration: at });
-    if (at === last) stop();
+    if (at === end) stop();
     else playing = requestAnimationFrame(step);
   };
   show({ iteration: from });
@@ -156,7 +163,7 @@ function play(from, still = 0) {
 function playOrStop() {
   opening = false;
   if (playing) stop();
-  else play(view.iteration < last ? view.iteration : 0);
+  else play(view.iteration < endOf(view) ? view.iteration : 0);
 }
 
 // ---- the link ----
@@ -257,7 +264,6 @@ function listen() {
 
 /** What depends on which stops there are. */
 function layStops() {
-  iteration.max = last;
   layRuler();
   layTable();
   layLadder();

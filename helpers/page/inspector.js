@@ -35,8 +35,8 @@ function showGroup(prompt) {
 
 /** A response as buttons; once the update is applied, coloured by what it does to each token. */
 function responseRow(response, at) {
-  const row = element("li"), { tokens, logprobs, newLogprobs, score, kl, advantage } = response;
-  row.append(element("p", "fine", `score ${written(score)}, KL ${written(kl)}, advantage ${signed(advantage)}`));
+  const row = element("li"), { prompt, tokens, logprobs, newLogprobs, score, kl, advantage } = response;
+  row.append(element("p", "fine", `score ${written(score)}, KL ${written(kl)}, advantage ${signed(advantage)}`), element("span", "given", textOfTokens(prompt)), " ");
   tokens.forEach((token, t) => {
     const button = chip(training.policy.words[token], inspected.applied ? DEEPER * (newLogprobs[t] - logprobs[t]) : 0, "button");
     button.removeAttribute("title");

@@ -42,14 +42,14 @@ function pictureTexts() {
   const now = valuesOf(runOf(view), view.iteration), ink = coloured("body", "color"), soft = coloured(".fine", "color");
   const sample = sampleOf(shotOf(runOf(view), view.iteration), view.prompt, view.which);
   const place = location.protocol.startsWith("http") ? `, ${location.host}${location.pathname}` : "";
-  const title = `${nameOf(view.beta)}, after ${view.iteration} ${methodOf(view.beta)} updates`;
-  const numbers = `proxy ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;
+  const title = `${nameOf(view.beta)}, after ${now.iteration} ${methodOf(view.beta)} updates`;
+  const numbers = `${scoreName(view.beta)} ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;
   return [
     [title, "700 40px system-ui, sans-serif", ink, 52],
     [numbers, "600 30px system-ui, sans-serif", ink, 46],
     [story(view), "600 26px system-ui, sans-serif", ink, 36],
     [`“${plain(DATA.prompts[view.prompt], sample.tokens)}”`, "34px Georgia, serif", ink, 46],
-    ["proxy: the reward model’s score, which training raises. gold: real quality, by rules that training never sees. KL: how far the policy is from the reference.", "20px system-ui, sans-serif", soft, 28],
+    [`${scoreName(view.beta) === "proxy" ? "proxy: the reward model’s score" : "own reward: chosen in the page"}, which training raises. gold: real quality, by rules that training never sees. KL: how far the policy is from the reference.`, "20px system-ui, sans-serif", soft, 28],
     [`Source: ${LIVE.includes(joinedAt(view.beta)) ? "trained in the page" : `recorded runs, “${DATA.command}”`}, in “${document.title}”${place}`, "20px system-ui, sans-serif", soft, 28],
   ];
 }

@@ -87,7 +87,7 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "up: proxy (std), gold (points); log below −2");
+  mark("text", "", { x: 2, y: 11 }, "higher is better; log below −2");
 }
 
 /** Above the plot each β stands where its run ends. */

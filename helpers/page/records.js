@@ -51,6 +51,11 @@ function shortName(beta) {
   return joinedAt(beta)?.key ?? `${DATA.betas[beta]}`;
 }
 
+/** What stands in the proxy's place, by its name. */
+function scoreName(beta) {
+  return joinedAt(beta)?.ownReward ? "own reward" : "proxy";
+}
+
 function runOf(view, beta = view.beta) {
   return DATA.runs[beta][view.seed];
 }

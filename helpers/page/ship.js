@@ -25,7 +25,7 @@ function ask(focus = true) {
     texts.append(button);
   });
   byId("ship").replaceChildren(title, texts);
-  if (focus) texts.firstChild.focus();
+  if (focus) texts.firstChild.focus({ preventScroll: true });
 }
 
 function choose(place) {
@@ -35,9 +35,13 @@ function choose(place) {
   else reveal();
 }
 
-/** What gold gives a text and takes from it, each with its points. */
+/** What gold gives a text and takes from it, each kind once with its points. */
 function pointsOf(parts) {
-  return parts.map(([what, points]) => `${points > 0 ? "+" : ""}${written(points)} ${what}`).join(" · ");
+  const kinds = Map.groupBy(parts, ([what]) => what.split(" (")[0]);
+  return [...kinds].map(([kind, some]) => {
+    const points = some.reduce((sum, [, one]) => sum + one, 0), what = some.length > 1 ? `${kind}, ${some.length} times` : some[0][0];
+    return `${points > 0 ? "+" : ""}${written(points)} ${what}`;
+  }).join(" · ");
 }
 
 function textRow(choice, place, prompt, of) {
@@ -77,5 +81,5 @@ function reveal() {
   });
   const chosen = element("p", "fine", "The pairs are not typical: for each beginning, they are the two last texts about which reward model and gold disagree most.");
   byId("ship").replaceChildren(verdict, chosen, table, again);
-  verdict.focus();
+  verdict.focus({ preventScroll: true });
 }

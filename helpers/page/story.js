@@ -68,7 +68,7 @@ function onTheWay(view, now, run, gold, little) {
 
 /** From where to where: of the reader's own run, and where gold was not measured. */
 function storyOfOwn(joined, run, now) {
-  const rise = (name) => `${written(run[name][0])} to ${written(now[name])}`;
+  const rise = (name) => `${written(run.start?.[name] ?? run[name][0])} to ${written(now[name])}`;
   const gold = run.gold[0] === null || now.gold === null ? "" : `, gold from ${rise("gold")}`;
   const reward = joined?.ownReward ? "its own reward" : "the proxy score";
   const nats = writtenKl(Math.max(now.kl, 0));

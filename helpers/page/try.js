@@ -1,7 +1,7 @@
 // "Write a beginning of your own": the reference and a policy, loaded when asked for, read it and go on.
 const LONGEST = 24, ROWS = 8; // tokens of a response, as in training; next words shown
 const loaded = new Map(); // name → policy; each file is a classic script beside the page, since a page
-let writing = false, draws = null, shownPolicy = ""; // the random numbers of what stands there, and whose it is
+let writing = false, draws = null, shownTitle = ""; // the random numbers of what stands there, and whose it is
 globalThis.POLICY_FILES = {}; // from the disk may not fetch its neighbours
 
 function loadPolicy(name) {
@@ -43,11 +43,12 @@ function textOfOwn(title, prompt, response) {
   return box;
 }
 
-/** Of the policies beside this page the one whose β is nearest to the ruler's, by ratio: {name, beta}. */
+/** Of the policies beside this page the one whose β is nearest to the ruler's, by ratio: {name, title}. */
 function nearestPolicy() {
   const size = (beta) => Math.log(beta + 0.001), wanted = size(DATA.betas[view.beta]);
   const known = DATA.policies.map((name) => ({ name, beta: Number(name.replace("beta_", "")) }));
-  return known.reduce((best, one) => (Math.abs(size(one.beta) - wanted) < Math.abs(size(best.beta) - wanted) ? one : best));
+  const { name, beta } = known.reduce((best, one) => (Math.abs(size(one.beta) - wanted) < Math.abs(size(best.beta) - wanted) ? one : best));
+  return { name, title: joinedAt(view.beta) ? `Not your run: the recorded policy nearest in β, β = ${beta}` : `Trained at β = ${beta}` };
 }
 
 /** The numbers of a list, one after the other. */
@@ -70,8 +71,8 @@ function writeOn({ policy, reference, title }, tokens) {
 async function tryOwn() {
   if (writing) return;
   writing = true;
-  const { name, beta } = nearestPolicy(), prompt = byId("try-text").value.trim();
-  shownPolicy = name;
+  const { name, title } = nearestPolicy(), prompt = byId("try-text").value.trim();
+  shownTitle = title;
   if (!loaded.has(name)) write(byId("try-said"), "Loading the policies …");
   try {
     if (!prompt) throw new Error("Write a word or two for it to begin with.");
@@ -80,7 +81,7 @@ async function tryOwn() {
     if (tokens.length + LONGEST > policy.positions) throw new Error(`That is too long: ${policy.positions - LONGEST - 1} words at most.`);
     const instead = `: it reads ${policy.words[UNKNOWN_TOKEN]} there.`;
     write(byId("try-said"), strange.length ? `It has never seen ${strange.join(", ")}${instead}` : "");
-    writeOn({ policy, reference, title: `Trained at β = ${beta}` }, tokens);
+    writeOn({ policy, reference, title }, tokens);
   } catch (problem) {
     write(byId("try-said"), problem.message);
     for (const id of ["try-next", "try-texts"]) byId(id).replaceChildren();
@@ -91,7 +92,7 @@ async function tryOwn() {
 
 /** What was written follows the ruler. */
 function drawTry() {
-  if (draws && nearestPolicy().name !== shownPolicy) tryOwn();
+  if (draws && nearestPolicy().title !== shownTitle) tryOwn();
 }
 
 function layTry() {

@@ -50,7 +50,7 @@ function drawSample(view) {
   const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, joinedAt(view.beta)?.ownReward ? "reward" : "proxy"));
+  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, scoreName(view.beta)));
 }
 
 function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
@@ -110,7 +110,7 @@ function drawBars(view) {
 let rows = [];
 function layTable() {
   rows = DATA.betas.map((_, beta) => {
-    const row = element("tr"), head = element("th", "", shortName(beta));
+    const row = element("tr"), head = element("th", "", shortName(beta) + (joinedAt(beta)?.ownReward ? ", own reward" : ""));
     head.scope = "row";
     const cells = Array.from({ length: 5 }, () => element("td"));
     row.append(head, ...cells);
@@ -154,6 +154,6 @@ function drawLadder(view) {
     rung.shown = key;
     const sample = sampleOf(shot, view.prompt, view.which);
     fillWords(rung.text, { prompt: DATA.prompts[view.prompt], sample });
-    write(rung.numbers, `proxy ${written(sample.proxy)}\ngold ${written(sample.gold)}`);
+    write(rung.numbers, `${scoreName(beta)} ${written(sample.proxy)}\ngold ${written(sample.gold)}`);
   });
 }

@@ -1,11 +1,14 @@
 """Training in the page: in a worker, under its own security policy; its runs join the recorded ones."""
 
+import re
+
 from tests.browser.test_drift_page import STILL, number, opened
 
 MADE = """updates => {
   const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];
   return Number(made) >= updates;
 }"""
+AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -30,7 +33,7 @@ def stands_still(page) -> bool:
 
 
 def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
-    with opened(browser, STILL) as page:
+    with opened(browser, AT) as page:
         page.locator("#train-box summary").first.click()
         button = page.locator("#train-go")
         button.click()
@@ -44,13 +47,23 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         trained(page, int(made(page).split()[-3]) + 1)
         assert page.locator("#beta-now").inner_text() == "β = 0"
         button.click()
-        assert button.inner_text() == "Go on" and stands_still(page)
+        assert button.inner_text() == "Continue run\u00a01 (β = 0.1)" and stands_still(page)
+        page.locator("#train-beta").fill("0")  # of the next run, not of this one
+        assert button.inner_text() == "Continue run\u00a01 (β = 0.1)"
+        assert page.locator("#train-again").inner_text() == "New run at β = 0"
         page.locator("#train-again").click()
         trained(page, 1)
-        assert page.locator("#table tbody th").all_inner_texts()[-2:] == [
-            "run\u00a01",
-            "run\u00a02",
-        ]
+        runs = ["run\u00a01: 0.1", "run\u00a02: 0"]
+        assert page.locator("#table tbody th").all_inner_texts()[-2:] == runs
+        assert page.locator("#stops .own").all_inner_texts() == runs
+        end = page.locator("#beta .track").bounding_box()
+        assert end["x"] + end["width"] < page.locator("#stops .own").first.bounding_box()["x"]
+        made_of, most = page.locator("#iteration-now").inner_text().split(" of ")
+        assert made_of == most and int(most) < 60  # the run's own length
+        page.locator("#train-again").click()
+        page.wait_for_function(
+            "() => document.getElementById('train-said').innerText.startsWith('run\u00a01 gives way')"
+        )
 
 
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
@@ -60,13 +73,32 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
-        assert "does not know: zebra." in said and "“wife” in 0" in said and "“we”" not in said
-        assert page.locator("#numbers .proxy dt").inner_text().startswith("reward")
+        assert "“wife” in 0" in said and "“we”" not in said
+        assert "does not know “zebra”" in page.locator("#own-unknown").inner_text()
+        assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
+        assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
+        assert re.match(r".*“we” \d\.\d\d \(\d\.\d\d\)", page.locator("#times").inner_text())
         page.wait_for_function("() => location.hash.includes('liked=we+wife+zebra')")
         page.locator("#beta").press("Home")
         page.wait_for_function(
             "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
         )
+
+
+def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_no_run(browser):
+    with opened(browser, AT) as page:
+        page.locator("#train-box summary").first.click()
+        page.locator("#reward-box summary").click()
+        page.locator("#own-liked").fill("zebra summers")
+        page.wait_for_function("() => document.getElementById('own-unknown').innerText")
+        said = page.locator("#own-unknown").inner_text()
+        assert "“zebra”." in said and "“summers”; it knows summer" in said
+        page.locator("#train-go").click()
+        page.wait_for_function(
+            "() => document.getElementById('train-said').innerText.includes('none of the words liked')"
+        )
+        assert page.locator("#reward-box").get_attribute("open") is not None
+        assert made(page) == "" and page.locator("#stops .own").count() == 0
 
 
 def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(browser):

@@ -48,6 +48,7 @@ function readTrainingLink(said) {
   training.asked = 1;
   byId("train-box").open = true;
   byId("reward-box").open = named.length > 0;
+  checkWords();
   drawTraining();
 }
 
@@ -89,7 +90,7 @@ function hearWorker({ id = training.made, problem, begun, simd, point, shot, tex
 async function train() {
   stop();
   document.body.classList.add("touched"); // nobody need be told to drag β
-  training.going = byId("reward-box").open = false; // what is trained comes into sight
+  training.going = false;
   say("Loading the models …");
   byId("train-go").disabled = byId("train-again").disabled = true;
   try {
@@ -99,25 +100,27 @@ async function train() {
     const own = { ...reward, liked: tokens(reward.liked), disliked: tokens(reward.disliked) };
     const next = DATA.nextWords.map((words) => words.map((word) => policy.places.get(word)));
     const shown = { prompts: DATA.prompts.map((text) => encode(policy, text)), next };
-    const key = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
-    const run = { proxy: [], gold: [], kl: [], shots: [] };
-    training.run = { key, label: `${key}: β = ${klCoef}`, beta: klCoef, ownReward, optimum: null, run };
-    training.strange = unknownWords(policy, `${reward.liked} ${reward.disliked}`);
+    const unknown = ["liked", "disliked"].find((name) => reward[name] && !own[name].length);
+    if (unknown) throw new Error(`The model knows none of the words ${unknown}: change them, or leave the field empty.`);
+    const name = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
+    const run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
+    training.run = { key: `${name}: ${klCoef}`, name, label: `${name}: β = ${klCoef}`, beta: klCoef, ownReward, liked: own.liked, optimum: null, run };
     training.going = true;
     training.asked = 1;
-    say(ownReward ? `Measuring your reward on ${REFERENCE_SAMPLES} responses of the reference …` : "");
+    say(`Measuring ${REFERENCE_SAMPLES} responses of the reference …`);
     askWorker({ models: training.models, begin: { klCoef, own, shown } });
     training.models = null; // the worker has them
   } catch (problem) {
-    endTraining(problem.message);
+    say(problem.message); // a run that was there can go on
   }
   drawTraining();
 }
 
-/** What of a reward cannot be learned: unknown words, rare words, one value for all. */
-function tellReward({ rare = [], varies = true }, simd) {
-  const said = [], counts = rare.map(([token, count]) => `“${training.policy.words[token]}” in ${count}`);
-  if (training.strange.length) said.push(`The model does not know: ${training.strange.join(", ")}.`);
+/** Which run gives way, and what of a reward cannot be learned: rare words, one value for all. */
+function tellReward({ rare = [], varies = true, score, texts }, simd) {
+  const { run } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].name} gives way: the page keeps ${KEPT_RUNS} runs.`];
+  run.start = { proxy: score, gold: meanGold(texts), times: timesOf(texts) };
+  const counts = rare.map(([token, count]) => `“${training.policy.words[token]}” in ${count}`);
   if (rare.length) {
     said.push(`Of ${REFERENCE_SAMPLES} responses of the reference: ${counts.join(", ")}.`);
     said.push("What is almost never sampled is almost never rewarded: it may not be learned.");
@@ -139,12 +142,18 @@ function meanGold(texts) {
   return all[0] === null ? null : average(all);
 }
 
+/** How often each liked word stands in a response of a rollout, on average. */
+function timesOf(texts) {
+  return training.run.liked.map((word) => average(texts.map(([, response]) => countOf([word], response))));
+}
+
 function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
   const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
   const followed = view.beta === place() && view.iteration === iteration - 1;
   run.proxy.push(score);
   run.kl.push(kl);
   run.gold.push(meanGold(texts));
+  run.times.push(timesOf(texts));
   const row = ({ score, words, drift }, prompt) => [score, goldOf(DATA.prompts[prompt], words), words, drift.map((x) => 10 * x)];
   const rows = samples.map((some, prompt) => some.map((sample) => row(sample, prompt)));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
@@ -174,13 +183,16 @@ function endTraining(problem) {
 
 // ---- the panel ----
 /** Another reward than the reward model's stands in the proxy's place, by its name and without a frontier; the algorithm. */
-let proxyTerm = null;
 function drawUnits(view) {
-  const own = Boolean(joinedAt(view.beta)?.ownReward), [name, what] = [...byId("proxy").previousElementSibling.childNodes];
-  proxyTerm ??= [name.data, what.textContent];
-  name.data = own ? "reward " : proxyTerm[0];
-  write(what, own ? "your own; training raises it" : proxyTerm[1]);
-  write(parts.proxyLabel, own ? "reward" : "proxy");
+  const joined = joinedAt(view.beta), own = Boolean(joined?.ownReward);
+  for (const place of document.querySelectorAll("[data-own]")) {
+    place.dataset.plain ??= place.textContent;
+    write(place, own ? place.dataset.own : place.dataset.plain);
+  }
+  write(parts.proxyLabel, scoreName(view.beta));
+  const { times, start } = joined?.run ?? {}, now = times?.[valuesOf(joined.run, view.iteration).iteration] ?? [];
+  const said = now.map((mean, at) => `“${training.policy.words[joined.liked[at]]}” ${written(mean)} (${written(start.times[at])})`);
+  write(byId("times"), said.length ? `Times per text, now (before): ${said.join(", ")}.` : "");
   write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   plane.classList.toggle("own", own);
 }
@@ -199,13 +211,26 @@ function rewardWords() {
   return said.join(", ") || "nothing: all responses are worth the same";
 }
 
+/** Which of the written words the model does not know, with those it knows that begin alike. */
+async function checkWords() {
+  const { liked, disliked } = writtenReward(), policy = liked || disliked ? await loadPolicy("reference").catch(() => null) : null;
+  const alike = (word) => policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
+  const said = policy ? unknownWords(policy, `${liked} ${disliked}`).map((word) => {
+    return `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
+  }) : [];
+  write(byId("own-unknown"), said.join(" "));
+}
+
 function drawTraining() {
   const made = (training.run?.run.kl.length ?? 0) - 1, half = made < RLOO.iterations && training.run;
   write(byId("train-beta-now"), `β = ${training.beta}`);
   byId("train-beta").setAttribute("aria-valuetext", `β = ${training.beta}`);
-  write(byId("train-go"), training.going ? "Stop" : half ? "Go on" : "Train");
-  byId("train-go").disabled = false;
-  byId("train-again").disabled = byId("inspect-go").disabled = !training.run;
+  const another = `New run at β = ${training.beta}`;
+  write(byId("train-go"), training.going ? "Stop" : half ? `Continue ${half.name} (β = ${half.beta})` : another);
+  write(byId("train-again"), another);
+  byId("train-again").hidden = !half;
+  byId("train-go").disabled = byId("train-again").disabled = false;
+  byId("inspect-go").disabled = !training.run;
   write(byId("train-progress"), made < 0 ? "" : `${training.run.label}, update ${made} of ${RLOO.iterations}`);
   for (const field of byId("reward-box").querySelectorAll("input[type=range]")) {
     write(field.nextElementSibling, written(Number(field.value), 1));
@@ -225,8 +250,15 @@ function layTraining() {
   });
   byId("train-again").addEventListener("click", train);
   byId("train-beta").addEventListener("input", () => (training.beta = sliderBeta()));
+  byId("train-box").addEventListener("toggle", () => { // opened by hand: at the β that is shown
+    if (!byId("train-box").open || training.asked) return;
+    stop();
+    setBeta(DATA.betas[view.beta]);
+    drawTraining();
+  });
   byId("train-box").addEventListener("input", () => {
     training.asked = 1;
+    checkWords();
     drawTraining();
     show({});
   });

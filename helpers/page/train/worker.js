@@ -9,7 +9,7 @@ function referenceSamples(trainer) {
     const prompts = Array.from({ length: RLOO.prompts }, (_, place) => trainer.prompts[(at + place) % trainer.prompts.length]);
     const rollout = sampleResponses(trainer, prompts, RLOO.group);
     scoreResponses(trainer, rollout);
-    samples.push(...rollout.responses.map(({ proxy, tokens }) => ({ proxy, tokens })));
+    samples.push(...rollout.responses.map(({ prompt, proxy, tokens }) => ({ prompt, proxy, tokens })));
   }
   return samples;
 }
@@ -17,9 +17,10 @@ function referenceSamples(trainer) {
 /** A new run at this β: `own` is a reward as own.js has it; `shown` are the page's {prompts, next}, as tokens. */
 function beginRun(trainer, { klCoef, own, shown }) {
   resetTrainer(trainer);
-  const measured = isPlain(own) ? null : measureReward(own, referenceSamples(trainer));
+  const samples = (trainer.samples ??= referenceSamples(trainer)), measured = isPlain(own) ? null : measureReward(own, samples);
   const scoreOf = measured ? ({ proxy, tokens }) => (rawReward(own, proxy, tokens) - measured.mean) / measured.std : ({ proxy }) => proxy;
-  return { klCoef, shown, scoreOf, measured, iteration: 0 };
+  const begun = { ...measured, score: average(samples.map(scoreOf)), texts: samples.map(({ prompt, tokens }) => [prompt, tokens]) };
+  return { klCoef, shown, scoreOf, begun, iteration: 0 };
 }
 
 /** What the policy now writes to the page's beginnings, and how likely the shown next words are. */
@@ -39,7 +40,7 @@ function answer({ models, begin, inspect }) {
   if (models) work.trainer = makeTrainer(models);
   if (begin) {
     work.run = beginRun(work.trainer, begin);
-    return { begun: work.run.measured ?? {}, simd: work.trainer.simd };
+    return { begun: work.run.begun, simd: work.trainer.simd };
   }
   if (inspect) return { inspected: { klCoef: work.run.klCoef, responses: inspectUpdate(work.trainer, work.run) } };
   const shot = look(work.trainer, work.run), { rollout, ...point } = iterate(work.trainer, work.run);
