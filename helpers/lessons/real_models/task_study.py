@@ -196,7 +196,7 @@ def run_task(
 
 
 class RightSamples:
-    """A step of SFT on the right ones among as many samples of the reference as RL draws."""
+    """A step of SFT on the right ones among at least as many samples of the reference as RL draws."""
 
     def __init__(self):
         self.texts: list[SampledText] = []
@@ -205,7 +205,7 @@ class RightSamples:
         """One gradient step on a batch of them, drawn anew; the rate anneals as in RL."""
         config, began = state.config, time.perf_counter()
         if not self.texts:
-            count = config.iterations * config.batch_size // len(state.prompts)
+            count = -(-config.iterations * config.batch_size // len(state.prompts))
             rows = as_rows(state.prompts)
             batches = answers(state.models.reference, state, rows, count, seed=config.seed)
             texts = [text for batch in batches for text in batch.texts]
