@@ -139,7 +139,7 @@ class Diagnosis:
 
 def belongs(rule: Rule, library: str, metrics: dict[str, Series]) -> bool:
     """Whether a rule is about such a run: not where another one reads the same from another metric."""
-    if "pair_loss" in metrics:
+    if library == "trl_dpo" or "pair_loss" in metrics:
         return rule.metric in metrics and rule.metric not in OF_REWARDS
     if rule.metric in ("reward", "score") and "score" not in metrics:  # no scale: the trend alone
         return rule.metric == ("reward" if "reward" in metrics else "score")

@@ -125,8 +125,9 @@ def announce(options: TrainOptions, folder: Path, state: RLHFState) -> None:
     except Exception as problem:  # noqa: BLE001 (some architectures cannot be counted)
         print(f"Memory: not estimated for this architecture ({type(problem).__name__}).")
     else:
-        free, resumed = free_bytes(state.models.device), options.resume is not None
-        print(require_room(estimate, free, options.force, resumed), flush=True)
+        loaded = ("weights", "Adam") if options.resume is not None else ("weights",)
+        free = free_bytes(state.models.device)
+        print(require_room(estimate, free, loaded, options.force), flush=True)
     fitted = options.resume is None and needs_normalizer(state)
     measured = 2 * evaluated(options, state)
     if held_out is not None:

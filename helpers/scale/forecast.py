@@ -68,14 +68,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
 
 
-def require_room(
-    estimate: MemoryEstimate, free: float, force: bool = False, resumed: bool = False
-) -> str:
-    """What is said of the memory; ValueError: more is to come than is free.
-
-    The weights are held already, and so are Adam's moments of a run that is resumed.
-    """
-    held = ("weights", "Adam") if resumed else ("weights",)
+def require_room(estimate: MemoryEstimate, free: float, held: tuple, force: bool = False) -> str:
+    """What is said of the memory; ValueError: more is to come, beside the `held` kinds, than is free."""
     needed = estimate.peak - sum(estimate.total(kind=kind) for kind in held)
     less = "a smaller --micro-batch-size or --batch-size, --gradient-checkpointing, --lora"
     wants = f"at most the {free / GIB:.1f} GiB that are free: {less}, or --force to try it"

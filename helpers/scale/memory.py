@@ -316,8 +316,3 @@ def free_bytes(device: torch.device = CPU) -> float:
         cache = float(stats["inactive_file"])  # pages of files, given back where memory is short
         found.append(float(limit.replace("max", "inf")) - float(used) + cache)
     return min(found)
-
-
-def peak_memory_gb() -> float:
-    """Peak resident size of this process in GB."""
-    return peak_bytes() / 1e9
