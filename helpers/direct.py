@@ -190,6 +190,11 @@ def update(state: RLHFState, batch: PairBatch, rows: Tensor) -> dict:
 # --- the loop -------------------------------------------------------------------------------------
 
 
+def unscored(texts: list[str]) -> list[float]:
+    """A reward that scores nothing, and is not recorded: what is learnt from are pairs."""
+    return [0.0] * len(texts)
+
+
 def iterate_direct(state: RLHFState, data: PairBatch | None = None) -> dict:
     """One iteration: responses of the policy for the record, a batch of pairs, an update. → record.
 
@@ -207,6 +212,8 @@ def iterate_direct(state: RLHFState, data: PairBatch | None = None) -> dict:
         batch, rows = data, draw_pairs(state, len(data))
         fill_reference(state, batch, rows)
     metrics = describe(state, responses, scores) | compare(responses, ref_logprobs)
+    if state.models.reward is unscored:
+        del metrics["score"], metrics["score_std"]
     metrics |= update(state, batch, rows) | {"kl_coef": state.config.kl_coef}
     return record_iteration(state, metrics, started)
 

@@ -11,14 +11,15 @@ from helpers.kit.palette import BLUE, ORANGE
 from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, Rule
 from helpers.lessons.debugging.measures import mean
 from helpers.lessons.debugging.names import LIBRARIES, METRICS, Series, metrics_of
-from helpers.lessons.debugging.rates import SURE, measurable, rates, too_early
+from helpers.lessons.debugging.rates import measurable, rates, too_early
 from helpers.tools.command import exit_status
 from helpers.tools.files import atomic_file
 from helpers.tools.flags import FlagParser, setting
 from helpers.tools.validate import require, require_choice
 
 MOST = 5  # findings shown
-OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which has no rollouts
+OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which learns from no rollouts and no rewards
+OF_REWARDS = ("reward", "score", "reward_std")
 WORLD = "its range is this world's; take one from three healthy runs of your own"
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -103,10 +104,8 @@ class Diagnosis:
         raised = f"{len(self.findings)} of {len(self.applied)} rules raised a flag."
         if found is None:
             return [f"{raised} None of them has been measured: the clinic records no such metric."]
-        none = found.count(well=True)[0] == 0
-        bound = f", so at most {found.bound():.0%} of such runs ({SURE:.0%} sure)" if none else ""
         return [
-            f"{raised} {len(measured)} of them have been measured: together they flag {found}{bound}.",
+            f"{raised} {len(measured)} of them have been measured: together they flag {found}.",
             "That is the clinic: PPO in this course's world, on seeds 3 to 5, on which no range was chosen.",
             "Another model is another world: a flag is a place to look at, and no flag is weak evidence.",
         ]
@@ -117,7 +116,11 @@ class Diagnosis:
         return ["", "Not applied:", *said] if said else []
 
     def figure(self) -> Picture:
-        """The metrics with a finding, else all; in orange the iterations that a rule read."""
+        """The metrics with a finding, else all; in orange the iterations that a rule read.
+
+        ValueError: no metric has a finite number.
+        """
+        require(bool(self.metrics), "log", "no finite number of a metric", "one, to draw it")
         keys = list(dict.fromkeys(f.rule.metric for f in self.findings)) or list(self.metrics)
         columns = min(3, len(keys))
         rows = -(-len(keys) // columns)
@@ -136,13 +139,15 @@ class Diagnosis:
 
 def belongs(rule: Rule, library: str, metrics: dict[str, Series]) -> bool:
     """Whether a rule is about such a run: not where another one reads the same from another metric."""
+    if library == "trl_dpo" or "pair_loss" in metrics:
+        return rule.metric in metrics and rule.metric not in OF_REWARDS
     if rule.metric in ("reward", "score") and "score" not in metrics:  # no scale: the trend alone
         return rule.metric == ("reward" if "reward" in metrics else "score")
     if rule.metric == "reward":
         return False
     if rule.metric in metrics:
         return True
-    if rule.metric in OF_PAIRS or library == "trl_dpo":
+    if rule.metric in OF_PAIRS:
         return False
     if rule.metric in ("kl", "kl_k3"):
         theirs = "kl_k3" if library == "trl_group" else "kl"

@@ -7,7 +7,7 @@ from helpers.checkpoints import require_unused
 from helpers.commands.inputs import OwnModel, run_command
 from helpers.config import DirectConfig
 from helpers.data import load_pairs
-from helpers.direct import counted, evaluate_pairs, train_direct
+from helpers.direct import counted, evaluate_pairs, train_direct, unscored
 from helpers.models import load_tokenizer
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.held_out import SHARE, split_prompts
@@ -25,11 +25,6 @@ class DirectOptions(OwnModel):
     eval_share: float = setting(SHARE, "share of prompts held out with their pairs; 0 for none")
     save: Path | None = setting(None, "folder for checkpoints")
     export: Path | None = setting(None, "folder for the trained policy")
-
-
-def unscored(texts: list[str]) -> list[float]:
-    """A reward that scores nothing: what is learnt from are pairs."""
-    return [0.0] * len(texts)
 
 
 def line(name: str, found: dict, count: int) -> str:

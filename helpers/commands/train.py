@@ -43,7 +43,7 @@ from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
 from helpers.scale.held_out import TEXTS, HeldOut, write_texts
-from helpers.scale.memory import estimate_memory, free_bytes, peak_memory_gb
+from helpers.scale.memory import GIB, estimate_memory, free_bytes, peak_bytes
 from helpers.scale.random_models import random_gpt2_models, random_prompts
 from helpers.state import RLHFState, needs_normalizer, start_run
 from helpers.steps import evaluate, iterate
@@ -125,7 +125,9 @@ def announce(options: TrainOptions, folder: Path, state: RLHFState) -> None:
     except Exception as problem:  # noqa: BLE001 (some architectures cannot be counted)
         print(f"Memory: not estimated for this architecture ({type(problem).__name__}).")
     else:
-        print(require_room(estimate, free_bytes(state.models.device), options.force), flush=True)
+        loaded = ("weights", "Adam") if options.resume is not None else ("weights",)
+        free = free_bytes(state.models.device)
+        print(require_room(estimate, free, loaded, options.force), flush=True)
     fitted = options.resume is None and needs_normalizer(state)
     measured = 2 * evaluated(options, state)
     if held_out is not None:
@@ -281,7 +283,7 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
             dtype = own_dtype(state.models.actor)
             save_policy(state, options.export, dtype=dtype)
             print(f"Policy exported to {options.export}, in {str(dtype)[6:]} as its base")
-        cost = f"{seconds:.0f} s, peak memory {peak_memory_gb():.2f} GB"
+        cost = f"{seconds:.0f} s, peak memory {peak_bytes() / GIB:.2f} GiB"
         print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
@@ -294,7 +296,7 @@ def trace_random_gpt2(settings: dict) -> None:
         print(f"{role:12s}{count_parameters(getattr(models, role)) / 1e6:8.1f} M parameters")
     state = start_run(config, models, prompts=random_prompts(config.batch_size, config.seed))
     iterate(state, Trace(models, state.config))
-    print(f"peak memory {peak_memory_gb():.2f} GB")
+    print(f"peak memory {peak_bytes() / GIB:.2f} GiB")
 
 
 def trace_one(options: TraceOptions, settings: dict) -> None:

@@ -32,7 +32,7 @@ class WeightsOptions:
 
 
 def load(source: str) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """Model and tokenizer in their own type; of a GGUF file in bfloat16, finer than its own steps."""
+    """Model and tokenizer in their own type; of a GGUF file in bfloat16, which rounds F16 and F32."""
     gguf = find_gguf(source)
     if gguf is not None:
         model, tokenizer = load_gguf(gguf, "cpu")

@@ -5,20 +5,26 @@ Time is measured on a few responses; a reward's own time is not in it. Memory is
 
 import time
 from itertools import cycle, islice
+from math import isfinite
 
 import torch
 
 from helpers.models import autocast, gradient_checkpointing
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
-from helpers.scale.memory import MemoryEstimate
+from helpers.scale.memory import FREED, GIB, MemoryEstimate
 from helpers.state import RLHFState
 from helpers.steps import reference_logprobs
 from helpers.tools.validate import require
 
 PROBE = 8  # responses that are timed
-GIB = 2**30
-MOST = 3  # times the tensors: the most a process on a CPU was seen to hold was 2.6
+
+
+def clock(device: torch.device) -> float:
+    """Seconds on a clock, once the device has done what it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def seconds_a_response(state: RLHFState) -> tuple[float, float]:
@@ -30,16 +36,16 @@ def seconds_a_response(state: RLHFState) -> tuple[float, float]:
     config, models = state.config, state.models
     asked = list(islice(cycle(state.prompts), min(PROBE, config.micro_batch_size)))
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
-    started = time.perf_counter()
+    started = clock(models.device)
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     reference_logprobs(state, responses)
-    sampled = time.perf_counter()
+    sampled = clock(models.device)
     recompute = gradient_checkpointing(models.actor, on=config.gradient_checkpointing)
     with autocast(models.device, config.mixed_precision), recompute:
         tokens = responses.tokens()
         forward_logprobs(models.actor, *tokens, temperature=config.temperature).sum().backward()
     models.actor.zero_grad(set_to_none=True)
-    step = time.perf_counter() - sampled
+    step = clock(models.device) - sampled
     passes = len(models.trained()) * config.num_ppo_epochs
     return (sampled - started) / len(asked), passes * step / len(asked)
 
@@ -62,14 +68,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
 
 
-def require_room(estimate: MemoryEstimate, free: float, force: bool = False) -> str:
-    """What is said of the memory; ValueError: more is to come, beside the weights, than is free."""
-    needed = estimate.peak - estimate.total(kind="weights")
+def require_room(estimate: MemoryEstimate, free: float, held: tuple, force: bool = False) -> str:
+    """What is said of the memory; ValueError: more is to come, beside the `held` kinds, than is free."""
+    needed = estimate.peak - sum(estimate.total(kind=kind) for kind in held)
     less = "a smaller --micro-batch-size or --batch-size, --gradient-checkpointing, --lora"
     wants = f"at most the {free / GIB:.1f} GiB that are free: {less}, or --force to try it"
-    require(force or needed <= free, "memory", f"{needed / GIB:.1f} GiB beside the weights", wants)
-    peak = estimate.peak / GIB
+    require(force or needed <= free, "memory", f"{needed / GIB:.1f} GiB still to come", wants)
+    peak, now = estimate.peak / GIB, f"; {free / GIB:.1f} GiB are free now" * isfinite(free)
     return (
-        f"Memory: at least {peak:.1f} GiB at its peak, on a CPU up to {MOST * peak:.1f} with freed blocks"
-        f" and an export; {free / GIB:.1f} GiB are free now."
+        f"Memory: at least {peak:.1f} GiB at its peak, on a CPU up to {FREED * peak:.1f} GiB with freed"
+        f" blocks and an export{now}."
     )

@@ -102,7 +102,8 @@ class HeldOut:
     def measure(self, state: RLHFState) -> dict:
         """Measure the policy now, and keep it if it is the best so far; → the row, for a record."""
         asked = as_prompts(self.prompts, state.models.tokenizer)
-        found, texts = evaluate(state.models.actor, replace(state, prompts=asked), self.samples)
+        what = (state.models.actor, replace(state, prompts=asked), self.samples)
+        found, texts = evaluate(*what, batch_size=state.config.batch_size)
         found["value"] = found["score"] - state.kl_coef * found["kl"]
         means = {name: float(x.mean()) for name, x in found.items()}
         means |= self.gain(found["value"])

@@ -31,10 +31,12 @@ from helpers.scale.lora import linear_layers
 from helpers.tools.validate import require, require_choice
 
 CPU = torch.device("cpu")
-MIB, FLOAT = 2**20, 4  # bytes of a mebibyte, of a float32
+MIB, GIB, FLOAT = 2**20, 2**30, 4  # bytes of a mebibyte, of a gibibyte, of a float32
 PROBE = 16  # tokens of the forward that counts activations
 ROLES = ("actor", "critic", "reference", "reward")
 PHASES = ("rollout", "scoring", "update")  # writing; log-probs of what was written; gradients
+FREED = 2.4  # times the peak: most that a process on a CPU was seen to hold (benchmarks/README.md, cuda)
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def smollm2(width: int, inner: int, layers: int, heads: int, groups: int) -> LlamaConfig:
@@ -59,10 +61,10 @@ KNOWN = {  # shapes of common models, to estimate them offline
 }
 
 
-LEFT_OUT = """\
+LEFT_OUT = f"""\
 These are the tensors of training. On top come the imported libraries (250 to 340 MiB), what a reward
 function holds, under bf16 autocast copies of the weights (2 bytes each), on a CPU the freed blocks that
-glibc keeps (all together was up to 2.4 times the peak; MALLOC_MMAP_THRESHOLD_=262144 before the command
+glibc keeps (all together was up to {FREED} times the peak; MALLOC_MMAP_THRESHOLD_=262144 before the command
 gives them back: benchmarks/README.md, cuda), and while a merged policy is exported a copy of the actor."""
 
 
@@ -225,8 +227,8 @@ def estimate_memory(
     `base`, two adapters, in the `last` blocks or in all, no copy). Activations count as float32.
     Weights, gradients and Adam are exact; temporary tensors are approximate: logits count four times
     in the update (logits, softmax, and a gradient of each), and of so many tokens as the loop makes at
-    once. ValueError: method, another reward;
-    FileProblem: unknown model.
+    once: all of a micro-batch for a "full" KL, whose reference's are not counted. ValueError: method,
+    another reward; FileProblem: unknown model.
     """
     require_choice("method", method, ("full", "lora"))
     actor = meta_model(actor) if isinstance(actor, str) else actor
@@ -254,7 +256,9 @@ def estimate_memory(
         kept = kept * last // actor.config.num_hidden_layers
     logits, most = FLOAT * vocabulary, tokens_at_once(vocabulary)
     scored = min(most, min(rows, rows_at_once(config)) * config.response_length)
-    updated = min(most, part * config.response_length)
+    updated = part * config.response_length
+    if config.kl_placement != "loss" or config.kl_loss != "full":  # made in parts
+        updated = min(most, updated)
     entries += [
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
@@ -301,16 +305,14 @@ def free_bytes(device: torch.device = CPU) -> float:
     """Bytes that a process can still get: of a GPU, or of this machine and its container; else infinite."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    about, limit = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    about = Path("/proc/meminfo")
     found = [float("inf")]
     if about.exists():  # Linux
         line = next(x for x in about.read_text().splitlines() if x.startswith("MemAvailable"))
         found.append(float(line.split()[1]) * 1024)
-    if limit.exists() and limit.read_text().strip() != "max":
-        found.append(float(limit.read_text()) - peak_bytes())
+    if (CGROUP / "memory.current").exists():
+        limit, used = ((CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
+        stats = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        cache = float(stats["inactive_file"])  # pages of files, given back where memory is short
+        found.append(float(limit.replace("max", "inf")) - float(used) + cache)
     return min(found)
-
-
-def peak_memory_gb() -> float:
-    """Peak resident size of this process in GB."""
-    return peak_bytes() / 1e9

@@ -158,16 +158,21 @@ def make_models(
     return Models(actor, make_critic(actor), reward, reference, tokenizer)
 
 
+def packaged(package: str, pattern: str) -> list[Path]:
+    """Files or folders in an installed package, which is not run; none where it is not installed."""
+    found = importlib.util.find_spec(package)
+    return sorted(Path(found.origin).parent.glob(pattern)) if found and found.origin else []
+
+
 def find_gguf(source: str) -> Path | None:
     """The GGUF file that a source is, or that the installed package of this name holds; else None.
 
-    The package is not run. FileProblem: several files in it.
+    FileProblem: several files in the package.
     """
     path, name = Path(source).expanduser(), source.replace("-", "_")
     if path.suffix == ".gguf":
         return path
-    found = importlib.util.find_spec(name) if name.isidentifier() else None
-    inside = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
+    inside = packaged(name, "*.gguf") if name.isidentifier() else []
     if len(inside) > 1:
         raise FileProblem(f"{name} holds several: wants one of {[str(file) for file in inside]}.")
     return inside[0] if inside else None

@@ -126,7 +126,7 @@ class Fault:
 
     name: str
     title: str  # as a person would say it
-    statistic: str  # of `helpers.lessons.debugging.diagnose.STATISTICS`, fixed before any run
+    statistic: str  # metric of the last such of `READINGS` (lesson 09), fixed before any run
     sign: str  # which curve gives it away, and why
     wrong: dict[str, Callable] = field(default_factory=dict)  # names of helpers.steps or .ppo
     settings: dict = field(default_factory=dict)  # settings that are the mistake

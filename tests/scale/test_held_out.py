@@ -92,7 +92,8 @@ def test_a_gain_has_its_error_and_one_of_chance_is_called_so(tmp_path, models, m
     moved -= moved.mean()
     scores = iter([before, before + moved + 0.05, before + moved + 0.5])
 
-    def written(*_):
+    def written(*_, batch_size):
+        assert batch_size == CONFIG.batch_size
         return {"score": next(scores), "kl": torch.zeros(16)}, []
 
     monkeypatch.setattr("helpers.scale.held_out.evaluate", written)

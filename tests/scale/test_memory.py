@@ -16,11 +16,15 @@ from helpers.ppo import minibatch_loss
 from helpers.reward_model import load_reward_model
 from helpers.rollouts import gather_logprobs
 from helpers.sampling import generate, rows_at_once
+from helpers.scale import memory
+from helpers.scale.forecast import require_room
 from helpers.scale.memory import (
+    GIB,
     MIB,
     PHASES,
     cache_bytes,
     estimate_memory,
+    free_bytes,
     meta_model,
     peak_bytes,
     reset_peak,
@@ -167,6 +171,37 @@ def test_checkpointing_keeps_a_fraction_of_the_activations():
     less = estimate_memory("gpt2", "distilbert-base-uncased", config, 8)
     kept, whole = (one.total(kind="activations") for one in (less, plain))
     assert whole / 12 < kept < 0.2 * whole  # one block of twelve, and the inputs of all
+
+
+def test_a_full_kl_holds_the_logits_of_a_whole_micro_batch():
+    long = {"batch_size": 8, "response_length": 256, "kl_placement": "loss", "kl_coef": 0.1}
+    part, whole = (
+        estimate_memory("gpt2", len, replace(CONFIG, **long, kl_loss=kind), 8)
+        for kind in ("k2", "full")
+    )
+    assert whole.total(kind="logits", phase="update") == 4 * 4 * 50_257 * 8 * 256
+    assert part.peak < whole.peak
+
+
+def test_what_a_container_has_left_is_its_limit_less_what_it_holds_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    whole = free_bytes()
+    held = {"current": 9 * MIB, "stat": f"anon {5 * MIB}\ninactive_file {2 * MIB}", "max": 10 * MIB}
+    for name, value in held.items():
+        (tmp_path / f"memory.{name}").write_text(f"{value}\n")
+    assert free_bytes() == 3 * MIB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes() == pytest.approx(whole, rel=0.2)
+
+
+def test_what_is_said_and_refused_of_the_memory():
+    found = estimate()
+    loaded = ("weights", "Adam")
+    assert "inf" not in require_room(found, float("inf"), loaded)
+    left = found.peak - sum(found.total(kind=kind) for kind in loaded)
+    assert f"{left / GIB:.1f} GiB are free now" in require_room(found, left, loaded)
+    with pytest.raises(ValueError, match="memory: got"):
+        require_room(found, left, ("weights",))
 
 
 def test_the_worst_moment_is_one_phase_not_both():

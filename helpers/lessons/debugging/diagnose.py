@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,18 +32,6 @@ def average(history: History, name: str) -> float:
 
 
 INFINITE = float("inf")
-STATISTICS: dict[str, Callable[[History], float]] = {
-    "kl": lambda history: late(history, "kl"),
-    "score": lambda history: late(history, "score"),
-    "entropy": lambda history: late(history, "entropy"),
-    "response_length": lambda history: late(history, "response_length"),
-    "ended": lambda history: late(history, "ended"),
-    "value_loss": lambda history: late(history, "value_loss"),
-    "explained_variance": lambda history: late(history, "explained_variance"),
-    "approx_kl": lambda history: average(history, "approx_kl"),
-    "clip_fraction": lambda history: average(history, "clip_fraction"),
-    "first_ratio_error": lambda history: max(column(history, "first_ratio_error")),
-}
 
 
 @dataclass(frozen=True)

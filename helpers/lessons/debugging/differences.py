@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.lessons.debugging.diagnose import STATISTICS, column
+from helpers.lessons.debugging.diagnose import column
+from helpers.lessons.debugging.measures import MEASURES
 from helpers.state import History
 
 ROUNDING = 1e-4  # a ratio this near 1 is 1, whatever its digits
@@ -17,15 +18,24 @@ ENOUGH = 8.0  # visible steps: of several numbers that are this far apart, the f
 class Reading:
     """A number that a reader can take from the curves."""
 
-    words: str  # which curve, and where on it
-    measure: Callable[[History], float]
+    metric: str
+    reading: str  # a key of MEASURES
     visible: float  # the smallest difference that one can see
     floor: float | None = None  # read on a logarithmic axis that begins here
 
+    @property
+    def words(self) -> str:
+        """Which curve, and where on it."""
+        return f"{self.metric}, {self.reading}"
+
+    def measure(self, history: History) -> float:
+        """The number, of a run's records."""
+        return MEASURES[self.reading].of(column(history, self.metric))
+
     def is_named_in(self, sign: str) -> bool:
         """Whether a sentence names this metric: "KL", "value loss", "the ratio"."""
-        metric = self.words.replace(",", "").split()[0]
-        name = "ratio" if metric == "first_ratio_error" else metric.replace("_", "[ _]")
+        metric = self.metric.removeprefix("first_").removesuffix("_error")
+        name = metric.replace("_", "[ _]")
         return bool(re.search(rf"\b{name}", sign, re.IGNORECASE))
 
     def place(self, value: float) -> float:
@@ -33,33 +43,21 @@ class Reading:
         return value if self.floor is None else math.log(max(value, self.floor))
 
 
-def first(name: str) -> Callable[[History], float]:
-    """The measurement of a metric at iteration 1."""
-    return lambda history: column(history, name)[0]
-
-
-def in_last_third(name: str, visible: float, floor: float | None = None) -> Reading:
-    """The reading of a statistic over the last third."""
-    return Reading(f"{name}, mean of the last third", STATISTICS[name], visible, floor)
-
-
 READINGS = (  # the sharpest first, as in the lesson's order of looking
-    Reading("first_ratio_error at iteration 1", first("first_ratio_error"), FACTOR, ROUNDING),
-    Reading(
-        "first_ratio_error, its largest", STATISTICS["first_ratio_error"], math.log(10), ROUNDING
-    ),
-    in_last_third("ended", 0.1),
-    Reading("score at iteration 1", first("score"), 0.5),
-    Reading("kl at iteration 1", first("kl"), 0.1),
-    Reading("policy_loss at iteration 1", first("policy_loss"), 0.02),
-    in_last_third("kl", 0.5),
-    in_last_third("score", 0.2),
-    in_last_third("response_length", 1.0),
-    in_last_third("entropy", 0.1),
-    in_last_third("value_loss", FACTOR, 1e-6),
-    in_last_third("explained_variance", 0.15),
-    Reading("approx_kl, mean of the run", STATISTICS["approx_kl"], FACTOR, 1e-6),
-    Reading("clip_fraction, mean of the run", STATISTICS["clip_fraction"], 0.05),
+    Reading("first_ratio_error", "at iteration 1", FACTOR, ROUNDING),
+    Reading("first_ratio_error", "largest", math.log(10), ROUNDING),
+    Reading("ended", "last third", 0.1),
+    Reading("score", "at iteration 1", 0.5),
+    Reading("kl", "at iteration 1", 0.1),
+    Reading("policy_loss", "at iteration 1", 0.02),
+    Reading("kl", "last third", 0.5),
+    Reading("score", "last third", 0.2),
+    Reading("response_length", "last third", 1.0),
+    Reading("entropy", "last third", 0.1),
+    Reading("value_loss", "last third", FACTOR, 1e-6),
+    Reading("explained_variance", "last third", 0.15),
+    Reading("approx_kl", "full run", FACTOR, 1e-6),
+    Reading("clip_fraction", "full run", 0.05),
 )
 
 

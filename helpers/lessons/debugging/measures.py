@@ -75,6 +75,7 @@ def of_means(*spans: Callable[[Values], slice], make: Callable = float) -> Measu
 
 
 MEASURES = {
+    "at iteration 1": of_means(lambda values: slice(0, 1)),
     "largest": of_means(place_of(max)),
     "smallest": of_means(place_of(min)),
     "last third": of_means(last_third),

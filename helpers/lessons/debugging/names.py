@@ -58,7 +58,7 @@ def plain(column: str) -> str:
 
 
 def find_names(columns: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """The library whose names most columns have, and metric → column."""
+    """The library whose names most columns have (not this course, if others tie); metric → column."""
     here = {plain(column): column for column in columns}
 
     def in_words_of(library: str) -> dict[str, str]:
@@ -68,7 +68,7 @@ def find_names(columns: Iterable[str]) -> tuple[str, dict[str, str]]:
         }
         return {key: some[0] for key, some in found.items() if some}
 
-    library = max(LIBRARIES, key=lambda library: len(in_words_of(library)))
+    library = max(LIBRARIES, key=lambda name: (len(in_words_of(name)), name != "course"))
     return library, in_words_of("other") | in_words_of(library)
 
 
@@ -79,9 +79,9 @@ def together(make: Callable[..., float], *several: Series) -> Series:
 
 
 def reward_scale(found: dict[str, Series]) -> float:
-    """The rewards' standard deviation in the first three rows; if not logged, 1 for `score`, else 0."""
-    if not found.get("reward_std"):
-        return 1.0 if "score" in found else 0.0
+    """The rewards' standard deviation in the first three rows; 1 beside a `score`, 0 if not logged."""
+    if "score" in found or not found.get("reward_std"):
+        return float("score" in found)
     values = list(found["reward_std"].values())
     scale = mean(values[first_three(values)])
     return scale if scale > SMALL else 0.0

@@ -12,7 +12,6 @@ from helpers.lessons.debugging.names import LIBRARIES, METRICS, metrics_of
 from helpers.lessons.debugging.study import load_clinic
 from helpers.studies.faults import FAULTS
 
-SURE = 0.95  # confidence of the bound on false alarms
 ESTIMATES = {"kl_k3": "kl"}  # of the same quantity; the clinic records k1
 
 RunMetrics = dict[str, list[float]]
@@ -23,9 +22,7 @@ def clinic_metrics() -> dict[tuple[str, int], RunMetrics]:
     """Kind and seed of each recorded run of the clinic → its metrics."""
     found = {}
     for run in load_clinic().runs:
-        # the scores' standard deviation is recorded on few seeds
-        rows = [{name: x for name, x in row.items() if name != "score_std"} for row in run.history]
-        metrics = metrics_of(rows)[1]
+        metrics = metrics_of(run.history)[1]
         values = {key: list(series.values()) for key, series in metrics.items()}
         found[run.kind, run.config.seed] = values
     return found
@@ -43,9 +40,14 @@ def too_early(rule: Rule, rows: int) -> bool:
     return any(breaks(run, rule, rows) for (kind, s), run in runs if healthy(kind) and s in SEEN)
 
 
+def recorded(metric: str) -> bool:
+    """Whether every run of the clinic records the metric; some do the scores' standard deviation."""
+    return all(metric in run for run in clinic_metrics().values())
+
+
 def measurable(rules: Sequence[Rule]) -> list[Rule]:
     """Those of the rules whose metric the clinic records."""
-    return [rule for rule in rules if rule.metric in clinic_metrics()["healthy", UNSEEN[0]]]
+    return [rule for rule in rules if recorded(rule.metric)]
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,6 @@ class Rates:
         """Of the healthy, or the faulty, runs: those flagged, and all."""
         runs = [raised for (kind, _), raised in self.flagged.items() if healthy(kind) == well]
         return sum(runs), len(runs)
-
-    def bound(self) -> float:
-        """The rate of false alarms under which none is seen with probability 1 − SURE."""
-        return 1.0 - (1.0 - SURE) ** (1.0 / self.count(well=True)[1])
 
     def faults(self) -> list[str]:
         """The titles of the single faults that are flagged, those on most seeds first."""
@@ -88,7 +86,7 @@ def names_table() -> str:
     for key, metric in METRICS.items():
         names = (", ".join(f"`{name}`" for name in metric.names.get(x, ())) for x in libraries)
         runs = [run for (kind, _), run in clinic_metrics().items() if healthy(kind)]
-        logged = [run[key] for run in runs if key in run and "course" in metric.names]
+        logged = [run[key] for run in runs if recorded(key) and "course" in metric.names]
         ends = [mean(values[last_third(values)]) for values in logged]
         span = f"{min(ends):.2g} to {max(ends):.2g}" if ends else "–"
         lines.append([f"`{key}`", metric.unit.replace("|", "\\|"), *names, span, metric.wrong])

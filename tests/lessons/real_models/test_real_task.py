@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import string
+from dataclasses import replace
 
 import pytest
 import torch
@@ -151,8 +152,16 @@ def test_sft_learns_right_samples_and_nothing_of_their_prompts(state, monkeypatc
     monkeypatch.setattr(
         task_study, "answer_reward", lambda completions: [t[:1] in "abc" for t in completions]
     )
-    step = RightSamples()
+    step, drawn, real = RightSamples(), [], task_study.answers
+
+    def counted(policy, state, rows, copies, **more):
+        drawn.append(copies * len(rows))
+        return real(policy, state, rows, copies, **more)
+
+    monkeypatch.setattr(task_study, "answers", counted)
+    state.config = replace(state.config, iterations=41)
     step(state)
+    assert drawn == [1320] and 41 * state.config.batch_size == 1312  # 20 prompts
     assert step.texts and all(text.completion[:1] in "abc" for text in step.texts)
     (one,) = answers(state.models.actor, state, task_rows("first_letter", 4), 1)
     logprobs = forward_logprobs(state.models.actor, *one.tokens())
