@@ -124,7 +124,7 @@ RELATIVE = re.compile(r"\]\((?!https?:|#|attachment:)([^)\s]+)\)")
 
 
 def test_relative_links_lead_to_notebooks_that_are_there(notebook):
-    """Colab opens a notebook alone: it may need no file beside it. Another notebook or a page of docs/ is read."""
+    """Colab opens a notebook alone: it may need no file beside it, only name pages to read."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     for link in RELATIVE.findall(text):
         path = ROOT / "notebooks" / link
