@@ -164,7 +164,7 @@ def test_sft_learns_right_samples_and_nothing_of_their_prompts(state, monkeypatc
     assert drawn == [1320] and 41 * state.config.batch_size == 1312  # 20 prompts
     assert step.texts and all(text.completion[:1] in "abc" for text in step.texts)
     (one,) = answers(state.models.actor, state, task_rows("first_letter", 4), 1)
-    logprobs = forward_logprobs(state.models.actor, *one.tokens())
+    logprobs = forward_logprobs(state.models.actor, *one.tokens()).detach()
     wanted = -logprobs.sum() / one.response_mask.sum()
     assert demonstrations_loss(state, one.texts).item() == pytest.approx(float(wanted), rel=1e-4)
 
