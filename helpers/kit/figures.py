@@ -1,6 +1,5 @@
 """What all figures share: sizes, blank figures, curves, token bars. Nothing here computes."""
 
-import io
 import threading
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 from matplotlib.ticker import LogLocator, NullLocator
-from PIL import Image, ImageDraw  # comes with matplotlib
+from PIL import Image  # comes with matplotlib
 
 from helpers.kit.alt_text import alt_text
 from helpers.kit.palette import (  # noqa: F401 (lessons take colours from here)
@@ -26,6 +25,7 @@ from helpers.kit.palette import (  # noqa: F401 (lessons take colours from here)
     VALUE,
     ink_on,
 )
+from helpers.kit.still import CORNER, MOST, SHARPNESS, few_colours, packed, rounded
 
 rcParams.update(
     {
@@ -127,57 +127,7 @@ def touches_edge(pixels: np.ndarray) -> bool:
     return any((edge != pixels[0, 0]).any() for edge in edges)
 
 
-SHARPNESS = (2, 1.5, 1)  # pixels of a still picture for each pixel of the page: the most that fit
-MOST = 15_000  # bytes of a still picture: a notebook has 500 kB
-CORNER = 10  # pixels of the page: radius of the card's corners
 IF_FOLDED = "Folded? Click to see "  # JupyterLab shows the first line of a folded output's text
-EXACT, COLOURS = 16, 64  # of a still picture: colours that stay as they are, and all colours
-GREY = 100.0  # how far any grey is from any colour, in steps of 255
-
-
-def few_colours(picture: Image.Image) -> Image.Image:
-    """A picture in at most 64 of its own colours, a palette of them beside it.
-
-    The 16 that fill most of it stay exact, so areas and grids look alike in all figures; the others cover
-    what is left, the farthest first. Each pixel gets the nearest of them, a grey one always a grey.
-    """
-    red, green, blue = np.moveaxis(np.asarray(picture).astype(np.int32), 2, 0)
-    codes = (red << 16 | green << 8 | blue).ravel()
-    codes, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], 1)
-    grey = GREY * (colours.min(1) == colours.max(1))
-    points = np.column_stack([colours, grey])
-    chosen = np.argsort(-counts, kind="stable")[:EXACT].tolist()
-    far, nearest = np.full(len(points), np.inf), np.zeros(len(points), np.uint8)
-    for place in range(COLOURS):
-        if place == len(chosen):  # the exact ones are placed: next, what they cover worst
-            chosen.append(int(far.argmax()))
-        away = np.square(points - points[chosen[place]]).sum(1)
-        nearest[away < far] = place
-        far = np.minimum(far, away)
-        if not far.any():
-            break
-    small = Image.fromarray(nearest[index].reshape(red.shape))
-    palette = np.zeros((COLOURS + 1, 3), np.uint8)  # one more, for `rounded`
-    palette[: len(chosen)] = colours[chosen]
-    small.putpalette(palette.tobytes())
-    return small
-
-
-def rounded(picture: Image.Image, radius: int) -> Image.Image:
-    """A picture of few colours as a card, which stands on a dark page too: its corners are see-through."""
-    corners = Image.new("1", picture.size, 1)
-    ImageDraw.Draw(corners).rounded_rectangle((0, 0, *(x - 1 for x in picture.size)), radius, 0)
-    picture.paste(COLOURS, mask=corners)
-    picture.info["transparency"] = COLOURS  # the place in its palette
-    return picture
-
-
-def packed(picture: Image.Image, **how) -> bytes:
-    """A picture as the bytes of a PNG file, small unless told otherwise."""
-    file = io.BytesIO()
-    picture.save(file, format="png", **({"optimize": True} | how))
-    return file.getvalue()
 
 
 def new_figure(rows: int = 1, columns: int = 1, width: float = 9.0, height: float = 3.0):

@@ -34,7 +34,14 @@ def show_live(
     if all(getattr(child, "value", "") != extra for child in box.children):
         box.children += (ipywidgets.HTML(extra),)
         box.add_class("course")
-    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
+    display_widget(box.model_id, words, figure, page)
+
+
+def display_widget(
+    model_id: str, words: str, figure: Picture | None = None, page: str | None = None
+) -> None:
+    """Display a widget by its id, with what stands in its place (`show_live`)."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     words = f"{IF_FOLDED}{words}"  # a folded output is its first line of text
     bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
     if figure is not None:

@@ -23,7 +23,6 @@ from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.studies.drift import COLUMNS, Drift, SliderStop, run_curves
 from helpers.studies.runs import Run, Sample, Snapshot, significant
 from helpers.tools.files import write_text
-from helpers.world.gold import gold_score
 
 PARTS = (
     "python gold records story plane words ship picture tour policy points try train/panel inspector controls"
@@ -107,27 +106,24 @@ def disagreements(sweep: Sweep, prompt: str) -> list[tuple]:
     return sorted(found, reverse=True)
 
 
-def text_of_pair(sweep: Sweep, prompt: str, beta: float, seed: int, number: int) -> list:
-    """A last sample to be asked about: [place of β, place of seed, its number, [[what, gold's points]]]."""
-    sample = sweep.run(beta, seed).snapshots[-1].samples[prompt][number]
-    _, parts = gold_score(sample.text, explain=True)
-    points = [[what, significant(points)] for what, points in parts]
-    return [sweep.betas.index(beta), sweep.shown_seeds.index(seed), number, points]
-
-
 def rounds(drift: Drift) -> list[list]:
-    """Pairs to choose from blind: for each prompt [prompt, proxy's text, gold's text] (`text_of_pair`).
+    """Pairs to choose from blind: for each prompt [prompt, proxy's text, gold's text].
 
-    The text that the proxy prefers comes from another β in each round while there is one.
+    A text is [place of its β, place of its seed, its number]. The one that the proxy prefers comes
+    from another β in each round while there is one.
     """
-    asked, used = [], set()
+    sweep, asked, used = drift.sweep, [], set()
     for row, prompt in enumerate(drift.prompts):
-        pairs = disagreements(drift.sweep, prompt)
+        pairs = disagreements(sweep, prompt)
         fresh = [pair for pair in pairs if pair[1][0] not in used] or pairs
         if fresh:
             _, *two = fresh[0]
             used.add(two[0][0])
-            asked.append([row] + [text_of_pair(drift.sweep, prompt, *one) for one in two])
+            places = (
+                [sweep.betas.index(beta), sweep.shown_seeds.index(seed), number]
+                for beta, seed, number in two
+            )
+            asked.append([row, *places])
     return asked
 
 

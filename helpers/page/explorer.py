@@ -1,13 +1,12 @@
 """The drift explorer: the drift page in a notebook's output, with its controls and numbers in Python."""
 
-import base64
 import importlib.util
 from itertools import count
 
 from IPython.display import HTML, display
 from traitlets import Any, HasTraits, List, validate
 
-from helpers.kit.sliders import WIDGET_VIEW
+from helpers.kit.sliders import display_widget
 from helpers.page.drift_page import HEIGHT, PageRecords, fewer, frame, page, plain_html
 from helpers.page.figures import drift_figure
 from helpers.studies.beta_sweep import Sweep
@@ -142,14 +141,9 @@ class DriftExplorer:
         if self.pictured or live is None:
             display(plain_html(self.plain(key)))
         if live is not None:
-            view = {"version_major": 2, "version_minor": 0, "model_id": live.model_id}
+            figure = None if self.pictured else drift_figure(self.drift, self.view)
             words = "the drift explorer: run this cell to move β from Python too"
-            bundle, metadata = {WIDGET_VIEW: view, "text/plain": words}, {}
-            if not self.pictured:
-                figure = drift_figure(self.drift, self.view)
-                bundle["image/png"] = base64.b64encode(figure.still()).decode()
-                metadata["image/png"] = figure.facts()
-            display(bundle, metadata=metadata, raw=True)
+            display_widget(live.model_id, words, figure)
 
 
 def show_page(sweep: Sweep) -> HTML:

@@ -36,23 +36,23 @@ function choose(place) {
 }
 
 /** What gold gives a text and takes from it, each kind once with its points. */
-function pointsOf(parts) {
-  const kinds = Map.groupBy(parts, ([what]) => what.split(" (")[0]);
+function pointsOf(text) {
+  const parts = gold.points(text).flatMap(({ why }) => why), kinds = Map.groupBy(parts, ([what]) => what.split(":")[0]);
   return [...kinds].map(([kind, some]) => {
-    const points = some.reduce((sum, [, one]) => sum + one, 0), what = some.length > 1 ? `${kind}, ${some.length} times` : some[0][0];
-    return `${points > 0 ? "+" : ""}${written(points)} ${what}`;
+    const points = some.reduce((sum, [, one]) => sum + one, 0);
+    return `${signed(points)} ${some.length > 1 ? `${kind}, ${some.length} times` : some[0][0]}`;
   }).join(" · ");
 }
 
 function textRow(choice, place, prompt, of) {
   const sample = textOf(of, prompt);
   const row = element("tr", [place === 0 && "pair", choice === place && "chosen"].filter(Boolean).join(" "));
-  const said = `${choice === place ? "✓ " : ""}${plain(DATA.prompts[prompt], sample.tokens)}`;
+  const words = plain(DATA.prompts[prompt], sample.tokens);
   const numbers = [written(sample.proxy), written(sample.gold)].map((text) => element("td", "number", text));
   const head = element("th", "", `${DATA.betas[of[0]]}`);
   head.scope = "row";
-  const text = element("td", "", said);
-  text.append(element("div", "fine", `gold: ${pointsOf(of[3])}`));
+  const text = element("td", "", `${choice === place ? "✓ " : ""}${words}`);
+  text.append(element("div", "fine", `gold: ${pointsOf(words)}`));
   row.append(head, text, ...numbers);
   return row;
 }

@@ -7,7 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from helpers.kit.figures import COLOURS, MOST, few_colours, new_figure
+from helpers.kit.figures import new_figure
+from helpers.kit.still import COLOURS, MOST, few_colours
 from helpers.lessons.your_trainer.figures import band_figure
 from tests.kit.test_palette import FIGURES
 

@@ -8,6 +8,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
+from helpers.kit import sliders
 from helpers.kit.sliders import WIDGET_VIEW
 from helpers.page import explorer as drift_module
 from helpers.page.explorer import DriftExplorer, explore_drift
@@ -184,7 +185,8 @@ def test_the_frontier_lies_above_every_policy(sweep):
 def shown(monkeypatch) -> list:
     """What is displayed, as a list that grows."""
     found = []
-    monkeypatch.setattr(drift_module, "display", lambda thing, **_: found.append(thing))
+    for module in (drift_module, sliders):
+        monkeypatch.setattr(module, "display", lambda thing, **_: found.append(thing))
     return found
 
 

@@ -104,11 +104,9 @@ def test_proxy_and_gold_disagree_about_every_pair_that_is_asked(facts):
     for prompt, *two in facts["rounds"]:
         one, other = (
             facts["runs"][beta][seed]["shots"][-1]["samples"][prompt][number]
-            for beta, seed, number, _ in two
+            for beta, seed, number in two
         )
         assert one[0] > other[0] and one[1] < other[1]
-        for (_, gold, *_), (*_, parts) in ((one, two[0]), (other, two[1])):
-            assert sum(points for _, points in parts) == pytest.approx(gold, abs=1e-3)
 
 
 def test_the_shipped_page_is_the_one_that_the_command_writes(tmp_path):

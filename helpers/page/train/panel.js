@@ -130,16 +130,9 @@ function tellReward({ rare = [], varies = true, score, texts }, simd) {
   say(said.join(" "));
 }
 
-/** The gold score of a text, where the page has one (gold.js). */
-function goldOf(prompt, words) {
-  return typeof gold === "function" ? gold(plain(prompt, words)) : null;
-}
-
-/** Its mean over a rollout: [prompt, response] as tokens. */
+/** The mean gold of a rollout: [prompt, response] as tokens. */
 function meanGold(texts) {
-  const wordsOf = (tokens) => tokens.filter((token) => token > UNKNOWN_TOKEN).map((token) => training.policy.words[token]);
-  const all = texts.map(([prompt, response]) => goldOf("", [...wordsOf(prompt), ...wordsOf(response)]));
-  return all[0] === null ? null : average(all);
+  return average(texts.map(([prompt, response]) => gold(textOfTokens([...prompt, ...response]))));
 }
 
 /** How often each liked word stands in a response of a rollout, on average. */
@@ -154,7 +147,7 @@ function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
   run.kl.push(kl);
   run.gold.push(meanGold(texts));
   run.times.push(timesOf(texts));
-  const row = ({ score, words, drift }, prompt) => [score, goldOf(DATA.prompts[prompt], words), words, drift.map((x) => 10 * x)];
+  const row = ({ score, words, drift }, prompt) => [score, gold(plain(DATA.prompts[prompt], words)), words, drift.map((x) => 10 * x)];
   const rows = samples.map((some, prompt) => some.map((sample) => row(sample, prompt)));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
   if (isNew) {
