@@ -109,6 +109,14 @@ def test_proxy_and_gold_disagree_about_every_pair_that_is_asked(facts):
         assert one[0] > other[0] and one[1] < other[1]
 
 
+def test_a_notebook_s_page_asks_only_about_texts_that_it_has(facts):
+    few = drift_page.fewer(facts)
+    shots = few["runs"][0][0]["shots"]
+    kept = [place for pair in few["rounds"] for place in pair[1:]]
+    assert kept and all(seed == 0 and number < 2 for _, seed, number in kept)
+    assert max(len(rows) for rows in shots[-1]["samples"]) == 2
+
+
 def test_the_shipped_page_is_the_one_that_the_command_writes(tmp_path):
     again = tmp_path / "index.html"
     explorer.write(again, [0.0, 0.03, 0.1, 1.0])
