@@ -222,9 +222,7 @@ def fewer(facts: dict, samples: int = 2) -> dict:
     runs = [[copy.deepcopy(row[0])] for row in facts["runs"]]
     for shot in (shot for (run,) in runs for shot in run["shots"]):
         shot["samples"] = [rows[:samples] for rows in shot["samples"]]
-    seen = [
-        pair for pair in facts["rounds"] if all(s == 0 and n < samples for _, s, n in pair[1:])
-    ]
+    seen = [pair for pair in facts["rounds"] if all(s == 0 and n < samples for _, s, n in pair[1:])]
     return facts | {"runs": runs, "seeds": facts["seeds"][:1], "rounds": seen}
 
 
