@@ -277,7 +277,7 @@ def test_a_rule_that_healthy_runs_break_at_first_waits():
 
 
 def test_five_findings_in_full_each_with_evidence_meaning_and_lesson(capsys):
-    assert command.main(["diagnose", str(DATA / "clinic" / "padding_counted_seed_0")]) == 0
+    assert command.main(["diagnose", str(DATA / "clinic" / "learning_rate_gross_seed_0")]) == 0
     said = capsys.readouterr().out
     assert (
         said.count("    may mean: ") == MOST == said.count("    seen: ") == said.count("(lesson ")

@@ -80,6 +80,7 @@ MEASURES = {
     "smallest": of_means(place_of(min)),
     "last third": of_means(last_third),
     "median of the last third": of_means(middle_of_last_third),
+    "last third, without its sign": of_means(last_third, make=abs),
     "full run": of_means(whole),
     "full run, without its sign": of_means(whole, make=abs),
     "first three, without its sign": of_means(first_three, make=abs),
