@@ -164,7 +164,7 @@ function play(from, still = 0) {
 }
 
 function playOrStop() {
-  opening = false;
+  opening = skipped = false;
   if (playing) stop();
   else play(view.iteration < endOf(view) ? view.iteration : 0);
 }
