@@ -2,7 +2,8 @@
 const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
-let asked = 0, playing = 0, linked = 0, opening = false, pushed = false; // the opening film; against an end of the ruler
+let asked = 0, playing = 0, linked = 0;
+let opening = false, skipped = false, pushed = false; // the opening film; cut short to its end; against an end of the ruler
 
 // ---- drawing, once a frame ----
 function draw() {
@@ -38,7 +39,9 @@ function show(change) {
 }
 
 function drawControls() {
-  const beta = nameOf(view.beta);
+  const beta = nameOf(view.beta), { proxy, kl } = valuesOf(runOf(view), view.iteration), klCoef = DATA.betas[view.beta];
+  write(byId("objective"), `${scoreName(view.beta)} − β·KL = ${written(proxy)} − ${klCoef} × ${writtenKl(kl)} = ${written(proxy - klCoef * kl)}`);
+  write(byId("playing"), playing ? "playing" : skipped && view.iteration === last ? "at the end" : "");
   write(byId("beta-now"), pushed ? `${beta} is the ${view.beta ? "last" : "first"}` : beta);
   ruler.setAttribute("aria-valuenow", view.beta);
   ruler.setAttribute("aria-valuetext", beta);
@@ -60,7 +63,7 @@ let places = [];
 function placesOf() {
   const betas = DATA.betas.slice(0, TRAINED), logs = betas.filter((beta) => beta > 0).map(Math.log);
   const low = logs[0], wide = logs.at(-1) - low || 1;
-  const from = logs.length < TRAINED ? 0.12 : 0, apart = Math.min(clamp(80 / rulerWidth, 0.12, 0.2), 0.5 / (DATA.joined.length || 1));
+  const from = logs.length < TRAINED ? 0.12 : 0, apart = Math.min(clamp(56 / rulerWidth, 0.1, 0.2), 0.5 / (DATA.joined.length || 1));
   const to = 1 - apart * DATA.joined.length;
   const trained = betas.map((beta) => (beta > 0 ? from + ((to - from) * (Math.log(beta) - low)) / wide : 0));
   return [...trained, ...DATA.joined.map((_, at) => to + apart * (at + 1))];
@@ -92,6 +95,7 @@ function thinLabels() {
 /** β is in the reader's hand: nothing plays on. The opening film is cut short to its end, where β matters most. */
 function takeBeta(beta) {
   const there = opening && playing ? { iteration: last } : {};
+  skipped ||= "iteration" in there;
   document.body.classList.add("touched");
   pushed = false;
   stop();
@@ -118,8 +122,8 @@ function pressKey(event) {
 
 function listenToRuler() {
   ruler.addEventListener("keydown", pressKey);
-  document.addEventListener("keydown", (event) => { // before anything has the focus, the arrows are the ruler's
-    if (document.activeElement === document.body && /^Arrow(Left|Right)$/.test(event.key)) pressKey(event);
+  document.addEventListener("keydown", (event) => { // before anything has the focus, and in the tour, the arrows are the ruler's
+    if ((document.activeElement === document.body || tour.contains(event.target)) && /^Arrow(Left|Right)$/.test(event.key)) pressKey(event);
   });
   ruler.addEventListener("pointerdown", (event) => {
     ruler.setPointerCapture(event.pointerId);
@@ -135,7 +139,6 @@ const PLAY = "M4 2l10 6-10 6z", PAUSE = "M3 2h4v12H3zM9 2h4v12H9z";
 function setPlaying(frameNumber) {
   playing = frameNumber;
   byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
-  write(byId("playing"), playing ? "playing" : "");
   byId("play").querySelector("path").setAttribute("d", playing ? PAUSE : PLAY);
   byId("story").setAttribute("aria-live", playing ? "off" : "polite"); // not a hundred times in a row
 }
@@ -161,7 +164,7 @@ function play(from, still = 0) {
 }
 
 function playOrStop() {
-  opening = false;
+  opening = skipped = false;
   if (playing) stop();
   else play(view.iteration < endOf(view) ? view.iteration : 0);
 }

@@ -42,7 +42,7 @@ function pictureTexts() {
   const now = valuesOf(runOf(view), view.iteration), ink = coloured("body", "color"), soft = coloured(".fine", "color");
   const sample = sampleOf(shotOf(runOf(view), view.iteration), view.prompt, view.which);
   const place = location.protocol.startsWith("http") ? `, ${location.host}${location.pathname}` : "";
-  const title = `${nameOf(view.beta)}, after ${now.iteration} ${methodOf(view.beta)} updates`;
+  const title = `${nameOf(view.beta)}, after ${updates(now.iteration)} (${methodOf(view.beta)})`;
   const numbers = `${scoreName(view.beta)} ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;
   return [
     [title, "700 40px system-ui, sans-serif", ink, 52],

@@ -87,15 +87,15 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "higher is better; log below −2");
+  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2");
 }
 
 /** Above the plot each β stands where its run ends. */
 function betaLabels() {
   mark("text", "at", { x: 2, y: EDGE.top - 9 }, "β =");
   parts.betas = DATA.runs.map(([run], beta) => {
-    const x = across(valuesOf(run, last).kl), half = 3.6 * shortName(beta).length;
-    mark("line", "tick", { x1: x, x2: x, y1: EDGE.top - 5, y2: EDGE.top });
+    const end = across(valuesOf(run, last).kl), half = 3.6 * shortName(beta).length, x = Math.max(end, 30 + half); // right of "β ="
+    mark("line", "tick", { x1: end, x2: end, y1: EDGE.top - 5, y2: EDGE.top });
     return { beta, from: x - half, to: x + half, label: mark("text", "at", { x, y: EDGE.top - 9, "text-anchor": "middle" }, shortName(beta)) };
   });
 }
@@ -162,7 +162,7 @@ function layPlane() {
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
   const [, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
-  mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "frontier" : "frontier: the most proxy");
+  mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "most possible" : "the most proxy possible at each KL");
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -176,30 +176,37 @@ function layPlane() {
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 
-/** A label right of its dot, or left of it where there is no room; the higher one goes higher. */
-function place(label, x, y, above) {
-  const left = x > frame.width - 80;
-  label.setAttribute("text-anchor", left ? "end" : "start");
-  label.setAttribute("transform", `translate(${point(x + (left ? -12 : 12), y + (above ? -6 : 16))})`);
+/** Names right of their marks, or left where there is no room, none on another: {label, x, y}, those near one another in one column. */
+function placeLabels(marks) {
+  const left = Math.max(...marks.map(({ x }) => x)) > frame.width - 80, side = left ? -12 : 12, floor = frame.height - EDGE.bottom - 6;
+  let free = EDGE.top + 12;
+  marks.sort((a, b) => a.y - b.y).forEach(({ label, x, y }, at) => {
+    const near = marks.map((one) => one.x).filter((other) => Math.abs(other - x) < 60);
+    const column = left ? Math.min(...near) : Math.max(...near), height = Math.min(Math.max(y + 4, free), floor - 15 * (marks.length - 1 - at));
+    free = height + 15;
+    label.setAttribute("text-anchor", left ? "end" : "start");
+    label.setAttribute("transform", `translate(${point(column + side, height)})`);
+  });
 }
 
 function drawPlane(view) {
-  const run = runOf(view), now = valuesOf(run, view.iteration);
+  const run = runOf(view), now = valuesOf(run, view.iteration), marks = [];
   for (const name of ["proxy", "gold"]) {
-    const path = pathOf(run, name), other = name === "proxy" ? "gold" : "proxy", here = path[now.iteration];
+    const path = pathOf(run, name), here = path[now.iteration];
     parts[`${name}Ahead`].setAttribute("d", line(path.slice(now.iteration)));
     parts[name].setAttribute("d", line(path.slice(0, now.iteration + 1)));
     for (const part of ["Dot", "Label"]) parts[name + part].setAttribute("visibility", here ? "visible" : "hidden");
     if (!here) continue;
     parts[`${name}Dot`].setAttribute("transform", `translate(${here})`);
-    place(parts[`${name}Label`], across(now.kl), up(now[name]), now[name] > now[other]);
+    marks.push({ label: parts[`${name}Label`], x: across(now.kl), y: up(now[name]) });
   }
   const best = DATA.optima[view.beta];
   for (const part of [parts.star, parts.starLabel]) part.setAttribute("visibility", best ? "visible" : "hidden");
   if (best) {
     const [x, y] = [across(best.kl), up(best.score)];
     parts.star.setAttribute("transform", `translate(${point(x, y)})`);
-    parts.starLabel.setAttribute("transform", `translate(${point(x - 24, y - 9)})`);
+    marks.push({ label: parts.starLabel, x, y });
   }
+  placeLabels(marks);
   thinBetas(view.beta);
 }

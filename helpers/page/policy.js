@@ -37,15 +37,19 @@ function read(policy, kept, token) {
   return words.map((_, word) => logprobOf(placed, acts, row, word));
 }
 
-/** The tokens of a text as the course's tokenizer cuts it, with the start before them. */
+/** Words and signs of a text, as the course's tokenizer cuts it. */
+function cutWords(text) {
+  return text.toLowerCase().match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+/gu) || [];
+}
+
+/** The tokens of a text, with the start before them. */
 function encode(policy, text) {
-  const words = text.toLowerCase().match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+/gu) || [];
-  return [START_TOKEN, ...words.map((word) => policy.places.get(word) ?? UNKNOWN_TOKEN)];
+  return [START_TOKEN, ...cutWords(text).map((word) => policy.places.get(word) ?? UNKNOWN_TOKEN)];
 }
 
 /** The words of a text that the policy does not know. */
 function unknownWords(policy, text) {
-  return (text.toLowerCase().match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+/gu) || []).filter((word) => !policy.places.has(word));
+  return cutWords(text).filter((word) => !policy.places.has(word));
 }
 
 /** Log-probs of the token after these, and what is kept of them to go on. */

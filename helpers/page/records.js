@@ -46,7 +46,7 @@ function nameOf(beta) {
   return joinedAt(beta)?.label ?? `β = ${DATA.betas[beta]}`;
 }
 
-/** The same, as short as it stands on the ruler and in the table. */
+/** The same, as short as it stands on the ruler and above the plane. */
 function shortName(beta) {
   return joinedAt(beta)?.key ?? `${DATA.betas[beta]}`;
 }
@@ -84,6 +84,11 @@ function written(value, digits = 2) {
   if (value === null || value === undefined) return "–";
   const text = value.toFixed(digits);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+/** "1 update", "2 updates". */
+function updates(count) {
+  return `${count} update${count === 1 ? "" : "s"}`;
 }
 
 /** KL in nats: large ones without decimals that say nothing. */

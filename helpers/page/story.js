@@ -36,7 +36,7 @@ function afterTheTurn(now, run, { later, low, peak }, { proxy, little }) {
   const highest = Math.max(...run.gold.slice(0, now.iteration + 1)), when = run.gold.indexOf(highest);
   const was = `${written(highest)} at update ${when}`;
   if (Math.max(now.gold, later) > low) {
-    return `Gold was ${was} and is ${written(now.gold)} now. ${later > peak - little ? "Later it comes back." : "It will not come back."}`;
+    return `Gold was ${was} and is ${written(now.gold)} now. ${later > peak - little ? "Later it comes back." : "It does not get there again."}`;
   }
   const fallen = `old has fallen from ${was} to ${written(now.gold)}`;
   if (now.proxy > 0.95 * proxy) return `The proxy score is about the highest of all, and g${fallen}: nobody would read this.`;
@@ -72,7 +72,7 @@ function storyOfOwn(joined, run, now) {
   const gold = run.gold[0] === null || now.gold === null ? "" : `, gold from ${rise("gold")}`;
   const reward = joined?.ownReward ? "its own reward" : "the proxy score";
   const nats = writtenKl(Math.max(now.kl, 0));
-  return `${joined ? "Your run after" : "After"} ${now.iteration} updates: ${reward} went from ${rise("proxy")}${gold}, ${nats} nats away.`;
+  return `${joined ? "Your run after" : "After"} ${updates(now.iteration)}: ${reward} went from ${rise("proxy")}${gold}, ${nats} nats away.`;
 }
 
 function story(view) {

@@ -1,11 +1,17 @@
-// A first look in four steps, in a card at the foot of the window; what it speaks of stands above it.
-const TOUR = [
-  ["bar", "Drag β, or press ← and →. At the left end drifting is free; at the right end each nat away costs much."],
-  ["sample", "This is what the model writes now. Blue words it says more often than before training, orange ones less often."],
-  ["plane", "Right: further from where it began. Up: a higher score. Does gold, the real quality, follow proxy, which training raises?"],
-  ["ship-box", "Then choose between texts without knowing which β wrote them, and see who agrees with you."],
-];
+// A first look in four steps, in a card at the foot of the window. The tour moves β itself; what it speaks of stands above it.
 const tour = byId("tour"), root = document.documentElement;
+
+/** Each step: [what is ringed, where β goes (null: nowhere), words]. */
+function tourSteps() {
+  const { best } = yardsticks[view.seed], largest = TRAINED - 1;
+  const keys = matchMedia("(hover: hover)").matches ? ", or press ← and →" : "";
+  return [
+    ["text", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
+    ["text", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is the highest of all.`],
+    ["plane-card", largest, `With ${nameOf(largest)} it hardly moves away (to the right), and hardly gets better (upwards).`],
+    ["train-box", null, `Your turn: drag β${keys}. Or train a run of your own in this card; or choose between texts, below.`],
+  ];
+}
 
 function tourButton(label, act) {
   const made = element("button", "", label);
@@ -14,34 +20,37 @@ function tourButton(label, act) {
   return made;
 }
 
-/** Put the tour away; the focus goes to what is then in sight. */
-function endTour(target) {
-  markTarget(-1);
-  tour.hidden = true;
-  target.focus({ preventScroll: true });
+function ring(target) {
+  document.querySelector(".toured")?.classList.remove("toured");
+  target?.classList.add("toured");
 }
 
-function markTarget(at) {
-  TOUR.forEach(([id], step) => byId(id).classList.toggle("toured", step === at));
+/** Put the tour away; β has the focus. */
+function endTour() {
+  ring(null);
+  tour.hidden = true;
+  ruler.focus();
 }
 
 function stepTour(at) {
-  const [id, words] = TOUR[at], last = at === TOUR.length - 1;
-  const done = () => endTour(byId("ship-box").querySelector("summary"));
-  const next = tourButton(last ? "Done" : "Next", last ? done : () => stepTour(at + 1));
-  const row = element("div", "row");
-  row.append(next, ...(last ? [] : [tourButton("Stop", () => endTour(ruler))]));
-  tour.replaceChildren(element("p", "", `${at + 1} of ${TOUR.length}. ${words}`), row);
+  const steps = tourSteps(), [id, beta, words] = steps[at], more = at < steps.length - 1;
+  const next = tourButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
+  if (beta !== null) {
+    takeBeta(beta);
+    show({ iteration: last });
+  }
+  row.append(next, ...(more ? [tourButton("Stop", endTour)] : []));
+  tour.replaceChildren(element("p", "", `${at + 1} of ${steps.length}. ${words}`), row);
   tour.hidden = false;
   root.style.setProperty("--tour", `${tour.offsetHeight + 16}px`); // room below the page: the card can hide nothing
-  markTarget(at);
-  byId(id).scrollIntoView({ block: at ? "start" : "nearest", behavior: CALM.matches ? "auto" : "smooth" });
+  ring(byId(id));
+  byId(id).scrollIntoView({ block: "nearest", behavior: CALM.matches ? "auto" : "smooth" });
   next.focus({ preventScroll: true });
 }
 
 function layTour() {
   byId("tour-start").addEventListener("click", () => stepTour(0));
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !tour.hidden) endTour(ruler);
+    if (event.key === "Escape" && !tour.hidden) endTour();
   });
 }

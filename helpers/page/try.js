@@ -57,8 +57,7 @@ function inTurn(numbers) {
   return () => numbers[at++];
 }
 
-function writeOn({ policy, reference, title }, tokens) {
-  const prompt = tokens.slice(1).map((token) => policy.words[token]).join(" "); // as they read it
+function writeOn({ policy, reference, title }, tokens, prompt) {
   const before = writeResponse(reference, policy, tokens, LONGEST, inTurn(draws)).map((one) => ({ ...one, drift: -one.drift }));
   byId("try-next").replaceChildren(...nextRows(policy, reference, tokens));
   byId("try-texts").replaceChildren(
@@ -79,9 +78,9 @@ async function tryOwn() {
     const [reference, policy] = await Promise.all([loadPolicy("reference"), loadPolicy(name)]);
     const tokens = encode(policy, prompt), strange = unknownWords(policy, prompt);
     if (tokens.length + LONGEST > policy.positions) throw new Error(`That is too long: ${policy.positions - LONGEST - 1} words at most.`);
-    const instead = `: it reads ${policy.words[UNKNOWN_TOKEN]} there.`;
-    write(byId("try-said"), strange.length ? `It has never seen ${strange.join(", ")}${instead}` : "");
-    writeOn({ policy, reference, title }, tokens);
+    const quoted = strange.map((word) => `“${word}”`).join(", ");
+    write(byId("try-said"), strange.length ? `The model does not know ${quoted}: it reads a sign for “unknown” there.` : "");
+    writeOn({ policy, reference, title }, tokens, prompt);
   } catch (problem) {
     write(byId("try-said"), problem.message);
     for (const id of ["try-next", "try-texts"]) byId(id).replaceChildren();

@@ -54,8 +54,8 @@ function drawSample(view) {
 }
 
 function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
-  const when = iteration === 0 ? "before training" : `written after ${iteration} updates`;
-  return `This text, ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
+  const when = iteration === 0 ? "before training" : `after ${updates(iteration)}`;
+  return `This text is one random draw ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
 }
 
 // ---- next words ----
@@ -110,7 +110,7 @@ function drawBars(view) {
 let rows = [];
 function layTable() {
   rows = DATA.betas.map((_, beta) => {
-    const row = element("tr"), head = element("th", "", shortName(beta) + (joinedAt(beta)?.ownReward ? ", own reward" : ""));
+    const row = element("tr"), head = element("th", "", (joinedAt(beta)?.label ?? DATA.betas[beta]) + (joinedAt(beta)?.ownReward ? ", own reward" : ""));
     head.scope = "row";
     const cells = Array.from({ length: 5 }, () => element("td"));
     row.append(head, ...cells);
@@ -121,7 +121,7 @@ function layTable() {
 
 function drawTable(view) {
   const seed = DATA.seeds.length > 1 ? `, seed ${DATA.seeds[view.seed]}` : "";
-  write(byId("table").caption, `After ${view.iteration} updates${seed}`);
+  write(byId("table").caption, `After ${updates(view.iteration)}${seed}`);
   rows.forEach(({ row, cells }, beta) => {
     const now = valuesOf(runOf(view, beta), view.iteration);
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];

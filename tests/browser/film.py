@@ -20,10 +20,10 @@ OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
 WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
 COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
-QUIET = "header,.choices,#tour,#cue,footer{display:none!important}"
+QUIET = "header,.choices,#tour,#cue,footer,.card:has(#table),#sample-facts{display:none!important}"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BEGUN = 0.1  # of a run: where the film begins
-STEP, STOP, HOLD = 500, 650, 1800  # milliseconds: an update seen, a β seen, an end seen
+STEP, STOP, HOLD = 280, 340, 1200  # milliseconds: an update seen, a β seen, an end seen
 
 
 def scenes(sweep: Sweep) -> list[tuple[float, int, int]]:

@@ -2,6 +2,7 @@
 
 import re
 from contextlib import contextmanager
+from itertools import combinations, pairwise
 
 import matplotlib.pyplot as plt
 import pytest
@@ -22,6 +23,8 @@ WATCH_SHIFTS = """() => {
   new PerformanceObserver(list => list.getEntries().forEach(entry => window.shifts += entry.value))
     .observe({type: 'layout-shift', buffered: true});
 }"""
+BOXES = """all => all.filter(one => getComputedStyle(one).visibility === 'visible')
+  .map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"""
 UNFOLD = "() => document.querySelectorAll('details').forEach(part => part.open = true)"
 
 
@@ -50,6 +53,12 @@ def page(browser):
         yield ready
 
 
+def apart(one, other) -> bool:
+    """Whether boxes [left, top, right, bottom] of letters do not overlap; 4 px above and below are empty."""
+    beside = max(one[0], other[0]) >= min(one[2], other[2])
+    return beside or max(one[1], other[1]) >= min(one[3], other[3]) - 4
+
+
 def press(page, selector, *keys):
     """These keys on this control, and a frame for the page to follow."""
     for key in keys:
@@ -66,6 +75,10 @@ def check_numbers(page, sweep, beta, iteration, seed=0):
     curves = run_curves(sweep.run(beta, seed))
     assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
     assert page.locator("#iteration").input_value() == str(iteration)
+    gain, nats = curves["proxy"][iteration], curves["kl"][iteration]
+    objective = page.locator("#objective").inner_text().replace("−", "-").split(" = ")
+    assert objective[0] == "proxy - β·KL" and objective[1].split()[2] == f"{beta:g}"
+    assert float(objective[2]) == pytest.approx(gain - beta * nats, abs=0.006)
     for name in ("proxy", "gold", "kl"):
         shown = page.locator(f"#{name}").inner_text()
         half_a_digit = 0.5 * 10.0 ** -len(shown.partition(".")[2]) + 1e-9
@@ -151,7 +164,8 @@ def test_beta_taken_in_hand_ends_the_opening_and_the_ruler_tells_its_ends(browse
         assert page.locator("#cue").is_visible()
         page.keyboard.press("ArrowLeft")  # nothing has the focus yet
         page.evaluate(FRAMES)
-        assert page.locator("#cue").is_hidden() and page.locator("#playing").inner_text() == ""
+        assert page.locator("#cue").is_hidden()
+        assert page.locator("#playing").inner_text() == "at the end"  # the film was cut short
         assert page.locator("#beta-now").inner_text() == "β = 0 is the first"
         check_numbers(page, sweep, 0.0, len(sweep.run(0.0, 0).history))
         press(page, "#beta", "End", "ArrowRight")
@@ -195,7 +209,7 @@ def test_every_control_is_reached_by_tab(page):
         "all => all.map(one => one.ariaLabel || one.labels?.[0]?.textContent || "
         "document.getElementById(one.getAttribute('aria-labelledby')).textContent)"
     )
-    assert names[:2] == ["β, the KL penalty", "PPO updates"]
+    assert names[:2] == ["β (KL penalty) of the run shown", "PPO updates"]
 
 
 @pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.nightly)])
@@ -247,20 +261,44 @@ def test_choosing_blind_ends_in_who_agrees(page):
 
 
 @pytest.mark.parametrize("width", (390, 1280))
-def test_the_tour_covers_nothing_it_speaks_of_and_moves_nothing(browser, width):
+def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, width):
+    golds = [sweep.run(beta, 0).final["gold"] for beta in sweep.betas]
+    proxies = [sweep.run(beta, 0).final["score"] for beta in sweep.betas]
+    best = golds.index(max(golds))  # what the tour says of β = 0, of the best and of the largest:
+    assert max(proxies) == proxies[0] > proxies[best] and golds[0] < golds[-1] < golds[best] / 2
     with opened(browser, "", width, reduced_motion="reduce") as page:
         page.evaluate(WATCH_SHIFTS)
         page.get_by_role("button", name="Tour").click()
-        for step in range(1, 5):
+        for step, place in enumerate((0, best, -1, -2), start=1):
             assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
             page.evaluate(FRAMES)
+            check_numbers(page, sweep, sweep.betas[place], len(sweep.run(0.0, 0).history))
             spoken, card = (page.locator(name).bounding_box() for name in (".toured", "#tour"))
             assert spoken["y"] >= 0 and spoken["y"] + spoken["height"] <= card["y"]
             assert card["height"] < 200  # of 900
-            page.get_by_role("button", name="Next" if step < 4 else "Done").press("Enter")
+            page.keyboard.press("ArrowLeft" if place else "ArrowRight")  # β moves in the tour too
+            page.evaluate(FRAMES)
+            moved = sweep.betas[place - 1 if place else 1]
+            assert page.locator("#beta-now").inner_text() == f"β = {moved:g}"
+            page.keyboard.press("Enter")  # Next, then Done
         assert page.locator("#tour").is_hidden() and page.locator(".toured").count() == 0
-        assert page.locator("#ship-box summary").evaluate("one => one === document.activeElement")
+        assert page.locator("#beta").evaluate("one => one === document.activeElement")
         assert page.evaluate("() => window.shifts") == 0
+
+
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.nightly)])
+def test_no_name_in_the_plane_lies_on_another_or_on_an_axis(browser, sweep, width):
+    with opened(browser, STILL, width) as page:
+        for iteration in (12, 100):
+            for beta in sweep.betas:
+                page.evaluate(f"() => location.hash = '#beta={beta}&iteration={iteration}'")
+                page.evaluate(FRAMES)
+                boxes = page.locator("#plane .label:not(.quiet)").evaluate_all(BOXES)
+                assert len(boxes) == 2 + (sweep.optimum(beta) is not None)
+                for one, other in combinations(boxes, 2):
+                    assert apart(one, other), (beta, iteration)
+                ticks = page.locator("#plane text:not([class])").evaluate_all(BOXES)
+                assert all(apart(one, tick) for one in boxes for tick in ticks), (beta, iteration)
 
 
 def test_blank_plays_and_stops_where_beta_has_the_focus(page):
@@ -288,8 +326,6 @@ def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
 
 
 HEARS = "addEventListener('message', ({data, ports}) => { if (data === 'drift-page') [window.port] = ports })"
-LABELS = """all => all.filter(one => getComputedStyle(one).visibility === 'visible')
-  .map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"""
 
 
 def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
@@ -311,9 +347,9 @@ def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
         page.evaluate(FRAMES)
     inside.locator("#stops i", has_text="yours").wait_for()
     inside.locator("body").evaluate(FRAMES)
-    edges = inside.locator("#stops i").evaluate_all(LABELS)
-    assert len(edges) > 6
-    assert all(right < left for (_, right), (left, _) in zip(edges, edges[1:], strict=False))
+    boxes = inside.locator("#stops i").evaluate_all(BOXES)
+    assert len(boxes) > 6
+    assert all(one[2] < other[0] for one, other in pairwise(boxes))
     page.close()
 
 
@@ -379,7 +415,7 @@ def test_no_sentence_says_what_its_numbers_deny(told, sweep):
                 max(gold[at:]) > gold[at]
                 and max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
             )
-        if "not come back" in words:
+        if "not get there again" in words:
             kinds.add("gone")
             assert max(gold[at:]) < max(gold[:at])
         if found := re.search(r"(\S+) nats", words):

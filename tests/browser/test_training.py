@@ -9,6 +9,7 @@ MADE = """updates => {
   return Number(made) >= updates;
 }"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
+LIVE = r"proxy −?\d\.\d\d, gold −?\d\.\d\d, KL \d+\.\d+\s+i saw this film"
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -36,8 +37,11 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
     with opened(browser, AT) as page:
         page.locator("#train-box summary").first.click()
         button = page.locator("#train-go")
-        button.click()
+        button.press("Enter")
+        page.wait_for_function("() => document.activeElement.innerText === 'Stop'")
+        assert page.locator("#train-again").is_hidden()  # a run is not lost before its first update
         trained(page, 4)
+        assert re.match(LIVE, page.locator("#train-live").inner_text().replace("\n", " "))
         assert page.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
         assert number(page, "kl") > 0.1 and number(page, "proxy") > 0.15
         page.locator("#beta").press("Home")  # other controls move, the run goes on
@@ -47,15 +51,15 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         trained(page, int(made(page).split()[-3]) + 1)
         assert page.locator("#beta-now").inner_text() == "β = 0"
         button.click()
-        assert button.inner_text() == "Continue run\u00a01 (β = 0.1)" and stands_still(page)
+        assert button.inner_text() == "Continue run\u00a01: β = 0.1" and stands_still(page)
         page.locator("#train-beta").fill("0")  # of the next run, not of this one
-        assert button.inner_text() == "Continue run\u00a01 (β = 0.1)"
+        assert button.inner_text() == "Continue run\u00a01: β = 0.1"
         assert page.locator("#train-again").inner_text() == "New run at β = 0"
         page.locator("#train-again").click()
         trained(page, 1)
-        runs = ["run\u00a01: 0.1", "run\u00a02: 0"]
+        runs = ["run\u00a01: β = 0.1", "run\u00a02: β = 0"]
         assert page.locator("#table tbody th").all_inner_texts()[-2:] == runs
-        assert page.locator("#stops .own").all_inner_texts() == runs
+        assert page.locator("#stops .own").all_inner_texts() == ["run\u00a01", "run\u00a02"]
         end = page.locator("#beta .track").bounding_box()
         assert end["x"] + end["width"] < page.locator("#stops .own").first.bounding_box()["x"]
         made_of, most = page.locator("#iteration-now").inner_text().split(" of ")
@@ -69,18 +73,24 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
     link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
     with opened(browser, link) as page:
-        assert page.locator("#own-said").inner_text() == "+1 for the first of each “we wife zebra”"
+        words = "+1 for the first of each “we wife”"  # those that the model knows
+        page.wait_for_function(
+            "words => document.getElementById('own-said').innerText === words", arg=words
+        )
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
         assert (
             re.search(r"“wife” in \d[.,]", said) and "“we”" not in said
         )  # of 512: under ten, by chance
-        assert "does not know “zebra”" in page.locator("#own-unknown").inner_text()
+        assert "does not know “zebra”" in page.locator("#unknown-liked").inner_text()
         assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
         assert re.match(r".*“we” \d\.\d\d \(\d\.\d\d\)", page.locator("#times").inner_text())
         page.wait_for_function("() => location.hash.includes('liked=we+wife+zebra')")
+        page.locator("#own-liked").fill("we")
+        next_run = "+1 for the first of each “we” (applies to the next run)"
+        assert page.locator("#own-said").inner_text() == next_run
         page.locator("#beta").press("Home")
         page.wait_for_function(
             "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
@@ -92,10 +102,10 @@ def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_n
         page.locator("#train-box summary").first.click()
         page.locator("#reward-box summary").click()
         page.locator("#own-liked").fill("zebra summers")
-        page.wait_for_function("() => document.getElementById('own-unknown').innerText")
-        said = page.locator("#own-unknown").inner_text()
+        page.wait_for_function("() => document.getElementById('unknown-liked').innerText")
+        said = page.locator("#unknown-liked").inner_text()
         assert "“zebra”." in said and "“summers”; it knows summer" in said
-        page.locator("#train-go").click()
+        page.locator("#own-liked").press("Enter")
         page.wait_for_function(
             "() => document.getElementById('train-said').innerText.includes('none of the words liked')"
         )

@@ -1,50 +1,37 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and is looked at like them.
-const KEPT_RUNS = 2, DECADES = Math.log(200); // live runs beside the recorded ones; β from 0.01 to 2
+const KEPT_RUNS = 2; // live runs beside the recorded ones
+const BETAS = [0, ...Array.from({ length: 100 }, (_, at) => Number((0.01 * 200 ** (at / 99)).toPrecision(2)))]; // of the slider
 const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0, beta: 0.1 };
-const FIELDS = { model: 1, liked: "", like: 1, disliked: "", dislike: 1, length: 0, once: false }; // the reward to begin with
+const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 
 // ---- what is asked for ----
-/** The slider's β: 0 at its left end, then logarithmic, two digits. */
-function sliderBeta() {
-  const value = Number(byId("train-beta").value);
-  return value ? Number((0.01 * Math.exp((DECADES * (value - 1)) / 99)).toPrecision(2)) : 0;
-}
-
 /** A β that may stand between two places of the slider. */
 function setBeta(beta) {
   training.beta = beta;
-  byId("train-beta").value = beta > 0 ? clamp(Math.round(1 + (99 * Math.log(beta / 0.01)) / DECADES), 1, 100) : 0;
+  byId("train-beta").value = BETAS.findLastIndex((one) => one <= beta);
 }
 
-/** The reward that the form names: numbers, words as they were written. */
-function writtenReward() {
-  const read = (name) => {
-    const { type, checked, value } = byId(`own-${name}`);
-    return { checkbox: checked, range: Number(value), text: value.trim() }[type];
-  };
-  return Object.fromEntries(Object.keys(FIELDS).map((name) => [name, read(name)]));
-}
-
-function writeReward(reward) {
-  for (const name in reward) {
-    const field = byId(`own-${name}`);
-    if (field.type === "checkbox") field.checked = reward[name] === true || reward[name] === "true";
-    else field.value = reward[name];
-  }
+/** What these fields say of the reward: numbers, words as they were written. */
+function writtenReward(fields = FIELDS) {
+  const read = ({ type, checked, value }) => ({ checkbox: checked, range: Number(value), text: value.trim() })[type];
+  return Object.fromEntries(fields.map((field) => [field.name, read(field)]));
 }
 
 /** What of the panel goes into the link: β once it has been trained or moved, and what was changed of the reward. */
 function trainingLink() {
-  const reward = Object.entries(writtenReward()).filter(([name, value]) => value !== FIELDS[name]);
-  return training.asked || reward.length ? { train: training.beta, ...Object.fromEntries(reward) } : {};
+  const changed = FIELDS.filter(({ type, checked, value, defaultValue }) => (type === "checkbox" ? checked : value !== defaultValue));
+  return training.asked || changed.length ? { train: training.beta, ...writtenReward(changed) } : {};
 }
 
 function readTrainingLink(said) {
-  const named = Object.keys(FIELDS).filter((name) => said.has(name));
+  const named = FIELDS.filter(({ name }) => said.has(name));
   if (!named.length && !said.has("train")) return;
   const beta = Number(said.get("train"));
   if (said.get("train") && beta >= 0 && beta <= 2) setBeta(beta);
-  writeReward(Object.fromEntries(named.map((name) => [name, said.get(name)])));
+  for (const field of named) {
+    field.checked = said.get(field.name) === "true"; // a box's; of other fields it means nothing
+    if (field.type !== "checkbox") field.value = said.get(field.name);
+  }
   training.asked = 1;
   byId("train-box").open = true;
   byId("reward-box").open = named.length > 0;
@@ -65,13 +52,11 @@ function goOn() {
 
 async function makeWorker() {
   const [policy, reward] = await Promise.all([loadPolicy("reference"), loadPolicy("reward")]);
-  const { layers, heads, width, positions, epsilon, words, tensors } = policy; // not what this page has made of it
-  const plain = { layers, heads, width, positions, epsilon, words, tensors };
   const source = new Blob([byId("engine").textContent], { type: "text/javascript" });
   training.worker = new Worker(URL.createObjectURL(source));
   training.worker.onmessage = ({ data }) => hearWorker(data);
   training.worker.onerror = () => hearWorker({ problem: "This browser lets no worker run here: nothing can be trained." });
-  training.models = { policy: plain, reward: { ...reward, places: null }, prompts: reward.prompts.map((text) => encode(policy, text)) };
+  training.models = { policy: { ...policy, placed: null }, reward, prompts: reward.prompts.map((text) => encode(policy, text)) };
   training.policy = policy;
 }
 
@@ -88,6 +73,7 @@ function hearWorker({ id = training.made, problem, begun, simd, point, shot, tex
 // ---- runs ----
 /** A new run, from the reference, at the slider's β and with the form's reward. */
 async function train() {
+  if (byId("train-go").disabled) return; // it loads
   stop();
   document.body.classList.add("touched"); // nobody need be told to drag β
   training.going = false;
@@ -104,7 +90,7 @@ async function train() {
     if (unknown) throw new Error(`The model knows none of the words ${unknown}: change them, or leave the field empty.`);
     const name = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
     const run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
-    training.run = { key: `${name}: ${klCoef}`, name, label: `${name}: β = ${klCoef}`, beta: klCoef, ownReward, liked: own.liked, optimum: null, run };
+    training.run = { key: name, label: `${name}: β = ${klCoef}`, beta: klCoef, reward, ownReward, liked: own.liked, optimum: null, run };
     training.going = true;
     training.asked = 1;
     say(`Measuring ${REFERENCE_SAMPLES} responses of the reference …`);
@@ -114,11 +100,12 @@ async function train() {
     say(problem.message); // a run that was there can go on
   }
   drawTraining();
+  byId("train-go").focus(); // a button that is disabled loses it; the run is followed beside this one
 }
 
 /** Which run gives way, and what of a reward cannot be learned: rare words, one value for all. */
 function tellReward({ rare = [], varies = true, score, texts }, simd) {
-  const { run } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].name} gives way: the page keeps ${KEPT_RUNS} runs.`];
+  const { run } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].key} gives way: the page keeps ${KEPT_RUNS} runs.`];
   run.start = { proxy: score, gold: meanGold(texts), times: timesOf(texts) };
   const counts = rare.map(([token, count]) => `“${training.policy.words[token]}” in ${count}`);
   if (rare.length) {
@@ -194,9 +181,11 @@ function say(words) {
   write(byId("train-said"), words);
 }
 
-/** The form's reward as one line. */
+/** The form's reward as one line, of the words that the model knows. */
 function rewardWords() {
-  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), said = [];
+  const { model, like, dislike, length, once, ...fields } = writtenReward(), said = [];
+  const known = (text) => cutWords(text).filter((word) => training.policy?.places.has(word) ?? true).join(" ");
+  const [liked, disliked] = [fields.liked, fields.disliked].map(known);
   if (model) said.push(model === 1 ? "the reward model" : `${model} × the reward model`);
   if (liked && like) said.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
   if (disliked && dislike) said.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
@@ -204,37 +193,47 @@ function rewardWords() {
   return said.join(", ") || "nothing: all responses are worth the same";
 }
 
-/** Which of the written words the model does not know, with those it knows that begin alike. */
+/** Below each field: which of its words the model does not know, with those it knows that begin alike. */
 async function checkWords() {
-  const { liked, disliked } = writtenReward(), policy = liked || disliked ? await loadPolicy("reference").catch(() => null) : null;
-  const alike = (word) => policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
-  const said = policy ? unknownWords(policy, `${liked} ${disliked}`).map((word) => {
-    return `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
-  }) : [];
-  write(byId("own-unknown"), said.join(" "));
+  const { liked, disliked } = writtenReward();
+  if (liked || disliked) training.policy ??= await loadPolicy("reference").catch(() => null);
+  if (!training.policy) return;
+  const alike = (word) => training.policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
+  const told = (word) => `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
+  for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownWords(training.policy, byId(`own-${name}`).value).map(told).join(" "));
+  drawTraining();
+}
+
+/** The run as it now is, beside its button: numbers, and what it writes. */
+function drawLive({ run, ownReward }) {
+  const { proxy, gold, kl } = valuesOf(run, RLOO.iterations), sample = run.shots.length && sampleOf(run.shots.at(-1), view.prompt, view.which);
+  write(byId("live-numbers"), sample ? `${ownReward ? "own reward" : "proxy"} ${written(proxy)}, gold ${written(gold)}, KL ${writtenKl(kl)}` : "");
+  write(byId("live-text"), sample ? plain(DATA.prompts[view.prompt], sample.tokens) : "…");
 }
 
 function drawTraining() {
-  const made = (training.run?.run.kl.length ?? 0) - 1, half = made < RLOO.iterations && training.run;
+  const { run, going } = training, made = (run?.run.kl.length ?? 0) - 1, half = run && made < RLOO.iterations;
   write(byId("train-beta-now"), `β = ${training.beta}`);
   byId("train-beta").setAttribute("aria-valuetext", `β = ${training.beta}`);
   const another = `New run at β = ${training.beta}`;
-  write(byId("train-go"), training.going ? "Stop" : half ? `Continue ${half.name} (β = ${half.beta})` : another);
+  write(byId("train-go"), going ? "Stop" : half ? `Continue ${run.label}` : another);
   write(byId("train-again"), another);
-  byId("train-again").hidden = !half;
+  byId("train-again").hidden = !half || made < 0; // a run is not lost before its first update
+  byId("train-live").hidden = !run;
+  if (run) drawLive(run);
   byId("train-go").disabled = byId("train-again").disabled = false;
-  byId("inspect-go").disabled = !training.run;
-  write(byId("train-progress"), made < 0 ? "" : `${training.run.label}, update ${made} of ${RLOO.iterations}`);
+  byId("inspect-go").disabled = !run;
+  write(byId("train-progress"), made < 0 ? "" : `${run.label}, update ${made} of ${RLOO.iterations}`);
   for (const field of byId("reward-box").querySelectorAll("input[type=range]")) {
     write(field.nextElementSibling, written(Number(field.value), 1));
   }
-  write(byId("own-said"), rewardWords());
+  const later = half && JSON.stringify(run.reward) !== JSON.stringify(writtenReward());
+  write(byId("own-said"), `${rewardWords()}${later ? " (applies to the next run)" : ""}`);
 }
 
 function layTraining() {
   byId("train-box").hidden = !DATA.policies.length; // in a notebook: until Python offers its models
   setBeta(training.beta);
-  writeReward(FIELDS);
   byId("train-go").addEventListener("click", () => {
     if (!training.going && !(training.run?.run.kl.length <= RLOO.iterations)) return train(); // none yet, or it has ended
     training.going = !training.going;
@@ -242,7 +241,7 @@ function layTraining() {
     drawTraining();
   });
   byId("train-again").addEventListener("click", train);
-  byId("train-beta").addEventListener("input", () => (training.beta = sliderBeta()));
+  byId("train-beta").addEventListener("input", () => (training.beta = BETAS[byId("train-beta").value]));
   byId("train-box").addEventListener("toggle", () => { // opened by hand: at the β that is shown
     if (!byId("train-box").open || training.asked) return;
     stop();
@@ -254,6 +253,9 @@ function layTraining() {
     checkWords();
     drawTraining();
     show({});
+  });
+  byId("reward-box").addEventListener("keydown", ({ key, target }) => {
+    if (key === "Enter" && target.type === "text") train();
   });
   document.addEventListener("visibilitychange", goOn);
   drawTraining();

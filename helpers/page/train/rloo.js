@@ -152,8 +152,5 @@ function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, sco
     adamStep(trainer, RLOO.rate * (1 - iteration / iterations));
   }
   const mean = (of) => average(rollout.responses.map(of));
-  return {
-    iteration, score: mean(({ score }) => score), proxy: mean(({ proxy }) => proxy), kl: mean(({ kl }) => kl),
-    length: mean(({ tokens }) => tokens.length), ended: mean(({ tokens }) => Number(tokens.at(-1) === END_OF_TEXT)), rollout,
-  };
+  return { iteration, score: mean(({ score }) => score), proxy: mean(({ proxy }) => proxy), kl: mean(({ kl }) => kl), rollout };
 }
