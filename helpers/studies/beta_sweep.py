@@ -31,13 +31,11 @@ from helpers.studies.study import (
     load_study,
     read_study,
     run_name,
-    run_study,
     write_study,
 )
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
@@ -228,18 +226,17 @@ class BetaSweepOptions(StudyOptions):
     command: ClassVar[str] = "sweep"
     betas: list[float] = setting(list(BETAS), "prices of KL")
 
-    def __post_init__(self):
-        super().__post_init__()
-        for beta in self.betas:
-            require_number("--betas", beta, low=0.0, wants="finite numbers of at least 0")
+    def plan(self) -> list[Job]:
+        """The jobs for each β and seed."""
+        return beta_study(self.betas, self.seeds, self.iterations)
 
-
-def run(options: BetaSweepOptions) -> None:
-    """Run what is missing (reference samples, runs), then print the table."""
-    out = options.results
-    run_study(beta_study(options.betas, options.seeds, options.iterations), options)
-    if not (out / REFERENCE).exists():
-        provide_reference(out)
-    write_study(out, read_study(out) | {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
-    sweep = load_sweep(out)
-    print_table(table(sweep), reference_row(sweep))
+    def run(self) -> None:
+        """Run what is missing (reference samples, runs), then print the table."""
+        super().run()
+        out = self.results
+        if not (out / REFERENCE).exists():
+            provide_reference(out)
+        prompts = start_run(RLHFConfig(device="cpu")).prompts
+        write_study(out, read_study(out) | {"prompts": prompts})
+        sweep = load_sweep(out)
+        print_table(table(sweep), reference_row(sweep))

@@ -24,7 +24,7 @@ from helpers.lessons.debugging.diagnose import (
 from helpers.lessons.debugging.differences import READINGS, tell_apart
 from helpers.lessons.debugging.figures import METRICS
 from helpers.lessons.debugging.study import (
-    clinic_study,
+    ClinicOptions,
     load_clinic,
     rerun,
     steps_from,
@@ -203,7 +203,7 @@ def test_bad_histories_are_refused():
 
 
 def test_the_study_plants_what_it_names():
-    study = {job.name: job for job in clinic_study([0, 3])}
+    study = {job.name: job for job in ClinicOptions(seeds=[0, 3]).plan()}
     assert study["healthy_seed_3"].config.kl_coef == 0.1
     assert study["no_kl_seed_0"].config.kl_coef == 0.0
     assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
@@ -225,7 +225,7 @@ def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair
 
 
 def test_the_shipped_clinic_is_whole():
-    clinic, study = load_clinic(), clinic_study(list(range(6)))
+    clinic, study = load_clinic(), ClinicOptions().plan()
     assert [(run.kind, run.config) for run in clinic.runs] == [(j.kind, j.config) for j in study]
     assert [bool(run.snapshots) for run in clinic.runs] == [job.whole for job in study]
     assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
