@@ -52,22 +52,6 @@ def beta_kind(kl_coef: float) -> str:
     return f"beta_{kl_coef:g}"
 
 
-def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
-    """Jobs for each β and seed, 128 responses per iteration; seed 0 is kept whole."""
-    size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
-    rates = {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
-    return [
-        Job(
-            beta_kind(beta),
-            RLHFConfig(kl_coef=beta, seed=seed, **size, **rates),
-            whole=seed == WHOLE_RUN_SEED,
-            keep_policy=seed == WHOLE_RUN_SEED and beta in KEPT_POLICIES,
-        )
-        for seed in sorted(set(seeds))
-        for beta in sorted(set(betas))
-    ]
-
-
 @dataclass
 class Sweep(Study):
     """A study over β, and the reference's responses to the same prompts (`sample_reference`)."""
@@ -226,9 +210,16 @@ class BetaSweepOptions(StudyOptions):
     command: ClassVar[str] = "sweep"
     betas: list[float] = setting(list(BETAS), "prices of KL")
 
-    def plan(self) -> list[Job]:
-        """The jobs for each β and seed."""
-        return beta_study(self.betas, self.seeds, self.iterations)
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The same at each β, with 128 responses an iteration."""
+        how = {"batch_size": 128, "minibatch_size": 128, "iterations": self.iterations}
+        how |= {"learning_rate": 3e-4, "critic_learning_rate": 3e-3, "seed": seed, "device": "cpu"}
+        return {beta_kind(beta): RLHFConfig(kl_coef=beta, **how) for beta in sorted(self.betas)}
+
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """On one seed whole, at some β with the policy."""
+        whole = config.seed == WHOLE_RUN_SEED
+        return Job(kind, config, whole, keep_policy=whole and config.kl_coef in KEPT_POLICIES)
 
     def run(self) -> None:
         """Run what is missing (reference samples, runs), then print the table."""

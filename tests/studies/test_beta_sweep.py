@@ -19,7 +19,7 @@ from helpers.studies.beta_sweep import (
     FOLDER,
     MIN_EFFECTIVE_SAMPLES,
     WHOLE_RUN_SEED,
-    beta_study,
+    BetaSweepOptions,
     load_policy,
     load_sweep,
     table,
@@ -43,7 +43,8 @@ def rows(sweep):
 
 
 def test_every_run_of_the_study_is_there_with_its_own_settings(sweep):
-    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in beta_study()}
+    jobs = BetaSweepOptions().plan()
+    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in jobs}
     assert len(study) == 13 * 3
     assert {(run.kind, run.config.seed): run.config for run in sweep.runs} == study
     assert all(len(run.history) == run.config.iterations for run in sweep.runs)

@@ -48,7 +48,7 @@ def rerun(
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
-        case = PLANTED.get(case, Fault("healthy", "", "", ""))
+        case = PLANTED.get(case, Fault("healthy"))
     state = start_run(case.config(healthy))
     run = Run(state.config, label=case.name)
     with case.in_effect():
@@ -86,7 +86,7 @@ def steps_from(function: Callable) -> dict[str, Callable]:
 
 def train_repaired(function: Callable, **how) -> Run:
     """Train the clinic's run with this function as steps 5 and 6; `how` as in `rerun`."""
-    return rerun(Fault("repaired", "", "", "", steps_from(function)), **how)
+    return rerun(Fault("repaired", wrong=steps_from(function)), **how)
 
 
 class Clinic(Study):

@@ -27,7 +27,7 @@ def without_ratio(logprobs, old_logprobs, *rest):
     return _right_policy_loss(logprobs, logprobs.detach(), *rest)
 
 
-NO_RATIO = Fault("no_ratio", "", "", "", wrong={"policy_loss": without_ratio})
+NO_RATIO = Fault("no_ratio", wrong={"policy_loss": without_ratio})
 PLANTED = {"steps_32_max": FAULTS["clip_max"], "steps_32_no_ratio": NO_RATIO}
 
 

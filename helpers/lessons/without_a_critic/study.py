@@ -135,7 +135,7 @@ class StaleSampler:
     def in_effect(self) -> AbstractContextManager:
         """A context in which `iterate` uses this sampler."""
         planted = {"generate_responses": self.sample, "estimate_advantages": self.estimate}
-        return Fault("stale", "", "", "", planted).in_effect()
+        return Fault("stale", wrong=planted).in_effect()
 
 
 # --- a reward sentence by sentence -----------------------------------------------------------------
@@ -197,7 +197,7 @@ def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
     sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
     change = nullcontext() if sampler is None else sampler.in_effect()
     if job.kind.startswith("dense"):
-        change = Fault("dense", "", "", "", {"total_rewards": pay_by_sentence}).in_effect()
+        change = Fault("dense", wrong={"total_rewards": pay_by_sentence}).in_effect()
     with change:
         while state.iteration < job.config.iterations:
             steps.iterate(state)
