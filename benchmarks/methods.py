@@ -28,6 +28,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 
+from benchmarks import trl_ppo as trl
 from benchmarks.common import RESULTS, command, emit, machine, show
 from benchmarks.trl_trainers import train_with_trl
 from benchmarks.yardstick import (
@@ -43,16 +44,15 @@ from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.kit.figures import Picture, label_axes, new_figure
 from helpers.kit.palette import GOLD, POLICY, REFERENCE, REWARD
+from helpers.lessons.overoptimization.checks import check_keep_best
 from helpers.loop import train_rlhf_loop
 from helpers.sampling import sample_batches
-from helpers.scale import trl
 from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
-from helpers.studies.beta_sweep import Sweep, beta_study, load_sweep
+from helpers.studies.beta_sweep import BetaSweepOptions, Sweep, load_sweep
 from helpers.studies.measure import MEASURES, measure
 from helpers.studies.runs import significant
-from helpers.theory.best_of_n import best_of_n
 from helpers.tools.files import ROOT, read_json, write_json
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
@@ -135,13 +135,13 @@ class Plan:
 
 def make_config(name: str, beta: float, seed: int, rate: float, iterations: int):
     """The config of one run: that of the sweep, changed by the method; pairs are half as many."""
-    (job,) = beta_study((beta,), (seed,), iterations)
+    (config,) = BetaSweepOptions(betas=[beta], iterations=iterations).configs(seed).values()
     method, rates = METHODS[name], {"learning_rate": rate}
     if name == TRL_PPO:
         rates["critic_learning_rate"] = rate  # it has one optimizer
     if not method.pairs:
-        return replace(job.config, **rates, **method.changes)
-    size = job.config.batch_size // 2
+        return replace(config, **rates, **method.changes)
+    size = config.batch_size // 2
     shared = {"kl_coef": beta, "seed": seed, "iterations": iterations, "device": "cpu"}
     return DirectConfig(batch_size=size, minibatch_size=size, **shared, **rates, **method.changes)
 
@@ -320,12 +320,13 @@ def along(yardstick: Yardstick, history: list[dict], budgets: tuple) -> dict[int
 def best_of_n_row(yardstick: Yardstick) -> dict:
     """Best of n at the n of the highest J, from the reference's recorded samples."""
     beta = yardstick.beta
-    scores, gold = (shipped().reference[name] for name in ("scores", "gold"))
-    tried = [best_of_n(scores, n, gold) for n in NS if 4 * n <= scores.shape[1]]
-    best = max(tried, key=lambda one: one.score - beta * one.kl)
-    end = yardstick.share(best.score - beta * best.kl)
-    found = {"end": end, "score": best.score, "gold": best.extra, "kl": best.kl}
-    return {"method": "best of n, no training", "beta": beta, "rate": f"n = {best.n}"} | found
+    keep_best = check_keep_best.exercise.right
+    samples = [shipped().reference[name].double() for name in ("scores", "gold")]
+    tried = {n: [float(x) for x in keep_best(*samples, n)[1:]] for n in NS}  # score, gold, KL
+    n = max(NS, key=lambda n: tried[n][0] - beta * tried[n][2])
+    score, gold, kl = tried[n]
+    found = {"end": yardstick.share(score - beta * kl), "score": score, "gold": gold, "kl": kl}
+    return {"method": "best of n, no training", "beta": beta, "rate": f"n = {n}"} | found
 
 
 FORMS = {  # the table's columns after those on the way

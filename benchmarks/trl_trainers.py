@@ -5,8 +5,8 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 
+from benchmarks.trl_ppo import make_trainer as make_ppo_trainer
 from helpers.config import DirectConfig, RLHFConfig
-from helpers.scale.trl import make_trainer as make_ppo_trainer
 from helpers.scale.trl_groups import (
     grpo_settings,
     make_group_trainer,

@@ -205,9 +205,6 @@ class DirectConfig(RunConfig):
     online: bool = setting(
         False, "fresh pairs from the policy, labelled by the reward model, not a data set", LABELS
     )
-    draw_labels: bool = setting(
-        False, "online: one choice drawn per pair; else the loss uses its probability", LABELS
-    )
     pairs: str = setting("data/pairs_train.jsonl", "JSON Lines file of pairs", LABELS)
     epochs: int = setting(1, "passes over the data set, if iterations is not given", RUN)
     iterations: int | None = setting(

@@ -206,7 +206,7 @@ def iterate_direct(state: RLHFState, data: PairBatch | None = None) -> dict:
     scores = score_responses(state, responses)
     ref_logprobs = reference_logprobs(state, responses)
     if data is None:
-        batch = PairBatch(responses, ref_logprobs.sum(dim=1), label_pairs(state, scores))
+        batch = PairBatch(responses, ref_logprobs.sum(dim=1), label_pairs(scores))
         rows = torch.arange(len(batch))
     else:
         batch, rows = data, draw_pairs(state, len(data))

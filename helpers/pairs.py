@@ -122,15 +122,10 @@ def draw_pairs(state: RLHFState, count: int) -> Tensor:
     return torch.tensor(share(torch.cat(orders)[here : here + size].tolist()))
 
 
-def label_pairs(state: RLHFState, scores: Tensor) -> Tensor:
+def label_pairs(scores: Tensor) -> Tensor:
     """P(the first response of each pair is preferred), from the scores of both: [2B] → [B].
 
-    sigmoid(score difference), as Bradley and Terry have it; with `draw_labels` one choice is drawn
-    with this probability: 1 or 0.
+    sigmoid(score difference), as Bradley and Terry have it.
     """
     first, second = scores.chunk(2)
-    probabilities = torch.sigmoid(first - second)
-    if not state.config.draw_labels:
-        return probabilities
-    drawn = torch.rand(len(probabilities), generator=state.generators["minibatches"])
-    return (drawn.to(probabilities.device) < probabilities).to(probabilities.dtype)
+    return torch.sigmoid(first - second)

@@ -7,7 +7,7 @@ import torch
 from helpers.config import RLHFConfig
 from helpers.kl import kl_estimate
 from helpers.ppo import policy_loss
-from helpers.prompts import MESSAGES
+from helpers.prompts import last_message
 from helpers.reward_model import RewardModel
 from helpers.rewards import Reward, RewardSum, takes_completions
 from helpers.rollouts import forward_logprobs, response_logits
@@ -27,12 +27,6 @@ def numbers(row: torch.Tensor) -> str:
 def shape(tensor: torch.Tensor) -> str:
     """The shape as text: `(4, 64)`."""
     return str(tuple(tensor.shape))
-
-
-def asked(prompt: str) -> str:
-    """A prompt's beginning; of a conversation its last words, since all begin with the template's."""
-    messages = getattr(prompt, "columns", {}).get(MESSAGES)
-    return messages[-1]["content"][:60] if messages else prompt[:60]
 
 
 def end_and_answer(text: str) -> str:
@@ -74,7 +68,7 @@ class Trace:
 
     def step_1(self, prompts: list[str]) -> None:
         self.show(f"(1) {len(prompts)} prompts, padded on the left")
-        self.line("first prompt", repr(asked(prompts[0])))
+        self.line("first prompt", repr(last_message(prompts[0])[:60]))
 
     @torch.no_grad()
     def step_2(self, responses) -> None:

@@ -107,12 +107,12 @@ def small_sweep(arguments: list[str]) -> int:
     workers.multiprocessing.parent_process = partial(Parent, os.getpid())
     size = {"batch_size": 4, "response_length": 4, "minibatch_size": 64}
     size |= {"actor": actor, "reward_model": reward, "checkpoint_every": 1}
-    right_study = sweeps.beta_study
+    right_job = sweeps.BetaSweepOptions.job
 
-    def study(*asked):
-        return [replace(job, config=replace(job.config, **size)) for job in right_study(*asked)]
+    def job(options, kind, config):
+        return right_job(options, kind, replace(config, **size))
 
-    sweeps.beta_study = study
+    sweeps.BetaSweepOptions.job = job
     jobs.measure = partial(measure_little, jobs.measure)
     return main(["sweep", *arguments])
 

@@ -20,7 +20,6 @@ TESTS = {  # who must notice a mistake in a file, where it is not tests/algorith
     "pairs.py": "algorithm/test_direct.py",
     "models.py": "algorithm/test_loop.py",
     "reward_model.py": f"{CHOICE} algorithm/test_models.py",
-    "theory/best_of_n.py": "theory/test_optimum.py",
     "theory/optimum.py": "theory/test_optimum.py",
     "scale/memory.py": "scale/test_memory.py",
     "lessons/without_a_critic/prompt_weight.py": "algorithm/test_without_a_critic.py",
@@ -413,14 +412,6 @@ theory/optimum.py 07: times β
 theory/optimum.py 07 11: KL of the other order
 - (torch.xlogy(probs, probs) - torch.xlogy(probs, other))
 + (torch.xlogy(other, other) - torch.xlogy(other, probs))
-
-theory/best_of_n.py 08: the bound without its second half
-- math.log(n) - (n - 1) / n, extra
-+ math.log(n), extra
-
-theory/best_of_n.py 08: ties are not shared
-- return chosen / (high - low)
-+ return chosen
 
 lessons/without_a_critic/prompt_weight.py 10: RLOO weighs like r − mean
 - "rloo": unbiased * variance

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from helpers.lessons.debugging import study as clinic
 from helpers.lessons.kl_beta import study as kl_control
-from helpers.lessons.overoptimization import distilling, patching
+from helpers.lessons.overoptimization import distilling
 from helpers.lessons.overoptimization import study as reward_hacking
 from helpers.lessons.ppo_update import study as clip
 from helpers.lessons.real_models import study as real_model
@@ -19,12 +19,16 @@ from helpers.tools.command import exit_status, menu
 from helpers.tools.flags import FlagParser
 from helpers.tools.validate import require
 
-RUNS = [study.run for study in (beta_sweep, kl_control, reward_hacking, reward_quality, patching)]
-RUNS += [study.run for study in (clinic, clip, direct, real_model, one_token, trainer_band)]
-RUNS += [without_a_critic.run, distilling.run, real_task.run]
-# each `run` says by its annotation which options it takes, and these say the study's name
+KINDS = (beta_sweep.BetaSweepOptions, kl_control.KLControlOptions, clinic.ClinicOptions)
+KINDS += (reward_hacking.RewardHackingOptions, reward_quality.RewardQualityOptions)
+KINDS += (clip.ClipOptions, direct.DirectOptions, one_token.OneTokenOptions)
+KINDS += (trainer_band.TrainerBandOptions, distilling.DistillingOptions)
+KINDS += (without_a_critic.WithoutACriticOptions,)
 STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
-    run.__annotations__["options"].name: (run.__annotations__["options"], run) for run in RUNS
+    kind.name: (kind, kind.run) for kind in KINDS
+} | {
+    real_model.RealModelOptions.name: (real_model.RealModelOptions, real_model.run),
+    real_task.RealTaskOptions.name: (real_task.RealTaskOptions, real_task.run),
 }
 
 

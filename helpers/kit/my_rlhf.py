@@ -16,7 +16,7 @@ from helpers.kit.own import whole_source
 from helpers.kit.recorded import trainer_parts
 from helpers.tools.files import write_text
 
-FILE, OLD = "my_rlhf.py", "my_trainer.py"  # as it is named now, and as it was before
+FILE = "my_rlhf.py"
 METHODS = {
     "rloo": '''K = 4  # responses to a prompt
 draw_different = draw_prompts
@@ -85,10 +85,6 @@ CUT = re.compile(r"\n\n\n# --- (\w+) ---\n\n|\n\n\nif __name__")
 
 def read(path: Path) -> tuple[str, dict[str, str]]:
     """The trainer of a saved file, and its other methods by name; "" and none where there is no file."""
-    old = path.with_name(OLD)
-    if not path.is_file() and old.is_file():  # its eight functions under today's names
-        text = old.read_text("utf-8").replace("write_responses", "generate_responses")
-        return CUT.split(text.replace(OLD, FILE))[0], {}
     base, *rest = CUT.split(path.read_text("utf-8") if path.is_file() else "")
     return base, {k: text for k, text in zip(rest[::2], rest[1::2], strict=True) if k in METHODS}
 

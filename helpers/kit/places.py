@@ -154,13 +154,11 @@ OUTSIDE = ("helpers.kit", "helpers.lessons")  # they judge by the course's funct
 PLACES = {
     "response_mask": Place("rollouts:response_mask"),
     "position_ids": Place("rollouts:position_ids"),
-    "gather_logprobs": Place("rollouts:gather_logprobs"),
     "forward_logprobs": Place("rollouts:forward_logprobs", forward_in_parts, forward_whole),
     "sample_with_cache": Place("sampling:sample_responses", sampler, sample_whole),
     "kl_estimate": Place("kl:kl_estimate"),
     "shape_rewards": Place("kl:shape_rewards"),
     "compute_gae": Place("gae:compute_gae"),
-    "masked_mean": Place("whitening:masked_mean"),
     "masked_var": Place("whitening:masked_var"),
     "whiten_advantages": Place("whitening:whiten_advantages"),
     "explained_variance": Place("ppo:explained_variance"),

@@ -1,6 +1,5 @@
 """Run a learner's function on copies of its inputs, with a time limit, and catch every exception."""
 
-import ctypes
 import dis
 import linecache
 import signal
@@ -9,7 +8,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from types import FrameType
@@ -67,36 +66,10 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
-def _in_thread(function: Callable, seconds: float) -> object:
-    """A time limit without signals: call in a thread, and stop it by raising an exception in it."""
-    box = {}
-
-    def work():
-        try:
-            box["value"] = function()
-        except BaseException as error:  # noqa: BLE001 (handed on below)
-            box["error"] = error
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        ident = ctypes.c_ulong(thread.ident)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeLimit))
-        thread.join(1.0)
-        raise TimeLimit
-    if "error" in box:
-        raise box["error"]
-    return box["value"]
-
-
 def limited(function: Callable, seconds: float) -> object:
-    """Call `function`; TimeLimit if it takes longer than `seconds`."""
-    seconds = max(seconds, 1e-3)
+    """Call `function`; TimeLimit if it takes longer than `seconds`. On Windows there is no limit."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or not hasattr(signal, "setitimer"):
-        return _in_thread(function, seconds)
-    with _alarm(seconds):
+    with _alarm(max(seconds, 1e-3)) if main and hasattr(signal, "setitimer") else nullcontext():
         return function()
 
 

@@ -16,31 +16,6 @@ from helpers.state import Models, RLHFState, resolve_rates, start_run
 from helpers.tools.validate import require
 
 LOSS_TYPES = {"response": "grpo", "token": "dapo", "fixed": "dr_grpo"}  # by loss_aggregation
-TABLE = (  # ours, GRPOConfig's argument, what differs
-    ("`responses_per_prompt`", "`num_generations`", "TRL's default is 8"),
-    ("`batch_size`", "`generation_batch_size`", "responses a rollout"),
-    ("`minibatch_size`", "`per_device_train_batch_size`", "times accumulation and processes"),
-    ("`num_ppo_epochs`", "`num_iterations`", "TRL's default is 1; ours 4"),
-    (
-        "`loss_aggregation`",
-        "`loss_type`",
-        "`response`: `grpo`, `token`: `dapo` (TRL's default), `fixed`: `dr_grpo`",
-    ),
-    ("`scale_by_std`", "`scale_rewards`", "`group` or `none`; there is also `batch`"),
-    ("`cliprange`, `cliprange_high`", "`epsilon`, `epsilon_high`", "the same"),
-    ("`ratio_level`", "`importance_sampling_level`", "the same"),
-    (
-        '`kl_coef` with `kl_placement="loss"`, `kl_loss="k3"`',
-        "`beta`",
-        "TRL's default is 0: no KL at all",
-    ),
-    ("`kl_ratio`", "`use_bias_correction_kl`", "TRL's default is True since 1.10.0; ours False"),
-    ("`response_length`", "`max_completion_length`", "TRL's default is 256"),
-    ("`temperature`", "`temperature`", "the same"),
-    ("`learning_rate`", "`learning_rate`", "TRL's default is 1e-6; both anneal to 0"),
-    ("`normalize_scores`", "–", "no normalisation of scores"),
-    ("`gradient_checkpointing`", "`gradient_checkpointing`", "TRL's default is `True`"),
-)
 
 
 def trl_version() -> str:
@@ -59,12 +34,6 @@ def grpo_is_here() -> bool:
 def require_grpo() -> None:
     """ValueError in one sentence if they are not."""
     require(grpo_is_here(), "trl", trl_version(), "`pip install trl datasets`")
-
-
-def grpo_table() -> str:
-    """TABLE as a Markdown table."""
-    rows = [("this course", "GRPOConfig", "what differs"), ("---",) * 3, *TABLE]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def grpo_settings(config: RLHFConfig, folder: str) -> dict:

@@ -31,13 +31,11 @@ from helpers.studies.study import (
     load_study,
     read_study,
     run_name,
-    run_study,
     write_study,
 )
 from helpers.theory.optimum import Estimate, Optimum, efficiency, optimal_value, policy_value
 from helpers.tools.files import FileProblem, atomic_file, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require_number
 
 FOLDER = DATA / "beta_sweep"
 REFERENCE = "reference.safetensors"
@@ -52,22 +50,6 @@ MIN_EFFECTIVE_SAMPLES = 20.0  # of the worst prompt, below which no optimum is e
 def beta_kind(kl_coef: float) -> str:
     """Kind of the runs at this β: "beta_0.1"."""
     return f"beta_{kl_coef:g}"
-
-
-def beta_study(betas: list = BETAS, seeds: list = (0, 1, 2), iterations: int = 100) -> list[Job]:
-    """Jobs for each β and seed, 128 responses per iteration; seed 0 is kept whole."""
-    size = {"batch_size": 128, "minibatch_size": 128, "iterations": iterations, "device": "cpu"}
-    rates = {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
-    return [
-        Job(
-            beta_kind(beta),
-            RLHFConfig(kl_coef=beta, seed=seed, **size, **rates),
-            whole=seed == WHOLE_RUN_SEED,
-            keep_policy=seed == WHOLE_RUN_SEED and beta in KEPT_POLICIES,
-        )
-        for seed in sorted(set(seeds))
-        for beta in sorted(set(betas))
-    ]
 
 
 @dataclass
@@ -228,18 +210,24 @@ class BetaSweepOptions(StudyOptions):
     command: ClassVar[str] = "sweep"
     betas: list[float] = setting(list(BETAS), "prices of KL")
 
-    def __post_init__(self):
-        super().__post_init__()
-        for beta in self.betas:
-            require_number("--betas", beta, low=0.0, wants="finite numbers of at least 0")
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The same at each β, with 128 responses an iteration."""
+        how = {"batch_size": 128, "minibatch_size": 128, "iterations": self.iterations}
+        how |= {"learning_rate": 3e-4, "critic_learning_rate": 3e-3, "seed": seed, "device": "cpu"}
+        return {beta_kind(beta): RLHFConfig(kl_coef=beta, **how) for beta in sorted(self.betas)}
 
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """On one seed whole, at some β with the policy."""
+        whole = config.seed == WHOLE_RUN_SEED
+        return Job(kind, config, whole, keep_policy=whole and config.kl_coef in KEPT_POLICIES)
 
-def run(options: BetaSweepOptions) -> None:
-    """Run what is missing (reference samples, runs), then print the table."""
-    out = options.results
-    run_study(beta_study(options.betas, options.seeds, options.iterations), options)
-    if not (out / REFERENCE).exists():
-        provide_reference(out)
-    write_study(out, read_study(out) | {"prompts": start_run(RLHFConfig(device="cpu")).prompts})
-    sweep = load_sweep(out)
-    print_table(table(sweep), reference_row(sweep))
+    def run(self) -> None:
+        """Run what is missing (reference samples, runs), then print the table."""
+        super().run()
+        out = self.results
+        if not (out / REFERENCE).exists():
+            provide_reference(out)
+        prompts = start_run(RLHFConfig(device="cpu")).prompts
+        write_study(out, read_study(out) | {"prompts": prompts})
+        sweep = load_sweep(out)
+        print_table(table(sweep), reference_row(sweep))

@@ -122,12 +122,11 @@ def take_larger(logprobs, old_logprobs, advantages, mask, cliprange=0.2):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: where it is planted, the statistic that shows it, and why."""
+    """One fault: where it is planted, and what shows it."""
 
     name: str
-    title: str  # as a person would say it
-    statistic: str  # metric of the last such of `READINGS` (lesson 09), fixed before any run
-    sign: str  # which curve gives it away, and why
+    title: str = ""  # as a person would say it
+    sign: str = ""  # which curve gives it away, and why
     wrong: dict[str, Callable] = field(default_factory=dict)  # names of helpers.steps or .ppo
     settings: dict = field(default_factory=dict)  # settings that are the mistake
 
@@ -151,112 +150,96 @@ FAULTS = {
         Fault(
             "whitening_first",
             "Advantages are whitened before the returns are formed",
-            "value_loss",
             "The value loss stays high: the critic's targets have variance 1, whatever the rewards.",
             {"estimate_advantages": whiten_before_returns},
         ),
         Fault(
             "kl_sign",
             "The KL penalty has the wrong sign",
-            "kl",
             "KL rises without limit, much more than the score: distance from the reference is rewarded.",
             {"total_rewards": reverse_kl},
         ),
         Fault(
             "stop_masked",
             "The stop token is masked out, as if it were padding",
-            "ended",
             "The share of ended responses is 0, although the texts end: the stop token does not count.",
             {"generate_responses": mask_stop_token},
         ),
         Fault(
             "score_on_pad",
             "The score is put on a pad",
-            "score",
             "Score and KL hardly rise: only responses without a stop token get their score.",
             {"total_rewards": score_on_pad},
         ),
         Fault(
             "wrong_old_logprobs",
             "The ratio is taken against the reference's log-probs",
-            "first_ratio_error",
             "The ratio is not 1 on the first minibatch, from the second iteration on.",
             {"update": reference_as_old},
         ),
         Fault(
             "dropout_on",
             "Dropout is on",
-            "first_ratio_error",
             "The ratio is not 1 even in the first iteration, and KL is above 0 before the first update.",
             {"draw_prompts": leave_dropout_on},
         ),
         Fault(
             "temperature",
             "Sampled at one temperature, log-probs at another",
-            "first_ratio_error",
             "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
             {"generate_responses": sample_cooler},
         ),
         Fault(
             "top_k",
             "Sampled with top-k; trainer's log-probs over all tokens",
-            "first_ratio_error",
             "The ratio is not 1 even in the first iteration, its error stays below 1; KL starts above 0.",
             {"generate_responses": sample_top_k},
         ),
         Fault(
             "reference_moves",
             "The reference is not frozen",
-            "kl",
             "KL stays at 0 although the score rises: the reference moves too.",
             {"update": follow_with_reference},
         ),
         Fault(
             "raw_scores",
             "The reward is not normalised",
-            "value_loss",
             "Score and value loss are in the tens and hundreds; beside such scores, β weighs far too little.",
             {"score_responses": raw_scores},
         ),
         Fault(
             "learning_rate",
             "The learning rate is too high",
-            "approx_kl",
             "approx_kl and clip fraction are very high: each update moves the policy far from its rollout.",
             settings={"learning_rate": 1e-2, "critic_learning_rate": 1e-2},
         ),
         Fault(
             "value_targets",
             "The critic is trained on rewards, not on returns",
-            "explained_variance",
             "The explained variance is too good: a token's reward is almost always 0, easy to predict.",
             {"update": fit_values_to_rewards},
         ),
         Fault(
             "no_kl",
             "There is no KL penalty",
-            "kl",
             "KL keeps rising, and the score rises with it.",
             settings={"kl_coef": 0.0},
         ),
         Fault(
             "beta_100x",
             "β is a hundred times too large",
-            "score",
             "Nothing changes: KL stays near 0, and the score does not rise.",
             settings={"kl_coef": 10.0},
         ),
         Fault(
             "padding_counted",
             "Padding counts",
-            "kl",
             "KL is below 0 for long: pads are counted, and the policy did not sample them.",
             {"generate_responses": count_padding},
         ),
         Fault(
             "clip_max",
             "max instead of min in the clipped objective",
-            "approx_kl",
             "approx_kl is about twice a healthy run's; policy_loss at iteration 1 is twice as low, or lower.",
             {"policy_loss": take_larger},
         ),

@@ -26,7 +26,7 @@ from helpers.studies.study import Options, as_entry, keep_runs, load_study, orig
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import FileProblem, atomic_folder, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require, require_count, require_positive
+from helpers.tools.validate import require
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
 SMALL = 0.2  # what follows is for β below this
@@ -256,20 +256,15 @@ class OneTokenOptions(Options):
     iterations: int = setting(ITERATIONS, "iterations of each run")
     seed: int = setting(0, "of every run")
 
-    def __post_init__(self):
-        require_positive("--betas", min(self.betas))
-        require_count("--iterations", self.iterations)
-
-
-def run(options: OneTokenOptions) -> None:
-    """Train at each β and save the runs; other contents of the folder are kept."""
-    configs = [settings(beta, options.seed, options.iterations) for beta in options.betas]
-    world = enumerate_world(start_run(configs[0]))
-    for config in configs:
-        rounds = train(world, start_one_token(world, config), every=MEASURE_EVERY)
-        count = -(-config.iterations // MEASURE_EVERY)
-        *_, found = tqdm(rounds, f"β = {config.kl_coef:g}", count)
-        found.facts = origin(options, torch.get_num_threads())
-        save_one_token(found, options.results)
-        distance = found.curve[-1]["distance"]
-        print(f"β = {config.kl_coef:g}: KL(π‖π*) {distance:.4f} nats", flush=True)
+    def run(self) -> None:
+        """Train at each β and save the runs; other contents of the folder are kept."""
+        configs = [settings(beta, self.seed, self.iterations) for beta in self.betas]
+        world = enumerate_world(start_run(configs[0]))
+        for config in configs:
+            rounds = train(world, start_one_token(world, config), every=MEASURE_EVERY)
+            count = -(-config.iterations // MEASURE_EVERY)
+            *_, found = tqdm(rounds, f"β = {config.kl_coef:g}", count)
+            found.facts = origin(self, torch.get_num_threads())
+            save_one_token(found, self.results)
+            distance = found.curve[-1]["distance"]
+            print(f"β = {config.kl_coef:g}: KL(π‖π*) {distance:.4f} nats", flush=True)

@@ -9,8 +9,6 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -93,6 +91,23 @@ class StudyOptions(Options):
         """The folder of checkpoints, and of runs that are saved as history only: one for each `out`."""
         return self.work or work_folder() / f"{self.results.name}_checkpoints"
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig | DirectConfig]:
+        """The settings of the runs on this seed, by kind. Each study says what they are."""
+        raise NotImplementedError
+
+    def job(self, kind: str, config: RLHFConfig | DirectConfig) -> "Job":
+        """How one of them is trained and saved."""
+        return Job(kind, config)
+
+    def plan(self) -> list["Job"]:
+        """The jobs for each seed and kind."""
+        seeds = sorted(set(self.seeds))
+        return [self.job(*one) for seed in seeds for one in self.configs(seed).items()]
+
+    def run(self) -> None:
+        """Run what is missing."""
+        run_study(self.plan(), self)
+
 
 def recorded_command(options: Options) -> str:
     """The command line with these options, without the folder of checkpoints and `--resume`."""
@@ -163,7 +178,7 @@ def record(job: Job, folder: Path, out: Path) -> dict:
         for _ in record_run(state, run, job.schedule, save_dir=save_dir):
             advance(1)
     run.final, run.responses = measure(state, state.models.actor, job.evaluated)
-    return save_run(job, run, out, partial(save_policy, state) if job.keep_policy else None)
+    return save_run(job, run, out, state if job.keep_policy else None)
 
 
 def save_policy(state: RLHFState, folder: Path) -> None:
@@ -174,28 +189,24 @@ def save_policy(state: RLHFState, folder: Path) -> None:
     save_file(halves, folder / POLICY)
 
 
-def save_run(job: Job, run: Run, out: Path, also: Callable | None = None) -> dict:
-    """Save a full run in its folder, atomically; returns the entry of any run in `study.json`.
-
-    `also(folder)` may put more files into the folder.
-    """
+def save_run(job: Job, run: Run, out: Path, state: RLHFState | None = None) -> dict:
+    """Save a full run (with the policy of a state) in its folder; returns its entry in `study.json`."""
     if job.whole:
         with atomic_folder(out / job.name) as temporary:
             write_run(run, temporary)
-            if also is not None:
-                also(temporary)
+            if state is not None:
+                save_policy(state, temporary)
         return {"kind": job.kind, "whole": True}
     names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
     return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)
 
 
-def run_jobs(jobs: list[Job], out: Path, work: Path) -> None:
-    """Train and save runs one after the other; nobody else may work on one meanwhile."""
-    for job in jobs:
-        with hold_folder(work / job.name):
-            entry = (job.train or record)(job, work / job.name, out)
-            if not job.whole:
-                write_json(job.result(out, work), entry)
+def run_job(job: Job, out: Path, work: Path) -> None:
+    """Train and save a run; nobody else may work on it meanwhile."""
+    with hold_folder(work / job.name):
+        entry = (job.train or record)(job, work / job.name, out)
+        if not job.whole:
+            write_json(job.result(out, work), entry)
 
 
 def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
@@ -216,20 +227,11 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
     return left
 
 
-def run_study(
-    jobs: list[Job], options: StudyOptions, in_order: Callable[[Job], object] = attrgetter("name")
-) -> None:
-    """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are.
-
-    Jobs for which `in_order` gives the same wait for one another.
-    """
-    left, series = plan_jobs(jobs, options), {}
-    for job in left:
-        series.setdefault(in_order(job), []).append(job)
+def run_study(jobs: list[Job], options: StudyOptions) -> None:
+    """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are."""
+    left = plan_jobs(jobs, options)
     if left:
-        tasks = [
-            (run_jobs, (some, options.results, options.checkpoints)) for some in series.values()
-        ]
+        tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]
         run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
     keep_jobs(jobs, options)
     print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")

@@ -1,8 +1,8 @@
 """The course in Colab: the two setup cells of every notebook, and badges that lead to this repository.
 
 `python -m helpers colab` writes badges for the repository that `git remote get-url origin` names
-(or for owner/name, where one is given) into all notebooks and README.md, and the setup cells where
-they differ.
+(or for owner/name, where one is given) into all notebooks and README.md, and the setup cells of the
+first notebook into those where they differ.
 """
 
 import argparse
@@ -18,42 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]  # not from helpers.tools.files: that
 MODULES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "matplotlib")
 MODULES += ("ipywidgets", "tqdm")  # Colab has them all; nothing is ever installed there
 PARTS = ("data/manifest.json", "helpers/loop.py", "helpers/sampling.py", "pyproject.toml")
-
-# both stand in every notebook, since Colab opens one alone; nothing is fetched from an address nobody gave
-FETCH = r"""# @title In Colab alone: fetch the course (elsewhere this cell does nothing)
-import json, os, pathlib, re, subprocess, tempfile, urllib.parse, urllib.request
-
-here, mark = pathlib.Path.cwd(), "helpers/tools/colab.py"
-if not any((p / mark).is_file() for p in (here, *here.parents, *here.glob("rlhf*"))):
-    repo, branch = os.environ.get("COURSE_REPO"), "HEAD"
-    why = "found: open this notebook from GitHub"
-    try:
-        if not repo:  # Colab's session tells where the notebook came from
-            asked = "http://{COLAB_JUPYTER_IP}:{KMP_TARGET_PORT}/api/sessions".format(**os.environ)
-            path = json.load(urllib.request.urlopen(asked, timeout=5))[0]["path"]
-            form = r"fileId=(https://github\.com/[^/]+/[^/]+)/blob/(.+)/notebooks/"
-            repo, branch = re.match(form, urllib.parse.unquote(path)).groups()
-        why = f"fetched from {repo}: check network and address"
-        with tempfile.TemporaryDirectory(prefix=".rlhf-", dir=here) as part:  # whole or not at all
-            fetch = 'git init -q && git fetch -q --depth=1 -- "$REPO" "$BRANCH"'
-            fetch += f" && git checkout -q FETCH_HEAD && ls {mark}"
-            env = os.environ | {"REPO": repo, "BRANCH": branch, "GIT_TERMINAL_PROMPT": "0"}
-            subprocess.check_output(f"({fetch}) 2>&1", shell=True, cwd=part, env=env)
-            os.rename(part, "rlhf-course-new" if os.path.exists("rlhf-course") else "rlhf-course")
-    except Exception:
-        words = f"No course {why}; or name its address (%env COURSE_REPO=https://…), upload its zip or mount "
-        words += "Drive (and %cd to it), and run this cell again."
-        bare = {"_render_traceback_": lambda _: [words]}  # the sentence, and no traceback
-        raise type("CourseMissing", (Exception,), bare)(words) from None"""
-FIND = r"""# @title Run this cell first: it finds the course
-import importlib, pathlib, sys
-
-here, mark = pathlib.Path.cwd(), "helpers/tools/colab.py"
-home = [p for p in (here, *here.parents, *here.glob("rlhf*")) if (p / mark).is_file()]
-assert home, "No course is here: run the cell above, which fetches it."
-sys.path.insert(0, str(home[0].resolve()))
-importlib.import_module("helpers.tools.colab").ready()"""
-FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}  # in Colab; in JupyterLab
 
 COLAB = "https://colab.research.google.com"
 BADGE = f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
@@ -111,8 +75,18 @@ def badge_addresses(root: Path = ROOT) -> set[str]:
     return {repo for text in read_pages(root).values() for repo in BADGE_REPO.findall(text)}
 
 
-def dress_notebook(text: str, stem: str, repo: str | None) -> str:
-    """A notebook's JSON with its badge under the title (none without `repo`) and its setup cells, folded."""
+def setup_cells(text: str) -> list[dict]:
+    """The first two code cells of a notebook's JSON: one fetches the course in Colab, one finds it.
+
+    Both stand in every notebook, since Colab opens one alone; nothing is fetched from an address that
+    nobody gave.
+    """
+    codes = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return [{name: cell[name] for name in ("source", "metadata")} for cell in codes[:2]]
+
+
+def dress_notebook(text: str, stem: str, repo: str | None, setup: list[dict] = ()) -> str:
+    """A notebook's JSON with its badge under the title (none without `repo`), and these setup cells."""
     notebook = json.loads(text)
     cells = notebook["cells"]
     opening = next((cell for cell in cells if cell["cell_type"] == "markdown"), {"source": []})
@@ -122,8 +96,8 @@ def dress_notebook(text: str, stem: str, repo: str | None) -> str:
         raise ValueError(f"{stem}.ipynb: has no title or no setup cell, wants both at its top.")
     head = title if repo is None else f"{title}\n\n{badge(stem, repo)}"
     opening["source"] = f"{head}\n\n{rest.lstrip()}".splitlines(keepends=True)
-    for place, source in zip(codes, (FETCH, FIND), strict=False):
-        cells[place] |= {"source": source.splitlines(keepends=True), "metadata": FOLDED}
+    for place, cell in zip(codes, setup, strict=False):
+        cells[place] |= cell
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -142,10 +116,11 @@ def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:
 
     if repo is not None and not ADDRESS.fullmatch(repo):
         raise ValueError(f"REPO: got {repo!r}, wants owner/name, as in github.com/owner/name.")
-    changed = {}
-    for page, text in read_pages(root).items():
+    pages, changed = read_pages(root), {}
+    setup = setup_cells(next(iter(pages.values())))
+    for page, text in pages.items():
         readme = page.suffix == ".md"
-        new = dress_readme(text, repo) if readme else dress_notebook(text, page.stem, repo)
+        new = dress_readme(text, repo) if readme else dress_notebook(text, page.stem, repo, setup)
         changed |= {page: new} if new != text else {}
     for page, new in changed.items():
         write_text(page, new)

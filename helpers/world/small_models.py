@@ -15,6 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers.models import without_dropout
 from helpers.sft import sft_loss
 from helpers.tools.optimizers import Optimizers, warm_cosine
 from helpers.tools.validate import require, require_count, require_positive
@@ -59,14 +60,11 @@ def make_policy(tokenizer: PreTrainedTokenizerFast, layers: int = 3, width: int 
         n_embd=width,
         n_layer=layers,
         n_head=4,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return GPT2LMHeadModel(config)
+    return GPT2LMHeadModel(without_dropout(config))
 
 
 def make_encoder(
@@ -80,12 +78,9 @@ def make_encoder(
         n_layers=layers,
         n_heads=4,
         hidden_dim=4 * width,
-        dropout=0.0,
-        attention_dropout=0.0,
-        seq_classif_dropout=0.0,
         pad_token_id=tokenizer.pad_token_id,
     )
-    return DistilBertModel(config)
+    return DistilBertModel(without_dropout(config))
 
 
 def encode_corpus(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> tuple[Tensor, Tensor]:

@@ -385,16 +385,8 @@ def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
 
 
 def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
-    state, _ = pair_world()
-    labels = pairs.label_pairs(state, torch.tensor([1.0, 0.0, -1.0, 3.0]))
+    labels = pairs.label_pairs(torch.tensor([1.0, 0.0, -1.0, 3.0]))
     close(labels, torch.tensor([1 / (1 + math.exp(-2)), 1 / (1 + math.exp(3))]))
-
-
-def test_drawn_labels_are_choices_with_that_probability():
-    state, _ = pair_world(draw_labels=True)
-    labels = pairs.label_pairs(state, torch.cat([torch.ones(4000), torch.zeros(4000)]))
-    assert set(labels.tolist()) == {0.0, 1.0}
-    assert float(labels.mean()) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.03)
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -408,7 +400,7 @@ SMALL = DirectConfig(
     iterations=8, batch_size=4, minibatch_size=2, response_length=6, normalize_scores=False,
     checkpoint_every=3, device="cpu", learning_rate=3e-3, kl_coef=0.5,
 )  # fmt: skip
-ONLINE = replace(SMALL, online=True, iterations=4, draw_labels=True, checkpoint_every=1)
+ONLINE = replace(SMALL, online=True, iterations=4, checkpoint_every=1)
 
 
 def small_run(config=SMALL, models=None, **more):

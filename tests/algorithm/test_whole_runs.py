@@ -23,7 +23,7 @@ KINDS = {name: RLHFConfig(**SMALL | changes) for name, changes in METHODS.items(
     "ppo, KL in the loss": RLHFConfig(**SMALL | {"kl_placement": "loss"}),
     "dpo": DirectConfig(**SMALL | {"learning_rate": 3e-3, "kl_coef": 0.5}),
     "ipo": DirectConfig(**SMALL | {"learning_rate": 3e-3, "kl_coef": 0.5, "loss": "ipo"}),
-    "dpo online, drawn labels": DirectConfig(**SMALL | ONLINE | {"draw_labels": True}),
+    "dpo online": DirectConfig(**SMALL | ONLINE),
 }
 # rows, whose column reaches the reward
 PROMPTS = [{"prompt": p, "first": p[0]} for p in ("we saw this film", "the soup", "i read")]
@@ -104,6 +104,6 @@ def test_it_learns_a_reward_function(kind):
     if isinstance(config, RLHFConfig):
         config = replace(config, kl_coef=0.01, cliprange=0.2, cliprange_high=None, kl_target=None)
     else:
-        config = replace(config, kl_coef=0.1, draw_labels=False)
+        config = replace(config, kl_coef=0.1)
     history = list(run(config))
     assert history[-1]["score"] > history[0]["score"] + 0.5  # reference standard deviations

@@ -18,8 +18,9 @@ from helpers.commands.results import write_csv
 from helpers.data import DATA
 from helpers.lessons.debugging.checks import healthy
 from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, diagnose
+from helpers.lessons.debugging.measures import last_third, mean
 from helpers.lessons.debugging.names import LIBRARIES, METRICS, find_names, in_our_units
-from helpers.lessons.debugging.rates import names_table, rates, too_early
+from helpers.lessons.debugging.rates import clinic_metrics, rates, recorded, too_early
 from helpers.lessons.debugging.study import load_clinic
 from helpers.tools.files import ROOT, FileProblem, write_json, write_jsonl
 
@@ -240,6 +241,21 @@ def test_a_course_s_run_on_pairs_has_no_rules_of_rewards_and_rollouts():
         for k in range(9)
     ]
     assert not flags(rows) and "Not applied" not in str(diagnose_log(rows))
+
+
+def names_table() -> str:
+    """The table of docs/names.md: METRICS, with the range of the last third's mean in healthy runs."""
+    libraries = [library for library in LIBRARIES if library != "other"]
+    heads = ["metric", "unit", *map(LIBRARIES.get, libraries), "healthy here", "a strange value"]
+    lines = [heads, ["---"] * len(heads)]
+    for key, metric in METRICS.items():
+        names = (", ".join(f"`{name}`" for name in metric.names.get(x, ())) for x in libraries)
+        runs = [run for (kind, _), run in clinic_metrics().items() if healthy(kind)]
+        logged = [run[key] for run in runs if recorded(key) and "course" in metric.names]
+        ends = [mean(values[last_third(values)]) for values in logged]
+        span = f"{min(ends):.2g} to {max(ends):.2g}" if ends else "–"
+        lines.append([f"`{key}`", metric.unit.replace("|", "\\|"), *names, span, metric.wrong])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def test_a_name_means_one_metric_in_a_library_and_the_page_shows_them_all():

@@ -12,11 +12,11 @@ import pytest
 from conftest import tiny_models
 from transformers import AutoModelForCausalLM
 
+from benchmarks.trl_ppo import trl_is_here
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS, save_policy
 from helpers.scale.held_out import BEST
-from helpers.scale.trl import trl_is_here
 from helpers.tools.files import ROOT
 
 SMALL = {
@@ -43,7 +43,7 @@ def small(config_class: type):
     )
 
 
-NEEDS = {"peft": "make_models|from peft", "trl": "from trl|scale.trl"}
+NEEDS = {"peft": "make_models|from peft", "trl": "from trl|benchmarks.trl"}
 
 
 def run_examples(page: str, needs: str = "") -> int:

@@ -16,7 +16,7 @@ from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.state import RLHFState, start_run
 from helpers.studies.runs import record_run
-from helpers.studies.study import Job, run_jobs
+from helpers.studies.study import Job, run_job
 from helpers.tools.files import ROOT, FileProblem, hold_folder
 
 HOLDER = """
@@ -48,7 +48,7 @@ def held(tmp_path):
 
 def run_study_job(folder: Path) -> None:
     config = RLHFConfig(iterations=2, batch_size=2, response_length=3)
-    run_jobs([Job("run", config)], folder.parent / "out", folder.parent)
+    run_job(Job("run", config), folder.parent / "out", folder.parent)
 
 
 TRAINERS = {

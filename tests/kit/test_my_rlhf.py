@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from helpers.groups import rloo_advantages
-from helpers.kit.my_rlhf import FILE, OLD, add_method
+from helpers.kit.my_rlhf import FILE, add_method
 from helpers.kit.recorded import trainer_config
 from helpers.lessons.your_trainer.checks import COURSE, NAMES
 from helpers.lessons.your_trainer.file import save_trainer
@@ -59,17 +59,6 @@ def test_a_run_through_all_solutions_trains_from_the_shell_by_each_method(tmp_pa
         assert lines[0].startswith("iteration   1   score") and len(lines) == 2
         assert abs(float(lines[0].split()[-1])) < 1e-3  # the policy begins as the reference
     assert trained(path, "1").count("\n") == 1
-
-
-@pytest.mark.slow
-def test_an_old_file_is_taken_over(tmp_path):
-    functions = written(tmp_path)
-    base, _, end = save(functions, tmp_path).read_text("utf-8").partition("# --- run ---")
-    old = base.replace("generate_responses", "write_responses") + end[end.index("if __name__") :]
-    (tmp_path / FILE).unlink()
-    (tmp_path / OLD).write_text(old, "utf-8")
-    add_method("rloo", functions["rloo_advantages"], tmp_path / FILE)
-    assert trained(tmp_path / FILE, "1", "rloo").startswith("iteration   1")
 
 
 def test_what_is_the_course_s_is_neither_saved_nor_added(tmp_path, capsys):

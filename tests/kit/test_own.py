@@ -21,11 +21,11 @@ from helpers.lessons.rollouts.checks import (
     check_position_ids,
     check_sample_with_cache,
 )
-from helpers.lessons.whitening.checks import check_masked_mean, check_whiten_advantages
+from helpers.lessons.whitening.checks import check_masked_var, check_whiten_advantages
 from helpers.state import start_run
 
 CHECKS = (
-    check_compute_gae, check_forward_logprobs, check_masked_mean, check_policy_loss, check_position_ids,
+    check_compute_gae, check_forward_logprobs, check_masked_var, check_policy_loss, check_position_ids,
     check_ppo_update_step, check_sample_with_cache, check_value_loss, check_whiten_advantages,
 )  # fmt: skip
 SOLUTIONS = {check.exercise.name: check.exercise.right for check in CHECKS}
@@ -44,8 +44,8 @@ def first_iteration(config, functions: dict) -> tuple[list, dict]:
 
 @pytest.mark.parametrize("name", [*SOLUTIONS, "all"])
 def test_a_right_function_in_the_loop_gives_the_courses_numbers(config, name):
-    # the solutions of others call their own losses and means
-    inner = ("masked_mean", "policy_loss", "value_loss")
+    # the solution of the update calls its own losses
+    inner = ("policy_loss", "value_loss")
     every = {k: function for k, function in SOLUTIONS.items() if k not in inner}
     functions = every if name == "all" else {name: SOLUTIONS[name]}
     mine, calls = first_iteration(config, functions)
@@ -90,28 +90,29 @@ def cell(source: str, name: str, **known: object):
     return names[name]
 
 
-MEAN = """\
+VARIANCE = """\
 def counted_only(x, mask):
     return F.pad(torch.where(mask, x, 0.0), (0, 1))
 
 
-def masked_mean(x, mask):
-    return counted_only(x, mask).sum() / mask.sum()
+def masked_var(x, mask):
+    mean = counted_only(x, mask).sum() / mask.sum()
+    return counted_only((x - mean).square(), mask).sum() / (mask.sum() - 1).clamp(min=1)
 """
 
 
 def kept(tmp_path):
-    function = cell(MEAN, "masked_mean", F=torch.nn.functional)
-    return own.keep(check_masked_mean, function), tmp_path / own.FOLDER / "masked_mean.py"
+    function = cell(VARIANCE, "masked_var", F=torch.nn.functional)
+    return own.keep(check_masked_var, function), tmp_path / own.FOLDER / "masked_var.py"
 
 
 def test_a_right_function_is_kept_with_all_that_it_needs(tmp_path, capsys):
     says, path = kept(tmp_path)
     assert says.startswith("Kept in") and "import torch.nn.functional as F" in path.read_text()
-    again = own.own(whitening.masked_mean)
+    again = own.own(whitening.masked_var)
     assert "your own is in use" in capsys.readouterr().out
     x, mask = torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]])
-    assert float(again(x, mask)) == 2.0 and again is not whitening.masked_mean
+    assert float(again(x, mask)) == 2.0 and again is not whitening.masked_var
 
 
 CHANGES = (
@@ -126,20 +127,20 @@ CHANGES = (
 def test_a_kept_function_that_is_wrong_or_does_not_load_is_named(tmp_path, capsys, change):
     _, path = kept(tmp_path)
     path.write_text(path.read_text().replace(*change))
-    assert own.own(whitening.masked_mean) is whitening.masked_mean
-    assert "masked_mean.py is not used, the course's is:" in capsys.readouterr().out
+    assert own.own(whitening.masked_var) is whitening.masked_var
+    assert "masked_var.py is not used, the course's is:" in capsys.readouterr().out
 
 
 def test_one_that_calls_another_exercise_is_kept_with_the_courses_version_of_it(tmp_path):
-    source = "def masked_mean(x, mask):\n    return mean_of(x, mask)\n"
-    function = cell(source, "masked_mean", mean_of=SOLUTIONS["masked_mean"])
-    assert own.keep(check_masked_mean, function).startswith("Kept in")
-    assert own.own(whitening.masked_mean) is not whitening.masked_mean
+    source = "def masked_var(x, mask):\n    return variance_of(x, mask)\n"
+    function = cell(source, "masked_var", variance_of=SOLUTIONS["masked_var"])
+    assert own.keep(check_masked_var, function).startswith("Kept in")
+    assert own.own(whitening.masked_var) is not whitening.masked_var
 
 
 def test_what_needs_a_value_of_the_notebook_is_not_kept_and_says_why():
-    source = "def masked_mean(x, mask):\n    return (x * mask).sum() / count\n"
-    says = own.keep(check_masked_mean, cell(source, "masked_mean", count=torch.tensor(3)))
+    source = "def masked_var(x, mask):\n    return (x * mask).sum() / count\n"
+    says = own.keep(check_masked_var, cell(source, "masked_var", count=torch.tensor(3)))
     assert (
         says
         == "Not kept for later lessons: it uses `count` of this notebook; give it as an argument."
@@ -147,12 +148,12 @@ def test_what_needs_a_value_of_the_notebook_is_not_kept_and_says_why():
 
 
 def test_a_wrong_answer_is_replaced_by_the_courses_also_where_an_earlier_one_was_right():
-    right = SOLUTIONS["masked_mean"]
-    use, report = own.taken(check_masked_mean, right, check_masked_mean.report(right))
-    assert use is right and own.RIGHT == {"masked_mean": right}
-    wrong = check_masked_mean.report(lambda x, mask: x.mean())
-    use, _ = own.taken(check_masked_mean, lambda x, mask: x.mean(), wrong)
-    assert use is whitening.masked_mean and own.RIGHT == {}
+    right = SOLUTIONS["masked_var"]
+    use, report = own.taken(check_masked_var, right, check_masked_var.report(right))
+    assert use is right and own.RIGHT == {"masked_var": right}
+    wrong = check_masked_var.report(lambda x, mask: x.var())
+    use, _ = own.taken(check_masked_var, lambda x, mask: x.var(), wrong)
+    assert use is whitening.masked_var and own.RIGHT == {}
 
 
 def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
@@ -167,14 +168,14 @@ def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
     own.milestone(iterations=1, batch_size=4)
     said = capsys.readouterr().out
     assert (
-        "Yours in this loop, 0 of 14 parts: none yet." in said
+        "Yours in this loop, 0 of 12 parts: none yet." in said
         and "compute_gae" in said
         and "1e-4" not in said
     )
     own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
     own.milestone(iterations=9, batch_size=4, kl_coef=0.5)
     mine, course, same, *curve = capsys.readouterr().out.splitlines()
-    assert mine == "Yours in this loop, 1 of 14 parts: compute_gae." and "to 1e-4" in same
+    assert mine == "Yours in this loop, 1 of 12 parts: compute_gae." and "to 1e-4" in same
     assert "policy_loss" in course and "compute_gae" not in course and "pass_at_k" not in course
     assert [line.split()[1] for line in curve[:5]] == ["1", "3", "5", "7", "9"]
 
@@ -188,4 +189,4 @@ def test_a_milestone_takes_another_reward_and_another_method(monkeypatch, capsys
     given = {"method": "rloo", "responses_per_prompt": 2, "batch_size": 4, "iterations": 1}
     own.milestone(lambda texts: torch.tensor([7.0] * len(texts)), normalize_scores=False, **given)
     said = capsys.readouterr().out
-    assert "score +7.00" in said and "rloo_advantages" in said and "0 of 13 parts" in said
+    assert "score +7.00" in said and "rloo_advantages" in said and "0 of 11 parts" in said

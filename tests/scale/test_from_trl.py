@@ -9,11 +9,11 @@ import pytest
 import torch
 from strategies import flat
 
+from benchmarks.trl_ppo import CriticForTRL, RewardForTRL, trl_is_here
 from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, response_mask
 from helpers.sampling import Responses, decode
-from helpers.scale.trl import CriticForTRL, RewardForTRL, trl_is_here
 from helpers.state import load_models, start_run
 from helpers.tools.files import ROOT
 

@@ -11,16 +11,16 @@ from conftest import tiny_models
 from strategies import close, prefix_mask, seeded
 from trl_lines import trl_advantages, trl_losses
 
-from helpers.config import RLHFConfig
-from helpers.gae import compute_gae
-from helpers.kl import shape_rewards
-from helpers.ppo import policy_loss, value_loss
-from helpers.scale.trl import (
+from benchmarks.trl_ppo import (
     RewardForTRL,
     train_with_trl,
     trl_config,
     trl_is_here,
 )
+from helpers.config import RLHFConfig
+from helpers.gae import compute_gae
+from helpers.kl import shape_rewards
+from helpers.ppo import policy_loss, value_loss
 from helpers.whitening import whiten_advantages
 
 pytestmark = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")

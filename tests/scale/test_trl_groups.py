@@ -15,11 +15,9 @@ from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
 from helpers.scale.trl_groups import (
-    TABLE,
     give_positions,
     grpo_is_here,
     grpo_settings,
-    grpo_table,
     make_group_trainer,
     train_with_groups,
     trl_version,
@@ -32,7 +30,7 @@ from helpers.steps import (
     score_responses,
     total_rewards,
 )
-from helpers.tools.files import ROOT
+from helpers.tools.files import ROOT, read_json
 
 PROMPTS = ["we saw this film", "the soup was very"]  # of one length: TRL gives no position ids
 GROUP = {"method": "grpo", "responses_per_prompt": 4, "batch_size": 8, "minibatch_size": 8}
@@ -52,10 +50,10 @@ def test_our_config_is_said_in_trl_s_words():
     assert (said["num_generations"], said["generation_batch_size"]) == (4, 8)
     assert (said["max_steps"], said["logging_steps"], said["num_iterations"]) == (12, 4, 2)
     assert (said["loss_type"], said["beta"], said["epsilon_high"]) == ("grpo", 0.2, 0.28)
-    assert len(grpo_table().splitlines()) == len(TABLE) + 2
-    for names, _, _ in TABLE:
-        first = names.split(",")[0].split(" with ")[0].strip("`")
-        assert hasattr(config, first), first
+    cells = read_json(ROOT / "notebooks" / "13_scaling_out.ipynb")["cells"]
+    (table,) = ("".join(c["source"]) for c in cells if "| GRPOConfig |" in "".join(c["source"]))
+    for ours in re.findall(r"^\| `(\w+)`", table, re.M):
+        assert hasattr(config, ours), ours
 
 
 RLOO = replace(CONFIG, method="rloo", kl_placement="reward", loss_aggregation="fixed")

@@ -9,8 +9,8 @@ from importlib import metadata
 import pytest
 from trl_lines import run_lines
 
+from benchmarks import trl_ppo as trl
 from helpers.config import RLHFConfig
-from helpers.scale import trl
 from helpers.tools.files import ROOT
 
 

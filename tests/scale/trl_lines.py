@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from benchmarks.trl_ppo import require_trl
 from helpers.config import RLHFConfig
-from helpers.scale.trl import require_trl
 from helpers.tools.validate import require
 
 

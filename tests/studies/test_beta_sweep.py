@@ -8,7 +8,7 @@ import torch
 from conftest import tiny_models
 
 from helpers.lessons.kl_beta.study import (
-    kl_control_study,
+    KLControlOptions,
     load_kl_control,
     realised_kl,
     score_at_kl,
@@ -19,7 +19,7 @@ from helpers.studies.beta_sweep import (
     FOLDER,
     MIN_EFFECTIVE_SAMPLES,
     WHOLE_RUN_SEED,
-    beta_study,
+    BetaSweepOptions,
     load_policy,
     load_sweep,
     table,
@@ -43,7 +43,8 @@ def rows(sweep):
 
 
 def test_every_run_of_the_study_is_there_with_its_own_settings(sweep):
-    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in beta_study()}
+    jobs = BetaSweepOptions().plan()
+    study = {(job.kind, job.config.seed): resolve_rates(job.config) for job in jobs}
     assert len(study) == 13 * 3
     assert {(run.kind, run.config.seed): run.config for run in sweep.runs} == study
     assert all(len(run.history) == run.config.iterations for run in sweep.runs)
@@ -180,12 +181,14 @@ def test_the_table_of_the_readme_is_the_sweep_s(sweep, rows):
 
 
 def test_the_control_study_is_whole():
-    control, study = load_kl_control(), kl_control_study([0, 1, 2])
+    control, study = load_kl_control(), KLControlOptions().plan()
     assert [(run.kind, run.config) for run in control.runs] == [(j.kind, j.config) for j in study]
     assert control.facts["command"].startswith("python -m helpers study kl_control")
 
 
-@pytest.mark.parametrize("kind", [j.kind for j in kl_control_study() if j.config.kl_target])
+@pytest.mark.parametrize(
+    "kind", [j.kind for j in KLControlOptions(seeds=[0]).plan() if j.config.kl_target]
+)
 def test_the_adaptive_beta_holds_its_target(kind):
     run = load_kl_control().run(kind)
     assert realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
@@ -214,8 +217,8 @@ def test_scores_at_a_kl_are_of_each_seeds_own_runs():
 
 def test_a_curve_averages_the_seeds_of_each_beta():
     control = load_kl_control()
-    for kind in (("reward",), ("loss", "k2")):
-        runs, points = control.placed(*kind), control.curve(*kind)
+    for placement in ("reward", "loss"):
+        runs, points = control.placed(placement), control.curve(placement)
         betas = {run.config.kl_coef for run in runs}
         assert len(points) == len(betas) and len(runs) == 3 * len(betas)
         mean = sum(run.final["kl"] for run in runs) / len(runs)

@@ -1,7 +1,6 @@
-"""The exact optimum, its estimates and best-of-n, against enumeration and brute force."""
+"""The exact optimum, and its estimates, against enumeration and brute force."""
 
 import math
-from itertools import combinations, product
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import close, seeded
 
-from helpers.theory.best_of_n import best_of_n, best_of_n_kl, best_of_n_weights
 from helpers.theory.optimum import (
     Estimate,
     effective_sample_size,
@@ -296,109 +294,6 @@ def test_the_error_of_the_efficiency_is_its_spread(errors):
     assert estimate.stderr == pytest.approx(spread, rel=0.04)
 
 
-# --- best-of-n ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n, samples", [(1, 5), (2, 8), (3, 12), (3, 13)])
-def test_best_of_n_is_the_mean_over_all_subsets_ties_shared(n, samples):
-    scores = torch.randint(0, 5, (2, samples), generator=seeded(3)).double()
-    gold = normal(2, samples, seed=4)
-
-    def by_brute_force(row):
-        chosen = []
-        for subset in combinations(range(samples), n):
-            best = [i for i in subset if scores[row, i] == max(scores[row, list(subset)])]
-            chosen.append((scores[row, best[0]].item(), gold[row, best].mean().item()))
-        return torch.tensor(chosen, dtype=torch.float64).mean(0)
-
-    expected = (by_brute_force(0) + by_brute_force(1)) / 2
-    result = best_of_n(scores, n, extra=gold)
-    close(torch.tensor([result.score, result.extra]), expected)
-
-
-ATOMS = torch.tensor([0.4, 0.3, 0.2, 0.07, 0.03], dtype=torch.float64)
-ATOM_SCORES = torch.tensor([0.0, 2.0, 1.0, 2.0, 3.0], dtype=torch.float64)  # two answers tie
-ATOM_GOLD = torch.tensor([1.0, -1.0, 0.5, 4.0, -2.0], dtype=torch.float64)
-
-
-def chosen_by_enumeration(n):
-    """The probability of each answer under best-of-n, over all n-tuples; ties by lot."""
-    chosen = torch.zeros(5, dtype=torch.float64)
-    for answers in product(range(5), repeat=n):
-        top = max(ATOM_SCORES[list(answers)])
-        best = [a for a in answers if ATOM_SCORES[a] == top]
-        for answer in best:
-            chosen[answer] += ATOMS[list(answers)].prod() / len(best)
-    return chosen
-
-
-@pytest.mark.parametrize("n, samples", [(2, 8), (4, 16), (4, 64)])
-def test_best_of_n_from_samples_is_best_of_n_by_enumeration(n, samples):
-    """Within the sampling error; the KL also within the bias its docstring states."""
-    chosen = chosen_by_enumeration(n)
-    answers = draws(ATOMS[None], 6000 * samples).view(6000, samples)
-    scores, gold = ATOM_SCORES[answers], ATOM_GOLD[answers]
-    weights = best_of_n_weights(scores, n)
-    expected_kl = kl_divergence(chosen, ATOMS).item()
-    for found, exact, bias in (
-        ((weights * scores).sum(1), (chosen * ATOM_SCORES).sum(), 0),
-        ((weights * gold).sum(1), (chosen * ATOM_GOLD).sum(), 0),
-        (best_of_n_kl(scores, n), expected_kl, 0.005 if samples == 4 * n else 0.002),
-    ):
-        error = found.std().item() / math.sqrt(6000)
-        assert abs(found.mean().item() - exact) < 4 * error + bias
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 16, 64, 256])
-def test_with_no_ties_the_kl_is_its_bound(n):
-    for times, bias in ((4, 0.005), (16, 0.0005)):
-        samples = max(times * n, 8)
-        result = best_of_n(torch.randperm(samples, generator=seeded(n))[None].double(), n)
-        close(torch.tensor(result.kl), math.log(n) - (n - 1) / n, atol=bias)
-        assert result.kl_bound == pytest.approx(math.log(n) - (n - 1) / n)
-        assert result.score == pytest.approx(n * (samples + 1) / (n + 1) - 1)  # of 0 … N − 1
-
-
-def test_ties_keep_the_kl_under_the_bound():
-    """64 draws of three answers nearly always find the best one: log(1/0.2), not log 64 − 1."""
-    probs = torch.tensor([[0.5, 0.3, 0.2]])
-    result = best_of_n(draws(probs, 4096).double(), 64)
-    assert result.kl == pytest.approx(math.log(5), abs=0.1)
-    assert result.kl_bound > result.kl + 1
-
-
-def test_guard_the_kl_is_the_jackknife_of_the_plug_in():
-    n, row = 3, torch.randint(0, 6, (13,), generator=seeded(2)).double()
-
-    def plug_in(scores):
-        total = 0.0
-        for score in scores.unique():
-            upto, below = ((scores <= score).double().mean(), (scores < score).double().mean())
-            chosen = upto**n - below**n
-            total += chosen * (chosen / (upto - below)).log()
-        return total
-
-    left_out = sum(plug_in(torch.cat([row[:i], row[i + 1 :]])) for i in range(13)) / 13
-    close(best_of_n_kl(row[None], n), (13 * plug_in(row) - 12 * left_out)[None])
-
-
-def test_when_all_tie_there_is_nothing_to_choose():
-    gold = normal(1, 20)
-    result = best_of_n(torch.full((1, 20), 7.0), 5, extra=gold)
-    assert result.score == pytest.approx(7)
-    assert result.extra == pytest.approx(gold.mean().item())
-    assert result.kl == pytest.approx(0, abs=1e-9)
-
-
-def test_weights_follow_their_samples_and_sum_to_one():
-    scores = normal(2, 1024)
-    order = torch.randperm(1024, generator=seeded(1))
-    weights = best_of_n_weights(scores, 256)
-    close(weights.sum(1), torch.ones(2), atol=1e-9)
-    close(best_of_n_weights(scores[:, order], 256), weights[:, order])
-    close(weights.max(1).values, torch.full((2,), 256 / 1024))  # the best of all, if drawn at all
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 HALF, X = torch.full((2,), 0.5), torch.zeros(2, 8)
@@ -438,10 +333,6 @@ def test_there_is_no_best_value_without_a_positive_beta(bad):
         ("weights", lambda: effective_sample_size(torch.ones(2, 3))),
         ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
         ("value's mean", lambda: efficiency(Estimate(math.nan, 0), *[Estimate(1.0, 0.1)] * 2)),
-        ("n", lambda: best_of_n(X, 0)),
-        ("ref_scores", lambda: best_of_n(X, 3)),  # 8 samples, wants 12
-        ("ref_scores", lambda: best_of_n(NAN, 2)),
-        ("extra", lambda: best_of_n(X, 2, extra=X[:1])),
     ],
 )
 def test_bad_input_is_refused_by_name(name, call):

@@ -85,7 +85,8 @@ def session(*answer: str | None) -> dict[str, str]:
     return serve_session(*answer)[1]
 
 
-SETUP = f"{colab.FETCH}\n{colab.FIND}"
+FETCH, FIND = colab.setup_cells(NOTEBOOKS[0].read_text("utf-8"))
+SETUP = "\n".join("".join(cell["source"]) for cell in (FETCH, FIND))
 
 
 def run(folder: Path, code: str = SETUP, **env: str):
@@ -256,14 +257,11 @@ def texts(root: Path) -> dict[str, str]:
 
 def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
     assert len(colab.badge_addresses()) <= 1
-    assert len(colab.FETCH.splitlines()) <= 25 and len(colab.FIND.splitlines()) <= 8
+    assert len(FETCH["source"]) <= 25 and len(FIND["source"]) <= 8
     colab.dress_course(REPO, copy)
     assert texts(copy) == texts(ROOT)
     for path in NOTEBOOKS:
-        cells = nbformat.read(path, as_version=4).cells
-        setup = [cell for cell in cells if cell.cell_type == "code"][:2]
-        assert [cell.source for cell in setup] == [colab.FETCH, colab.FIND]
-        assert all(cell.metadata == colab.FOLDED for cell in setup)
+        assert colab.setup_cells(path.read_text("utf-8")) == [FETCH, FIND]
         assert f"](notebooks/{path.name})" in (ROOT / "README.md").read_text()
 
 

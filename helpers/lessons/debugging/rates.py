@@ -7,8 +7,7 @@ from functools import cache
 
 from helpers.lessons.debugging.checks import SEEN, UNSEEN, healthy
 from helpers.lessons.debugging.diagnose import Rule
-from helpers.lessons.debugging.measures import last_third, mean
-from helpers.lessons.debugging.names import LIBRARIES, METRICS, metrics_of
+from helpers.lessons.debugging.names import metrics_of
 from helpers.lessons.debugging.study import load_clinic
 from helpers.studies.faults import FAULTS
 
@@ -76,18 +75,3 @@ def rates(rules: Sequence[Rule], rows: int) -> Rates | None:
     unseen = {place: run for place, run in clinic_metrics().items() if place[1] in UNSEEN}
     flagged = {at: any(breaks(run, rule, rows) for rule in rules) for at, run in unseen.items()}
     return Rates(flagged) if measurable(rules) else None
-
-
-def names_table() -> str:
-    """The table of docs/names.md: METRICS, with the range of the last third's mean in healthy runs."""
-    libraries = [library for library in LIBRARIES if library != "other"]
-    heads = ["metric", "unit", *map(LIBRARIES.get, libraries), "healthy here", "a strange value"]
-    lines = [heads, ["---"] * len(heads)]
-    for key, metric in METRICS.items():
-        names = (", ".join(f"`{name}`" for name in metric.names.get(x, ())) for x in libraries)
-        runs = [run for (kind, _), run in clinic_metrics().items() if healthy(kind)]
-        logged = [run[key] for run in runs if recorded(key) and "course" in metric.names]
-        ends = [mean(values[last_third(values)]) for values in logged]
-        span = f"{min(ends):.2g} to {max(ends):.2g}" if ends else "–"
-        lines.append([f"`{key}`", metric.unit.replace("|", "\\|"), *names, span, metric.wrong])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

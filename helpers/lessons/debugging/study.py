@@ -4,7 +4,8 @@ The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at see
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from helpers.sampling import Responses
 from helpers.state import History, RLHFState, start_run
 from helpers.studies.faults import Fault
 from helpers.studies.runs import Run, record_run
-from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.studies.study import Job, Study, StudyOptions, load_study
 from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_choice
 
@@ -27,36 +28,14 @@ FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
 OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
+WHOLE_TOO = ("healthy", HEALTHY_CASE_SEED)
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
-def healthy_config(seed: int, kl_coef: float = BETA, iterations: int = ITERATIONS) -> RLHFConfig:
+def healthy_config(seed: int, iterations: int = ITERATIONS) -> RLHFConfig:
     """The settings of the healthy run, into which faults are planted: defaults, 18 iterations."""
     rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    return RLHFConfig(kl_coef=kl_coef, seed=seed, iterations=iterations, device="cpu", **rates)
-
-
-def clinic_configs(seed: int, iterations: int = ITERATIONS) -> dict[str, RLHFConfig]:
-    """Configs by kind: the healthy run, healthy runs at other β, and all that is planted."""
-    healthy = healthy_config(seed, iterations=iterations)
-    others = {f"healthy_{beta:g}": healthy_config(seed, beta, iterations) for beta in OTHER_BETAS}
-    faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
-    return {"healthy": healthy} | others | faulty
-
-
-def clinic_study(seeds: list[int], iterations: int = ITERATIONS) -> list[Job]:
-    """Jobs for all `clinic_configs` on each seed, each with its fault planted while it trains."""
-    how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-    return [
-        Job(
-            kind,
-            config,
-            whole=seed == WHOLE_RUN_SEED or (kind, seed) == ("healthy", HEALTHY_CASE_SEED),
-            **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
-        )
-        for seed in sorted(set(seeds))
-        for kind, config in clinic_configs(seed, iterations).items()
-    ]
+    return RLHFConfig(kl_coef=BETA, seed=seed, iterations=iterations, device="cpu", **rates)
 
 
 def rerun(
@@ -69,7 +48,7 @@ def rerun(
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
-        case = PLANTED.get(case, Fault("healthy", "", "", ""))
+        case = PLANTED.get(case, Fault("healthy"))
     state = start_run(case.config(healthy))
     run = Run(state.config, label=case.name)
     with case.in_effect():
@@ -107,11 +86,11 @@ def steps_from(function: Callable) -> dict[str, Callable]:
 
 def train_repaired(function: Callable, **how) -> Run:
     """Train the clinic's run with this function as steps 5 and 6; `how` as in `rerun`."""
-    return rerun(Fault("repaired", "", "", "", steps_from(function)), **how)
+    return rerun(Fault("repaired", wrong=steps_from(function)), **how)
 
 
 class Clinic(Study):
-    """The recorded runs of `clinic_study`."""
+    """The recorded runs."""
 
     def histories(self, kind: str, seeds: tuple = (0, 1, 2)) -> list[History]:
         """Histories of one kind on these seeds."""
@@ -136,7 +115,16 @@ class ClinicOptions(StudyOptions):
     seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
     iterations: int = setting(ITERATIONS, "iterations of each run")
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The healthy run, healthy runs at other β, and all that is planted."""
+        healthy = healthy_config(seed, iterations=self.iterations)
+        others = {f"healthy_{beta:g}": replace(healthy, kl_coef=beta) for beta in OTHER_BETAS}
+        faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
+        return {"healthy": healthy} | others | faulty
 
-def run(options: ClinicOptions) -> None:
-    """Run what is missing."""
-    run_study(clinic_study(options.seeds, options.iterations), options)
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """Each with its fault planted while it trains."""
+        whole = config.seed == WHOLE_RUN_SEED or (kind, config.seed) == WHOLE_TOO
+        within = PLANTED[kind].in_effect if kind in PLANTED else nullcontext
+        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
+        return Job(kind, config, whole, within=within, **how)

@@ -12,7 +12,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.studies.measure import EVALUATED
 from helpers.studies.runs import Run
-from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.studies.study import Job, Study, StudyOptions, load_study
 from helpers.tools.flags import setting
 from helpers.tools.validate import require_number
 
@@ -21,7 +21,6 @@ FOLDER = DATA / "kl_control"
 # same KL
 REWARD_BETAS = (0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 LOSS_BETAS = (0.4, 0.5, 0.6, 0.75, 1.0, 1.5, 3.0)
-FULL_BETAS = (0.5, 1.0, 3.0)  # of the exact KL over the vocabulary
 WIDEST_GAP = 0.7  # nats between two runs: wider apart, nothing is interpolated
 ADAPTIVE_SEED = 0  # the seed that the adaptive β is run on; these runs are kept whole
 TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
@@ -29,49 +28,18 @@ FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
 HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
 
 
-def kl_control_configs(seed: int, iterations: int) -> dict[str, RLHFConfig]:
-    """Configs by kind: adaptive β for two targets and two initial β; KL in the reward, and in the loss."""
-    shared = {"seed": seed, "iterations": iterations, "device": "cpu"}
-    shared |= {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    # the KL has to come back from where a wrong β took it: two thirds more
-    longer = shared | {"iterations": iterations * 5 // 3, "kl_horizon": HORIZON}
-    configs = {
-        f"target_{target:g}_from_{first:g}": RLHFConfig(kl_coef=first, kl_target=target, **longer)
-        for target in TARGETS
-        for first in FIRST_BETAS
-    }
-    for beta in REWARD_BETAS:
-        configs[f"reward_{beta:g}"] = RLHFConfig(kl_coef=beta, **shared)
-    for kind, betas in (("k2", LOSS_BETAS), ("full", FULL_BETAS)):
-        for beta in betas:
-            config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss=kind, **shared)
-            configs[f"loss_{kind}_{beta:g}"] = config
-    if seed != ADAPTIVE_SEED:
-        return {kind: config for kind, config in configs.items() if config.kl_target is None}
-    return configs
-
-
-def kl_control_study(seeds: list = (0,), iterations: int = 60) -> list[Job]:
-    """Jobs for all `kl_control_configs` on each seed."""
-    return [
-        Job(kind, config, whole=config.kl_target is not None, evaluated=EVALUATED // 4)
-        for seed in sorted(set(seeds))
-        for kind, config in kl_control_configs(seed, iterations).items()
-    ]
-
-
 class KLControl(Study):
-    """The recorded runs of `kl_control_study`."""
+    """The recorded runs."""
 
     @property
     def adaptive(self) -> list[Run]:
         """Runs whose β followed a target."""
         return [run for run in self.runs if run.config.kl_target is not None]
 
-    def curve(self, placement: str, kind: str = "k2") -> list[tuple[float, float, float, float]]:
+    def curve(self, placement: str) -> list[tuple[float, float, float, float]]:
         """(KL, proxy, gold, β) of a placement at each fixed β, averaged over seeds, by KL."""
         by_beta = {}
-        for run in self.placed(placement, kind):
+        for run in self.placed(placement):
             by_beta.setdefault(run.config.kl_coef, []).append(run)
         names = ("kl", "score", "gold")
         return sorted(
@@ -79,14 +47,10 @@ class KLControl(Study):
             for beta, runs in by_beta.items()
         )
 
-    def placed(self, placement: str, kind: str = "k2") -> list[Run]:
+    def placed(self, placement: str) -> list[Run]:
         """Runs at fixed β with KL in the "reward" or in the "loss", sorted by their KL."""
-        found = [
-            run
-            for run in self.runs
-            if run.config.kl_target is None and run.config.kl_placement == placement
-            if placement == "reward" or run.config.kl_loss == kind
-        ]
+        fixed = (run for run in self.runs if run.config.kl_target is None)
+        found = (run for run in fixed if run.config.kl_placement == placement)
         return sorted(found, key=lambda run: run.final["kl"])
 
 
@@ -140,7 +104,26 @@ class KLControlOptions(StudyOptions):
     seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
     iterations: int = setting(60, "iterations of a run at fixed β; with adaptive β two thirds more")
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """Adaptive β for two targets and two initial β, on one seed; KL in the reward, and in the loss."""
+        shared = {"seed": seed, "iterations": self.iterations, "device": "cpu"}
+        shared |= {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+        # the KL has to come back from where a wrong β took it: two thirds more
+        longer = shared | {"iterations": self.iterations * 5 // 3, "kl_horizon": HORIZON}
+        adaptive = {
+            f"target_{target:g}_from_{first:g}": RLHFConfig(
+                kl_coef=first, kl_target=target, **longer
+            )
+            for target in TARGETS
+            for first in FIRST_BETAS
+        }
+        fixed = {f"reward_{beta:g}": RLHFConfig(kl_coef=beta, **shared) for beta in REWARD_BETAS}
+        for beta in LOSS_BETAS:
+            config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss="k2", **shared)
+            fixed[f"loss_k2_{beta:g}"] = config
+        return (adaptive if seed == ADAPTIVE_SEED else {}) | fixed
 
-def run(options: KLControlOptions) -> None:
-    """Run what is missing."""
-    run_study(kl_control_study(options.seeds, options.iterations), options)
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """The adaptive ones whole."""
+        whole = config.kl_target is not None
+        return Job(kind, config, whole, evaluated=EVALUATED // 4)

@@ -21,7 +21,7 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, draw_prompts, generate_responses, reference_logprobs
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.measure import MEASURES, measure
-from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study, run_study
+from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study
 from helpers.tools.pool import advance
 
 FOLDER = DATA / "distilling"
@@ -110,18 +110,17 @@ class DistillingOptions(StudyOptions):
 
     name: ClassVar[str] = "distilling"
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The same settings for both."""
+        size = {"batch_size": BATCH, "minibatch_size": BATCH, "iterations": self.iterations}
+        how = {"kl_coef": KL_COEF, "seed": seed, "learning_rate": RATE, "device": "cpu"}
+        return dict.fromkeys(KINDS, RLHFConfig(**how, **size))
+
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """Only what is measured at the end is kept."""
+        return Job(kind, config, whole=False, checkpoints=False, evaluated=40, train=train)
+
 
 def load_distilling(folder: Path = FOLDER) -> Study:
     """Load the recorded runs. FileProblem: missing or damaged."""
     return load_study(folder)
-
-
-def run(options: DistillingOptions) -> None:
-    """Run what is missing."""
-    size = {"batch_size": BATCH, "minibatch_size": BATCH, "iterations": options.iterations}
-    configs = [
-        RLHFConfig(kl_coef=KL_COEF, seed=seed, learning_rate=RATE, device="cpu", **size)
-        for seed in options.seeds
-    ]
-    how = {"whole": False, "checkpoints": False, "evaluated": 40, "train": train}
-    run_study([Job(kind, config, **how) for kind in KINDS for config in configs], options)

@@ -16,7 +16,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
-from helpers.studies.study import STUDY, Job, Study, StudyOptions, load_study, run_study
+from helpers.studies.study import Job, Study, StudyOptions, load_study
 from helpers.tools.flags import setting
 from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
@@ -108,47 +108,14 @@ def name_of(kind: str) -> str:
     return f"{factor.split(' (')[0].split()[-1]}: {label}"
 
 
-def run_config(seed: int, iterations: int = ITERATIONS, kl_coef: float = 0.0) -> RLHFConfig:
-    """Config of a run: with β = 0 (the default) only the reward differs between runs."""
-    size = {"iterations": iterations, "seed": seed, "device": "cpu"}
-    rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
-    return RLHFConfig(kl_coef=kl_coef, **size, **rates)
-
-
 def recipe(kind: str, seed: int) -> RewardRecipe:
     """The reward model of a run."""
     return RewardRecipe(seed=seed, **RECIPES[kind])
 
 
-def reward_study(
-    kinds: list[str], seeds: list[int], iterations: int = ITERATIONS, kl_coef: float = 0.0
-) -> list[Job]:
-    """Jobs for each kind of reward model and seed (of the run and of its reward model)."""
-    how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-    return [
-        Job(
-            kind,
-            run_config(seed, iterations, kl_coef),
-            whole=seed == WHOLE_RUN_SEED,
-            reward=recipe(kind, seed),
-            **how,
-        )
-        for seed in sorted(set(seeds))
-        for kind in kinds
-    ]
-
-
 def load_reward_studies(folder: Path = FOLDER) -> Study:
     """Load the study, by default the shipped one. FileProblem: missing or damaged."""
     return load_study(folder)
-
-
-def require_same_price(out: Path, kl_coef: float) -> None:
-    """Require that the folder has no runs at another β: one table must not mix them."""
-    runs = load_study(out).runs if (out / STUDY).exists() else []
-    for there in sorted({run.config.kl_coef for run in runs} - {kl_coef}):
-        got = f"{kl_coef:g} for {out.name}, whose runs have {there:g}"
-        raise ValueError(f"--kl-coef: got {got}, wants the same, or another folder as --out.")
 
 
 @dataclass(kw_only=True)
@@ -158,11 +125,15 @@ class RewardHackingOptions(StudyOptions):
     name: ClassVar[str] = "reward_hacking"
     kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
     iterations: int = setting(ITERATIONS, "iterations of each run")
-    kl_coef: float = setting(0.0, "β of all runs")
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """β is 0: only the reward differs between runs."""
+        size = {"iterations": self.iterations, "seed": seed, "device": "cpu"}
+        rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
+        return dict.fromkeys(self.kinds, RLHFConfig(kl_coef=0.0, **size, **rates))
 
-def run(options: RewardHackingOptions) -> None:
-    """Run what is missing."""
-    require_same_price(options.results, options.kl_coef)
-    chosen = options.kinds, options.seeds, options.iterations, options.kl_coef
-    run_study(reward_study(*chosen), options)
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """The seed is that of the run and of its reward model."""
+        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
+        whole = config.seed == WHOLE_RUN_SEED
+        return Job(kind, config, whole, reward=recipe(kind, config.seed), **how)

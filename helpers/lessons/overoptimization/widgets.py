@@ -3,11 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import ipywidgets
-
 from helpers.kit.coloured_words import legend_html, sample_html
-from helpers.kit.markup import Markup, card, guarded
-from helpers.kit.sliders import in_a_row, picker, show_live, stops
+from helpers.kit.markup import Markup, card
+from helpers.kit.sliders import Explorer, picker, stops
 from helpers.studies.runs import Run, Sample, Snapshot
 
 Explain = Callable[[str], tuple[float, list]]  # a text → points, and what they are made of
@@ -47,32 +45,19 @@ def ledger(shot: Snapshot, explain: Explain) -> dict[str, float]:
     return points
 
 
-class Gallery:
+class Gallery(Explorer):
     """A slider through a run's snapshots and a picker of the prompt: what it wrote, judged twice."""
 
+    words = "samples along a run"
+
     def __init__(self, run: Run, explain: Explain, start: int = 0):
-        self.run, self.explain = run, explain
+        def draw(shot: int, prompt: str) -> Markup:
+            taken = run.snapshots[shot]
+            title = f"After {taken.iteration} iterations"
+            return gallery_html(taken.samples[prompt], prompt, explain, title)
+
         iterations = [shot.iteration for shot in run.snapshots]
-        self.shot = stops("after iteration", iterations, start)
-        self.prompt = picker("prompt", list(run.snapshots[0].samples))
-        self.page = ipywidgets.HTML()
-        self.page.layout.min_height = (
-            "450px"  # of the longest samples: what stands below never jumps
-        )
-        self.show = guarded(self._show, self._tell)
-        for control in (self.shot, self.prompt):
-            control.observe(self.show, names="value")
-        self.box = ipywidgets.VBox([in_a_row(self.shot, self.prompt), self.page])
-        self.show()
-
-    def _show(self) -> None:
-        shot, prompt = self.run.snapshots[self.shot.value], self.prompt.value
-        title = f"After {shot.iteration} iterations"
-        self._tell(gallery_html(shot.samples[prompt], prompt, self.explain, title))
-
-    def _tell(self, page: str) -> None:
-        self.page.value = page
-
-    def _ipython_display_(self) -> None:
-        """The live page where there is a kernel; the same page, still, where there is none."""
-        show_live(self.box, "samples along a run", page=self.page.value)
+        prompts = picker("prompt", list(run.snapshots[0].samples))
+        super().__init__(draw, shot=stops("after iteration", iterations, start), prompt=prompts)
+        # of the longest samples: what stands below never jumps
+        self.message.layout.min_height = "450px"

@@ -105,28 +105,6 @@ def value_clip_figure(old_value: float, target: float, cliprange_value: float) -
     return figure
 
 
-def frontier_figure(curves: dict[str, list[tuple]], kls: list[float], gaps: dict) -> Figure:
-    """One world's best reward at each KL, `{placement: [(E[r], KL), ...]}`, beside the gaps of all.
-
-    `gaps` maps a world's name to the reward that the KL in the loss gives up at each of `kls`; the
-    frontiers are those of the last world.
-    """
-    figure, grid = new_figure(1, 2, 9.6, 3.0)
-    left, right = grid[0]
-    styles = ((POLICY, "-"), (ORANGE, "--"))
-    for (name, points), (colour, line) in zip(curves.items(), styles, strict=True):
-        reward, kl = zip(*points, strict=True)
-        left.plot(kl, reward, line, color=colour, linewidth=1.8, label=f"KL in the {name}")
-    left.set_xlim(0, min(max(kl for _, kl in points) for points in curves.values()))
-    draw_lines(right, kls, gaps, (REFERENCE, YELLOW, "black"))
-    right.set(xlim=(0, None), ylim=(0, None))
-    title = f"{list(gaps)[-1].capitalize()}: the best E[r] at each KL"
-    label_axes(left, title, "KL, nats", "E[r], std", "both")
-    label_axes(right, "Given up with the KL in the loss", "KL, nats", "E[r] given up, std", "both")
-    left.legend(loc="lower right")
-    return figure
-
-
 def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tensor]) -> Figure:
     """Estimates of a gradient [N, K], a dot each, beside the exact one [K]."""
     figure, axes = one_panel(9.6, 3.0)

@@ -3,13 +3,14 @@
 32 steps also at a third of the learning rate, and with the two wrong losses of lesson 04 that train.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
 from helpers import ppo
 from helpers.config import RLHFConfig
 from helpers.studies.faults import FAULTS, Fault
-from helpers.studies.study import Job, StudyOptions, run_study
+from helpers.studies.study import Job, StudyOptions
 from helpers.tools.flags import setting
 
 FEW = {"num_ppo_epochs": 4, "minibatch_size": 64}
@@ -26,22 +27,8 @@ def without_ratio(logprobs, old_logprobs, *rest):
     return _right_policy_loss(logprobs, logprobs.detach(), *rest)
 
 
-NO_RATIO = Fault("no_ratio", "", "", "", wrong={"policy_loss": without_ratio})
+NO_RATIO = Fault("no_ratio", wrong={"policy_loss": without_ratio})
 PLANTED = {"steps_32_max": FAULTS["clip_max"], "steps_32_no_ratio": NO_RATIO}
-
-
-def clip_study(seeds: list[int], iterations: int) -> list[Job]:
-    """Jobs for each kind and seed, at the default β and, unless slow, learning rates."""
-    how = {"whole": False, "evaluated": 16, "checkpoints": False}
-    return [
-        Job(
-            kind,
-            RLHFConfig(seed=seed, iterations=iterations, device="cpu", **settings),
-            **how | ({"within": PLANTED[kind].in_effect} if kind in PLANTED else {}),
-        )
-        for seed in sorted(set(seeds))
-        for kind, settings in KINDS.items()
-    ]
 
 
 @dataclass(kw_only=True)
@@ -51,7 +38,12 @@ class ClipOptions(StudyOptions):
     name: ClassVar[str] = "clip"
     iterations: int = setting(10, "iterations of each run")
 
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The default β and, unless slow, learning rates."""
+        how = {"seed": seed, "iterations": self.iterations, "device": "cpu"}
+        return {kind: RLHFConfig(**how, **settings) for kind, settings in KINDS.items()}
 
-def run(options: ClipOptions) -> None:
-    """Run what is missing."""
-    run_study(clip_study(options.seeds, options.iterations), options)
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """A history alone; the wrong losses are planted."""
+        within = PLANTED[kind].in_effect if kind in PLANTED else nullcontext
+        return Job(kind, config, whole=False, evaluated=16, checkpoints=False, within=within)

@@ -108,24 +108,23 @@ class RewardQualityOptions(Options):
     sizes: list[int] = setting(list(SEEDS), "numbers of pairs", choices=list(SEEDS))
     device: str = setting("cpu", "where the models are trained")
 
-
-def run(options: RewardQualityOptions) -> None:
-    """Train all reward models, smallest first, then write the file."""
-    started, sizes = time.perf_counter(), sorted(options.sizes)
-    train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
-    world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
-    world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
-    runs = {}
-    jobs = [(n, heat, seed) for n in sizes for seed in range(SEEDS[n]) for heat in TEMPERATURES]
-    with tqdm(total=sum(size * passes(size) for size, *_ in jobs)) as bar:
-        for size, heat, seed in jobs:
-            name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
-            bar.set_description(name)
-            runs[name] = run_one(world, size, heat, seed, options.device)
-            bar.update(size * passes(size))
-    best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
-    found = {"test_pairs": len(test), "best": best, "runs": runs}
-    facts = origin(options, torch.get_num_threads())
-    facts |= {"epochs": {str(size): passes(size) for size in sizes}}
-    write_study(options.results, facts | map_floats(found, lambda x: round(x, 4)))
-    print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")
+    def run(self) -> None:
+        """Train all reward models, smallest first, then write the file."""
+        started, sizes = time.perf_counter(), sorted(self.sizes)
+        train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
+        world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
+        world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
+        runs = {}
+        jobs = [(n, heat, seed) for n in sizes for seed in range(SEEDS[n]) for heat in TEMPERATURES]
+        with tqdm(total=sum(size * passes(size) for size, *_ in jobs)) as bar:
+            for size, heat, seed in jobs:
+                name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
+                bar.set_description(name)
+                runs[name] = run_one(world, size, heat, seed, self.device)
+                bar.update(size * passes(size))
+        best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
+        found = {"test_pairs": len(test), "best": best, "runs": runs}
+        facts = origin(self, torch.get_num_threads())
+        facts |= {"epochs": {str(size): passes(size) for size in sizes}}
+        write_study(self.results, facts | map_floats(found, lambda x: round(x, 4)))
+        print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")

@@ -96,37 +96,6 @@ one shift for all rows: You shift all rows by the padding of one of them; each r
     ],
 )
 
-LOGITS = noise(1, 2, 4, 5), torch.tensor([[4, 0, 3, 1], [2, 2, 0, 4]])
-
-check_gather_logprobs = exercise(
-    """\
-def gather_logprobs(logits, tokens):
-    return logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-""",
-    "log softmax(logits) over the vocabulary, at the sampled token",
-    [
-        (floats([[0.0, 1.0, 3.0], [2.0, -1.0, 0.5]]), torch.tensor([[1, 0]])),
-        LOGITS,
-        (floats([[0.0, -120.0, 1.0], [0.0, 2.0, -1.0]]), torch.tensor([[1, 2]])),
-    ],
-    """\
-probabilities, not log-probs: You gathered probabilities; PPO needs their logarithms.
-- log_softmax
-+ softmax
-the likeliest token: You took the most likely token; use the one in `tokens`.
-- .gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-+ .amax(-1)
-""",
-    gradient=("logits",),
-    further=[
-        (
-            "logits are far apart",
-            (floats([[1000.0, 0.0, -500.0], [0.0, -300.0, 2.0]]), torch.tensor([[2, 1]])),
-        ),
-        *sizes(LOGITS),
-    ],
-)
-
 PAIR = floats([-1.0, -2.0, -0.5]), floats([-1.5, -0.8, -0.5])
 PAIRS = -noise(3, 2, 4).abs(), -noise(4, 2, 4).abs()
 ESTIMATORS = ("k1", "k2", "k3")

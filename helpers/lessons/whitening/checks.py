@@ -8,7 +8,6 @@ from helpers.kit.judge import exercise
 NAN = float("nan")
 SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), prefix_mask(3, 3, 1))
 LARGE = (noise(1, 3, 5) + 0.5, prefix_mask(5, 2, 5, 4))
-WITH_ZERO = (floats([0.0, -2.0, 3.0, 8.0]), prefix_mask(4, 3))
 HOLES = "padding holds NaN: 0 · NaN is NaN, so mask * x lets it in: torch.where(mask, x, 0.0) or x[mask]."
 WITH_NAN = (HOLES, (floats([1.0, NAN, NAN], [2.0, 4.0, 7.0]), prefix_mask(3, 1, 3)))
 ONE = (
@@ -33,43 +32,11 @@ OUTLIER = (
 # one row, one token, forty rows; first a row of five, since some of the cases above have one row
 SIZES = sizes(tuple(x.roll(-1, 0) for x in LARGE))
 
-ZERO = ("counted tokens are 0", WITH_ZERO)
+ZERO = ("counted tokens are 0", (floats([0.0, -2.0, 3.0, 8.0]), prefix_mask(4, 3)))
 OF_VARIANCES = [WITH_NAN, SIZES[0], ONE, TWO, ZERO, FAR, FLOOD, NARROW, OUTLIER, *SIZES[1:]]
 EQUAL = (
     "all advantages are equal: You divide 0 by 0: add 1e-8 to the variance.",
     (torch.full((1, 3), 2.0), prefix_mask(3, 2)),
-)
-
-check_masked_mean = exercise(
-    """\
-def masked_mean(x, mask):
-    return torch.where(mask, x, 0.0).sum() / mask.sum()
-""",
-    "the sum of the counted x, divided by how many count: one number for the batch",
-    [SMALL, WITH_ZERO, LARGE],
-    """\
-padding in the divisor: You divided by all {total} positions; only {counted} count.
-- mask.sum()
-+ mask.numel()
-padding in the sum: You divided by {counted}, but summed all {total} positions.
-- torch.where(mask, x, 0.0)
-+ x
-zeros left out: You treated x = 0 as padding; the mask says what counts.
-- mask.sum()
-+ (torch.where(mask, x, 0.0) != 0).sum()
-mean of the columns' means: You averaged each column first, so tokens of a column that few rows have weigh
- more; all {counted} should weigh the same.
-- .sum() / mask.sum()
-+ .sum(0).div(mask.sum(0).clamp(min=1)).mean()
-""",
-    gradient=("x",),
-    further=[
-        WITH_NAN,
-        ("one token counts", ONE[1]),
-        FLOOD,
-        ("x is large", (floats([70000.0, 1e6, 5.0]), prefix_mask(3, 2))),
-        *SIZES,
-    ],
 )
 
 check_masked_var = exercise(

@@ -36,12 +36,10 @@ from helpers.studies.study import (
     as_columns,
     as_entry,
     load_study,
-    run_study,
 )
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
-from helpers.tools.validate import require
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
@@ -80,6 +78,12 @@ DENSE = {
     f"{when}_{name}": METHODS[name]
     for when, names in (("end", ("ppo", "rloo_4", "reinforce")), ("dense", ("ppo", "reinforce")))
     for name in names
+}
+PARTS = {
+    "methods": METHODS,
+    "task": {kind: TASK | changes for kind, changes in TASKS.items()},
+    "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
+    "dense": DENSE,
 }
 KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")
 KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "truncated", "effective")
@@ -131,7 +135,7 @@ class StaleSampler:
     def in_effect(self) -> AbstractContextManager:
         """A context in which `iterate` uses this sampler."""
         planted = {"generate_responses": self.sample, "estimate_advantages": self.estimate}
-        return Fault("stale", "", "", "", planted).in_effect()
+        return Fault("stale", wrong=planted).in_effect()
 
 
 # --- a reward sentence by sentence -----------------------------------------------------------------
@@ -156,28 +160,6 @@ def pay_by_sentence(state: RLHFState, responses: Responses, *of_step_5: Tensor) 
 
 
 # --- runs -----------------------------------------------------------------------------------------
-
-
-def critic_study(options: "WithoutACriticOptions") -> list[Job]:
-    """Jobs for the kinds of each part on each seed."""
-    rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "device": "cpu"}
-    parts = {
-        "methods": METHODS,
-        "task": {kind: TASK | changes for kind, changes in TASKS.items()},
-        "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
-        "dense": DENSE,
-    }
-    return [
-        Job(
-            kind,
-            RLHFConfig(seed=seed, iterations=options.iterations, **rates | changes),
-            whole=False,
-            train=train_on_task if part == "task" else train_on_scores,
-        )
-        for seed in sorted(set(options.seeds))
-        for part in options.parts
-        for kind, changes in parts[part].items()
-    ]
 
 
 def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
@@ -215,7 +197,7 @@ def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
     sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
     change = nullcontext() if sampler is None else sampler.in_effect()
     if job.kind.startswith("dense"):
-        change = Fault("dense", "", "", "", {"total_rewards": pay_by_sentence}).in_effect()
+        change = Fault("dense", wrong={"total_rewards": pay_by_sentence}).in_effect()
     with change:
         while state.iteration < job.config.iterations:
             steps.iterate(state)
@@ -240,20 +222,21 @@ class WithoutACriticOptions(StudyOptions):
 
     name: ClassVar[str] = "without_a_critic"
     iterations: int = setting(20, "iterations of each run")
-    parts: list[str] = setting(["methods", "task", "stale", "dense"], "which of the four parts")
+    parts: list[str] = setting(list(PARTS), "which of the four parts", choices=list(PARTS))
 
-    def __post_init__(self):
-        super().__post_init__()
-        known = {"methods", "task", "stale", "dense"}
-        wants = f"some of {sorted(known)}"
-        require(bool(self.parts) and known.issuperset(self.parts), "--parts", self.parts, wants)
+    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+        """The settings of the kinds of each part."""
+        rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "device": "cpu"}
+        shared = rates | {"seed": seed, "iterations": self.iterations}
+        kinds = [kind for part in self.parts for kind in PARTS[part].items()]
+        return {kind: RLHFConfig(**shared | changes) for kind, changes in kinds}
+
+    def job(self, kind: str, config: RLHFConfig) -> Job:
+        """A history alone."""
+        train = train_on_task if kind in TASKS else train_on_scores
+        return Job(kind, config, whole=False, train=train)
 
 
 def load_without_a_critic(folder: Path = FOLDER) -> Study:
     """Load the recorded runs. FileProblem: missing or damaged."""
     return load_study(folder)
-
-
-def run(options: WithoutACriticOptions) -> None:
-    """Run what is missing."""
-    run_study(critic_study(options), options)

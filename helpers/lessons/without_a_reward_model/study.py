@@ -4,7 +4,6 @@ Offline each seed has `FEW` pairs of its own, seen again and again. Online every
 responses of the policy itself, labelled by the reward model with P(first preferred).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -22,11 +21,9 @@ from helpers.studies.study import (
     as_columns,
     as_entry,
     load_study,
-    run_study,
 )
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
-from helpers.tools.validate import require_positive
 from helpers.world import reviews
 
 FOLDER = DATA / "direct"
@@ -37,20 +34,6 @@ SEEN = 100  # pairs, of those trained on and of those held out, that are measure
 MEASURE_EVERY = 8  # iterations
 SETTINGS = dict(batch_size=32, minibatch_size=32, learning_rate=1e-3, device="cpu")
 SETTINGS |= dict(normalizer_samples=512)
-
-
-def direct_configs(betas: Iterable[float], seed: int, iterations: int) -> dict[str, DirectConfig]:
-    """Configs by kind: `offline_β` and `online_β` at each β, and `ipo_β` at one."""
-    shared = SETTINGS | {"seed": seed, "iterations": iterations}
-    configs = {
-        f"{'online' if online else 'offline'}_{beta:g}": DirectConfig(
-            kl_coef=beta, online=online, **shared
-        )
-        for online in (False, True)
-        for beta in betas
-    }
-    configs[f"ipo_{IPO_BETA:g}"] = DirectConfig(kl_coef=IPO_BETA, loss="ipo", **shared)
-    return configs
 
 
 def few_pairs(seed: int) -> list[dict]:
@@ -92,15 +75,6 @@ def train(job: Job, folder: Path, out: Path) -> dict:
     return as_entry(job.kind, state.config, as_columns(curve, curve[0]), final)  # 16 of the texts
 
 
-def direct_study(betas: Iterable[float], seeds: Iterable[int], iterations: int) -> list[Job]:
-    """Jobs for all `direct_configs` on each seed."""
-    return [
-        Job(kind, config, whole=False, train=train)
-        for seed in sorted(set(seeds))
-        for kind, config in direct_configs(betas, seed, iterations).items()
-    ]
-
-
 class Direct(Study):
     """The recorded runs of this study."""
 
@@ -128,11 +102,16 @@ class DirectOptions(StudyOptions):
     betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
     iterations: int = setting(48, "iterations of each run")
 
-    def __post_init__(self):
-        super().__post_init__()
-        require_positive("--betas", min(self.betas))
+    def configs(self, seed: int) -> dict[str, DirectConfig]:
+        """`offline_β` and `online_β` at each β, and `ipo_β` at one."""
+        shared = SETTINGS | {"seed": seed, "iterations": self.iterations}
+        found = {
+            f"{name}_{beta:g}": DirectConfig(kl_coef=beta, online=name == "online", **shared)
+            for name in ("offline", "online")
+            for beta in self.betas
+        }
+        return found | {f"ipo_{IPO_BETA:g}": DirectConfig(kl_coef=IPO_BETA, loss="ipo", **shared)}
 
-
-def run(options: DirectOptions) -> None:
-    """Run what is missing."""
-    run_study(direct_study(options.betas, options.seeds, options.iterations), options)
+    def job(self, kind: str, config: DirectConfig) -> Job:
+        """Kept are rows of measurements."""
+        return Job(kind, config, whole=False, train=train)

@@ -149,26 +149,22 @@ class TrainerBandOptions(Options):
 
     def __post_init__(self):
         require_count("--runs", self.runs, low=3)
-        require_count("--others", self.others, low=0)
-        for name in ("iterations", "jobs"):
-            require_count(f"--{name}", getattr(self, name))
+
+    def run(self) -> None:
+        """Record the runs, write `study.json`, and count the others that leave the band."""
+        kinds = ["band"] * self.runs + ["other"] * self.others
+        tasks = [(record, (kind, seed, self.iterations)) for seed, kind in enumerate(kinds)]
+        found = run_all(tasks, self.jobs, 1, len(tasks) * self.iterations)
+        config = trainer_config(iterations=self.iterations).as_dict()
+        runs = {f"seed_{one['seed']}": one for one in found}
+        self.results.mkdir(parents=True, exist_ok=True)
+        write_study(self.results, origin(self, 1) | {"config": config, "runs": runs})
+        others, band = recorded_runs("other", self.results), load_band(self.results)
+        outside = [one["seed"] for one in others if first_exit(one, band)]
+        print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")
 
 
 def record(kind: str, seed: int, iterations: int) -> dict:
     """One run of the course's trainer, rounded."""
     found = run_trainer(config=trainer_config(seed=seed, iterations=iterations))
     return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES}, 4)
-
-
-def run(options: TrainerBandOptions) -> None:
-    """Record the runs, write `study.json`, and count the others that leave the band."""
-    kinds = ["band"] * options.runs + ["other"] * options.others
-    tasks = [(record, (kind, seed, options.iterations)) for seed, kind in enumerate(kinds)]
-    found = run_all(tasks, options.jobs, 1, len(tasks) * options.iterations)
-    config = trainer_config(iterations=options.iterations).as_dict()
-    runs = {f"seed_{one['seed']}": one for one in found}
-    options.results.mkdir(parents=True, exist_ok=True)
-    write_study(options.results, origin(options, 1) | {"config": config, "runs": runs})
-    others, band = recorded_runs("other", options.results), load_band(options.results)
-    outside = [one["seed"] for one in others if first_exit(one, band)]
-    print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")

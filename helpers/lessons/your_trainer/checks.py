@@ -9,7 +9,7 @@ from helpers.kit.judge import judge
 from helpers.kit.places import course_version
 from helpers.kit.recorded import sample_responses
 from helpers.kit.report import CORRECT, MISTAKE
-from helpers.lessons.your_trainer.loop import OLD_NAME, check_train
+from helpers.lessons.your_trainer.loop import check_train
 from helpers.lessons.your_trainer.steps import (  # noqa: F401 (the lesson takes all from here)
     STEPS,
     check_draw_prompts,
@@ -33,8 +33,6 @@ def as_functions(functions: object) -> dict[str, Callable]:
     """A trainer as a dict: from a dict, or from functions in a list, by their names."""
     if not isinstance(functions, dict):
         functions = {getattr(f, "__name__", ""): f for f in functions}
-    if OLD_NAME in functions:
-        functions = functions | {"generate_responses": functions[OLD_NAME]}
     return {name: functions[name] for name in NAMES if name in functions}
 
 

@@ -14,7 +14,6 @@ from helpers.kit.recorded import trainer_config
 from helpers.kit.running import is_empty
 from helpers.lessons.your_trainer.steps import STEPS
 
-OLD_NAME = "write_responses"  # of generate_responses, in a my_trainer.py that was saved before
 B, P, T = 7, 5, 14  # T is less than the limit, as when all responses stop early
 GIVES = {"total_rewards": ["rewards"], "estimate_advantages": ["values", "advantages", "returns"]}
 
@@ -24,7 +23,6 @@ def in_place(functions: dict[str, Callable]) -> Iterator[None]:
     """While it holds, `train` finds these steps under their names, wherever it was written."""
     names = getattr(inspect.unwrap(functions["train"]), "__globals__", {})
     steps = {name: functions[name] for name in STEPS}
-    steps[OLD_NAME] = steps["generate_responses"]
     before = {name: names[name] for name in steps if name in names}
     names.update(steps)
     try:

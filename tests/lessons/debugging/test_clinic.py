@@ -24,7 +24,7 @@ from helpers.lessons.debugging.diagnose import (
 from helpers.lessons.debugging.differences import READINGS, tell_apart
 from helpers.lessons.debugging.figures import METRICS
 from helpers.lessons.debugging.study import (
-    clinic_study,
+    ClinicOptions,
     load_clinic,
     rerun,
     steps_from,
@@ -44,7 +44,7 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
     `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
     """
     config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
-    fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy", "", "", ""))
+    fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy"))
     config = fault.config(config)
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
     seen = []
@@ -203,7 +203,7 @@ def test_bad_histories_are_refused():
 
 
 def test_the_study_plants_what_it_names():
-    study = {job.name: job for job in clinic_study([0, 3])}
+    study = {job.name: job for job in ClinicOptions(seeds=[0, 3]).plan()}
     assert study["healthy_seed_3"].config.kl_coef == 0.1
     assert study["no_kl_seed_0"].config.kl_coef == 0.0
     assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
@@ -225,19 +225,29 @@ def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair
 
 
 def test_the_shipped_clinic_is_whole():
-    clinic, study = load_clinic(), clinic_study(list(range(6)))
+    clinic, study = load_clinic(), ClinicOptions().plan()
     assert [(run.kind, run.config) for run in clinic.runs] == [(j.kind, j.config) for j in study]
     assert [bool(run.snapshots) for run in clinic.runs] == [job.whole for job in study]
     assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
 
 
 READING = {reading.metric: reading for reading in READINGS}
+SHOWN_BY = {  # metric of the last such of `READINGS`, fixed before any run
+    "value_loss": ("whitening_first", "raw_scores"),
+    "kl": ("kl_sign", "reference_moves", "no_kl", "padding_counted"),
+    "ended": ("stop_masked",),
+    "score": ("score_on_pad", "beta_100x"),
+    "first_ratio_error": ("wrong_old_logprobs", "dropout_on", "temperature", "top_k"),
+    "approx_kl": ("learning_rate", "clip_max"),
+    "explained_variance": ("value_targets",),
+}
+STATISTICS = {fault: metric for metric, faults in SHOWN_BY.items() for fault in faults}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
     """The nearest faulty run is 3 standard deviations of the healthy runs from their mean."""
-    clinic, statistic = load_clinic(), READING[FAULTS[name].statistic].measure
+    clinic, statistic = load_clinic(), READING[STATISTICS[name]].measure
     healthy, broken = (list(map(statistic, clinic.histories(kind))) for kind in ("healthy", name))
     apart = min(abs(value - fmean(healthy)) for value in broken)
     assert apart >= 3 * max(stdev(healthy), 1e-9)
@@ -293,7 +303,7 @@ def test_a_case_runs_again_from_its_name():
 
 def from_one(function) -> Fault:
     """Steps 5 and 6 from one function, as `train_repaired` plants it."""
-    return Fault("repaired", "", "", "", steps_from(function))
+    return Fault("repaired", wrong=steps_from(function))
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Over-optimisation: peaks and turning points against definitions; the sliders."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
-from helpers.lessons.overoptimization.checks import check_edit_effect
+from helpers.lessons.overoptimization.checks import check_edit_effect, check_keep_best
 from helpers.lessons.overoptimization.figures import bias_figure, goodhart_figure
 from helpers.lessons.overoptimization.turning import (
     band,
@@ -100,6 +101,20 @@ def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
     assert made["score"][0].tolist() == pytest.approx([2.0] * len(mean))
 
 
+def test_the_best_of_n_is_what_all_draws_keep_on_average_ties_shared():
+    scores, gold = torch.tensor([[0.0, 2.0, 1.0, 2.0]]), torch.tensor([[1.0, -1.0, 0.5, 4.0]])
+    chance = torch.zeros(4)
+    for drawn in product(range(4), repeat=3):
+        best = {i for i in drawn if scores[0, i] == scores[0, list(drawn)].max()}
+        equal = [1, 3] if best & {1, 3} else list(best)  # which of two that tie is a matter of lot
+        chance[equal] += 1 / 4**3 / len(equal)
+    found = check_keep_best.exercise.right(scores, gold, 3)
+    kl = (chance * (4 * chance).log()).sum()
+    expected = chance[None], (chance * scores).sum(), (chance * gold).sum(), kl
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y)
+
+
 def test_the_effect_of_an_edit_is_that_of_paired_differences():
     before = torch.tensor([0.0, 10.0, -20.0, 30.0])
     change = torch.tensor([1.0, 2.0, 3.0, 2.0])
@@ -148,14 +163,14 @@ def explain(text: str):
 
 def test_the_gallery_shows_the_samples_of_its_iteration(run):
     gallery = Gallery(run, explain)
-    assert "After 0 iterations" in gallery.page.value
-    gallery.shot.value = 2
-    assert "After 2 iterations" in gallery.page.value
-    gallery.prompt.value = WATCHED_PROMPTS[1]
+    assert "After 0 iterations" in gallery.message.value
+    gallery.controls["shot"].value = 2
+    assert "After 2 iterations" in gallery.message.value
+    gallery.controls["prompt"].value = WATCHED_PROMPTS[1]
     sample = run.snapshots[2].samples[WATCHED_PROMPTS[1]][0]
-    assert f"proxy <b>{sample.score:+.2f}</b>" in gallery.page.value
-    assert f"{explain(sample.text)[1][0][1]:+.2f}" in gallery.page.value
-    assert "nowrap" not in gallery.page.value  # a long ledger wraps, on a narrow page too
+    assert f"proxy <b>{sample.score:+.2f}</b>" in gallery.message.value
+    assert f"{explain(sample.text)[1][0][1]:+.2f}" in gallery.message.value
+    assert "nowrap" not in gallery.message.value  # a long ledger wraps, on a narrow page too
 
 
 def test_the_gallery_escapes_and_shows_its_errors(run):
@@ -165,7 +180,5 @@ def test_the_gallery_escapes_and_shows_its_errors(run):
         return 0.0, [("<script>", -1.0)]
 
     assert "<script>" not in judged_html(sample, WATCHED_PROMPTS[0], hostile)
-    gallery = Gallery(run, explain)
-    gallery.explain = lambda text: 1 / 0
-    gallery.shot.value = 1
-    assert "ZeroDivisionError" in gallery.page.value
+    gallery = Gallery(run, lambda text: 1 / 0)
+    assert "ZeroDivisionError" in gallery.message.value

@@ -7,12 +7,12 @@ import torch
 
 from helpers import ppo
 from helpers.data import DATA
-from helpers.lessons.ppo_update.study import KINDS, NO_CLIP, PLANTED, clip_study
+from helpers.lessons.ppo_update.study import KINDS, NO_CLIP, PLANTED, ClipOptions
 from helpers.studies.study import load_study
 
 
 def test_runs_differ_in_the_clip_alone_and_a_rollout_is_used_for_as_many_steps_as_named():
-    jobs = {job.kind: job.config for job in clip_study([0], 10)}
+    jobs = {job.kind: job.config for job in ClipOptions(seeds=[0]).plan()}
     for kind in ("steps_4", "steps_32", "steps_32_slow"):
         config = jobs[kind]
         assert (

@@ -1,10 +1,8 @@
 """Answers to the exercises of lesson 01, as learners write them."""
 
-M, P, G, K, S = "response_mask position_ids gather_logprobs kl_estimate sample_with_cache".split()
+M, P, K, S = "response_mask position_ids kl_estimate sample_with_cache".split()
 F = "forward_logprobs"
 COUNT = "mask.cumsum(dim=1) - mask"
-SOFTMAX = "logits.log_softmax(-1)"
-PICK = ".gather(-1, tokens.unsqueeze(-1)).squeeze(-1)"
 STEP = "positions = positions[:, -1:] + 1"
 PASS = "past_key_values=cache, use_cache=True"
 CALL = f"actor(new, **inputs, {PASS})"
@@ -35,14 +33,6 @@ WRONG = [
     (P, "floats", COUNT, "(mask.cumsum(1) - mask).float()"),
     (P, "forgets padding on the right", COUNT,
      "(torch.arange(mask.shape[1]) - (1 - mask).sum(1, True)).clamp(min=0)"),
-    (G, "probabilities", SOFTMAX, "logits.softmax(-1)"),
-    (G, "raw logits", SOFTMAX, "logits"),
-    (G, "over time", SOFTMAX, "logits.log_softmax(1)"),
-    (G, "cross-entropy", SOFTMAX, "(-logits.log_softmax(-1))"),
-    (G, "the likeliest", PICK, ".amax(-1)"),
-    (G, "keeps an axis", ".squeeze(-1)", ""),
-    (G, "log of a softmax", SOFTMAX, "logits.softmax(-1).log()"),
-    (G, "detached", "return logits", "return logits.detach()"),
     (K, "reversed", "d = logprobs - ref_logprobs", "d = ref_logprobs - logprobs"),
     (K, "k1 reversed", "        return d\n", "        return -d\n"),
     (K, "no half", "0.5 * d.square()", "d.square()"),
@@ -107,9 +97,6 @@ RIGHT = [
      " response_tensors])"),
     (P, "1 on padding, as in Hugging Face", COUNT, "(mask.cumsum(1) - 1).masked_fill(mask == 0, 1)"),
     (P, "clamped", COUNT, "(mask.cumsum(1) - 1).clamp(min=0)"),
-    (G, "cross-entropy", SOFTMAX + PICK,
-     "-torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens, reduction='none')"),
-    (G, "Categorical", SOFTMAX + PICK, "torch.distributions.Categorical(logits=logits).log_prob(tokens)"),
     (K, "expm1", "torch.exp(-d) - 1 + d", "torch.expm1(-d) + d"),
     (K, "a table", "d = logprobs - ref_logprobs", "d = logprobs - ref_logprobs\n"
      "    return {'k1': d, 'k2': d**2 / 2, 'k3': (-d).exp() - 1 + d}[estimator]"),

@@ -1,7 +1,6 @@
 """Answers to lesson 03's exercises: edits of the solution (old, new), two edits, or a whole source."""
 
 # fmt: off
-MEAN = "torch.where(mask, x, 0.0).sum() / mask.sum()"
 SQUARES = "torch.where(mask, x - mean, 0.0).square()"
 VAR = "squares.sum() / (count - 1).clamp(min=1)"
 WHITE = "torch.where(mask, whitened, 0.0)"
@@ -36,23 +35,6 @@ def written_out(words: str, *edit: str) -> tuple:
 
 
 WRONG = [
-    ("masked_mean", "the plain mean", MEAN, "x.mean()"),
-    ("masked_mean", "padding zeroed, then the plain mean", MEAN, "torch.where(mask, x, 0.0).mean()"),
-    ("masked_mean", "a product with the mask", "torch.where(mask, x, 0.0)", "(x * mask)"),
-    ("masked_mean", "the rows' means", MEAN, "(torch.where(mask, x, 0.0).sum(1) / mask.sum(1)).mean()"),
-    ("masked_mean", "a mean per row", MEAN, "(x * mask).sum(-1) / mask.sum(-1)"),
-    ("masked_mean", "zeros thrown out", MEAN, "x[mask & (x != 0)].mean()"),
-    ("masked_mean", "the mask inverted", MEAN, "x.masked_fill(mask, 0.0).sum() / (~mask).sum()"),
-    ("masked_mean", "over the responses", "mask.sum()", "x.shape[0]"),
-    ("masked_mean", "over the window", "mask.sum()", "x.shape[1]"),
-    ("masked_mean", "the sum", " / mask.sum()", ""),
-    ("masked_mean", "n − 1", "mask.sum()", "(mask.sum() - 1)"),
-    ("masked_mean", "a divisor of two at least", "mask.sum()", "mask.sum().clamp(min=2)"),
-    ("masked_mean", "32 rows at most", MEAN, "x[:32][mask[:32]].mean()"),
-    ("masked_mean", "padding taken away again", MEAN, "(x.sum() - x[~mask].sum()) / mask.sum()"),
-    ("masked_mean", "the median", MEAN, "x[mask].median()"),
-    ("masked_mean", "detached", MEAN, "x[mask].mean().detach()"),
-    ("masked_mean", "a number", MEAN, "x[mask].mean().item()"),
     ("masked_var", "over n", VAR, "squares.mean() * squares.numel() / count"),
     ("masked_var", "the mean of everything", "torch.where(mask, x, 0.0).sum() / count", "x.mean()"),
     ("masked_var", "zeros counted", VAR, "torch.where(mask, x, torch.zeros_like(x)).var()"),
@@ -150,8 +132,6 @@ WRONG = [
 ]
 
 RIGHT = [
-    ("masked_mean", "picked out, in double", MEAN, "x[mask].double().mean()"),
-    ("masked_mean", "nanmean", MEAN, "x.masked_fill(~mask, torch.nan).nanmean()"),
     ("masked_var", "moments in double", VAR,
      "((x[mask].double() ** 2).sum() - x[mask].double().sum() ** 2 / count) / (count - 1).clamp(min=1)"),
     ("masked_var", "torch's own", VAR, "x[mask].var() if count > 1 else torch.zeros(())"),

@@ -14,8 +14,6 @@ from helpers.lessons.without_a_reward_model.study import (
     FOLDER,
     SEEN,
     DirectOptions,
-    direct_configs,
-    direct_study,
     few_pairs,
     load_direct,
     measure_direct,
@@ -30,8 +28,7 @@ def shipped():
 
 
 def test_every_kind_is_there_on_every_seed_with_its_settings(shipped):
-    options = DirectOptions()
-    jobs = direct_study(options.betas, options.seeds, options.iterations)
+    jobs = DirectOptions().plan()
     assert {run.label: run.config for run in shipped.runs} == {
         job.name: resolve_rates(job.config) for job in jobs
     }
@@ -57,7 +54,7 @@ def test_each_seed_has_pairs_of_its_own():
 @pytest.mark.slow
 def test_a_row_holds_what_its_docstring_says():
     """A policy moved by hand: nats gained on held-out pairs, by the definition."""
-    config = direct_configs([0.3], 0, 1)["offline_0.3"]
+    config = DirectOptions(betas=[0.3], iterations=1).configs(0)["offline_0.3"]
     state = start_run(config)
     with torch.no_grad():
         for weight in state.models.actor.parameters():
@@ -78,7 +75,8 @@ def test_a_row_holds_what_its_docstring_says():
 
 @pytest.mark.slow
 def test_a_run_is_measured_from_its_beginning_to_its_end(tmp_path):
-    (job,) = (job for job in direct_study([], [0], 2) if job.kind == "ipo_0.1")
+    (job,) = DirectOptions(betas=[], seeds=[0], iterations=2).plan()
+    assert job.kind == "ipo_0.1"
     entry = study.train(job, tmp_path, tmp_path)
     assert entry["history"]["iteration"] == [0, 2] and entry["config"]["loss"] == "ipo"
     assert entry["history"]["kl"][0] != entry["history"]["kl"][1]
