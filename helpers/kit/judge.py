@@ -257,7 +257,7 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
     both, what = (tensor, wanted), name
     if is_gradient(name) and wanted.numel() > SHOWN:
         both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
-    case = case_of(exercise, probe, *both, what if before else "")
+    case = case_of(exercise, probe, *both, what if before or is_gradient(name) else "")
     if not where:
         alike_made = tensor.shape == wanted.shape and tensor.device == wanted.device
         at = first_difference(tensor, wanted) if alike_made else ()
