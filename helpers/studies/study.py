@@ -227,8 +227,18 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
     return left
 
 
+def restore(jobs: list[Job], options: StudyOptions) -> None:
+    """Entries of `study.json` as the files that their runs left: what is recorded is not made again."""
+    recorded = read_study(options.results)["runs"] if (options.results / STUDY).exists() else {}
+    for job in jobs:
+        path = job.result(options.results, options.checkpoints)
+        if not job.whole and job.name in recorded and not path.exists():
+            write_json(path, recorded[job.name])
+
+
 def run_study(jobs: list[Job], options: StudyOptions) -> None:
     """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are."""
+    restore(jobs, options)
     left = plan_jobs(jobs, options)
     if left:
         tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]

@@ -100,6 +100,8 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
     assert made == ["a_seed_0", "b_seed_0", "a_seed_1", "b_seed_1"]
     assert load_study(tmp_path / "out").run("b", 1).history == [{"score": 1.0}]
     run_study(jobs(), options(tmp_path, resume=True))
+    shutil.rmtree(options(tmp_path).checkpoints)  # as in a clone: `study.json` alone is there
+    run_study(jobs(), options(tmp_path, resume=True))
     assert len(made) == 4
     with pytest.raises(ValueError, match="--resume"):
         run_study(jobs(), options(tmp_path))
