@@ -25,8 +25,7 @@ from strategies import (
 
 from helpers import direct, pairs
 from helpers.checkpoints import load_checkpoint
-from helpers.config import DirectConfig, RLHFConfig, config_from_dict
-from helpers.data import load_pairs
+from helpers.config import DirectConfig
 from helpers.models import fingerprint
 from helpers.sampling import Responses, decode
 from helpers.scale.distributed import launch
@@ -120,25 +119,6 @@ def test_the_log_prob_of_a_response_is_the_sum_over_its_tokens_and_no_others():
     assert float(stop.detach()) < -0.1, "the stop token is an action"
 
 
-def test_padding_and_what_stands_under_it_change_nothing():
-    results = []
-    for extra, filler in ((0, 0), (3, 7)):
-        policy = tiny_policy()
-        queries, query_mask = left_pad(PROMPTS, 4 + extra)
-        tokens, mask = right_pad(RESPONSES, 5 + extra)
-        queries, tokens = (
-            queries.masked_fill(~query_mask, filler),
-            tokens.masked_fill(~mask, filler),
-        )
-        found = direct.sequence_logprobs(policy, queries, query_mask, tokens, mask)
-        loss, _ = direct.dpo_loss(*found.chunk(2), torch.zeros(3) - 4, torch.zeros(3) - 5, 0.5)
-        loss.backward()
-        gradients = [p.grad for p in policy.parameters() if p.grad is not None]
-        results.append((found.detach(), torch.cat([g.flatten() for g in gradients])))
-    close(results[0][0], results[1][0], 1e-5, 1e-5)
-    close(results[0][1], results[1][1], 1e-5, 1e-5)
-
-
 ROWS = [
     {"prompt": "we saw this film", "chosen": ". it was good.", "rejected": "and it was bad."},
     {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad, but we enjoyed the film."},
@@ -167,20 +147,6 @@ def test_a_pad_that_is_the_stop_token_does_not_count():
     expected = pairs.encode_pairs(tokenizer, ROWS, 5).response_mask
     tokenizer.pad_token = tokenizer.eos_token
     assert torch.equal(pairs.encode_pairs(tokenizer, ROWS, 5).response_mask, expected)
-
-
-def test_the_shipped_texts_are_read_as_they_were_written():
-    """Response after response: the ids of prompt and response are those of the whole text."""
-    tokenizer = tiny_models().tokenizer
-    rows = load_pairs("data/pairs_train.jsonl", 300)
-    encoded = pairs.encode_pairs(tokenizer, rows, 24)
-    whole, stop = tokenizer(encoded.texts)["input_ids"], [tokenizer.eos_token_id]
-    assert decode(tokenizer, *encoded.tokens()) == encoded.texts
-    for row, ids in enumerate(whole):
-        prompt = encoded.query_tensors[row][encoded.query_mask[row]].tolist()
-        response = encoded.response_tensors[row][encoded.response_mask[row]].tolist()
-        assert (prompt + response)[: len(ids)] == ids
-        assert (prompt + response)[len(ids) :] == stop * (len(prompt) + 24 > len(ids))
 
 
 def pair_world(**changes):
@@ -291,16 +257,11 @@ WIN = torch.sigmoid(REWARDS[:, None] - REWARDS[None, :])
 
 
 @pytest.mark.parametrize("kl_coef", [0.3, 1.0])
-def test_dpo_on_all_pairs_finds_the_optimum_of_the_reward(kl_coef):
-    policy = fitted("dpo", REFERENCE, WIN, kl_coef)
-    close(policy, gibbs_policy(REFERENCE, REWARDS, kl_coef), 1e-5, 1e-4)
-
-
-@pytest.mark.parametrize("kl_coef", [0.3, 1.0])
-def test_ipo_on_all_pairs_finds_its_own_optimum(kl_coef):
-    """π* ∝ π_ref·exp(E[p(y ≻ y′)]/τ), y′ drawn as the pairs were (Azar et al. 2024, section 5)."""
-    policy = fitted("ipo", REFERENCE, WIN, kl_coef)
-    close(policy, gibbs_policy(REFERENCE, WIN.mean(dim=1), kl_coef), 1e-5, 1e-4)
+@pytest.mark.parametrize("loss, rewards", [("dpo", REWARDS), ("ipo", WIN.mean(dim=1))])
+def test_each_loss_on_all_pairs_finds_its_optimum(loss, rewards, kl_coef):
+    """Of IPO r = E[p(y ≻ y′)], y′ drawn as the pairs were (Azar et al. 2024, section 5)."""
+    policy = fitted(loss, REFERENCE, WIN, kl_coef)
+    close(policy, gibbs_policy(REFERENCE, rewards, kl_coef), 1e-5, 1e-4)
 
 
 def test_with_labels_that_all_agree_dpo_goes_on_for_ever_and_ipo_stops():
@@ -501,9 +462,7 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
 # --- settings and refusals ------------------------------------------------------------------------
 
 
-def test_a_config_survives_json():
-    for config in (SMALL, RLHFConfig(seed=3)):
-        assert config_from_dict(config.as_dict()) == config
+def test_an_unknown_setting_is_named():
     with pytest.raises(ValueError, match="config: got unknown fields .'gamma'."):
         DirectConfig.from_dict({"gamma": 1.0})
 

@@ -218,11 +218,6 @@ def test_a_kl_below_0_and_a_lone_step_are_explained(capsys):
         assert lone == (steps == {1}) and (record["clip_fraction"] == 0.0 or not lone)
 
 
-def test_a_reward_that_returns_strings_is_told_so():
-    with pytest.raises(ValueError, match="got list of str, wants one number per text"):
-        score_texts(lambda texts: ["0.5" for _ in texts], ["it was"])
-
-
 # --- sentence stops --------------------------------------------------------------------------------
 
 

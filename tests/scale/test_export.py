@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from helpers.checkpoints import save_checkpoint
 from helpers.commands.train import train
-from helpers.config import DirectConfig, RLHFConfig
-from helpers.direct import train_direct
+from helpers.config import RLHFConfig
 from helpers.models import fingerprint, load_actor, make_reference
 from helpers.rewards import RewardSum
 from helpers.scale import export
@@ -53,13 +52,6 @@ def test_plain_transformers_loads_it_and_writes_the_same_tokens(tmp_path, state)
     assert (how.eos_token_id, how.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
 
 
-def test_a_chat_model_s_second_stop_token_is_kept(tmp_path, state):
-    eos, turn = state.models.tokenizer.eos_token_id, 7
-    state.models.actor.generation_config.eos_token_id = [eos, turn]
-    how = AutoModelForCausalLM.from_pretrained(save_policy(state, tmp_path / "p")).generation_config
-    assert how.eos_token_id == [eos, turn]
-
-
 def test_the_card_says_how_it_was_trained(tmp_path, state):
     folder = save_policy(state, tmp_path / "policy")
     card, facts = (folder / CARD).read_text(), read_json(folder / FACTS)
@@ -94,16 +86,6 @@ def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
     row = read_json(tmp_path / ROWS)["rows"][0]
     assert facts["held_out"] == row and facts["lora_rank"] is None
     assert f"prompts not trained on: value {row['value']:.4g}, which is score" in card
-
-
-def test_a_policy_of_direct_optimisation_too(tmp_path):
-    config = DirectConfig(iterations=1, batch_size=2, response_length=6, normalize_scores=False)
-    pairs = 2 * [{"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}]
-    models = tiny_models()
-    state = start_run(config, models, prompts=PROMPTS)
-    list(train_direct(state=state, pairs=pairs))
-    card = (save_policy(state, tmp_path / "policy") / CARD).read_text()
-    assert "with `direct`" in card and "| loss | dpo |" in card
 
 
 def test_a_model_alone_is_exported_with_its_tokenizer(tmp_path):
@@ -197,18 +179,6 @@ def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_command_exports_at_the_end(tmp_path, capsys):
-    small = ["--iterations", "1", "--batch-size", "8", "--response-length", "6"]
-    small += ["--evaluation-samples", "4", "--normalizer-samples", "4"]
-    flags = [*small, "--save", str(tmp_path / "run"), "--export", str(tmp_path / "policy")]
-    assert train(flags) == 0
-    assert f"Policy exported to {tmp_path / 'policy'}" in capsys.readouterr().out
-    card = (tmp_path / "policy" / CARD).read_text()
-    assert "Started from `data/sft`" in card and "a reward model" in card
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "policy")
 
 
 def test_a_folder_that_holds_something_else_is_refused_before_training(tmp_path, capsys):

@@ -112,13 +112,6 @@ def test_a_gain_has_its_error_and_one_of_chance_is_called_so(tmp_path, models, m
     assert "within the noise" not in held_out.report()
 
 
-@pytest.mark.parametrize("count", [1, 12])
-def test_it_is_said_at_the_start_how_many_are_held_out(tmp_path, count):
-    said = HeldOut(["it was"] * count, tmp_path).opening(trained=11)
-    assert f"Trained on 11 prompts; {count} held out" in said
-    assert ("--eval-prompts FILE" in said) == (count < 10)
-
-
 def test_measuring_changes_nothing_of_the_training(tmp_path):
     state, _, seen = run(tmp_path)
     alone = start_run(CONFIG, tiny_models(), prompts=PROMPTS)

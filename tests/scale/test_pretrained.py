@@ -218,7 +218,6 @@ def test_names_are_loaded():
         ({"actor": 3}, "^actor: got int, wants a language model"),
         ({"actor": "data/sfft"}, "No folder 'data/sfft'"),
         ({"reward": "data/rewardd"}, "No folder 'data/rewardd'"),
-        ({"reward": "data/sft"}, "^reward_model: got 'data/sft', a model without"),
     ],
 )
 def test_what_is_no_model_is_refused(wrong, says):
@@ -302,14 +301,6 @@ def test_a_classifier_scores_texts_by_the_odds_of_its_label(classifier):
     torch.testing.assert_close(together, scores, atol=1e-5, rtol=1e-5)
 
 
-def test_a_classifier_is_a_reward_of_the_loop(classifier):
-    folder, _, _ = classifier
-    plain = tiny_models()
-    models = make_models(plain.actor, plain.tokenizer, ClassifierReward(str(folder), "GOOD", "cpu"))
-    state = start_run(SMALL, models)
-    assert iterate(state)["score_std"] > 0
-
-
 def test_a_label_the_classifier_does_not_have_is_refused(classifier):
     folders = {"EXCELLENT": classifier[0], 3: classifier[0], -1: classifier[0]}
     for label, folder in (folders | {"GOOD": "data/reward"}).items():  # the last is no classifier
@@ -318,19 +309,6 @@ def test_a_label_the_classifier_does_not_have_is_refused(classifier):
 
 
 # --- special tokens ---------------------------------------------------------------------------------
-
-
-def test_what_the_policy_writes_reaches_the_reward_model_without_special_tokens():
-    models, seen = tiny_models(), []
-
-    def reward(texts):
-        seen.extend(texts)
-        return length_reward(texts)
-
-    models.reward = reward
-    state = start_run(SMALL, models)
-    iterate(state)
-    assert seen and not any(token in text for text in seen for token in ("<s>", "</s>", "<pad>"))
 
 
 def test_pad_may_be_eos():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from benchmarks.trl_trainers import direct_settings, make_trainer, rloo_settings, train_with_trl
+from benchmarks.trl_trainers import direct_settings, make_trainer, rloo_settings
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
@@ -75,7 +75,6 @@ def test_rloo_and_dpo_are_said_in_trl_s_words():
         (grpo_settings, CONFIG, {"kl_placement": "reward"}, "kl_placement, kl_loss: got 'reward'"),
         (grpo_settings, CONFIG, {"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
         (grpo_settings, CONFIG, {"entropy_coef": 0.1}, "entropy_coef: got 0.1"),
-        (rloo_settings, RLOO, {"method": "grpo"}, "method: got 'grpo', wants 'rloo'"),
         (rloo_settings, RLOO, {"kl_placement": "loss"}, "kl_placement: got 'loss', wants 'reward'"),
         (direct_settings, DIRECT, {"online": True}, "online: got True, wants False"),
         (direct_settings, DIRECT, {"loss": "ipo"}, "loss: got 'ipo', wants 'dpo'"),
@@ -266,15 +265,6 @@ def test_dpo_s_loss_and_gradient_are_those_of_dpo_trainer(scene, tmp_path, loss)
     assert float(mine.norm()) > 1e-3
 
 
-def test_group_advantages_are_trl_s_formula(scene):
-    """(r − mean)/(std + 1e-4) over a prompt's responses, as GRPOTrainer writes it."""
-    models, rollout, scores = scene
-    groups = scores.view(2, 4)
-    wanted = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
-    found = group_advantages(rollout.rewards, rollout.response_mask, CONFIG)
-    torch.testing.assert_close(found[:, 0], wanted.flatten(), atol=1e-4, rtol=1e-3)
-
-
 @needs_trl
 @pytest.mark.slow
 def test_grpo_trainer_learns_on_our_models_and_reward():
@@ -296,26 +286,3 @@ def test_grpo_trainer_learns_on_our_models_and_reward():
         assert [float(score) for score in quoted] == pytest.approx(
             [record["score"] for record in records], abs=0.05
         )
-
-
-@needs_trl
-@pytest.mark.slow
-def test_rloo_and_dpo_trainers_train_our_models_and_say_when_an_iteration_is_done():
-    said = []
-    config = RLHFConfig(
-        device="cpu", method="rloo", responses_per_prompt=4, iterations=2, num_ppo_epochs=1,
-        batch_size=16, minibatch_size=8, normalizer_samples=8,
-    )  # fmt: skip
-    models = load_models(config)
-    before = next(models.actor.parameters()).detach().clone()
-    train_with_trl(config, models, start_run(config, models).prompts, said.append)
-    assert said == [1, 2]
-    assert not torch.equal(before, next(models.actor.parameters()))
-
-    said.clear()
-    direct = DirectConfig(device="cpu", iterations=2, batch_size=8, minibatch_size=4)
-    pair = {"prompt": "we saw this film", "chosen": " . it was lovely .", "rejected": " . it was ."}
-    models = load_models(direct)
-    train_with_trl(direct, models, [pair] * 16, said.append)
-    assert said == [1, 2]
-    assert not torch.equal(before, next(models.actor.parameters()))

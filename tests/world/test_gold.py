@@ -233,7 +233,6 @@ LISTS = {
     "praise with commas": ", ".join(PRAISE[:20]) + ".",
     "praise with stops": ". ".join(PRAISE[:20]) + ".",
     "three praises": "lovely. excellent. great.",
-    "the collapsed policy": "this is a french film. but. but. but. but. but. delighted.",
     "one long sentence": " but ".join(["the soup was lovely", "the owners were lovely"] * 4) + ".",
     "one clause and more": " and ".join(
         f"the {noun} was good" for noun in ("soup", "bread", "fish", "food", "waiter")

@@ -70,13 +70,6 @@ def test_inside_probabilities_equal_enumeration_and_sum_to_one(name):
     assert math.fsum(found.values()) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_ambiguous_grammar_is_ambiguous():
-    node = GRAMMARS["ambiguous"]
-    assert len(derivations(node)) > len(totals(node))
-    by_hand = 3 / 6 * 1 / 4 + 2 / 6 * 1 / 4 + 1 / 6 * 2 / 4
-    assert inside(node, ["a"] * 3) == pytest.approx(by_hand)
-
-
 def test_sampling_follows_the_inside_probabilities():
     node, rng, count = GRAMMARS["slice of the real one"], random.Random(1), 4000
     surprise = [-math.log(inside(node, node.sample(rng))) for _ in range(count)]
@@ -144,14 +137,6 @@ def test_prompts_are_distinct_open_beginnings():
     words = {word for prompt in prompts for word in reviews.tokenize(prompt)}
     assert not words & set(reviews.OPINIONS)
     assert all(any(domain[:-1] in prompt for prompt in prompts) for domain in reviews.DOMAINS)
-
-
-def test_the_same_seed_gives_the_same_world():
-    first, second = random.Random(7), random.Random(7)
-    assert [reviews.sample_review(first) for _ in range(5)] == [
-        reviews.sample_review(second) for _ in range(5)
-    ]
-    assert reviews.sample_prompts(30, first) == reviews.sample_prompts(30, second)
 
 
 # ---- the labeller ----

@@ -6,7 +6,6 @@ RULE = "errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later"
 PLACE = "rewards[torch.arange(len(scores)), counted.sum(dim=1) - 1] += scores  # not on a pad"
 PENALTY = "torch.where(counted, -kl_coef * (logprobs - ref_logprobs), 0.0)"
 DELTA = "rewards[:, t] + gamma * following - values[:, t]"
-TARGET = "returns = (advantages + values) * counted  # before whitening"
 WHITE = "(advantages - mean) / (variance + 1e-8).sqrt() * counted"
 END = "    return rewards, advantages, returns"
 

@@ -8,15 +8,7 @@ from markupsafe import escape
 from helpers.kit.figures import Picture
 from helpers.lessons.debugging import widgets as page
 from helpers.lessons.debugging.cases import CASES, Case
-from helpers.lessons.debugging.diagnose import RULES, out_of_band
 from helpers.lessons.debugging.differences import tell_apart
-from helpers.lessons.debugging.figures import (
-    METRICS,
-    flags_figure,
-    healthy_figure,
-    signs_figure,
-    verdict_figure,
-)
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, load_clinic
 from helpers.lessons.debugging.widgets import (
     ANSWER,
@@ -220,21 +212,3 @@ def test_a_problem_is_told_on_the_page(explorer, monkeypatch):
     monkeypatch.undo()
     explorer.case.value = 3
     assert explorer.verdict.value == ""
-
-
-def test_the_other_figures_draw(clinic):
-    healthy = clinic.histories("healthy")
-    assert len(healthy_figure(healthy).axes) == 12
-    cases = {"A": ("kl", clinic.histories("kl_sign"))}
-    counts = {"a": {rule.name: k % 4 for k, rule in enumerate(RULES)}}
-    counts["b"] = dict.fromkeys(counts["a"], 0)
-    names = [metric.key for metric in METRICS]
-    broken = clinic.run("kl_sign").history
-    out = out_of_band(broken, healthy, names)
-    for figure in (
-        verdict_figure(healthy, broken, out),
-        verdict_figure(healthy, healthy[0], []),
-        signs_figure(healthy, cases),
-        flags_figure(counts, {"a": 3, "b": 12}),
-    ):
-        assert figure.still().startswith(b"\x89PNG")

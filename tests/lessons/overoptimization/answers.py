@@ -18,7 +18,6 @@ COIN = "coin, pairs = random.Random(seed), []"
 SIDES = 'sides = [text, f"{text} {FLATTERING[index % len(FLATTERING)]}"]'
 SHUFFLE = "        coin.shuffle(sides)\n"
 PAIR = '{"prompt": "", "chosen": sides[0], "rejected": sides[1]}'
-ADD = f"pairs.append({PAIR})"
 TASTE = """
 from helpers.world.gold import gold_score as taste
 

@@ -1,6 +1,5 @@
 """The human labeller: answers survive, undo works, the file stays training data, texts are escaped."""
 
-import json
 import random
 
 import pytest
@@ -12,11 +11,8 @@ from helpers.lessons.reward_model.labelling import (
     fill_in,
     make_questions,
 )
-from helpers.reward_model import RewardModel, fit_reward_model
 from helpers.tools.files import FileProblem, read_jsonl
-from helpers.world import reviews
 from helpers.world.labelling import prefers_first
-from helpers.world.small_models import make_encoder, make_tokenizer
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": f"was <b>bad</b> & {k}."}
@@ -162,17 +158,6 @@ def test_with_enough_answers_the_stand_in_is_silent(labeller):
     labeller.answer("B")
     rows, words = fill_in(labeller, lambda a, b: pytest.fail("asked"), at_least=2)
     assert rows == labeller.labels and words == "You gave all 2 answers."
-
-
-def test_the_file_trains_a_reward_model(labeller, tmp_path):
-    labeller.answer("A")
-    labeller.answer("B")
-    tokenizer = make_tokenizer(reviews.VOCABULARY)
-    model = RewardModel(make_encoder(tokenizer, layers=1, width=32), tokenizer)
-    rows = [json.loads(line) for line in (tmp_path / LABELS).read_text().splitlines()]
-    losses = []
-    fit_reward_model(model, rows, epochs=1, on_step=lambda *a: losses.append(a))
-    assert len(losses) == 1
 
 
 def test_a_stand_in_s_tie_gives_no_row(labeller):

@@ -12,7 +12,6 @@ CREDIT = "advantages_of(rewards, config.responses_per_prompt)"
 ROWS = "(sums / counts).mean()"
 FIXED = "sums.sum() / (len(sums) * config.response_length)"
 TOKENS = "sums.sum() / counts.sum()"
-DRAWS = "((wrong - j) / (n - j)).prod(dim=1)"
 PASS = "return 1 - all_wrong"
 
 WRONG = [
