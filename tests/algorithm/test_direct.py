@@ -277,30 +277,6 @@ def test_at_the_optimum_implicit_rewards_differ_as_the_rewards_do():
     close(found - found[0], REWARDS - REWARDS[0])
 
 
-def test_a_real_model_finds_the_optimum_too():
-    """Answers of one word: among those compared, the policy's shares become those of π*."""
-    state, _ = pair_world()
-    tokenizer, prompt = state.models.tokenizer, "the soup was"
-    state.config = replace(state.config, response_length=1, iterations=10**6, minibatch_size=9)
-    words = torch.tensor([tokenizer(word)["input_ids"][-1] for word in ("good", "bad", "very")])
-    first, second = torch.combinations(torch.arange(3)).unbind(1)
-    texts = [tokenizer.decode(words[i]) for i in range(3)]
-    rows = [
-        {"prompt": prompt, "chosen": texts[a], "rejected": texts[b]}
-        for a, b in zip(first, second, strict=True)
-    ]
-    data, rewards = filled(state, rows), torch.tensor([0.5, -0.5, 0.0])
-    data = replace(data, probabilities=torch.sigmoid(rewards[first] - rewards[second]))
-    for _ in range(150):
-        direct.update(state, data, torch.arange(3))
-    ids = torch.tensor(tokenizer([prompt])["input_ids"])
-    shares = [
-        model(ids).logits[0, -1, words].softmax(-1).detach()
-        for model in (state.models.actor, state.models.reference)
-    ]
-    close(shares[0], gibbs_policy(shares[1], rewards, state.config.kl_coef), 1e-3, 0)
-
-
 # --- pairs of a run -------------------------------------------------------------------------------
 
 
@@ -460,25 +436,6 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
 
 
 # --- settings and refusals ------------------------------------------------------------------------
-
-
-def test_an_unknown_setting_is_named():
-    with pytest.raises(ValueError, match="config: got unknown fields .'gamma'."):
-        DirectConfig.from_dict({"gamma": 1.0})
-
-
-@pytest.mark.parametrize(
-    "settings, says",
-    [
-        ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
-        ({"loss": "kto"}, "loss: got 'kto', wants one of 'dpo', 'ipo'"),
-        ({"online": True}, "iterations: got None with online=True, wants a number of batches"),
-        ({"epochs": 0}, "epochs: got 0, wants an integer"),
-    ],
-)
-def test_bad_settings_are_one_sentence(settings, says):
-    with pytest.raises(ValueError, match=says):
-        DirectConfig(**settings)
 
 
 def test_pairs_beside_online_training_are_refused():

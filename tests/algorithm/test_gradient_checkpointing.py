@@ -90,11 +90,6 @@ def test_fewer_tensors_are_kept():
     assert not model.training and not any(switched)
 
 
-def test_a_model_that_cannot_is_named():
-    with pytest.raises(ValueError, match="gradient_checkpointing: got a Linear, wants a model"):
-        gradient_checkpointing(torch.nn.Linear(1, 1)).__enter__()
-
-
 def test_no_model_is_touched_where_it_is_off():
     with gradient_checkpointing(torch.nn.Linear(1, 1), on=False):
         pass

@@ -29,7 +29,6 @@ from transformers.utils import logging as transformers_logging
 
 from helpers import state as states
 from helpers.config import RLHFConfig
-from helpers.data import load_pairs
 from helpers.lessons.reward_model.study import SEEDS
 from helpers.models import (
     allow_tf32,
@@ -57,8 +56,7 @@ from helpers.sampling import generate
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import FileProblem
-from helpers.world import reviews
-from helpers.world.small_models import make_encoder, make_tokenizer
+from helpers.world.small_models import make_encoder
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good and {word}.", "rejected": f"was bad and {word}."}
@@ -246,22 +244,6 @@ def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate
         assert 1 <= warmup_steps(steps) <= steps
         reached = max(min(1.0, (step + 1) / warmup_steps(steps)) for step in range(steps))
         assert reached == 1.0
-
-
-@pytest.mark.parametrize(
-    "settings", [{"epochs": 1, "learning_rate": 1e-3}, pytest.param({}, marks=pytest.mark.nightly)]
-)
-def test_thirty_pairs_teach_a_reward_model(settings):
-    """One step, as the lesson on real models makes, and the defaults: measured 0.49 → 0.84 and 0.88."""
-    pairs, gained = load_pairs("data/pairs_train.jsonl", 30), []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        tokenizer = make_tokenizer(reviews.VOCABULARY)
-        model = RewardModel(make_encoder(tokenizer), tokenizer).eval()
-        before = pair_accuracy(model.score_texts, pairs)
-        fit_reward_model(model, pairs, seed=seed, **settings)
-        gained.append(pair_accuracy(model.score_texts, pairs) - before)
-    assert sum(gained) / 3 > 0.2
 
 
 @pytest.fixture

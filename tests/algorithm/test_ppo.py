@@ -31,7 +31,7 @@ from strategies import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import ppo
-from helpers.ppo import entropy_from_logits, micro_batches, policy_loss, ppo_update_step, value_loss
+from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
 from helpers.rollouts import forward_logprobs, forward_values
 
 ONE = torch.ones(1, 1, dtype=torch.bool)
@@ -247,21 +247,6 @@ def test_micro_batches_add_up_to_the_very_same_update(size, options):
         assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
 
 
-def test_micro_batches_share_out_the_counted_tokens_and_drop_padding():
-    rollout = tiny_world().rollout
-    parts = list(micro_batches(rollout, 2))
-    counted = [int(part.response_mask.sum()) for part, _, _ in parts]
-    assert sum(counted) == int(rollout.response_mask.sum())
-    assert [float(share) for _, _, share in parts] == pytest.approx(
-        [count / sum(counted) for count in counted]
-    )
-    assert all(weight == share for _, weight, share in parts)
-    assert all(bool(part.response_mask.any(dim=0)[-1]) for part, _, _ in parts)
-    assert min(part.response_mask.shape[1] for part, _, _ in parts) < rollout.response_mask.shape[1]
-    by_rows = [float(weight) for _, weight, _ in micro_batches(rollout, 2, by_tokens=False)]
-    assert by_rows == pytest.approx([len(part) / len(rollout) for part, _, _ in parts])
-
-
 def test_the_same_generator_gives_the_same_update():
     world = tiny_world()
     first, again, other = (updated(world, minibatch_size=2, seed=seed) for seed in (1, 1, 2))
@@ -299,16 +284,6 @@ def test_guard_the_critic_learns_returns_and_neither_rewards_nor_advantages():
         _, _, critic = trained(world, rollout, optimizer="sgd", num_ppo_epochs=1)
         change = change_of(forward_values, (world.value_network, critic), world)
         assert sign * change[world.rollout.response_mask].mean() > 0
-
-
-def test_guard_whitening_advantages_does_not_touch_the_critics_targets():
-    """Returns computed from whitened advantages would train another critic."""
-    world = tiny_world()
-    options = {"optimizer": "sgd", "max_grad_norm": 1e6, "num_ppo_epochs": 1}
-    plain = updated(world, whiten_advantages=False, **options)
-    whitened = updated(world, whiten_advantages=True, **options)
-    close(whitened[2], plain[2])
-    assert whitened[0]["value_loss"] == pytest.approx(plain[0]["value_loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize(

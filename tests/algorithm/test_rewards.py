@@ -90,11 +90,6 @@ def test_a_column_that_no_prompt_has_is_named(config):
         iterate(start(config, lambda completions, goal: [0.0] * len(completions)))
 
 
-def test_texts_whose_prompt_is_not_known_are_refused():
-    with pytest.raises(ValueError, match="^texts: got one without its prompt"):
-        score_texts(in_trl_s_way, ["the soup was good."])
-
-
 # --- prompts as rows ------------------------------------------------------------------------------
 
 VALUES = st.recursive(

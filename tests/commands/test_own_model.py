@@ -108,17 +108,8 @@ def test_as_many_responses_are_forecast_as_are_sampled(folder, monkeypatch, caps
 
     monkeypatch.setattr(sampling, "generate", counted)
     (folder / "lengths.py").write_text("def reward(texts): return [len(t) for t in texts]")
-    own = [
-        "--reward",
-        "lengths.py:reward",
-        "--prompts",
-        "rows.jsonl",
-        "--eval-every",
-        "1",
-        "--save",
-        "run",
-    ]
-    assert command.main(["train", *SMALL, *own]) == 0
+    own = "--reward lengths.py:reward --prompts rows.jsonl --eval-every 1 --save run"
+    assert command.main(["train", *SMALL, *own.split()]) == 0
     said = re.search(r"About .*", capsys.readouterr().out)[0]
     counts = [int(n) for n in re.findall(r"\((\d+) responses\)", said)]
     assert counts == [8, 8 + 8 + 3 * 8] and "(2 of 4)" in said

@@ -5,10 +5,8 @@ from IPython.core.formatters import DisplayFormatter
 from nbconvert import HTMLExporter
 
 from helpers.kit.alt_text import MOST, alt_text
-from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel, training_curves
+from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel
 from helpers.lessons.rollouts.figures import batch_figure
-
-KEYS = ("score", "gold", "kl", "entropy", "clip_fraction", "explained_variance")
 
 
 def three_panels(curves: int = 2):
@@ -39,13 +37,6 @@ def test_every_panel_is_told():
     )
 
 
-def test_details_give_way_to_titles():
-    assert alt_text(three_panels(curves=40)) == (
-        "3 panels. 1: Proxy score; iteration, reference std. 2: Gold; iteration, reference std."
-        " 3: Nothing; iteration, reference std"
-    )
-
-
 def test_the_figure_s_own_words_come_first():
     figure = three_panels(curves=0)
     figure.suptitle("Three\nruns")
@@ -67,11 +58,6 @@ def test_words_are_never_too_many_and_never_none():
     label_axes(axes, "word " * 200)
     assert len(alt_text(figure)) <= MOST and alt_text(figure).endswith("…")
     assert alt_text(new_figure()[0]) == "a figure"
-
-
-def test_six_panels_keep_their_labels():
-    words = alt_text(training_curves([dict.fromkeys(KEYS, 0.0) | {"iteration": 0}]))
-    assert "6: Critic: explained variance; iteration, share" in words and len(words) <= MOST
 
 
 def test_an_output_has_the_words_as_alternative_and_as_plain_text():

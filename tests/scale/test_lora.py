@@ -58,20 +58,6 @@ def test_without_peft_one_sentence_says_what_to_do(monkeypatch):
     assert "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"rank": 0}, "rank: got 0"),
-        ({"last": 0}, "last: got 0"),
-        ({"base": torch.float16}, "base: got"),
-        ({"actor": "data/sft"}, "^actor: got 'data/sft', wants a loaded model: load_actor"),
-    ],
-)
-def test_nonsense_is_refused(wrong, says):
-    with pytest.raises(ValueError, match=says):
-        add_lora(**{"actor": tiny_models().actor} | wrong)
-
-
 def test_the_adapter_is_as_large_as_estimated(adapted):
     models, plain = adapted
     assert sum(p.numel() for p in trainable(models.actor)) == adapter_parameters(plain.actor, 2)

@@ -214,8 +214,6 @@ def test_names_are_loaded():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"method": "qlora"}, "method: got 'qlora'"),
-        ({"actor": 3}, "^actor: got int, wants a language model"),
         ({"actor": "data/sfft"}, "No folder 'data/sfft'"),
         ({"reward": "data/rewardd"}, "No folder 'data/rewardd'"),
     ],

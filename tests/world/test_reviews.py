@@ -184,9 +184,3 @@ def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_on
         assert low < float((told > 0).float().mean()) < high
     apart = [a == b for a, b in zip(honest, flattered, strict=True)]
     assert 0.9 < sum(apart) / len(apart) < 1  # nothing else has changed
-
-
-@pytest.mark.parametrize("strength", [math.nan, math.inf, "much", None])
-def test_a_strength_that_is_no_number_is_refused(strength):
-    with pytest.raises(ValueError, match="flattery: got"):
-        labelled_pairs(10, 0.7, 0, strength)

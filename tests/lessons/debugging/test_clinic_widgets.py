@@ -1,7 +1,5 @@
 """The clinic's page on the shipped runs: verdicts, the score kept, sliders, escaping, no figure kept."""
 
-from copy import deepcopy
-
 import pytest
 from markupsafe import escape
 
@@ -11,16 +9,10 @@ from helpers.lessons.debugging.cases import CASES, Case
 from helpers.lessons.debugging.differences import tell_apart
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, load_clinic
 from helpers.lessons.debugging.widgets import (
-    ANSWER,
-    HALF,
     HEALTHY,
-    NOT_THIS,
-    RIGHT,
     ClinicExplorer,
-    case_samples_html,
     explore_clinic,
     in_case_order,
-    verdict,
 )
 from helpers.studies.faults import FAULTS
 
@@ -141,11 +133,6 @@ def test_no_wrong_diagnosis_gives_the_answer_away(explorer):
         assert all(escape(FAULTS[name].title) not in said for name in case.faults)
 
 
-def test_nothing_chosen_is_no_diagnosis(explorer):
-    assert "Choose a diagnosis first" in choose(explorer, "")
-    assert explorer.solved == set()
-
-
 def test_an_answer_shown_is_not_a_case_solved(explorer):
     case = go_to(explorer, "kl_sign")
     number = explorer.case.value
@@ -187,19 +174,6 @@ def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer, clinic):
                 for some in shot.samples.values():
                     assert escape(some[0].text) in explorer.samples.value
         assert explorer.verdict.value == ""
-
-
-def test_every_text_is_escaped(clinic):
-    name = next(iter(FAULTS))
-    run = deepcopy(clinic.run(name, WHOLE_RUN_SEED))
-    shot = run.snapshots[-1]
-    for some in shot.samples.values():
-        some[0].text = "<script>alert(1)</script> & so on"
-    said = case_samples_html(shot, shot, "<b>case</b>")
-    assert "<script>" not in said and "&lt;script&gt;" in said and "&lt;b&gt;case" in said
-    for words in (RIGHT, HALF, NOT_THIS, ANSWER):
-        said = verdict("right", words, *["<i>t & s"] * 3)
-        assert "<i>" not in said and "&lt;i&gt;t &amp; s" in said
 
 
 def test_a_problem_is_told_on_the_page(explorer, monkeypatch):

@@ -123,8 +123,3 @@ def test_a_listener_that_fails_does_not_lose_the_run(trainer):
     trainer.start()
     assert len(trainer.wait(120).history) == 3
     assert "the explorer is gone" in shown(trainer)
-
-
-def test_no_reward_is_refused():
-    with pytest.raises(ValueError, match="rewards"):
-        LiveTrainer({})

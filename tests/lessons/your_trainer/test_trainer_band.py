@@ -148,8 +148,3 @@ def test_the_figure_shows_the_band_and_the_runs(band):
         "KL from the reference, means of 5",
     ]
     assert figure.axes[0].get_legend() is not None and figure.still().startswith(b"\x89PNG")
-
-
-def test_few_runs_make_no_band():
-    with pytest.raises(ValueError, match="runs: got 2, wants at least three"):
-        band_of.make_band([{"score": [0.0], "kl": [0.0]}] * 2)
