@@ -372,20 +372,6 @@ def test_training_raises_the_accuracy_of_pairs_it_has_not_seen():
     assert [record["iteration"] for record in history] == list(range(1, 9))
 
 
-def test_a_record_has_what_the_loop_s_has(config, prompts):
-    from helpers.loop import train_rlhf_loop
-
-    measures = {"commas": lambda texts: [text.count(",") for text in texts]}
-    ppo = next(train_rlhf_loop(config, tiny_models(), prompts=prompts, measures=measures))
-    record = next(small_run(measures=measures))
-    of_ppo = {"policy_loss", "value_loss", "clip_fraction", "approx_kl", "value_clip_fraction"}
-    of_ppo |= {"first_ratio_error", "explained_variance"}
-    assert set(ppo) - set(record) == of_ppo
-    assert set(record) - set(ppo) == {"loss", "accuracy", "margin", "chosen_reward"} | {
-        "rejected_reward", "chosen_logprobs", "rejected_logprobs"
-    }  # fmt: skip
-
-
 def test_entropy_and_kl_are_those_of_the_sampled_tokens():
     sampled = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
     mask = torch.tensor([[True, True], [True, False]])

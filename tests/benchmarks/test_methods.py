@@ -7,7 +7,6 @@ import pytest
 from benchmarks import methods
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
 from helpers.scale.trl_groups import grpo_is_here
-from helpers.state import start_run
 from helpers.studies.beta_sweep import load_sweep, table
 from helpers.tools.files import write_json
 
@@ -32,22 +31,6 @@ def pretend(name: str, rate: float, seed: int, value: float, iterations: int = 1
     history = [{"score": value, "kl": 0.0}] * iterations
     facts = {"final": final, "history": history, "cpu_seconds": 10.0, "peak_mb": 100.0}
     write_json(methods.path_of(name, config), facts)
-
-
-@pytest.mark.slow
-def test_pairs_are_labelled_by_the_sigmoid_of_the_score_difference(sweep):
-    config = methods.make_config("DPO", BETA, 0, 3e-4, 8)
-    state = start_run(config)
-    rows = methods.sampled_pairs(config, state)
-    assert 0.98 * 8 * 64 <= len(rows) <= 8 * 64
-    scores = [
-        state.score([row["prompt"] + row[side] for row in rows]) for side in ("chosen", "rejected")
-    ]
-    gaps = scores[0] - scores[1]
-    # the better one wins with probability E σ(|Δ|); one standard error is about 0.02
-    assert float((gaps > 0).float().mean()) == pytest.approx(
-        float(gaps.abs().sigmoid().mean()), abs=0.07
-    )
 
 
 def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):

@@ -12,12 +12,11 @@ from helpers import __main__ as command
 from helpers import sampling
 from helpers.checkpoints import load_checkpoint
 from helpers.commands import direct, train, weights
-from helpers.commands.results import print_notes, readable
+from helpers.commands.results import print_notes
 from helpers.config import RLHFConfig
-from helpers.models import load_actor, load_tokenizer, stop_at_sentence_ends, stop_tokens
-from helpers.prompts import as_prompts
+from helpers.models import load_actor, stop_at_sentence_ends, stop_tokens
 from helpers.rewards import score_texts
-from helpers.sampling import SampledText, sample_responses
+from helpers.sampling import sample_responses
 from helpers.scale import forecast
 from helpers.scale.export import own_dtype, save_policy
 from helpers.scale.held_out import HeldOut
@@ -183,15 +182,6 @@ def test_the_texts_of_each_measurement_are_kept_with_their_numbers(tmp_path):
     whole = [f"{row['prompt']} {row['completion']}".strip() for row in rows]
     scores = state.normalize(score_texts(state.models.reward, whole))
     assert scores.tolist() == pytest.approx([row["score"] for row in rows], abs=1e-5)
-
-
-def test_a_chat_s_text_is_shown_without_system_prompt_and_roles():
-    tokenizer = load_tokenizer("data/sft")
-    tokenizer.chat_template = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
-    talk = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why ?"}]
-    (prompt,) = as_prompts([talk], tokenizer)
-    assert readable(SampledText(f"{prompt}so .", prompt, "so .")) == "why ? → so ."
-    assert readable(SampledText("it was so .", "it was", "so .")) == "it was so ."
 
 
 def test_a_kl_below_0_and_a_lone_step_are_explained(capsys):

@@ -22,9 +22,7 @@ from helpers.lessons.kl_beta.gaussian import train_gaussians
 from helpers.lessons.overoptimization import widgets as overoptimization_widgets
 from helpers.lessons.overoptimization.study import load_reward_studies
 from helpers.lessons.ppo_update import widgets as ppo_widgets
-from helpers.lessons.reward_model import figures as plots
 from helpers.lessons.reward_model import widgets as reward_widgets
-from helpers.lessons.reward_model.study import load_results
 from helpers.lessons.rollouts import widgets as rollout_widgets
 from helpers.lessons.without_a_reward_model import widgets as direct_widgets
 from helpers.lessons.without_a_reward_model.study import load_direct
@@ -57,17 +55,6 @@ def choices():
 def clip():
     ratios = [noise(4, 6).mul(0.1 * k).exp() for k in range(3)]
     return ppo_widgets.clip_explorer(ratios, noise(4, 6), torch.ones(4, 6, dtype=torch.bool))
-
-
-def reward_sweep():
-    results = load_results()
-    sizes = sorted({run["pairs"] for run in results["runs"]})
-    heats = [run["temperature"] for run in results["best"]]
-    return sliders.Explorer(
-        lambda pairs, temperature: plots.sweep_figure(results, pairs, temperature),
-        pairs=ipywidgets.SelectionSlider(options=sizes, description="pairs"),
-        temperature=sliders.picker("temperature", heats),
-    )
 
 
 def scorer():
@@ -121,7 +108,6 @@ WIDGETS = {
     "explore_choices": choices,
     "clip_explorer": clip,
     "value_explorer": ppo_widgets.value_explorer,
-    "Explorer": reward_sweep,
     "SentenceScorer": scorer,
     "ten_explorer": ten,
     "gaussian_explorer": gaussians,

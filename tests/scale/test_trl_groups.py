@@ -10,7 +10,6 @@ from conftest import tiny_models
 
 from benchmarks.trl_trainers import direct_settings, make_trainer, rloo_settings
 from helpers.config import DirectConfig, RLHFConfig
-from helpers.direct import dpo_loss, ipo_loss
 from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
 from helpers.rollouts import RolloutBatch, gather_logprobs
@@ -221,46 +220,6 @@ def test_rloo_trainer_s_gradient_is_ours_on_the_policy_that_wrote(scene, tmp_pat
     }
     theirs = trainer._compute_loss(actor, inputs)
     mine, other = gradient(models.actor, ours * RLOO.response_length), gradient(actor, theirs)
-    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
-    assert float(mine.norm()) > 1e-3
-
-
-@needs_trl
-@pytest.mark.parametrize("loss", ["sigmoid", "ipo"])
-def test_dpo_s_loss_and_gradient_are_those_of_dpo_trainer(scene, tmp_path, loss):
-    """On the tokens that TRL makes of the pairs. Its IPO divides log-ratios by the number of tokens."""
-    from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
-
-    models = copy.deepcopy(scene[0])
-    words = [" was lovely .", " was cold .", " was very warm .", " was dark ."]
-    rows = [
-        {"prompt": p, "chosen": words[i], "rejected": words[i + 1]} for i, p in enumerate(PROMPTS)
-    ]
-    quiet = {"report_to": "none", "bf16": False, "use_cpu": True, "gradient_checkpointing": False}
-    trainer = DPOTrainer(
-        model=models.actor,
-        ref_model=models.reference,
-        args=DPOConfig(output_dir=str(tmp_path), beta=0.3, loss_type=[loss], **quiet),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=models.tokenizer,
-    )
-    models.actor.eval()
-    batch = next(iter(trainer.get_train_dataloader()))
-    theirs = trainer._compute_loss(models.actor, batch, False)
-    tokens, counted = batch["input_ids"], batch["completion_mask"].bool()[:, 1:]
-
-    def logprobs(model):
-        logits = model(input_ids=tokens, attention_mask=batch["attention_mask"]).logits
-        each = torch.where(counted, gather_logprobs(logits[:, :-1], tokens[:, 1:]), 0.0).sum(dim=1)
-        return each / counted.sum(dim=1) if loss == "ipo" else each
-
-    with torch.no_grad():
-        reference = logprobs(models.reference)
-    parts = (*logprobs(models.actor).chunk(2), *reference.chunk(2))
-    ours, _ = (dpo_loss if loss == "sigmoid" else ipo_loss)(*parts, 0.3)
-    assert float(theirs.detach()) == pytest.approx(float(ours.detach()), abs=1e-5)
-    mine, other = gradient(models.actor, ours), gradient(models.actor, theirs)
     torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
     assert float(mine.norm()) > 1e-3
 

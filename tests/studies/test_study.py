@@ -16,13 +16,10 @@ from helpers.state import start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
 from helpers.studies.runs import Run, load_run, record_run
 from helpers.studies.study import (
-    METRICS,
     STUDY,
     Job,
     StudyOptions,
-    as_columns,
     as_entry,
-    as_history,
     keep_jobs,
     load_study,
     plan_jobs,
@@ -107,11 +104,6 @@ def test_jobs_in_order_wait_for_one_another_and_finished_ones_are_not_made_again
         run_study(jobs(), options(tmp_path))
     with pytest.raises(FileProblem, match="other settings"):
         run_study(jobs(iterations=5), options(tmp_path, resume=True))
-
-
-def test_a_history_as_columns_and_back():
-    history = [{name: float(i) for name in METRICS} for i in range(3)]
-    assert as_history(as_columns(history, METRICS)) == history
 
 
 def finished(job: Job, folder, prompts: list[str]) -> Run:

@@ -94,18 +94,6 @@ def compute_gae(rewards, values, gamma, lam, mask):
             found[:, b, t] = torch.tensor([a, a + v[t]])
     return list(found)
 """
-IN_ONE_LOOP = """\
-def compute_gae(rewards, values, gamma, lam, mask):
-    run = ahead = torch.zeros(len(rewards))
-    columns = []
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        on = mask[:, t]
-        run = torch.where(on, rewards[:, t] + gamma * ahead - values[:, t] + gamma * lam * run, 0.0)
-        ahead = torch.where(on, values[:, t], 0.0)
-        columns.insert(0, run)
-    a = torch.stack(columns, dim=1)
-    return a, a + torch.where(mask, values, 0.0)
-"""
 MATRIX = """\
 def compute_gae(rewards, values, gamma, lam, mask):
     r, v = (torch.where(mask, x, 0.0).double() for x in (rewards, values))
@@ -119,15 +107,11 @@ def compute_gae(rewards, values, gamma, lam, mask):
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
      "    rewards = rewards + ends * scores[:, None]"),
-    ("shape_rewards", "a loop in double", SCORE,
-     "rewards = rewards.double()\n    for b in range(len(scores)):\n"
-     "        rewards[b, int(mask[b].sum()) - 1] += scores[b]"),
     ("shape_rewards", "filled in", "torch.where(mask, penalty, 0.0)", "penalty.masked_fill(~mask, 0.0)"),
     ("td_errors", "padded", NEXT, "torch.nn.functional.pad(values[:, 1:], (0, 1))"),
     ("td_errors", "filled in, double", DELTA,
      "(rewards.double() + gamma * next_values - values).masked_fill(~mask, 0.0)"),
     ("compute_gae", "from the definition, a list", DEFINITION),
-    ("compute_gae", "no td_errors, columns put in front", IN_ONE_LOOP),
     ("compute_gae", "a product of matrices", MATRIX),
     ("compute_gae", "columns stacked", "advantages[:, t] = running", "advantages = torch.cat("
      "[advantages[:, :t], running[:, None], advantages[:, t + 1:]], 1)"),

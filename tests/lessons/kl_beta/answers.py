@@ -96,7 +96,4 @@ RIGHT = [
     (M, "another form", MEAN, "1 / (1 + kl_coef / (2 * sigma * sigma))"),
     (M, "a tensor", MEAN, "torch.tensor(2 * sigma**2 / (2 * sigma**2 + kl_coef))"),
     (S, "weights of both scores", MOVE, "(1 - share) * score_low + share * score_high"),
-    (S, "with torch", SHARE,
-     "float((torch.tensor(kl).sqrt() - torch.tensor(kl_low).sqrt()) / (torch.tensor(kl_high).sqrt()"
-     " - torch.tensor(kl_low).sqrt()))"),
 ]

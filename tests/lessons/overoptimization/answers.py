@@ -135,8 +135,6 @@ WRONG = [
 RIGHT = [
     (K, "ranks by comparison", RANKS, "    low = (scores[:, None, :] < scores[:, :, None]).sum(-1)\n"
      "    high = (scores[:, None, :] <= scores[:, :, None]).sum(-1)\n"),
-    (K, "in double precision", CHANCE, "(((high / N).double() ** n - (low / N).double() ** n)"
-     " / (high - low)).float()"),
     (L, "half the square", LOSS, "return 0.5 * (logprobs - teacher_logprobs).square().mean()"),
     (L, "a constant subtracted", LOSS, "return (log_ratios * (logprobs - logprobs.detach())).mean()"),
     (D, "the root of a variance", STD, "(change.var() / len(change)).sqrt()"),

@@ -65,13 +65,8 @@ def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
     assert (stopped.iteration, stopped.gold, stopped.last_gold) == (3, 3.0, -1.0)
     assert stop_at_kl(run, 1.9, width=1).iteration == 2
     assert stop_at_kl(run, 100.0, width=1).iteration == 5
-
-
-def test_the_first_passing_counts_even_if_the_kl_comes_back():
-    assert stop_at_kl(history([0, 1, 2, 3], kl=[0, 5, 1, 1]), 3.0, width=1).iteration == 1
-
-
-def test_a_run_that_begins_beyond_the_limit_keeps_nothing():
+    back = history([0, 1, 2, 3], kl=[0, 5, 1, 1])  # the first passing counts
+    assert stop_at_kl(back, 3.0, width=1).iteration == 1
     assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
 
 

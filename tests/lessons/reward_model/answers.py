@@ -91,24 +91,6 @@ WRONG = [
     (F, "the last loss", "torch.stack(losses)", "losses[-1]"),
 ]
 
-TOGETHER = """
-def fit_pairs(encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, rate):
-    optimizer = torch.optim.Adam(list(head.parameters()) + list(encoder.parameters()), lr=rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: 1 - i / len(batches))
-    kept = torch.zeros(len(batches))
-    for i in range(len(batches)):
-        rows = batches[i]
-        ids = torch.cat([rejected[rows], chosen[rows]])
-        mask = torch.cat([rejected_mask[rows], chosen_mask[rows]])
-        r, c = head(encoder(ids, mask.long()).last_hidden_state[:, 0]).flatten().chunk(2)
-        loss = torch.nn.functional.softplus(r - c).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        kept[i] = loss.item()
-    return kept
-"""
 BY_HAND = """
 def fit_pairs(encoder, head, chosen, chosen_mask, rejected, rejected_mask, batches, rate):
     parameters = [*encoder.parameters(), head.weight]  # the bias cancels
@@ -138,9 +120,6 @@ RIGHT = [
     (A, "heaviside", SHARE, "torch.heaviside(chosen - rejected, torch.tensor(0.5)).mean()"),
     (N, "by hand", SCALED, "(scores - reference_scores.mean()) / ((reference_scores"
      " - reference_scores.mean()).square().sum() / (len(reference_scores) - 1)) ** 0.5"),
-    (N, "in double precision", SCALED,
-     "((scores - reference_scores.double().mean()) / reference_scores.double().std()).float()"),
-    (F, "both sides in one batch, a scheduler", TOGETHER),
     (F, "Adam by hand", BY_HAND),
     (F, "cleared after the step", CLEAR, "", STEP, STEP + CLEAR),
     (F, "BCE with logits", FIT_LOSS,

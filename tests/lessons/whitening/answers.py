@@ -164,8 +164,6 @@ RIGHT = [
     written_out("written out"),
     written_out("gauges from plain numbers", "torch.stack([mean, std, pushed_up, explained])",
      "torch.tensor([mean.item(), std.item(), pushed_up.item(), explained.item()])"),
-    written_out("double", "advantages[mask]", "advantages[mask].double()"),
-    written_out("epsilon outside", "(var + 1e-8).sqrt()", "(std + 1e-8)"),
     written_out("filled in", RETURNS,
      "returns = torch.zeros_like(advantages)\n    returns[mask] = (advantages + values)[mask]"),
     written_out("the residual written out", "1 - var /", "1 - variance((returns - values)[mask]) /"),

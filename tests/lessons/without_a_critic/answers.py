@@ -112,14 +112,6 @@ WRONG = [
 ]
 
 RIGHT = [
-    ("rloo_advantages", "group by group, in Python", """
-def rloo_advantages(rewards, group_size):
-    out = []
-    for group in rewards.split(group_size):
-        for i in range(group_size):
-            out.append(group[i] - torch.cat([group[:i], group[i + 1 :]]).mean())
-    return torch.stack(out)
-"""),
     ("rloo_advantages", "K/(K − 1) times the centred reward", RETURN,
      "return ((groups - groups.mean(1, keepdim=True)) * group_size / (group_size - 1)).view(-1)"),
     ("rloo_advantages", "a matrix", RETURN,
@@ -128,9 +120,6 @@ def rloo_advantages(rewards, group_size):
 def grpo_advantages(rewards, group_size):
     return torch.cat([(g - g.mean()) / (g.std() + 1e-4) for g in rewards.split(group_size)])
 """),
-    ("grpo_advantages", "std by hand, in float64", STD,
-     "((centred.double() ** 2).sum(1, keepdim=True) / (group_size - 1)"
-     ").sqrt().float().add(1e-4)"),
     ("group_step", "as TRL writes it: clean first, two losses, the larger one", """
 def group_step(scores, logprobs, old, ref, mask, config):
     logprobs, old, ref = (x.masked_fill(~mask, 0.0) for x in (logprobs, old, ref))
@@ -163,12 +152,5 @@ import math
 def pass_at_k(correct, k):
     n = correct.shape[1]
     return torch.tensor([1 - math.comb(n - int(c), k) / math.comb(n, k) for c in correct.sum(1)])
-"""),
-    ("pass_at_k", "all choices, one by one", """
-from itertools import combinations
-
-def pass_at_k(correct, k):
-    rows = [[any(some) for some in combinations(row, k)] for row in correct.tolist()]
-    return torch.tensor([sum(row) / len(row) for row in rows])
 """),
 ]

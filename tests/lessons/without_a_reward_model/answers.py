@@ -94,11 +94,6 @@ RIGHT = [
      "torch.ones_like(margin))"),
     ("dpo_loss", "softplus, pair by pair", LOSS,
      "sum(torch.nn.functional.softplus(-m) for m in margin) / len(margin)"),
-    ("dpo_loss", "cross entropy of two rewards", """
-def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
-    rewards = torch.stack([kl_coef * (chosen - ref_chosen), kl_coef * (rejected - ref_rejected)], dim=1)
-    return torch.nn.functional.cross_entropy(rewards, torch.zeros(len(chosen), dtype=torch.long))
-"""),
     ("train_dpo", "the whole sequence in, cross entropy with −100", f"""logprobs = {LOGPROBS}
         taken = logprobs.gather(-1, tokens[:, 1:, None]).squeeze(-1)
         return {SUM}""", """targets = tokens[:, 1:].masked_fill(~mask[:, 1:], -100)
