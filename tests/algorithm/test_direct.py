@@ -422,8 +422,3 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
 
 
 # --- settings and refusals ------------------------------------------------------------------------
-
-
-def test_pairs_beside_online_training_are_refused():
-    with pytest.raises(ValueError, match="pairs: got a list with online=True"):
-        next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))

@@ -59,17 +59,6 @@ def test_returns_are_formed_before_whitening(config, models, prompts):
     assert abs(float(masked_mean(advantages, responses.response_mask))) < 1e-5
 
 
-def test_an_interrupt_does_not_leave_gradients_switched_off(normalizing, prompts):
-    def stop(step, **tensors):
-        torch.set_grad_enabled(False)  # as an interrupt between no_grad's own lines would leave it
-        raise KeyboardInterrupt
-
-    state = start_run(normalizing, tiny_models(), prompts=prompts)
-    with pytest.raises(KeyboardInterrupt):
-        next(train_rlhf_loop(state=state, observe=stop))
-    assert torch.is_grad_enabled()
-
-
 @pytest.fixture
 def saved(tmp_path, config, prompts):
     state = start_run(config, tiny_models(), prompts=prompts)

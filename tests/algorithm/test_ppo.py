@@ -404,14 +404,6 @@ def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
 # --- the KL penalty, in one place or the other ----------------------------------------------------
 
 
-def test_with_the_kl_in_the_reward_the_update_adds_no_second_one():
-    world = tiny_world()
-    small, large = (
-        updated(world, kl_placement="reward", kl_coef=kl_coef) for kl_coef in (0.0, 10.0)
-    )
-    assert torch.equal(small[1], large[1])
-
-
 def one_token_world(token):
     """A vocabulary of five, one prompt, one response token: everything can be enumerated."""
     policy, reference = tiny_policy(0, vocab=5), tiny_policy(5, vocab=5)

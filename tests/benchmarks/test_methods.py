@@ -80,14 +80,6 @@ def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, 
     assert tuple(here) == left
 
 
-def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
-    yardstick = Yardstick(sweep, BETA)
-    measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.MEASURED)]
-    found = methods.along(yardstick, measured, PLAN.budgets)
-    on_the_way = [row for row in measured if row["iteration"] in PLAN.budgets]
-    assert found == {row["iteration"]: yardstick.share(row["value"]) for row in on_the_way}
-
-
 def test_our_curve_is_the_mean_around_the_rollout_that_follows_so_many_updates(sweep):
     yardstick = Yardstick(sweep, BETA)
     history = [{"score": float(updates), "kl": 0.0} for updates in range(100)]
@@ -105,12 +97,6 @@ def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(fold
     assert methods.missing(["PPO"], plan, tuning=True) == []
     (left,) = methods.missing(["PPO"], plan, tuning=False)
     assert left[1][1].seed == 3
-
-
-def test_a_peer_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(methods, "grpo_is_here", lambda: False)
-    with pytest.raises(ValueError, match='--methods: got "TRL\'s DPOTrainer", wants `pip install'):
-        methods.Plan(methods=["TRL's DPOTrainer"])
 
 
 @pytest.mark.slow

@@ -9,10 +9,13 @@ from conftest import length_reward, tiny_models
 
 from helpers.config import DirectConfig
 from helpers.data import as_pairs
+from helpers.direct import train_direct
 from helpers.groups import pass_at_k
+from helpers.kit.predict import predict_choice, predict_value
 from helpers.kl import kl_estimate
 from helpers.lessons.debugging.cases import together
 from helpers.lessons.debugging.diagnose import diagnose
+from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
 from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 from helpers.lessons.overoptimization.study import RewardRecipe
@@ -27,7 +30,8 @@ from helpers.reward_model import pair_texts
 from helpers.rewards import RewardSum, score_texts
 from helpers.scale.held_out import HeldOut, split_prompts
 from helpers.scale.lora import add_lora
-from helpers.scale.pretrained import make_models
+from helpers.scale.pretrained import half_precision, make_models
+from helpers.studies.beta_sweep import BetaSweepOptions
 from helpers.theory.optimum import gibbs_policy
 from helpers.theory.placement import best_policy, random_world, reward_at_kl
 from helpers.world.labelling import labelled_pairs
@@ -36,7 +40,7 @@ from helpers.world.private_rules import labeller_with
 ONE, HALF, RIGHT = torch.ones(1), torch.full((2,), 0.5), torch.ones(2, 5).bool()
 WORLD, HERE, LOAD = random_world(0), Path("."), Load(responses=8, prompt=5, response=12)
 CHAT = [{"role": "user", "content": "x"}]
-MODELS = tiny_models()
+MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,13 @@ MODELS = tiny_models()
         ("responses", lambda: LOAD.split(9)),
         ("gpus", lambda: engine_choices(Size(100, 1, 4), LOAD, 1, H100)),
         ("history", lambda: diagnose([])),
+        ("model", lambda: half_precision(MODELS.actor, torch.float16)),
+        ("pairs", lambda: next(train_direct(ONLINE, MODELS, pairs=[]))),
+        ("choices", lambda: predict_choice("?", {"a": "", "b": ""}, "")),
+        ("truth", lambda: predict_value("?", 11.0, 0.0, 10.0, 0.5, 0.5, "")),
+        ("--betas", lambda: BetaSweepOptions(betas=[-1.0])),
+        ("--iterations", lambda: BetaSweepOptions(iterations=0)),
+        ("--threads", lambda: ClinicOptions(threads=0)),
         ("faults", lambda: together("value_targets", "reference_moves", "")),
         ("rewards", lambda: LiveTrainer({})),
         ("rank", lambda: add_lora(MODELS.actor, rank=0)),

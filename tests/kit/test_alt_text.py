@@ -1,8 +1,6 @@
 """A figure's words: what is written in it, with the picture wherever a notebook is read."""
 
-import nbformat
 from IPython.core.formatters import DisplayFormatter
-from nbconvert import HTMLExporter
 
 from helpers.kit.alt_text import MOST, alt_text
 from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel
@@ -66,16 +64,3 @@ def test_an_output_has_the_words_as_alternative_and_as_plain_text():
     assert data["text/plain"] == f"Folded? Click to see the figure: {words}"
     assert metadata["image/png"] == {"alt": words, "width": 80 * three_panels().get_figwidth()}
     assert data["image/png"].startswith(b"\x89PNG")
-
-
-def test_a_page_made_of_a_notebook_has_the_words():
-    """By nbconvert's classic template: neither its usual one nor JupyterLab 4.6 reads them."""
-    words = alt_text(three_panels())
-    data = {"image/png": "AAAA", "text/plain": words}
-    _, metadata = shown(three_panels())
-    output = nbformat.v4.new_output("display_data", data=data, metadata=metadata)
-    cell = nbformat.v4.new_code_cell("figure", outputs=[output])
-    page, _ = HTMLExporter(template_name="classic").from_notebook_node(
-        nbformat.v4.new_notebook(cells=[cell])
-    )
-    assert f'alt="{words}"' in page

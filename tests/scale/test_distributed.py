@@ -248,14 +248,6 @@ def test_two_processes_make_the_update_and_the_record_of_one(found, rollout, nam
             assert case["record"][key] == expected, key
 
 
-def test_advantages_are_whitened_over_all_processes(found, rollout):
-    alone = one_iteration({}, rollout)["advantages"]
-    parts = [found[number]["plain"]["advantages"] for number in (0, 1)]
-    both = torch.cat([torch.nn.functional.pad(p, (0, alone.shape[1] - p.shape[1])) for p in parts])
-    torch.testing.assert_close(both, alone, atol=1e-5, rtol=1e-5)
-    assert (found[0]["whitening alone"]["advantages"] - parts[0]).abs().max() > 1e-3
-
-
 def test_a_process_whose_groups_are_all_equal_makes_the_update_of_the_others(found, rollout):
     alone = equal_groups_skipped(rollout)
     rows = alone["advantages"].ne(0).any(dim=1)

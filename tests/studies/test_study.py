@@ -217,18 +217,3 @@ def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
     assert (
         recorded_command(parse(BetaSweepOptions, "--work /somewhere")) == "python -m helpers sweep"
     )
-
-
-@pytest.mark.parametrize(
-    "name, typed, word",
-    [
-        ("beta_sweep", "--betas -1", "--betas"),
-        ("clinic", "--threads 0", "--threads"),
-        ("patching", "--rounds 0", "--rounds"),
-        ("direct", "--iterations 0", "--iterations"),
-        ("one_token", "--betas 0", "--betas"),
-    ],
-)
-def test_options_refuse_bad_values_by_name(name, typed, word):
-    with pytest.raises(ValueError, match=word):
-        parse(STUDIES[name][0], typed)

@@ -1,7 +1,7 @@
 """The exact optimum, its estimates and best-of-n, against enumeration and brute force."""
 
 import math
-from itertools import combinations, product
+from itertools import combinations
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import close, seeded
 
-from helpers.theory.best_of_n import best_of_n, best_of_n_kl, best_of_n_weights
+from helpers.theory.best_of_n import best_of_n, best_of_n_kl
 from helpers.theory.optimum import (
     Estimate,
     effective_sample_size,
@@ -287,39 +287,6 @@ def test_best_of_n_is_the_mean_over_all_subsets_ties_shared(n, samples):
     expected = (by_brute_force(0) + by_brute_force(1)) / 2
     result = best_of_n(scores, n, extra=gold)
     close(torch.tensor([result.score, result.extra]), expected)
-
-
-ATOMS = torch.tensor([0.4, 0.3, 0.2, 0.07, 0.03], dtype=torch.float64)
-ATOM_SCORES = torch.tensor([0.0, 2.0, 1.0, 2.0, 3.0], dtype=torch.float64)  # two answers tie
-ATOM_GOLD = torch.tensor([1.0, -1.0, 0.5, 4.0, -2.0], dtype=torch.float64)
-
-
-def chosen_by_enumeration(n):
-    """The probability of each answer under best-of-n, over all n-tuples; ties by lot."""
-    chosen = torch.zeros(5, dtype=torch.float64)
-    for answers in product(range(5), repeat=n):
-        top = max(ATOM_SCORES[list(answers)])
-        best = [a for a in answers if ATOM_SCORES[a] == top]
-        for answer in best:
-            chosen[answer] += ATOMS[list(answers)].prod() / len(best)
-    return chosen
-
-
-@pytest.mark.parametrize("n, samples", [(2, 8), (4, 16), (4, 64)])
-def test_best_of_n_from_samples_is_best_of_n_by_enumeration(n, samples):
-    """Within the sampling error; the KL also within the bias its docstring states."""
-    chosen = chosen_by_enumeration(n)
-    answers = draws(ATOMS[None], 6000 * samples).view(6000, samples)
-    scores, gold = ATOM_SCORES[answers], ATOM_GOLD[answers]
-    weights = best_of_n_weights(scores, n)
-    expected_kl = kl_divergence(chosen, ATOMS).item()
-    for found, exact, bias in (
-        ((weights * scores).sum(1), (chosen * ATOM_SCORES).sum(), 0),
-        ((weights * gold).sum(1), (chosen * ATOM_GOLD).sum(), 0),
-        (best_of_n_kl(scores, n), expected_kl, 0.005 if samples == 4 * n else 0.002),
-    ):
-        error = found.std().item() / math.sqrt(6000)
-        assert abs(found.mean().item() - exact) < 4 * error + bias
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 16, 64, 256])

@@ -207,14 +207,12 @@ PRAISE = [word for word, strength in OPINIONS.items() if strength > 0]
 LISTS = {
     "praise": " ".join(PRAISE) + ".",
     "praise with commas": ", ".join(PRAISE[:20]) + ".",
-    "praise with stops": ". ".join(PRAISE[:20]) + ".",
     "three praises": "lovely. excellent. great.",
     "one long sentence": " but ".join(["the soup was lovely", "the owners were lovely"] * 4) + ".",
     "one clause and more": " and ".join(
         f"the {noun} was good" for noun in ("soup", "bread", "fish", "food", "waiter")
     )
     + ".",
-    "one sentence repeated": "the soup was tasty. " * 6,
     "one fact repeated": "the soup was tasty. " + "we sat by the window. " * 6,
     "every aspect": " ".join(sorted(ASPECTS)) + ".",
     "every aspect praised": " ".join(f"the {noun} good." for noun in sorted(ASPECTS)),

@@ -109,12 +109,6 @@ def test_of_two_faults_the_one_named_is_repaired_and_the_other_is_left(explorer,
     assert explorer.solved == {explorer.case.value}
 
 
-def test_a_mild_case_is_known_by_its_fault(explorer):
-    go_to(explorer, "learning_rate_mild")
-    said = choose(explorer, "learning_rate")
-    assert "Right." in said and "three times the healthy rate" in said and "ten times" not in said
-
-
 def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, clinic):
     case = go_to(explorer, "no_kl")
     said = choose(explorer, "kl_sign")

@@ -6,7 +6,7 @@ import torch
 
 from helpers.lessons.overoptimization import study as recipes
 from helpers.lessons.overoptimization.study import RewardRecipe
-from helpers.reward_model import join, passes
+from helpers.reward_model import join
 from helpers.world.gold import gold_score
 from helpers.world.labelling import labelled_pairs
 
@@ -61,8 +61,3 @@ def test_members_share_the_pairs_and_no_two_recipes_share_a_seed(monkeypatch):
         assert len(ensemble.models) == 4 and ensemble.models is ensemble.models
     assert [row[3] for row in asked] == list(range(8))
     assert {row[:3] for row in asked} == {(20, 1, 32)}
-
-
-def test_few_pairs_are_passed_over_more_often():
-    counts = [passes(pairs) for pairs in (100, 300, 1_000, 3_000, 12_000)]
-    assert counts == sorted(counts, reverse=True) and counts[-1] >= 2

@@ -146,13 +146,6 @@ def test_with_nobody_clicking_a_stand_in_answers_and_nothing_is_written(labeller
     assert not (tmp_path / LABELS).exists()
 
 
-def test_with_enough_answers_the_stand_in_is_silent(labeller):
-    labeller.answer("A")
-    labeller.answer("B")
-    rows, words = fill_in(labeller, lambda a, b: pytest.fail("asked"), at_least=2)
-    assert rows == labeller.labels and words == "You gave all 2 answers."
-
-
 def test_a_stand_in_s_tie_gives_no_row(labeller):
     rows, who = fill_in(labeller, lambda first, second: None if "2" in first else True)
     ties = sum("2" in question["A"] for question in labeller.answers.questions)
