@@ -104,11 +104,3 @@ def test_controller_moves_beta_in_proportion_and_clips(observed, expected):
     assert controller.kl_coef == pytest.approx(expected)
     controller.update(observed, num_samples=100)
     assert controller.kl_coef == pytest.approx(expected**2 / 0.2)  # it compounds
-
-
-@given(st.floats(0.1, 10), st.floats(0, 100))
-def test_controller_pushes_kl_towards_its_target(target, observed):
-    controller = AdaptiveKLController(kl_coef=1.0, target=target, horizon=1000)
-    controller.update(observed, num_samples=10)
-    assert (controller.kl_coef - 1.0) * (observed - target) >= 0
-    assert abs(controller.kl_coef - 1.0) <= 0.2 * 10 / 1000 + 1e-9

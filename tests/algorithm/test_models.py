@@ -29,7 +29,6 @@ from transformers.utils import logging as transformers_logging
 
 from helpers import state as states
 from helpers.config import RLHFConfig
-from helpers.lessons.reward_model.study import SEEDS
 from helpers.models import (
     allow_tf32,
     load_actor,
@@ -48,8 +47,6 @@ from helpers.reward_model import (
     load_reward_model,
     normalize,
     pair_accuracy,
-    passes,
-    warmup_steps,
 )
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import generate
@@ -225,15 +222,6 @@ def test_it_fits_pairs_and_survives_a_round_trip(tmp_path, kind):
     assert abs(float(scores.mean())) < 1e-5 and abs(float(scores.std()) - 1) < 1e-4
     model.save(tmp_path / "mine")
     assert torch.equal(load_reward_model(str(tmp_path / "mine"), "cpu").score_texts(texts), scores)
-
-
-def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate():
-    recorded = [passes(pairs) * -(-pairs // 64) for pairs in SEEDS]
-    assert min(recorded) == 24 and {warmup_steps(steps) for steps in range(24, 2000)} == {20}
-    for steps in range(1, 24):
-        assert 1 <= warmup_steps(steps) <= steps
-        reached = max(min(1.0, (step + 1) / warmup_steps(steps)) for step in range(steps))
-        assert reached == 1.0
 
 
 @pytest.fixture

@@ -106,12 +106,6 @@ def test_measuring_changes_nothing_of_the_training(tmp_path):
         assert fingerprint(alone.models.actor) == seen[alone.iteration]
 
 
-def test_a_record_carries_what_was_measured_and_the_last_is(tmp_path):
-    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
-    records = list(HeldOut(OTHERS, tmp_path, 3, 8).watch(state, train_rlhf_loop(state=state)))
-    assert ["held_out_value" in record for record in records] == [False, False, True, True]
-
-
 def test_of_a_lora_run_the_adapter_alone_is_kept(tmp_path):
     pytest.importorskip("peft")
     actor, tokenizer = load_actor("data/sft", "cpu"), load_tokenizer("data/sft")

@@ -9,7 +9,6 @@ from transformers import PreTrainedTokenizerFast
 
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
-from helpers.data import load_rows
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import plain_tokens
@@ -47,10 +46,6 @@ def test_the_schedule_begins_with_0_and_ends_with_the_last(iterations):
     schedule = snapshot_schedule(iterations)
     assert schedule[0] == 0 and schedule[-1] == iterations
     assert schedule == sorted(set(schedule)) and len(schedule) <= 16
-
-
-def test_watched_prompts_are_shipped_prompts():
-    assert set(WATCHED_PROMPTS) <= {row["prompt"] for row in load_rows("prompts.jsonl")}
 
 
 def test_watching_a_run_does_not_change_it(recorded, config, prompts):

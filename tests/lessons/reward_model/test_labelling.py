@@ -100,13 +100,6 @@ def test_anything_else_is_refused_and_nothing_kept(labeller, tmp_path, choice):
     assert not (tmp_path / LABELS).exists() and not (tmp_path / UNDECIDED).exists()
 
 
-def test_an_answer_too_many_is_refused(labeller):
-    for _ in range(4):
-        labeller.answer("skip")
-    with pytest.raises(ValueError, match="all are answered"):
-        labeller.answer("A")
-
-
 def test_an_answer_that_cannot_be_written_does_not_count(labeller, monkeypatch):
     before = labeller.current
 
