@@ -419,6 +419,3 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
     launch(in_a_process, 2, tmp_path)
     found = json.loads((tmp_path / "found.json").read_text())
     close(torch.tensor(found), torch.tensor(pair_metrics(TOGETHER)), 1e-4, 1e-4)
-
-
-# --- settings and refusals ------------------------------------------------------------------------

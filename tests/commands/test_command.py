@@ -250,6 +250,3 @@ def test_a_policy_that_writes_as_before_is_said_to_have_hardly_moved(capsys):
 
     assert "now 7) or faster (--learning-rate, now 1e-05)" in said(["a", "b"], ["a", "b", "c"])
     assert said(["a", "b"], ["a", "c"]) == said([], ["a"]) == ""
-
-
-# ---- where nobody watches ----
