@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (925, 700),
     "helpers/commands/": (1_390, 600),
     "helpers/": (4_000, 3_700),
-    "tests/": (22_945, 18_000),
+    "tests/": (22_940, 18_000),
     "benchmarks/": (1_815, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
