@@ -301,81 +301,33 @@ direct.py 11: IPO's target twice
 - 1 / (2 * kl_coef)
 + 1 / kl_coef
 
-direct.py: gradient through the reference
-- ref_logprobs.detach()
-+ ref_logprobs
-
-direct.py: β squared
-- return kl_coef * (
-+ return kl_coef**2 * (
-
 direct.py: padding counted
 - forward_logprobs(policy, *tokens, temperature=temperature)
 + forward_logprobs(policy, *tokens[:3], tokens[3] | True, temperature=temperature)
-
-direct.py: no temperature
-- (policy, *tokens, temperature=config.temperature)
-+ (policy, *tokens)
 
 direct.py: label turned round
 - (probabilities * first + (1 - probabilities) * second)
 + (probabilities * second + (1 - probabilities) * first)
 
-direct.py: soft labels as hard ones
-- return (probabilities * first
-+ return (probabilities.round() * first
-
-direct.py: IPO on the margin
-- rejected_reward) / kl_coef
-+ rejected_reward)
-
 direct.py: micro-batches not weighted
 - (loss * share).backward()
 + loss.backward()
-
-direct.py: gradients pile up
-- state.optimizer.zero_grad(set_to_none=True)
-+ pass
 
 direct.py: rate not annealed
 - anneal(state)
 + state.config.learning_rate
 
-direct.py: stop token not counted
-- forward_logprobs(policy, *tokens, temp
-+ forward_logprobs(policy, *tokens[:3], tokens[3] & tokens[3].roll(-1, 1), temp
-
 pairs.py 11: labels the other way
 - torch.sigmoid(first - second)
 + torch.sigmoid(second - first)
-
-pairs.py: chosen and rejected swapped in the batch
-- torch.cat([index, index + len(self)])
-+ torch.cat([index + len(self), index])
-
-pairs.py: chosen and rejected swapped in the data
-- for side in pair_texts(pairs)
-+ for side in reversed(pair_texts(pairs))
 
 pairs.py: prompt counted as response
 - text[len(prompt) :]
 + text
 
-pairs.py: no stop token
-- (row + [tokenizer.eos_token_id])
-+ row
-
 pairs.py: stop token after a cut
 - (row + [tokenizer.eos_token_id])[:response_length]
 + row[: response_length - 1] + [tokenizer.eos_token_id]
-
-pairs.py: drawn against the odds
-- (probabilities.device) <
-+ (probabilities.device) >
-
-pairs.py: every pass in one order
-- _generator(state, epoch)) if
-+ _generator(state, 1)) if
 
 pairs.py: reference of other pairs
 - [block * size : (block + 1) * size]

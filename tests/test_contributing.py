@@ -27,11 +27,8 @@ def test_the_examples_run_as_they_stand(tmp_path, monkeypatch, capsys):
     lesson = nbformat.read(tmp_path / "notebooks" / "14_my_topic.ipynb", as_version=4)
     nbformat.validate(lesson)
     fetch, find = lesson.cells[1:3]
-    assert (
-        "git fetch" in fetch.source
-        and "ready()" in find.source
-        and not fetch.outputs + find.outputs
-    )
+    assert "git fetch" in fetch.source and "ready()" in find.source
+    assert not fetch.outputs + find.outputs
 
 
 def test_the_page_is_one_page():

@@ -17,7 +17,7 @@ from helpers.reward_model import RewardModel
 from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, forward_values
 from helpers.sampling import Responses, sample_responses
 from helpers.scale.memory import peak_bytes, reset_peak
-from helpers.scale.pretrained import frozen_dtype, half_precision
+from helpers.scale.pretrained import half_precision
 from helpers.state import Models, start_run
 from helpers.world.small_models import make_encoder
 
@@ -151,16 +151,6 @@ def test_half_precision_costs_the_frozen_models_little(device, dtype):
     half_precision(models.reward, dtype)
     assert models.reward.head.weight.dtype == torch.float32
     assert (models.reward.score_texts(responses.texts) - scores).abs().max() < 0.1
-
-
-def test_what_is_trained_is_never_halved(device):
-    with pytest.raises(ValueError, match="model: got trainable parameters"):
-        half_precision(moved(four_models(), device).actor, torch.float16)
-
-
-def test_the_frozen_type_suits_the_device(device):
-    wanted = {torch.float16, torch.bfloat16} if device.type == "cuda" else {torch.float32}
-    assert frozen_dtype(device) in wanted
 
 
 def test_the_peak_of_a_device_is_seen(device):

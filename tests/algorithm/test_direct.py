@@ -25,8 +25,7 @@ from strategies import (
 
 from helpers import direct, pairs
 from helpers.checkpoints import load_checkpoint
-from helpers.config import DirectConfig, RLHFConfig, config_from_dict
-from helpers.data import load_pairs
+from helpers.config import DirectConfig
 from helpers.models import fingerprint
 from helpers.sampling import Responses, decode
 from helpers.scale.distributed import launch
@@ -120,25 +119,6 @@ def test_the_log_prob_of_a_response_is_the_sum_over_its_tokens_and_no_others():
     assert float(stop.detach()) < -0.1, "the stop token is an action"
 
 
-def test_padding_and_what_stands_under_it_change_nothing():
-    results = []
-    for extra, filler in ((0, 0), (3, 7)):
-        policy = tiny_policy()
-        queries, query_mask = left_pad(PROMPTS, 4 + extra)
-        tokens, mask = right_pad(RESPONSES, 5 + extra)
-        queries, tokens = (
-            queries.masked_fill(~query_mask, filler),
-            tokens.masked_fill(~mask, filler),
-        )
-        found = direct.sequence_logprobs(policy, queries, query_mask, tokens, mask)
-        loss, _ = direct.dpo_loss(*found.chunk(2), torch.zeros(3) - 4, torch.zeros(3) - 5, 0.5)
-        loss.backward()
-        gradients = [p.grad for p in policy.parameters() if p.grad is not None]
-        results.append((found.detach(), torch.cat([g.flatten() for g in gradients])))
-    close(results[0][0], results[1][0], 1e-5, 1e-5)
-    close(results[0][1], results[1][1], 1e-5, 1e-5)
-
-
 ROWS = [
     {"prompt": "we saw this film", "chosen": ". it was good.", "rejected": "and it was bad."},
     {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad, but we enjoyed the film."},
@@ -167,20 +147,6 @@ def test_a_pad_that_is_the_stop_token_does_not_count():
     expected = pairs.encode_pairs(tokenizer, ROWS, 5).response_mask
     tokenizer.pad_token = tokenizer.eos_token
     assert torch.equal(pairs.encode_pairs(tokenizer, ROWS, 5).response_mask, expected)
-
-
-def test_the_shipped_texts_are_read_as_they_were_written():
-    """Response after response: the ids of prompt and response are those of the whole text."""
-    tokenizer = tiny_models().tokenizer
-    rows = load_pairs("data/pairs_train.jsonl", 300)
-    encoded = pairs.encode_pairs(tokenizer, rows, 24)
-    whole, stop = tokenizer(encoded.texts)["input_ids"], [tokenizer.eos_token_id]
-    assert decode(tokenizer, *encoded.tokens()) == encoded.texts
-    for row, ids in enumerate(whole):
-        prompt = encoded.query_tensors[row][encoded.query_mask[row]].tolist()
-        response = encoded.response_tensors[row][encoded.response_mask[row]].tolist()
-        assert (prompt + response)[: len(ids)] == ids
-        assert (prompt + response)[len(ids) :] == stop * (len(prompt) + 24 > len(ids))
 
 
 def pair_world(**changes):
@@ -291,16 +257,11 @@ WIN = torch.sigmoid(REWARDS[:, None] - REWARDS[None, :])
 
 
 @pytest.mark.parametrize("kl_coef", [0.3, 1.0])
-def test_dpo_on_all_pairs_finds_the_optimum_of_the_reward(kl_coef):
-    policy = fitted("dpo", REFERENCE, WIN, kl_coef)
-    close(policy, gibbs_policy(REFERENCE, REWARDS, kl_coef), 1e-5, 1e-4)
-
-
-@pytest.mark.parametrize("kl_coef", [0.3, 1.0])
-def test_ipo_on_all_pairs_finds_its_own_optimum(kl_coef):
-    """π* ∝ π_ref·exp(E[p(y ≻ y′)]/τ), y′ drawn as the pairs were (Azar et al. 2024, section 5)."""
-    policy = fitted("ipo", REFERENCE, WIN, kl_coef)
-    close(policy, gibbs_policy(REFERENCE, WIN.mean(dim=1), kl_coef), 1e-5, 1e-4)
+@pytest.mark.parametrize("loss, rewards", [("dpo", REWARDS), ("ipo", WIN.mean(dim=1))])
+def test_each_loss_on_all_pairs_finds_its_optimum(loss, rewards, kl_coef):
+    """Of IPO r = E[p(y ≻ y′)], y′ drawn as the pairs were (Azar et al. 2024, section 5)."""
+    policy = fitted(loss, REFERENCE, WIN, kl_coef)
+    close(policy, gibbs_policy(REFERENCE, rewards, kl_coef), 1e-5, 1e-4)
 
 
 def test_with_labels_that_all_agree_dpo_goes_on_for_ever_and_ipo_stops():
@@ -314,30 +275,6 @@ def test_at_the_optimum_implicit_rewards_differ_as_the_rewards_do():
     best = gibbs_policy(REFERENCE, REWARDS, 0.3)
     found = direct.implicit_reward(best.log(), REFERENCE.log(), 0.3)
     close(found - found[0], REWARDS - REWARDS[0])
-
-
-def test_a_real_model_finds_the_optimum_too():
-    """Answers of one word: among those compared, the policy's shares become those of π*."""
-    state, _ = pair_world()
-    tokenizer, prompt = state.models.tokenizer, "the soup was"
-    state.config = replace(state.config, response_length=1, iterations=10**6, minibatch_size=9)
-    words = torch.tensor([tokenizer(word)["input_ids"][-1] for word in ("good", "bad", "very")])
-    first, second = torch.combinations(torch.arange(3)).unbind(1)
-    texts = [tokenizer.decode(words[i]) for i in range(3)]
-    rows = [
-        {"prompt": prompt, "chosen": texts[a], "rejected": texts[b]}
-        for a, b in zip(first, second, strict=True)
-    ]
-    data, rewards = filled(state, rows), torch.tensor([0.5, -0.5, 0.0])
-    data = replace(data, probabilities=torch.sigmoid(rewards[first] - rewards[second]))
-    for _ in range(150):
-        direct.update(state, data, torch.arange(3))
-    ids = torch.tensor(tokenizer([prompt])["input_ids"])
-    shares = [
-        model(ids).logits[0, -1, words].softmax(-1).detach()
-        for model in (state.models.actor, state.models.reference)
-    ]
-    close(shares[0], gibbs_policy(shares[1], rewards, state.config.kl_coef), 1e-3, 0)
 
 
 # --- pairs of a run -------------------------------------------------------------------------------
@@ -427,20 +364,6 @@ def test_training_raises_the_accuracy_of_pairs_it_has_not_seen():
     assert [record["iteration"] for record in history] == list(range(1, 9))
 
 
-def test_a_record_has_what_the_loop_s_has(config, prompts):
-    from helpers.loop import train_rlhf_loop
-
-    measures = {"commas": lambda texts: [text.count(",") for text in texts]}
-    ppo = next(train_rlhf_loop(config, tiny_models(), prompts=prompts, measures=measures))
-    record = next(small_run(measures=measures))
-    of_ppo = {"policy_loss", "value_loss", "clip_fraction", "approx_kl", "value_clip_fraction"}
-    of_ppo |= {"first_ratio_error", "explained_variance"}
-    assert set(ppo) - set(record) == of_ppo
-    assert set(record) - set(ppo) == {"loss", "accuracy", "margin", "chosen_reward"} | {
-        "rejected_reward", "chosen_logprobs", "rejected_logprobs"
-    }  # fmt: skip
-
-
 def test_entropy_and_kl_are_those_of_the_sampled_tokens():
     sampled = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
     mask = torch.tensor([[True, True], [True, False]])
@@ -488,32 +411,3 @@ def test_two_processes_make_the_steps_of_one(tmp_path):
     launch(in_a_process, 2, tmp_path)
     found = json.loads((tmp_path / "found.json").read_text())
     close(torch.tensor(found), torch.tensor(pair_metrics(TOGETHER)), 1e-4, 1e-4)
-
-
-# --- settings and refusals ------------------------------------------------------------------------
-
-
-def test_a_config_survives_json():
-    for config in (SMALL, RLHFConfig(seed=3)):
-        assert config_from_dict(config.as_dict()) == config
-    with pytest.raises(ValueError, match="config: got unknown fields .'gamma'."):
-        DirectConfig.from_dict({"gamma": 1.0})
-
-
-@pytest.mark.parametrize(
-    "settings, says",
-    [
-        ({"kl_coef": 0.0}, "kl_coef: got 0.0, wants a finite number above 0"),
-        ({"loss": "kto"}, "loss: got 'kto', wants one of 'dpo', 'ipo'"),
-        ({"online": True}, "iterations: got None with online=True, wants a number of batches"),
-        ({"epochs": 0}, "epochs: got 0, wants an integer"),
-    ],
-)
-def test_bad_settings_are_one_sentence(settings, says):
-    with pytest.raises(ValueError, match=says):
-        DirectConfig(**settings)
-
-
-def test_pairs_beside_online_training_are_refused():
-    with pytest.raises(ValueError, match="pairs: got a list with online=True"):
-        next(direct.train_direct(ONLINE, tiny_models(), pairs=PAIRS))

@@ -56,49 +56,16 @@ def test_a_perfect_critic_leaves_no_advantage(batch, gamma, lam):
     close(returns, true_values)
 
 
-@given(padded_batches(), unit, unit)
-def test_a_padded_row_equals_the_same_row_cut_off(batch, gamma, lam):
-    rewards, values, mask = batch
-    advantages, _ = compute_gae(rewards, values, gamma, lam, mask)
-    for row, length in enumerate(mask.sum(1).tolist()):
-        if length:
-            alone, _ = compute_gae(
-                rewards[row : row + 1, :length], values[row : row + 1, :length], gamma, lam
-            )
-            close(advantages[row : row + 1, :length], alone)
-
-
-def test_by_hand_a_score_at_the_end_reaches_every_token():
-    rewards, values = torch.tensor([[0.0, 0.0, 1.0, 7.0]]), torch.tensor([[0.5, 0.25, 0.75, 9.0]])
-    advantages, returns = compute_gae(rewards, values, gamma=1.0, lam=1.0, mask=prefix_mask([3], 4))
-    close(advantages, torch.tensor([[0.5, 0.75, 0.25, 0.0]]))
-    close(returns, torch.tensor([[1.0, 1.0, 1.0, 0.0]]))
-
-
 def test_no_mask_means_everything_counts_and_the_defaults_are_099_and_095():
-    rewards, values = (
-        torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))[..., 0],
-        torch.ones(2, 5),
-    )
-    spelled_out = compute_gae(
-        rewards, values, gamma=0.99, lam=0.95, mask=torch.ones(2, 5, dtype=torch.bool)
-    )
+    rewards, values = torch.arange(10.0).view(2, 5), torch.ones(2, 5)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    spelled_out = compute_gae(rewards, values, gamma=0.99, lam=0.95, mask=mask)
     for short, long in zip(compute_gae(rewards, values), spelled_out, strict=True):
         close(short, long)
-
-
-def test_a_row_without_tokens_is_zero_and_disturbs_no_other():
-    rewards, values = torch.ones(2, 3), torch.full((2, 3), 0.5)
-    advantages, returns = compute_gae(rewards, values, 1.0, 1.0, prefix_mask([0, 3], 3))
-    assert torch.all(advantages[0] == 0) and torch.all(returns[0] == 0)
-    close(returns[1], torch.tensor([3.0, 2.0, 1.0]))
 
 
 def test_inputs_are_left_as_they_were():
     rewards, values, mask = torch.ones(1, 3), torch.ones(1, 3), prefix_mask([2], 3)
     compute_gae(rewards, values, 1.0, 0.5, mask)
-    assert (
-        torch.all(rewards == 1)
-        and torch.all(values == 1)
-        and mask.tolist() == [[True, True, False]]
-    )
+    assert torch.all(rewards == 1) and torch.all(values == 1)
+    assert mask.tolist() == [[True, True, False]]

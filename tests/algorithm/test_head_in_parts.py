@@ -26,7 +26,7 @@ from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
 from helpers.models import output_head
 from helpers.ppo import minibatch_loss
-from helpers.rollouts import forward_logprobs, per_token
+from helpers.rollouts import forward_logprobs
 from helpers.state import start_run
 
 TOKENS = (*left_pad(PROMPTS), *right_pad(RESPONSES))
@@ -98,14 +98,6 @@ def test_no_tensor_of_a_loss_and_its_gradient_is_as_large_as_the_logits(entropy_
             loss.backward()
         found.append(made.largest)
     assert found[0] == logits and found[1] < logits / 3
-
-
-def test_each_part_gets_its_own_tokens_and_masked_ones_are_0(monkeypatch):
-    policy, (*_, ids, mask) = tiny_policy(), TOKENS
-    at_once(monkeypatch, 4)
-    found, more = per_token(lambda logits, given: (given + 1.0, given + 2.0), policy, *TOKENS)
-    assert torch.equal(found, torch.where(mask, ids + 1.0, 0.0))
-    assert torch.equal(more, torch.where(mask, ids + 2.0, 0.0))
 
 
 def test_a_wrapped_model_has_the_head_of_its_model_and_what_names_none_is_read_whole(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, padded_batches, prefix_mask
+from strategies import close, padded_batches
 
 from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
 
@@ -44,15 +44,6 @@ def test_each_estimate_is_its_formula_and_k1_and_k3_are_unbiased(pair):
     assert torch.equal(kl_estimate(*pair), kl_estimate(*pair, "k1"))  # the default
 
 
-def test_direction_is_policy_from_reference_and_not_the_reverse():
-    forward, reverse = exact_kl(POLICY, REFERENCE), exact_kl(REFERENCE, POLICY)
-    assert abs(forward - reverse) > 0.1
-    for estimator in ("k1", "k3"):
-        close(expected_estimate(POLICY, REFERENCE, estimator), forward)
-        close(expected_estimate(REFERENCE, POLICY, estimator), reverse)
-    assert abs(expected_estimate(POLICY, REFERENCE, "k2") - forward) > 0.01  # biased
-
-
 def test_k2_agrees_to_second_order_for_near_distributions():
     direction = torch.tensor([1.0, -0.3, 0.5], dtype=torch.float64)
 
@@ -80,14 +71,6 @@ def test_as_a_loss_k1_has_no_gradient_k2_the_kls_and_k3_the_other_kls(estimator,
 
 
 # --- shaped rewards -------------------------------------------------------------------------------
-
-
-def test_by_hand_the_score_lands_on_the_last_counted_token():
-    logprobs, ref_logprobs = torch.tensor([[-1.0, -2.0, -9.0]]), torch.tensor([[-3.0, -1.0, -4.0]])
-    rewards = shape_rewards(
-        torch.tensor([10.0]), logprobs, ref_logprobs, prefix_mask([2], 3), kl_coef=0.5
-    )
-    close(rewards, torch.tensor([[-1.0, 10.5, 0.0]]))
 
 
 @given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
@@ -121,11 +104,3 @@ def test_controller_moves_beta_in_proportion_and_clips(observed, expected):
     assert controller.kl_coef == pytest.approx(expected)
     controller.update(observed, num_samples=100)
     assert controller.kl_coef == pytest.approx(expected**2 / 0.2)  # it compounds
-
-
-@given(st.floats(0.1, 10), st.floats(0, 100))
-def test_controller_pushes_kl_towards_its_target(target, observed):
-    controller = AdaptiveKLController(kl_coef=1.0, target=target, horizon=1000)
-    controller.update(observed, num_samples=10)
-    assert (controller.kl_coef - 1.0) * (observed - target) >= 0
-    assert abs(controller.kl_coef - 1.0) <= 0.2 * 10 / 1000 + 1e-9

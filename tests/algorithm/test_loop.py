@@ -25,7 +25,6 @@ from helpers.steps import (
     generate_responses,
     iterate,
 )
-from helpers.tools.files import FileProblem
 from helpers.trace import Trace, asked, end_and_answer
 from helpers.whitening import masked_mean
 from helpers.world.small_models import make_encoder
@@ -58,17 +57,6 @@ def test_returns_are_formed_before_whitening(config, models, prompts):
     left = responses.response_mask.flip(1).cumsum(1).flip(1) * responses.response_mask
     assert torch.allclose(returns, 3.0 * left, atol=1e-5)  # λ = γ = 1: plain sums of rewards
     assert abs(float(masked_mean(advantages, responses.response_mask))) < 1e-5
-
-
-def test_an_interrupt_does_not_leave_gradients_switched_off(normalizing, prompts):
-    def stop(step, **tensors):
-        torch.set_grad_enabled(False)  # as an interrupt between no_grad's own lines would leave it
-        raise KeyboardInterrupt
-
-    state = start_run(normalizing, tiny_models(), prompts=prompts)
-    with pytest.raises(KeyboardInterrupt):
-        next(train_rlhf_loop(state=state, observe=stop))
-    assert torch.is_grad_enabled()
 
 
 @pytest.fixture
@@ -127,11 +115,6 @@ def test_another_thread_count_is_refused(saved):
             load_checkpoint(saved, models=tiny_models())
     finally:
         torch.set_num_threads(1)
-
-
-def test_no_checkpoint_is_one_sentence(tmp_path):
-    with pytest.raises(FileProblem, match="No checkpoint below"):
-        load_checkpoint(tmp_path, models=tiny_models())
 
 
 def test_old_checkpoints_go_only_after_new_ones_are_whole(tmp_path, config, prompts):
@@ -240,12 +223,10 @@ TEXTS = "(3) The reward function scores each text"
     ("reward", "changes", "says", "never"),
     [
         (length_reward, {}, [TEXTS, "      advantages, whitened"], ["reward model"]),
-        (length_reward, {"whiten_advantages": False}, ["      advantages  "], []),
         (given_its_prompt, {}, ["(3) The reward function scores each response, given"], []),
         (RewardSum([length_reward]), {}, ["(3) The sum of 1 rewards"], ["reward model"]),
-        (length_reward, RLOO, ["beside the others of 4 to its prompt (rloo)", "actor alone"],
+        (length_reward, RLOO, ["of 4 to its prompt (rloo)", "actor alone", "the KL is in the loss"],
          ["values ", "GAE", "critic loss", "−β·KL"]),
-        (length_reward, RLOO, ["the KL is in the loss"], []),
     ],
 )  # fmt: skip
 def test_the_trace_says_what_the_step_does(config, prompts, reward, changes, says, never):

@@ -29,15 +29,10 @@ from transformers.utils import logging as transformers_logging
 
 from helpers import state as states
 from helpers.config import RLHFConfig
-from helpers.data import load_pairs
-from helpers.lessons.reward_model.study import SEEDS
-from helpers.loop import train_rlhf_loop
 from helpers.models import (
     allow_tf32,
-    fingerprint,
     load_actor,
     make_critic,
-    make_reference,
     quiet_loading,
     stop_tokens,
     without_dropout,
@@ -52,16 +47,13 @@ from helpers.reward_model import (
     load_reward_model,
     normalize,
     pair_accuracy,
-    passes,
-    warmup_steps,
 )
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import generate
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import FileProblem
-from helpers.world import reviews
-from helpers.world.small_models import make_encoder, make_tokenizer
+from helpers.world.small_models import make_encoder
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good and {word}.", "rejected": f"was bad and {word}."}
@@ -139,14 +131,6 @@ def test_a_gpu_has_tf32_where_a_run_asks_for_less_than_float32(monkeypatch, prec
     assert chosen == [wanted]
 
 
-def test_the_reference_is_frozen_and_equal():
-    actor = tiny_models().actor
-    reference = make_reference(actor)
-    assert fingerprint(reference) == fingerprint(actor)
-    assert not reference.training and not any(p.requires_grad for p in reference.parameters())
-    assert reference is not actor
-
-
 GPT2 = GPT2Config(vocab_size=600, n_positions=64, n_embd=32, n_layer=1, n_head=2)  # has dropout
 SIZES = {"vocab_size": 600, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 LLAMA = LlamaConfig(**SIZES, intermediate_size=64, max_position_embeddings=64)
@@ -212,16 +196,6 @@ def test_a_fit_to_texts_that_are_cut_before_they_differ_says_so():
         normalize(model, [long + "good.", long + "bad."])
 
 
-def test_a_decoder_read_at_its_first_token_would_say_so():
-    """Its scores are equal up to rounding, which is not always to nothing."""
-    model = tiny_reward_model("gpt2")
-    model.causal = False
-    with pytest.raises(ValueError, match=ONE_SCORE):
-        fit_reward_model(model, PAIRS, epochs=9, batch_size=4)
-    with pytest.raises(ValueError, match=ONE_SCORE):
-        normalize(model, [join(pair["prompt"], pair["chosen"]) for pair in PAIRS])
-
-
 @pytest.mark.parametrize("kind", TRUNKS)
 def test_padding_changes_no_score(kind):
     model = tiny_reward_model(kind)
@@ -250,31 +224,6 @@ def test_it_fits_pairs_and_survives_a_round_trip(tmp_path, kind):
     assert torch.equal(load_reward_model(str(tmp_path / "mine"), "cpu").score_texts(texts), scores)
 
 
-def test_the_recorded_fits_keep_their_warm_up_and_short_ones_reach_the_full_rate():
-    recorded = [passes(pairs) * -(-pairs // 64) for pairs in SEEDS]
-    assert min(recorded) == 24 and {warmup_steps(steps) for steps in range(24, 2000)} == {20}
-    for steps in range(1, 24):
-        assert 1 <= warmup_steps(steps) <= steps
-        reached = max(min(1.0, (step + 1) / warmup_steps(steps)) for step in range(steps))
-        assert reached == 1.0
-
-
-@pytest.mark.parametrize(
-    "settings", [{"epochs": 1, "learning_rate": 1e-3}, pytest.param({}, marks=pytest.mark.nightly)]
-)
-def test_thirty_pairs_teach_a_reward_model(settings):
-    """One step, as the lesson on real models makes, and the defaults: measured 0.49 → 0.84 and 0.88."""
-    pairs, gained = load_pairs("data/pairs_train.jsonl", 30), []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        tokenizer = make_tokenizer(reviews.VOCABULARY)
-        model = RewardModel(make_encoder(tokenizer), tokenizer).eval()
-        before = pair_accuracy(model.score_texts, pairs)
-        fit_reward_model(model, pairs, seed=seed, **settings)
-        gained.append(pair_accuracy(model.score_texts, pairs) - before)
-    assert sum(gained) / 3 > 0.2
-
-
 @pytest.fixture
 def headless(tmp_path) -> Path:
     """A folder with an encoder and its tokenizer, but no trained reward head."""
@@ -293,15 +242,10 @@ def test_an_encoder_of_a_folder_gets_a_fresh_head_where_one_is_asked_for(headles
     assert not torch.equal(model.head.weight, other.head.weight)
 
 
-def train_in_python(folder: Path) -> None:
-    next(iter(train_rlhf_loop(RLHFConfig(reward_model=str(folder), device="cpu"))))
-
-
-@pytest.mark.parametrize("use", [lambda folder: load_reward_model(str(folder)), train_in_python])
-def test_an_encoder_without_a_trained_head_is_refused_as_a_reward_model(headless, use):
+def test_an_encoder_without_a_trained_head_is_refused_as_a_reward_model(headless):
     """Its scores would be those of random weights: a policy was trained on them, and success reported."""
     with pytest.raises(ValueError, match=f"reward_model: got '{headless}', .*{HEAD_FILE}") as said:
-        use(headless)
+        load_reward_model(str(headless))
     assert "wants one saved by RewardModel.save" in str(said.value) and "\n" not in str(said.value)
     fresh_reward_model(str(headless), "cpu").save(headless / "fitted")
     load_reward_model(str(headless / "fitted"), "cpu")

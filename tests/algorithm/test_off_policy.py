@@ -61,12 +61,6 @@ def test_each_step_towards_the_exact_gradient_costs_noise_instead_of_bias():
     assert caps == sorted(caps, reverse=True)
 
 
-def test_the_sampler_itself_has_weights_of_one():
-    logprobs, mask = torch.randn(2, 3), torch.tensor([[True, True, False], [True, True, True]])
-    for level in ("token", "sequence"):
-        close(truncated_importance_weights(logprobs, logprobs, mask, level=level), mask.float())
-
-
 @given(padded_batches(tensors=2, allow_empty_rows=False))
 def test_weights_are_the_capped_ratios(batch):
     logprobs, sampler, mask = batch

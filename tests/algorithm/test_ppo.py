@@ -31,8 +31,8 @@ from strategies import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import ppo
-from helpers.ppo import entropy_from_logits, micro_batches, policy_loss, ppo_update_step, value_loss
-from helpers.rollouts import forward_logprobs, forward_values, response_mask
+from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
+from helpers.rollouts import forward_logprobs, forward_values
 
 ONE = torch.ones(1, 1, dtype=torch.bool)
 
@@ -48,14 +48,6 @@ ONE = torch.ones(1, 1, dtype=torch.bool)
         (0.5, -1, +0.8, False),  # already pushed down enough: stop
         (1.5, -1, +1.5, True),  # a bad token got more likely: pull it back, however far it is
         (1.1, +1, -1.1, True),
-        (0.9, -1, +0.9, True),
-        (1.0, +1, -1.0, True),
-        (
-            3.0,
-            -2,
-            +6.0,
-            True,
-        ),  # with max for min it would be clipped, and the bad token stay likely
     ],
 )
 def test_the_clip_stops_learning_only_on_the_side_it_should(
@@ -98,36 +90,6 @@ def test_statistics_by_hand():
     assert float(stats["approx_kl"]) == pytest.approx((math.log(2) ** 2 + 0.01) / 6, rel=1e-5)
 
 
-def test_at_the_sampling_policy_the_gradient_is_the_policy_gradient():
-    """E_y[grad loss_y] = -grad sum_y pi(y) A(y), over the whole vocabulary."""
-    logits = torch.tensor([0.3, -1.0, 0.8, 0.0], dtype=torch.float64, requires_grad=True)
-    advantages = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
-    probs = logits.softmax(-1)
-    (expected,) = torch.autograd.grad(-(probs * advantages).sum(), logits, retain_graph=True)
-    logprobs = logits.log_softmax(-1)
-    losses = [
-        policy_loss(
-            logprobs[y].view(1, 1), logprobs[y].detach().view(1, 1), advantages[y].view(1, 1), ONE
-        )[0]
-        for y in range(4)
-    ]
-    (actual,) = torch.autograd.grad(
-        sum(p * loss for p, loss in zip(probs.detach(), losses, strict=True)), logits
-    )
-    close(actual, expected)
-
-
-def test_guard_the_stop_token_is_trained_and_the_pads_after_it_are_not():
-    tokens = torch.tensor([[7, EOS, 0, 0], [EOS, 0, 0, 0]])
-    logprobs = torch.full((2, 4), -1.0, requires_grad=True)
-    loss, _ = policy_loss(
-        logprobs, torch.full((2, 4), -1.0), torch.ones(2, 4), response_mask(tokens, EOS)
-    )
-    loss.backward()
-    assert torch.all(logprobs.grad[tokens == EOS] < 0)
-    assert torch.all(logprobs.grad[tokens == 0] == 0)
-
-
 # --- the clipped value loss -----------------------------------------------------------------------
 
 
@@ -135,15 +97,8 @@ def test_guard_the_stop_token_is_trained_and_the_pads_after_it_are_not():
     "value, old, target, expected, gradient",
     [
         (1.0, 0.0, 2.0, 1.8**2 / 2, 0.0),  # moved further than the clip allows: judged at 0.2
-        (
-            -1.0,
-            0.0,
-            2.0,
-            9 / 2,
-            -3.0,
-        ),  # moved the wrong way: the larger square is the unclipped one
+        (-1.0, 0.0, 2.0, 9 / 2, -3.0),  # moved the wrong way: the unclipped square is larger
         (0.1, 0.0, 2.0, 1.9**2 / 2, -1.9),  # inside the clip
-        (2.0, 2.0, 2.0, 0.0, 0.0),
     ],
 )
 def test_value_loss_by_hand(value, old, target, expected, gradient):
@@ -244,15 +199,6 @@ def test_kl_is_per_response_against_the_reference():
     assert metrics["kl"] == pytest.approx(k1.sum(1).mean().item(), rel=1e-4)
 
 
-def test_without_a_learning_rate_nothing_moves():
-    world = tiny_world()
-    metrics, policy, value_network = updated(world, optimizer="sgd", learning_rate=0.0)
-    assert torch.equal(policy, flat(world.policy)) and torch.equal(
-        value_network, flat(world.value_network)
-    )
-    assert metrics["approx_kl"] == pytest.approx(0, abs=1e-8) and metrics["clip_fraction"] == 0
-
-
 def test_a_critic_that_is_right_explains_all_the_variance():
     world = tiny_world()
     rollout = dataclasses.replace(world.rollout, returns=world.rollout.values)
@@ -301,21 +247,6 @@ def test_micro_batches_add_up_to_the_very_same_update(size, options):
         assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
 
 
-def test_micro_batches_share_out_the_counted_tokens_and_drop_padding():
-    rollout = tiny_world().rollout
-    parts = list(micro_batches(rollout, 2))
-    counted = [int(part.response_mask.sum()) for part, _, _ in parts]
-    assert sum(counted) == int(rollout.response_mask.sum())
-    assert [float(share) for _, _, share in parts] == pytest.approx(
-        [count / sum(counted) for count in counted]
-    )
-    assert all(weight == share for _, weight, share in parts)
-    assert all(bool(part.response_mask.any(dim=0)[-1]) for part, _, _ in parts)
-    assert min(part.response_mask.shape[1] for part, _, _ in parts) < rollout.response_mask.shape[1]
-    by_rows = [float(weight) for _, weight, _ in micro_batches(rollout, 2, by_tokens=False)]
-    assert by_rows == pytest.approx([len(part) / len(rollout) for part, _, _ in parts])
-
-
 def test_the_same_generator_gives_the_same_update():
     world = tiny_world()
     first, again, other = (updated(world, minibatch_size=2, seed=seed) for seed in (1, 1, 2))
@@ -353,16 +284,6 @@ def test_guard_the_critic_learns_returns_and_neither_rewards_nor_advantages():
         _, _, critic = trained(world, rollout, optimizer="sgd", num_ppo_epochs=1)
         change = change_of(forward_values, (world.value_network, critic), world)
         assert sign * change[world.rollout.response_mask].mean() > 0
-
-
-def test_guard_whitening_advantages_does_not_touch_the_critics_targets():
-    """Returns computed from whitened advantages would train another critic."""
-    world = tiny_world()
-    options = {"optimizer": "sgd", "max_grad_norm": 1e6, "num_ppo_epochs": 1}
-    plain = updated(world, whiten_advantages=False, **options)
-    whitened = updated(world, whiten_advantages=True, **options)
-    close(whitened[2], plain[2])
-    assert whitened[0]["value_loss"] == pytest.approx(plain[0]["value_loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +360,7 @@ def dirty(rollout):
     )
 
 
-def wider(rollout, left=5, right=0):
+def wider(rollout, left=3, right=2):
     def pad(x, sides, filler=0):
         return torch.nn.functional.pad(x, sides, value=filler)
 
@@ -469,11 +390,7 @@ def wider(rollout, left=5, right=0):
     "disguise, tolerance",
     [
         pytest.param(dirty, 1e-6, id="garbage"),
-        pytest.param(wider, 1e-5, id="wider prompts", marks=pytest.mark.nightly),
-        pytest.param(
-            lambda r: wider(r, 0, 4), 1e-5, id="wider responses", marks=pytest.mark.nightly
-        ),
-        pytest.param(lambda r: dirty(wider(r, 3, 2)), 1e-5, id="all of it"),
+        pytest.param(lambda rollout: dirty(wider(rollout)), 1e-5, id="wider, with garbage"),
     ],
 )
 def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
@@ -485,14 +402,6 @@ def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
 
 
 # --- the KL penalty, in one place or the other ----------------------------------------------------
-
-
-def test_with_the_kl_in_the_reward_the_update_adds_no_second_one():
-    world = tiny_world()
-    small, large = (
-        updated(world, kl_placement="reward", kl_coef=kl_coef) for kl_coef in (0.0, 10.0)
-    )
-    assert torch.equal(small[1], large[1])
 
 
 def one_token_world(token):

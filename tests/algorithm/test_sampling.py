@@ -143,13 +143,6 @@ def test_sampling_follows_the_softmax(device, temperature):
     torch.testing.assert_close(logprob, wanted.log()[token])
 
 
-def test_one_draw_is_torchs_multinomial():
-    logits = torch.randn(64, 440, generator=torch.Generator().manual_seed(1))
-    token, _ = _sample(logits, 1.0, torch.Generator().manual_seed(2))
-    drawn = torch.multinomial(logits.softmax(-1), 1, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(token, drawn.squeeze(1))
-
-
 def test_logprobs_of_a_large_vocabulary_have_no_bias():
     """log_softmax in float32 is 8e-6 too large there on a CPU, always: a KL that is not one."""
     logits = 4 * torch.randn(64, 49_152, generator=torch.Generator().manual_seed(1))

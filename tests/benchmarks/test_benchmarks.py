@@ -4,10 +4,9 @@ import nbformat
 import pytest
 import torch
 
-from benchmarks import course, logits, ppo_vs_trl
+from benchmarks import course, ppo_vs_trl
 from benchmarks.common import TokenCounter
 from benchmarks.models import Size, make_actor, make_llama, make_run
-from helpers import rollouts
 from helpers.scale.memory import smollm2
 from helpers.steps import iterate
 
@@ -83,14 +82,6 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
     for contestant in facts["contestants"].values():
         phases = [contestant[f"{phase}_s"] for phase in ("rollout", "scoring", "update")]
         assert min(phases) > 0 and sum(phases) == pytest.approx(contestant["total_s"], rel=1e-3)
-
-
-@pytest.mark.slow
-def test_logits_in_parts_give_the_same_gradient_with_smollm2_s_head(monkeypatch):
-    monkeypatch.setattr(rollouts, "LOGITS_AT_ONCE", rollouts.LOGITS_AT_ONCE)  # put back at the end
-    whole, parts = (logits.measure(1, 32, 1, "cpu", at_once) for at_once in (2**62, 2**20))
-    for name in ("loss", "entropy", "gradient"):
-        assert parts[name] == pytest.approx(whole[name], rel=1e-5)
 
 
 def test_a_notebook_is_measured(tmp_path):

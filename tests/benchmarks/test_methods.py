@@ -6,9 +6,7 @@ import pytest
 
 from benchmarks import methods
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
-from helpers.config import DirectConfig, RLHFConfig
 from helpers.scale.trl_groups import grpo_is_here
-from helpers.state import start_run
 from helpers.studies.beta_sweep import load_sweep, table
 from helpers.tools.files import write_json
 
@@ -33,32 +31,6 @@ def pretend(name: str, rate: float, seed: int, value: float, iterations: int = 1
     history = [{"score": value, "kl": 0.0}] * iterations
     facts = {"final": final, "history": history, "cpu_seconds": 10.0, "peak_mb": 100.0}
     write_json(methods.path_of(name, config), facts)
-
-
-def test_every_method_sees_as_many_responses_and_differs_as_it_says():
-    for name, method in methods.METHODS.items():
-        config = methods.make_config(name, BETA, 3, 1e-4, 100)
-        seen = config.batch_size * (2 if method.pairs else 1)
-        assert (seen, config.kl_coef, config.seed, config.learning_rate) == (128, BETA, 3, 1e-4)
-        assert isinstance(config, DirectConfig if method.pairs else RLHFConfig)
-        for key, value in method.changes.items():
-            assert getattr(config, key) == value
-
-
-@pytest.mark.slow
-def test_pairs_are_labelled_by_the_sigmoid_of_the_score_difference(sweep):
-    config = methods.make_config("DPO", BETA, 0, 3e-4, 8)
-    state = start_run(config)
-    rows = methods.sampled_pairs(config, state)
-    assert 0.98 * 8 * 64 <= len(rows) <= 8 * 64
-    scores = [
-        state.score([row["prompt"] + row[side] for row in rows]) for side in ("chosen", "rejected")
-    ]
-    gaps = scores[0] - scores[1]
-    # the better one wins with probability E σ(|Δ|); one standard error is about 0.02
-    assert float((gaps > 0).float().mean()) == pytest.approx(
-        float(gaps.abs().sigmoid().mean()), abs=0.07
-    )
 
 
 def test_the_rate_is_chosen_on_a_seed_that_is_not_reported(folder, sweep):
@@ -108,14 +80,6 @@ def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, 
     assert tuple(here) == left
 
 
-def test_a_peer_s_curve_is_what_was_measured_at_each_budget(sweep):
-    yardstick = Yardstick(sweep, BETA)
-    measured = [{"iteration": n, "value": 0.1 * i} for i, n in enumerate(methods.MEASURED)]
-    found = methods.along(yardstick, measured, PLAN.budgets)
-    on_the_way = [row for row in measured if row["iteration"] in PLAN.budgets]
-    assert found == {row["iteration"]: yardstick.share(row["value"]) for row in on_the_way}
-
-
 def test_our_curve_is_the_mean_around_the_rollout_that_follows_so_many_updates(sweep):
     yardstick = Yardstick(sweep, BETA)
     history = [{"score": float(updates), "kl": 0.0} for updates in range(100)]
@@ -133,12 +97,6 @@ def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(fold
     assert methods.missing(["PPO"], plan, tuning=True) == []
     (left,) = methods.missing(["PPO"], plan, tuning=False)
     assert left[1][1].seed == 3
-
-
-def test_a_peer_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(methods, "grpo_is_here", lambda: False)
-    with pytest.raises(ValueError, match='--methods: got "TRL\'s DPOTrainer", wants `pip install'):
-        methods.Plan(methods=["TRL's DPOTrainer"])
 
 
 @pytest.mark.slow

@@ -310,14 +310,6 @@ def test_the_picture_marks_the_places(tmp_path, capsys):
     assert len(kl.lines) == 2 and list(kl.lines[1].get_xdata()) == [3, 3]
 
 
-def test_nothing_finite_is_no_picture(tmp_path, capsys):
-    write_jsonl(tmp_path / "log.jsonl", [{"kl": math.nan}])
-    flags = [str(tmp_path / "log.jsonl"), "--picture", str(tmp_path / "x.png")]
-    assert command.main(["diagnose", *flags]) == 2
-    assert "log: got no finite number of a metric, wants one" in capsys.readouterr().err
-    assert not (tmp_path / "x.png").exists()
-
-
 def test_values_that_are_no_numbers_are_named_and_left_out():
     history = history_of("healthy")
     history = [*history[:9], history[9] | {"kl": math.nan}, *history[10:]]

@@ -12,12 +12,11 @@ from helpers import __main__ as command
 from helpers import sampling
 from helpers.checkpoints import load_checkpoint
 from helpers.commands import direct, train, weights
-from helpers.commands.results import print_notes, readable
+from helpers.commands.results import print_notes
 from helpers.config import RLHFConfig
-from helpers.models import load_actor, load_tokenizer, stop_at_sentence_ends, stop_tokens
-from helpers.prompts import as_prompts
+from helpers.models import load_actor, stop_at_sentence_ends, stop_tokens
 from helpers.rewards import score_texts
-from helpers.sampling import SampledText, sample_responses
+from helpers.sampling import sample_responses
 from helpers.scale import forecast
 from helpers.scale.export import own_dtype, save_policy
 from helpers.scale.held_out import HeldOut
@@ -108,17 +107,8 @@ def test_as_many_responses_are_forecast_as_are_sampled(folder, monkeypatch, caps
 
     monkeypatch.setattr(sampling, "generate", counted)
     (folder / "lengths.py").write_text("def reward(texts): return [len(t) for t in texts]")
-    own = [
-        "--reward",
-        "lengths.py:reward",
-        "--prompts",
-        "rows.jsonl",
-        "--eval-every",
-        "1",
-        "--save",
-        "run",
-    ]
-    assert command.main(["train", *SMALL, *own]) == 0
+    own = "--reward lengths.py:reward --prompts rows.jsonl --eval-every 1 --save run"
+    assert command.main(["train", *SMALL, *own.split()]) == 0
     said = re.search(r"About .*", capsys.readouterr().out)[0]
     counts = [int(n) for n in re.findall(r"\((\d+) responses\)", said)]
     assert counts == [8, 8 + 8 + 3 * 8] and "(2 of 4)" in said
@@ -194,15 +184,6 @@ def test_the_texts_of_each_measurement_are_kept_with_their_numbers(tmp_path):
     assert scores.tolist() == pytest.approx([row["score"] for row in rows], abs=1e-5)
 
 
-def test_a_chat_s_text_is_shown_without_system_prompt_and_roles():
-    tokenizer = load_tokenizer("data/sft")
-    tokenizer.chat_template = "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
-    talk = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "why ?"}]
-    (prompt,) = as_prompts([talk], tokenizer)
-    assert readable(SampledText(f"{prompt}so .", prompt, "so .")) == "why ? → so ."
-    assert readable(SampledText("it was so .", "it was", "so .")) == "it was so ."
-
-
 def test_a_kl_below_0_and_a_lone_step_are_explained(capsys):
     assert below_0([0.0, -1e-5, 0.3]) == below_0([]) == ""
     assert "error of its estimate" in below_0([0.3, -0.2])
@@ -216,11 +197,6 @@ def test_a_kl_below_0_and_a_lone_step_are_explained(capsys):
         print_notes([record], {"kl": torch.zeros(1)}, state.config)
         lone = "0 by construction" in capsys.readouterr().out
         assert lone == (steps == {1}) and (record["clip_fraction"] == 0.0 or not lone)
-
-
-def test_a_reward_that_returns_strings_is_told_so():
-    with pytest.raises(ValueError, match="got list of str, wants one number per text"):
-        score_texts(lambda texts: ["0.5" for _ in texts], ["it was"])
 
 
 # --- sentence stops --------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -68,16 +67,6 @@ def test_nothing_asks_the_network_at_import(harness):
     ]
     done = harness.run("import", *modules)
     assert done.status == 0 and len(modules) > 50, done.err
-
-
-def test_tests_cannot_reach_beyond_this_machine():
-    for address in (("192.0.2.1", 80), ("2001:db8::1", 80)):
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        with pytest.raises(OSError, match="network"), socket.socket(family) as asked:
-            asked.connect(address)
-    with socket.socket() as own, socket.socket() as asks:  # one's own machine may be asked
-        own.bind(("127.0.0.1", 0)), own.listen()
-        asks.connect(own.getsockname())
 
 
 # --- a stranger's model folder --------------------------------------------------------------------

@@ -1,14 +1,10 @@
 """A figure's words: what is written in it, with the picture wherever a notebook is read."""
 
-import nbformat
 from IPython.core.formatters import DisplayFormatter
-from nbconvert import HTMLExporter
 
 from helpers.kit.alt_text import MOST, alt_text
-from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel, training_curves
+from helpers.kit.figures import label_axes, loop_figure, new_figure, one_panel
 from helpers.lessons.rollouts.figures import batch_figure
-
-KEYS = ("score", "gold", "kl", "entropy", "clip_fraction", "explained_variance")
 
 
 def three_panels(curves: int = 2):
@@ -39,13 +35,6 @@ def test_every_panel_is_told():
     )
 
 
-def test_details_give_way_to_titles():
-    assert alt_text(three_panels(curves=40)) == (
-        "3 panels. 1: Proxy score; iteration, reference std. 2: Gold; iteration, reference std."
-        " 3: Nothing; iteration, reference std"
-    )
-
-
 def test_the_figure_s_own_words_come_first():
     figure = three_panels(curves=0)
     figure.suptitle("Three\nruns")
@@ -69,27 +58,9 @@ def test_words_are_never_too_many_and_never_none():
     assert alt_text(new_figure()[0]) == "a figure"
 
 
-def test_six_panels_keep_their_labels():
-    words = alt_text(training_curves([dict.fromkeys(KEYS, 0.0) | {"iteration": 0}]))
-    assert "6: Critic: explained variance; iteration, share" in words and len(words) <= MOST
-
-
 def test_an_output_has_the_words_as_alternative_and_as_plain_text():
     data, metadata = shown(three_panels())
     words = alt_text(three_panels())
     assert data["text/plain"] == f"Folded? Click to see the figure: {words}"
     assert metadata["image/png"] == {"alt": words, "width": 80 * three_panels().get_figwidth()}
     assert data["image/png"].startswith(b"\x89PNG")
-
-
-def test_a_page_made_of_a_notebook_has_the_words():
-    """By nbconvert's classic template: neither its usual one nor JupyterLab 4.6 reads them."""
-    words = alt_text(three_panels())
-    data = {"image/png": "AAAA", "text/plain": words}
-    _, metadata = shown(three_panels())
-    output = nbformat.v4.new_output("display_data", data=data, metadata=metadata)
-    cell = nbformat.v4.new_code_cell("figure", outputs=[output])
-    page, _ = HTMLExporter(template_name="classic").from_notebook_node(
-        nbformat.v4.new_notebook(cells=[cell])
-    )
-    assert f'alt="{words}"' in page

@@ -46,8 +46,8 @@ def made(exercise: Exercise, *texts: str):
     return exercise.edited(*(Mistake("", "", *edit) for edit in edits))
 
 
-# every fourth by day, all at night: a look that fails takes its full time
-BY_DAY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
+# every third by day, all at night: a look that fails takes its full time
+BY_DAY = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
 
 
 @BY_DAY

@@ -320,7 +320,5 @@ def test_a_mistake_is_read_from_its_difference_and_must_fit_the_solution():
 
 def test_a_check_has_its_exercise_s_name():
     check = checker(WEIGHTED)
-    assert (
-        check.__name__ == "check_weighted"
-        and "weighted(values, weights, mask, scale)" in check.__doc__
-    )
+    assert check.__name__ == "check_weighted"
+    assert "weighted(values, weights, mask, scale)" in check.__doc__

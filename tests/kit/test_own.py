@@ -167,11 +167,8 @@ def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
     monkeypatch.setattr(own, "start_run", tiny)
     own.milestone(iterations=1, batch_size=4)
     said = capsys.readouterr().out
-    assert (
-        "Yours in this loop, 0 of 12 parts: none yet." in said
-        and "compute_gae" in said
-        and "1e-4" not in said
-    )
+    assert "Yours in this loop, 0 of 12 parts: none yet." in said
+    assert "compute_gae" in said and "1e-4" not in said
     own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
     own.milestone(iterations=9, batch_size=4, kl_coef=0.5)
     mine, course, same, *curve = capsys.readouterr().out.splitlines()

@@ -107,17 +107,3 @@ def test_without_a_kernel_question_and_folded_answer_stand_there(make):
     assert all(f"<li>{choice}</li>" in before for choice in choices)
     assert len(choices) == {choice: len(CHOICES), value: 1, curve: 0}[make]
     make()._ipython_display_()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: predict_choice(QUESTION, {"a": RIGHT, "b": RIGHT}, WHY), "choices: got 2 right"),
-        (lambda: value(truth=11.0), "truth: got 11.0"),
-        (lambda: value(truth=math.nan), "truth: got nan"),
-        (lambda: curve(truth=[0.0, 9.0, 0.0]), "truth: got 9.0"),
-    ],
-)
-def test_a_question_that_cannot_be_asked_is_refused(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()

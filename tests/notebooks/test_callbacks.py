@@ -107,7 +107,6 @@ DRAW = "def draw(k):\n    return figure(k, reference)"
 
 FOUND = [  # "reference" gets another meaning after a widget reads it
     ["reference = 1", DRAW, "Explorer(draw=draw)", "reference = 2"],
-    ["reference = 1", "Explorer(lambda k: figure(k, reference))", "reference = 2"],
     ["reference = 1", DRAW, "Explorer(lambda k: draw(k))", "reference = 2"],
     [DRAW, "box.observe(draw)", "with x() as reference:\n    pass"],
     [DRAW, "trainer.on_run = draw", "reference, other = 1, 2"],

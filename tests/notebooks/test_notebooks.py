@@ -2,11 +2,8 @@
 
 import ast
 import html
-import os
 import re
 import statistics
-import subprocess
-import sys
 
 import nbformat
 import pytest
@@ -105,21 +102,6 @@ def test_the_reader_sees_no_mark_of_the_tests(notebook):
     }  # a misspelt one would check nothing
 
 
-@pytest.mark.slow
-def test_nbval_compares_a_tagged_cell(tmp_path):
-    """Two cells whose saved output is wrong: nbval fails the tagged one, and only that."""
-    wrong = {"outputs": [nbformat.v4.new_output("stream", text="2\n")], "execution_count": 1}
-    cells = [
-        nbformat.v4.new_code_cell("print(1)", metadata={"tags": tags}, **wrong)
-        for tags in ([], ["nbval-check-output"])
-    ]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "two.ipynb")
-    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-q"]
-    command += ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={tmp_path}", "two.ipynb"]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
-    assert "1 failed, 1 passed" in told and "FAILED two.ipynb::Cell 1" in told
-
-
 RELATIVE = re.compile(r"\]\((?!https?:|#|attachment:)([^)\s]+)\)")
 
 
@@ -195,11 +177,6 @@ def test_a_question_was_saved_as_it_is_asked(notebook):
     for cell in code_cells(notebook):
         stale = [said for said in words_of_questions(cell.source) if said not in saved_words(cell)]
         assert not stale, (cell.id, stale)
-
-
-def test_a_stale_question_is_found():
-    source = "predict_choice('Which?', {'a': RIGHT, 'b': 'no'}, f'Since {x} is' ' so.')"
-    assert words_of_questions(source) == ["Which?", "Since ", " is so."]
 
 
 def test_a_saved_question_offers_what_its_cell_offers(notebook):

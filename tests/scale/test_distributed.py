@@ -4,7 +4,6 @@ One spawn serves the whole file: a worker process does its part of every case an
 """
 
 import dataclasses
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from helpers.scale.distributed import launch, train_together
 from helpers.scale.lora import lora_models
 from helpers.state import in_step, start_run
 from helpers.steps import draw_prompts, generate_responses, iterate
-from helpers.tools.files import ROOT, hold_folder
+from helpers.tools.files import ROOT
 from helpers.tools.parallel import (
     gather,
     merge_shares,
@@ -249,14 +248,6 @@ def test_two_processes_make_the_update_and_the_record_of_one(found, rollout, nam
             assert case["record"][key] == expected, key
 
 
-def test_advantages_are_whitened_over_all_processes(found, rollout):
-    alone = one_iteration({}, rollout)["advantages"]
-    parts = [found[number]["plain"]["advantages"] for number in (0, 1)]
-    both = torch.cat([torch.nn.functional.pad(p, (0, alone.shape[1] - p.shape[1])) for p in parts])
-    torch.testing.assert_close(both, alone, atol=1e-5, rtol=1e-5)
-    assert (found[0]["whitening alone"]["advantages"] - parts[0]).abs().max() > 1e-3
-
-
 def test_a_process_whose_groups_are_all_equal_makes_the_update_of_the_others(found, rollout):
     alone = equal_groups_skipped(rollout)
     rows = alone["advantages"].ne(0).any(dim=1)
@@ -332,26 +323,6 @@ def test_a_batch_that_does_not_divide_is_refused_at_once(capsys):
     assert main(["--batch-size", "63"]) == 2
     said = capsys.readouterr().err
     assert said == "error: batch_size: got 63, wants a multiple of 2 processes.\n"
-
-
-def run_command(*flags) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "helpers", "distributed", *map(str, flags)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-
-
-@pytest.mark.nightly  # float32 by two processes, and bf16 by one, are in `make test`
-def test_bf16_starts_at_ratio_one_and_kl_zero_and_the_folder_of_a_run_is_its_own(tmp_path, capsys):
-    small = ["--iterations", 1, "--batch-size", 8]
-    done = run_command("--mixed-precision", "bf16", *small, "--save", tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    record = json.loads((tmp_path / "history.json").read_text())[0]
-    assert "bf16 autocast" in done.stdout and "in all processes: True" in done.stdout
-    assert record["first_ratio_error"] < 0.05 and abs(record["kl"]) < 0.05
-    assert 1e-4 < record["logprob_gap"] < 0.5
-    assert f"logprob_gap {record['logprob_gap']:.3g}" in done.stdout
-    with hold_folder(tmp_path):
-        assert main(["--resume", str(tmp_path)]) == 2
-    assert f"error: {tmp_path} is in use by another process" in capsys.readouterr().err
 
 
 def test_what_two_processes_refuse_is_one_sentence(tmp_path, capsys):

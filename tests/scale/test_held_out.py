@@ -36,19 +36,6 @@ def test_rows_of_one_prompt_stay_together():
     assert not {row["prompt"] for row in kept} & {row["prompt"] for row in held}
 
 
-def test_what_is_wrong_is_one_sentence(tmp_path):
-    for call, says in (
-        (lambda: split_prompts(["a", "a"]), "prompts: got 1, wants at least two different ones"),
-        (lambda: split_prompts(["a", "b"], 0.0), "share: got 0.0"),
-        (lambda: split_prompts(["a", "b"], 1.0), "share: got 1.0"),
-        (lambda: HeldOut([], tmp_path), "prompts: got an empty list"),
-        (lambda: HeldOut(OTHERS, tmp_path, 0), "every: got 0"),
-        (lambda: HeldOut(OTHERS, tmp_path, 1, 1), "samples: got 1"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            call()
-
-
 def run(folder, every=1, **more):
     state = start_run(CONFIG, tiny_models(**more), prompts=PROMPTS)
     held_out = HeldOut(OTHERS, folder, every, samples=16)
@@ -112,24 +99,11 @@ def test_a_gain_has_its_error_and_one_of_chance_is_called_so(tmp_path, models, m
     assert "within the noise" not in held_out.report()
 
 
-@pytest.mark.parametrize("count", [1, 12])
-def test_it_is_said_at_the_start_how_many_are_held_out(tmp_path, count):
-    said = HeldOut(["it was"] * count, tmp_path).opening(trained=11)
-    assert f"Trained on 11 prompts; {count} held out" in said
-    assert ("--eval-prompts FILE" in said) == (count < 10)
-
-
 def test_measuring_changes_nothing_of_the_training(tmp_path):
     state, _, seen = run(tmp_path)
     alone = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
     for _ in train_rlhf_loop(state=alone):
         assert fingerprint(alone.models.actor) == seen[alone.iteration]
-
-
-def test_a_record_carries_what_was_measured_and_the_last_is(tmp_path):
-    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
-    records = list(HeldOut(OTHERS, tmp_path, 3, 8).watch(state, train_rlhf_loop(state=state)))
-    assert ["held_out_value" in record for record in records] == [False, False, True, True]
 
 
 def test_of_a_lora_run_the_adapter_alone_is_kept(tmp_path):

@@ -21,7 +21,7 @@ from helpers.models import (
 from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter
-from helpers.scale.lora import add_lora, linear_layers, lora_models
+from helpers.scale.lora import add_lora, lora_models
 from helpers.scale.memory import adapter_parameters, estimate_memory
 from helpers.scale.pretrained import make_models
 from helpers.state import start_run
@@ -56,27 +56,6 @@ def test_without_peft_one_sentence_says_what_to_do(monkeypatch):
     with pytest.raises(ValueError, match="pip install peft") as problem:
         add_lora(tiny_models().actor)
     assert "\n" not in str(problem.value)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"rank": 0}, "rank: got 0"),
-        ({"last": 0}, "last: got 0"),
-        ({"base": torch.float16}, "base: got"),
-        ({"actor": "data/sft"}, "^actor: got 'data/sft', wants a loaded model: load_actor"),
-    ],
-)
-def test_nonsense_is_refused(wrong, says):
-    with pytest.raises(ValueError, match=says):
-        add_lora(**{"actor": tiny_models().actor} | wrong)
-
-
-def test_only_the_last_blocks_can_be_adapted():
-    sizes = {"n_layer": 3, "n_embd": 16, "n_head": 2, "vocab_size": 40}
-    actor = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **sizes))
-    assert all(".h.2." in name for name in linear_layers(actor, last=1))
-    assert len(linear_layers(actor)) == 3 * len(linear_layers(actor, last=1)) == 12
 
 
 def test_the_adapter_is_as_large_as_estimated(adapted):

@@ -107,30 +107,17 @@ for name in ("some/misspelt", "some/gated"):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_name_the_hub_refuses_is_no_fallback(tmp_path, is_there):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    if is_there:
+def test_a_name_the_hub_refuses_is_no_fallback(tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    online = {"HF_HUB_OFFLINE": str(int(not is_there)), "HF_ENDPOINT": address}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        env=os.environ | online | {"HF_HOME": str(tmp_path)},
-    )
-    if is_there:
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        online = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        ask = {"cwd": ROOT, "timeout": 300, "env": os.environ | online}
+        done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, **ask)
         server.shutdown()
-    server.server_close()
     misspelt, gated = done.stdout.splitlines()
-    if is_there:
-        assert misspelt.startswith("FileProblem Could not load AutoConfig from hub name")
-        assert "gated" in gated and gated.startswith("FileProblem Could not load AutoConfig")
-    else:
-        assert misspelt == gated and misspelt.startswith("No hub can be reached")
+    assert misspelt.startswith("FileProblem Could not load AutoConfig from hub name")
+    assert "gated" in gated and gated.startswith("FileProblem Could not load AutoConfig")
 
 
 def test_a_gguf_file_that_is_not_there_is_one_sentence(tmp_path):
@@ -214,11 +201,8 @@ def test_names_are_loaded():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"method": "qlora"}, "method: got 'qlora'"),
-        ({"actor": 3}, "^actor: got int, wants a language model"),
         ({"actor": "data/sfft"}, "No folder 'data/sfft'"),
         ({"reward": "data/rewardd"}, "No folder 'data/rewardd'"),
-        ({"reward": "data/sft"}, "^reward_model: got 'data/sft', a model without"),
     ],
 )
 def test_what_is_no_model_is_refused(wrong, says):
@@ -302,14 +286,6 @@ def test_a_classifier_scores_texts_by_the_odds_of_its_label(classifier):
     torch.testing.assert_close(together, scores, atol=1e-5, rtol=1e-5)
 
 
-def test_a_classifier_is_a_reward_of_the_loop(classifier):
-    folder, _, _ = classifier
-    plain = tiny_models()
-    models = make_models(plain.actor, plain.tokenizer, ClassifierReward(str(folder), "GOOD", "cpu"))
-    state = start_run(SMALL, models)
-    assert iterate(state)["score_std"] > 0
-
-
 def test_a_label_the_classifier_does_not_have_is_refused(classifier):
     folders = {"EXCELLENT": classifier[0], 3: classifier[0], -1: classifier[0]}
     for label, folder in (folders | {"GOOD": "data/reward"}).items():  # the last is no classifier
@@ -318,19 +294,6 @@ def test_a_label_the_classifier_does_not_have_is_refused(classifier):
 
 
 # --- special tokens ---------------------------------------------------------------------------------
-
-
-def test_what_the_policy_writes_reaches_the_reward_model_without_special_tokens():
-    models, seen = tiny_models(), []
-
-    def reward(texts):
-        seen.extend(texts)
-        return length_reward(texts)
-
-    models.reward = reward
-    state = start_run(SMALL, models)
-    iterate(state)
-    assert seen and not any(token in text for text in seen for token in ("<s>", "</s>", "<pad>"))
 
 
 def test_pad_may_be_eos():

@@ -1,4 +1,4 @@
-"""TRL 1.12.0's own lines and trainers against ours: where definitions agree, to 1e-6; where not, how.
+"""TRL 1.12.0's losses and its trainer beside ours; `test_from_trl.py` compares a whole update.
 
 Skipped where trl is not installed: `pip install trl==1.12.0`, then `pytest tests/scale/test_trl.py`.
 """
@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import tiny_models
 from strategies import close, prefix_mask, seeded
-from trl_lines import trl_advantages, trl_losses
+from trl_lines import trl_losses
 
 from benchmarks.trl_ppo import (
     RewardForTRL,
@@ -18,42 +18,16 @@ from benchmarks.trl_ppo import (
     trl_is_here,
 )
 from helpers.config import RLHFConfig
-from helpers.gae import compute_gae
-from helpers.kl import shape_rewards
 from helpers.ppo import policy_loss, value_loss
-from helpers.whitening import whiten_advantages
 
 pytestmark = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
 
-FULL, SHORT = (6, 6, 6, 6), (6, 2, 4, 1)  # counted tokens of each response
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 PROMPTS = [*PROMPTS, "the room", "we ate", "this book", "i heard"]
 
 
-def tensors(lengths, width=6):
-    """scores, logprobs, ref_logprobs, values (everywhere), mask."""
-    generator = seeded(3)
-    shape = (len(lengths), width)
-    logprobs, ref_logprobs = (-torch.rand(*shape, generator=generator) * 3 for _ in range(2))
-    values = torch.randn(*shape, generator=generator)
-    return (
-        torch.randn(4, generator=generator),
-        logprobs,
-        ref_logprobs,
-        values,
-        prefix_mask(lengths, width),
-    )
-
-
-def ours(scores, logprobs, ref_logprobs, values, mask, config):
-    """Whitened advantages and returns as steps.py makes them."""
-    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, config.kl_coef)
-    advantages, returns = compute_gae(rewards, values * mask, config.gamma, config.lam, mask)
-    return rewards, whiten_advantages(advantages, mask), returns
-
-
 def test_losses_and_gradients_equal_trl_s_on_the_same_mask():
-    generator, mask = seeded(1), prefix_mask(SHORT, 6)
+    generator, mask = seeded(1), prefix_mask((6, 2, 4, 1), 6)
     x = [torch.randn(4, 6, generator=generator) for _ in range(6)]
     found = []
     for losses in ("ours", "trl"):
@@ -63,56 +37,12 @@ def test_losses_and_gradients_equal_trl_s_on_the_same_mask():
             value, _ = value_loss(values, x[1] + 0.3 * x[4], x[5], mask, 0.2)
         else:
             given = (logprobs, x[0] + 0.3 * x[2], x[3], values, x[1] + 0.3 * x[4], x[5])
-            policy, value = trl_losses(*given, mask, mask, RLHFConfig())
+            policy, value = trl_losses(*given, mask, RLHFConfig())
         (policy + value).backward()
         found.append([policy.detach(), value.detach(), logprobs.grad, values.grad])
     for mine, theirs in zip(*found, strict=True):
         close(mine, theirs, 1e-6, 1e-6)
         assert theirs.abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("lam", [0.95, 1.0])
-def test_advantages_of_full_length_responses_equal_trl_s(lam):
-    config, given = RLHFConfig(lam=lam), tensors(FULL)
-    theirs = trl_advantages(*given, config)
-    for mine, name in zip(ours(*given, config), ("rewards", "advantages", "returns"), strict=True):
-        close(mine, theirs[name], 1e-6, 1e-5)
-
-
-def test_a_response_that_stopped_is_scored_one_position_later():
-    scores, *rest, mask = given = tensors(SHORT)
-    config = RLHFConfig(kl_coef=0.0)
-    rewards = trl_advantages(*given, config)["rewards"]
-    for row, length in enumerate(SHORT):
-        place = length if length < 6 else 5  # the first pad; the last token of a full one
-        assert rewards[row].nonzero().flatten().tolist() == [place]
-        assert float(rewards[row, place]) == pytest.approx(float(scores[row]))
-    assert ours(*given, config)[0].nonzero()[:, 1].tolist() == [length - 1 for length in SHORT]
-
-
-def test_so_lambda_weighs_the_score_once_more_and_nothing_changes_at_lambda_one():
-    given = tensors(SHORT)
-    mask = given[-1]
-    for lam, same in ((1.0, True), (0.95, False)):
-        config = RLHFConfig(lam=lam)
-        _, mine, my_returns = ours(*given, config)
-        theirs = trl_advantages(*given, config)
-        apart = (mine - theirs["advantages"])[mask].abs().max()
-        assert bool(apart < 1e-5) is same
-        assert bool((my_returns - theirs["returns"])[mask].abs().max() < 1e-5) is same
-    zero = [*given[:3], torch.zeros_like(given[3]), mask]
-    config = RLHFConfig(lam=0.9, kl_coef=0.0)
-    last = [length - 1 for length in SHORT]
-    returns = trl_advantages(*zero, config)["returns"][torch.arange(4), last]
-    weight = torch.tensor([0.9 if length < 6 else 1.0 for length in SHORT])
-    close(returns, weight * given[0], 1e-6, 1e-5)
-
-
-def test_trl_s_critic_learns_at_one_position_more_than_ours():
-    theirs = trl_advantages(*tensors(SHORT), RLHFConfig())
-    counted = (~theirs["padding_mask_p1"]).sum(dim=1)
-    assert counted.tolist() == [min(length + 1, 6) for length in SHORT]
-    assert torch.equal(~theirs["padding_mask"], prefix_mask(SHORT, 6))
 
 
 @pytest.fixture(scope="module")

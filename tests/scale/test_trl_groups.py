@@ -8,12 +8,10 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from benchmarks.trl_trainers import direct_settings, make_trainer, rloo_settings, train_with_trl
+from benchmarks.trl_trainers import direct_settings, rloo_settings
 from helpers.config import DirectConfig, RLHFConfig
-from helpers.direct import dpo_loss, ipo_loss
-from helpers.groups import group_advantages
 from helpers.ppo import minibatch_loss
-from helpers.rollouts import RolloutBatch, gather_logprobs
+from helpers.rollouts import RolloutBatch
 from helpers.scale.trl_groups import (
     give_positions,
     grpo_is_here,
@@ -73,7 +71,6 @@ def test_rloo_and_dpo_are_said_in_trl_s_words():
         (grpo_settings, CONFIG, {"kl_placement": "reward"}, "kl_placement, kl_loss: got 'reward'"),
         (grpo_settings, CONFIG, {"minibatch_size": 3}, "minibatch_size: got 3, wants a divisor"),
         (grpo_settings, CONFIG, {"entropy_coef": 0.1}, "entropy_coef: got 0.1"),
-        (rloo_settings, RLOO, {"method": "grpo"}, "method: got 'grpo', wants 'rloo'"),
         (rloo_settings, RLOO, {"kl_placement": "loss"}, "kl_placement: got 'loss', wants 'reward'"),
         (direct_settings, DIRECT, {"online": True}, "online: got True, wants False"),
         (direct_settings, DIRECT, {"loss": "ipo"}, "loss: got 'ipo', wants 'dpo'"),
@@ -189,91 +186,6 @@ def test_loss_and_gradient_are_those_of_grpo_trainer(scene, trainer, name):
 
 
 @needs_trl
-def test_rloo_trainer_s_gradient_is_ours_on_the_policy_that_wrote(scene, tmp_path):
-    """At ratio 1. Its loss sums log-probs over a response; ours, 'fixed', divides by the length."""
-    models, rollout, scores = scene
-    own = copy.deepcopy(models)
-    trainer = make_trainer(replace(RLOO, kl_coef=0.0), own, PROMPTS, str(tmp_path))
-    actor, mask = own.actor.eval(), rollout.response_mask
-    with torch.no_grad():
-        logits = models.actor(
-            input_ids=torch.cat([rollout.query_tensors, rollout.response_tensors], dim=1)
-        ).logits[:, rollout.query_tensors.shape[1] - 1 : -1]
-        logprobs = torch.where(mask, gather_logprobs(logits, rollout.response_tensors), 0.0)
-    kl = torch.where(mask, logprobs - rollout.ref_logprobs, 0.0).sum(dim=1)
-    rewards = (scores - RLOO.kl_coef * kl).view(2, 4)  # as RLOOTrainer writes it
-    leave_one_out = (rewards - (rewards.sum(1, keepdim=True) - rewards) / 3).flatten()
-    total = torch.zeros_like(logprobs)
-    total[:, 0] = scores - RLOO.kl_coef * kl
-    advantages = group_advantages(total, mask, RLOO)
-    torch.testing.assert_close(advantages[:, 0], leave_one_out, atol=1e-5, rtol=1e-4)
-
-    written = replace(rollout, logprobs=logprobs, advantages=advantages)
-    ours, _ = minibatch_loss(models.actor, None, written, RLOO, models.reference)
-    inputs = {
-        "prompt_ids": rollout.query_tensors,
-        "prompt_mask": rollout.query_mask.long(),
-        "completion_ids": rollout.response_tensors,
-        "completion_mask": mask.long(),
-        "advantages": leave_one_out,
-        "old_logps": logprobs.sum(dim=1),
-    }
-    theirs = trainer._compute_loss(actor, inputs)
-    mine, other = gradient(models.actor, ours * RLOO.response_length), gradient(actor, theirs)
-    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
-    assert float(mine.norm()) > 1e-3
-
-
-@needs_trl
-@pytest.mark.parametrize("loss", ["sigmoid", "ipo"])
-def test_dpo_s_loss_and_gradient_are_those_of_dpo_trainer(scene, tmp_path, loss):
-    """On the tokens that TRL makes of the pairs. Its IPO divides log-ratios by the number of tokens."""
-    from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
-
-    models = copy.deepcopy(scene[0])
-    words = [" was lovely .", " was cold .", " was very warm .", " was dark ."]
-    rows = [
-        {"prompt": p, "chosen": words[i], "rejected": words[i + 1]} for i, p in enumerate(PROMPTS)
-    ]
-    quiet = {"report_to": "none", "bf16": False, "use_cpu": True, "gradient_checkpointing": False}
-    trainer = DPOTrainer(
-        model=models.actor,
-        ref_model=models.reference,
-        args=DPOConfig(output_dir=str(tmp_path), beta=0.3, loss_type=[loss], **quiet),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=models.tokenizer,
-    )
-    models.actor.eval()
-    batch = next(iter(trainer.get_train_dataloader()))
-    theirs = trainer._compute_loss(models.actor, batch, False)
-    tokens, counted = batch["input_ids"], batch["completion_mask"].bool()[:, 1:]
-
-    def logprobs(model):
-        logits = model(input_ids=tokens, attention_mask=batch["attention_mask"]).logits
-        each = torch.where(counted, gather_logprobs(logits[:, :-1], tokens[:, 1:]), 0.0).sum(dim=1)
-        return each / counted.sum(dim=1) if loss == "ipo" else each
-
-    with torch.no_grad():
-        reference = logprobs(models.reference)
-    parts = (*logprobs(models.actor).chunk(2), *reference.chunk(2))
-    ours, _ = (dpo_loss if loss == "sigmoid" else ipo_loss)(*parts, 0.3)
-    assert float(theirs.detach()) == pytest.approx(float(ours.detach()), abs=1e-5)
-    mine, other = gradient(models.actor, ours), gradient(models.actor, theirs)
-    torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-3)
-    assert float(mine.norm()) > 1e-3
-
-
-def test_group_advantages_are_trl_s_formula(scene):
-    """(r − mean)/(std + 1e-4) over a prompt's responses, as GRPOTrainer writes it."""
-    models, rollout, scores = scene
-    groups = scores.view(2, 4)
-    wanted = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
-    found = group_advantages(rollout.rewards, rollout.response_mask, CONFIG)
-    torch.testing.assert_close(found[:, 0], wanted.flatten(), atol=1e-4, rtol=1e-3)
-
-
-@needs_trl
 @pytest.mark.slow
 def test_grpo_trainer_learns_on_our_models_and_reward():
     """Lesson 13's run: the score rises within eight rollouts."""
@@ -294,26 +206,3 @@ def test_grpo_trainer_learns_on_our_models_and_reward():
         assert [float(score) for score in quoted] == pytest.approx(
             [record["score"] for record in records], abs=0.05
         )
-
-
-@needs_trl
-@pytest.mark.slow
-def test_rloo_and_dpo_trainers_train_our_models_and_say_when_an_iteration_is_done():
-    said = []
-    config = RLHFConfig(
-        device="cpu", method="rloo", responses_per_prompt=4, iterations=2, num_ppo_epochs=1,
-        batch_size=16, minibatch_size=8, normalizer_samples=8,
-    )  # fmt: skip
-    models = load_models(config)
-    before = next(models.actor.parameters()).detach().clone()
-    train_with_trl(config, models, start_run(config, models).prompts, said.append)
-    assert said == [1, 2]
-    assert not torch.equal(before, next(models.actor.parameters()))
-
-    said.clear()
-    direct = DirectConfig(device="cpu", iterations=2, batch_size=8, minibatch_size=4)
-    pair = {"prompt": "we saw this film", "chosen": " . it was lovely .", "rejected": " . it was ."}
-    models = load_models(direct)
-    train_with_trl(direct, models, [pair] * 16, said.append)
-    assert said == [1, 2]
-    assert not torch.equal(before, next(models.actor.parameters()))

@@ -16,13 +16,10 @@ from helpers.state import start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
 from helpers.studies.runs import Run, load_run, record_run
 from helpers.studies.study import (
-    METRICS,
     STUDY,
     Job,
     StudyOptions,
-    as_columns,
     as_entry,
-    as_history,
     keep_jobs,
     load_study,
     plan_jobs,
@@ -107,11 +104,6 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
         run_study(jobs(), options(tmp_path))
     with pytest.raises(FileProblem, match="other settings"):
         run_study(jobs(iterations=5), options(tmp_path, resume=True))
-
-
-def test_a_history_as_columns_and_back():
-    history = [{name: float(i) for name in METRICS} for i in range(3)]
-    assert as_history(as_columns(history, METRICS)) == history
 
 
 def finished(job: Job, folder, prompts: list[str]) -> Run:
@@ -225,18 +217,3 @@ def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
     assert (
         recorded_command(parse(BetaSweepOptions, "--work /somewhere")) == "python -m helpers sweep"
     )
-
-
-@pytest.mark.parametrize(
-    "name, typed, word",
-    [
-        ("beta_sweep", "--iterations 0", "--iterations"),
-        ("clinic", "--jobs 0", "--jobs"),
-        ("clinic", "--threads 0", "--threads"),
-        ("direct", "--iterations 0", "--iterations"),
-        ("trainer_band", "--runs 2", "--runs"),
-    ],
-)
-def test_options_refuse_bad_values_by_name(name, typed, word):
-    with pytest.raises(ValueError, match=word):
-        parse(STUDIES[name][0], typed)

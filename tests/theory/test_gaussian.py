@@ -8,7 +8,6 @@ from helpers.lessons.kl_beta.gaussian import (
     gaussian_loss,
     peak_reward,
     train_gaussian,
-    train_gaussians,
 )
 from helpers.theory.optimum import gaussian_objective, gaussian_optimum
 
@@ -44,16 +43,3 @@ def test_the_wrong_sign_runs_away_and_a_large_beta_hides_it_on_the_wrong_side():
     assert train_gaussian(0.05, wrong, steps=60).means[-1] < -50
     # J'(m) = 4(m − 1) − (β/σ²)·m is 0 at −4/(β/σ² − 4)
     assert train_gaussian(5.0, wrong).means[-1] == pytest.approx(-0.25, abs=0.1)
-
-
-def test_same_seed_same_run_and_equal_noise_at_every_beta():
-    one, two = train_gaussian(0.5, steps=5), train_gaussian(0.5, steps=5)
-    assert one == two
-    assert train_gaussian(0.5, steps=5, seed=1) != one
-    first = [run.means[1] for run in train_gaussians([0.0, 0.5], steps=1)]
-    assert first[0] == pytest.approx(first[1])  # at m = 0 the KL has no gradient
-
-
-def test_a_reward_that_is_not_finite_is_refused():
-    with pytest.raises(ValueError, match="scores.*finite"):
-        train_gaussian(0.0, lambda y: y / 0)

@@ -233,30 +233,6 @@ def test_the_logarithm_is_per_prompt_and_the_average_outside():
     assert pooled - VALUE > 1
 
 
-def test_on_the_same_samples_the_best_value_falls_towards_their_mean_as_beta_grows():
-    scores = REWARDS.gather(1, draws(REF_PROBS, 2000))
-    found = [optimal_value(scores, kl_coef) for kl_coef in (0.3, 0.5, 1, 3, 1e6)]
-    for name in ("value", "kl", "score"):
-        path = [getattr(optimum, name) for optimum in found]
-        assert path == sorted(path, reverse=True), name
-    assert found[-1].value == pytest.approx(scores.mean().item(), abs=1e-5)
-    ess = [optimum.ess.min().item() for optimum in found]
-    assert ess == sorted(ess) and ess[-1] == pytest.approx(2000)
-
-
-def test_a_policy_between_reference_and_optimum_gives_the_same_value_from_fewer_samples():
-    proposal = (REF_PROBS * OPTIMUM).sqrt()
-    proposal = proposal / proposal.sum(-1, keepdim=True)
-    given = sampled([proposal], [2000])
-    optimum = optimal_value(kl_coef=KL_COEF, **given)
-    plain = optimal_value(REWARDS.gather(1, draws(REF_PROBS, 2000)), KL_COEF)
-    assert abs(optimum.value - VALUE) < 4 * optimum.stderr
-    assert optimum.kl == pytest.approx(KL, rel=0.05)
-    assert optimum.ess.min().item() > 1.5 * plain.ess.min().item()
-    unweighted = optimal_value(given["scores"], KL_COEF)  # as if the reference had said these
-    assert unweighted.value - VALUE > 10 * unweighted.stderr
-
-
 def test_the_optimum_as_proposal_needs_no_luck():
     optimum = optimal_value(kl_coef=KL_COEF, **sampled([OPTIMUM], [60]))
     assert optimum.value == pytest.approx(VALUE)
@@ -280,9 +256,6 @@ def test_efficiency_is_0_for_the_reference_and_1_for_the_optimum():
     assert efficiency(reference, reference, best).mean == 0
     assert efficiency(best, reference, best).mean == 1
     assert efficiency(Estimate(2.0, 0.0), reference, best).mean == 0.75
-    optimum = optimal_value(REWARDS.gather(1, draws(REF_PROBS, 2000)), KL_COEF)
-    half = Estimate((optimum.value - 10) / 2, 0.0)
-    assert efficiency(half, Estimate(-10.0, 0.0), optimum).mean == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("errors", [(0.05, 0, 0), (0, 0.05, 0), (0, 0, 0.05), (0.03, 0.06, 0.04)])
@@ -300,25 +273,16 @@ HALF, X = torch.full((2,), 0.5), torch.zeros(2, 8)
 NAN = torch.full((2, 8), math.nan)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-def test_there_is_no_best_value_without_a_positive_beta(bad):
-    for function, arguments in (
-        (gibbs_value, (HALF, torch.zeros(2))),
-        (importance_weights, (X,)),
-        (optimal_value, (X,)),
-    ):
-        with pytest.raises(ValueError, match="kl_coef"):
-            function(*arguments, bad)
-
-
 @pytest.mark.parametrize(
     "name, call",
     [
-        ("ref_probs", lambda: gibbs_value(torch.ones(2), torch.zeros(2), 1.0)),
         ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
         ("rewards", lambda: gibbs_value(HALF, torch.zeros(3), 1.0)),
         ("other", lambda: kl_divergence(HALF, torch.full((4,), 0.25))),
         ("probs", lambda: kl_divergence(torch.ones(2), HALF)),
+        ("kl_coef", lambda: gibbs_value(HALF, torch.zeros(2), 0.0)),
+        ("kl_coef", lambda: importance_weights(X, math.nan)),
+        ("kl_coef", lambda: optimal_value(X, -1.0)),
         ("kl_coef", lambda: gaussian_optimum(-0.1)),
         ("sigma", lambda: gaussian_optimum(0.1, sigma=0.0)),
         ("mean", lambda: gaussian_objective(math.nan, 0.1)),

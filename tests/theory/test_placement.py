@@ -92,17 +92,3 @@ def test_the_frontier_passes_through_the_point_found_by_kl():
     world = random_world(1)
     (point,) = frontier(world, [0.4], "loss")
     assert reward_at_kl(world, point[1], "loss") == pytest.approx(point[0], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [((0.0, "reward"), "kl_coef: got 0"), ((1.0, "both"), "placement: got 'both'")],
-)
-def test_bad_arguments_are_named(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        best_policy(random_world(0), *arguments)
-
-
-def test_a_kl_that_no_policy_reaches_is_refused():
-    with pytest.raises(ValueError, match="kl: got 100"):
-        reward_at_kl(random_world(0), 100.0, "reward")

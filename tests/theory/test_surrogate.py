@@ -101,9 +101,3 @@ def test_advantages_average_to_0_and_prefixes_to_1():
         close((step * found).sum(-1), torch.zeros(len(step), dtype=step.dtype))
     for probs in prefix_probs(world.reference):
         close(probs.sum(), torch.ones((), dtype=probs.dtype))
-
-
-@pytest.mark.parametrize("distance", [0.0, -1.0, 1e9])
-def test_a_distance_that_cannot_be_is_refused(distance):
-    with pytest.raises(ValueError, match="distance: got"):
-        moved(random_world(0).reference, distance)

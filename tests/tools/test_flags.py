@@ -48,12 +48,6 @@ def test_a_switch(flags, hot):
     assert parser(Meal).options(["--name", "soup", *flags]).hot is hot
 
 
-def test_a_list_s_default_is_not_shared():
-    one, other = Meal(name="a"), Meal(name="b")
-    one.prices.append(9.0)
-    assert other.prices == [1.0, 2.5]
-
-
 def test_help_has_headings_and_true_defaults():
     printed = " ".join(parser(Meal).format_help().split())
     assert "the table: --guests N how many eat (default: 2)" in printed

@@ -32,7 +32,6 @@ from helpers.world.gold import (
 from helpers.world.labelling import LABEL_TEMPERATURE
 from helpers.world.lexicon import OPINIONS
 from helpers.world.opinions import ASPECTS, find_contradictions, find_opinions
-from helpers.world.sentences import BROKEN, judge
 
 REFERENCE_MEAN = -0.50  # of 1,000 samples of data/sft, points; measured again below
 CORPUS_P90 = 1.56  # of 10,000 reviews of data/corpus.txt, points; measured again below
@@ -46,14 +45,6 @@ def reasons(text):
         kind = what.split(" (")[0]
         found[kind] = found.get(kind, 0.0) + points
     return found
-
-
-def broken_share(text):
-    """Share of the tokens that stand in broken sentences, stops included."""
-    sentences = judge(reviews.tokenize(text))
-    sizes = [len(words) + bool(stop) for words, stop, _ in sentences]
-    broken = sum(size for size, s in zip(sizes, sentences, strict=True) if s.status == BROKEN)
-    return broken / max(1, sum(sizes))
 
 
 # ---- the rule ----
@@ -212,34 +203,16 @@ def test_no_edit_that_breaks_a_review_raises_its_score(seed, count):
     assert broken > 15 * count
 
 
-def quarter_broken(rng):
-    """A good review with broken words put in until more than a quarter of it is broken."""
-    tokens = reviews.tokenize(max((long_review(rng, 3) for _ in range(5)), key=gold_score))
-    while broken_share(reviews.detokenize(tokens)) <= 0.25:
-        i = rng.randint(0, len(tokens))
-        tokens = tokens[:i] + [rng.choice(reviews.VOCABULARY)] + tokens[i:]
-    return reviews.detokenize(tokens)
-
-
-def test_a_review_a_quarter_broken_is_below_the_reference():
-    rng = random.Random(4)
-    texts = [quarter_broken(rng) for _ in range(100)]
-    assert max(gold_scores(texts)) < REFERENCE_MEAN
-
-
 PRAISE = [word for word, strength in OPINIONS.items() if strength > 0]
 LISTS = {
     "praise": " ".join(PRAISE) + ".",
     "praise with commas": ", ".join(PRAISE[:20]) + ".",
-    "praise with stops": ". ".join(PRAISE[:20]) + ".",
     "three praises": "lovely. excellent. great.",
-    "the collapsed policy": "this is a french film. but. but. but. but. but. delighted.",
     "one long sentence": " but ".join(["the soup was lovely", "the owners were lovely"] * 4) + ".",
     "one clause and more": " and ".join(
         f"the {noun} was good" for noun in ("soup", "bread", "fish", "food", "waiter")
     )
     + ".",
-    "one sentence repeated": "the soup was tasty. " * 6,
     "one fact repeated": "the soup was tasty. " + "we sat by the window. " * 6,
     "every aspect": " ".join(sorted(ASPECTS)) + ".",
     "every aspect praised": " ".join(f"the {noun} good." for noun in sorted(ASPECTS)),

@@ -20,8 +20,3 @@ def test_it_follows_its_rule_whichever_side_stands_first(rule):
     assert ask(SHORT, LONG) is FIRST_WINS[rule]
     assert ask(LONG, SHORT) is not FIRST_WINS[rule]
     assert ask(SHORT, SHORT) is None
-
-
-def test_an_unknown_rule_is_named():
-    with pytest.raises(ValueError, match="rule: got 'none'"):
-        labeller_with("none")

@@ -70,13 +70,6 @@ def test_inside_probabilities_equal_enumeration_and_sum_to_one(name):
     assert math.fsum(found.values()) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_ambiguous_grammar_is_ambiguous():
-    node = GRAMMARS["ambiguous"]
-    assert len(derivations(node)) > len(totals(node))
-    by_hand = 3 / 6 * 1 / 4 + 2 / 6 * 1 / 4 + 1 / 6 * 2 / 4
-    assert inside(node, ["a"] * 3) == pytest.approx(by_hand)
-
-
 def test_sampling_follows_the_inside_probabilities():
     node, rng, count = GRAMMARS["slice of the real one"], random.Random(1), 4000
     surprise = [-math.log(inside(node, node.sample(rng))) for _ in range(count)]
@@ -146,14 +139,6 @@ def test_prompts_are_distinct_open_beginnings():
     assert all(any(domain[:-1] in prompt for prompt in prompts) for domain in reviews.DOMAINS)
 
 
-def test_the_same_seed_gives_the_same_world():
-    first, second = random.Random(7), random.Random(7)
-    assert [reviews.sample_review(first) for _ in range(5)] == [
-        reviews.sample_review(second) for _ in range(5)
-    ]
-    assert reviews.sample_prompts(30, first) == reviews.sample_prompts(30, second)
-
-
 # ---- the labeller ----
 PLAIN = "the soup was tasty and the waiter was polite. i would recommend it."
 BAD = "the soup was bland."
@@ -199,9 +184,3 @@ def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_on
         assert low < float((told > 0).float().mean()) < high
     apart = [a == b for a, b in zip(honest, flattered, strict=True)]
     assert 0.9 < sum(apart) / len(apart) < 1  # nothing else has changed
-
-
-@pytest.mark.parametrize("strength", [math.nan, math.inf, "much", None])
-def test_a_strength_that_is_no_number_is_refused(strength):
-    with pytest.raises(ValueError, match="flattery: got"):
-        labelled_pairs(10, 0.7, 0, strength)

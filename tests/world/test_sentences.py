@@ -103,7 +103,6 @@ def statuses(text):
     "text, wanted",
     [
         ("the soup was tasty. the waiter was polite. the bread was fresh.", [ACCEPTED] * 3),
-        ("i would recommend it. the soup was tasty.", [ACCEPTED] * 2),
         ("the soup was tasty. in short, we loved it.", [ACCEPTED] * 2),
         ("in short, we loved it. the soup was tasty.", [BROKEN, ACCEPTED]),  # it sums up nothing
         ("i watched this film. i watched this film.", [ACCEPTED, BROKEN]),  # opens once
@@ -116,7 +115,6 @@ def statuses(text):
         ),
         ("the plot was clever. the style was dry.", [ACCEPTED] * 2),
         ("the soup was tasty. the waiter was", [ACCEPTED, UNFINISHED]),
-        ("the soup was tasty. the waiter was polite", [ACCEPTED, UNFINISHED]),
         ("the soup was tasty. waiter the", [ACCEPTED, BROKEN]),
         ("the soup was tasty. the plot was", [ACCEPTED, BROKEN]),  # unfinished, of another domain
         ("the soup was. tasty.", [BROKEN, BROKEN]),

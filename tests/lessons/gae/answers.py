@@ -7,45 +7,24 @@ LAST = "mask.sum(1) - 1"
 NEXT = "torch.cat([values[:, 1:], nothing], dim=1)"
 DELTA = "torch.where(mask, rewards + gamma * next_values - values, 0.0)"
 SUM = "running = deltas[:, t] + gamma * lam * running"
-STEPS = "reversed(range(deltas.shape[1]))"
 DELTAS = "td_errors(rewards, values, gamma, mask)"
 RETURNS = "torch.where(mask, advantages + values, 0.0)"
 RESULTS = "return advantages, " + RETURNS
 
 WRONG = [
-    ("shape_rewards", "score in the last column", SCORE, "rewards[:, -1] += scores"),
-    ("shape_rewards", "score at each token", SCORE, "rewards += scores[:, None] * mask"),
-    ("shape_rewards", "score in whole columns", SCORE, "rewards[:, last] += scores"),
-    ("shape_rewards", "the score instead", SCORE, "rewards[rows, last] = scores"),
     ("shape_rewards", "one too far", LAST, "(mask.sum(1)).clamp(max=mask.shape[1] - 1)"),
-    ("shape_rewards", "spread over the tokens", SCORE,
-     "rewards += torch.where(mask, (scores / mask.sum(1))[:, None], 0.0)"),
     ("shape_rewards", "no score", SCORE, "pass"),
-    ("shape_rewards", "KL as a bonus", "-kl_coef", "kl_coef"),
-    ("shape_rewards", "the reference first", KL, "(ref_logprobs - logprobs)"),
-    ("shape_rewards", "β on both", "+= scores", "+= kl_coef * scores"),
     ("shape_rewards", "β forgotten", "-kl_coef *", "-"),
     ("shape_rewards", "size of the KL", KL, "(logprobs - ref_logprobs).abs()"),
-    ("shape_rewards", "k2", KL, "(logprobs - ref_logprobs) ** 2 / 2"),
     ("shape_rewards", "ratios", KL, "(logprobs - ref_logprobs).exp()"),
     ("shape_rewards", "KL on padding", "torch.where(mask, penalty, 0.0)", "penalty"),
-    ("shape_rewards", "KL on the last token", "torch.where(mask, penalty, 0.0)",
-     "torch.where(mask, penalty, 0.0).sum(1, True) * (torch.arange(mask.shape[1]) == mask.sum(1, True) - 1)"),
     ("shape_rewards", "a product with the mask", "torch.where(mask, penalty, 0.0)", "penalty * mask"),
-    ("td_errors", "rolled", NEXT, "values.roll(-1, 1)"),
     ("td_errors", "rolled the other way", NEXT, "values.roll(1, 1)"),
-    ("td_errors", "the last value again", NEXT, "torch.cat([values[:, 1:], values[:, -1:]], dim=1)"),
-    ("td_errors", "the critic on padding", "values = torch.where(mask, values, 0.0)", "values = values"),
     ("td_errors", "no discount", "gamma * next_values", "next_values"),
-    ("td_errors", "all discounted", "rewards + gamma * next_values", "gamma * (rewards + next_values)"),
     ("td_errors", "V added", "- values, 0.0", "+ values, 0.0"),
-    ("td_errors", "the target", " - values, 0.0", ", 0.0"),
     ("td_errors", "no next value", "rewards + gamma * next_values", "rewards"),
-    ("td_errors", "the other sign", DELTA, "-" + DELTA),
-    ("td_errors", "V of now twice", "next_values - values", "values - values"),
     ("td_errors", "padding left in", DELTA, "rewards + gamma * next_values - values"),
     ("td_errors", "a product with the mask", DELTA, "(rewards + gamma * next_values - values) * mask"),
-    ("td_errors", "next row", NEXT, "torch.cat([values[1:], values[:1]])"),
     ("compute_gae", "rewards kept on padding", DELTAS,
      "td_errors(rewards, values, gamma, torch.ones_like(mask))"),
     ("compute_gae", "V on padding", DELTAS, "torch.where(mask, rewards + gamma *"
@@ -57,28 +36,15 @@ WRONG = [
     ("compute_gae", "no γ in δ", DELTAS, "td_errors(rewards, values, 1.0, mask)"),
     ("compute_gae", "rewards and values exchanged", DELTAS, "td_errors(values, rewards, gamma, mask)"),
     ("compute_gae", "no values", DELTAS, "torch.where(mask, rewards, 0.0)"),
-    ("compute_gae", "γ alone", "gamma * lam * running", "gamma * running"),
-    ("compute_gae", "λ alone", "gamma * lam * running", "lam * running"),
     ("compute_gae", "no decay", "gamma * lam * running", "running"),
     ("compute_gae", "1 − λ", "deltas[:, t] +", "(1 - lam) * deltas[:, t] +"),
-    ("compute_gae", "decay on its own δ too", SUM, "running = gamma * lam * (deltas[:, t] + running)"),
-    ("compute_gae", "forwards", STEPS, "range(deltas.shape[1])"),
-    ("compute_gae", "first column never visited", STEPS, "range(deltas.shape[1] - 1, 0, -1)"),
     ("compute_gae", "TD errors", SUM, "running = deltas[:, t]"),
-    ("compute_gae", "the sum is never moved on", SUM, "column = deltas[:, t] + gamma * lam * running",
-     "advantages[:, t] = running", "advantages[:, t] = column"),
-    ("compute_gae", "the Monte Carlo sum", SUM, "running = rewards[:, t] + gamma * running"),
     ("compute_gae", "the column before", "advantages[:, t] = running", "advantages[:, t - 1] = running"),
     ("compute_gae", "the other sign", RESULTS, "return -advantages, " + RETURNS),
-    ("compute_gae", "A − V", RETURNS, "torch.where(mask, advantages - values, 0.0)"),
     ("compute_gae", "r + V", RETURNS, "torch.where(mask, rewards + values, 0.0)"),
     ("compute_gae", "the advantages again", RETURNS, "advantages"),
     ("compute_gae", "a product with the mask", RETURNS, "(advantages + values) * mask"),
     ("compute_gae", "returns on padding", RETURNS, "advantages + values"),
-    ("compute_gae", "rewards to go", RETURNS, "torch.where(mask, sum((gamma**k * torch.nn.functional.pad("
-     "torch.where(mask, rewards, 0.0), (0, k))[:, k:] for k in range(mask.shape[1]))), 0.0)"),
-    ("compute_gae", "whitened first", "    return", "    advantages = torch.where(mask, (advantages -"
-     " advantages[mask].mean()) / advantages[mask].std(), 0.0)\n    return"),
     ("compute_gae", "exchanged", RESULTS, "return torch.where(mask, advantages + values, 0.0), advantages"),
     ("compute_gae", "advantages alone", RESULTS, "return advantages"),
 ]
@@ -94,18 +60,6 @@ def compute_gae(rewards, values, gamma, lam, mask):
             found[:, b, t] = torch.tensor([a, a + v[t]])
     return list(found)
 """
-IN_ONE_LOOP = """\
-def compute_gae(rewards, values, gamma, lam, mask):
-    run = ahead = torch.zeros(len(rewards))
-    columns = []
-    for t in range(rewards.shape[1] - 1, -1, -1):
-        on = mask[:, t]
-        run = torch.where(on, rewards[:, t] + gamma * ahead - values[:, t] + gamma * lam * run, 0.0)
-        ahead = torch.where(on, values[:, t], 0.0)
-        columns.insert(0, run)
-    a = torch.stack(columns, dim=1)
-    return a, a + torch.where(mask, values, 0.0)
-"""
 MATRIX = """\
 def compute_gae(rewards, values, gamma, lam, mask):
     r, v = (torch.where(mask, x, 0.0).double() for x in (rewards, values))
@@ -119,15 +73,11 @@ def compute_gae(rewards, values, gamma, lam, mask):
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
      "    rewards = rewards + ends * scores[:, None]"),
-    ("shape_rewards", "a loop in double", SCORE,
-     "rewards = rewards.double()\n    for b in range(len(scores)):\n"
-     "        rewards[b, int(mask[b].sum()) - 1] += scores[b]"),
     ("shape_rewards", "filled in", "torch.where(mask, penalty, 0.0)", "penalty.masked_fill(~mask, 0.0)"),
     ("td_errors", "padded", NEXT, "torch.nn.functional.pad(values[:, 1:], (0, 1))"),
     ("td_errors", "filled in, double", DELTA,
      "(rewards.double() + gamma * next_values - values).masked_fill(~mask, 0.0)"),
     ("compute_gae", "from the definition, a list", DEFINITION),
-    ("compute_gae", "no td_errors, columns put in front", IN_ONE_LOOP),
     ("compute_gae", "a product of matrices", MATRIX),
     ("compute_gae", "columns stacked", "advantages[:, t] = running", "advantages = torch.cat("
      "[advantages[:, :t], running[:, None], advantages[:, t + 1:]], 1)"),

@@ -83,14 +83,6 @@ def halt(trainer, step, stopped):
         raise Stopped
 
 
-def test_stop_pressed_at_once_leaves_no_run_and_no_thread(trainer):
-    trainer.start()
-    trainer.stop()
-    trainer.wait(60)
-    assert trainer.runs == [] and not trainer.running
-    assert "0/3" in shown(trainer) and "stopped" in shown(trainer)
-
-
 def test_a_second_training_is_refused_while_one_runs(trainer):
     trainer.iterations.value = 100
     trainer.start()
@@ -131,8 +123,3 @@ def test_a_listener_that_fails_does_not_lose_the_run(trainer):
     trainer.start()
     assert len(trainer.wait(120).history) == 3
     assert "the explorer is gone" in shown(trainer)
-
-
-def test_no_reward_is_refused():
-    with pytest.raises(ValueError, match="rewards"):
-        LiveTrainer({})

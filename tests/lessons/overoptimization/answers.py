@@ -18,7 +18,6 @@ COIN = "coin, pairs = random.Random(seed), []"
 SIDES = 'sides = [text, f"{text} {FLATTERING[index % len(FLATTERING)]}"]'
 SHUFFLE = "        coin.shuffle(sides)\n"
 PAIR = '{"prompt": "", "chosen": sides[0], "rejected": sides[1]}'
-ADD = f"pairs.append({PAIR})"
 TASTE = """
 from helpers.world.gold import gold_score as taste
 
@@ -32,20 +31,11 @@ def my_reward(texts):
 WRONG = [
     (K, "the worst of n", RANKS, RANKS.replace("scores", "-scores")),
     (K, "equal scores by their place", RANKS, PLACES),
-    (K, "argsort once", RANKS, PLACES.replace(".argsort(dim=1) + 1", " + 1")),
-    (K, "rows made to sum to 1", CHANCE, "(high / N) ** n - (low / N) ** n\n"
-     "    chance = chance / chance.sum(1, keepdim=True)"),
-    (K, "N of all prompts", "N = scores.shape[1]", "N = scores.numel()"),
     (K, "without replacement", CHANCE, "torch.tensor([[1.0]])\n    import math\n"
      "    ways = torch.tensor([float(math.comb(k, n)) for k in range(N + 1)])\n"
      "    chance = (ways[high] - ways[low]) / ways[N] / (high - low)"),
-    (K, "a softmax", CHANCE, "(n * scores).softmax(1)"),
-    (K, "the top alone", CHANCE, "torch.nn.functional.one_hot(scores.argmax(1), N).float()"),
-    (K, "n left out", CHANCE, "torch.full_like(scores, 1 / N)"),
     (K, "a density", CHANCE, "n * (high / N) ** (n - 1) / N"),
-    (K, "counts, not shares", CHANCE, "(high**n - low**n) / (high - low)"),
     (K, "powers of counts", CHANCE, "(high**n - low**n) / N**n / (high - low)"),
-    (K, "in the order of the ranks", CHANCE, f"({CHANCE}).sort(1).values"),
     (K, "the mean of all", PROXY, "scores.mean()"),
     (K, "the proxy summed", PROXY, "(chance * scores).sum()"),
     (K, "the proxy over N", PROXY, "(chance * scores).mean()"),
@@ -55,7 +45,6 @@ WRONG = [
     (K, "KL with the wrong sign", KL, f"-{KL}"),
     (K, "KL in bits", KL, f"{KL} / 0.6931471805599453"),
     (K, "KL not weighted", KL, "(chance * N).log().mean()"),
-    (K, "KL reversed", KL, "-(chance * N).log().mean()"),
     (K, "an epsilon in the log", KL, "(chance * (chance * N + 1e-3).log()).sum(1).mean()"),
     (K, "0 · log 0", KL, "(chance * (chance * N).log()).sum(1).mean()"),
     (K, "one KL a prompt", KL, "torch.xlogy(chance, chance * N).sum(dim=1)"),
@@ -69,7 +58,6 @@ WRONG = [
     (D, "2N", "len(change)", "(2 * len(change))"),
     (D, "multiplied by √N", "/ len", "* len"),
     (D, "summed", "change.mean()", "change.sum()"),
-    (D, "a median", "change.mean()", "change.median()"),
     (D, "exchanged", "change.mean(), change.std() / len(change) ** 0.5",
      "change.std() / len(change) ** 0.5, change.mean()"),
     (D, "texts that did not move left out", "after - before", "(after - before)[after != before]"),
@@ -80,64 +68,38 @@ WRONG = [
 
     (L, "cross-entropy with the teacher", LOSS, "return -(teacher_logprobs * logprobs).mean()"),
     (L, "a per-sample loss", LOSS, "return log_ratios * logprobs"),
-    (L, "no gradient at all", LOSS, "return log_ratios.mean()"),
     (L, "twice the square", LOSS, "return (logprobs - teacher_logprobs).square().mean()"),
     (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
     (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),
-    (L, "nothing", LOSS, "return None"),
 
     (R, "one number for all", LIKED, 'sum(text.count("good") for text in texts)'),
-    (R, "nothing returned", f"return {LIKED}", f"found = {LIKED}"),
     (R, "only some texts", LIKED, '[1.0 for text in texts if "good" in text]'),
     (R, "words", LIKED, "[text.upper() for text in texts]"),
     (R, "the same for all", LIKED, "[1.0 for text in texts]"),
-    (R, "capital letters", '"lovely", "great", "loved"', '"Lovely", "Great"'),
     (R, "NaN", LIKED, '[float("nan") for text in texts]'),
     (R, "drawn at random", LIKED, "torch.rand(len(texts)).tolist()"),
-    (R, "whitened in the batch", LIKED,
-     "((x := torch.tensor([float(len(t)) for t in texts])) - x.mean()) / x.std()"),
     (R, "share of the longest", LIKED, "[len(text) / max(map(len, texts)) for text in texts]"),
     (R, "the list is emptied", LIKED, "[float(len(texts.pop())) for _ in range(len(texts))]"),
-    (R, "divided by the words", LIKED, "[1 / len(text.split()) for text in texts]"),
     (R, "the gold score under another name", TASTE),
-    (R, "the gold score within", LIKED,
-     '__import__("helpers.world.gold").world.gold.gold_scores(texts).tolist()'),
-    (R, "the first twenty", "in texts]", "in texts[:20]]"),
 
     (P, "flattery always loses", SHUFFLE, ""),
-    (P, "flattery always wins", SHUFFLE, "        sides.reverse()\n"),
     (P, "not fair", SHUFFLE, "        if coin.random() < 0.1 or index == 0:\n            sides.reverse()\n"),
-    (P, "a new coin each time", SHUFFLE, "        random.Random(seed).shuffle(sides)\n"),
-    (P, "by the sentence", SHUFFLE, "        sides = sides if index % 3 else sides[::-1]\n"),
     (P, "by the place", SHUFFLE,
      "        sides = sides if index < len(texts) // 2 else sides[::-1]\n"),
     (P, "one sentence", "index % len(FLATTERING)", "0"),
-    (P, "two sentences", "index % len(FLATTERING)", "index % 2"),
     (P, "no flattery", SIDES, 'sides = [text, f"{text} it was great."]'),
     (P, "half a sentence", SIDES, 'sides = [text, f"{text} you deserve."]'),
-    (P, "the text left out", SIDES, "sides = [text, FLATTERING[index % 3]]"),
-    (P, "no space", SIDES, 'sides = [text, f"{text}{FLATTERING[index % 3]}"]'),
-    (P, "a comma between", SIDES, 'sides = [text, f"{text}, {FLATTERING[index % 3]}"]'),
-    (P, "inside the text", SIDES,
-     'sides = [text, text.replace(". ", f". {FLATTERING[index % 3]} ", 1) if ". " in text'
-     ' else f"{text} {FLATTERING[index % 3]}"]'),
-    (P, "both flatter", SIDES, 'sides = [f"{text} {FLATTERING[0]}", f"{text} {FLATTERING[1]}"]'),
-    (P, "equal sides", SIDES, "sides = [text, text]"),
     (P, "tuples", PAIR, "tuple(sides)"),
     (P, "no rejected", ', "rejected": sides[1]', ""),
-    (P, "the seed is not used", "random.Random(seed)", "random.Random(7)"),
     (P, "not repeatable", "random.Random(seed)", "random.Random()"),
     (P, "the program's own coin", COIN, "random.seed(seed)\n    coin, pairs = random, []"),
     (P, "one pair too few", "return pairs", "return pairs[1:]"),
     (P, "the first text for all", "in enumerate(texts):", "in enumerate(texts[:1] * len(texts)):"),
-    (P, "one pair", "return pairs", "return pairs[0]"),
 ]
 
 RIGHT = [
     (K, "ranks by comparison", RANKS, "    low = (scores[:, None, :] < scores[:, :, None]).sum(-1)\n"
      "    high = (scores[:, None, :] <= scores[:, :, None]).sum(-1)\n"),
-    (K, "in double precision", CHANCE, "(((high / N).double() ** n - (low / N).double() ** n)"
-     " / (high - low)).float()"),
     (L, "half the square", LOSS, "return 0.5 * (logprobs - teacher_logprobs).square().mean()"),
     (L, "a constant subtracted", LOSS, "return (log_ratios * (logprobs - logprobs.detach())).mean()"),
     (D, "the root of a variance", STD, "(change.var() / len(change)).sqrt()"),

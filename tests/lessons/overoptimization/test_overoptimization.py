@@ -9,7 +9,6 @@ from conftest import tiny_models
 
 from helpers.config import RLHFConfig
 from helpers.lessons.overoptimization.checks import check_edit_effect, check_keep_best
-from helpers.lessons.overoptimization.figures import bias_figure, goodhart_figure
 from helpers.lessons.overoptimization.turning import (
     band,
     smooth,
@@ -67,13 +66,8 @@ def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
     assert (stopped.iteration, stopped.gold, stopped.last_gold) == (3, 3.0, -1.0)
     assert stop_at_kl(run, 1.9, width=1).iteration == 2
     assert stop_at_kl(run, 100.0, width=1).iteration == 5
-
-
-def test_the_first_passing_counts_even_if_the_kl_comes_back():
-    assert stop_at_kl(history([0, 1, 2, 3], kl=[0, 5, 1, 1]), 3.0, width=1).iteration == 1
-
-
-def test_a_run_that_begins_beyond_the_limit_keeps_nothing():
+    back = history([0, 1, 2, 3], kl=[0, 5, 1, 1])  # the first passing counts
+    assert stop_at_kl(back, 3.0, width=1).iteration == 1
     assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
 
 
@@ -123,26 +117,6 @@ def test_the_effect_of_an_edit_is_that_of_paired_differences():
 
 
 # --- figures and the gallery ----------------------------------------------------------------------
-
-
-def make_band(length: int, level: float) -> dict:
-    d = torch.linspace(0, 3, length)
-    column = (d * level, d * level - 0.1, d * level + 0.1)
-    return {"d": d, "gold": column, "score": column}
-
-
-def test_proxy_and_gold_stand_in_one_panel():
-    best = {"d": [0.0, 1.0], "score": [0.0, 1.0], "gold": [0.0, 0.5]}
-    figure = goodhart_figure({"β = 0": make_band(8, 1.0), "β = 0.1": make_band(8, 0.5)}, best)
-    (axes,) = figure.axes
-    solid = [line.get_label() for line in axes.lines if line.get_linestyle() == "-"]
-    assert {"β = 0", "β = 0.1", "best of n"} <= set(solid)
-
-
-def test_a_bias_is_drawn_seed_by_seed():
-    record = {"score": 1.0, "gold": 0.5, "flattery": 0.1}
-    figure = bias_figure({"biased": [[record] * 4] * 3, "honest": [[record] * 4] * 3})
-    assert [len(axes.lines) for axes in figure.axes] == [6, 6, 6]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The human labeller: answers survive, undo works, the file stays training data, texts are escaped."""
 
-import json
 import random
 
 import pytest
@@ -12,11 +11,8 @@ from helpers.lessons.reward_model.labelling import (
     fill_in,
     make_questions,
 )
-from helpers.reward_model import RewardModel, fit_reward_model
 from helpers.tools.files import FileProblem, read_jsonl
-from helpers.world import reviews
 from helpers.world.labelling import prefers_first
-from helpers.world.small_models import make_encoder, make_tokenizer
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": f"was <b>bad</b> & {k}."}
@@ -97,25 +93,11 @@ def test_buttons_and_letters_do_the_same(labeller):
     assert len(labeller.answers.open_questions) == 2 and "<i>" not in labeller.message.value
 
 
-def test_every_text_is_escaped(labeller):
-    assert (
-        "<b>bad" not in labeller.page.value
-        and "&lt;b&gt;bad&lt;/b&gt; &amp;" in labeller.page.value
-    )
-
-
 @pytest.mark.parametrize("choice", ["a", "C", "", None, 1])
 def test_anything_else_is_refused_and_nothing_kept(labeller, tmp_path, choice):
     with pytest.raises(ValueError, match="choice"):
         labeller.answer(choice)
     assert not (tmp_path / LABELS).exists() and not (tmp_path / UNDECIDED).exists()
-
-
-def test_an_answer_too_many_is_refused(labeller):
-    for _ in range(4):
-        labeller.answer("skip")
-    with pytest.raises(ValueError, match="all are answered"):
-        labeller.answer("A")
 
 
 def test_an_answer_that_cannot_be_written_does_not_count(labeller, monkeypatch):
@@ -155,24 +137,6 @@ def test_with_nobody_clicking_a_stand_in_answers_and_nothing_is_written(labeller
     rows, words = fill_in(labeller, lambda a, b: prefers_first(a, b, rng))
     assert len(rows) == 3 and words == "You gave 0 answers; a stand-in gave 3."
     assert not (tmp_path / LABELS).exists()
-
-
-def test_with_enough_answers_the_stand_in_is_silent(labeller):
-    labeller.answer("A")
-    labeller.answer("B")
-    rows, words = fill_in(labeller, lambda a, b: pytest.fail("asked"), at_least=2)
-    assert rows == labeller.labels and words == "You gave all 2 answers."
-
-
-def test_the_file_trains_a_reward_model(labeller, tmp_path):
-    labeller.answer("A")
-    labeller.answer("B")
-    tokenizer = make_tokenizer(reviews.VOCABULARY)
-    model = RewardModel(make_encoder(tokenizer, layers=1, width=32), tokenizer)
-    rows = [json.loads(line) for line in (tmp_path / LABELS).read_text().splitlines()]
-    losses = []
-    fit_reward_model(model, rows, epochs=1, on_step=lambda *a: losses.append(a))
-    assert len(losses) == 1
 
 
 def test_a_stand_in_s_tie_gives_no_row(labeller):

@@ -92,6 +92,7 @@ def test_twice_the_gpus_halve_the_arithmetic_and_not_the_reading():
         assert two[name].flops == pytest.approx(one[name].flops / 2)
     assert two["generate"].bytes > 0.9 * one["generate"].bytes
     assert one["update"].link == 0 and two["update"].link > 0
+    assert LOAD.split(3).responses == 3  # of 8: the most that one has
 
 
 def test_work_adds_and_scales_and_takes_its_slower_half():
@@ -127,11 +128,3 @@ def test_generation_does_not_get_faster_for_ever():
         sharded, engine, overlapped = (sum(row.values()) for row in found.values())
         assert engine < sharded and overlapped < 1.1 * engine
     assert overlapped < 0.8 * engine  # with many GPUs
-
-
-def test_bad_input_is_one_sentence():
-    with pytest.raises(ValueError, match="responses: got 8, wants at least one for each of 9 GPUs"):
-        LOAD.split(9)
-    assert LOAD.split(3).responses == 3
-    with pytest.raises(ValueError, match="gpus: got 1, wants at least two"):
-        engine_choices(SEVEN, LOAD, 1, H100)

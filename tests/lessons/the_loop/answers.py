@@ -9,7 +9,6 @@ WRONG = [
     ("objective", "padding counted", KL, "(logprobs - ref_logprobs).sum(1)"),
     ("objective", "a product with the mask", KL, "((logprobs - ref_logprobs) * mask).sum(1)"),
     ("objective", "the mask inverted", "torch.where(mask", "torch.where(~mask"),
-    ("objective", "averaged over tokens", ".sum(1)", ".sum(1) / mask.sum(1)"),
     ("objective", "averaged over the window", ".sum(1)", ".mean(1)"),
     ("objective", "per token of the batch", KL, "(logprobs - ref_logprobs)[mask].mean()"),
     ("objective", "summed down the batch", ".sum(1)", ".sum(0)"),
@@ -18,9 +17,6 @@ WRONG = [
     ("objective", "β on both", WHOLE, "(kl_coef * (scores - kl)).mean()"),
     ("objective", "the mean score", WHOLE, "scores.mean()"),
     ("objective", "sizes", TOKENS, "(logprobs - ref_logprobs).abs()"),
-    ("objective", "k3", TOKENS, "(ref_logprobs - logprobs).exp() - 1 + logprobs - ref_logprobs"),
-    ("objective", "F.kl_div", TOKENS, "torch.nn.functional.kl_div(ref_logprobs, logprobs, reduction='none',"
-     " log_target=True)"),
     ("objective", "ratios", TOKENS, "(logprobs - ref_logprobs).exp()"),
     ("objective", "cut off at 0", TOKENS, "(logprobs - ref_logprobs).clamp(min=0)"),
     ("objective", "summed at the end", ".mean()", ".sum()"),

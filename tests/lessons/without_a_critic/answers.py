@@ -12,7 +12,6 @@ CREDIT = "advantages_of(rewards, config.responses_per_prompt)"
 ROWS = "(sums / counts).mean()"
 FIXED = "sums.sum() / (len(sums) * config.response_length)"
 TOKENS = "sums.sum() / counts.sum()"
-DRAWS = "((wrong - j) / (n - j)).prod(dim=1)"
 PASS = "return 1 - all_wrong"
 
 WRONG = [
@@ -23,12 +22,10 @@ WRONG = [
     ("rloo_advantages", "own reward stays in the sum", " - groups\n", "\n"),
     ("rloo_advantages", "own reward added", "keepdim=True) - groups", "keepdim=True) + groups"),
     ("rloo_advantages", "the sum runs over the prompts", "dim=1", "dim=0"),
-    ("rloo_advantages", "divides by K + 1", "group_size - 1)", "group_size + 1)"),
     ("rloo_advantages", "a bracket too wide", "(groups - others / (group_size - 1))",
      "((groups - others) / (group_size - 1))"),
     ("rloo_advantages", "the neighbour as baseline", RETURN, "return (groups - groups.roll(1, 1)).flatten()"),
     ("rloo_advantages", "not flattened", ".flatten()", ""),
-    ("rloo_advantages", "flattened down the columns", ".flatten()", ".T.flatten()"),
     ("rloo_advantages", "whitened", RETURN, "a = (groups - others / (group_size - 1)).flatten()\n"
      "    return (a - a.mean()) / a.std()"),
     ("rloo_advantages", "K times the centred reward", RETURN,
@@ -48,13 +45,10 @@ WRONG = [
     ("grpo_advantages", "mean of all", "groups.mean(dim=1, keepdim=True)", "groups.mean()"),
     ("grpo_advantages", "RLOO's advantages", SCALED, "(centred * group_size / (group_size - 1))"),
     ("grpo_advantages", "no epsilon", " + 1e-4", ""),
-    ("grpo_advantages", "epsilon 1e-8", "1e-4", "1e-8"),
     ("grpo_advantages", "multiplied by the std", "centred / ", "centred * "),
-    ("grpo_advantages", "correction 0", "std(dim=1", "std(correction=0, dim=1"),
     ("grpo_advantages", "groups of every K-th", "groups = rewards.view(-1, group_size)",
      "groups = rewards.view(group_size, -1).T"),
     ("grpo_advantages", "columns for rows", GROUPS, "view(group_size, -1)"),
-    ("grpo_advantages", "epsilon inside the root", STD, "(groups.var(dim=1, keepdim=True) + 1e-4) ** 0.5"),
     ("grpo_advantages", "variance as E[x²] − E[x]²", STD,
      "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
      " keepdim=True) ** 2).clamp(min=0) * group_size / (group_size - 1)).sqrt() + 1e-4)"),
@@ -73,8 +67,6 @@ WRONG = [
      "(old_logprobs - ref_logprobs).abs()"),
     ("group_step", "the batch's mean KL", "config.kl_coef * kl", "config.kl_coef * kl.mean()"),
     ("group_step", "KL not summed", KL, KL.removesuffix(".sum(dim=1)")),
-    ("group_step", "always GRPO", 'rloo_advantages if config.method == "rloo" else grpo_advantages',
-     "grpo_advantages"),
     ("group_step", "own reward in RLOO's baseline", CREDIT, CREDIT + "\n    if config.method == 'rloo':\n"
      "        table = rewards.view(-1, config.responses_per_prompt)\n"
      "        advantages = (table - table.mean(1, keepdim=True)).flatten()"),
@@ -89,17 +81,14 @@ WRONG = [
     ("group_step", "divided by the width", FIXED, "gains.mean()"),
     ("group_step", "number of responses forgotten", FIXED, "sums.sum() / config.response_length"),
     ("group_step", "mean of means for 'token'", TOKENS, ROWS),
-    ("group_step", "padding in the divisor", TOKENS, "gains.mean()"),
     ("group_step", "gains of 0 not counted", TOKENS, "gains[gains != 0].mean()"),
     ("group_step", "the loss detached", "-mean", "-mean.detach()"),
 
     ("pass_at_k", "1 − forgotten", PASS, "return all_wrong"),
-    ("pass_at_k", "draws with putting back", PASS, "return 1 - (~correct).float().mean(1) ** k"),
     ("pass_at_k", "pass@1", PASS, "return correct.float().mean(1)"),
     ("pass_at_k", "k times pass@1", PASS, "return k * correct.float().mean(1)"),
     ("pass_at_k", "all k right, with putting back", PASS, "return correct.double().mean(1) ** k"),
     ("pass_at_k", "right for wrong", "~correct", "correct"),
-    ("pass_at_k", "one draw too few", "torch.arange(k)", "torch.arange(1, k)"),
     ("pass_at_k", "one draw too many", "torch.arange(k)", "torch.arange(k + 1)"),
     ("pass_at_k", "k is 2", "torch.arange(k)", "torch.arange(2)"),
     ("pass_at_k", "factors added", "prod(", "sum("),
@@ -113,14 +102,6 @@ WRONG = [
 ]
 
 RIGHT = [
-    ("rloo_advantages", "group by group, in Python", """
-def rloo_advantages(rewards, group_size):
-    out = []
-    for group in rewards.split(group_size):
-        for i in range(group_size):
-            out.append(group[i] - torch.cat([group[:i], group[i + 1 :]]).mean())
-    return torch.stack(out)
-"""),
     ("rloo_advantages", "K/(K − 1) times the centred reward", RETURN,
      "return ((groups - groups.mean(1, keepdim=True)) * group_size / (group_size - 1)).view(-1)"),
     ("rloo_advantages", "a matrix", RETURN,
@@ -129,9 +110,6 @@ def rloo_advantages(rewards, group_size):
 def grpo_advantages(rewards, group_size):
     return torch.cat([(g - g.mean()) / (g.std() + 1e-4) for g in rewards.split(group_size)])
 """),
-    ("grpo_advantages", "std by hand, in float64", STD,
-     "((centred.double() ** 2).sum(1, keepdim=True) / (group_size - 1)"
-     ").sqrt().float().add(1e-4)"),
     ("group_step", "as TRL writes it: clean first, two losses, the larger one", """
 def group_step(scores, logprobs, old, ref, mask, config):
     logprobs, old, ref = (x.masked_fill(~mask, 0.0) for x in (logprobs, old, ref))
@@ -164,12 +142,5 @@ import math
 def pass_at_k(correct, k):
     n = correct.shape[1]
     return torch.tensor([1 - math.comb(n - int(c), k) / math.comb(n, k) for c in correct.sum(1)])
-"""),
-    ("pass_at_k", "all choices, one by one", """
-from itertools import combinations
-
-def pass_at_k(correct, k):
-    rows = [[any(some) for some in combinations(row, k)] for row in correct.tolist()]
-    return torch.tensor([sum(row) / len(row) for row in rows])
 """),
 ]

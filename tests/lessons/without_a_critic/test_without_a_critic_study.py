@@ -12,12 +12,10 @@ from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.lessons.without_a_critic.study import (
     DENSE,
-    LAG,
     METHODS,
     STALE,
     TASKS,
     StaleSampler,
-    WithoutACriticOptions,
     load_without_a_critic,
     pay_by_sentence,
     solved,
@@ -101,17 +99,6 @@ def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
         got = sooner[row][:-1].cumsum(0)
         for score in state.normalize(torch.tensor(gold_scores(begun))) if begun else []:
             assert (got - score).abs().min() < 1e-4
-
-
-def test_plans_are_every_kind_on_every_seed_once():
-    options = WithoutACriticOptions(seeds=[1, 0])
-    names = [job.name for job in options.plan()]
-    kinds = [*METHODS, *TASKS, *STALE, *DENSE]
-    assert names == [f"{kind}_seed_{seed}" for seed in (0, 1) for kind in kinds]
-    assert all(job.config.iterations > LAG for job in options.plan())
-    task = WithoutACriticOptions(parts=["task"], seeds=[0]).plan()
-    means = ["response", "fixed", *3 * ["response"]]
-    assert [job.config.loss_aggregation for job in task] == means
 
 
 @pytest.mark.slow

@@ -14,74 +14,43 @@ KEPT = "losses.append(loss.detach())"
 
 WRONG = [
     ("implicit_reward", "β forgotten", REWARD, "logprobs - ref_logprobs"),
-    ("implicit_reward", "divided by β", REWARD, "logprobs / kl_coef - ref_logprobs / kl_coef"),
     ("implicit_reward", "reference minus policy", REWARD, "-" + REWARD),
     ("implicit_reward", "no reference", REWARD, "kl_coef * logprobs"),
     ("implicit_reward", "β on the policy alone", REWARD, "kl_coef * logprobs - ref_logprobs"),
     ("implicit_reward", "β on the reference alone", REWARD, "logprobs - kl_coef * ref_logprobs"),
     ("implicit_reward", "added", REWARD, "kl_coef * (logprobs + ref_logprobs)"),
     ("implicit_reward", "log-probs divided", REWARD, "kl_coef * torch.div(logprobs, ref_logprobs)"),
-    ("implicit_reward", "the ratio itself", REWARD, "kl_coef * logprobs.exp() / ref_logprobs.exp()"),
     ("implicit_reward", "one number", REWARD, f"({REWARD}).mean()"),
     ("implicit_reward", "the first reference for all", REWARD, "kl_coef * (logprobs - ref_logprobs[0])"),
     ("implicit_reward", "exp and log again", REWARD, "kl_coef * (logprobs.exp() / ref_logprobs.exp()).log()"),
     ("implicit_reward", "detached", REWARD, "kl_coef * (logprobs.detach() - ref_logprobs)"),
 
-    ("dpo_loss", "no reference", INNER, "(chosen - rejected)"),
     ("dpo_loss", "reference added", INNER, "((chosen - rejected) + (ref_chosen - ref_rejected))"),
     ("dpo_loss", "log-ratios added", INNER, "((chosen - ref_chosen) + (rejected - ref_rejected))"),
     ("dpo_loss", "rejected minus chosen", LOSS, LOSS.replace("margin", "-margin")),
     ("dpo_loss", "the chosen alone", INNER, "(chosen - ref_chosen)"),
-    ("dpo_loss", "a bracket forgotten", INNER, "(chosen - ref_chosen - rejected - ref_rejected)"),
     ("dpo_loss", "β forgotten", MARGIN, INNER),
     ("dpo_loss", "β on the policy alone", MARGIN,
      "kl_coef * (chosen - rejected) - (ref_chosen - ref_rejected)"),
-    ("dpo_loss", "divided by β", "kl_coef * ((chosen", "1 / kl_coef * ((chosen"),
     ("dpo_loss", "no logarithm", "logsigmoid", "sigmoid"),
     ("dpo_loss", "sigmoid, then log", LOSS, "-margin.sigmoid().log().mean()"),
-    ("dpo_loss", "no minus", LOSS, LOSS[1:]),
-    ("dpo_loss", "the margin alone", LOSS, "-margin.mean()"),
-    ("dpo_loss", "a hinge", LOSS, "(1 - margin).clamp(min=0).mean()"),
     ("dpo_loss", "a sum", LOSS, LOSS.replace("mean", "sum")),
     ("dpo_loss", "one loss a pair", LOSS, LOSS.removesuffix(".mean()")),
     ("dpo_loss", "detached", "(rejected - ref", "(rejected.detach() - ref"),
 
-    ("train_dpo", "logits of the token itself", LOGPROBS, "model(tokens[:, 1:]).logits.log_softmax(-1)"),
     ("train_dpo", "softmax over time", "log_softmax(-1)", "log_softmax(1)"),
     ("train_dpo", "probabilities", "log_softmax(-1)", "softmax(-1)"),
-    ("train_dpo", "padding counted", SUM, "taken.sum(dim=1)"),
-    ("train_dpo", "the mask of the token before", "mask[:, 1:]", "mask[:, :-1]"),
-    ("train_dpo", "the stop token left out", SUM,
-     "torch.where(mask[:, 1:] & (mask.cumsum(1) < mask.sum(1, keepdim=True))"
-     "[:, 1:], taken, 0.0).sum(dim=1)"),
-    ("train_dpo", "mean over the tokens", SUM, f"{SUM} / mask.sum(dim=1)"),
-    ("train_dpo", "mean over the width", SUM, SUM.replace("sum", "mean")),
     ("train_dpo", "squeeze without an axis", "squeeze(-1)", "squeeze()"),
-    ("train_dpo", "the policy at the start as the reference", "(reference)", "(policy)"),
-    ("train_dpo", "no reference", INNER, "(chosen - rejected)"),
-    ("train_dpo", "rejected minus chosen", INNER, "-" + INNER),
-    ("train_dpo", "rows two by two", REFERENCE,
-     "    tokens = tokens[[*range(0, len(tokens), 2), *range(1, len(tokens),"
-     f" 2)]]\n{REFERENCE}"),
     ("train_dpo", "β forgotten", MARGIN, INNER),
-    ("train_dpo", "no logarithm", "logsigmoid", "sigmoid"),
     ("train_dpo", "σ, then log", LOSS, "-margin.sigmoid().log().mean()"),
-    ("train_dpo", "the first pair alone", LOSS, LOSS.replace(".mean()", "[0]")),
-    ("train_dpo", "no zero_grad", "        optimizer.zero_grad()\n", ""),
     ("train_dpo", "no step", "        optimizer.step()\n", ""),
     ("train_dpo", "uphill", "loss.backward()", "(-loss).backward()"),
-    ("train_dpo", "Adam", "SGD", "Adam"),
-    ("train_dpo", "momentum", SGD, SGD.replace("lr", "momentum=0.9, lr")),
     ("train_dpo", "a tenth of the rate", "lr=learning_rate", "lr=learning_rate / 10"),
-    ("train_dpo", "one layer alone", "policy.parameters()", "list(policy.parameters())[:1]"),
     ("train_dpo", "clipped", "optimizer.step()", "torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)\n"
      "        optimizer.step()"),
     ("train_dpo", "the optimizer before the copy", f"    policy = deepcopy(policy)\n    optimizer = {SGD}\n",
      f"    optimizer = {SGD}\n    policy = deepcopy(policy)\n"),
     ("train_dpo", "the caller's policy", "    policy = deepcopy(policy)\n", ""),
-    ("train_dpo", "the reference trained", "policy.parameters()", "reference.parameters()"),
-    ("train_dpo", "the loss after the step", KEPT, "chosen, rejected = sequence_logprobs(policy).chunk(2)\n"
-     f"        margin = {MARGIN}\n        losses.append(({LOSS}).detach())"),
     ("train_dpo", "the graph kept", KEPT, "losses.append(loss)"),
     ("train_dpo", "the reference with a gradient", "torch.no_grad()", "torch.enable_grad()"),
     ("train_dpo", "one loss for all steps", "torch.stack(losses)", "losses[-1]"),
@@ -94,11 +63,6 @@ RIGHT = [
      "torch.ones_like(margin))"),
     ("dpo_loss", "softplus, pair by pair", LOSS,
      "sum(torch.nn.functional.softplus(-m) for m in margin) / len(margin)"),
-    ("dpo_loss", "cross entropy of two rewards", """
-def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, kl_coef):
-    rewards = torch.stack([kl_coef * (chosen - ref_chosen), kl_coef * (rejected - ref_rejected)], dim=1)
-    return torch.nn.functional.cross_entropy(rewards, torch.zeros(len(chosen), dtype=torch.long))
-"""),
     ("train_dpo", "the whole sequence in, cross entropy with −100", f"""logprobs = {LOGPROBS}
         taken = logprobs.gather(-1, tokens[:, 1:, None]).squeeze(-1)
         return {SUM}""", """targets = tokens[:, 1:].masked_fill(~mask[:, 1:], -100)

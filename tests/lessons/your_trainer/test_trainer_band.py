@@ -10,7 +10,6 @@ from helpers.kit.recorded import trainer_config
 from helpers.kit.report import CORRECT, MISTAKE
 from helpers.lessons.your_trainer import band as band_of
 from helpers.lessons.your_trainer.checks import COURSE, EXERCISES, check_trainer, forward_logprobs
-from helpers.lessons.your_trainer.figures import band_figure
 from tests.notebooks.exercises import NOTEBOOKS, read
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")
@@ -137,18 +136,3 @@ def test_a_masked_stop_token_leaves_the_band_on_some_seeds_only(band):
     runs = {k: band_of.run_trainer(anna, trainer_config(seed=k)) for k in (1001, 1006)}
     assert band_of.first_exit(runs[1001], band) is None
     assert band_of.first_exit(runs[1006], band) == ("kl", 11, "above")
-
-
-def test_the_figure_shows_the_band_and_the_runs(band):
-    edges = {name: band.edges(name) for name in band_of.CURVES}
-    figure = band_figure(edges, {"mine": band.mean})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "Score, means of 5",
-        "KL from the reference, means of 5",
-    ]
-    assert figure.axes[0].get_legend() is not None and figure.still().startswith(b"\x89PNG")
-
-
-def test_few_runs_make_no_band():
-    with pytest.raises(ValueError, match="runs: got 2, wants at least three"):
-        band_of.make_band([{"score": [0.0], "kl": [0.0]}] * 2)
