@@ -7,7 +7,7 @@ function tourSteps() {
   const keys = matchMedia("(hover: hover)").matches ? ", or press ← and →" : "";
   return [
     ["text", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
-    ["text", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is the highest of all.`],
+    ["text", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is among the highest.`],
     ["plane-card", largest, `With ${nameOf(largest)} it hardly moves away (to the right), and hardly gets better (upwards).`],
     ["train-box", null, `Your turn: drag β${keys}. Or train a run of your own in this card; or choose between texts, below.`],
   ];
