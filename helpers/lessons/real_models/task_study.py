@@ -2,8 +2,8 @@
 
 LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
 at each β is known prompt by prompt (`best_probs`). For each task the reference is measured; RLOO is
-trained at four β, at the first for longer too; GRPO, and SFT on the right ones among as many samples,
-are trained beside it. `candidates` measures tasks before any training.
+trained at four β, at the first for longer too; GRPO, SFT on the right ones among as many samples, and
+RLOO on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
 import time
@@ -32,7 +32,13 @@ from helpers.lessons.real_models.task_measure import (
     pass_of_k,
     solved,
 )
-from helpers.lessons.real_models.tasks import TASKS, answer_reward, load_line_model, task_rows
+from helpers.lessons.real_models.tasks import (
+    TASKS,
+    answer_reward,
+    load_line_model,
+    loose_reward,
+    task_rows,
+)
 from helpers.loop import run_iterations
 from helpers.models import trainable
 from helpers.prompts import as_rows
@@ -105,7 +111,12 @@ class RealTaskOptions(StudyOptions):
         """What is done with a task, in its order: how the configs differ."""
         longer = {"kl_coef": BETAS[0], "iterations": LONGER * self.iterations}
         rloo = {f"beta_{beta:g}": {"kl_coef": beta} for beta in BETAS}
-        others = {"reference": {"iterations": 1}, "sft": {}, "grpo": GRPO}
+        others = {
+            "reference": {"iterations": 1},
+            "sft": {},
+            "grpo": GRPO,
+            "loose": {"kl_coef": 0.0},
+        }
         return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
@@ -116,18 +127,20 @@ class RealTaskOptions(StudyOptions):
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def share_of_equal_groups(texts: list[SampledText]) -> Tensor:
+def share_of_equal_groups(reward: Callable, texts: list[SampledText]) -> Tensor:
     """Whether the rewards of each response's group are all equal: such a group teaches nothing."""
-    return equal_groups(score_texts(answer_reward, texts), GROUP).float()
+    return equal_groups(score_texts(reward, texts), GROUP).float()
 
 
-def load_task(options: RealTaskOptions, config: RLHFConfig, task: str) -> dict:
+def load_task(
+    options: RealTaskOptions, config: RLHFConfig, task: str, reward: Callable = answer_reward
+) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
     actor, tokenizer = load_line_model(options.weights)
     how = {"rank": RANK, "seed": config.seed, "base": torch.bfloat16}
-    models = lora_models(actor, tokenizer, answer_reward, **how)
-    rows, measures = task_rows(task, PROMPTS["trained"]), {"equal_groups": share_of_equal_groups}
-    return {"models": models, "prompts": rows, "measures": measures}
+    models = lora_models(actor, tokenizer, reward, **how)
+    measures = {"equal_groups": partial(share_of_equal_groups, reward)}
+    return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
 
 
 def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
@@ -162,6 +175,7 @@ def final_eval(state: RLHFState, task: str) -> dict:
 
 def run_task(
     step: Callable[[RLHFState], dict],
+    reward: Callable,
     options: RealTaskOptions,
     task: str,
     job: Job,
@@ -169,7 +183,8 @@ def run_task(
     out: Path,
 ) -> dict:
     """Train by calling `step` once an iteration, measured along the way; → the entry in `study.json`."""
-    begun, record = load_task(options, job.config, task), {"curve": [], "cpu_seconds": 0.0}
+    begun = load_task(options, job.config, task, reward)
+    record = {"curve": [], "cpu_seconds": 0.0}
     if list_checkpoints(work):
         state = load_checkpoint(work, job.config, begun["models"], measures=begun["measures"])
         record = read_json(newest_checkpoint(work) / RECORD)
@@ -281,7 +296,8 @@ def task_jobs(options: RealTaskOptions) -> list[Job]:
     for seed, task in product(sorted(set(options.seeds)), CHOSEN):
         for kind, changes in options.kinds().items():
             step = RightSamples() if kind == "sft" else iterate
-            make = measure_reference if kind == "reference" else partial(run_task, step)
+            reward = loose_reward if kind == "loose" else answer_reward
+            make = measure_reference if kind == "reference" else partial(run_task, step, reward)
             config, train = options.config(seed, **changes), partial(make, options, task)
             jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
     known = dict.fromkeys(job.kind for job in jobs)
