@@ -73,9 +73,7 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
-        assert (
-            re.search(r"“wife” in \d[.,]", said) and "“we”" not in said
-        )  # of 512: under ten, by chance
+        assert re.search(r"“wife” in \d[.,]", said) and "“we”" not in said  # of 512: under ten, by chance
         assert "does not know “zebra”" in page.locator("#own-unknown").inner_text()
         assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
