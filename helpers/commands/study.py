@@ -7,7 +7,6 @@ from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import distilling, patching
 from helpers.lessons.overoptimization import study as reward_hacking
 from helpers.lessons.ppo_update import study as clip
-from helpers.lessons.real_models import study as real_model
 from helpers.lessons.real_models import task_study as real_task
 from helpers.lessons.reward_model import study as reward_quality
 from helpers.lessons.without_a_critic import study as without_a_critic
@@ -20,7 +19,7 @@ from helpers.tools.flags import FlagParser
 from helpers.tools.validate import require
 
 RUNS = [study.run for study in (beta_sweep, kl_control, reward_hacking, reward_quality, patching)]
-RUNS += [study.run for study in (clinic, clip, direct, real_model, one_token, trainer_band)]
+RUNS += [study.run for study in (clinic, clip, direct, one_token, trainer_band)]
 RUNS += [without_a_critic.run, distilling.run, real_task.run]
 # each `run` says by its annotation which options it takes, and these say the study's name
 STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {

@@ -1,7 +1,7 @@
 """A real model that gets better: SmolLM2-135M-Instruct on tasks whose answer a program checks.
 
 LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
-at each β is known prompt by prompt (`best_probs`). For each task the reference is measured; RLOO is
+at each β is known prompt by prompt. For each task the reference is measured; RLOO is
 trained at four β, at the first for longer too; GRPO, SFT on the right ones among as many samples, and
 RLOO on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
@@ -21,18 +21,17 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkp
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import equal_groups
-from helpers.lessons.real_models.kindness import CHAT_MODEL
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
     answers,
-    best_probs,
     interval,
     ordinary_loss,
     pass_of_k,
     solved,
 )
 from helpers.lessons.real_models.tasks import (
+    CHAT_MODEL,
     TASKS,
     answer_reward,
     load_line_model,
@@ -115,7 +114,7 @@ class RealTaskOptions(StudyOptions):
             "reference": {"iterations": 1},
             "sft": {},
             "grpo": GRPO,
-            "loose": {"kl_coef": 0.0},
+            "loose": {"kl_coef": 0.0, "iterations": max(self.iterations // 4, 1)},
         }
         return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
 
@@ -314,10 +313,10 @@ class RealTask(Study):
         found = (self.run(f"{task}_reference"), self.run(f"{task}_{kind}", seed))
         return [row for run in found for row in as_history(run.final["curve"])]
 
-    def level(self, task: str, kl_coef: float) -> dict[str, float]:
-        """The optimum's pass@1 on the held-out prompts at this β, with its interval over prompts."""
-        probs = self.run(f"{task}_reference").final["probs"]["held_out"]
-        return interval(best_probs(torch.tensor(probs, dtype=torch.float64), kl_coef))
+    def probs(self, task: str, kind: str, prompts: str = "held_out") -> Tensor:
+        """Probabilities of the right answers after the runs of a kind, on every seed: [S, P]."""
+        runs = self.of_kind(f"{task}_{kind}")
+        return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
 
 
 def load_real_task(folder: Path = FOLDER) -> RealTask:
