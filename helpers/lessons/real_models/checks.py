@@ -9,7 +9,6 @@ from helpers.kit.exercise import Seen, by_name, expect, floats, noise
 from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
 from helpers.lessons.real_models.chat_model import chat_tokenizer
-from helpers.lessons.real_models.judging import wilson
 from helpers.lessons.real_models.task_checks import (  # noqa: F401 (the lesson takes all from here)
     check_answer_reward,
     check_best_probs,
@@ -191,6 +190,9 @@ ALL = (*verdicts("111", "000"), floats([9, 9, 9])[0], floats([9, 9, 8])[0], 1.0)
 
 check_debiased_win_rate = exercise(
     """\
+from helpers.lessons.real_models.judging import wilson
+
+
 def debiased_win_rate(ab, ba, words_a, words_b, most):
     matched = (words_a - words_b).abs() <= most
     wins = (ab.float() + (~ba).float())[matched] / 2
@@ -225,7 +227,6 @@ longer on one side alone: Take the difference's size: where B is much longer the
 """,
     results=("rate", "low", "high"),
     further=[("A wins every pair", ALL)],
-    uses={"wilson": wilson},
 )
 
 

@@ -6,12 +6,14 @@ trained at four β, at the first for longer too; GRPO, SFT on the right ones amo
 RLOO on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import ClassVar
 
 import torch
@@ -48,6 +50,7 @@ from helpers.scale.memory import peak_bytes
 from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, iterate, record_iteration
+from helpers.studies.runs import Run
 from helpers.studies.study import (
     Job,
     Study,
@@ -308,15 +311,32 @@ def task_jobs(options: RealTaskOptions) -> list[Job]:
 class RealTask(Study):
     """The recorded runs on tasks that a program checks."""
 
-    def rows(self, task: str, kind: str, seed: int = 0) -> list[dict]:
-        """pass@1 and pass@8 on held-out prompts along a run, the reference's first. ValueError: no run."""
-        found = (self.run(f"{task}_reference"), self.run(f"{task}_{kind}", seed))
-        return [row for run in found for row in as_history(run.final["curve"])]
+    def rows(self, task: str, kind: str) -> list[list[dict]]:
+        """pass@1 and pass@8 on held-out prompts along the runs of a kind, the reference's first."""
+        before = as_history(self.run(f"{task}_reference").final["curve"])
+        return [before + as_history(r.final["curve"]) for r in self.of_kind(f"{task}_{kind}")]
 
     def probs(self, task: str, kind: str, prompts: str = "held_out") -> Tensor:
         """Probabilities of the right answers after the runs of a kind, on every seed: [S, P]."""
         runs = self.of_kind(f"{task}_{kind}")
         return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
+
+    def summary(self, task: str, kind: str) -> dict[str, float]:
+        """Means over the seeds of a kind, and how many: metrics at the end, measures of the last policy."""
+        rows = [
+            {name: last_ten(run, name) for name in ("kl", "entropy")}
+            | {name: run.final["sampled"][name] for name in ("ended", "strict")}
+            | {"loss": run.final["ordinary_loss"]}
+            | {"minutes": run.final.get("cpu_seconds", 0.0) / 60}
+            for run in self.of_kind(f"{task}_{kind}")
+        ]
+        return {name: fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
+
+
+def last_ten(run: Run, name: str) -> float:
+    """A metric's mean over the last ten iterations; NaN where it was not recorded."""
+    found = [row[name] for row in run.history[-10:] if name in row]
+    return fmean(found) if found else math.nan
 
 
 def load_real_task(folder: Path = FOLDER) -> RealTask:

@@ -218,8 +218,13 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     trained, reference, _ = study.runs
     assert len(trained.history) == 2 and trained.history[0]["equal_groups"] > 0
     assert trained.final["probs"] != reference.final["probs"] and not reference.history
-    rows = study.rows("first_letter", "beta_0.5")
+    (rows,) = study.rows("first_letter", "beta_0.5")
     assert [row["iteration"] for row in rows] == [0, 1, 2]
+    summary = study.summary("first_letter", "beta_0.5")
+    kl = sum(row["kl"] for row in trained.history) / 2
+    assert summary["kl"] == pytest.approx(kl) and summary["seeds"] == 1
+    assert summary["loss"] == trained.final["ordinary_loss"]
+    assert math.isnan(study.summary("first_letter", "reference")["kl"])
     probs = study.probs("first_letter", "reference")
     assert probs.tolist() == [reference.final["probs"]["held_out"]]
     assert study.probs("first_letter", "beta_0.5", "trained").shape == (1, 20)
