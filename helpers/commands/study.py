@@ -7,7 +7,6 @@ from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import distilling
 from helpers.lessons.overoptimization import study as reward_hacking
 from helpers.lessons.ppo_update import study as clip
-from helpers.lessons.real_models import study as real_model
 from helpers.lessons.real_models import task_study as real_task
 from helpers.lessons.reward_model import study as reward_quality
 from helpers.lessons.without_a_critic import study as without_a_critic
@@ -23,12 +22,9 @@ KINDS = (beta_sweep.BetaSweepOptions, kl_control.KLControlOptions, clinic.Clinic
 KINDS += (reward_hacking.RewardHackingOptions, reward_quality.RewardQualityOptions)
 KINDS += (clip.ClipOptions, direct.DirectOptions, one_token.OneTokenOptions)
 KINDS += (trainer_band.TrainerBandOptions, distilling.DistillingOptions)
-KINDS += (without_a_critic.WithoutACriticOptions,)
+KINDS += (without_a_critic.WithoutACriticOptions, real_task.RealTaskOptions)
 STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
     kind.name: (kind, kind.run) for kind in KINDS
-} | {
-    real_model.RealModelOptions.name: (real_model.RealModelOptions, real_model.run),
-    real_task.RealTaskOptions.name: (real_task.RealTaskOptions, real_task.run),
 }
 
 

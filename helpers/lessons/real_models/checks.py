@@ -1,4 +1,4 @@
-"""Exercises of lesson 12: from messages to a rollout, turns with a tool, a win rate, a layer with LoRA."""
+"""Exercises of lesson 12: messages and turns as tokens, a win rate, a layer with LoRA; those on the task."""
 
 from functools import cache
 
@@ -7,10 +7,13 @@ from torch import Tensor
 
 from helpers.kit.exercise import Seen, by_name, expect, floats, noise
 from helpers.kit.judge import exercise
-from helpers.kit.model_calls import check_call, recorded_calls
 from helpers.kit.patterns import form
-from helpers.lessons.real_models.chat_model import chat_actor, chat_tokenizer
-from helpers.rollouts import forward_logprobs
+from helpers.lessons.real_models.chat_model import chat_tokenizer
+from helpers.lessons.real_models.task_checks import (  # noqa: F401 (the lesson takes all from here)
+    check_answer_reward,
+    check_best_probs,
+    check_few_shot_prompt,
+)
 
 
 def talk(*contents: str, system: str | None = None) -> list[dict]:
@@ -43,32 +46,17 @@ def rollouts() -> list[tuple]:
             drawn("what a pity .", "why ? <end>", "<end>"),
         ),
     ]
-    return [(chat_tokenizer(), chat_actor(), *one) for one in asked]
+    return [(chat_tokenizer(), *one) for one in asked]
 
 
-TENSORS = ("prompts' ids", "prompts' mask", "responses' ids", "responses' mask", "log-probs")
+TENSORS = ("prompts' ids", "prompts' mask", "responses' ids", "responses' mask")
 
 
-def rollout_seen(function, tokenizer, actor, conversations, answers) -> Seen:
-    """What the prompts read as, the five tensors, and whether the padding has log-probs."""
-    seen = by_name(TENSORS, function(tokenizer, actor, conversations, answers))
-    ids, mask, logprobs = (seen[name] for name in ("prompts' ids", "responses' mask", "log-probs"))
-    text = as_text(tokenizer, ids) if isinstance(ids, Tensor) else ids
-    seen = {"prompts as text": text} | seen
-    if isinstance(mask, Tensor) and isinstance(logprobs, Tensor) and mask.shape == logprobs.shape:
-        seen["log-probs"] = torch.where(mask.bool(), logprobs, 0.0)
-        seen["log-probs on padding"] = logprobs[~mask.bool()].abs().sum()
-    return seen
-
-
-def actor_given(function, *given: object) -> None:
-    """Wrong: prompts and responses are right, and the actor was given another mask or other positions."""
-    with recorded_calls(given[1]) as calls:
-        mine = function(*given)[:4]
-    *right, _ = check_chat_rollout.exercise.right(*given)
-    if all(map(torch.equal, mine, right)):
-        for call in calls:
-            check_call(call, torch.cat([right[1], right[3]], dim=1), "the actor")
+def tokens_seen(function, tokenizer, conversations, answers) -> Seen:
+    """What the prompts read as, and the four tensors."""
+    seen = by_name(TENSORS, function(tokenizer, conversations, answers))
+    ids = seen["prompts' ids"]
+    return {"prompts as text": as_text(tokenizer, ids) if isinstance(ids, Tensor) else ids} | seen
 
 
 def as_text(tokenizer, ids: Tensor) -> list[str]:
@@ -79,9 +67,9 @@ def as_text(tokenizer, ids: Tensor) -> list[str]:
     return [tokenizer.decode(row[at[0] : at[-1] + 1]) for row, at in zip(ids, ends, strict=True)]
 
 
-check_chat_rollout = exercise(
+check_chat_tokens = exercise(
     """\
-def chat_rollout(tokenizer, actor, conversations, answers):
+def chat_tokens(tokenizer, conversations, answers):
     how = {"tokenize": False, "add_generation_prompt": True}
     texts = [tokenizer.apply_chat_template(messages, **how) for messages in conversations]
     padding = {"padding": True, "padding_side": "left", "return_tensors": "pt"}
@@ -90,18 +78,10 @@ def chat_rollout(tokenizer, actor, conversations, answers):
     width, pad = max(map(len, answers)), tokenizer.pad_token_id
     response = torch.tensor([row + [pad] * (width - len(row)) for row in answers])
     response_mask = torch.arange(width) < torch.tensor([[len(row)] for row in answers])
-    ids = torch.cat([query, response], dim=1)
-    mask = torch.cat([query_mask, response_mask], dim=1).long()
-    with torch.no_grad():
-        logits = actor(
-            input_ids=ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask
-        ).logits
-    logprobs = logits[:, query.shape[1] - 1 : -1].float().log_softmax(-1)
-    logprobs = logprobs.gather(-1, response[..., None])[..., 0]
-    return query, query_mask, response, response_mask, torch.where(response_mask, logprobs, 0.0)
+    return query, query_mask, response, response_mask
 """,
     "the template with the generation prompt, BOS once, padded left; sampled ids padded right, every sampled"
-    " token counts; log softmax(logits[:, P − 1 : −1])[token], 0 on padding",
+    " token counts",
     rollouts,
     """\
 BOS twice: Each prompt begins with BOS twice: the template writes one, and the tokenizer puts another before
@@ -122,90 +102,70 @@ the stop token masked out: Your mask is that of `response != pad`, and pad is EO
 answers padded left: Pads belong after an answer: it goes on where its prompt ends.
 - row + [pad] * (width - len(row))
 + [pad] * (width - len(row)) + row
-those of the next token: Logits at position t are for token t + 1. Begin one earlier, at the prompt's last:
- [:, P − 1 : −1].
-- query.shape[1] - 1 : -1
-+ query.shape[1] :
 """,
-    results=("prompts as text", *TENSORS, "log-probs on padding"),
-    observe=rollout_seen,
-    cause=actor_given,
+    results=("prompts as text", *TENSORS),
+    observe=tokens_seen,
 )
 
 
 TOOL = "<turn> tool {} <end> <turn> assistant"
-SAID = (  # turns in order: who, and what was said
+TURNS = (  # in order: who, and what was said
     [("policy", "look <end>"), ("tool", TOOL.format("rain")), ("policy", "no . <end>")],
     [("policy", "why ? <end>")],
     [("policy", "weather <end>"), ("tool", TOOL.format("sun")), ("policy", "it is fine")],
 )
 
 
-@torch.no_grad()
-def forward(*tokens: Tensor) -> Tensor:
-    """Log-probs under the chat model."""
-    return forward_logprobs(chat_actor(), *tokens)
-
-
 @cache
 def two_turns() -> list[tuple]:
-    """The probes: one conversation with a tool's turn; three, one without, prompts of two widths."""
-    turns = [[(who, drawn(text)[0]) for who, text in row] for row in SAID]
-    query = torch.tensor(
-        drawn("<s> is it fine ? <end>", "<end> <end> <s> why ? <end>", "<s> my dog is so ill")
-    )
-    seen = torch.ones_like(query, dtype=torch.bool)
-    seen[1, :2] = False
-    return [
-        (forward, chat_tokenizer().pad_token_id, query[:n], seen[:n], turns[:n]) for n in (1, 3)
-    ]
+    """The probes: one conversation with a tool's turn; three, one without."""
+    turns = [[(who, drawn(text)[0]) for who, text in row] for row in TURNS]
+    return [(chat_tokenizer().pad_token_id, turns[:n]) for n in (1, 3)]
 
 
-check_turns_rollout = exercise(
+check_turns_tokens = exercise(
     """\
-def turns_rollout(forward, pad, query, query_mask, turns):
+def turns_tokens(pad, turns):
     rows = [[token for _, ids in row for token in ids] for row in turns]
     chosen = [[who == "policy" for who, ids in row for _ in ids] for row in turns]
     width = max(map(len, rows))
     response = torch.tensor([row + [pad] * (width - len(row)) for row in rows])
-    mask = torch.tensor([row + [False] * (width - len(row)) for row in chosen])
     read = torch.arange(width) < torch.tensor([[len(row)] for row in rows])
-    logprobs = forward(query, query_mask, response, read)
-    return response, mask, torch.where(mask, logprobs, 0.0)
+    counted = torch.tensor([row + [False] * (width - len(row)) for row in chosen])
+    return response, read, counted
 """,
-    "all but padding is read; the mask counts the policy's tokens alone; log-probs are 0 outside the mask",
+    "all but padding is read; of it the policy's tokens alone count",
     two_turns,
     """\
-the tool's tokens count: Your mask counts the tool's tokens. The policy did not choose
+the tool's tokens count: You count the tool's tokens. The policy did not choose
  them: no gradient, no KL.
 - who == "policy" for
 + True for
-the tool's tokens alone: Your mask counts what the tool said, and not what the policy said.
+the tool's tokens alone: You count what the tool said, and not what the policy said.
 - who == "policy" for
 + who != "policy" for
-hidden from the model: Your forward hides the tool's words from the policy, which read them before it went on.
- Two masks are needed: one of all that is read, one of what counts.
-- response, read)
-+ response, mask)
+hidden from the model: Your `read` hides the tool's words from the policy, which read them before it went on.
+- return response, read, counted
++ return response, counted, counted
 the stop tokens do not count: Each turn of the policy ends with a stop token that it chose: that
  counts, in every turn.
 - torch.tensor([row + [False] * (width - len(row)) for row in chosen])
 + torch.tensor([row + [False] * (width - len(row)) for row in chosen]) & (response != pad)
-the first turn alone: Your mask ends at the first stop token, as with one turn. The policy's later
+the first turn alone: What counts ends at the first stop token, as with one turn. The policy's later
  turns count, too.
 - torch.tensor([row + [False] * (width - len(row)) for row in chosen])
 + (response == pad).int().cumsum(1) - (response == pad).int() == 0
 the tool's words cut out: The tool's tokens are missing in your response. The policy read them: they stay,
- and are masked.
+ and do not count.
 - [[token for _, ids in row for token in ids] for row in turns]
 -     chosen = [[who == "policy" for who, ids in row for _ in ids] for row in turns]
 + [[token for who, ids in row if who == "policy" for token in ids] for row in turns]
 +     chosen = [[True for _ in row] for row in rows]
-log-probs of the tool: Outside the mask the log-probs are 0.
-- torch.where(mask, logprobs, 0.0)
-+ logprobs
+a mask made from pad: Your `read` is `response != pad`. Here pad is EOS, and EOS also ends each turn.
+- torch.arange(width) < torch.tensor([[len(row)] for row in rows])
++ response != pad
 """,
-    results=TENSORS[2:],
+    results=("responses' ids", "what is read", "what counts"),
 )
 
 
@@ -230,13 +190,13 @@ ALL = (*verdicts("111", "000"), floats([9, 9, 9])[0], floats([9, 9, 8])[0], 1.0)
 
 check_debiased_win_rate = exercise(
     """\
+from helpers.lessons.real_models.judging import wilson
+
+
 def debiased_win_rate(ab, ba, words_a, words_b, most):
     matched = (words_a - words_b).abs() <= most
     wins = (ab.float() + (~ba).float())[matched] / 2
-    n, rate, z = len(wins), wins.mean(), 1.96
-    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)).sqrt()
-    return rate, middle - half, middle + half
+    return wins.mean(), *wilson(wins.mean(), len(wins))
 """,
     "wins of a pair: (ab + not ba) / 2, where |words_a − words_b| ≤ most; Wilson (1927) with n pairs",
     [FIVE, MANY],
@@ -249,12 +209,12 @@ one order alone: You use the verdicts with A first alone: whoever is shown first
 - (ab.float() + (~ba).float())[matched] / 2
 + ab.float()[matched]
 every verdict a pair: Two verdicts on one pair are no two pairs: n is the number of matched pairs.
-- len(wins)
-+ 2 * len(wins)
+- wilson(wins.mean(), len(wins))
++ wilson(wins.mean(), 2 * len(wins))
 split verdicts dropped: A pair on which the two orders disagree is half a win; you left it out.
--     n, rate
+-     return
 +     wins = wins[wins != 0.5]
-+     n, rate
++     return
 n of all pairs: Only the matched pairs are evidence: n is their number.
 - len(wins)
 + len(ab)
@@ -264,12 +224,6 @@ the win rate of B: That is how often B wins; A's win rate is asked for.
 longer on one side alone: Take the difference's size: where B is much longer the pair is not matched either.
 - .abs()
 +
-the plain interval: That is rate ± z·√(rate·(1 − rate)/n), which is no interval at a rate of 0
- or 1. Take Wilson's.
-- (rate + z**2 / (2 * n)) / (1 + z**2 / n)
--     half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)).sqrt()
-+ rate
-+     half = z * (rate * (1 - rate) / n).sqrt()
 """,
     results=("rate", "low", "high"),
     further=[("A wins every pair", ALL)],

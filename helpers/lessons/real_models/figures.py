@@ -1,8 +1,8 @@
-"""Figures of lesson 12: measurements on held-out situations, a judge's win rates, memory by kind."""
+"""Figures of lesson 12: a checked task's curves, a judge's win rates, memory by kind."""
 
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import label_axes, one_panel
 from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import PHASES
 
@@ -54,42 +54,36 @@ def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
     return figure
 
 
-WATCHED = (  # of a held-out measurement: title, unit
-    ("reward", "Reward: what is trained on", "cosine"),
-    ("next_turn", "Next-turn judge", "nats"),
-    ("on_topic", "On-topic judge", "cosine"),
-    ("distinct", "distinct-2", "share"),
-    ("kl", "KL from the reference", "nats per response"),
-    ("ended", "Responses that ended", "share"),
-)
+STYLES = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (GREY, "D")]
 
 
-def held_out_figure(rows: dict[float, list[dict]]) -> Figure:
-    """Measurements on held-out situations along runs at several β: β → rows."""
-    figure, grid = new_figure(2, 3, 9.2, 4.4)
-    styles = [(BLUE, "-", "o"), (ORANGE, "--", "s"), (GREEN, ":", "^"), (YELLOW, "-.", "v")]
-    for axes, (key, title, unit) in zip(grid.flat, WATCHED, strict=True):
-        for (beta, measured), (colour, line, marker) in zip(rows.items(), styles, strict=False):
-            x, y = ([row[name] for row in measured] for name in ("iteration", key))
-            axes.plot(x, y, line, marker=marker, markersize=4, color=colour, label=f"β = {beta:g}")
-        label_axes(axes, title, "iteration", unit, grid="both")
-    grid[0, 0].legend()
-    return figure
-
-
-def task_figure(curves: dict[str, list[dict]], levels: dict[str, float]) -> Figure:
-    """pass@1 on held-out prompts along runs with its interval: name → rows; dashed, the optimum's level."""
-    figure, axes = one_panel(7.0, 3.6)
-    styles = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (SKY, "D")]
-    for (name, rows), (colour, marker) in zip(curves.items(), styles, strict=False):
-        x, y, low, high = (
-            [row[key] for row in rows] for key in ("iteration", "mean", "low", "high")
-        )
-        axes.plot(x, y, marker=marker, markersize=4, color=colour, label=name)
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -> Figure:
+    """pass@1 on held-out prompts with its interval: name → rows of each seed; dashed, the optimum's level."""
+    figure, axes = one_panel(9.2, 3.8)
+    for (name, runs), (colour, marker) in zip(curves.items(), STYLES, strict=False):
+        for number, rows in enumerate(runs):
+            x, y, low, high = (
+                [row[key] for row in rows] for key in ("iteration", "mean", "low", "high")
+            )
+            label = None if number else name
+            axes.plot(x, y, marker=marker, markersize=4, color=colour, label=label)
+            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
         if name in levels:
             axes.axhline(levels[name], color=colour, linestyle="--", linewidth=1.2)
     axes.set_ylim(0, 1.02)
     label_axes(axes, "Right answers, unseen words (dashed: π*)", "iteration", "pass@1", grid="both")
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure:
+    """pass@k by the number of tries k, on a logarithmic axis: name → one number for each k."""
+    figure, axes = one_panel(7.0, 3.2)
+    for (name, passed), (colour, marker) in zip(curves.items(), STYLES, strict=False):
+        axes.plot(tries, passed, marker=marker, markersize=4, color=colour, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(tries, [str(k) for k in tries])
+    axes.set_ylim(0, 1.02)
+    label_axes(axes, "Solved by one of k tries, unseen words", "k", "pass@k", grid="both")
     figure.legend(loc="outside right upper")
     return figure

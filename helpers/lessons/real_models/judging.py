@@ -53,3 +53,10 @@ def judge(first: Answers, second: Answers, seed: int) -> Tensor:
     """Whether the judge prefers the text shown first, drawn once for each pair: [N] bool."""
     probability = judge_probability(first, second)
     return torch.rand(len(probability), generator=torch.Generator().manual_seed(seed)) < probability
+
+
+def wilson(rate: float | Tensor, n: int, z: float = 1.96) -> tuple:
+    """Wilson's interval of a rate among n, 95 %: (low, high), also where the rate is 0 or 1 (1927)."""
+    middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (rate * (1 - rate) / n + z**2 / (4 * n**2)) ** 0.5
+    return middle - half, middle + half

@@ -1,4 +1,4 @@
-"""What a policy can do on checked answers: the right answer's probability, pass@k, and the optimum.
+"""What a policy can do on checked answers: the right answer's probability, and pass@k.
 
 The right answer, as it should be written, is one sequence of tokens: its probability is one forward
 pass, and pass@k follows exactly. Other spellings of it that the checker accepts are left out, so it is
@@ -7,12 +7,12 @@ a lower bound; samples tell by how much.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from helpers.lessons.real_models.kindness import HELD_OUT, SITUATIONS
 from helpers.lessons.real_models.tasks import LINE_END, answer_reward, strict_reward
 from helpers.prompts import as_prompts
 from helpers.rewards import score_texts
@@ -24,6 +24,7 @@ from helpers.steps import stopped
 
 ROWS = 400  # responses at once
 RESAMPLES = 2000  # of a bootstrap
+ORDINARY = Path(__file__).with_name("ordinary.txt").read_text("utf-8").splitlines()
 GREEDY = 1e-3  # a temperature at which the likeliest token is drawn
 
 
@@ -47,17 +48,6 @@ def answer_probs(
 def pass_of_k(probs: Tensor, k: int) -> Tensor:
     """Probability that one of k answers is right: 1 − (1 − p)^k, exactly: [P] → [P]."""
     return -torch.expm1(k * torch.log1p(-probs.double()))
-
-
-def best_probs(probs: Tensor, kl_coef: float) -> Tensor:
-    """What π* has where the reference has these, for a reward of 0 or 1: odds·e^(1/β), [P] → [P].
-
-    Rafailov et al. 2023, eq. 4, on two classes of answers, right and wrong. At β = 0 it is 1 wherever
-    the reference has any chance.
-    """
-    if kl_coef == 0.0:
-        return (probs > 0).to(probs.dtype)
-    return torch.sigmoid(torch.logit(probs) + 1 / kl_coef)
 
 
 def interval(values: Tensor, seed: int = 0) -> dict[str, float]:
@@ -103,8 +93,7 @@ def solved(batches: Iterator[Responses], state: RLHFState, copies: int) -> dict[
 @torch.no_grad()
 def ordinary_loss(policy: nn.Module, tokenizer: PreTrainedTokenizerBase) -> float:
     """Mean −log p of a token in sentences of everyday talk, nats: what a policy may forget."""
-    texts = [*SITUATIONS, *HELD_OUT]
     how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
-    encoded = tokenizer(texts, **how).to(policy.device)
+    encoded = tokenizer(ORDINARY, **how).to(policy.device)
     mask = encoded["attention_mask"].bool()
     return float(sft_loss(policy, encoded["input_ids"], mask, mask))

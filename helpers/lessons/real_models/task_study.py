@@ -1,17 +1,19 @@
 """A real model that gets better: SmolLM2-135M-Instruct on tasks whose answer a program checks.
 
 LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
-at each β is known prompt by prompt (`best_probs`). For each task the reference is measured; RLOO is
-trained at four β, at the first for longer too; GRPO, and SFT on the right ones among as many samples,
-are trained beside it. `candidates` measures tasks before any training.
+at each β is known prompt by prompt. For each task the reference is measured; RLOO is
+trained at four β, at the first for longer too; GRPO, SFT on the right ones among as many samples, and
+RLOO on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import ClassVar
 
 import torch
@@ -21,18 +23,23 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkp
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import equal_groups
-from helpers.lessons.real_models.kindness import CHAT_MODEL
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
     answers,
-    best_probs,
     interval,
     ordinary_loss,
     pass_of_k,
     solved,
 )
-from helpers.lessons.real_models.tasks import TASKS, answer_reward, load_line_model, task_rows
+from helpers.lessons.real_models.tasks import (
+    CHAT_MODEL,
+    TASKS,
+    answer_reward,
+    load_line_model,
+    loose_reward,
+    task_rows,
+)
 from helpers.loop import run_iterations
 from helpers.models import trainable
 from helpers.prompts import as_rows
@@ -43,6 +50,7 @@ from helpers.scale.memory import peak_bytes
 from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, iterate, record_iteration
+from helpers.studies.runs import Run
 from helpers.studies.study import (
     Job,
     Study,
@@ -51,7 +59,6 @@ from helpers.studies.study import (
     as_entry,
     as_history,
     load_study,
-    run_study,
 )
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -105,8 +112,17 @@ class RealTaskOptions(StudyOptions):
         """What is done with a task, in its order: how the configs differ."""
         longer = {"kl_coef": BETAS[0], "iterations": LONGER * self.iterations}
         rloo = {f"beta_{beta:g}": {"kl_coef": beta} for beta in BETAS}
-        others = {"reference": {"iterations": 1}, "sft": {}, "grpo": GRPO}
+        others = {
+            "reference": {"iterations": 1},
+            "sft": {},
+            "grpo": GRPO,
+            "loose": {"kl_coef": 0.0, "iterations": max(self.iterations // 4, 1)},
+        }
         return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
+
+    def plan(self) -> list[Job]:
+        """The jobs in the order of their worth, of the kinds that `only` names."""
+        return task_jobs(self)
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
         """The settings of one run; β is 0.1 if no other is given."""
@@ -116,18 +132,20 @@ class RealTaskOptions(StudyOptions):
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def share_of_equal_groups(texts: list[SampledText]) -> Tensor:
+def share_of_equal_groups(reward: Callable, texts: list[SampledText]) -> Tensor:
     """Whether the rewards of each response's group are all equal: such a group teaches nothing."""
-    return equal_groups(score_texts(answer_reward, texts), GROUP).float()
+    return equal_groups(score_texts(reward, texts), GROUP).float()
 
 
-def load_task(options: RealTaskOptions, config: RLHFConfig, task: str) -> dict:
+def load_task(
+    options: RealTaskOptions, config: RLHFConfig, task: str, reward: Callable = answer_reward
+) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
     actor, tokenizer = load_line_model(options.weights)
     how = {"rank": RANK, "seed": config.seed, "base": torch.bfloat16}
-    models = lora_models(actor, tokenizer, answer_reward, **how)
-    rows, measures = task_rows(task, PROMPTS["trained"]), {"equal_groups": share_of_equal_groups}
-    return {"models": models, "prompts": rows, "measures": measures}
+    models = lora_models(actor, tokenizer, reward, **how)
+    measures = {"equal_groups": partial(share_of_equal_groups, reward)}
+    return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
 
 
 def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
@@ -162,6 +180,7 @@ def final_eval(state: RLHFState, task: str) -> dict:
 
 def run_task(
     step: Callable[[RLHFState], dict],
+    reward: Callable,
     options: RealTaskOptions,
     task: str,
     job: Job,
@@ -169,7 +188,8 @@ def run_task(
     out: Path,
 ) -> dict:
     """Train by calling `step` once an iteration, measured along the way; → the entry in `study.json`."""
-    begun, record = load_task(options, job.config, task), {"curve": [], "cpu_seconds": 0.0}
+    begun = load_task(options, job.config, task, reward)
+    record = {"curve": [], "cpu_seconds": 0.0}
     if list_checkpoints(work):
         state = load_checkpoint(work, job.config, begun["models"], measures=begun["measures"])
         record = read_json(newest_checkpoint(work) / RECORD)
@@ -281,7 +301,8 @@ def task_jobs(options: RealTaskOptions) -> list[Job]:
     for seed, task in product(sorted(set(options.seeds)), CHOSEN):
         for kind, changes in options.kinds().items():
             step = RightSamples() if kind == "sft" else iterate
-            make = measure_reference if kind == "reference" else partial(run_task, step)
+            reward = loose_reward if kind == "loose" else answer_reward
+            make = measure_reference if kind == "reference" else partial(run_task, step, reward)
             config, train = options.config(seed, **changes), partial(make, options, task)
             jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
     known = dict.fromkeys(job.kind for job in jobs)
@@ -293,22 +314,34 @@ def task_jobs(options: RealTaskOptions) -> list[Job]:
 class RealTask(Study):
     """The recorded runs on tasks that a program checks."""
 
-    def rows(self, task: str, kind: str, seed: int = 0) -> list[dict]:
-        """pass@1 and pass@8 on held-out prompts along a run, the reference's first. ValueError: no run."""
-        found = (self.run(f"{task}_reference"), self.run(f"{task}_{kind}", seed))
-        return [row for run in found for row in as_history(run.final["curve"])]
+    def rows(self, task: str, kind: str) -> list[list[dict]]:
+        """pass@1 and pass@8 on held-out prompts along the runs of a kind, the reference's first."""
+        before = as_history(self.run(f"{task}_reference").final["curve"])
+        return [before + as_history(r.final["curve"]) for r in self.of_kind(f"{task}_{kind}")]
 
-    def level(self, task: str, kl_coef: float) -> dict[str, float]:
-        """The optimum's pass@1 on the held-out prompts at this β, with its interval over prompts."""
-        probs = self.run(f"{task}_reference").final["probs"]["held_out"]
-        return interval(best_probs(torch.tensor(probs, dtype=torch.float64), kl_coef))
+    def probs(self, task: str, kind: str, prompts: str = "held_out") -> Tensor:
+        """Probabilities of the right answers after the runs of a kind, on every seed: [S, P]."""
+        runs = self.of_kind(f"{task}_{kind}")
+        return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
+
+    def summary(self, task: str, kind: str) -> dict[str, float]:
+        """Means over the seeds of a kind, and how many: metrics at the end, measures of the last policy."""
+        rows = [
+            {name: last_ten(run, name) for name in ("kl", "entropy")}
+            | {name: run.final["sampled"][name] for name in ("ended", "strict")}
+            | {"loss": run.final["ordinary_loss"]}
+            | {"minutes": run.final.get("cpu_seconds", 0.0) / 60}
+            for run in self.of_kind(f"{task}_{kind}")
+        ]
+        return {name: fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
+
+
+def last_ten(run: Run, name: str) -> float:
+    """A metric's mean over the last ten iterations; NaN where it was not recorded."""
+    found = [row[name] for row in run.history[-10:] if name in row]
+    return fmean(found) if found else math.nan
 
 
 def load_real_task(folder: Path = FOLDER) -> RealTask:
     """Load the recorded runs. FileProblem: missing or damaged."""
     return load_study(folder, RealTask)
-
-
-def run(options: RealTaskOptions) -> None:
-    """Run what is missing."""
-    run_study(task_jobs(options), options)

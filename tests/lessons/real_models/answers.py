@@ -3,61 +3,90 @@
 # fmt: off
 MASK = "torch.arange(width) < torch.tensor([[len(row)] for row in answers])"
 SEEN = 'encoded["attention_mask"].bool()'
-GIVEN = "input_ids=ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask"
-AT = "query.shape[1] - 1 : -1"
-LOG = ".float().log_softmax(-1)"
+READ = "torch.arange(width) < torch.tensor([[len(row)] for row in rows])"
 CHOSEN = "torch.tensor([row + [False] * (width - len(row)) for row in chosen])"
 WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
 PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
+ARROW, LAST = 'f"{question} ->"', '{question} ->"'
+EQUAL, ENDED = "text.strip() == right", 'text.endswith("\\n") and '
+BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
+WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
 
 WRONG = [
-    ("chat_rollout", "BOS twice", "add_special_tokens=False, ", ""),
-    ("chat_rollout", "no generation prompt", '"add_generation_prompt": True',
-     '"add_generation_prompt": False'),
-    ("chat_rollout", "no generation prompt, BOS twice", '"add_generation_prompt": True',
-     '"add_generation_prompt": False', "add_special_tokens=False, ", ""),
-    ("chat_rollout", "no template", "tokenizer.apply_chat_template(messages, **how)",
-     '" ".join(message["content"] for message in messages)'),
-    ("chat_rollout", "the last message alone", "apply_chat_template(messages,",
-     "apply_chat_template(messages[-1:],"),
-    ("chat_rollout", "the system's message left out", "apply_chat_template(messages,",
-     'apply_chat_template([m for m in messages if m["role"] != "system"],'),
-    ("chat_rollout", "prompts padded as the tokenizer pleases", '"padding_side": "left", ', ""),
-    ("chat_rollout", "the mask by comparing with pad", SEEN,
-     'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
-    ("chat_rollout", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
-    ("chat_rollout", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
-    ("chat_rollout", "answers padded left", "row + [pad] * (width - len(row))",
-     "[pad] * (width - len(row)) + row"),
-    ("chat_rollout", "padded with 0", "[pad] *", "[0] *"),
-    ("chat_rollout", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
-    ("chat_rollout", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
-    ("chat_rollout", "one pad counts", MASK, MASK.replace("<", "<=")),
-    ("chat_rollout", "a column late", AT, "query.shape[1] :"),
-    ("chat_rollout", "a column early", AT, "query.shape[1] - 2 : -2"),
-    ("chat_rollout", "no position ids", GIVEN, "input_ids=ids, attention_mask=mask"),
-    ("chat_rollout", "no attention mask", GIVEN, "input_ids=ids, position_ids=mask.cumsum(1) - mask"),
-    ("chat_rollout", "positions from −1", GIVEN, GIVEN.replace("- mask", "- 1")),
-    ("chat_rollout", "logits", LOG, ""),
-    ("chat_rollout", "probabilities", LOG, ".float().softmax(-1)"),
-    ("chat_rollout", "temperature 0.7", LOG, ".float().div(0.7).log_softmax(-1)"),
-    ("chat_rollout", "the padding has log-probs", "torch.where(response_mask, logprobs, 0.0)", "logprobs"),
-    ("chat_rollout", "four results", "response_mask, torch.where", "torch.where"),
+    ("few_shot_prompt", "a blank at the end", LAST, '{question} -> "'),
+    ("few_shot_prompt", "shots in one line", '{answer}\\n"', '{answer} "'),
+    ("few_shot_prompt", "a blank for each end of line", '{answer}\\n"', '{answer} \\n"'),
+    ("few_shot_prompt", "no arrow at the end", ARROW, "question"),
+    ("few_shot_prompt", "the answer's line begun", LAST, '{question} ->\\n"'),
+    ("few_shot_prompt", "the question first", f'"".join(lines) + {ARROW}', f'{ARROW} + "".join(lines)'),
+    ("few_shot_prompt", "no shots", '"".join(lines) + ', ""),
+    ("few_shot_prompt", "another arrow", "{asked} -> {answer}", "{asked} => {answer}"),
+    ("few_shot_prompt", "answers before questions", "{asked} -> {answer}", "{answer} -> {asked}"),
 
-    ("turns_rollout", "the tool's tokens count", 'who == "policy"', "True"),
-    ("turns_rollout", "the tool's tokens alone", 'who == "policy"', 'who != "policy"'),
-    ("turns_rollout", "padding counts", "[False] *", "[True] *"),
-    ("turns_rollout", "the model reads its own words alone", "response, read)", "response, mask)"),
-    ("turns_rollout", "by comparing with pad", CHOSEN, f"{CHOSEN} & (response != pad)"),
-    ("turns_rollout", "lesson 01's mask", CHOSEN,
+    ("answer_reward", "in", EQUAL, "right in text"),
+    ("answer_reward", "in, without looking for the end", f"{ENDED}{EQUAL}", "right in text"),
+    ("answer_reward", "strip alone", ENDED, ""),
+    ("answer_reward", "the end alone", f" and {EQUAL}", ""),
+    ("answer_reward", "as it is", EQUAL, "text == right"),
+    ("answer_reward", "starts with", EQUAL, "text.strip().startswith(right)"),
+    ("answer_reward", "ends with", EQUAL, "text.strip().endswith(right)"),
+    ("answer_reward", "lower case", EQUAL, "text.strip().lower() == right.lower()"),
+    ("answer_reward", "a set of words", EQUAL, "set(text.split()) == set(right.split())"),
+    ("answer_reward", "the first line", f"{ENDED}{EQUAL}", 'text.split("\\n")[0].strip() == right'),
+    ("answer_reward", "one number", "return [", "return sum([", "pairs]", "pairs])"),
+    ("answer_reward", "−1 for wrong ones", f"float({ENDED}{EQUAL})", f"2.0 * ({ENDED}{EQUAL}) - 1"),
+    ("answer_reward", "part of a point", f"float({ENDED}{EQUAL})",
+     f"float({ENDED}{EQUAL}) + 0.1 * (right in text)"),
+
+    ("best_probs", "not normalised", BEST, WEIGHTED),
+    ("best_probs", "cut at 1", BEST, f"({WEIGHTED}).clamp(max=1)"),
+    ("best_probs", "odds", BEST, f"{WEIGHTED} / (1 - probs)"),
+    ("best_probs", "log-odds", BEST, "torch.logit(probs) + 1 / kl_coef"),
+    ("best_probs", "e^β", "1 / kl_coef", "kl_coef"),
+    ("best_probs", "minus", "+ 1", "- 1"),
+    ("best_probs", "the mean first", "torch.logit(probs)", "torch.logit(probs.mean().expand(len(probs)))"),
+    ("best_probs", "a softmax over prompts", BEST, "(probs.log() + 1 / kl_coef).softmax(0)"),
+    ("best_probs", "log p for the log-odds", "torch.logit(probs)", "probs.log()"),
+    ("best_probs", "overflow", BEST, f"{WEIGHTED} / ({WEIGHTED} + 1 - probs)"),
+
+    ("chat_tokens", "BOS twice", "add_special_tokens=False, ", ""),
+    ("chat_tokens", "no generation prompt", '"add_generation_prompt": True',
+     '"add_generation_prompt": False'),
+    ("chat_tokens", "no generation prompt, BOS twice", '"add_generation_prompt": True',
+     '"add_generation_prompt": False', "add_special_tokens=False, ", ""),
+    ("chat_tokens", "no template", "tokenizer.apply_chat_template(messages, **how)",
+     '" ".join(message["content"] for message in messages)'),
+    ("chat_tokens", "the last message alone", "apply_chat_template(messages,",
+     "apply_chat_template(messages[-1:],"),
+    ("chat_tokens", "the system's message left out", "apply_chat_template(messages,",
+     'apply_chat_template([m for m in messages if m["role"] != "system"],'),
+    ("chat_tokens", "prompts padded as the tokenizer pleases", '"padding_side": "left", ', ""),
+    ("chat_tokens", "the mask by comparing with pad", SEEN,
+     'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
+    ("chat_tokens", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
+    ("chat_tokens", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
+    ("chat_tokens", "answers padded left", "row + [pad] * (width - len(row))",
+     "[pad] * (width - len(row)) + row"),
+    ("chat_tokens", "padded with 0", "[pad] *", "[0] *"),
+    ("chat_tokens", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
+    ("chat_tokens", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
+    ("chat_tokens", "one pad counts", MASK, MASK.replace("<", "<=")),
+    ("chat_tokens", "three results", "response, response_mask", "response"),
+
+    ("turns_tokens", "the tool's tokens count", 'who == "policy"', "True"),
+    ("turns_tokens", "the tool's tokens alone", 'who == "policy"', 'who != "policy"'),
+    ("turns_tokens", "padding counts", "[False] *", "[True] *"),
+    ("turns_tokens", "the model reads its own words alone", "response, read,", "response, counted,"),
+    ("turns_tokens", "all that is read counts", "read, counted", "read, read"),
+    ("turns_tokens", "by comparing with pad", CHOSEN, f"{CHOSEN} & (response != pad)"),
+    ("turns_tokens", "read by comparing with pad", READ, "response != pad"),
+    ("turns_tokens", "lesson 01's mask", CHOSEN,
      "(response == pad).int().cumsum(1) - (response == pad).int() == 0"),
-    ("turns_rollout", "all but the policy's first turn", "for who, ids in row for _",
+    ("turns_tokens", "all but the policy's first turn", "for who, ids in row for _",
      "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
-    ("turns_rollout", "zeros for pads", "[pad] *", "[0] *"),
-    ("turns_rollout", "the tool has log-probs", "torch.where(mask, logprobs, 0.0)", "logprobs"),
-    ("turns_rollout", "two results", "return response, mask,", "return response,"),
-    ("turns_rollout", "probabilities", "torch.where(mask, logprobs, 0.0)",
-     "torch.where(mask, logprobs.exp(), 0.0)"),
+    ("turns_tokens", "zeros for pads", "[pad] *", "[0] *"),
+    ("turns_tokens", "padding is read", READ, "torch.ones_like(response, dtype=torch.bool)"),
+    ("turns_tokens", "two results", "response, read, counted", "response, counted"),
 
     ("debiased_win_rate", "B's wins", WINS, "((~ab).float() + ba.float())[matched] / 2"),
     ("debiased_win_rate", "ba as it is", "~ba", "ba"),
@@ -65,19 +94,20 @@ WRONG = [
     ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
     ("debiased_win_rate", "wins in both orders alone", WINS, "(ab & ~ba).float()[matched]"),
     ("debiased_win_rate", "a sum for the mean", WINS, "(ab.float() + (~ba).float())[matched]"),
-    ("debiased_win_rate", "split pairs left out", "    n, rate", "    wins = wins[wins != 0.5]\n    n, rate"),
+    ("debiased_win_rate", "split pairs left out", "    return", "    wins = wins[wins != 0.5]\n    return"),
     ("debiased_win_rate", "all pairs", LENGTHS, "words_a > 0"),
     ("debiased_win_rate", "n of all pairs", "len(wins)", "len(ab)"),
-    ("debiased_win_rate", "n of verdicts", "len(wins)", "2 * len(wins)"),
+    ("debiased_win_rate", "n of verdicts", "wilson(wins.mean(), len(wins))",
+     "wilson(wins.mean(), 2 * len(wins))"),
     ("debiased_win_rate", "shorter than, not at most", "<= most", "< most"),
     ("debiased_win_rate", "no size", ".abs()", ""),
-    ("debiased_win_rate", "one standard error", "1.96", "1.0"),
-    ("debiased_win_rate", "low and high exchanged", "middle - half, middle + half",
-     "middle + half, middle - half"),
-    ("debiased_win_rate", "around the rate", "middle - half, middle + half", "rate - half, rate + half"),
-    ("debiased_win_rate", "the rate alone", "return rate, middle - half, middle + half", "return rate"),
-    ("debiased_win_rate", "z not squared", "rate + z**2", "rate + z"),
-    ("debiased_win_rate", "the middle returned", "return rate", "return middle"),
+    ("debiased_win_rate", "one standard error", "len(wins))", "len(wins), 1.0)"),
+    ("debiased_win_rate", "low and high exchanged", "*wilson(wins.mean(), len(wins))",
+     "*wilson(wins.mean(), len(wins))[::-1]"),
+    ("debiased_win_rate", "the rate alone", "wins.mean(), *wilson(wins.mean(), len(wins))", "wins.mean()"),
+    ("debiased_win_rate", "the ends alone", "return wins.mean(), *", "return "),
+    ("debiased_win_rate", "the middle returned", "return wins.mean()",
+     "return sum(wilson(wins.mean(), len(wins))) / 2"),
 
     ("lora_forward", "never off", "if not on:", "if False:"),
     ("lora_forward", "never on", "if not on:", "if True:"),
@@ -97,52 +127,50 @@ WRONG = [
 ]
 
 RIGHT = [
-    ("chat_rollout", "the library pads and masks, cross entropy", """
-def chat_rollout(tokenizer, actor, conversations, answers):
+    ("few_shot_prompt", "line by line", """
+def few_shot_prompt(shots, question):
+    text = ""
+    for asked in shots:
+        text += asked + " -> " + shots[asked] + chr(10)
+    return text + question + " ->"
+"""),
+    ("answer_reward", "word by word", EQUAL, "text.split() == right.split()"),
+    ("answer_reward", "booleans", "float(text", "(text"),
+    ("answer_reward", "a tensor, the line's end cut off", """
+def answer_reward(completions, solution):
+    given = [text[:-1].strip() if text[-1:] == chr(10) else None for text in completions]
+    return torch.tensor([a == b for a, b in zip(given, solution)])
+"""),
+    ("best_probs", "p·w / (p·w + 1 − p), divided by w = e^(1/β)", BEST,
+     "probs / (probs + (1 - probs) * torch.tensor(-1 / kl_coef).exp())"),
+    ("best_probs", "a softmax over two classes", """
+def best_probs(probs, kl_coef):
+    both = torch.stack([probs.log() + 1 / kl_coef, torch.log1p(-probs)])
+    return both.softmax(dim=0)[0]
+"""),
+    ("chat_tokens", "the library pads and masks", """
+def chat_tokens(tokenizer, conversations, answers):
     found = tokenizer.apply_chat_template(
         conversations, add_generation_prompt=True, padding=True, tokenizer_kwargs={"padding_side": "left"},
         return_dict=True, return_tensors="pt")
-    query, seen = found["input_ids"], found["attention_mask"] == 1
     response = torch.nn.utils.rnn.pad_sequence(
         [torch.tensor(a) for a in answers], batch_first=True, padding_value=tokenizer.pad_token_id)
     stops = (response == tokenizer.eos_token_id).int()
-    mask = stops.cumsum(1) - stops == 0
-    ids, both = torch.cat([query, response], 1), torch.cat([seen, mask], 1).long()
-    with torch.no_grad():
-        logits = actor(input_ids=ids, attention_mask=both, position_ids=both.cumsum(1) - both).logits
-    loss = torch.nn.functional.cross_entropy(
-        logits[:, query.shape[1] - 1 : -1].flatten(0, 1), response.flatten(), reduction="none")
-    return query, seen, response, mask, -loss.view_as(response) * mask
+    return found["input_ids"], found["attention_mask"] == 1, response, stops.cumsum(1) - stops == 0
 """),
-    ("chat_rollout", "each response in a forward of its own", """    with torch.no_grad():
-        logits = actor(
-            input_ids=ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask
-        ).logits
-    logprobs = logits[:, query.shape[1] - 1 : -1].float().log_softmax(-1)
-    logprobs = logprobs.gather(-1, response[..., None])[..., 0]
-""", """    logprobs = torch.zeros(response.shape)
-    for row in range(len(query)):
-        prompt, answer = query[row][query_mask[row]], response[row][response_mask[row]]
-        with torch.no_grad():
-            logits = actor(torch.cat([prompt, answer])[None]).logits[0]
-        for t, token in enumerate(answer):
-            logprobs[row, t] = logits[len(prompt) - 1 + t].log_softmax(-1)[token]
-"""),
-    ("turns_rollout", "token by token", """
-def turns_rollout(forward, pad, query, query_mask, turns):
+    ("turns_tokens", "token by token", """
+def turns_tokens(pad, turns):
     width = max(sum(len(ids) for _, ids in row) for row in turns)
     response = torch.full((len(turns), width), pad)
-    mask, seen = torch.zeros(2, len(turns), width, dtype=torch.bool)
+    read, counted = torch.zeros(2, len(turns), width, dtype=torch.bool)
     for b, row in enumerate(turns):
         t = 0
         for who, ids in row:
             for token in ids:
-                response[b, t], mask[b, t], seen[b, t] = token, who == "policy", True
+                response[b, t], counted[b, t], read[b, t] = token, who == "policy", True
                 t += 1
-    return response, mask, forward(query, query_mask, response, seen) * mask
+    return response, read, counted
 """),
-    ("turns_rollout", "padding is read, too, which changes nothing before it", "response, read)",
-     "response, torch.ones_like(read))"),
     ("debiased_win_rate", "pair by pair, as numbers", """
 def debiased_win_rate(ab, ba, words_a, words_b, most):
     rows = zip(ab.tolist(), ba.tolist(), words_a.tolist(), words_b.tolist())

