@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (10_465, 9_000),
+    "helpers/lessons/": (10_240, 9_000),
     "helpers/kit/": (4_406, 2_500),
     "helpers/studies/": (1_552, 700),
     "helpers/page/": (720, 700),
@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (900, 700),
     "helpers/commands/": (1_390, 600),
     "helpers/": (3_984, 3_700),
-    "tests/": (23_000, 18_000),
+    "tests/": (22_800, 18_000),
     "benchmarks/": (1_940, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
