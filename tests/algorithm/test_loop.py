@@ -11,7 +11,7 @@ from helpers.__main__ import main
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, freeze
-from helpers.prompts import Prompt
+from helpers.prompts import Prompt, last_message
 from helpers.reward_model import RewardModel
 from helpers.rewards import RewardSum
 from helpers.rollouts import forward_logprobs
@@ -25,7 +25,7 @@ from helpers.steps import (
     generate_responses,
     iterate,
 )
-from helpers.trace import Trace, asked, end_and_answer
+from helpers.trace import Trace, end_and_answer
 from helpers.whitening import masked_mean
 from helpers.world.small_models import make_encoder
 
@@ -270,7 +270,7 @@ def test_the_trace_shows_what_a_user_asked_and_what_was_answered():
     talk = [{"role": "system", "content": template}, {"role": "user", "content": "why is it?"}]
     prompt = Prompt(f"{template}user why is it? assistant", {"messages": talk})
     text = SampledText(f"{prompt} because it was", prompt, " because it was")
-    assert asked(prompt) == "why is it?"
+    assert last_message(prompt) == "why is it?"
     said = end_and_answer(text)
     assert "why is it? assistant because it was" in said and len(said) < 95
     assert end_and_answer(SampledText("it was good", "it was", " good")) == "it was good"

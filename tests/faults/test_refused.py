@@ -22,7 +22,6 @@ from helpers.lessons.overoptimization.study import RewardRecipe
 from helpers.lessons.ppo_update.surrogate import moved
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
-from helpers.lessons.without_a_critic.study import WithoutACriticOptions
 from helpers.lessons.without_a_critic.two_rewards import tilted
 from helpers.lessons.your_trainer.band import make_band
 from helpers.models import gradient_checkpointing
@@ -84,7 +83,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("p", lambda: prompt_weight(1.5, 4)),
         ("group_size", lambda: prompt_weight(0.5, 1)),
         ("method", lambda: prompt_weight(0.5, 4, "ppo")),
-        ("--parts", lambda: WithoutACriticOptions(parts=["kl"])),
         ("kl", lambda: tilted(torch.randn(2, 40), torch.ones(2), 9.0)),
         ("scores", lambda: train_gaussian(0.0, lambda y: y / 0)),
         ("runs", lambda: make_band([{"score": [0.0], "kl": [0.0]}] * 2)),
@@ -95,7 +93,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("pairs", lambda: next(train_direct(ONLINE, MODELS, pairs=[]))),
         ("choices", lambda: predict_choice("?", {"a": "", "b": ""}, "")),
         ("truth", lambda: predict_value("?", 11.0, 0.0, 10.0, 0.5, 0.5, "")),
-        ("--betas", lambda: BetaSweepOptions(betas=[-1.0])),
         ("--iterations", lambda: BetaSweepOptions(iterations=0)),
         ("--threads", lambda: ClinicOptions(threads=0)),
         ("faults", lambda: together("value_targets", "reference_moves", "")),

@@ -32,7 +32,6 @@ from helpers.lessons.real_models.task_study import (
     demonstrations_loss,
     load_real_task,
     load_task,
-    run,
 )
 from helpers.lessons.real_models.tasks import (
     HELD_OUT,
@@ -205,7 +204,7 @@ def options(folder, **changes):
 
 def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     only = ["first_letter_beta_0.5", "first_letter_reference", "first_letter_grpo"]
-    run(options(tmp_path, only=only))
+    options(tmp_path, only=only).run()
     study = load_real_task(tmp_path / "out")
     assert [found.kind for found in study.runs] == [only[0], only[1], only[2]]
     for found in study.runs:
@@ -234,7 +233,7 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     (line,) = pass_of_k_figure([1, 2], {"reference": [0.25, 0.5]}).axes[0].lines
     assert list(line.get_ydata()) == [0.25, 0.5]
     with pytest.raises(ValueError, match=r"^--only: got \['other'\], wants some of candidates"):
-        run(options(tmp_path, only=["other"]))
+        options(tmp_path, only=["other"]).run()
 
 
 def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkeypatch):
@@ -245,7 +244,7 @@ def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkey
         "loose_reward",
         lambda completions, solution: paid.append(1) or [1.0] * len(solution),
     )
-    run(options(tmp_path, only=["first_letter_loose"]))
+    options(tmp_path, only=["first_letter_loose"]).run()
     (found,) = load_real_task(tmp_path / "out").runs
     (row,) = found.history  # a quarter of the iterations, one at least
     assert paid and row["score"] == row["equal_groups"] == 1.0 and found.config.kl_coef == 0.0
@@ -253,7 +252,7 @@ def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkey
 
 def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
     only, steps, real = ["first_letter_beta_0.1"], [], task_study.iterate
-    run(options(tmp_path / "a", only=only))
+    options(tmp_path / "a", only=only).run()
 
     def dying(state):
         if len(steps) == 1:
@@ -263,9 +262,9 @@ def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(task_study, "iterate", dying)
     with pytest.raises(KeyboardInterrupt):
-        run(options(tmp_path / "b", only=only))
+        options(tmp_path / "b", only=only).run()
     monkeypatch.setattr(task_study, "iterate", real)
-    run(options(tmp_path / "b", only=only, resume=True))
+    options(tmp_path / "b", only=only, resume=True).run()
     one, other = (
         json.loads((tmp_path / name / "out/study.json").read_text())["runs"][
             "first_letter_beta_0.1_seed_0"
