@@ -51,7 +51,7 @@ class Finding:
         seen = [f"{v:.3g} at {a:g}" + (f" to {b:g}" if a != b else "") for a, b, v in self.places()]
         return [
             f"{rule.name}: {rule.measured}: {self.value:.3g} (range: {rule.healthy})",
-            f"    seen: {', '.join(dict.fromkeys(seen))}",
+            f"    seen: {', '.join(dict.fromkeys(seen))} ({METRICS[rule.metric].unit})",
             f"    may mean: {rule.meaning}",
             f"    look at: {rule.look} (lesson {rule.lesson})",
             f"    in the clinic: {self.worth()}",

@@ -1,7 +1,5 @@
 """`python -m helpers sweep` and `study NAME`: make the recorded runs of data/ again, or like them."""
 
-from collections.abc import Callable
-
 from helpers.lessons.debugging import study as clinic
 from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import distilling
@@ -23,9 +21,7 @@ KINDS += (reward_hacking.RewardHackingOptions, reward_quality.RewardQualityOptio
 KINDS += (clip.ClipOptions, direct.DirectOptions, one_token.OneTokenOptions)
 KINDS += (trainer_band.TrainerBandOptions, distilling.DistillingOptions)
 KINDS += (without_a_critic.WithoutACriticOptions, real_task.RealTaskOptions)
-STUDIES: dict[str, tuple[type[Options], Callable[[Options], None]]] = {
-    kind.name: (kind, kind.run) for kind in KINDS
-}
+STUDIES: dict[str, type[Options]] = {kind.name: kind for kind in KINDS}
 
 
 def run_study(name: str, command: str, arguments: list[str]) -> int:
@@ -33,11 +29,9 @@ def run_study(name: str, command: str, arguments: list[str]) -> int:
 
     def run() -> None:
         require(name in STUDIES, "NAME", repr(name), f"one of {', '.join(STUDIES)}")
-        options, work = STUDIES[name]
-        parser = FlagParser(
-            options, prog=f"python -m helpers {command}", description=options.__doc__
-        )
-        work(parser.options(arguments))
+        kind = STUDIES[name]
+        how = {"prog": f"python -m helpers {command}", "description": kind.__doc__}
+        FlagParser(kind, **how).options(arguments).run()
 
     return exit_status(run, STOPPED)
 
@@ -52,6 +46,6 @@ def study(arguments: list[str]) -> int:
     name, *rest = arguments or ["--help"]
     if name not in ("-h", "--help"):
         return run_study(name, f"study {name}", rest)
-    lines = {name: options.__doc__ for name, (options, _) in STUDIES.items()}
+    lines = {name: kind.__doc__ for name, kind in STUDIES.items()}
     print(menu("python -m helpers study NAME", "Recorded studies of the course.", lines))
     return 0

@@ -192,18 +192,18 @@ def test_what_is_shipped_says_how_it_was_made_in_words_that_can_be_typed():
             words = made["command"].removeprefix("python -m helpers ").split()
             assert words[0] in ("sweep", "study") and made["versions"]
             name = "beta_sweep" if words[0] == "sweep" else words.pop(1)
-            found = parse(STUDIES[name][0], " ".join(words[1:]))
+            found = parse(STUDIES[name], " ".join(words[1:]))
             assert recorded_command(found) == made["command"]
             assert found.results.as_posix() == f"data/{path.parent.name}"
 
 
 def test_every_option_of_every_study_has_its_help():
-    for kind, _ in STUDIES.values():
+    for kind in STUDIES.values():
         assert kind.__doc__ and all(one.metadata["help"] for one in fields(kind)), kind
 
 
 def test_two_recordings_of_one_study_keep_their_checkpoints_apart(tmp_path):
-    options, _ = STUDIES["reward_hacking"]
+    options = STUDIES["reward_hacking"]
     studies = [options(out=tmp_path / name) for name in ("plain", "with_a_price")]
     usual = options()
     assert len({one.checkpoints for one in (*studies, usual)}) == 3

@@ -121,8 +121,20 @@ class RealTaskOptions(StudyOptions):
         return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
 
     def plan(self) -> list[Job]:
-        """The jobs in the order of their worth, of the kinds that `only` names."""
-        return task_jobs(self)
+        """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
+        first = partial(measure_candidates, self)
+        jobs = [Job("candidates", self.config(0, iterations=1), whole=False, train=first)]
+        for seed, task in product(sorted(set(self.seeds)), CHOSEN):
+            for kind, changes in self.kinds().items():
+                step = RightSamples() if kind == "sft" else iterate
+                reward = loose_reward if kind == "loose" else answer_reward
+                make = measure_reference if kind == "reference" else partial(run_task, step, reward)
+                config, train = self.config(seed, **changes), partial(make, self, task)
+                jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
+        known = dict.fromkeys(job.kind for job in jobs)
+        wants = f"some of {', '.join(known)}"
+        require(known.keys() >= set(self.only), "--only", self.only, wants)
+        return [job for job in jobs if job.kind in (self.only or known)]
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
         """The settings of one run; β is 0.1 if no other is given."""
@@ -292,23 +304,6 @@ def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dic
 
 
 # --- the study ------------------------------------------------------------------------------------
-
-
-def task_jobs(options: RealTaskOptions) -> list[Job]:
-    """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
-    first = partial(measure_candidates, options)
-    jobs = [Job("candidates", options.config(0, iterations=1), whole=False, train=first)]
-    for seed, task in product(sorted(set(options.seeds)), CHOSEN):
-        for kind, changes in options.kinds().items():
-            step = RightSamples() if kind == "sft" else iterate
-            reward = loose_reward if kind == "loose" else answer_reward
-            make = measure_reference if kind == "reference" else partial(run_task, step, reward)
-            config, train = options.config(seed, **changes), partial(make, options, task)
-            jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
-    known = dict.fromkeys(job.kind for job in jobs)
-    wants = f"some of {', '.join(known)}"
-    require(known.keys() >= set(options.only), "--only", options.only, wants)
-    return [job for job in jobs if job.kind in (options.only or known)]
 
 
 class RealTask(Study):
