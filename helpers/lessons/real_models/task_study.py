@@ -1,9 +1,9 @@
 """A real model that gets better: SmolLM2-135M-Instruct on tasks whose answer a program checks.
 
 LoRA, answers of a few tokens, a reward of 0 or 1 as it is: nothing is normalised, so that the optimum
-at each β is known prompt by prompt. For each task the reference is measured; RLOO is
-trained at four β, at the first for longer too; GRPO, SFT on the right ones among as many samples, and
-RLOO on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
+at each β is known prompt by prompt. For each task the reference is measured; RLOO is trained at four β,
+at the first for longer and from above, too; GRPO, SFT on the right ones among as many samples, and RLOO
+on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
 import math
@@ -69,6 +69,7 @@ FOLDER = DATA / "real_task"
 CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding
 BETAS = (0.25, 0.1, 0.0, 0.5)  # in the order of their runs
 LONGER = 3  # times the iterations, at the first β
+HEAD_START = 20  # iterations at β = 0.1, of a run that comes to its own optimum from above
 RANK = 8
 GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
@@ -110,7 +111,9 @@ class RealTaskOptions(StudyOptions):
 
     def kinds(self) -> dict[str, dict]:
         """What is done with a task, in its order: how the configs differ."""
+        first = f"beta_{BETAS[0]:g}"
         longer = {"kl_coef": BETAS[0], "iterations": LONGER * self.iterations}
+        above = {"kl_coef": BETAS[0], "iterations": HEAD_START + self.iterations}
         rloo = {f"beta_{beta:g}": {"kl_coef": beta} for beta in BETAS}
         others = {
             "reference": {"iterations": 1},
@@ -118,7 +121,7 @@ class RealTaskOptions(StudyOptions):
             "grpo": GRPO,
             "loose": {"kl_coef": 0.0, "iterations": max(self.iterations // 4, 1)},
         }
-        return rloo | others | {f"beta_{BETAS[0]:g}_longer": longer}
+        return rloo | others | {f"{first}_from_above": above, f"{first}_longer": longer}
 
     def plan(self) -> list[Job]:
         """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
@@ -127,6 +130,7 @@ class RealTaskOptions(StudyOptions):
         for seed, task in product(sorted(set(self.seeds)), CHOSEN):
             for kind, changes in self.kinds().items():
                 step = RightSamples() if kind == "sft" else iterate
+                step = from_above if kind.endswith("from_above") else step
                 reward = loose_reward if kind == "loose" else answer_reward
                 make = measure_reference if kind == "reference" else partial(run_task, step, reward)
                 config, train = self.config(seed, **changes), partial(make, self, task)
@@ -240,6 +244,12 @@ def run_task(
     measure = lambda state: curve_row(right_probs(state, task, "held_out"))  # noqa: E731
     state, history, final = train_measured(job, work, begun, measure, step)
     return as_entry(job.kind, job.config, history, final | final_eval(state, task))
+
+
+def from_above(state: RLHFState) -> dict:
+    """An iteration of a run whose β is 0.1 for the first ones, and then the config's."""
+    state.kl_coef = 0.1 if state.iteration < HEAD_START else state.config.kl_coef
+    return iterate(state)
 
 
 class RightSamples:
