@@ -6,7 +6,6 @@ at the first for longer and from above, too; GRPO, SFT on the right ones among a
 on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -345,21 +344,24 @@ class RealTask(Study):
         return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
 
     def summary(self, task: str, kind: str) -> dict[str, float]:
-        """Means over the seeds of a kind, and how many: metrics at the end, measures of the last policy."""
+        """Means over the seeds of a kind, and how many: metrics at the end, measures of the last policy.
+
+        Without the KL or the entropy where a run has not recorded it.
+        """
+        runs = [(run, set().union(*run.history)) for run in self.of_kind(f"{task}_{kind}")]
         rows = [
-            {name: last_ten(run, name) for name in ("kl", "entropy")}
+            {name: last_ten(run, name) for name in ("kl", "entropy") if name in found}
             | {name: run.final["sampled"][name] for name in ("ended", "strict")}
             | {"loss": run.final["ordinary_loss"]}
             | {"minutes": run.final.get("cpu_seconds", 0.0) / 60}
-            for run in self.of_kind(f"{task}_{kind}")
+            for run, found in runs
         ]
         return {name: fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
 
 
 def last_ten(run: Run, name: str) -> float:
-    """A metric's mean over the last ten iterations; NaN where it was not recorded."""
-    found = [row[name] for row in run.history[-10:] if name in row]
-    return fmean(found) if found else math.nan
+    """A metric's mean over the last ten iterations."""
+    return fmean(row[name] for row in run.history[-10:])
 
 
 def load_real_task(folder: Path = FOLDER) -> RealTask:
