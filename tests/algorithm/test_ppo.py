@@ -81,13 +81,15 @@ def test_at_ratio_one_the_gradient_is_minus_the_advantage_over_the_tokens(batch)
 
 
 def test_statistics_by_hand():
-    logprobs = torch.tensor([[0.0, math.log(2.0), 0.1, 50.0]])
-    mask = prefix_mask([3], 4)
-    _, stats = policy_loss(logprobs, torch.zeros(1, 4), torch.ones(1, 4), mask)
-    assert stats["ratio"].shape == (1, 4) and not stats["ratio"].requires_grad
-    close(stats["ratio"][mask], torch.tensor([1.0, 2.0, math.exp(0.1)]))
-    assert float(stats["clip_fraction"]) == pytest.approx(1 / 3)
-    assert float(stats["approx_kl"]) == pytest.approx((math.log(2) ** 2 + 0.01) / 6, rel=1e-5)
+    """Of two ratios of 2 the clip stops the good token's; the bad one's still pulls back."""
+    far = math.log(2.0)
+    logprobs, advantages = torch.tensor([[0.0, far, far, 0.1, 50.0]]), torch.ones(1, 5)
+    advantages[0, 2], mask = -1.0, prefix_mask([4], 5)
+    _, stats = policy_loss(logprobs, torch.zeros(1, 5), advantages, mask)
+    assert stats["ratio"].shape == (1, 5) and not stats["ratio"].requires_grad
+    close(stats["ratio"][mask], torch.tensor([1.0, 2.0, 2.0, math.exp(0.1)]))
+    assert float(stats["clip_fraction"]) == pytest.approx(1 / 4)
+    assert float(stats["approx_kl"]) == pytest.approx((2 * far**2 + 0.01) / 8, rel=1e-5)
 
 
 # --- the clipped value loss -----------------------------------------------------------------------

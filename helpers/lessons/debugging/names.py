@@ -92,7 +92,7 @@ def in_our_units(found: dict[str, Series]) -> dict[str, Series]:
     made, scale = dict(found), reward_scale(found)
     for key, source, unit in (
         ("score", "reward", scale),
-        ("value_loss", "raw_value_loss", scale**2),
+        ("value_loss", "raw_value_loss", scale * scale),  # inf where a power would raise
     ):
         series = made.pop(key, None) or found.get(source)
         if series and unit:
