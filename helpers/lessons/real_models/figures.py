@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import label_axes, one_panel
+from helpers.kit.figures import label_axes, legend_below, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import PHASES
 
@@ -89,4 +89,21 @@ def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure
     axes.set_ylim(0, 1.02)
     label_axes(axes, "Solved by one of k tries, unseen words", "k", "pass@k", grid="both")
     figure.legend(loc="outside right upper")
+    return figure
+
+
+REVIEWS = {"proxy": "proxy, reference std", "gold": "gold, −2 to 1", "distinct_words": "words"}
+
+
+def reviews_figure(curves: dict[str, list[list[dict]]]) -> Figure:
+    """Proxy, gold and distinct words over √KL: name → rows of each seed, the reference's first."""
+    figure, (panels,) = new_figure(1, len(REVIEWS), width=9.2, height=3.2)
+    for axes, (key, label) in zip(panels, REVIEWS.items(), strict=True):
+        for (name, runs), (colour, marker) in zip(curves.items(), STYLES, strict=False):
+            for number, rows in enumerate(runs):
+                x, y = [max(row["kl"], 0) ** 0.5 for row in rows], [row[key] for row in rows]
+                style = {"marker": marker, "markersize": 4, "color": colour}
+                axes.plot(x, y, label=None if number else name, **style)
+        label_axes(axes, key.replace("_", " ").capitalize(), "√KL, √nats", label, grid="both")
+    legend_below(figure, panels[0])
     return figure
