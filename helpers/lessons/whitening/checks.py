@@ -70,9 +70,7 @@ each row's own mean: You subtracted each row's own mean; subtract that of the ba
 check_whiten_advantages = exercise(
     """\
 def whiten_advantages(advantages, mask):
-    counted = advantages[mask]
-    mean = counted.mean()
-    var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
+    mean, var = advantages[mask].mean(), masked_var(advantages, mask)
     whitened = (advantages - mean) / (var + 1e-8).sqrt()
     return torch.where(mask, whitened, 0.0)
 """,
@@ -80,20 +78,20 @@ def whiten_advantages(advantages, mask):
     [SMALL, LARGE],
     """\
 padding as zeros: You set padding to 0 but counted it in mean and variance.
-- advantages[mask]
-+ torch.where(mask, advantages, 0.0).flatten()
+-     mean, var = advantages[mask].mean(), masked_var(advantages, mask)
++     zeros = torch.where(mask, advantages, 0.0)
++     mean, var = zeros.mean(), masked_var(zeros, mask | True)
 mean kept: You added the mean back: some do that to rewards; advantages are to have mean 0.
 - (var + 1e-8).sqrt()
 + (var + 1e-8).sqrt() + mean
 one whitening per sequence: You whitened each row by itself; PPO whitens the whole batch, so that a bad
  response stays bad.
--     counted = advantages[mask]
--     mean = counted.mean()
--     var = (counted - mean).square().sum() / max(len(counted) - 1, 1)
+-     mean, var = advantages[mask].mean(), masked_var(advantages, mask)
 +     n = mask.sum(1, True)
 +     mean = torch.where(mask, advantages, 0.0).sum(1, True) / n
 +     var = torch.where(mask, advantages - mean, 0.0).square().sum(1, True) / (n - 1).clamp(min=1)
 """,
+    uses={"masked_var": check_masked_var.exercise},
     further=[EQUAL, *OF_VARIANCES],
 )
 
