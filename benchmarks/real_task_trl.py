@@ -67,9 +67,8 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
 
     def after(iteration: int) -> None:
         if iteration % config.checkpoint_every == 0:
-            curve.append(
-                study.curve_row(iteration, study.right_probs(state, plan.task, "held_out"))
-            )
+            probs = study.right_probs(state, study.held_out_rows(plan.task))
+            curve.append({"iteration": iteration} | study.curve_row(probs))
 
     models = Models(actor, None, answer_reward, AdapterOff(actor), tokenizer)
     with trl_at_work(models) as folder:

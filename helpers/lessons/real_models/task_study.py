@@ -22,6 +22,7 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkp
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import equal_groups
+from helpers.kl import kl_estimate
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
@@ -33,22 +34,25 @@ from helpers.lessons.real_models.task_measure import (
 )
 from helpers.lessons.real_models.tasks import (
     CHAT_MODEL,
+    LINE_END,
     TASKS,
     answer_reward,
+    as_copies,
     load_line_model,
     loose_reward,
+    reworded,
     task_rows,
 )
 from helpers.loop import run_iterations
 from helpers.models import trainable
 from helpers.prompts import as_rows
 from helpers.rewards import score_texts
-from helpers.sampling import SampledText
+from helpers.sampling import Responses, SampledText
 from helpers.scale.lora import lora_models
 from helpers.scale.memory import peak_bytes
 from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
-from helpers.steps import anneal, iterate, record_iteration
+from helpers.steps import anneal, full_logprobs, iterate, record_iteration, reference_logprobs
 from helpers.studies.runs import Run
 from helpers.studies.study import (
     Job,
@@ -72,6 +76,7 @@ HEAD_START = 20  # iterations at β = 0.1, of a run that comes to its own optimu
 RANK = 8
 GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
+SHOTS = (2, 4, 8, 16)  # in the reference's prompts, to see what more of them would do
 SAMPLED = 100  # of the held-out prompts: samples only check the probabilities
 RECORD = "record.json"  # in a run's checkpoints
 KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
@@ -117,8 +122,9 @@ class RealTaskOptions(StudyOptions):
         others = {
             "reference": {"iterations": 1},
             "sft": {},
+            "sft_true": {},
             "grpo": GRPO,
-            "loose": {"kl_coef": 0.0, "iterations": max(self.iterations // 4, 1)},
+            "loose": {"kl_coef": 0.0},
         }
         return rloo | others | {f"{first}_from_above": above, f"{first}_longer": longer}
 
@@ -127,9 +133,10 @@ class RealTaskOptions(StudyOptions):
         first = partial(measure_candidates, self)
         jobs = [Job("candidates", self.config(0, iterations=1), whole=False, train=first)]
         for seed, task in product(sorted(set(self.seeds)), CHOSEN):
+            steps = {"from_above": from_above, "sft": DemonstrationStep(true=False)}
+            steps["sft_true"] = DemonstrationStep(true=True)
             for kind, changes in self.kinds().items():
-                step = RightSamples() if kind == "sft" else iterate
-                step = from_above if kind.endswith("from_above") else step
+                step = steps.get(kind.removeprefix(f"beta_{BETAS[0]:g}_"), iterate)
                 reward = loose_reward if kind == "loose" else answer_reward
                 make = measure_reference if kind == "reference" else partial(run_task, step, reward)
                 config, train = self.config(seed, **changes), partial(make, self, task)
@@ -163,9 +170,13 @@ def load_task(
     return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
 
 
-def right_probs(state: RLHFState, task: str, kind: str) -> Tensor:
-    """Probability of each right answer to the prompts of this kind (of `PROMPTS`): [P]."""
-    rows = task_rows(task, PROMPTS[kind], held_out=kind == "held_out")
+def held_out_rows(task: str, shots: int | None = None) -> list[dict]:
+    """The questions that every policy is measured on."""
+    return task_rows(task, PROMPTS["held_out"], held_out=True, shots=shots)
+
+
+def right_probs(state: RLHFState, rows: list[dict]) -> Tensor:
+    """Probability of the right answer to each of these rows' prompts: [P]."""
     return answer_probs(state.models.actor, state.models.tokenizer, rows)
 
 
@@ -176,21 +187,36 @@ def curve_row(probs: Tensor) -> dict[str, float]:
 
 
 def final_eval(state: RLHFState, task: str) -> dict:
-    """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text."""
-    rows, models = task_rows(task, PROMPTS["held_out"], held_out=True), state.models
-    found = solved(answers(models.actor, state, rows[:SAMPLED], GROUP), state, GROUP)
+    """What is measured of a policy once: probabilities, samples, ten random texts, ordinary text.
+
+    `copied`: probability of the question itself as the answer; `reworded`: pass@1 where prompts have
+    colons for arrows.
+    """
+    rows, models = held_out_rows(task), state.models
+    asked = {"trained": task_rows(task, PROMPTS["trained"]), "held_out": rows}
+    batches = list(answers(models.actor, state, rows[:SAMPLED], GROUP))
+    found = solved(iter(batches), state, GROUP)
     sampled = {name: float(x.mean()) for name, x in found.items()}
     sampled["pass_8"] = float(found["right"].amax(dim=1).mean())
+    sampled["kl"] = fmean(float(x) for batch in batches for x in kl_of_each(state, batch))
     (one,) = answers(models.actor, state, rows[:10], 1, seed=state.config.seed)
     return {
         "task": task,
-        "probs": {kind: right_probs(state, task, kind).tolist() for kind in PROMPTS},
+        "probs": {kind: right_probs(state, some).tolist() for kind, some in asked.items()},
+        "copied": float(right_probs(state, as_copies(rows)).mean()),
+        "reworded": interval(right_probs(state, reworded(rows))),
         "right": found["right"].sum(dim=1).int().tolist(),
         "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
         "peak_gb": peak_bytes() / 1e9,
     }
+
+
+def kl_of_each(state: RLHFState, batch: Responses) -> Tensor:
+    """log π − log π_ref of each of the policy's own responses, nats: [B]."""
+    own = full_logprobs(state.models.actor, state, batch)
+    return kl_estimate(own, reference_logprobs(state, batch)).sum(dim=1)
 
 
 def train_measured(
@@ -240,7 +266,7 @@ def run_task(
 ) -> dict:
     """Train on a task; returns its entry in `study.json`."""
     begun = load_task(options, job.config, task, reward)
-    measure = lambda state: curve_row(right_probs(state, task, "held_out"))  # noqa: E731
+    measure = lambda state: curve_row(right_probs(state, held_out_rows(task)))  # noqa: E731
     state, history, final = train_measured(job, work, begun, measure, step)
     return as_entry(job.kind, job.config, history, final | final_eval(state, task))
 
@@ -251,22 +277,31 @@ def from_above(state: RLHFState) -> dict:
     return iterate(state)
 
 
-class RightSamples:
-    """A step of SFT on the right ones among at least as many samples of the reference as RL draws."""
+class DemonstrationStep:
+    """A step of SFT: on the true answers to the questions, which RL never sees; or on right samples.
 
-    def __init__(self):
-        self.texts: list[SampledText] = []
+    The latter are the right ones among at least as many samples of the reference as RL draws.
+    """
+
+    def __init__(self, true: bool):
+        self.true, self.texts = true, []
+
+    def demonstrations(self, state: RLHFState) -> list[SampledText]:
+        """What is learned from."""
+        config, rows = state.config, as_rows(state.prompts)
+        if self.true:
+            return [SampledText("", x["prompt"], f" {x['solution']}{LINE_END}") for x in rows]
+        count = -(-config.iterations * config.batch_size // len(rows))
+        batches = answers(state.models.reference, state, rows, count, seed=config.seed)
+        texts = [text for batch in batches for text in batch.texts]
+        right = score_texts(answer_reward, texts).tolist()
+        return [text for text, ok in zip(texts, right, strict=True) if ok]
 
     def __call__(self, state: RLHFState) -> dict:
         """One gradient step on a batch of them, drawn anew; the rate anneals as in RL."""
         config, began = state.config, time.perf_counter()
         if not self.texts:
-            count = -(-config.iterations * config.batch_size // len(state.prompts))
-            rows = as_rows(state.prompts)
-            batches = answers(state.models.reference, state, rows, count, seed=config.seed)
-            texts = [text for batch in batches for text in batch.texts]
-            right = score_texts(answer_reward, texts).tolist()
-            self.texts = [text for text, ok in zip(texts, right, strict=True) if ok]
+            self.texts = self.demonstrations(state)
             require(len(self.texts) > 0, "samples", "no right one", "some to learn from")
         drawn = torch.randint(
             len(self.texts), (config.batch_size,), generator=state.generators["minibatches"]
@@ -304,6 +339,8 @@ def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Pa
     final = final_eval(state, task)
     row = {"iteration": 0} | curve_row(torch.tensor(final["probs"]["held_out"]))
     final["curve"] = as_columns([row], row, 4)
+    probs = {shots: right_probs(state, held_out_rows(task, shots)) for shots in SHOTS}
+    final["shots"] = {str(shots): interval(found) for shots, found in probs.items()}
     advance(job.config.iterations)
     return as_entry(job.kind, job.config, {}, final)
 
@@ -344,19 +381,24 @@ class RealTask(Study):
         return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
 
     def summary(self, task: str, kind: str) -> dict[str, float]:
-        """Means over the seeds of a kind, and how many: metrics at the end, measures of the last policy.
+        """Means over the seeds of a kind, and how many: measures of the last policy, entropy at the end.
 
         Without the KL or the entropy where a run has not recorded it.
         """
-        runs = [(run, set().union(*run.history)) for run in self.of_kind(f"{task}_{kind}")]
+        names = ("kl", "ended", "strict")
         rows = [
-            {name: last_ten(run, name) for name in ("kl", "entropy") if name in found}
-            | {name: run.final["sampled"][name] for name in ("ended", "strict")}
+            {name: run.final["sampled"][name] for name in names if name in run.final["sampled"]}
+            | {name: last_ten(run, name) for name in ("entropy",) if name in logged(run)}
             | {"loss": run.final["ordinary_loss"]}
             | {"minutes": run.final.get("cpu_seconds", 0.0) / 60}
-            for run, found in runs
+            for run in self.of_kind(f"{task}_{kind}")
         ]
         return {name: fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
+
+
+def logged(run: Run) -> set[str]:
+    """The metrics of a run's history."""
+    return set().union(*run.history)
 
 
 def last_ten(run: Run, name: str) -> float:

@@ -64,15 +64,29 @@ def few_shot_prompt(shots: dict[str, str], question: str) -> str:
     return "".join(f"{q} -> {answer}{LINE_END}" for q, answer in shots.items()) + f"{question} ->"
 
 
-def task_rows(name: str, count: int, held_out: bool = False) -> list[dict]:
+def task_rows(
+    name: str, count: int, held_out: bool = False, shots: int | None = None
+) -> list[dict]:
     """Prompts of a task as rows: `prompt`, and `solution`, the answer. All have the same shots.
 
-    ValueError: no such task, no prompt, more than there are.
+    `shots`: so many in place of the task's. ValueError: no such task, no prompt, more than there are.
     """
     require_count("count", count)
-    shots = questions(name, TRAINED, TASKS[name].shots if name in TASKS else 1, seed=0)
+    shown = shots or (TASKS[name].shots if name in TASKS else 1)
+    lines = questions(name, TRAINED, shown, seed=0)
     asked = questions(name, HELD_OUT if held_out else TRAINED, count, seed=1)
-    return [{"prompt": few_shot_prompt(shots, q), "solution": a} for q, a in asked.items()]
+    return [{"prompt": few_shot_prompt(lines, q), "solution": a} for q, a in asked.items()]
+
+
+def as_copies(rows: list[dict]) -> list[dict]:
+    """The same prompts; the question itself as the answer."""
+    asked = (row["prompt"].rpartition(LINE_END)[2].removesuffix(" ->") for row in rows)
+    return [row | {"solution": question} for row, question in zip(rows, asked, strict=True)]
+
+
+def reworded(rows: list[dict]) -> list[dict]:
+    """The same rows, with a colon in their prompts for each arrow."""
+    return [row | {"prompt": row["prompt"].replace(" ->", ":")} for row in rows]
 
 
 def answer_reward(completions: list[str], solution: list[str]) -> list[float]:

@@ -27,8 +27,8 @@ from helpers.lessons.real_models.task_measure import (
     solved,
 )
 from helpers.lessons.real_models.task_study import (
+    DemonstrationStep,
     RealTaskOptions,
-    RightSamples,
     demonstrations_loss,
     load_real_task,
     load_task,
@@ -82,6 +82,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(task_study, "lora_models", models)
     monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
     monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
+    monkeypatch.setattr(task_study, "SHOTS", (2, 4))  # that of the task is 4
     monkeypatch.setitem(task_study.SETTINGS, "checkpoint_every", 1)
     monkeypatch.setattr(
         "helpers.studies.study.run_all", lambda tasks, *_: [work(*given) for work, given in tasks]
@@ -177,7 +178,7 @@ def test_sft_learns_right_samples_and_nothing_of_their_prompts(state, monkeypatc
     monkeypatch.setattr(
         task_study, "answer_reward", lambda completions: [t[:1] in "abc" for t in completions]
     )
-    step, drawn, real = RightSamples(), [], task_study.answers
+    step, drawn, real = DemonstrationStep(true=False), [], task_study.answers
 
     def counted(policy, state, rows, copies, **more):
         drawn.append(copies * len(rows))
@@ -220,10 +221,15 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     (rows,) = study.rows("first_letter", "beta_0.5")
     assert [row["iteration"] for row in rows] == [0, 1, 2]
     summary = study.summary("first_letter", "beta_0.5")
-    kl = sum(row["kl"] for row in trained.history) / 2
-    assert summary["kl"] == pytest.approx(kl) and summary["seeds"] == 1
+    entropy = sum(row["entropy"] for row in trained.history) / 2
+    assert summary["entropy"] == pytest.approx(entropy) and summary["seeds"] == 1
+    assert summary["kl"] == trained.final["sampled"]["kl"] != 0
     assert summary["loss"] == trained.final["ordinary_loss"]
-    assert "kl" not in study.summary("first_letter", "reference")
+    before = study.summary("first_letter", "reference")
+    assert before["kl"] == pytest.approx(0, abs=1e-5) and "entropy" not in before
+    assert reference.final["shots"]["4"]["mean"] == pytest.approx(
+        reference.final["curve"]["mean"][0]
+    )
     probs = study.probs("first_letter", "reference")
     assert probs.tolist() == [reference.final["probs"]["held_out"]]
     assert study.probs("first_letter", "beta_0.5", "trained").shape == (1, 20)
