@@ -38,14 +38,13 @@ from helpers.commands.results import (
 from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
-from helpers.models import count_parameters, fingerprint, has_review_vocabulary, resolve_device
+from helpers.models import fingerprint, has_review_vocabulary, resolve_device
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
 from helpers.scale.held_out import TEXTS, HeldOut, write_texts
 from helpers.scale.memory import GIB, estimate_memory, free_bytes, peak_bytes
-from helpers.scale.random_models import random_gpt2_models, random_prompts
-from helpers.state import RLHFState, needs_normalizer, start_run
+from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import setting
@@ -74,7 +73,6 @@ class TraceOptions(Inputs):
     """What `trace` asks beside the settings of the run."""
 
     resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
-    random_gpt2: bool = setting(False, "random models of GPT-2's size, nothing to download")
 
 
 def on_screen() -> bool:
@@ -287,27 +285,12 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
-def trace_random_gpt2(settings: dict) -> None:
-    """The seven steps at GPT-2's size: batch 4, 64-token prompts, 128-token responses."""
-    small = {"batch_size": 4, "response_length": 128, "num_ppo_epochs": 1}
-    config = RLHFConfig(**small | {"normalize_scores": False} | settings)
-    models = random_gpt2_models(config.seed, config.device)
-    for role in ("actor", "critic", "reward", "reference"):
-        print(f"{role:12s}{count_parameters(getattr(models, role)) / 1e6:8.1f} M parameters")
-    state = start_run(config, models, prompts=random_prompts(config.batch_size, config.seed))
-    iterate(state, Trace(models, state.config))
-    print(f"peak memory {peak_bytes() / GIB:.2f} GiB")
-
-
 def trace_one(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
-    if options.random_gpt2:
-        return trace_random_gpt2(settings)
     if options.resume is not None:
         options = kept_inputs(options, options.resume)
     state = start_or_resume(options, settings)
     iterate(state, Trace(state.models, state.config))
-    return None
 
 
 def train(arguments: list[str]) -> int:
