@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     COURSE_SAMPLES,
     OTHER_SAMPLES,
@@ -158,34 +158,17 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
-class Observer:
-    """Traces a run's first iteration, guards its updates, and can save it after its last whole iteration."""
+def observer(state: RLHFState, force: bool) -> Callable:
+    """What traces a run's first iteration and guards its updates."""
+    show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
+    trace, check = Trace(state.models, state.config, show=show), guard(state, force)
 
-    def __init__(self, state: RLHFState, force: bool):
-        show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
-        self.trace, self.guard = Trace(state.models, state.config, show=show), guard(state, force)
-        self.state, self.step = state, 7
-        self.drawn = self.random_numbers()
+    def observe(step: int, **tensors) -> None:
+        if state.iteration == 0:
+            trace(step, **tensors)
+        check(step, **tensors)
 
-    def __call__(self, step: int, **tensors) -> None:
-        if self.state.iteration == 0:
-            self.trace(step, **tensors)
-        self.guard(step, **tensors)
-        self.step, self.drawn = step, self.random_numbers() if step == 7 else self.drawn
-
-    def random_numbers(self) -> dict:
-        """How far each generator has drawn."""
-        return {name: g.get_state() for name, g in self.state.generators.items()}
-
-    def save(self, folder: Path) -> None:
-        """After an error, in a reward say: save the whole iterations, and say so."""
-        within_update = self.step == 6  # some weights may have changed
-        if within_update or self.state.iteration == 0:
-            return
-        for name, generator in self.state.generators.items():
-            generator.set_state(self.drawn[name])
-        save_checkpoint(self.state, folder)
-        print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
+    return observe
 
 
 def train_with_bar(
@@ -193,7 +176,7 @@ def train_with_bar(
 ) -> bool:
     """Train with a progress bar and a log; False if Ctrl-C ended it early."""
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    observe = Observer(state, options.force)
+    observe = observer(state, options.force)
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
@@ -201,17 +184,13 @@ def train_with_bar(
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        try:
-            for record in logged(records, folder):
-                write_csv(folder / METRICS, state.history)  # what is read is what has been trained
-                numbers = {name: f"{record[name]:.2f}" for name in shown}
-                progress.set_postfix(numbers, refresh=False)  # `update` draws it
-                progress.update()
-                if asked:
-                    return state.iteration == total
-        except Exception:
-            observe.save(folder)
-            raise
+        for record in logged(records, folder):
+            write_csv(folder / METRICS, state.history)  # what is read is what has been trained
+            numbers = {name: f"{record[name]:.2f}" for name in shown}
+            progress.set_postfix(numbers, refresh=False)  # `update` draws it
+            progress.update()
+            if asked:
+                return state.iteration == total
     return True
 
 
