@@ -137,6 +137,7 @@ probabilities, not logarithms: Subtract the log-probs themselves, without exp.
             "tokens are rare: exp of the difference, not of each",
             (floats([-120.0, -0.5]), floats([-118.0, -0.7])),
         ),
+        *each("there is one row [T] by itself", (PAIRS[0][0], PAIRS[1][0])),
         *sizes((*PAIRS, "k3")),
     ],  # fmt: skip
 )
