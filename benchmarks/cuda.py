@@ -16,12 +16,12 @@ import torch
 from transformers import AutoModelForCausalLM, DistilBertConfig, DistilBertModel
 
 from benchmarks.common import command, emit, in_own_process, show
+from benchmarks.models import Size, make_tokenizer, prompt_texts
 from helpers.config import RLHFConfig
 from helpers.models import freeze, resolve_device
 from helpers.reward_model import RewardModel
 from helpers.scale.memory import KNOWN, MIB, estimate_memory, peak_bytes, reset_peak
 from helpers.scale.pretrained import frozen_dtype, make_models
-from helpers.scale.random_models import random_prompts, word_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.flags import setting
@@ -66,13 +66,14 @@ class PhaseTimes:
 def smollm2_size(device: str) -> tuple:
     """SmolLM2-135M's and DistilBERT's architectures with random weights and GPT-2's vocabulary size."""
     torch.manual_seed(0)
-    tokenizer = word_tokenizer()
+    size = Size(vocabulary=50_257, prompt=64, batch=64)
+    tokenizer = make_tokenizer(size)
     shape = KNOWN[SMOLLM2].to_dict() | {"vocab_size": len(tokenizer)}
     config = type(KNOWN[SMOLLM2])(**shape)
     actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device).eval()
     still = {"dropout": 0.0, "attention_dropout": 0.0, "vocab_size": len(tokenizer)}
     reward = RewardModel(DistilBertModel(DistilBertConfig(**still)), tokenizer)
-    return actor, tokenizer, freeze(reward.to(device)), random_prompts(64, seed=0)
+    return actor, tokenizer, freeze(reward.to(device)), prompt_texts(size)
 
 
 def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:

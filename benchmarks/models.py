@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 import torch
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -14,7 +16,6 @@ from transformers import (
 from helpers.config import RLHFConfig
 from helpers.models import freeze, make_critic, make_reference, with_fused_gelu
 from helpers.reward_model import RewardModel
-from helpers.scale.random_models import word_tokenizer
 from helpers.state import Models, RLHFState, start_run
 from helpers.world.small_models import make_encoder
 
@@ -36,7 +37,12 @@ class Size:
 
 def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
     """Words t0, t1, …; the last two ids are EOS and pad."""
-    return word_tokenizer(size.vocabulary, ("<end>", "<pad>"))
+    words = [*(f"t{i}" for i in range(size.vocabulary - 2)), "<end>", "<pad>"]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = {"eos_token": "<end>", "pad_token": "<pad>", "padding_side": "left"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 def gpt2_config(size: Size, fused: bool = False, **changes) -> GPT2Config:

@@ -6,22 +6,18 @@ from math import isfinite
 from pathlib import Path
 
 from helpers.commands.logs import read_log
-from helpers.kit.figures import Picture, label_axes, new_figure
-from helpers.kit.palette import BLUE, ORANGE
 from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, Rule
 from helpers.lessons.debugging.measures import mean
 from helpers.lessons.debugging.names import LIBRARIES, METRICS, Series, metrics_of
 from helpers.lessons.debugging.rates import measurable, rates, too_early
 from helpers.tools.command import exit_status
-from helpers.tools.files import atomic_file
 from helpers.tools.flags import FlagParser, setting
-from helpers.tools.validate import require, require_choice
+from helpers.tools.validate import require
 
 MOST = 5  # findings shown
 OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which learns from no rollouts and no rewards
 OF_REWARDS = ("reward", "score", "reward_std")
 WORLD = "its range is this world's; take one from three healthy runs of your own"
-PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -115,27 +111,6 @@ class Diagnosis:
         said = [f"    {', '.join(names)}: {why}." for why, names in self.skipped.items()]
         return ["", "Not applied:", *said] if said else []
 
-    def figure(self) -> Picture:
-        """The metrics with a finding, else all; in orange the iterations that a rule read.
-
-        ValueError: no metric has a finite number.
-        """
-        require(bool(self.metrics), "log", "no finite number of a metric", "one, to draw it")
-        keys = list(dict.fromkeys(f.rule.metric for f in self.findings)) or list(self.metrics)
-        columns = min(3, len(keys))
-        rows = -(-len(keys) // columns)
-        figure, grid = new_figure(rows, columns, 3.4 * columns, 2.4 * rows)
-        for axes, key in zip(grid.flat, keys, strict=False):
-            here = [finding for finding in self.findings if finding.rule.metric == key]
-            axes.plot(list(self.metrics[key]), list(self.metrics[key].values()), ".-", color=BLUE)
-            for first, last, value in (place for finding in here for place in finding.places()):
-                axes.plot([first, last], [value, value], "o-", color=ORANGE, linewidth=3.0)
-            title = "\n".join([key, *(finding.rule.name for finding in here)])
-            label_axes(axes, title, "iteration", METRICS[key].unit)
-        for axes in grid.flat[len(keys) :]:
-            axes.set_visible(False)
-        return figure
-
 
 def belongs(rule: Rule, library: str, metrics: dict[str, Series]) -> bool:
     """Whether a rule is about such a run: not where another one reads the same from another metric."""
@@ -201,9 +176,6 @@ def diagnose_log(log: str | Path | list[dict], names: dict[str, str] | None = No
 class DiagnoseOptions:
     """What `diagnose` takes beside the log."""
 
-    picture: Path | None = setting(
-        None, "draw the metrics with the places marked: .png, .svg or .pdf"
-    )
     names: list[str] = setting(
         [], "METRIC=COLUMN, for columns that docs/names.md does not have: --names kl=my_kl score=r"
     )
@@ -211,8 +183,6 @@ class DiagnoseOptions:
     def __post_init__(self):
         for pair in self.names:
             require("=" in pair, "names", repr(pair), "METRIC=COLUMN, such as kl=my_kl")
-        if self.picture is not None:
-            require_choice("picture", self.picture.suffix, PICTURES)
 
 
 def main(arguments: list[str]) -> int:
@@ -226,11 +196,6 @@ def main(arguments: list[str]) -> int:
             parser.options([log])  # ends here
         require(not log.startswith("-"), "LOG", repr(log), "a file or folder, before all flags")
         options = parser.options(flags)
-        diagnosis = diagnose_log(log, dict(pair.split("=", 1) for pair in options.names))
-        print(diagnosis)
-        if options.picture is not None:
-            with atomic_file(options.picture) as temporary:
-                how = options.picture.suffix.removeprefix(".")
-                diagnosis.figure().savefig(temporary, dpi=120, format=how)
+        print(diagnose_log(log, dict(pair.split("=", 1) for pair in options.names)))
 
     return exit_status(run, "")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from helpers.checkpoints import list_checkpoints, require_unused, save_checkpoint, saved_config
+from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     COURSE_SAMPLES,
     OTHER_SAMPLES,
@@ -38,14 +38,13 @@ from helpers.commands.results import (
 from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
-from helpers.models import count_parameters, fingerprint, has_review_vocabulary, resolve_device
+from helpers.models import fingerprint, has_review_vocabulary, resolve_device
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
 from helpers.scale.held_out import TEXTS, HeldOut, write_texts
 from helpers.scale.memory import GIB, estimate_memory, free_bytes, peak_bytes
-from helpers.scale.random_models import random_gpt2_models, random_prompts
-from helpers.state import RLHFState, needs_normalizer, start_run
+from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import setting
@@ -74,7 +73,6 @@ class TraceOptions(Inputs):
     """What `trace` asks beside the settings of the run."""
 
     resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
-    random_gpt2: bool = setting(False, "random models of GPT-2's size, nothing to download")
 
 
 def on_screen() -> bool:
@@ -160,34 +158,17 @@ def stop_after_iteration() -> Iterator[list]:
         signal.signal(signal.SIGINT, previous)
 
 
-class Observer:
-    """Traces a run's first iteration, guards its updates, and can save it after its last whole iteration."""
+def observer(state: RLHFState, force: bool) -> Callable:
+    """What traces a run's first iteration and guards its updates."""
+    show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
+    trace, check = Trace(state.models, state.config, show=show), guard(state, force)
 
-    def __init__(self, state: RLHFState, force: bool):
-        show = tqdm.write if on_screen() else print  # `write` draws the bar anew after every line
-        self.trace, self.guard = Trace(state.models, state.config, show=show), guard(state, force)
-        self.state, self.step = state, 7
-        self.drawn = self.random_numbers()
+    def observe(step: int, **tensors) -> None:
+        if state.iteration == 0:
+            trace(step, **tensors)
+        check(step, **tensors)
 
-    def __call__(self, step: int, **tensors) -> None:
-        if self.state.iteration == 0:
-            self.trace(step, **tensors)
-        self.guard(step, **tensors)
-        self.step, self.drawn = step, self.random_numbers() if step == 7 else self.drawn
-
-    def random_numbers(self) -> dict:
-        """How far each generator has drawn."""
-        return {name: g.get_state() for name, g in self.state.generators.items()}
-
-    def save(self, folder: Path) -> None:
-        """After an error, in a reward say: save the whole iterations, and say so."""
-        within_update = self.step == 6  # some weights may have changed
-        if within_update or self.state.iteration == 0:
-            return
-        for name, generator in self.state.generators.items():
-            generator.set_state(self.drawn[name])
-        save_checkpoint(self.state, folder)
-        print(f"An error; {self.state.iteration} iterations are saved: --resume {folder}")
+    return observe
 
 
 def train_with_bar(
@@ -195,7 +176,7 @@ def train_with_bar(
 ) -> bool:
     """Train with a progress bar and a log; False if Ctrl-C ended it early."""
     total, shown = state.config.iterations, ("score", "kl", "entropy", "clip_fraction")
-    observe = Observer(state, options.force)
+    observe = observer(state, options.force)
     records = train_rlhf_loop(state=state, save_dir=folder, observe=observe)
     if held_out is not None:
         records = held_out.watch(state, records)
@@ -203,17 +184,13 @@ def train_with_bar(
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        try:
-            for record in logged(records, folder):
-                write_csv(folder / METRICS, state.history)  # what is read is what has been trained
-                numbers = {name: f"{record[name]:.2f}" for name in shown}
-                progress.set_postfix(numbers, refresh=False)  # `update` draws it
-                progress.update()
-                if asked:
-                    return state.iteration == total
-        except Exception:
-            observe.save(folder)
-            raise
+        for record in logged(records, folder):
+            write_csv(folder / METRICS, state.history)  # what is read is what has been trained
+            numbers = {name: f"{record[name]:.2f}" for name in shown}
+            progress.set_postfix(numbers, refresh=False)  # `update` draws it
+            progress.update()
+            if asked:
+                return state.iteration == total
     return True
 
 
@@ -287,27 +264,12 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
-def trace_random_gpt2(settings: dict) -> None:
-    """The seven steps at GPT-2's size: batch 4, 64-token prompts, 128-token responses."""
-    small = {"batch_size": 4, "response_length": 128, "num_ppo_epochs": 1}
-    config = RLHFConfig(**small | {"normalize_scores": False} | settings)
-    models = random_gpt2_models(config.seed, config.device)
-    for role in ("actor", "critic", "reward", "reference"):
-        print(f"{role:12s}{count_parameters(getattr(models, role)) / 1e6:8.1f} M parameters")
-    state = start_run(config, models, prompts=random_prompts(config.batch_size, config.seed))
-    iterate(state, Trace(models, state.config))
-    print(f"peak memory {peak_bytes() / GIB:.2f} GiB")
-
-
 def trace_one(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
-    if options.random_gpt2:
-        return trace_random_gpt2(settings)
     if options.resume is not None:
         options = kept_inputs(options, options.resume)
     state = start_or_resume(options, settings)
     iterate(state, Trace(state.models, state.config))
-    return None
 
 
 def train(arguments: list[str]) -> int:

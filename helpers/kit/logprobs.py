@@ -83,7 +83,6 @@ softmax over time: Your softmax is along dim=1, the positions; the vocabulary is
     cause=cause,
     advice="Which column of the logits predicts which token? Print both for one row.",
     further=lambda: [
-        ("the temperature is above 1", probe(1.3)),
         ("there is one row", probe(0.8, slice(3, 4))),
         (
             "one response has one token: squeeze() drops its axis, squeeze(-1) does not",

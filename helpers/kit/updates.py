@@ -100,24 +100,17 @@ def edges() -> list[tuple[str, tuple]]:
     r = recorded()
     ids, mask, logprobs, values, advantages, returns = r.rollout
     counted, T = r.counted, r.length
-    config, cold = (
-        replace(r.config, num_ppo_epochs=1),
-        replace(r.config, num_ppo_epochs=1, temperature=0.02),
-    )
-    noise = torch.randn(logprobs.shape, generator=torch.Generator().manual_seed(8))
+    config = replace(r.config, num_ppo_epochs=1)
+    cold = replace(config, temperature=0.02)
     tokens = ids[:, :-T], mask[:, :-T], ids[:, -T:], counted
     with torch.no_grad():
         now = forward_logprobs(r.shallow.actor, *tokens, temperature=cold.temperature)
-    far = torch.where(counted, logprobs + 2 * noise, -3.0), values, advantages, returns
     rare = torch.where(counted, now - 0.1, -3.0), values, advantages, returns
-    large = logprobs, values, advantages, torch.where(counted, 30 * returns + 40, 6.0)
     end = ids.shape[1] - T + 1
     one = tuple(x[:, :1] for x in r.rollout[2:])
     return [
-        ("ratios are far from 1, such as 10", ("", (ids, mask, *far), config)),
         ("tokens are very unlikely: subtract log-probs, then take one exp",
          ("", (ids, mask, *rare), cold)),
-        ("the critic's errors are large: its loss is their square", ("", (ids, mask, *large), config)),
         ("responses have one token: squeeze() drops its axis, squeeze(-1) does not",
          ("", (ids[:, :end], mask[:, :end], *one), config)),
     ]  # fmt: skip

@@ -7,7 +7,6 @@ import pytest
 import torch
 from conftest import length_reward, strip, tiny_models, trained
 
-from helpers.__main__ import main
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, freeze
@@ -147,14 +146,6 @@ def test_kl_goes_into_the_reward_or_into_the_loss_but_never_both(config, models,
 
 
 # ---- the command line ----
-@pytest.mark.nightly
-def test_the_trace_at_gpt2_s_size_prints_its_shapes(capsys):
-    assert main(["trace", "--random-gpt2"]) == 0
-    said = capsys.readouterr().out
-    for part in ("(4, 64)", "(4, 128)", "(4, 128, 50257)", "124.4 M parameters", "peak memory"):
-        assert part in said
-
-
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_bytes_and_numbers(normalizing, prompts, threads):
     """With as many threads; one and two add up in another order. What others draw changes nothing."""

@@ -198,20 +198,6 @@ def test_names_are_loaded():
     assert not trainable(models.reward)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"actor": "data/sfft"}, "No folder 'data/sfft'"),
-        ({"reward": "data/rewardd"}, "No folder 'data/rewardd'"),
-    ],
-)
-def test_what_is_no_model_is_refused(wrong, says):
-    plain = tiny_models()
-    given = {"actor": plain.actor, "tokenizer": plain.tokenizer, "reward": length_reward}
-    with pytest.raises(ValueError, match=says):
-        make_models(**given | wrong)
-
-
 # --- pairs ----------------------------------------------------------------------------------------
 
 

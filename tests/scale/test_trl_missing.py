@@ -40,12 +40,6 @@ def test_its_settings_trainer_and_formulas_say_so_too(version, tmp_path):
             call()
 
 
-def test_the_version_that_has_the_trainer_is_taken(monkeypatch):
-    monkeypatch.setattr(metadata, "version", lambda name: trl.VERSION)
-    assert trl.trl_is_here()
-    trl.require_trl()
-
-
 def test_lesson_13_runs_on_and_says_which_version_it_found(version):
     """Its cells that ask whether trl is there, run as they stand: no import of trl, one sentence each."""
     notebook = json.loads((ROOT / "notebooks/13_scaling_out.ipynb").read_text(encoding="utf-8"))

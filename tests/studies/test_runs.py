@@ -12,7 +12,6 @@ from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import plain_tokens
-from helpers.scale.random_models import word_tokenizer
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.studies.measure import measure
@@ -29,6 +28,7 @@ from helpers.studies.runs import (
     write_run,
 )
 from helpers.tools.files import FileProblem
+from helpers.world.small_models import make_tokenizer
 
 
 def begin(config: RLHFConfig, prompts: list[str]):
@@ -151,8 +151,8 @@ def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts)
 
 
 def test_subword_tokens_are_shown_as_text():
-    tokenizer = word_tokenizer()
-    assert plain_tokens(tokenizer, [3, 7]) == ["t3", "t7"]
+    tokenizer = make_tokenizer(["film", "soup"])
+    assert plain_tokens(tokenizer, [4, 5]) == ["film", "soup"]
     ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
     inner = tokenizer.backend_tokenizer.from_str(
         '{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":'

@@ -14,7 +14,6 @@ SHORT = (
 )
 NOISE = torch.tensor([1.0, -3.0, 0.5]), -noise(1, 3, 5).abs(), -noise(2, 3, 5).abs()
 BATCH = (*NOISE, prefix_mask(5, 2, 5, 4), 0.2)
-LARGE = (*(40 * x for x in BATCH[:3]), BATCH[3], 2.5)
 # what is special there, and what is said to an answer that is wrong there alone
 NAN = (
     "padding holds NaN: mask · NaN is NaN, whatever the mask. Clear what padding holds with"
@@ -70,8 +69,6 @@ KL summed at the end: You put the response's whole KL on its last token; each to
             NAN,
             (BATCH[0], *(torch.where(BATCH[3], x, torch.nan) for x in BATCH[1:3]), *BATCH[3:]),
         ),
-        ("β is 0", (*BATCH[:-1], 0.0)),
-        ("scores and KL are large", LARGE),
         *sizes(BATCH),
     ],
 )
@@ -80,8 +77,6 @@ EPISODE = (floats([1.0, 0.0, 2.0, 7.0]), floats([0.5, 1.5, 1.0, 3.0]))
 EPISODES = (noise(3, 3, 5), noise(4, 3, 5))
 MASKS = (prefix_mask(4, 3), prefix_mask(5, 2, 5, 4))
 HOLES = tuple(torch.where(MASKS[1], x, torch.nan) for x in EPISODES)  # padding may hold anything
-FAR = tuple(100 * noise(seed, 3, 5).round(decimals=2) for seed in (5, 6))
-LONG = noise(5, 1, 200), noise(6, 1, 200), 0.5, 0.2, prefix_mask(200, 199)
 
 check_td_errors = exercise(
     """\
@@ -114,24 +109,10 @@ V not subtracted: That is the target r + γV'; the error is what it exceeds V by
 -  - values, 0.0
 + , 0.0
 """,
-    further=[
-        (NAN, (*HOLES, 0.9, MASKS[1])),
-        ("γ is 0", (*EPISODES, 0.0, MASKS[1])),
-        ("rewards and values are large", (*FAR, 0.5, MASKS[1])),
-        *sizes((*EPISODES, 0.9, MASKS[1])),
-    ],
+    further=[(NAN, (*HOLES, 0.9, MASKS[1])), *sizes((*EPISODES, 0.9, MASKS[1]))],
 )
 
 GIVEN = (*EPISODES, 0.9, 0.7, MASKS[1])
-EDGES = [
-    (NAN, (*HOLES, 0.9, 0.7, MASKS[1])),
-    ("λ is 0", (*EPISODES, 0.9, 0.0, MASKS[1])),
-    ("γ is 0", (*EPISODES, 0.0, 0.7, MASKS[1])),
-    ("γ and λ are 1", (*EPISODES, 1.0, 1.0, MASKS[1])),
-    *sizes(GIVEN),
-    ("a row has 200 tokens", LONG),
-    ("rewards and values are large", (*FAR, 0.5, 0.5, MASKS[1])),
-]
 
 check_compute_gae = exercise(
     """\
@@ -170,6 +151,6 @@ whitened: Whitening comes after this step (lesson 03): returns are A + V of the 
 +     return advantages
 """,
     results=("advantages", "returns"),
-    further=EDGES,
+    further=[(NAN, (*HOLES, 0.9, 0.7, MASKS[1])), *sizes(GIVEN)],
     uses={"td_errors": check_td_errors.exercise},
 )

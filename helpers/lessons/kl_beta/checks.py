@@ -50,7 +50,6 @@ FURTHER = [
         " 0. Stay with logarithms (log_softmax, logsumexp), and add nothing to a probability.",
         (*NEAR, 0.05),
     ),
-    ("β is 0.002: is something bounded?", (*SMALL, 0.002)),
 ]
 
 check_best_policy = exercise(
@@ -217,9 +216,5 @@ the rise without its sign: You take the rise without its sign; a score may fall 
 """,
     observe=number_seen,
     cause=between_cause,
-    further=[
-        ("the scores are negative", (0.5, -1.0, 2.0, -0.2, 1.0)),
-        ("kl is the upper neighbour's", (0.5, 0.3, 2.0, 0.9, 2.0)),
-    ],
     advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
 )

@@ -54,7 +54,6 @@ advantages indexed by the words: There is one advantage for each word drawn, in 
             (torch.tensor([0.0, 150.0, -60.0]), torch.arange(3), noise(8, 3)),
         ),
         ("advantages are large", (GENTLE, torch.arange(3), 60 * noise(9, 3))),
-        ("forty words are drawn", (GENTLE, torch.arange(40) % 3, noise(9, 40))),
     ],
 )
 
@@ -69,7 +68,6 @@ OVERFLOW = (floats([-1.0, 900.0, -1.0]), floats([-1.2, -900.0, -1000.0]), prefix
 HOLES = (floats([-1.0, -torch.inf, torch.nan]), floats([-1.2, -torch.inf, -1.0]), prefix_mask(3, 1))
 SPOILT = "padding holds {}: 0 · ∞ and 0 · NaN are NaN: choose with torch.where(mask, x, 0.0), before exp."
 LARGE = (floats([-1.0, -1.0, -1.0]), floats([-31.0, -81.0, -1.5]), prefix_mask(3, 3))
-GAPS = torch.tensor([[False, True, True], [True, False, True]])
 
 check_ratio = exercise(
     """\
@@ -96,7 +94,6 @@ clipped already: You clipped the ratio; that is done later, in the loss.
         (SPOILT.format("NaN"), HOLES),
         (UNDERFLOW, UNLIKELY),
         ("the ratio is 1e13 or 1e35: Is there a clamp? It comes later, in the loss.", LARGE),
-        ("padding stands first or between", (BATCH[0][:2, :3], BATCH[1][:2, :3], GAPS)),
         *sizes(BATCH),
     ],
 )
@@ -149,22 +146,16 @@ one ratio per response: You used one ratio for a whole response; PPO has one rat
 """,
     gradient=("logprobs",),
     further=[
-        (SPOILT.format("huge numbers"), with_advantages(OVERFLOW, 1.0, 3.0, -3.0)),
         (SPOILT.format("NaN"), with_advantages(HOLES, 1.0, torch.nan, torch.inf)),
         (
             "a token has A = 0: Its gain is 0, and it counts in the mean as any other.",
             one_token(0.9, 0.0),
         ),
         (UNDERFLOW, with_advantages(UNLIKELY, 1.0, -1.0)),
-        ("advantages are large", (*BATCH[:2], 60 * ADVANTAGES, BATCH[2], 0.2)),
-        *(
-            (
-                f"the ratio is {rho:g} and A = −1: That gain has no limit: is there a clamp?",
-                one_token(rho, -1.0),
-            )
-            for rho in (20.0, 1e13)
+        (
+            "the ratio is 20 and A = −1: That gain has no limit: is there a clamp?",
+            one_token(20.0, -1.0),
         ),
-        ("ε is 0.6", (*BATCH[:2], ADVANTAGES, BATCH[2], 0.6)),
         *sizes((*BATCH[:2], ADVANTAGES, BATCH[2], 0.2)),
     ],
 )
@@ -224,8 +215,6 @@ log-ratio compared with ε: You compared log ρ with ±ε; compare ρ with 1 ± 
 +     too_unlikely = (ratio.log() < -cliprange)
 """,
     further=[
-        ("a ratio is near 1 − ε", row([0.82, 0.81, 1.5, 0.79], [-1.0, -2.0, 1.0, -1.0])),
-        ("a ratio is near 1 + ε", row([1.21, 1.24, 0.5, 1.19], [1.0, 2.0, 1.0, 1.0])),
         (
             "a ratio is exactly 1 ± ε: It still has its gradient: ρ > 1 + ε and ρ < 1 − ε, strictly.",
             row([1.25, 0.75, 1.5, 0.5], [1.0, -1.0, 1.0, 1.0], 0.25),  # exact in a float32

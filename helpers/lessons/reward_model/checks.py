@@ -98,15 +98,8 @@ mean sign: You averaged signs, from −1 to 1; the share is (1 + that)/2.
 """,
     further=[
         (
-            "no pair is a tie: does something take for granted that there is one?",
-            (t([2.0, 0.0, 5.0]), t([0.0, 3.0, 1.0])),
-        ),
-        *(
-            (
-                f"the scores are {one} and {two}: they differ, and that is no tie: compare with ==",
-                (t([one, 1.0, 0.0]), t([two, 0.0, 3.0])),
-            )
-            for one, two in ((1.004, 1.0), (2.0, 1.9998), (0.500001, 0.5), (4000.25, 4000.0))
+            "the scores are 2.0 and 1.9998: they differ, and that is no tie: compare with ==",
+            (t([2.0, 1.0, 0.0]), t([1.9998, 0.0, 3.0])),
         ),
         *sizes(TIES, token=False),
     ],
@@ -151,7 +144,5 @@ biased std: You divided by M inside the std; use the unbiased std, with M − 1.
             "the reference's deviation is 0.0015: is a number added to it, or is it bounded below?",
             (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
         ),
-        ("there is one score", (t([2.5]), t([2.0, 3.0, 7.0]))),
-        ("there are forty scores, and sixty others", (noise(8, 40), noise(9, 60) + 1)),
     ],
 )

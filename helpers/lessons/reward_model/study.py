@@ -76,14 +76,14 @@ def best_possible(test_gaps: Tensor, temperature: float) -> dict:
     return found | {"temperature": temperature}
 
 
-def run_one(world: dict, count: int, temperature: float, seed: int, device: str) -> dict:
+def run_one(world: dict, count: int, temperature: float, seed: int) -> dict:
     """Train one reward model on `count` pairs labelled at `temperature`, all from the seed."""
     started, generator = time.perf_counter(), torch.Generator().manual_seed(seed)
     picked = torch.randperm(len(world["train"]), generator=generator)[:count]
     chances = label_chances(world["train_gaps"][picked], temperature)
     pairs = relabel([world["train"][i] for i in picked.tolist()], chances, generator)
     torch.manual_seed(seed)
-    model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"]).to(device)
+    model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"])
     losses = []
     fit_reward_model(model, pairs, seed=seed, on_step=lambda step, steps, loss: losses.append(loss))
     result = {"pairs": count, "temperature": temperature, "seed": seed, "steps": len(losses)}
@@ -106,7 +106,6 @@ class RewardQualityOptions(Options):
 
     name: ClassVar[str] = "reward_quality"
     sizes: list[int] = setting(list(SEEDS), "numbers of pairs", choices=list(SEEDS))
-    device: str = setting("cpu", "where the models are trained")
 
     def run(self) -> None:
         """Train all reward models, smallest first, then write the file."""
@@ -120,7 +119,7 @@ class RewardQualityOptions(Options):
             for size, heat, seed in jobs:
                 name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
                 bar.set_description(name)
-                runs[name] = run_one(world, size, heat, seed, self.device)
+                runs[name] = run_one(world, size, heat, seed)
                 bar.update(size * passes(size))
         best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
         found = {"test_pairs": len(test), "best": best, "runs": runs}

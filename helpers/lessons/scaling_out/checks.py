@@ -46,8 +46,6 @@ the responses' means: You averaged each response first; a token of a long one wo
         ("a process has no token", (noise(4, 2, 2, 4), parts((4, 2), (0, 0)))),
         ("padding holds NaN", (torch.where(THREE[1], THREE[0], torch.nan), THREE[1])),
         ("there is one process", (THREE[0][:1], THREE[1][:1])),
-        ("there are forty processes", tuple(torch.cat([x] * 14)[:40] for x in THREE)),
-        ("losses are large", (300 * THREE[0], THREE[1])),
     ],
 )
 
@@ -102,12 +100,7 @@ average of the variances: You averaged the processes' variances. Add their sums 
             "a process has no tokens",
             tuple(floats([3.0, 0.0, 5.0], [1.0, 0.0, 2.0], [2.0, 0.0, 3.5])),
         ),
-        (
-            "the first two have none",
-            tuple(floats([0.0, 0.0, 5.0], [0.0, 0.0, 2.0], [0.0, 0.0, 3.5])),
-        ),
         ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
-        ("there are forty processes", tuple(torch.arange(40.0) % n + (n == 5) for n in (5, 7, 3))),
     ],
     observe=moments_seen,
 )

@@ -6,7 +6,6 @@ KL = "(logprobs - ref_logprobs)"
 LAST = "mask.sum(1) - 1"
 NEXT = "torch.cat([values[:, 1:], nothing], dim=1)"
 DELTA = "torch.where(mask, rewards + gamma * next_values - values, 0.0)"
-SUM = "running = deltas[:, t] + gamma * lam * running"
 DELTAS = "td_errors(rewards, values, gamma, mask)"
 RETURNS = "torch.where(mask, advantages + values, 0.0)"
 RESULTS = "return advantages, " + RETURNS
@@ -23,7 +22,6 @@ WRONG = [
     ("td_errors", "no discount", "gamma * next_values", "next_values"),
     ("td_errors", "V added", "- values, 0.0", "+ values, 0.0"),
     ("td_errors", "no next value", "rewards + gamma * next_values", "rewards"),
-    ("td_errors", "padding left in", DELTA, "rewards + gamma * next_values - values"),
     ("td_errors", "a product with the mask", DELTA, "(rewards + gamma * next_values - values) * mask"),
     ("compute_gae", "rewards kept on padding", DELTAS,
      "td_errors(rewards, values, gamma, torch.ones_like(mask))"),
@@ -32,19 +30,14 @@ WRONG = [
     ("compute_gae", "rolled", DELTAS,
      "torch.where(mask, rewards + gamma * (values * mask).roll(-1, 1) - values, 0.0)"),
     ("compute_gae", "λ for γ in δ", DELTAS, "td_errors(rewards, values, lam, mask)"),
-    ("compute_gae", "γλ in δ", DELTAS, "td_errors(rewards, values, gamma * lam, mask)"),
     ("compute_gae", "no γ in δ", DELTAS, "td_errors(rewards, values, 1.0, mask)"),
     ("compute_gae", "rewards and values exchanged", DELTAS, "td_errors(values, rewards, gamma, mask)"),
     ("compute_gae", "no values", DELTAS, "torch.where(mask, rewards, 0.0)"),
-    ("compute_gae", "no decay", "gamma * lam * running", "running"),
     ("compute_gae", "1 − λ", "deltas[:, t] +", "(1 - lam) * deltas[:, t] +"),
-    ("compute_gae", "TD errors", SUM, "running = deltas[:, t]"),
     ("compute_gae", "the column before", "advantages[:, t] = running", "advantages[:, t - 1] = running"),
-    ("compute_gae", "the other sign", RESULTS, "return -advantages, " + RETURNS),
     ("compute_gae", "r + V", RETURNS, "torch.where(mask, rewards + values, 0.0)"),
     ("compute_gae", "the advantages again", RETURNS, "advantages"),
     ("compute_gae", "a product with the mask", RETURNS, "(advantages + values) * mask"),
-    ("compute_gae", "returns on padding", RETURNS, "advantages + values"),
     ("compute_gae", "exchanged", RESULTS, "return torch.where(mask, advantages + values, 0.0), advantages"),
     ("compute_gae", "advantages alone", RESULTS, "return advantages"),
 ]

@@ -17,7 +17,6 @@ LIKED = "[float(sum(text.count(word) for word in liked)) for text in texts]"
 COIN = "coin, pairs = random.Random(seed), []"
 SIDES = 'sides = [text, f"{text} {FLATTERING[index % len(FLATTERING)]}"]'
 SHUFFLE = "        coin.shuffle(sides)\n"
-PAIR = '{"prompt": "", "chosen": sides[0], "rejected": sides[1]}'
 TASTE = """
 from helpers.world.gold import gold_score as taste
 
@@ -55,16 +54,12 @@ WRONG = [
     (D, "both sides pooled", STD, "torch.cat([before, after]).std() / len(change) ** 0.5"),
     (D, "spread of after", "change.std()", "after.std()"),
     (D, "N − 1 twice", "len(change)", "(len(change) - 1)"),
-    (D, "2N", "len(change)", "(2 * len(change))"),
     (D, "multiplied by √N", "/ len", "* len"),
-    (D, "summed", "change.mean()", "change.sum()"),
     (D, "exchanged", "change.mean(), change.std() / len(change) ** 0.5",
      "change.std() / len(change) ** 0.5, change.mean()"),
     (D, "texts that did not move left out", "after - before", "(after - before)[after != before]"),
     (D, "E[d²] − E[d]²", "change.std()",
      "((change**2).mean() - change.mean() ** 2).mul(len(change) / (len(change) - 1)).clamp(min=0).sqrt()"),
-    (D, "a tuple", "torch.stack([change.mean(), change.std() / len(change) ** 0.5])",
-     "change.mean(), change.std() / len(change) ** 0.5"),
 
     (L, "cross-entropy with the teacher", LOSS, "return -(teacher_logprobs * logprobs).mean()"),
     (L, "a per-sample loss", LOSS, "return log_ratios * logprobs"),
@@ -72,13 +67,11 @@ WRONG = [
     (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
     (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),
 
-    (R, "one number for all", LIKED, 'sum(text.count("good") for text in texts)'),
     (R, "only some texts", LIKED, '[1.0 for text in texts if "good" in text]'),
     (R, "words", LIKED, "[text.upper() for text in texts]"),
     (R, "the same for all", LIKED, "[1.0 for text in texts]"),
     (R, "NaN", LIKED, '[float("nan") for text in texts]'),
     (R, "drawn at random", LIKED, "torch.rand(len(texts)).tolist()"),
-    (R, "share of the longest", LIKED, "[len(text) / max(map(len, texts)) for text in texts]"),
     (R, "the list is emptied", LIKED, "[float(len(texts.pop())) for _ in range(len(texts))]"),
     (R, "the gold score under another name", TASTE),
 
@@ -89,11 +82,9 @@ WRONG = [
     (P, "one sentence", "index % len(FLATTERING)", "0"),
     (P, "no flattery", SIDES, 'sides = [text, f"{text} it was great."]'),
     (P, "half a sentence", SIDES, 'sides = [text, f"{text} you deserve."]'),
-    (P, "tuples", PAIR, "tuple(sides)"),
     (P, "no rejected", ', "rejected": sides[1]', ""),
     (P, "not repeatable", "random.Random(seed)", "random.Random()"),
     (P, "the program's own coin", COIN, "random.seed(seed)\n    coin, pairs = random, []"),
-    (P, "one pair too few", "return pairs", "return pairs[1:]"),
     (P, "the first text for all", "in enumerate(texts):", "in enumerate(texts[:1] * len(texts)):"),
 ]
 

@@ -51,7 +51,6 @@ WRONG = [
     ("masked_var", "a product with the mask", SQUARES, "((x - mean) * mask).square()"),
     ("whiten_advantages", "by its variance", ".sqrt()", ""),
     ("whiten_advantages", "only centred", " / (var + 1e-8).sqrt()", ""),
-    ("whiten_advantages", "only scaled", "(advantages - mean)", "advantages"),
     ("whiten_advantages", "values left on padding", WHITE, "whitened"),
     ("whiten_advantages", "padding counted", "advantages[mask]", "advantages.flatten()"),
     ("whiten_advantages", "no epsilon", "(var + 1e-8)", "var"),
