@@ -176,17 +176,20 @@ function layPlane() {
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 
-/** Names right of their marks, or left where there is no room, none on another: {label, x, y}, those near one another in one column. */
+/** Each name beside its own mark: right, left, above, below, or further off; the first place free of other names and marks. */
 function placeLabels(marks) {
-  const left = Math.max(...marks.map(({ x }) => x)) > frame.width - 80, side = left ? -12 : 12, floor = frame.height - EDGE.bottom - 6;
-  let free = EDGE.top + 12;
-  marks.sort((a, b) => a.y - b.y).forEach(({ label, x, y }, at) => {
-    const near = marks.map((one) => one.x).filter((other) => Math.abs(other - x) < 60);
-    const column = left ? Math.min(...near) : Math.max(...near), height = Math.min(Math.max(y + 4, free), floor - 15 * (marks.length - 1 - at));
-    free = height + 15;
-    label.setAttribute("text-anchor", left ? "end" : "start");
-    label.setAttribute("transform", `translate(${point(column + side, height)})`);
-  });
+  const taken = marks.map(({ x, y }) => [x - 9, y - 6, x + 9, y + 6]), floor = frame.height - EDGE.bottom;
+  const apart = (one, other) => one[0] > other[2] || one[2] < other[0] || one[1] > other[3] || one[3] < other[1];
+  const inside = ([left, top, right, bottom]) => left > EDGE.left && right < frame.width && top > EDGE.top && bottom < floor;
+  for (const { label, x, y } of marks) {
+    const wide = 7.6 * label.textContent.length, [right, left, middle] = [x + 12, x - 12 - wide, x - wide / 2];
+    const near = [right, left].flatMap((from) => [0, 5, -5].map((down) => [from, down]));
+    const far = [10, -10, 15, -15, 30].flatMap((down) => [[right, down], [left, down]]);
+    const boxes = [...near, [middle, -16], [middle, 16], ...far].map(([from, down]) => [from, y + down - 6.5, from + wide, y + down + 6.5]);
+    const box = boxes.find((one) => inside(one) && taken.every((other) => apart(one, other))) ?? boxes[0];
+    taken.push(box);
+    label.setAttribute("transform", `translate(${point(box[0], box[3] - 2)})`);
+  }
 }
 
 function drawPlane(view) {

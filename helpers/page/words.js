@@ -50,12 +50,23 @@ function drawSample(view) {
   const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, scoreName(view.beta)));
+  const means = valuesOf(runOf(view), shot.iteration);
+  write(byId("sample-facts"), sampleFacts(sample, means, scoreName(view.beta)));
+  write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");
 }
 
-function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
-  const when = iteration === 0 ? "before training" : `after ${updates(iteration)}`;
-  return `This text is one random draw ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
+/** A text's own scores beside the means of all texts: one draw may well be far from them. */
+function sampleFacts({ proxy, gold }, means, score = "proxy") {
+  const when = means.iteration === 0 ? "before training" : `after ${updates(means.iteration)}`;
+  return `One draw of many ${when}: its ${score} is ${written(proxy)} (mean ${written(means.proxy)}), its gold ${written(gold)} (mean ${written(means.gold)}).`;
+}
+
+/** How often each liked word stands in this text, in a text on average, and in one from before training. */
+function timesFacts({ liked, run }, iteration, { tokens }) {
+  return liked.map((token, at) => {
+    const word = training.policy.words[token], here = tokens.filter((one) => one === word).length;
+    return `“${word}”: ${here} in this text, mean ${written(run.times[iteration][at])} (${written(run.start.times[at])} before training).`;
+  }).join(" ");
 }
 
 // ---- next words ----
