@@ -13,13 +13,6 @@ function tourSteps() {
   ];
 }
 
-function tourButton(label, act) {
-  const made = element("button", "", label);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
-}
-
 function ring(target) {
   document.querySelector(".toured")?.classList.remove("toured");
   target?.classList.add("toured");
@@ -34,12 +27,12 @@ function endTour() {
 
 function stepTour(at) {
   const steps = tourSteps(), [id, beta, words] = steps[at], more = at < steps.length - 1;
-  const next = tourButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
+  const next = makeButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
   if (beta !== null) {
     takeBeta(beta);
     show({ iteration: last });
   }
-  row.append(next, ...(more ? [tourButton("Stop", endTour)] : []));
+  row.append(next, ...(more ? [makeButton("Stop", endTour)] : []));
   tour.replaceChildren(element("p", "", `${at + 1} of ${steps.length}. ${words}`), row);
   tour.hidden = false;
   root.style.setProperty("--tour", `${tour.offsetHeight + 16}px`); // room below the page: the card can hide nothing

@@ -300,6 +300,9 @@ def test_no_name_in_the_plane_lies_on_another_or_on_an_axis(browser, sweep, widt
                 assert len(boxes) == 2 + (sweep.optimum(beta) is not None)
                 for one, other in combinations(boxes, 2):
                     assert apart(one, other), (beta, iteration)
+                marks = page.locator("#plane .dot").evaluate_all(BOXES)  # gold's, proxy's
+                for (_, top, _, bottom), mark in zip(boxes[-2:], marks, strict=True):
+                    assert abs(top + bottom - mark[1] - mark[3]) < 2 * 20, (beta, iteration)
                 ticks = page.locator("#plane text:not([class])").evaluate_all(BOXES)
                 assert all(apart(one, tick) for one in boxes for tick in ticks), (beta, iteration)
 

@@ -198,10 +198,10 @@ function drawTraining() {
   betaField.setAttribute("aria-valuetext", next);
   write(byId("train-go"), `Train at ${next}`);
   byId("train-go").disabled = Boolean(run) && made < 0; // a run is not lost before its first update
-  byId("train-stop").hidden = byId("inspect-go").disabled = !run;
-  write(byId("train-stop"), going ? "Stop" : made < RLOO.iterations ? "Continue" : "Train another");
-  write(byId("train-progress"), made < 0 ? "" : `${run.label}, update ${made} of ${RLOO.iterations}`);
-  byId("train-made").value = made / RLOO.iterations;
+  byId("train-stop").disabled = byId("inspect-go").disabled = !run;
+  write(byId("train-stop"), going || !run ? "Stop" : made < RLOO.iterations ? "Continue" : "Train another");
+  write(byId("train-progress"), run ? `${run.label}, update ${Math.max(made, 0)} of ${RLOO.iterations}` : "");
+  byId("train-made").value = Math.max(made, 0) / RLOO.iterations;
   for (const field of FIELDS) if (field.type === "range") write(field.nextElementSibling, written(Number(field.value), 1));
   write(byId("own-said"), rewardWords());
 }
