@@ -99,6 +99,7 @@ def add_drift_page(app, error: Exception | None) -> None:
     out = Path(app.outdir)
     page = (ROOT / "docs" / "index.html").read_text(encoding="utf-8")
     link = '<p><a href="README.html">The course: fourteen lessons</a></p></header>'
+    page = page.replace('href="choosing_beta.md"', 'href="docs/choosing_beta.html"')
     (out / "index.html").write_text(page.replace("</header>", link, 1), encoding="utf-8")
     for folder in ("docs/policies", "notebooks/images"):
         shutil.copytree(ROOT / folder, out / folder.removeprefix("docs/"), dirs_exist_ok=True)

@@ -231,7 +231,7 @@ function layOut() {
   measure();
   reserve(byId("story"), longestStories(), write);
   reserve(byId("sample"), longestSamples(), fillWords);
-  reserve(byId("sample-facts"), [sampleFacts(last, { proxy: -9.99, gold: -9.99 })], write);
+  reserve(byId("sample-facts"), [sampleFacts({ proxy: -9.99, gold: -99.99 }, { iteration: last, proxy: -9.99, gold: -99.99 })], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder();
   draw();
@@ -289,6 +289,7 @@ function start() {
   options("seed", DATA.seeds);
   byId("seed").parentElement.hidden = DATA.seeds.length < 2;
   write(byId("command"), DATA.command);
+  if (EMBEDDED) byId("beta-doc").replaceWith(byId("beta-doc").textContent); // there it lies beside nothing
   layStops();
   layBars();
   layTry();

@@ -4,23 +4,15 @@ const EDGE = { left: 44, right: 16, top: 50, bottom: 44 };
 const frame = { width: 600, height: 400 };
 const parts = {}; // the artists that move
 
-/** What the axes hold: every run that there is, and the frontier. */
-function measured() {
-  const runs = DATA.runs.flat(), known = (values) => values.filter((value) => value !== null);
-  const others = DATA.otherEnds;
+let reach = { far: 0, low: 0, high: 0 }; // what the axes hold; they stand still while no run leaves them
+
+/** Axes that hold every run that there is, and the frontier. */
+function holdRuns() {
+  const runs = DATA.runs.flat(), others = DATA.otherEnds, known = (values) => values.filter((value) => value !== null);
   const heights = [...runs.flatMap((run) => known([...run.proxy, ...run.gold])), ...DATA.frontier.map(([, score]) => score),
     ...others.flatMap((end) => [end.proxy, end.gold])];
-  const far = Math.max(...runs.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl), ...others.map((end) => end.kl));
-  return { far, low: Math.min(...heights), high: Math.max(...heights) };
-}
-
-let reach = measured();
-
-/** Axes that hold the runs now there; they stand still while no run leaves them. */
-function holdRuns() {
-  const now = measured();
-  const outside = now.far > reach.far || now.low < reach.low || now.high > reach.high;
-  if (outside) reach = { far: Math.max(now.far, reach.far), low: Math.min(now.low, reach.low), high: Math.max(now.high, reach.high) };
+  const distances = [...runs.flatMap((run) => run.kl), ...DATA.frontier.map(([kl]) => kl), ...others.map((end) => end.kl)];
+  reach = { far: Math.max(reach.far, ...distances), low: Math.min(reach.low, ...heights), high: Math.max(reach.high, ...heights) };
 }
 
 /** Logarithmic from about 1 nat on, linear below, so that both the frontier and β = 0 are seen. */
@@ -54,12 +46,9 @@ const point = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const diamond = (size) => `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`;
 const star = "M0-11L2.7-3.6L10.5-3.4L4.3 1.4L6.5 8.9L0 4.5L-6.5 8.9L-4.3 1.4L-10.5-3.4L-2.7-3.6Z";
 
-/** The places of a run after 0, 1, … updates: ["x y", …]. Remembered until the size changes. */
-const paths = new Map();
+/** The places of a run after 0, 1, … updates: ["x y", …]. */
 function pathOf(run, name) {
-  const kept = paths.get(run) || paths.set(run, {}).get(run);
-  kept[name] ||= run[name].map((score, at) => (score === null ? null : point(across(run.kl[at]), up(score))));
-  return kept[name];
+  return run[name].map((score, at) => (score === null ? null : point(across(run.kl[at]), up(score))));
 }
 
 /** A path through the places that there are. */
@@ -122,29 +111,24 @@ function nearestEnd({ clientX, clientY }) {
   return away.indexOf(Math.min(...away));
 }
 
-const endWords = (end) => `proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
+/** Two marks where a run ends, so large; which run it is, on hover. */
+function markEnd(end, name, radius) {
+  const x = across(end.kl), dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: radius })];
+  if (end.gold !== null) dots.push(mark("path", "end gold", { d: diamond(1.2 * radius), transform: `translate(${point(x, up(end.gold))})` }));
+  const words = `${name}: proxy ${written(end.proxy)}, gold ${written(end.gold)}, KL ${writtenKl(end.kl)}`;
+  for (const dot of dots) dot.append(mark("title", "", {}, words));
+}
 
-/** A mark where each run ends; which one it is, on hover. */
 function ends() {
   DATA.runs.forEach((row, beta) =>
     row.forEach((run, seed) => {
       if (joinedAt(beta) && (seed || joinedAt(beta).ownReward)) return; // once; and in other units nowhere
       if (joinedAt(beta)) for (const name of ["gold", "proxy"]) mark("path", `ahead ${name}`, { d: line(pathOf(run, name)) });
-      const end = valuesOf(run, last), x = across(end.kl);
-      const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 3.5 })];
-      if (end.gold !== null) {
-        dots.push(mark("path", "end gold", { d: diamond(4.2), transform: `translate(${point(x, up(end.gold))})` }));
-      }
-      const words = joinedAt(beta) || DATA.seeds.length < 2 ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
-      for (const dot of dots) dot.append(mark("title", "", {}, `${words}: ${endWords(end)}`));
+      const name = joinedAt(beta) || DATA.seeds.length < 2 ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
+      markEnd(valuesOf(run, last), name, 3.5);
     }),
   );
-  for (const end of DATA.otherEnds) {
-    const x = across(end.kl), words = `β = ${end.beta}, another run: ${endWords(end)}`;
-    const dots = [mark("circle", "end proxy", { cx: x, cy: up(end.proxy), r: 2 })];
-    dots.push(mark("path", "end gold", { d: diamond(2.6), transform: `translate(${point(x, up(end.gold))})` }));
-    for (const dot of dots) dot.append(mark("title", "", {}, words));
-  }
+  for (const end of DATA.otherEnds) markEnd(end, `β = ${end.beta}, another run`, 2);
 }
 
 /** Draw the still parts anew and make the moving ones. Letters and marks grow with the page's font. */
@@ -155,7 +139,6 @@ function layPlane() {
   plane.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
   plane.style.height = `${frame.height * scale}px`;
   plane.replaceChildren();
-  paths.clear();
   holdRuns();
   axes();
   ends();
@@ -176,17 +159,20 @@ function layPlane() {
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 
-/** Names right of their marks, or left where there is no room, none on another: {label, x, y}, those near one another in one column. */
+/** Each name beside its own mark: right, left, above, below, or further off; the first place free of other names and marks. */
 function placeLabels(marks) {
-  const left = Math.max(...marks.map(({ x }) => x)) > frame.width - 80, side = left ? -12 : 12, floor = frame.height - EDGE.bottom - 6;
-  let free = EDGE.top + 12;
-  marks.sort((a, b) => a.y - b.y).forEach(({ label, x, y }, at) => {
-    const near = marks.map((one) => one.x).filter((other) => Math.abs(other - x) < 60);
-    const column = left ? Math.min(...near) : Math.max(...near), height = Math.min(Math.max(y + 4, free), floor - 15 * (marks.length - 1 - at));
-    free = height + 15;
-    label.setAttribute("text-anchor", left ? "end" : "start");
-    label.setAttribute("transform", `translate(${point(column + side, height)})`);
-  });
+  const taken = marks.map(({ x, y }) => [x - 9, y - 6, x + 9, y + 6]), floor = frame.height - EDGE.bottom;
+  const apart = (one, other) => one[0] > other[2] || one[2] < other[0] || one[1] > other[3] || one[3] < other[1];
+  const inside = ([left, top, right, bottom]) => left > EDGE.left && right < frame.width && top > EDGE.top && bottom < floor;
+  for (const { label, x, y } of marks) {
+    const wide = 7.6 * label.textContent.length, [right, left, middle] = [x + 12, x - 12 - wide, x - wide / 2];
+    const near = [right, left].flatMap((from) => [0, 5, -5].map((down) => [from, down]));
+    const far = [10, -10, 15, -15, 30].flatMap((down) => [[right, down], [left, down]]);
+    const boxes = [...near, [middle, -16], [middle, 16], ...far].map(([from, down]) => [from, y + down - 6.5, from + wide, y + down + 6.5]);
+    const box = boxes.find((one) => inside(one) && taken.every((other) => apart(one, other))) ?? boxes[0];
+    taken.push(box);
+    label.setAttribute("transform", `translate(${point(box[0], box[3] - 2)})`);
+  }
 }
 
 function drawPlane(view) {

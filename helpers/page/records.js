@@ -110,6 +110,13 @@ function element(tag, name = "", text = "") {
   return made;
 }
 
+function makeButton(label, act) {
+  const made = element("button", "", label);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
 /** Write a text only where it changed. */
 function write(target, text) {
   if (target.textContent !== text) target.textContent = text;

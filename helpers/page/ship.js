@@ -19,10 +19,7 @@ function ask(focus = true) {
   const texts = element("div", "texts");
   order.forEach((place) => {
     const sample = textOf(two[place], prompt);
-    const button = element("button", "", plain(DATA.prompts[prompt], sample.tokens));
-    button.type = "button";
-    button.addEventListener("click", () => choose(place));
-    texts.append(button);
+    texts.append(makeButton(plain(DATA.prompts[prompt], sample.tokens), () => choose(place)));
   });
   byId("ship").replaceChildren(title, texts);
   if (focus) texts.firstChild.focus({ preventScroll: true });
@@ -73,9 +70,7 @@ function reveal() {
   DATA.rounds.forEach(([prompt, ...two], round) => {
     two.forEach((of, place) => body.append(textRow(ship.choices[round], place, prompt, of)));
   });
-  const again = element("button", "", "Once more");
-  again.type = "button";
-  again.addEventListener("click", () => {
+  const again = makeButton("Once more", () => {
     Object.assign(ship, { round: 0, choices: [] });
     ask();
   });

@@ -6,18 +6,11 @@ function tourSteps() {
   const { best } = yardsticks[view.seed], largest = TRAINED - 1;
   const keys = matchMedia("(hover: hover)").matches ? ", or press ← and →" : "";
   return [
-    ["text", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
-    ["text", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is among the highest.`],
+    ["means", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
+    ["means", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is among the highest.`],
     ["plane-card", largest, `With ${nameOf(largest)} it hardly moves away (to the right), and hardly gets better (upwards).`],
     ["train-box", null, `Your turn: drag β${keys}. Or train a run of your own in this card; or choose between texts, below.`],
   ];
-}
-
-function tourButton(label, act) {
-  const made = element("button", "", label);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
 }
 
 function ring(target) {
@@ -34,17 +27,17 @@ function endTour() {
 
 function stepTour(at) {
   const steps = tourSteps(), [id, beta, words] = steps[at], more = at < steps.length - 1;
-  const next = tourButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
+  const next = makeButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
   if (beta !== null) {
     takeBeta(beta);
     show({ iteration: last });
   }
-  row.append(next, ...(more ? [tourButton("Stop", endTour)] : []));
+  row.append(next, ...(more ? [makeButton("Stop", endTour)] : []));
   tour.replaceChildren(element("p", "", `${at + 1} of ${steps.length}. ${words}`), row);
   tour.hidden = false;
   root.style.setProperty("--tour", `${tour.offsetHeight + 16}px`); // room below the page: the card can hide nothing
   ring(byId(id));
-  byId(id).scrollIntoView({ block: "nearest", behavior: CALM.matches ? "auto" : "smooth" });
+  byId(id).scrollIntoView({ block: "end", behavior: CALM.matches ? "auto" : "smooth" });
   next.focus({ preventScroll: true });
 }
 

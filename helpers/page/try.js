@@ -23,15 +23,10 @@ function nextRows(policy, reference, tokens) {
   const [now, before] = [policy, reference].map((one) => readAll(one, tokens).logprobs.map(Math.exp));
   const order = now.map((_, at) => at).sort((a, b) => Math.max(now[b], before[b]) - Math.max(now[a], before[a]));
   return order.slice(0, ROWS).map((at) => {
-    const row = element("div", "bar"), track = element("div", "track");
-    const bars = [["now", now[at]], ["before", before[at]]].map(([name, share]) => {
-      const bar = element("i", name);
-      bar.style.transform = `scaleX(${share})`;
-      return bar;
-    });
-    track.append(...bars);
-    row.append(element("b", "", named(policy.words[at])), track, element("span", "", `${percent(now[at])} (${percent(before[at])})`));
-    return row;
+    const bar = makeBar();
+    bar.best.remove(); // it is not known
+    fillBar(bar, policy.words[at], now[at], before[at]);
+    return bar.row;
   });
 }
 

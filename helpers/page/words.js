@@ -50,27 +50,47 @@ function drawSample(view) {
   const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  write(byId("sample-facts"), sampleFacts(shot.iteration, sample, scoreName(view.beta)));
+  const means = valuesOf(runOf(view), shot.iteration);
+  write(byId("sample-facts"), sampleFacts(sample, means, scoreName(view.beta)));
+  write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");
 }
 
-function sampleFacts(iteration, { proxy, gold }, score = "proxy") {
-  const when = iteration === 0 ? "before training" : `after ${updates(iteration)}`;
-  return `This text is one random draw ${when}: ${score} ${written(proxy)}, gold ${written(gold)}.`;
+/** A text's own scores beside the means of all texts: one draw may well be far from them. */
+function sampleFacts({ proxy, gold }, means, score = "proxy") {
+  const when = means.iteration === 0 ? "before training" : `after ${updates(means.iteration)}`;
+  return `One draw of many ${when}: its ${score} is ${written(proxy)} (mean ${written(means.proxy)}), its gold ${written(gold)} (mean ${written(means.gold)}).`;
+}
+
+/** How often each liked word stands in this text, in a text on average, and in one from before training. */
+function timesFacts({ liked, run }, iteration, { tokens }) {
+  return liked.map((token, at) => {
+    const word = training.policy.words[token], here = tokens.filter((one) => one === word).length;
+    return `“${word}”: ${here} in this text, mean ${written(run.times[iteration][at])} (${written(run.start.times[at])} before training).`;
+  }).join(" ");
 }
 
 // ---- next words ----
 const bars = [];
+/** An empty row: a word, its bars, its percentages. */
+function makeBar() {
+  const row = element("div", "bar"), track = element("div", "track"), [word, value] = [element("b"), element("span")];
+  const [now, before, best] = ["now", "before", "best"].map((name) => element("i", name));
+  track.append(now, before, best);
+  row.append(word, track, value);
+  return { row, word, now, before, best, value };
+}
+
+/** The probability of a word now (null: not known) and before. */
+function fillBar(bar, word, now, before) {
+  write(bar.word, named(word));
+  bar.now.style.transform = `scaleX(${now ?? 0})`;
+  bar.before.style.transform = `scaleX(${before})`;
+  write(bar.value, `${percent(now)} (${percent(before)})`);
+}
+
 function layBars() {
-  const count = Math.max(...DATA.nextWords.map((words) => words.length));
-  for (let at = 0; at <= count; at++) {
-    const row = element("div", "bar"), track = element("div", "track");
-    const [word, value] = [element("b"), element("span")];
-    const [now, before, best] = ["now", "before", "best"].map((name) => element("i", name));
-    track.append(now, before, best);
-    row.append(word, track, value);
-    byId("next").append(row);
-    bars.push({ word, now, before, best, value });
-  }
+  bars.push(...Array.from({ length: 1 + Math.max(...DATA.nextWords.map(({ length }) => length)) }, makeBar));
+  byId("next").append(...bars.map(({ row }) => row));
 }
 
 /** A word as a row is called: signs in quotes, or they would not be seen. */
@@ -96,13 +116,10 @@ function drawBars(view) {
   const best = withRest(DATA.optima[view.beta]?.next[view.prompt]);
   write(byId("next-prompt"), DATA.prompts[view.prompt]);
   bars.forEach((bar, at) => {
-    write(bar.word, named(words[at] || ""));
+    fillBar(bar, words[at] || "", now && now[at] / 1000, before[at] / 1000);
     bar.word.className = at === words.length - 1 ? "rest" : "";
-    bar.now.style.transform = `scaleX(${now ? now[at] / 1000 : 0})`;
-    bar.before.style.transform = `scaleX(${before[at] / 1000})`;
     bar.best.style.visibility = best ? "visible" : "hidden";
     if (best) bar.best.style.transform = `translateX(${best[at] / 10}%)`;
-    write(bar.value, `${percent(now && now[at] / 1000)} (${percent(before[at] / 1000)})`);
   });
 }
 

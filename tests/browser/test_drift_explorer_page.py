@@ -184,7 +184,7 @@ def test_the_page_trains_with_the_models_that_python_gives(live):
     frame.locator("#train-go").click()
     wait_for_text(live, "#train-progress", lambda text: "update 1 of" in text, "an update")
     assert frame.locator("#beta-now").inner_text().startswith("run\u00a01: β = ")
-    frame.locator("#train-go").click()
+    frame.locator("#train-stop").click()
     assert live.errors() == []
 
 

@@ -260,21 +260,24 @@ def test_choosing_blind_ends_in_who_agrees(page):
     assert page.locator("#ship td", has_text="✓").count() == len(rounds)
 
 
-@pytest.mark.parametrize("width", (390, 1280))
-def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, width):
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (390, 667), (1280, 900)])
+def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, width, height):
     golds = [sweep.run(beta, 0).final["gold"] for beta in sweep.betas]
     proxies = [sweep.run(beta, 0).final["score"] for beta in sweep.betas]
     best = golds.index(max(golds))  # what the tour says of β = 0, of the best and of the largest:
     assert max(proxies) == proxies[0] > proxies[best] and golds[0] < golds[-1] < golds[best] / 2
     with opened(browser, "", width, reduced_motion="reduce") as page:
+        page.set_viewport_size({"width": width, "height": height})
+        page.evaluate(FRAMES)
         page.evaluate(WATCH_SHIFTS)
         page.get_by_role("button", name="Tour").click()
         for step, place in enumerate((0, best, -1, -2), start=1):
             assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
             page.evaluate(FRAMES)
             check_numbers(page, sweep, sweep.betas[place], len(sweep.run(0.0, 0).history))
-            spoken, card = (page.locator(name).bounding_box() for name in (".toured", "#tour"))
-            assert spoken["y"] >= 0 and spoken["y"] + spoken["height"] <= card["y"]
+            spoken = ".toured #numbers" if step < 3 else ".toured"  # the means
+            box, card = (page.locator(name).bounding_box() for name in (spoken, "#tour"))
+            assert box["y"] >= 0 and box["y"] + box["height"] <= card["y"]
             assert card["height"] < 200  # of 900
             page.keyboard.press("ArrowLeft" if place else "ArrowRight")  # β moves in the tour too
             page.evaluate(FRAMES)
@@ -297,6 +300,9 @@ def test_no_name_in_the_plane_lies_on_another_or_on_an_axis(browser, sweep, widt
                 assert len(boxes) == 2 + (sweep.optimum(beta) is not None)
                 for one, other in combinations(boxes, 2):
                     assert apart(one, other), (beta, iteration)
+                marks = page.locator("#plane .dot").evaluate_all(BOXES)  # gold's, proxy's
+                for (_, top, _, bottom), mark in zip(boxes[-2:], marks, strict=True):
+                    assert abs(top + bottom - mark[1] - mark[3]) < 2 * 20, (beta, iteration)
                 ticks = page.locator("#plane text:not([class])").evaluate_all(BOXES)
                 assert all(apart(one, tick) for one in boxes for tick in ticks), (beta, iteration)
 

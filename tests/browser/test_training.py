@@ -9,7 +9,9 @@ MADE = """updates => {
   return Number(made) >= updates;
 }"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
-LIVE = r"proxy −?\d\.\d\d, gold −?\d\.\d\d, KL \d+\.\d+\s+i saw this film"
+FACTS = (
+    r"One draw of many after \d+ updates: its proxy is −?\d\.\d\d \(mean −?\d\.\d\d\), its gold "
+)
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -36,12 +38,17 @@ def stands_still(page) -> bool:
 def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
     with opened(browser, AT) as page:
         page.locator("#train-box summary").first.click()
-        button = page.locator("#train-go")
-        button.press("Enter")
+        start, button = page.locator("#train-go"), page.locator("#train-stop")
+        start.press("Enter")
         page.wait_for_function("() => document.activeElement.innerText === 'Stop'")
-        assert page.locator("#train-again").is_hidden()  # a run is not lost before its first update
+        assert start.is_disabled()  # a run is not lost before its first update
         trained(page, 4)
-        assert re.match(LIVE, page.locator("#train-live").inner_text().replace("\n", " "))
+        assert re.match(FACTS, page.locator("#sample-facts").inner_text())
+        assert 0 < page.locator("#train-made").evaluate("one => one.value") < 1
+        page.wait_for_timeout(800)  # it scrolls
+        card, seen = (page.locator(one).bounding_box() for one in ("#run", "#sample"))
+        assert card["y"] >= page.locator("#bar").bounding_box()["height"]
+        assert seen["y"] + seen["height"] < 900  # what it writes is in sight while it trains
         assert page.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
         assert number(page, "kl") > 0.1 and number(page, "proxy") > 0.15
         page.locator("#beta").press("Home")  # other controls move, the run goes on
@@ -51,11 +58,11 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         trained(page, int(made(page).split()[-3]) + 1)
         assert page.locator("#beta-now").inner_text() == "β = 0"
         button.click()
-        assert button.inner_text() == "Continue run\u00a01: β = 0.1" and stands_still(page)
+        assert button.inner_text() == "Continue" and stands_still(page)
         page.locator("#train-beta").fill("0")  # of the next run, not of this one
-        assert button.inner_text() == "Continue run\u00a01: β = 0.1"
-        assert page.locator("#train-again").inner_text() == "New run at β = 0"
-        page.locator("#train-again").click()
+        assert made(page).startswith("run\u00a01: β = 0.1")
+        assert start.inner_text() == "Train at β = 0"
+        start.click()
         trained(page, 1)
         runs = ["run\u00a01: β = 0.1", "run\u00a02: β = 0"]
         assert page.locator("#table tbody th").all_inner_texts()[-2:] == runs
@@ -64,7 +71,7 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         assert end["x"] + end["width"] < page.locator("#stops .own").first.bounding_box()["x"]
         made_of, most = page.locator("#iteration-now").inner_text().split(" of ")
         assert made_of == most and int(most) < 60  # the run's own length
-        page.locator("#train-again").click()
+        start.click()
         page.wait_for_function(
             "() => document.getElementById('train-said').innerText.startsWith('run\u00a01 gives way')"
         )
@@ -73,24 +80,22 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
     link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
     with opened(browser, link) as page:
-        words = "+1 for the first of each “we wife”"  # those that the model knows
+        words = "+1 for the first of each “we wife zebra”"
         page.wait_for_function(
             "words => document.getElementById('own-said').innerText === words", arg=words
         )
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
-        assert (
-            re.search(r"“wife” in \d[.,]", said) and "“we”" not in said
-        )  # of 512: under ten, by chance
+        assert "reference: “wife”." in said and "“we”" not in said  # of 512 responses, by chance
         assert "does not know “zebra”" in page.locator("#unknown-liked").inner_text()
         assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
-        assert re.match(r".*“we” \d\.\d\d \(\d\.\d\d\)", page.locator("#times").inner_text())
+        times = r"“we”: \d in this text, mean \d\.\d\d \(\d\.\d\d before training\)\. “wife”"
+        assert re.match(times, page.locator("#times").inner_text())
         page.wait_for_function("() => location.hash.includes('liked=we+wife+zebra')")
         page.locator("#own-liked").fill("we")
-        next_run = "+1 for the first of each “we” (applies to the next run)"
-        assert page.locator("#own-said").inner_text() == next_run
+        assert page.locator("#own-said").inner_text() == "+1 for the first of each “we”"
         page.locator("#beta").press("Home")
         page.wait_for_function(
             "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
@@ -131,5 +136,5 @@ def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(brow
         page.locator("#inspect-texts button").nth(1).click()
         assert page.locator("#inspect-terms caption").inner_text().startswith("Token 2 of")
         before = made(page)
-        page.locator("#train-go").click()  # the run goes on where it was
+        page.locator("#train-stop").click()  # the run goes on where it was
         trained(page, int(before.split()[-3]) + 1)

@@ -131,7 +131,9 @@ def test_the_shipped_page_is_the_one_that_the_command_writes(tmp_path):
 
 def test_it_asks_no_network_for_anything(written):
     assert re.findall(r"https?:|//[a-z]+\.|\bimport\b|\bfetch\(|\bsrc=|url\(", written) == []
-    assert "default-src 'none'" in written and re.findall(r'href="(.*?)"', written) == ["data:,"]
+    links = re.findall(r'href="(.*?)"', written)
+    assert "default-src 'none'" in written and links == ["data:,", "choosing_beta.md"]
+    assert (SHIPPED.parent / links[1]).is_file()
 
 
 def test_no_text_of_a_run_can_end_the_script(sweep):

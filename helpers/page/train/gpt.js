@@ -78,8 +78,7 @@ function linear(model, name, x, out, from, to, base = null) {
   multiply(model.heap, x.subarray(from * k), model.named[`${name}.weight`], out.subarray(from * n), to - from, n, k);
   for (let row = from; row < to; row++) {
     const at = row * n;
-    if (base) for (let i = 0; i < n; i++) out[at + i] += bias[i] + base[at + i];
-    else for (let i = 0; i < n; i++) out[at + i] += bias[i];
+    for (let i = 0; i < n; i++) out[at + i] += base ? bias[i] + base[at + i] : bias[i];
   }
 }
 

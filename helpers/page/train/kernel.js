@@ -54,17 +54,14 @@ function fastHeap(floats) {
   }
 }
 
-/** The same without WebAssembly, several times slower: four rows of B at a time. */
+/** The same without WebAssembly, several times slower. */
 function plainHeap() {
   const product = (a, aRow, aStep, b, c, m, n, k) => {
     c.fill(0, 0, m * n);
     for (let i = 0; i < m; i++) {
-      const to = i * n;
-      for (let p = 0; p < k; p += 4) {
-        const x = i * aRow + p * aStep, y = p * n, last = k - 1 - p;
-        const a0 = a[x], a1 = last > 0 ? a[x + aStep] : 0, a2 = last > 1 ? a[x + 2 * aStep] : 0, a3 = last > 2 ? a[x + 3 * aStep] : 0;
-        const y1 = last > 0 ? y + n : y, y2 = last > 1 ? y + 2 * n : y, y3 = last > 2 ? y + 3 * n : y;
-        for (let j = 0; j < n; j++) c[to + j] += a0 * b[y + j] + a1 * b[y1 + j] + a2 * b[y2 + j] + a3 * b[y3 + j];
+      for (let p = 0; p < k; p++) {
+        const to = i * n, from = p * n, value = a[i * aRow + p * aStep];
+        for (let j = 0; j < n; j++) c[to + j] += value * b[from + j];
       }
     }
   };

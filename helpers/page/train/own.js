@@ -1,5 +1,5 @@
 // A reward without code: the reward model's score, words liked and disliked, and length, each with a weight.
-const REFERENCE_SAMPLES = 512, RARE = 0.01; // as the course's normaliser; share of responses below which a word is rare
+const REFERENCE_SAMPLES = 512, RARE = 0.01; // as the course's normaliser; times per response below which a word is rare
 
 /** Only the reward model, as it is: nothing to normalise. */
 function isPlain(own) {
@@ -17,11 +17,10 @@ function rawReward(own, proxy, tokens) {
   return own.model * proxy + liked - disliked + (own.length * tokens.length) / 10;
 }
 
-/** Mean and scale of a reward on samples of the reference, and its rare words: [token, samples that have it]. */
+/** Mean and scale of a reward on samples of the reference, and whether it varies; the reward model's score stays as it is. */
 function measureReward(own, samples) {
+  if (isPlain(own)) return { mean: 0, std: 1, varies: true };
   const raw = samples.map(({ proxy, tokens }) => rawReward(own, proxy, tokens)), mean = average(raw);
-  const std = Math.sqrt(raw.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (raw.length - 1));
-  const found = [...own.liked, ...own.disliked].map((word) => [word, samples.filter(({ tokens }) => tokens.includes(word)).length]);
-  const varies = std > 1e-6, rare = found.filter(([, count]) => count < RARE * samples.length);
-  return { mean, std: varies ? std : 1, varies, rare };
+  const std = Math.sqrt(raw.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (raw.length - 1)), varies = std > 1e-6;
+  return { mean, std: varies ? std : 1, varies };
 }

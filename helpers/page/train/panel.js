@@ -1,38 +1,43 @@
-// "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and is looked at like them.
+// "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and the whole page shows it.
 const KEPT_RUNS = 2; // live runs beside the recorded ones
 const BETAS = [0, ...Array.from({ length: 100 }, (_, at) => Number((0.01 * 200 ** (at / 99)).toPrecision(2)))]; // of the slider
-const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0, beta: 0.1 };
+const training = { worker: null, run: null, going: false, waiting: false, made: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
+const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
 // ---- what is asked for ----
-/** A β that may stand between two places of the slider. */
-function setBeta(beta) {
-  training.beta = beta;
-  byId("train-beta").value = BETAS.findLastIndex((one) => one <= beta);
-}
-
 /** What these fields say of the reward: numbers, words as they were written. */
 function writtenReward(fields = FIELDS) {
   const read = ({ type, checked, value }) => ({ checkbox: checked, range: Number(value), text: value.trim() })[type];
   return Object.fromEntries(fields.map((field) => [field.name, read(field)]));
 }
 
-/** What of the panel goes into the link: β once it has been trained or moved, and what was changed of the reward. */
+/** The same, with the words as tokens. Error: words of which the model knows none. */
+function rewardInTokens(policy) {
+  const reward = writtenReward();
+  for (const name of ["liked", "disliked"]) {
+    const tokens = encode(policy, reward[name]).filter((token) => token > UNKNOWN_TOKEN);
+    if (reward[name] && !tokens.length) throw new Error(`The model knows none of the words ${name}: change them, or leave the field empty.`);
+    reward[name] = tokens;
+  }
+  return reward;
+}
+
+/** What of the panel goes into the link, once a run was trained or a field was changed. */
 function trainingLink() {
-  const changed = FIELDS.filter(({ type, checked, value, defaultValue }) => (type === "checkbox" ? checked : value !== defaultValue));
-  return training.asked || changed.length ? { train: training.beta, ...writtenReward(changed) } : {};
+  const isChanged = ({ checked, value, defaultChecked, defaultValue }) => checked !== defaultChecked || value !== defaultValue;
+  const changed = FIELDS.filter(isChanged), asked = training.made || changed.length || isChanged(betaField);
+  return asked ? { train: nextBeta(), ...writtenReward(changed) } : {};
 }
 
 function readTrainingLink(said) {
-  const named = FIELDS.filter(({ name }) => said.has(name));
-  if (!named.length && !said.has("train")) return;
-  const beta = Number(said.get("train"));
-  if (said.get("train") && beta >= 0 && beta <= 2) setBeta(beta);
+  const named = FIELDS.filter(({ name }) => said.has(name)), beta = said.get("train");
+  if (!named.length && !beta) return;
+  if (beta && beta >= 0) betaField.value = BETAS.findLastIndex((one) => one <= beta);
   for (const field of named) {
     field.checked = said.get(field.name) === "true"; // a box's; of other fields it means nothing
     if (field.type !== "checkbox") field.value = said.get(field.name);
   }
-  training.asked = 1;
   byId("train-box").open = true;
   byId("reward-box").open = named.length > 0;
   checkWords();
@@ -78,21 +83,16 @@ async function train() {
   document.body.classList.add("touched"); // nobody need be told to drag β
   training.going = false;
   say("Loading the models …");
-  byId("train-go").disabled = byId("train-again").disabled = true;
+  byId("train-go").disabled = true;
+  byId("run").scrollIntoView({ behavior: CALM.matches ? "auto" : "smooth" }); // below it stands what it writes
   try {
     if (!training.worker) await makeWorker();
-    const { policy } = training, klCoef = training.beta, reward = writtenReward();
-    const tokens = (text) => encode(policy, text).filter((token) => token > UNKNOWN_TOKEN);
-    const own = { ...reward, liked: tokens(reward.liked), disliked: tokens(reward.disliked) };
+    const { policy } = training, klCoef = nextBeta(), own = rewardInTokens(policy);
     const next = DATA.nextWords.map((words) => words.map((word) => policy.places.get(word)));
     const shown = { prompts: DATA.prompts.map((text) => encode(policy, text)), next };
-    const unknown = ["liked", "disliked"].find((name) => reward[name] && !own[name].length);
-    if (unknown) throw new Error(`The model knows none of the words ${unknown}: change them, or leave the field empty.`);
-    const name = `run\u00a0${(training.made += 1)}`, ownReward = !isPlain(own);
-    const run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
-    training.run = { key: name, label: `${name}: β = ${klCoef}`, beta: klCoef, reward, ownReward, liked: own.liked, optimum: null, run };
+    const name = `run\u00a0${(training.made += 1)}`, run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
+    training.run = { key: name, label: `${name}: β = ${klCoef}`, beta: klCoef, ownReward: !isPlain(own), liked: own.liked, optimum: null, run };
     training.going = true;
-    training.asked = 1;
     say(`Measuring ${REFERENCE_SAMPLES} responses of the reference …`);
     askWorker({ models: training.models, begin: { klCoef, own, shown } });
     training.models = null; // the worker has them
@@ -100,20 +100,19 @@ async function train() {
     say(problem.message); // a run that was there can go on
   }
   drawTraining();
-  byId("train-go").focus(); // a button that is disabled loses it; the run is followed beside this one
+  byId("train-stop").focus({ preventScroll: true });
 }
 
 /** Which run gives way, and what of a reward cannot be learned: rare words, one value for all. */
-function tellReward({ rare = [], varies = true, score, texts }, simd) {
-  const { run } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].key} gives way: the page keeps ${KEPT_RUNS} runs.`];
+function tellReward({ varies, score, texts }, simd) {
+  const { run, liked } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].key} gives way: the page keeps ${KEPT_RUNS} runs.`];
   run.start = { proxy: score, gold: meanGold(texts), times: timesOf(texts) };
-  const counts = rare.map(([token, count]) => `“${training.policy.words[token]}” in ${count}`);
+  const rare = liked.filter((_, at) => run.start.times[at] < RARE).map((token) => `“${training.policy.words[token]}”`);
   if (rare.length) {
-    said.push(`Of ${REFERENCE_SAMPLES} responses of the reference: ${counts.join(", ")}.`);
-    said.push("What is almost never sampled is almost never rewarded: it may not be learned.");
+    said.push(`Hardly ever in ${REFERENCE_SAMPLES} responses of the reference: ${rare.join(", ")}. What is not sampled is not rewarded: it may not be learned.`);
   }
-  if (!varies) said.push("All of them have the same reward: there is nothing to learn.");
-  if (!simd) said.push("No WebAssembly SIMD here: plain JavaScript, about five times slower.");
+  if (!varies) said.push("All responses have the same reward: there is nothing to learn.");
+  if (!simd) said.push("No WebAssembly SIMD here: plain JavaScript, several times slower.");
   say(said.join(" "));
 }
 
@@ -127,7 +126,7 @@ function timesOf(texts) {
   return training.run.liked.map((word) => average(texts.map(([, response]) => countOf([word], response))));
 }
 
-function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
+function takePoint({ iteration, score, kl }, { samples, next }, texts) {
   const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
   const followed = view.beta === place() && view.iteration === iteration - 1;
   run.proxy.push(score);
@@ -137,20 +136,13 @@ function takePoint({ iteration, score, proxy, kl }, { samples, next }, texts) {
   const row = ({ score, words, drift }, prompt) => [score, gold(plain(DATA.prompts[prompt], words)), words, drift.map((x) => 10 * x)];
   const rows = samples.map((some, prompt) => some.map((sample) => row(sample, prompt)));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
-  if (isNew) {
-    LIVE.splice(0, LIVE.length, ...LIVE.slice(1 - KEPT_RUNS), training.run);
-    joinRuns();
-  } else growRun();
-  if (isNew || followed) show({ beta: place(), iteration });
+  shownSample = "";
+  if (!isNew) layPlane();
+  else if (LIVE.push(training.run) > KEPT_RUNS) LIVE.shift();
+  if (isNew) joinRuns();
+  show(isNew || followed ? { beta: place(), iteration } : {});
   if (iteration === RLOO.iterations) training.going = false;
   drawTraining();
-}
-
-/** The run that is trained has one more point; which runs there are is as before. */
-function growRun() {
-  shownSample = "";
-  layPlane();
-  show({});
 }
 
 function endTraining(problem) {
@@ -164,28 +156,25 @@ function endTraining(problem) {
 // ---- the panel ----
 /** Another reward than the reward model's stands in the proxy's place, by its name and without a frontier; the algorithm. */
 function drawUnits(view) {
-  const joined = joinedAt(view.beta), own = Boolean(joined?.ownReward);
+  const own = Boolean(joinedAt(view.beta)?.ownReward);
   for (const place of document.querySelectorAll("[data-own]")) {
     place.dataset.plain ??= place.textContent;
     write(place, own ? place.dataset.own : place.dataset.plain);
   }
   write(parts.proxyLabel, scoreName(view.beta));
-  const { times, start } = joined?.run ?? {}, now = times?.[valuesOf(joined.run, view.iteration).iteration] ?? [];
-  const said = now.map((mean, at) => `“${training.policy.words[joined.liked[at]]}” ${written(mean)} (${written(start.times[at])})`);
-  write(byId("times"), said.length ? `Times per text, now (before): ${said.join(", ")}.` : "");
   write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   plane.classList.toggle("own", own);
 }
 
+/** What is said of the run: its card is there from now on. */
 function say(words) {
   write(byId("train-said"), words);
+  byId("run").hidden = false;
 }
 
-/** The form's reward as one line, of the words that the model knows. */
+/** The form's reward as one line. */
 function rewardWords() {
-  const { model, like, dislike, length, once, ...fields } = writtenReward(), said = [];
-  const known = (text) => cutWords(text).filter((word) => training.policy?.places.has(word) ?? true).join(" ");
-  const [liked, disliked] = [fields.liked, fields.disliked].map(known);
+  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), said = [];
   if (model) said.push(model === 1 ? "the reward model" : `${model} × the reward model`);
   if (liked && like) said.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
   if (disliked && dislike) said.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
@@ -201,55 +190,38 @@ async function checkWords() {
   const alike = (word) => training.policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
   const told = (word) => `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
   for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownWords(training.policy, byId(`own-${name}`).value).map(told).join(" "));
-  drawTraining();
-}
-
-/** The run as it now is, beside its button: numbers, and what it writes. */
-function drawLive({ run, ownReward }) {
-  const { proxy, gold, kl } = valuesOf(run, RLOO.iterations), sample = run.shots.length && sampleOf(run.shots.at(-1), view.prompt, view.which);
-  write(byId("live-numbers"), sample ? `${ownReward ? "own reward" : "proxy"} ${written(proxy)}, gold ${written(gold)}, KL ${writtenKl(kl)}` : "");
-  write(byId("live-text"), sample ? plain(DATA.prompts[view.prompt], sample.tokens) : "…");
 }
 
 function drawTraining() {
-  const { run, going } = training, made = (run?.run.kl.length ?? 0) - 1, half = run && made < RLOO.iterations;
-  write(byId("train-beta-now"), `β = ${training.beta}`);
-  byId("train-beta").setAttribute("aria-valuetext", `β = ${training.beta}`);
-  const another = `New run at β = ${training.beta}`;
-  write(byId("train-go"), going ? "Stop" : half ? `Continue ${run.label}` : another);
-  write(byId("train-again"), another);
-  byId("train-again").hidden = !half || made < 0; // a run is not lost before its first update
-  byId("train-live").hidden = !run;
-  if (run) drawLive(run);
-  byId("train-go").disabled = byId("train-again").disabled = false;
-  byId("inspect-go").disabled = !run;
-  write(byId("train-progress"), made < 0 ? "" : `${run.label}, update ${made} of ${RLOO.iterations}`);
-  for (const field of byId("reward-box").querySelectorAll("input[type=range]")) {
-    write(field.nextElementSibling, written(Number(field.value), 1));
+  const { run, going } = training, made = (run?.run.kl.length ?? 0) - 1, next = `β = ${nextBeta()}`;
+  write(byId("train-beta-now"), next);
+  betaField.setAttribute("aria-valuetext", next);
+  write(byId("train-go"), `Train at ${next}`);
+  byId("train-go").disabled = Boolean(run) && made < 0; // a run is not lost before its first update
+  byId("train-stop").disabled = byId("inspect-go").disabled = !run;
+  write(byId("train-stop"), going || !run ? "Stop" : made < RLOO.iterations ? "Continue" : "Train another");
+  write(byId("train-progress"), run ? `${run.label}, update ${Math.max(made, 0)} of ${RLOO.iterations}` : "");
+  byId("train-made").value = Math.max(made, 0) / RLOO.iterations;
+  for (const field of FIELDS) if (field.type === "range") write(field.nextElementSibling, written(Number(field.value), 1));
+  write(byId("own-said"), rewardWords());
+}
+
+/** Stop, continue, or, after the last update, choose another run. */
+function stopOrGoOn() {
+  if (training.run.run.kl.length > RLOO.iterations) {
+    byId("train-box").open = true;
+    return betaField.focus();
   }
-  const later = half && JSON.stringify(run.reward) !== JSON.stringify(writtenReward());
-  write(byId("own-said"), `${rewardWords()}${later ? " (applies to the next run)" : ""}`);
+  training.going = !training.going;
+  goOn();
+  drawTraining();
 }
 
 function layTraining() {
   byId("train-box").hidden = !DATA.policies.length; // in a notebook: until Python offers its models
-  setBeta(training.beta);
-  byId("train-go").addEventListener("click", () => {
-    if (!training.going && !(training.run?.run.kl.length <= RLOO.iterations)) return train(); // none yet, or it has ended
-    training.going = !training.going;
-    goOn();
-    drawTraining();
-  });
-  byId("train-again").addEventListener("click", train);
-  byId("train-beta").addEventListener("input", () => (training.beta = BETAS[byId("train-beta").value]));
-  byId("train-box").addEventListener("toggle", () => { // opened by hand: at the β that is shown
-    if (!byId("train-box").open || training.asked) return;
-    stop();
-    setBeta(DATA.betas[view.beta]);
-    drawTraining();
-  });
+  byId("train-go").addEventListener("click", train);
+  byId("train-stop").addEventListener("click", stopOrGoOn);
   byId("train-box").addEventListener("input", () => {
-    training.asked = 1;
     checkWords();
     drawTraining();
     show({});

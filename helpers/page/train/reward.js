@@ -3,16 +3,9 @@ const FIRST_WORD = 4; // padding, start, stop and unknown stand before the words
 
 /** The tokens of a response's text, as the tokenizer reads it again: no special ones; signs in a row are one, unknown. */
 function scoredTokens(tokens, words) {
-  const found = [1], isSign = (token) => /^\W+$/.test(words[token]);
-  let sign = false;
-  for (const token of tokens) {
-    if (token < FIRST_WORD) continue;
-    const another = isSign(token);
-    if (sign && another) found[found.length - 1] = 3;
-    else found.push(token);
-    sign = another;
-  }
-  return found;
+  const kept = tokens.filter((token) => token >= FIRST_WORD), isSign = (at) => /^\W+$/.test(words[kept[at]]);
+  const read = kept.map((token, at) => (isSign(at) && isSign(at + 1) ? 3 : token));
+  return [1, ...read.filter((_, at) => !(isSign(at) && isSign(at - 1)))];
 }
 
 /** GELU by the error function (Abramowitz and Stegun 7.1.26: within 2e-7), in place. */
@@ -24,35 +17,20 @@ function exactGelu(x, count) {
   }
 }
 
-/** Embeddings of the texts' tokens, normalised, a row each. */
-function embedTexts(model, room, texts) {
-  const { width: d, named: w, epsilon } = model;
-  let row = 0;
-  for (const tokens of texts) {
-    tokens.forEach((token, place) => {
-      for (let i = 0; i < d; i++) room.x2[row * d + i] = w.wte[token * d + i] + w.wpe[place * d + i];
-      row += 1;
-    });
-  }
-  normalise(room.x2, w["ln_0.weight"], w["ln_0.bias"], epsilon, room.x, room.stats1, 0, row);
-}
-
 /** Normalised scores of texts (lists of tokens, the start first); the last layer is computed at first tokens only. */
 function scoreTexts(model, acts, texts) {
-  const { width: d, heads, layers, positions, epsilon, named: w } = model, room = acts.layers[0], starts = [];
-  let rows = 0;
-  for (const tokens of texts) {
-    starts.push(rows);
-    rows += tokens.length;
-  }
-  const every = Int32Array.from({ length: rows }, (_, row) => row);
-  const textOf = texts.flatMap(({ length }, text) => Array(length).fill(text));
-  embedTexts(model, room, texts);
+  const { width: d, heads, layers, positions, epsilon, named: w } = model, room = acts.layers[0];
+  const tokens = texts.flatMap((some, text) => some.map((token, place) => ({ token, place, text }))), rows = tokens.length;
+  const starts = tokens.flatMap(({ place }, row) => (place ? [] : [row])), every = Int32Array.from(tokens, (_, row) => row);
+  tokens.forEach(({ token, place }, row) => {
+    for (let i = 0; i < d; i++) room.x2[row * d + i] = w.wte[token * d + i] + w.wpe[place * d + i];
+  });
+  normalise(room.x2, w["ln_0.weight"], w["ln_0.bias"], epsilon, room.x, room.stats1, 0, rows);
   for (let at = 0; at < layers; at++) {
     const h = `h.${at}.`, asked = at === layers - 1 ? starts : every, count = asked.length;
     linear(model, `${h}attn.c_attn`, room.x, room.qkv, 0, rows);
     asked.forEach((row, to) => {
-      const text = textOf[row];
+      const { text } = tokens[row];
       attendRow(room.qkv, d, heads, row, every, starts[text], texts[text].length, room.shares, 0, positions, room.seen, to * d);
       room.x.copyWithin(to * d, row * d, (row + 1) * d);
     });

@@ -1,5 +1,6 @@
 // RLOO: 16 prompts × 4 responses, −β·k1 in the reward, one epoch of one step of Adam. As helpers/steps.py has it.
 const END_OF_TEXT = 2, LONGEST_RESPONSE = 24; // tokens
+const HEAP = 24e6; // floats: three times the policy, the reward model, and all that a rollout and its gradients need
 const RLOO = { prompts: 16, group: 4, iterations: 60, rate: 2e-3, maxNorm: 1, beta1: 0.9, beta2: 0.999, epsilon: 1e-5 };
 
 function average(values) {
@@ -8,12 +9,9 @@ function average(values) {
 
 /** Policy, reference and reward model in one heap, with room for a rollout on these prompts (lists of tokens). */
 function makeTrainer({ policy, reward, prompts }, heapOf = fastHeap) {
-  const asked = Math.max(...prompts.map(({ length }) => length)), { width, layers } = policy, size = (model) => model.tensors.wte.length;
+  const asked = Math.max(...prompts.map(({ length }) => length));
   const rows = RLOO.prompts * (asked + RLOO.group * (LONGEST_RESPONSE - 1));
-  const texts = RLOO.prompts * RLOO.group * (asked + LONGEST_RESPONSE), vocabulary = size(policy) / width + 8;
-  const weights = [policy, policy, policy, reward].flatMap(({ tensors }) => Object.values(tensors)).reduce((sum, { length }) => sum + length, 0);
-  const floats = (rows + 4) * (width * (16 * layers + 8) + vocabulary) + (texts + 4) * (17 * width + vocabulary);
-  const heap = heapOf(floats + weights + 8 * width * vocabulary + 4 * width * width + 65536) ?? plainHeap();
+  const texts = RLOO.prompts * RLOO.group * (asked + LONGEST_RESPONSE), heap = heapOf(HEAP) ?? plainHeap();
   const [actor, reference, judge] = [policy, policy, reward].map((model) => placeModel(heap, model));
   const moments = [new Float32Array(actor.flat.length), new Float32Array(actor.flat.length)];
   return {
@@ -126,12 +124,8 @@ function adamStep(trainer, rate) {
 
 /** A random choice of the prompts, none twice. */
 function drawPrompts({ prompts }, random) {
-  const order = prompts.map((_, at) => at);
-  for (let at = 0; at < RLOO.prompts; at++) {
-    const other = at + Math.floor(random() * (order.length - at));
-    [order[at], order[other]] = [order[other], order[at]];
-  }
-  return order.slice(0, RLOO.prompts).map((at) => prompts[at]);
+  const drawn = prompts.map((prompt) => ({ prompt, key: random() })).sort((one, other) => one.key - other.key);
+  return drawn.slice(0, RLOO.prompts).map(({ prompt }) => prompt);
 }
 
 /** Responses to some of the prompts, with all that an update needs of them. */
@@ -151,6 +145,6 @@ function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, sco
     policyGradient(trainer, rollout, klCoef);
     adamStep(trainer, RLOO.rate * (1 - iteration / iterations));
   }
-  const mean = (of) => average(rollout.responses.map(of));
-  return { iteration, score: mean(({ score }) => score), proxy: mean(({ proxy }) => proxy), kl: mean(({ kl }) => kl), rollout };
+  const mean = (name) => average(rollout.responses.map((response) => response[name]));
+  return { iteration, score: mean("score"), kl: mean("kl"), rollout };
 }

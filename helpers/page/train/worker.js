@@ -17,9 +17,9 @@ function referenceSamples(trainer) {
 /** A new run at this β: `own` is a reward as own.js has it; `shown` are the page's {prompts, next}, as tokens. */
 function beginRun(trainer, { klCoef, own, shown }) {
   resetTrainer(trainer);
-  const samples = (trainer.samples ??= referenceSamples(trainer)), measured = isPlain(own) ? null : measureReward(own, samples);
-  const scoreOf = measured ? ({ proxy, tokens }) => (rawReward(own, proxy, tokens) - measured.mean) / measured.std : ({ proxy }) => proxy;
-  const begun = { ...measured, score: average(samples.map(scoreOf)), texts: samples.map(({ prompt, tokens }) => [prompt, tokens]) };
+  const samples = (trainer.samples ??= referenceSamples(trainer)), { mean, std, varies } = measureReward(own, samples);
+  const scoreOf = ({ proxy, tokens }) => (rawReward(own, proxy, tokens) - mean) / std;
+  const begun = { varies, score: average(samples.map(scoreOf)), texts: samples.map(({ prompt, tokens }) => [prompt, tokens]) };
   return { klCoef, shown, scoreOf, begun, iteration: 0 };
 }
 
