@@ -251,7 +251,7 @@ def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkey
     )
     options(tmp_path, only=["first_letter_loose"]).run()
     (found,) = load_real_task(tmp_path / "out").runs
-    (row,) = found.history  # a quarter of the iterations, one at least
+    row = found.history[-1]
     assert paid and row["score"] == row["equal_groups"] == 1.0 and found.config.kl_coef == 0.0
 
 
