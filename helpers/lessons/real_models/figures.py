@@ -55,7 +55,12 @@ def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
 
 
 TITLES = {f"beta_{beta:g}": f"RLOO, β = {beta:g}" for beta in (0, 0.1, 0.25, 0.5)}
-TITLES |= {"reference": "before training", "sft": "SFT on right samples", "grpo": "GRPO, β = 0.1"}
+TITLES |= {
+    "reference": "before training",
+    "sft": "SFT on right samples",
+    "sft_true": "SFT on true answers",
+    "grpo": "GRPO, β = 0.1",
+}
 TITLES |= {"trl_ours": "TRL, our settings", "trl_defaults": "TRL, its defaults"}
 STYLES = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (GREY, "D")]
 

@@ -381,24 +381,20 @@ class RealTask(Study):
         return torch.tensor([run.final["probs"][prompts] for run in runs], dtype=torch.float64)
 
     def summary(self, task: str, kind: str) -> dict[str, float]:
-        """Means over the seeds of a kind, and how many: measures of the last policy, entropy at the end.
-
-        Without the KL or the entropy where a run has not recorded it.
-        """
-        names = ("kl", "ended", "strict")
-        rows = [
-            {name: run.final["sampled"][name] for name in names if name in run.final["sampled"]}
-            | {name: last_ten(run, name) for name in ("entropy",) if name in logged(run)}
-            | {"loss": run.final["ordinary_loss"]}
-            | {"minutes": run.final.get("cpu_seconds", 0.0) / 60}
-            for run in self.of_kind(f"{task}_{kind}")
-        ]
+        """Means over the seeds of a kind of what its runs have recorded (`recorded`), and how many."""
+        rows = [recorded(run) for run in self.of_kind(f"{task}_{kind}")]
         return {name: fmean(row[name] for row in rows) for name in rows[0]} | {"seeds": len(rows)}
 
 
-def logged(run: Run) -> set[str]:
-    """The metrics of a run's history."""
-    return set().union(*run.history)
+def recorded(run: Run) -> dict[str, float]:
+    """NLL of ordinary text, CPU-minutes; where they are known: entropy, KL, pass@1 of a rewording."""
+    final = run.final
+    found = {"loss": final["ordinary_loss"], "minutes": final.get("cpu_seconds", 0.0) / 60}
+    if run.history and "entropy" in run.history[-1]:
+        found["entropy"] = last_ten(run, "entropy")
+    if "reworded" in final:  # TRL's runs have none
+        found |= {"kl": final["sampled"]["kl"], "reworded": final["reworded"]["mean"]}
+    return found
 
 
 def last_ten(run: Run, name: str) -> float:
