@@ -44,7 +44,9 @@ VARIANTS = {
         variant("dropout_on", GROSS, "30 %", **DROPOUT(share=0.3)),
         variant("temperature", MILD, "0.95", **COOLER(temperature=0.95)),
         variant("temperature", GROSS, "0.4", **COOLER(temperature=0.4)),
-        variant("top_k", "raw", "the sampler's too", wrong={"generate_responses": raw_top_k}),
+        variant(
+            "top_k", "raw", "the engine returns log π", wrong={"generate_responses": raw_top_k}
+        ),
     )
 }
 

@@ -121,7 +121,7 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
 
 
 def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
-    """All twelve metrics of one run: ✓ on a green ground, or ✗ where it is `out` of the dashed box.
+    """All twelve metrics of one run: a green ground, or ✗ where it is `out` of the dashed box.
 
     The box spans what the run's late mean (the black bar) may be, beside these healthy runs.
     """
@@ -133,7 +133,7 @@ def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str])
         if metric.key in judged:
             wrong = metric.key in out
             axes.set_facecolor("#FBE3D6" if wrong else "#CDEBDD")
-            axes.set_title(f"{'✗' if wrong else '✓'} {metric.key}")
+            axes.set_title(f"{'✗ ' if wrong else ''}{metric.key}")
             if metric.key not in EXACT:  # whose limit is the dotted line
                 _draw_judged(axes, run, metric.key, judged_band(healthy, metric.key))
     return figure
