@@ -54,7 +54,7 @@ suppress_warnings = [
 ]  # links into the source; pages reached by links
 
 SOLUTION = re.compile(r"<details><summary>Solution.*?</details>", re.S)
-SETUP = re.compile(r"helpers/tools/colab\.py|^Run this cell first")  # nothing runs on a site
+SETUP = re.compile(r"helpers/tools/colab\.py")  # nothing runs on a site
 FOLDS = {"source_hidden": "hide-input", "outputs_hidden": "hide-output"}
 LESSONS = "\n\n```{toctree}\n:hidden:\n:glob:\n\nnotebooks/*\ndocs/*\nbenchmarks/README\n```\n"
 
