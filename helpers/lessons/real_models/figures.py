@@ -55,6 +55,7 @@ def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
 
 
 TITLES = {f"beta_{beta:g}": f"RLOO, β = {beta:g}" for beta in (0, 0.1, 0.25, 0.5)}
+TITLES |= {"beta_0.25_longer": "three times as long", "beta_0.25_from_above": "from above"}
 TITLES |= {
     "reference": "before training",
     "sft": "SFT on right samples",
