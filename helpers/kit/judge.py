@@ -148,7 +148,7 @@ def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcom
         return told(exercise, "unfinished", "A good start, but something is still missing here.",
                     case_of(exercise, probe))  # fmt: skip
     if outcome.state == TIMED_OUT:
-        says = f"Not finished after {exercise.seconds:g} seconds. Is there an endless loop?"
+        says = f"Not finished after {exercise.seconds:g} seconds. An endless loop? A busy machine?"
         return told(exercise, "endless loop", says)
     if isinstance(error, Wrong):
         case = compare(error.yours, error.expected) if error.expected is not None else ()
