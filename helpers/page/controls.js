@@ -2,7 +2,7 @@
 const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
-let asked = 0, playing = 0, linked = 0;
+let asked = 0, playing = 0, linked = 0, confirmed = 0;
 let opening = false, skipped = false, pushed = false; // the opening film; cut short to its end; against an end of the ruler
 
 // ---- drawing, once a frame ----
@@ -11,8 +11,7 @@ function draw() {
   if (laidOut < 0 && document.body.clientWidth) return layOut(); // it was hidden when runs joined
   const now = valuesOf(runOf(view), view.iteration);
   write(byId("story"), story(view));
-  write(byId("proxy"), written(now.proxy));
-  write(byId("gold"), written(now.gold));
+  for (const name of ["proxy", "gold"]) write(byId(name), written(now[name]));
   write(byId("kl"), writtenKl(now.kl));
   drawControls();
   drawSample({ ...view, plays: playing > 0 }); // under the hand words change at once
@@ -52,9 +51,7 @@ function drawControls() {
   if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
   iteration.setAttribute("aria-valuetext", made);
   write(byId("iteration-now"), made);
-  byId("prompt").value = view.prompt;
-  byId("which").value = view.which;
-  byId("seed").value = view.seed;
+  for (const name of ["prompt", "which", "seed"]) byId(name).value = view[name];
   byId("seed").disabled = Boolean(joinedAt(view.beta)); // a run of one's own has one
 }
 
@@ -199,14 +196,20 @@ function readLink() {
 async function copyLink() {
   clearTimeout(linked);
   keepLink();
-  let said = location.protocol === "file:" ? "Copied. It opens on this machine only: this page is a file here." : "Copied.";
+  let said = location.protocol === "file:" ? "Copied. It opens on this machine only." : "Copied.";
   try {
     await navigator.clipboard.writeText(location.href);
   } catch {
     said = "The link is in the address bar.";
   }
+  confirmShortly(said);
+}
+
+/** Said beside the button for a while. */
+function confirmShortly(said) {
   write(byId("copied"), said);
-  setTimeout(() => write(byId("copied"), ""), 6000);
+  clearTimeout(confirmed);
+  confirmed = setTimeout(() => write(byId("copied"), ""), 5000);
 }
 
 // ---- the page ----
@@ -231,7 +234,7 @@ function layOut() {
   measure();
   reserve(byId("story"), longestStories(), write);
   reserve(byId("sample"), longestSamples(), fillWords);
-  reserve(byId("sample-facts"), [sampleFacts({ proxy: -9.99, gold: -99.99 }, { iteration: last, proxy: -9.99, gold: -99.99 })], write);
+  reserve(byId("sample-facts"), [sampleFacts({ proxy: -9.99, gold: -99.99 }, { iteration: last - 1, proxy: -9.99, gold: -99.99 }, "proxy", last)], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder();
   draw();

@@ -84,4 +84,5 @@ async function savePicture() {
   link.download = `drift-beta-${DATA.betas[view.beta]}-update-${view.iteration}.png`;
   link.href = canvas.toDataURL("image/png");
   link.click();
+  confirmShortly(`Saved: ${link.download}`);
 }

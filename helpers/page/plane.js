@@ -145,7 +145,7 @@ function layPlane() {
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
   const [, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
-  mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "most possible" : "the most proxy possible at each KL");
+  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "most possible" : "the most proxy possible at each KL");
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -159,26 +159,30 @@ function layPlane() {
   for (const name of ["gold", "proxy"]) parts[`${name}Label`] = mark("text", "label", {}, name);
 }
 
-/** Each name beside its own mark: right, left, above, below, or further off; the first place free of other names and marks. */
-function placeLabels(marks) {
-  const taken = marks.map(({ x, y }) => [x - 9, y - 6, x + 9, y + 6]), floor = frame.height - EDGE.bottom;
+/** Each name beside its own mark, free of other names and marks: near it, and covering little of the lines. */
+function placeLabels(marks, lines) {
+  const { x: left, y: top, width, height } = parts.most.getBBox(), floor = frame.height - EDGE.bottom;
+  const taken = [[left - 3, top, left + width + 3, top + height], ...marks.map(({ x, y }) => [x - 9, y - 6, x + 9, y + 6])];
+  const within = ([left, top, right, bottom]) => ([x, y]) => x > left && x < right && y > top && y < bottom;
   const apart = (one, other) => one[0] > other[2] || one[2] < other[0] || one[1] > other[3] || one[3] < other[1];
   const inside = ([left, top, right, bottom]) => left > EDGE.left && right < frame.width && top > EDGE.top && bottom < floor;
   for (const { label, x, y } of marks) {
     const wide = 7.6 * label.textContent.length, [right, left, middle] = [x + 12, x - 12 - wide, x - wide / 2];
-    const near = [right, left].flatMap((from) => [0, 5, -5].map((down) => [from, down]));
-    const far = [10, -10, 15, -15, 30].flatMap((down) => [[right, down], [left, down]]);
-    const boxes = [...near, [middle, -16], [middle, 16], ...far].map(([from, down]) => [from, y + down - 6.5, from + wide, y + down + 6.5]);
-    const box = boxes.find((one) => inside(one) && taken.every((other) => apart(one, other))) ?? boxes[0];
+    const beside = [right, left].flatMap((from) => [0, 5, -5, 10, -10, 15, -15].map((down) => [from, down]));
+    const boxes = [...beside, [middle, -16], [middle, 16], [right, 30], [left, 30]].map(([from, down]) => [from, y + down - 6.5, from + wide, y + down + 6.5]);
+    const free = boxes.filter((one) => inside(one) && taken.every((other) => apart(one, other)));
+    const cost = (box) => lines.filter(within(box)).length + ((box[1] + 6.5 - y) / 4) ** 2;
+    const box = free.reduce((best, one) => (cost(one) < cost(best) ? one : best), free[0] ?? boxes[0]);
     taken.push(box);
     label.setAttribute("transform", `translate(${point(box[0], box[3] - 2)})`);
   }
 }
 
 function drawPlane(view) {
-  const run = runOf(view), now = valuesOf(run, view.iteration), marks = [];
+  const run = runOf(view), now = valuesOf(run, view.iteration), marks = [], lines = DATA.frontier.map(([kl, score]) => [across(kl), up(score)]);
   for (const name of ["proxy", "gold"]) {
     const path = pathOf(run, name), here = path[now.iteration];
+    lines.push(...path.filter(Boolean).map((place) => place.split(" ").map(Number)));
     parts[`${name}Ahead`].setAttribute("d", line(path.slice(now.iteration)));
     parts[name].setAttribute("d", line(path.slice(0, now.iteration + 1)));
     for (const part of ["Dot", "Label"]) parts[name + part].setAttribute("visibility", here ? "visible" : "hidden");
@@ -193,6 +197,6 @@ function drawPlane(view) {
     parts.star.setAttribute("transform", `translate(${point(x, y)})`);
     marks.push({ label: parts.starLabel, x, y });
   }
-  placeLabels(marks);
+  placeLabels(marks, lines);
   thinBetas(view.beta);
 }

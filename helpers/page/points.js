@@ -27,10 +27,3 @@ function explainGold(text) {
   list.append(...joinBroken(gold.points(text)).map(pointsRow));
   return [element("p", "fine", `gold ${written(gold(text))}, sentence by sentence:`), list];
 }
-
-/** Keep the gold of what stands in a field under it. */
-function showGoldOf(field, target) {
-  const show = () => target.replaceChildren(...(field.value.trim() ? explainGold(field.value) : []));
-  field.addEventListener("input", show);
-  show();
-}

@@ -39,7 +39,7 @@ function afterTheTurn(now, run, { later, low, peak }, { proxy, little }) {
     return `Gold was ${was} and is ${written(now.gold)} now. ${later > peak - little ? "Later it comes back." : "It does not get there again."}`;
   }
   const fallen = `old has fallen from ${was} to ${written(now.gold)}`;
-  if (now.proxy > 0.95 * proxy) return `The proxy score is about the highest of all, and g${fallen}: nobody would read this.`;
+  if (now.proxy > 0.95 * proxy) return `Proxy is about the highest of all, and g${fallen}: nobody would read this.`;
   const rises = now.proxy > run.proxy[when] + little / 2;
   return `G${fallen}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
 }

@@ -6,8 +6,8 @@ function tourSteps() {
   const { best } = yardsticks[view.seed], largest = TRAINED - 1;
   const keys = matchMedia("(hover: hover)").matches ? ", or press ← and →" : "";
   return [
-    ["means", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
-    ["means", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is among the highest.`],
+    ["numbers", 0, `A trained model can game its reward. With ${nameOf(0)}, proxy, the reward, is high; gold, the real quality, is lost.`],
+    ["numbers", best, `With ${nameOf(best)} it pays for each step away from the model it began as. Proxy is lower; gold is among the highest.`],
     ["plane-card", largest, `With ${nameOf(largest)} it hardly moves away (to the right), and hardly gets better (upwards).`],
     ["train-box", null, `Your turn: drag β${keys}. Or train a run of your own in this card; or choose between texts, below.`],
   ];
@@ -37,7 +37,7 @@ function stepTour(at) {
   tour.hidden = false;
   root.style.setProperty("--tour", `${tour.offsetHeight + 16}px`); // room below the page: the card can hide nothing
   ring(byId(id));
-  byId(id).scrollIntoView({ block: "end", behavior: CALM.matches ? "auto" : "smooth" });
+  byId(id).scrollIntoView({ block: id === "numbers" ? "nearest" : "end", behavior: CALM.matches ? "auto" : "smooth" });
   next.focus({ preventScroll: true });
 }
 

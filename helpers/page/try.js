@@ -46,18 +46,13 @@ function nearestPolicy() {
   return { name, title: joinedAt(view.beta) ? `Not your run: the recorded policy nearest in β, β = ${beta}` : `Trained at β = ${beta}` };
 }
 
-/** The numbers of a list, one after the other. */
-function inTurn(numbers) {
-  let at = 0;
-  return () => numbers[at++];
-}
-
 function writeOn({ policy, reference, title }, tokens, prompt) {
-  const before = writeResponse(reference, policy, tokens, LONGEST, inTurn(draws)).map((one) => ({ ...one, drift: -one.drift }));
+  const inTurn = (left) => () => left.next().value, again = () => inTurn(draws.values());
+  const before = writeResponse(reference, policy, tokens, LONGEST, again()).map((one) => ({ ...one, drift: -one.drift }));
   byId("try-next").replaceChildren(...nextRows(policy, reference, tokens));
   byId("try-texts").replaceChildren(
     textOfOwn("Before training", prompt, before),
-    textOfOwn(title, prompt, writeResponse(policy, reference, tokens, LONGEST, inTurn(draws))),
+    textOfOwn(title, prompt, writeResponse(policy, reference, tokens, LONGEST, again())),
   );
 }
 
@@ -92,7 +87,9 @@ function drawTry() {
 function layTry() {
   byId("try-box").hidden = !DATA.policies.length;
   write(byId("try-betas"), DATA.policies.map((name) => name.replace("beta_", "")).join(", "));
-  showGoldOf(byId("try-text"), byId("try-gold"));
+  const field = byId("try-text"), showGold = () => byId("try-gold").replaceChildren(...(field.value.trim() ? explainGold(field.value) : []));
+  field.addEventListener("input", showGold);
+  showGold();
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
     draws = Array.from({ length: LONGEST }, Math.random);

@@ -2,6 +2,7 @@
 const CLOSE_UP = ".,!?;:"; // no blank before these
 const FULL = 3, STRONGEST = 62; // nats at which a colour is full; percent of it in the paper
 const STOP = "</s>";
+const LONG = 120, SMALLER = 0.6; // letters from which a text is set smaller; the room that it then takes
 
 function chip(token, drift, tag = "span") {
   const made = element(tag, "word", token === STOP ? "end" : token);
@@ -12,6 +13,7 @@ function chip(token, drift, tag = "span") {
   return made;
 }
 
+const lettersOf = ({ tokens }) => tokens.join(" ").length;
 /** The prompt and the response's words on their colours; those that were not there before appear softly. */
 function fillWords(target, { prompt, sample, before = null }) {
   const nodes = [element("span", "given", prompt)];
@@ -20,7 +22,9 @@ function fillWords(target, { prompt, sample, before = null }) {
     if (before && before[at] !== token) word.classList.add("fresh");
     nodes.push(CLOSE_UP.includes(token) ? "\u2060" : " ", word);
   });
-  target.replaceChildren(...nodes);
+  const text = element("div", lettersOf(sample) > LONG ? "long" : "");
+  text.append(...nodes);
+  target.replaceChildren(text);
 }
 
 /** The texts of these runs that take most room, to keep it. */
@@ -36,8 +40,8 @@ function longestOf(runs) {
       );
     }
   }
-  const size = ([text, { sample }]) => text.length + sample.tokens.length;
-  return [...all].sort((a, b) => size(b) - size(a)).slice(0, 24).map(([, filling]) => filling);
+  const room = ({ sample }) => lettersOf(sample) * (lettersOf(sample) > LONG ? SMALLER : 1);
+  return [...all.values()].sort((a, b) => room(b) - room(a)).slice(0, 24);
 }
 const longestSamples = once(() => longestOf(DATA.runs.flat()));
 
@@ -51,14 +55,14 @@ function drawSample(view) {
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
   const means = valuesOf(runOf(view), shot.iteration);
-  write(byId("sample-facts"), sampleFacts(sample, means, scoreName(view.beta)));
+  write(byId("sample-facts"), sampleFacts(sample, means, scoreName(view.beta), Math.min(view.iteration, endOf(view))));
   write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");
 }
 
 /** A text's own scores beside the means of all texts: one draw may well be far from them. */
-function sampleFacts({ proxy, gold }, means, score = "proxy") {
-  const when = means.iteration === 0 ? "before training" : `after ${updates(means.iteration)}`;
-  return `One draw of many ${when}: its ${score} is ${written(proxy)} (mean ${written(means.proxy)}), its gold ${written(gold)} (mean ${written(means.gold)}).`;
+function sampleFacts({ proxy, gold }, means, score = "proxy", now = means.iteration) {
+  const when = means.iteration === 0 ? "before training" : `of update ${means.iteration}`, later = now > means.iteration ? ` (now ${now})` : "";
+  return `Text ${when}${later}, one draw of many: ${score} ${written(proxy)} (mean ${written(means.proxy)}), gold ${written(gold)} (mean ${written(means.gold)}).`;
 }
 
 /** How often each liked word stands in this text, in a text on average, and in one from before training. */
@@ -144,8 +148,7 @@ function drawTable(view) {
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];
     const texts = [written(now.proxy), written(now.gold), writtenKl(now.kl), written(own), written(best && best.value)];
     texts.forEach((text, at) => write(cells[at], text));
-    if (beta === view.beta) row.setAttribute("aria-current", "true");
-    else row.removeAttribute("aria-current");
+    row.ariaCurrent = beta === view.beta ? "true" : null;
   });
 }
 

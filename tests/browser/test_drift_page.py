@@ -212,6 +212,14 @@ def test_every_control_is_reached_by_tab(page):
     assert names[:2] == ["β (KL penalty) of the run shown", "PPO updates"]
 
 
+def test_a_phone_s_first_screen_has_ruler_verdict_numbers_and_text(browser):
+    with opened(browser, "#beta=0&iteration=100", 390) as page:
+        page.set_viewport_size({"width": 390, "height": 700})
+        for name in ("beta", "story", "numbers", "sample"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert box["y"] > 0 and box["y"] + box["height"] < 700, name
+
+
 @pytest.mark.parametrize("width", [320, pytest.param(1280, marks=pytest.mark.nightly)])
 def test_nothing_jumps_while_it_moves(browser, width):
     with opened(browser, STILL, width) as page:
@@ -275,8 +283,7 @@ def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, wid
             assert page.locator("#tour p").inner_text().startswith(f"{step} of 4.")
             page.evaluate(FRAMES)
             check_numbers(page, sweep, sweep.betas[place], len(sweep.run(0.0, 0).history))
-            spoken = ".toured #numbers" if step < 3 else ".toured"  # the means
-            box, card = (page.locator(name).bounding_box() for name in (spoken, "#tour"))
+            box, card = (page.locator(name).bounding_box() for name in (".toured", "#tour"))
             assert box["y"] >= 0 and box["y"] + box["height"] <= card["y"]
             assert card["height"] < 200  # of 900
             page.keyboard.press("ArrowLeft" if place else "ArrowRight")  # β moves in the tour too
@@ -321,6 +328,7 @@ def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
     press(page, "#beta", "End")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save the picture").click()
+    assert page.locator("#copied").inner_text() == f"Saved: {saved.value.suggested_filename}"
     assert saved.value.suggested_filename == f"drift-beta-{sweep.betas[-1]:g}-update-0.png"
     saved.value.save_as(tmp_path / "picture.png")
     image = plt.imread(tmp_path / "picture.png")

@@ -9,9 +9,7 @@ MADE = """updates => {
   return Number(made) >= updates;
 }"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
-FACTS = (
-    r"One draw of many after \d+ updates: its proxy is −?\d\.\d\d \(mean −?\d\.\d\d\), its gold "
-)
+FACTS = r"Text of update \d+, one draw of many: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -45,6 +43,7 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         trained(page, 4)
         assert re.match(FACTS, page.locator("#sample-facts").inner_text())
         assert 0 < page.locator("#train-made").evaluate("one => one.value") < 1
+        assert re.search(r"minutes? left$", page.locator("#train-left").inner_text())
         page.wait_for_timeout(800)  # it scrolls
         card, seen = (page.locator(one).bounding_box() for one in ("#run", "#sample"))
         assert card["y"] >= page.locator("#bar").bounding_box()["height"]
@@ -80,7 +79,7 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
     link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
     with opened(browser, link) as page:
-        words = "+1 for the first of each “we wife zebra”"
+        words = "+1 for the first of each “we wife”"  # those that it knows
         page.wait_for_function(
             "words => document.getElementById('own-said').innerText === words", arg=words
         )

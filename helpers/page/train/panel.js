@@ -1,7 +1,7 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and the whole page shows it.
 const KEPT_RUNS = 2; // live runs beside the recorded ones
 const BETAS = [0, ...Array.from({ length: 100 }, (_, at) => Number((0.01 * 200 ** (at / 99)).toPrecision(2)))]; // of the slider
-const training = { worker: null, run: null, going: false, waiting: false, made: 0 };
+const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0, pace: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
@@ -46,7 +46,7 @@ function readTrainingLink(said) {
 
 // ---- the worker ----
 function askWorker(message) {
-  training.waiting = true;
+  Object.assign(training, { waiting: true, asked: performance.now() });
   training.worker.postMessage({ id: training.made, ...message });
 }
 
@@ -129,6 +129,7 @@ function timesOf(texts) {
 function takePoint({ iteration, score, kl }, { samples, next }, texts) {
   const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
   const followed = view.beta === place() && view.iteration === iteration - 1;
+  training.pace = (performance.now() - training.asked + training.pace * iteration) / (iteration + 1); // the mean
   run.proxy.push(score);
   run.kl.push(kl);
   run.gold.push(meanGold(texts));
@@ -172,9 +173,11 @@ function say(words) {
   byId("run").hidden = false;
 }
 
-/** The form's reward as one line. */
+/** The form's reward as one line, of words those that the model knows. */
 function rewardWords() {
-  const { model, liked, like, disliked, dislike, length, once } = writtenReward(), said = [];
+  const { model, like, dislike, length, once, ...words } = writtenReward(), said = [];
+  const known = (word) => training.policy?.places.has(word) ?? true; // before it is loaded, all
+  const [liked, disliked] = [words.liked, words.disliked].map((text) => cutWords(text).filter(known).join(" "));
   if (model) said.push(model === 1 ? "the reward model" : `${model} × the reward model`);
   if (liked && like) said.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
   if (disliked && dislike) said.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
@@ -190,6 +193,7 @@ async function checkWords() {
   const alike = (word) => training.policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
   const told = (word) => `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
   for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownWords(training.policy, byId(`own-${name}`).value).map(told).join(" "));
+  write(byId("own-said"), rewardWords());
 }
 
 function drawTraining() {
@@ -201,6 +205,8 @@ function drawTraining() {
   byId("train-stop").disabled = byId("inspect-go").disabled = !run;
   write(byId("train-stop"), going || !run ? "Stop" : made < RLOO.iterations ? "Continue" : "Train another");
   write(byId("train-progress"), run ? `${run.label}, update ${Math.max(made, 0)} of ${RLOO.iterations}` : "");
+  const minutes = Math.ceil(((RLOO.iterations - made) * training.pace) / 60_000); // at the pace so far
+  write(byId("train-left"), going && made > 0 ? (minutes > 1 ? `about ${minutes} minutes left` : "less than a minute left") : "");
   byId("train-made").value = Math.max(made, 0) / RLOO.iterations;
   for (const field of FIELDS) if (field.type === "range") write(field.nextElementSibling, written(Number(field.value), 1));
   write(byId("own-said"), rewardWords());
