@@ -23,6 +23,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import equal_groups
 from helpers.kl import kl_estimate
+from helpers.lessons.real_models.demonstrations import DemonstrationStep
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
@@ -34,7 +35,6 @@ from helpers.lessons.real_models.task_measure import (
 )
 from helpers.lessons.real_models.tasks import (
     CHAT_MODEL,
-    LINE_END,
     TASKS,
     answer_reward,
     as_copies,
@@ -44,15 +44,12 @@ from helpers.lessons.real_models.tasks import (
     task_rows,
 )
 from helpers.loop import run_iterations
-from helpers.models import trainable
-from helpers.prompts import as_rows
 from helpers.rewards import score_texts
 from helpers.sampling import Responses, SampledText
 from helpers.scale.lora import lora_models
 from helpers.scale.memory import peak_bytes
-from helpers.sft import sft_loss
 from helpers.state import RLHFState, start_run
-from helpers.steps import anneal, full_logprobs, iterate, record_iteration, reference_logprobs
+from helpers.steps import full_logprobs, iterate, reference_logprobs
 from helpers.studies.runs import Run
 from helpers.studies.study import (
     Job,
@@ -275,59 +272,6 @@ def from_above(state: RLHFState) -> dict:
     """An iteration of a run whose β is 0.1 for the first ones, and then the config's."""
     state.kl_coef = 0.1 if state.iteration < HEAD_START else state.config.kl_coef
     return iterate(state)
-
-
-class DemonstrationStep:
-    """A step of SFT: on the true answers to the questions, which RL never sees; or on right samples.
-
-    The latter are the right ones among at least as many samples of the reference as RL draws.
-    """
-
-    def __init__(self, true: bool):
-        self.true, self.texts = true, []
-
-    def demonstrations(self, state: RLHFState) -> list[SampledText]:
-        """What is learned from."""
-        config, rows = state.config, as_rows(state.prompts)
-        if self.true:
-            return [SampledText("", x["prompt"], f" {x['solution']}{LINE_END}") for x in rows]
-        count = -(-config.iterations * config.batch_size // len(rows))
-        batches = answers(state.models.reference, state, rows, count, seed=config.seed)
-        texts = [text for batch in batches for text in batch.texts]
-        right = score_texts(answer_reward, texts).tolist()
-        return [text for text, ok in zip(texts, right, strict=True) if ok]
-
-    def __call__(self, state: RLHFState) -> dict:
-        """One gradient step on a batch of them, drawn anew; the rate anneals as in RL."""
-        config, began = state.config, time.perf_counter()
-        if not self.texts:
-            self.texts = self.demonstrations(state)
-            require(len(self.texts) > 0, "samples", "no right one", "some to learn from")
-        drawn = torch.randint(
-            len(self.texts), (config.batch_size,), generator=state.generators["minibatches"]
-        )
-        rate, loss = anneal(state), demonstrations_loss(state, [self.texts[i] for i in drawn])
-        state.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trainable(state.models.actor), config.max_grad_norm)
-        state.optimizer.step()
-        metrics = {
-            "loss": float(loss.detach()),
-            "learning_rate": rate,
-            "right_samples": len(self.texts),
-        }
-        return record_iteration(state, metrics, began)
-
-
-def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:
-    """`sft_loss` of these completions."""
-    tokenizer = state.models.tokenizer
-    how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
-    encoded = tokenizer([text.prompt + text.completion for text in texts], **how)
-    mask = encoded["attention_mask"].bool()
-    starts = torch.tensor([[len(tokenizer(text.prompt)["input_ids"])] for text in texts])
-    learned = mask & (torch.arange(mask.shape[1]) >= starts)
-    return sft_loss(state.models.actor, encoded["input_ids"], mask, learned)
 
 
 # --- before any training --------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from helpers.lessons.real_models import task_study, tasks
+from helpers.lessons.real_models import demonstrations, task_study, tasks
+from helpers.lessons.real_models.demonstrations import DemonstrationStep, demonstrations_loss
 from helpers.lessons.real_models.figures import pass_of_k_figure, task_figure
 from helpers.lessons.real_models.task_checks import (
     check_answer_reward,
@@ -27,9 +28,7 @@ from helpers.lessons.real_models.task_measure import (
     solved,
 )
 from helpers.lessons.real_models.task_study import (
-    DemonstrationStep,
     RealTaskOptions,
-    demonstrations_loss,
     load_real_task,
     load_task,
 )
@@ -176,15 +175,15 @@ def test_an_interval_is_about_two_standard_errors_each_way():
 
 def test_sft_learns_right_samples_and_nothing_of_their_prompts(state, monkeypatch):
     monkeypatch.setattr(
-        task_study, "answer_reward", lambda completions: [t[:1] in "abc" for t in completions]
+        demonstrations, "answer_reward", lambda completions: [t[:1] in "abc" for t in completions]
     )
-    step, drawn, real = DemonstrationStep(true=False), [], task_study.answers
+    step, drawn, real = DemonstrationStep(true=False), [], demonstrations.answers
 
     def counted(policy, state, rows, copies, **more):
         drawn.append(copies * len(rows))
         return real(policy, state, rows, copies, **more)
 
-    monkeypatch.setattr(task_study, "answers", counted)
+    monkeypatch.setattr(demonstrations, "answers", counted)
     state.config = replace(state.config, iterations=41)
     step(state)
     assert drawn == [1320] and 41 * state.config.batch_size == 1312  # 20 prompts
