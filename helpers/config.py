@@ -146,7 +146,7 @@ class RLHFConfig(RunConfig):
     whiten_rewards: bool = setting(False, "unit variance only; the mean is kept", CREDIT)
     scale_by_std: bool = setting(True, "grpo: divide by the group's std; false: Dr. GRPO", CREDIT)
     skip_equal_groups: bool = setting(
-        False, "rloo, grpo: leave groups of equal rewards out of whitening and loss", CREDIT
+        False, "rloo, grpo: leave groups of equal scores out of whitening and loss", CREDIT
     )
     responses_per_prompt: int = setting(1, "K: rloo and grpo compare a prompt's K responses", RUN)
     cliprange: float = setting(0.2, "ε: how far the ratio may go until the gain is clipped", UPDATE)

@@ -38,20 +38,20 @@ def grpo_advantages(rewards: Tensor, group_size: int, scale_by_std: bool = True)
     return centred.flatten()
 
 
-def equal_groups(rewards: Tensor, group_size: int) -> Tensor:
-    """Whether all rewards of a response's group are the same: [B] → [B] bool. They teach nothing."""
-    grouped = rewards.view(-1, group_size)
+def equal_groups(scores: Tensor, group_size: int) -> Tensor:
+    """Whether all scores of a response's group are the same: [B] → [B] bool. They teach nothing."""
+    grouped = scores.view(-1, group_size)
     return (grouped == grouped[:, :1]).all(dim=1).repeat_interleave(group_size)
 
 
-def skipped_rows(rewards: Tensor, mask: Tensor, config: RLHFConfig) -> Tensor:
-    """Responses that `skip_equal_groups` leaves out of the loss: [B, T], [B, T] → [B] bool.
+def skipped_rows(scores: Tensor, config: RLHFConfig) -> Tensor:
+    """Responses that `skip_equal_groups` leaves out of whitening and loss: [B] → [B] bool.
 
-    Their advantages cannot tell: whitening moves zeros, and in a group of unlike rewards one may be 0.
+    Scores, not rewards: with −β·KL in them, rewards always differ, and the std would blow that up.
     """
     if not config.skip_equal_groups or config.method not in ("rloo", "grpo"):
-        return torch.zeros(len(mask), dtype=torch.bool, device=mask.device)
-    return equal_groups(torch.where(mask, rewards, 0.0).sum(dim=1), config.responses_per_prompt)
+        return torch.zeros_like(scores, dtype=torch.bool)
+    return equal_groups(scores, config.responses_per_prompt)
 
 
 def per_token(advantages: Tensor, mask: Tensor) -> Tensor:

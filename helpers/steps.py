@@ -88,11 +88,14 @@ def total_rewards(
 
 
 @torch.no_grad()
-def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor) -> tuple:
+def estimate_advantages(
+    state: RLHFState, responses: Responses, rewards: Tensor, skipped: Tensor | None = None
+) -> tuple:
     """Step 6: the critic's values, then GAE: values, advantages, returns, all [B, T].
 
     Returns are computed before the advantages are whitened: they are targets in reward units. Without
     a critic the values are 0, and advantages come from groups, or are the plain returns (reinforce).
+    Those of `skipped` responses ([B] bool) are 0, and whitening does not see them.
     """
     config, mask = state.config, responses.response_mask
     if config.method == "ppo":
@@ -102,9 +105,10 @@ def estimate_advantages(state: RLHFState, responses: Responses, rewards: Tensor)
     else:
         values = torch.zeros_like(rewards)
         advantages, returns = compute_gae(rewards, values, config.gamma, 1.0, mask)
+    if skipped is not None:
+        mask = mask & ~skipped.unsqueeze(1)
     if config.method in ("rloo", "grpo"):
         advantages = group_advantages(rewards, mask, config)
-        mask = mask & ~skipped_rows(rewards, mask, config).unsqueeze(1)
     if config.whiten_advantages and config.method != "grpo" and total(mask) > 0:
         advantages = whiten_advantages(advantages, mask)
     return values, advantages, returns
@@ -150,10 +154,10 @@ def iterate(state: RLHFState, observe: Callable = no_observer) -> dict:
     observe(4, responses=responses, ref_logprobs=ref_logprobs)
     rewards = total_rewards(state, responses, scores, ref_logprobs)
     observe(5, rewards=rewards, mask=responses.response_mask)
-    values, advantages, returns = estimate_advantages(state, responses, rewards)
+    skipped = skipped_rows(scores, state.config)
+    values, advantages, returns = estimate_advantages(state, responses, rewards, skipped)
     observe(6, values=values, advantages=advantages, returns=returns, mask=responses.response_mask)
     per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
-    skipped = skipped_rows(rewards, responses.response_mask, state.config)
     rollout = RolloutBatch(*responses.tokens(), *per_token, scores, skipped)
     metrics = update(state, rollout)
     observe(7, rollout=rollout, metrics=metrics)

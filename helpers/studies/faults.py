@@ -23,7 +23,7 @@ _right_policy_loss = ppo.policy_loss
 
 
 @torch.no_grad()
-def whiten_before_returns(state: RLHFState, responses: Responses, rewards):
+def whiten_before_returns(state: RLHFState, responses: Responses, rewards, skipped=None):
     """Returns computed from whitened advantages: no longer in reward units."""
     config, mask = state.config, responses.response_mask
     values = responses.in_parts(lambda *tokens: forward_values(state.models.critic, *tokens))

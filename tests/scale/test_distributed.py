@@ -139,7 +139,7 @@ def equal_groups_skipped(responses: Responses) -> dict:
         return (written.response_mask.sum(dim=1) > 12).float()
 
     with patch.object(steps, "score_responses", long_ones):
-        return one_iteration(CASES["rloo"] | {"kl_coef": 0.0, "skip_equal_groups": True}, responses)
+        return one_iteration(CASES["rloo"] | {"skip_equal_groups": True}, responses)
 
 
 def mean_gradients(parameters: list) -> None:

@@ -69,6 +69,7 @@ TASK = {
 TASKS = {
     "task": {},
     "task_fixed": {"loss_aggregation": "fixed"},
+    "task_skip": {"skip_equal_groups": True},
     "task_free": {"kl_coef": 0.0},
     "task_higher": {"kl_coef": 0.0, "cliprange_high": 0.28},
     "task_hasty": {"kl_coef": 0.0},  # by the hurried checker
@@ -120,9 +121,9 @@ class StaleSampler:
             )
         return responses
 
-    def estimate(self, state: RLHFState, responses: Responses, rewards: Tensor) -> tuple:
+    def estimate(self, state: RLHFState, responses: Responses, *of_steps: Tensor) -> tuple:
         """Step 6, the advantages times the weights."""
-        values, advantages, returns = self.estimate_advantages(state, responses, rewards)
+        values, advantages, returns = self.estimate_advantages(state, responses, *of_steps)
         mask, cap = responses.response_mask, self.cap or CAP
         weights = truncated_importance_weights(responses.logprobs, self.sampler_logprobs, mask, cap)
         shares = (weights[mask] / weights[mask].sum()).unsqueeze(0)
