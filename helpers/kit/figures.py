@@ -180,7 +180,7 @@ def legend_below(figure: Figure, *panels: Axes) -> None:
     """One legend in one row below all panels, for what these panels show."""
     found = [axes.get_legend_handles_labels() for axes in panels]
     handles, labels = (sum(parts, []) for parts in zip(*found, strict=True))
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), borderaxespad=1.8)
 
 
 def log_ticks(axes: Axes) -> None:
@@ -252,7 +252,7 @@ BOXES = {  # name: x, y, colour, what it does
     "Actor π": (0.15, 0.66, POLICY, "samples · trained"),
     "Reward model": (0.48, 0.87, REWARD, "scores · frozen"),
     "Reference π_ref": (0.48, 0.57, REFERENCE, "the actor as it was · frozen"),
-    "Critic V": (0.48, 0.27, VALUE, "predicts the score · trained"),
+    "Critic V": (0.48, 0.27, VALUE, "predicts rewards · trained"),
     "Rewards": (0.84, 0.72, KL, "score − β·KL"),
     "Advantages": (0.84, 0.27, GOLD, "which token earned it"),
 }

@@ -1,4 +1,4 @@
-"""Figures of notebook 02: rollouts and their credit, bias against variance, the double count."""
+"""Figures of notebook 02: responses and their credit, bias against variance, the double count."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def _signed(x: float) -> str:
     return f"{x:+.2f}".replace("-", "−")
 
 
-def rollouts_figure(
+def responses_figure(
     names: Sequence[str],
     rewards: Tensor,
     values: Tensor,
@@ -41,9 +41,9 @@ def rollouts_figure(
     deltas: Tensor | None = None,
     advantages: Tensor | None = None,
 ) -> Figure:
-    """Hand-worked rollouts side by side, all [B, T]; with `deltas`, credit in a second row."""
+    """Hand-worked responses side by side, all [B, T]; with `deltas`, credit in a second row."""
     rows, T = 1 if deltas is None else 2, mask.shape[1]
-    figure, grid = new_figure(rows, len(names), 8.4, 0.5 + 1.5 * rows)
+    figure, grid = new_figure(rows, len(names), 8.4, 0.9 + 1.4 * rows)
     for i, name in enumerate(names):
         n = int(mask[i].sum())
         steps = range(1, n + 1)
@@ -156,7 +156,7 @@ def draw_tradeoff(axes: Axes, lams: Sequence, bias2: Sequence, variance: Sequenc
     ring = {"markersize": 11, "markeredgewidth": 2, "color": GOLD}
     axes.plot(lams[best], total[best], "o", fillstyle="none", **ring, label="its minimum")
     axes.axvline(lams[best], color=GOLD, linewidth=1, zorder=0)
-    label_axes(axes, f"{title}   best λ = {lams[best]:.2f}", "λ", "squared error", grid="y")
+    label_axes(axes, title, "λ", "squared error", grid="y")
     axes.set_ylim(bottom=0)
     axes.legend()
 

@@ -4,6 +4,7 @@ import torch
 
 from helpers.kit.exercise import by_name, expect, floats, noise, prefix_mask, sizes
 from helpers.kit.judge import exercise
+from helpers.whitening import masked_mean
 
 NAN = float("nan")
 SMALL = (floats([1.0, 2.0, 6.0], [-4.0, 9.0, 5.0]), prefix_mask(3, 3, 1))
@@ -41,7 +42,7 @@ check_masked_var = exercise(
     """\
 def masked_var(x, mask):
     count = mask.sum()
-    mean = torch.where(mask, x, 0.0).sum() / count
+    mean = masked_mean(x, mask)
     squares = torch.where(mask, x - mean, 0.0).square()
     return squares.sum() / (count - 1).clamp(min=1)
 """,
@@ -56,12 +57,13 @@ biased variance: You divided by n = {counted}; the unbiased variance divides by 
 + count
 padding in the mean's divisor: The mean that you subtract is divided by all {total} positions; only
  {counted} count.
-- torch.where(mask, x, 0.0).sum() / count
+- masked_mean(x, mask)
 + torch.where(mask, x, 0.0).mean()
 each row's own mean: You subtracted each row's own mean; subtract that of the batch.
-- torch.where(mask, x, 0.0).sum() / count
+- masked_mean(x, mask)
 + torch.where(mask, x, 0.0).sum(1, True) / mask.sum(1, True)
 """,
+    uses={"masked_mean": masked_mean},
     further=OF_VARIANCES,
 )
 

@@ -5,13 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import (
-    draw_lines,
-    label_axes,
-    new_figure,
-    one_panel,
-    zero_line,
-)
+from helpers.kit.figures import draw_lines, label_axes, new_figure, one_panel, zero_line
 from helpers.kit.palette import ACCENT, ORANGE, REFERENCE, REWARD, VALUE, YELLOW
 
 

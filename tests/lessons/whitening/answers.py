@@ -36,7 +36,7 @@ def written_out(words: str, *edit: str) -> tuple:
 
 WRONG = [
     ("masked_var", "over n", VAR, "squares.mean() * squares.numel() / count"),
-    ("masked_var", "the mean of everything", "torch.where(mask, x, 0.0).sum() / count", "x.mean()"),
+    ("masked_var", "the mean of everything", "masked_mean(x, mask)", "x.mean()"),
     ("masked_var", "zeros counted", VAR, "torch.where(mask, x, torch.zeros_like(x)).var()"),
     ("masked_var", "a standard deviation", VAR, "x[mask].std()"),
     ("masked_var", "never centred", "x - mean", "x"),
