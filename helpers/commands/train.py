@@ -48,7 +48,6 @@ from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import setting
-from helpers.tools.logs import logged
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
@@ -184,7 +183,7 @@ def train_with_bar(
         stop_after_iteration() as asked,
         bar("iterations", "it")(total=total, initial=state.iteration) as progress,
     ):
-        for record in logged(records, folder):
+        for record in records:
             write_csv(folder / METRICS, state.history)  # what is read is what has been trained
             numbers = {name: f"{record[name]:.2f}" for name in shown}
             progress.set_postfix(numbers, refresh=False)  # `update` draws it
