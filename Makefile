@@ -75,7 +75,7 @@ $(VENV)/.explorer: $(VENV)/.course
 	@touch $@
 
 explorer: $(VENV)/.explorer
-	$(BIN)/python -m helpers explorer $(BROWSER_FLAG) --port=$(PORT)
+	$(BIN)/python -m voila $(BROWSER_FLAG) --port=$(PORT) helpers/page/drift_explorer.ipynb
 
 $(SITE)/.built: docs/site/requirements.txt
 	$(PYTHON) -m venv --clear $(SITE) || ($(PYTHON) -m pip install virtualenv && $(PYTHON) -m virtualenv --clear $(SITE))

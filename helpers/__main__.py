@@ -14,7 +14,7 @@ COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does
     "sweep": (f"{STUDY}:sweep", "train at many β and seeds, and print the table"),
     "study": (f"{STUDY}:study", "make one of the recorded studies again, by its name"),
     "distributed": ("helpers.commands.distributed:main", "train in several processes"),
-    "explorer": ("helpers.commands.explorer:main", "the drift explorer, as a web page or a file"),
+    "explorer": ("helpers.commands.explorer:main", "the drift explorer, as a web page of one file"),
     "diagnose": (
         "helpers.commands.diagnose:main",
         "say what may be wrong in a run's log, TRL's too",

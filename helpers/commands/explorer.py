@@ -1,42 +1,20 @@
-"""`python -m helpers explorer`: the drift explorer as a page, served by voila or as one file."""
+"""`python -m helpers explorer`: the drift page as one file; `make explorer` serves it live."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from helpers.tools.command import exit_status
-from helpers.tools.files import ROOT
 from helpers.tools.flags import FlagParser, setting
-from helpers.tools.validate import require
-
-PAGE = ROOT / "helpers" / "page" / "drift_explorer.ipynb"
 
 
 @dataclass(kw_only=True)
 class ExplorerOptions:
-    """How the page is served, or where it is written."""
+    """Where the page is written."""
 
-    port: int = setting(8888, "where the page is served on this machine")
-    browser: bool = setting(True, "open a browser; --no-browser only prints the address")
-    export: Path | None = setting(None, "write the page as one HTML file, and serve nothing")
+    export: Path = setting(MISSING, "write the page as this HTML file")
     policies: list[float] = setting(
-        [], "with --export: β of policies that run in the page, from a folder `policies` beside it"
+        [], "β of policies that run in the page, from a folder `policies` beside it"
     )
-
-
-def serve(options: ExplorerOptions) -> None:
-    """Serve the page until Ctrl-C."""
-    here = importlib.util.find_spec("voila") is not None
-    require(here, "voila", "none", "`make explorer`, which installs it")
-    flags = [f"--port={options.port}"] + ([] if options.browser else ["--no-browser"])
-    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    print("Where no browser opens, follow the URL below; Ctrl-C ends the server.", flush=True)
-    command = [sys.executable, "-m", "voila", *flags, str(PAGE)]
-    status = subprocess.call(command, env=os.environ | {"PYTHONPATH": paths})
-    require(status == 0, "voila", f"exit status {status}", "0: see what it printed")
 
 
 def write(path: Path, betas: list[float]) -> None:
@@ -51,11 +29,11 @@ def write(path: Path, betas: list[float]) -> None:
 
 def main(arguments: list[str]) -> int:
     """The command; → its exit status."""
-    what = "Open the drift explorer of notebook 07 as a web page (it needs voila), or write it as a file."
+    what = "Write the drift explorer of notebook 07 as a web page of one file."
     parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
 
     def show() -> None:
         options = parser.options(arguments)
-        serve(options) if options.export is None else write(options.export, options.policies)
+        write(options.export, options.policies)
 
-    return exit_status(show, "The server has ended.")
+    return exit_status(show, "Nothing was written.")

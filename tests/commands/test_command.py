@@ -1,7 +1,6 @@
 """The one command: its sub-commands, what it refuses, what a wrecked policy does to a run."""
 
 import csv
-import sys
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from crash_harness import loop_flags
 from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
-from helpers.commands import explorer
 from helpers.commands.results import print_comparison, say_if_nothing_learnt
 from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
@@ -73,25 +71,12 @@ def test_every_sub_command_and_study_explains_itself(capsys, words):
         (["study", "clinic", "--betas", "2"], "unrecognized arguments: --betas"),
         (["sweep", "--jobs", "0"], "--jobs: got 0"),
         (["data", "--seed", "-1"], "seed: got -1"),
-        (["explorer", "--port", "here"], "--port: invalid int value"),
+        (["explorer"], "the following arguments are required: --export"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_status_2(capsys, arguments, says):
     assert command.main(arguments) == 2
     assert says in sentence(capsys)
-
-
-def test_the_explorer_is_served_by_voila(monkeypatch, capsys):
-    monkeypatch.setattr(explorer.importlib.util, "find_spec", lambda name: None)
-    assert command.main(["explorer"]) == 2
-    assert "make explorer" in sentence(capsys)
-    monkeypatch.setattr(explorer.importlib.util, "find_spec", lambda name: name)
-    called = []
-    monkeypatch.setattr(explorer.subprocess, "call", lambda words, env: called.append(words) or 0)
-    assert command.main(["explorer", "--port", "9001", "--no-browser"]) == 0
-    (words,) = called
-    assert words[:3] == [sys.executable, "-m", "voila"] and explorer.PAGE.is_file()
-    assert {"--port=9001", "--no-browser", str(explorer.PAGE)} <= set(words)
 
 
 # ---- learning rates ----
