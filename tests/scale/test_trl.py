@@ -11,12 +11,7 @@ from conftest import tiny_models
 from strategies import close, prefix_mask, seeded
 from trl_lines import trl_losses
 
-from benchmarks.trl_ppo import (
-    RewardForTRL,
-    train_with_trl,
-    trl_config,
-    trl_is_here,
-)
+from benchmarks.trl_ppo import train_with_trl, trl_config, trl_is_here
 from helpers.config import RLHFConfig
 from helpers.ppo import policy_loss, value_loss
 
@@ -43,31 +38,6 @@ def test_losses_and_gradients_equal_trl_s_on_the_same_mask():
     for mine, theirs in zip(*found, strict=True):
         close(mine, theirs, 1e-6, 1e-6)
         assert theirs.abs().max() > 1e-3
-
-
-@pytest.fixture(scope="module")
-def real():
-    """The shipped models; the tests copy what they train."""
-    from helpers.state import load_models, start_run
-
-    config = RLHFConfig(device="cpu")
-    models = load_models(config)
-    return config, models, start_run(config, models)
-
-
-def test_our_reward_model_scores_the_same_through_trl_s_get_reward(real):
-    from trl.experimental.utils import get_reward
-
-    from helpers.steps import draw_prompts, generate_responses, score_responses
-
-    config, models, state = real
-    responses = generate_responses(state, draw_prompts(state)[:16])
-    ids = torch.cat([responses.query_tensors, responses.response_tensors], dim=1)
-    adapter = RewardForTRL(state.score, models.tokenizer)
-    context = responses.query_tensors.shape[1]
-    _, scores, _ = get_reward(adapter, ids, models.tokenizer.pad_token_id, context)
-    close(scores, score_responses(state, responses), 1e-6, 1e-6)
-    assert scores.std() > 0.1
 
 
 TINY = {"iterations": 2, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
