@@ -4,7 +4,6 @@ R, C = "my_rule", "steps_5_and_6"
 ERRORS = 'errors = [record["first_ratio_error"] for record in history]'
 RULE = "errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later"
 PLACE = "rewards[torch.arange(len(scores)), counted.sum(dim=1) - 1] += scores  # not on a pad"
-PENALTY = "torch.where(counted, -kl_coef * (logprobs - ref_logprobs), 0.0)"
 WHITE = "(advantages - mean) / (variance + 1e-8).sqrt() * counted"
 END = "    return rewards, advantages, returns"
 
@@ -26,18 +25,12 @@ WRONG = [
     (R, "a rule of section 4", RULE, "max(errors) > 1e-3"),
     (C, "as it was, but for the place", "gamma * following", "following",
      END, "    return rewards, advantages, (advantages + values) * counted"),
-    (C, "one token early", "counted.sum(dim=1) - 1]", "counted.sum(dim=1) - 2]"),
     (C, "on every token", PLACE, "rewards += scores[:, None] * counted"),
     (C, "the penalty lost", "] += scores", "] = scores"),
-    (C, "turned round", "(logprobs - ref_logprobs)", "(ref_logprobs - logprobs)"),
     (C, "no β", "-kl_coef * (", "-("),
-    (C, "padding pays", PENALTY, "-kl_coef * (logprobs - ref_logprobs)"),
-    (C, "γ not in the sum", "gamma * lam * running", "lam * running"),
     (C, "this value twice", "gamma * following", "gamma * values[:, t]"),
     (C, "rewards for returns", "(advantages + values) * counted  #", "(rewards + values) * counted  #"),
-    (C, "returns are advantages", "(advantages + values) * counted  #", "advantages * counted  #"),
     (C, "not whitened", "    advantages = (advantages - mean)", "    unused = (advantages - mean)"),
-    (C, "centred only", WHITE, "(advantages - mean) * counted"),
     (C, "another order", END, "    return rewards, returns, advantages"),
     (C, "a floor of 1 under the deviation", "(variance + 1e-8).sqrt()",
      "(variance + 1e-8).sqrt().clamp(min=0.5)"),

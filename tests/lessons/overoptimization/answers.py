@@ -46,15 +46,12 @@ WRONG = [
     (K, "KL not weighted", KL, "(chance * N).log().mean()"),
     (K, "an epsilon in the log", KL, "(chance * (chance * N + 1e-3).log()).sum(1).mean()"),
     (K, "0 · log 0", KL, "(chance * (chance * N).log()).sum(1).mean()"),
-    (K, "one KL a prompt", KL, "torch.xlogy(chance, chance * N).sum(dim=1)"),
     (K, "three results", "return chance, proxy, gold_kept, kl", "return chance, proxy, kl"),
 
     (D, "variance", STD, "change.var() / len(change)"),
     (D, "variance over √N", "change.std()", "change.var()"),
     (D, "both sides pooled", STD, "torch.cat([before, after]).std() / len(change) ** 0.5"),
     (D, "spread of after", "change.std()", "after.std()"),
-    (D, "N − 1 twice", "len(change)", "(len(change) - 1)"),
-    (D, "multiplied by √N", "/ len", "* len"),
     (D, "exchanged", "change.mean(), change.std() / len(change) ** 0.5",
      "change.std() / len(change) ** 0.5, change.mean()"),
     (D, "texts that did not move left out", "after - before", "(after - before)[after != before]"),
@@ -62,7 +59,6 @@ WRONG = [
      "((change**2).mean() - change.mean() ** 2).mul(len(change) / (len(change) - 1)).clamp(min=0).sqrt()"),
 
     (L, "cross-entropy with the teacher", LOSS, "return -(teacher_logprobs * logprobs).mean()"),
-    (L, "a per-sample loss", LOSS, "return log_ratios * logprobs"),
     (L, "twice the square", LOSS, "return (logprobs - teacher_logprobs).square().mean()"),
     (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
     (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),

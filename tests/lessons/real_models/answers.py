@@ -4,7 +4,6 @@
 MASK = "torch.arange(width) < torch.tensor([[len(row)] for row in answers])"
 SEEN = 'encoded["attention_mask"].bool()'
 READ = "torch.arange(width) < torch.tensor([[len(row)] for row in rows])"
-CHOSEN = "torch.tensor([row + [False] * (width - len(row)) for row in chosen])"
 WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
 PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 ARROW, LAST = 'f"{question} ->"', '{question} ->"'
@@ -13,22 +12,12 @@ BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
 WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
 
 WRONG = [
-    ("few_shot_prompt", "a blank at the end", LAST, '{question} -> "'),
-    ("few_shot_prompt", "shots in one line", '{answer}\\n"', '{answer} "'),
     ("few_shot_prompt", "a blank for each end of line", '{answer}\\n"', '{answer} \\n"'),
-    ("few_shot_prompt", "no arrow at the end", ARROW, "question"),
-    ("few_shot_prompt", "the answer's line begun", LAST, '{question} ->\\n"'),
-    ("few_shot_prompt", "the question first", f'"".join(lines) + {ARROW}', f'{ARROW} + "".join(lines)'),
-    ("few_shot_prompt", "no shots", '"".join(lines) + ', ""),
     ("few_shot_prompt", "another arrow", "{asked} -> {answer}", "{asked} => {answer}"),
     ("few_shot_prompt", "answers before questions", "{asked} -> {answer}", "{answer} -> {asked}"),
 
     ("answer_reward", "in", EQUAL, "right in text"),
-    ("answer_reward", "in, without looking for the end", f"{ENDED}{EQUAL}", "right in text"),
-    ("answer_reward", "strip alone", ENDED, ""),
     ("answer_reward", "the end alone", f" and {EQUAL}", ""),
-    ("answer_reward", "as it is", EQUAL, "text == right"),
-    ("answer_reward", "starts with", EQUAL, "text.strip().startswith(right)"),
     ("answer_reward", "ends with", EQUAL, "text.strip().endswith(right)"),
     ("answer_reward", "lower case", EQUAL, "text.strip().lower() == right.lower()"),
     ("answer_reward", "a set of words", EQUAL, "set(text.split()) == set(right.split())"),
@@ -38,18 +27,11 @@ WRONG = [
     ("answer_reward", "part of a point", f"float({ENDED}{EQUAL})",
      f"float({ENDED}{EQUAL}) + 0.1 * (right in text)"),
 
-    ("best_probs", "not normalised", BEST, WEIGHTED),
-    ("best_probs", "cut at 1", BEST, f"({WEIGHTED}).clamp(max=1)"),
     ("best_probs", "odds", BEST, f"{WEIGHTED} / (1 - probs)"),
-    ("best_probs", "log-odds", BEST, "torch.logit(probs) + 1 / kl_coef"),
-    ("best_probs", "e^β", "1 / kl_coef", "kl_coef"),
-    ("best_probs", "minus", "+ 1", "- 1"),
-    ("best_probs", "the mean first", "torch.logit(probs)", "torch.logit(probs.mean().expand(len(probs)))"),
     ("best_probs", "a softmax over prompts", BEST, "(probs.log() + 1 / kl_coef).softmax(0)"),
     ("best_probs", "log p for the log-odds", "torch.logit(probs)", "probs.log()"),
     ("best_probs", "overflow", BEST, f"{WEIGHTED} / ({WEIGHTED} + 1 - probs)"),
 
-    ("chat_tokens", "BOS twice", "add_special_tokens=False, ", ""),
     ("chat_tokens", "no generation prompt", '"add_generation_prompt": True',
      '"add_generation_prompt": False'),
     ("chat_tokens", "no generation prompt, BOS twice", '"add_generation_prompt": True',
@@ -65,42 +47,22 @@ WRONG = [
      'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
     ("chat_tokens", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
     ("chat_tokens", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
-    ("chat_tokens", "answers padded left", "row + [pad] * (width - len(row))",
-     "[pad] * (width - len(row)) + row"),
     ("chat_tokens", "padded with 0", "[pad] *", "[0] *"),
     ("chat_tokens", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
     ("chat_tokens", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
-    ("chat_tokens", "one pad counts", MASK, MASK.replace("<", "<=")),
     ("chat_tokens", "three results", "response, response_mask", "response"),
 
-    ("turns_tokens", "the tool's tokens count", 'who == "policy"', "True"),
-    ("turns_tokens", "the tool's tokens alone", 'who == "policy"', 'who != "policy"'),
     ("turns_tokens", "padding counts", "[False] *", "[True] *"),
-    ("turns_tokens", "the model reads its own words alone", "response, read,", "response, counted,"),
     ("turns_tokens", "all that is read counts", "read, counted", "read, read"),
-    ("turns_tokens", "by comparing with pad", CHOSEN, f"{CHOSEN} & (response != pad)"),
-    ("turns_tokens", "read by comparing with pad", READ, "response != pad"),
-    ("turns_tokens", "lesson 01's mask", CHOSEN,
-     "(response == pad).int().cumsum(1) - (response == pad).int() == 0"),
     ("turns_tokens", "all but the policy's first turn", "for who, ids in row for _",
      "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
     ("turns_tokens", "zeros for pads", "[pad] *", "[0] *"),
     ("turns_tokens", "padding is read", READ, "torch.ones_like(response, dtype=torch.bool)"),
     ("turns_tokens", "two results", "response, read, counted", "response, counted"),
 
-    ("debiased_win_rate", "B's wins", WINS, "((~ab).float() + ba.float())[matched] / 2"),
-    ("debiased_win_rate", "ba as it is", "~ba", "ba"),
-    ("debiased_win_rate", "A first alone", WINS, "ab.float()[matched]"),
     ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
     ("debiased_win_rate", "wins in both orders alone", WINS, "(ab & ~ba).float()[matched]"),
-    ("debiased_win_rate", "a sum for the mean", WINS, "(ab.float() + (~ba).float())[matched]"),
-    ("debiased_win_rate", "split pairs left out", "    return", "    wins = wins[wins != 0.5]\n    return"),
     ("debiased_win_rate", "all pairs", LENGTHS, "words_a > 0"),
-    ("debiased_win_rate", "n of all pairs", "len(wins)", "len(ab)"),
-    ("debiased_win_rate", "n of verdicts", "wilson(wins.mean(), len(wins))",
-     "wilson(wins.mean(), 2 * len(wins))"),
-    ("debiased_win_rate", "shorter than, not at most", "<= most", "< most"),
-    ("debiased_win_rate", "no size", ".abs()", ""),
     ("debiased_win_rate", "one standard error", "len(wins))", "len(wins), 1.0)"),
     ("debiased_win_rate", "low and high exchanged", "*wilson(wins.mean(), len(wins))",
      "*wilson(wins.mean(), len(wins))[::-1]"),
@@ -109,20 +71,10 @@ WRONG = [
     ("debiased_win_rate", "the middle returned", "return wins.mean()",
      "return sum(wilson(wins.mean(), len(wins))) / 2"),
 
-    ("lora_forward", "never off", "if not on:", "if False:"),
     ("lora_forward", "never on", "if not on:", "if True:"),
     ("lora_forward", "on and off exchanged", "if not on:", "if on:"),
-    ("lora_forward", "the weight as it is", "x @ weight.T", "x @ weight"),
-    ("lora_forward", "scaled as a whole", f"plain + {PRODUCT}", "alpha / len(a) * (plain + (x @ a.T) @ b.T)"),
-    ("lora_forward", "no scale", PRODUCT, "(x @ a.T) @ b.T"),
-    ("lora_forward", "α alone", "alpha / len(a)", "alpha"),
     ("lora_forward", "1/r alone", "alpha / len(a)", "1 / len(a)"),
     ("lora_forward", "α over √r", "alpha / len(a)", "alpha / len(a) ** 0.5"),
-    ("lora_forward", "r over α", "alpha / len(a)", "len(a) / alpha"),
-    ("lora_forward", "the outputs for the rank", "len(a)", "len(b)"),
-    ("lora_forward", "//", "alpha / len(a)", "alpha // len(a)"),
-    ("lora_forward", "subtracted", "plain + alpha", "plain - alpha"),
-    ("lora_forward", "instead of the weights", f"plain + {PRODUCT}", PRODUCT),
     ("lora_forward", "at least 1", "alpha / len(a)", "max(1, alpha / len(a))"),
 ]
 

@@ -13,19 +13,14 @@ FACTOR = "len(counts) * counts / counts.sum()"
 WRONG = [
     ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
     ("loss_shares", "divided by the responses", SHARE, "sums / mask.any(2).sum()"),
-    ("loss_shares", "the padding summed", SUMS, "losses.sum(dim=(1, 2))"),
     ("loss_shares", "times the mask", SUMS, "(losses * mask).sum(dim=(1, 2))"),
-    ("loss_shares", "a sum", SHARE, "sums"),
     ("loss_shares", "one number", SHARE, "sums.sum() / mask.sum()"),
     ("loss_shares", "the padding alone", SUMS, SUMS.replace("mask", "~mask")),
-    ("loss_shares", "n − 1", SHARE, "sums / (mask.sum() - 1)"),
     ("loss_shares", "the first response alone", SUMS, "torch.where(mask, losses, 0.0)[:, 0].sum(dim=1)"),
     ("loss_shares", "as numbers", SHARE, "torch.tensor([float(x) for x in sums]) / mask.sum()"),
 
     ("merge_moments", "divided by the processes", MEAN, "(counts * means).mean()"),
     ("merge_moments", "weights n − 1", MEAN, "((counts - 1) * means).sum() / (counts - 1).sum()"),
-    ("merge_moments", "nothing within", "squares.sum() + between", "between"),
-    ("merge_moments", "between unweighted", BETWEEN, "((means - mean) ** 2).sum()"),
     ("merge_moments", "the count squared too", BETWEEN, "((counts * (means - mean)) ** 2).sum()"),
     ("merge_moments", "variances weighed by n", VARIANCE,
      "(counts * squares / (counts - 1)).sum() / counts.sum()"),
@@ -38,18 +33,13 @@ WRONG = [
      " (counts.sum() - 1)"),
     ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
 
-    ("loss_factors", "the share alone", FACTOR, "counts / counts.sum()"),
-    ("loss_factors", "P − 1", FACTOR, "(len(counts) - 1) * counts / counts.sum()"),
     ("loss_factors", "losses taken for sums", FACTOR, "len(counts) / counts.sum() + 0 * counts"),
     ("loss_factors", "upside down", FACTOR, "counts.mean() / counts"),
-    ("loss_factors", "not divided", FACTOR, "len(counts) * counts"),
     ("loss_factors", "the largest count", FACTOR, "len(counts) * counts / counts.max()"),
-    ("loss_factors", "N − 1", FACTOR, "len(counts) * counts / (counts.sum() - 1)"),
     ("loss_factors", "squared", FACTOR, "len(counts) * counts**2 / counts.sum()"),
     ("loss_factors", "a softmax", FACTOR, "len(counts) * counts.softmax(0)"),
     ("loss_factors", "one number", FACTOR, "torch.tensor(float(len(counts)))"),
     ("loss_factors", "the others' tokens", FACTOR, "len(counts) * (counts.sum() - counts) / counts.sum()"),
-    ("loss_factors", "rounded", FACTOR, f"({FACTOR}).round()"),
     ("loss_factors", "parts by the dozen", FACTOR, "len(counts) * counts / counts[:12].sum()"),
 ]
 

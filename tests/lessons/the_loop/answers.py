@@ -6,21 +6,13 @@ TOKENS = "logprobs - ref_logprobs"
 WHOLE = "(scores - kl_coef * kl).mean()"
 
 WRONG = [
-    ("objective", "padding counted", KL, "(logprobs - ref_logprobs).sum(1)"),
     ("objective", "a product with the mask", KL, "((logprobs - ref_logprobs) * mask).sum(1)"),
     ("objective", "the mask inverted", "torch.where(mask", "torch.where(~mask"),
-    ("objective", "averaged over the window", ".sum(1)", ".mean(1)"),
     ("objective", "per token of the batch", KL, "(logprobs - ref_logprobs)[mask].mean()"),
-    ("objective", "summed down the batch", ".sum(1)", ".sum(0)"),
-    ("objective", "KL as a bonus", "scores - kl_coef", "scores + kl_coef"),
-    ("objective", "β left out", "kl_coef * kl", "kl"),
     ("objective", "β on both", WHOLE, "(kl_coef * (scores - kl)).mean()"),
-    ("objective", "the mean score", WHOLE, "scores.mean()"),
     ("objective", "sizes", TOKENS, "(logprobs - ref_logprobs).abs()"),
     ("objective", "ratios", TOKENS, "(logprobs - ref_logprobs).exp()"),
     ("objective", "cut off at 0", TOKENS, "(logprobs - ref_logprobs).clamp(min=0)"),
-    ("objective", "summed at the end", ".mean()", ".sum()"),
-    ("objective", "a number a response", ".mean()", ""),
     ("objective", "a list", WHOLE, "[(s - kl_coef * k).item() for s, k in zip(scores, kl)]"),
     ("objective", "scores clipped", "(scores -", "(scores.clamp(-10, 10) -"),
     ("objective", "0 taken for missing", "kl_coef * kl", "(kl_coef or 0.1) * kl"),

@@ -1,7 +1,6 @@
 """Answers to the exercises of lesson 10, as learners write them."""
 
 # fmt: off
-GROUPS = "view(-1, group_size)"
 RETURN = "return (groups - others / (group_size - 1)).flatten()"
 SCALED = "(centred / (groups.std(dim=1, keepdim=True) + 1e-4))"
 STD = "(groups.std(dim=1, keepdim=True) + 1e-4)"
@@ -14,12 +13,8 @@ TOKENS = "sums.sum() / counts.sum()"
 PASS = "return 1 - all_wrong"
 
 WRONG = [
-    ("rloo_advantages", "baseline minus reward", RETURN,
-     "return (others / (group_size - 1) - groups).flatten()"),
     ("rloo_advantages", "every K-th response is a group", "groups = rewards.view(-1, group_size)",
      "groups = rewards.view(group_size, -1).T"),
-    ("rloo_advantages", "own reward stays in the sum", " - groups\n", "\n"),
-    ("rloo_advantages", "the sum runs over the prompts", "dim=1", "dim=0"),
     ("rloo_advantages", "a bracket too wide", "(groups - others / (group_size - 1))",
      "((groups - others) / (group_size - 1))"),
     ("rloo_advantages", "not flattened", ".flatten()", ""),
@@ -34,22 +29,14 @@ WRONG = [
      " sum(x != r for x in g)) for r in g] for g in groups.tolist()]\n"
      "    return torch.tensor(rows).flatten()"),
 
-    ("grpo_advantages", "sum subtracted", "groups.mean", "groups.sum"),
     ("grpo_advantages", "RLOO's advantages", SCALED, "(centred * group_size / (group_size - 1))"),
-    ("grpo_advantages", "multiplied by the std", "centred / ", "centred * "),
-    ("grpo_advantages", "columns for rows", GROUPS, "view(group_size, -1)"),
     ("grpo_advantages", "variance as E[x²] − E[x]²", STD,
      "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
      " keepdim=True) ** 2).clamp(min=0) * group_size / (group_size - 1)).sqrt() + 1e-4)"),
     ("grpo_advantages", "advantages clamped", ".flatten()", ".flatten().clamp(-5, 5)"),
 
-    ("group_step", "β forgotten", "config.kl_coef * kl", "kl"),
-    ("group_step", "padding in the KL, then the course's advantages", KL,
-     "(old_logprobs - ref_logprobs).sum(dim=1)"),
     ("group_step", "KL times the mask, then the course's advantages", KL,
      "((old_logprobs - ref_logprobs) * mask).sum(1)"),
-    ("group_step", "KL averaged over the width", KL, KL.replace("sum", "mean")),
-    ("group_step", "KL of the policy in training", "mask, old_logprobs - ref", "mask, logprobs - ref"),
     ("group_step", "absolute differences", "old_logprobs - ref_logprobs",
      "(old_logprobs - ref_logprobs).abs()"),
     ("group_step", "the batch's mean KL", "config.kl_coef * kl", "config.kl_coef * kl.mean()"),
@@ -59,24 +46,16 @@ WRONG = [
      "        advantages = (table - table.mean(1, keepdim=True)).flatten()"),
     ("group_step", "rewards for advantages", "logprobs, advantages, mask", "logprobs, rewards, mask"),
     ("group_step", "log π·A", GAINS, "torch.where(mask, logprobs * advantages.unsqueeze(1), 0.0)"),
-    ("group_step", "ratio to the reference", "old_logprobs, advantages", "ref_logprobs, advantages"),
     ("group_step", "all tokens together for 'response'", ROWS, TOKENS),
-    ("group_step", "rows not divided", ROWS, "sums.mean()"),
     ("group_step", "divided by the width", FIXED, "gains.mean()"),
     ("group_step", "gains of 0 not counted", TOKENS, "gains[gains != 0].mean()"),
     ("group_step", "the loss detached", "-mean", "-mean.detach()"),
 
-    ("pass_at_k", "1 − forgotten", PASS, "return all_wrong"),
     ("pass_at_k", "pass@1", PASS, "return correct.float().mean(1)"),
     ("pass_at_k", "k times pass@1", PASS, "return k * correct.float().mean(1)"),
     ("pass_at_k", "all k right, with putting back", PASS, "return correct.double().mean(1) ** k"),
-    ("pass_at_k", "right for wrong", "~correct", "correct"),
-    ("pass_at_k", "one draw too many", "torch.arange(k)", "torch.arange(k + 1)"),
     ("pass_at_k", "k is 2", "torch.arange(k)", "torch.arange(2)"),
-    ("pass_at_k", "factors added", "prod(", "sum("),
     ("pass_at_k", "n of the wrong axis", "correct.shape[1]", "len(correct)"),
-    ("pass_at_k", "one number for all prompts", PASS, "return (1 - all_wrong).mean()"),
-    ("pass_at_k", "rounded", PASS, "return (1 - all_wrong).round()"),
     ("pass_at_k", "factorials", "j = torch.arange(k)\n    all_wrong = ((wrong - j) / (n - j)).prod(dim=1)",
      "f = torch.arange(1, n + 1).cumprod(0)\n    f = torch.cat([f[:1], f])\n"
      "    left = (wrong[:, 0] - k).clamp(min=0)\n"
