@@ -14,7 +14,6 @@ from helpers.kit.mutations import compiled, mutations
 from helpers.kit.patterns import (
     Found,
     as_tensor,
-    divided,
     first_difference,
     form_problem,
     infinite,
@@ -62,7 +61,6 @@ def diagnosed(
         lambda: exchanged(exercise, name, places, got),
         lambda: mutated(exercise, function, answers, names),
         lambda: infinite(got[0], wanted[0]),
-        lambda: divided(pairs, [exercise.counts(p) for p in probes]) if usable else None,
         lambda: of_gradient(got[0], wanted[0]) if is_gradient(name) else None,
         lambda: symptom(pairs, masks) if usable else None,
         lambda: depends_otherwise(exercise, function, name, probes) if usable else None,

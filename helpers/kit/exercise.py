@@ -209,21 +209,6 @@ class Exercise:
         named = self.named(probe)
         return named.get("mask", named.get("counted"))
 
-    def counts(self, probe: tuple) -> dict[str, int]:
-        """The numbers that a sum may be divided by, by what they count."""
-        mask, named = self.mask(probe), self.named(probe)
-        if not isinstance(mask, Tensor):
-            flat = {
-                f"len({k})": len(x) for k, x in named.items() if isinstance(x, Tensor) and x.dim()
-            }
-            return {"1": 1} | flat
-        n, rows, columns = int(mask.sum()), len(mask), mask.shape[-1]
-        return {
-            "n": n, "(n − 1)": n - 1, "the number of rows": rows, "the number of columns": columns,
-            "the number of all positions": mask.numel(), "1": 1, "(n + 1)": n + 1, "(n − 2)": n - 2,
-            "all positions less 1": mask.numel() - 1, "the longest row": int(mask.sum(-1).max()),
-        }  # fmt: skip
-
     def facts(self, probe: tuple) -> dict:
         """The numbers that a message may contain."""
         named, mask = self.named(probe), self.mask(probe)

@@ -1,14 +1,12 @@
 """Whether a result is the expected one; patterns in the difference where it is not."""
 
 from collections.abc import Callable
-from itertools import permutations, product
 from numbers import Real
 
 import torch
 from torch import Tensor
 
 RTOL, ATOL = 1e-4, 1e-5
-UNITS = (1000, 1024, 10**6, 1024**2, 10**9, 1024**3, 10**12, 1024**4)
 Found = tuple[str, str] | None  # the kind of mistake, and what to say
 
 
@@ -140,27 +138,6 @@ def constant(x: Tensor, atol: float = 0.0) -> float | None:
     return float(x.median()) if same else None
 
 
-def divided(pairs: list, counts: list[dict[str, int]]) -> Found:
-    """Name and message of right results divided by another number than they should be, or None.
-
-    `counts` are the numbers there are to divide by in each test case, by what they count.
-    """
-    ratios = [(got.double() / wanted.double())[wanted != 0] for got, wanted in pairs]
-    if not all(len(ratio) and alike(ratio, ratio[:1].expand_as(ratio)) for ratio in ratios):
-        return None
-    ratios = [float(ratio[0]) for ratio in ratios]
-    if max(ratios) - min(ratios) < 1e-3 * max(map(abs, ratios)):
-        return None
-    roots = ((1, ""), (2, "the root of "))
-    for (power, root), (right, yours) in product(roots, permutations(counts[0], 2)):
-        both = [(c[right], c[yours], r**power) for c, r in zip(counts, ratios, strict=True)]
-        if all(abs(r * b - a) < 1e-3 * abs(a) and a for a, b, r in both):
-            says = f"In each test case your result is the right one times {root}{right} / {yours} (n is how"
-            says += f" many count). Is it divided by {yours}, not by {right}?"
-            return "another divisor", says
-    return None
-
-
 def scaled(pairs: list) -> Found:
     """One factor, or one offset, for all numbers."""
     got, wanted = (
@@ -171,12 +148,6 @@ def scaled(pairs: list) -> Found:
     if not factor and bool((got.abs() < ATOL).all()):
         return "all zeros", "Your result is 0 everywhere."
     if factor is not None and abs(factor - 1) > 5e-3:
-        unit = next((unit for unit in UNITS if abs(factor * unit - 1) < 1e-3), None)
-        if unit:
-            says = (
-                f"Every number is the right one divided by {unit:,}. In which unit is it asked for?"
-            )
-            return "constant factor", says
         return "constant factor", f"Every number is {factor:.4g} times what it should be."
     offset = constant(got - wanted, ATOL)
     return offset and ("constant offset", f"Every number is off by {offset:+.4g}.")
