@@ -12,7 +12,7 @@ from transformers import HfArgumentParser
 from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.state import start_run
+from helpers.state import resolve_rates, start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
 from helpers.studies.runs import Run, load_run, record_run
 from helpers.studies.study import (
@@ -33,6 +33,8 @@ from helpers.tools.flags import setting
 
 SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 SIZE |= {"normalize_scores": False, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+MADE_BY_ONE_COMMAND = ("beta_sweep", "kl_control", "clinic", "reward_hacking", "clip", "direct")
+MADE_BY_ONE_COMMAND += ("distilling",)
 
 
 @dataclass(kw_only=True)
@@ -195,6 +197,16 @@ def test_what_is_shipped_says_how_it_was_made_in_words_that_can_be_typed():
             found = parse(STUDIES[name], " ".join(words[1:]))
             assert recorded_command(found) == made["command"]
             assert found.results.as_posix() == f"data/{path.parent.name}"
+
+
+@pytest.mark.parametrize("name", MADE_BY_ONE_COMMAND)
+def test_what_is_shipped_is_what_its_command_makes(name):
+    study, jobs = load_study(DATA / name), STUDIES[name]().plan()
+    made = {run.label: (run.kind, run.config, bool(run.snapshots)) for run in study.runs}
+    planned = {job.name: (job.kind, resolve_rates(job.config), job.whole) for job in jobs}
+    assert made == planned and study.facts["command"].endswith(f" --out data/{name}")
+    if name not in ("direct", "distilling"):  # their histories have fewer rows
+        assert all(len(run.history) == run.config.iterations for run in study.runs)
 
 
 def test_every_option_of_every_study_has_its_help():

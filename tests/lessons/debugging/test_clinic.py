@@ -212,13 +212,6 @@ def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair
         assert {"score", "kl", "value_loss"} <= set(out_of_band(history, healthy, names))
 
 
-def test_the_shipped_clinic_is_whole():
-    clinic, study = load_clinic(), ClinicOptions().plan()
-    assert [(run.kind, run.config) for run in clinic.runs] == [(j.kind, j.config) for j in study]
-    assert [bool(run.snapshots) for run in clinic.runs] == [job.whole for job in study]
-    assert clinic.facts["command"] == "python -m helpers study clinic --out data/clinic"
-
-
 READING = {reading.metric: reading for reading in READINGS}
 SHOWN_BY = {  # metric of the last such of `READINGS`, fixed before any run
     "value_loss": ("whitening_first", "raw_scores"),

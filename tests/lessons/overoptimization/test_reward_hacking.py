@@ -47,12 +47,6 @@ def test_the_study_gives_each_run_its_own_reward_and_no_leash():
     assert [job.reward for job in study] == [recipe(j.kind, j.config.seed) for j in study]
 
 
-def test_the_shipped_studies_are_whole():
-    study, jobs = load_reward_studies(), RewardHackingOptions().plan()
-    assert [(run.kind, run.config) for run in study.runs] == [(j.kind, j.config) for j in jobs]
-    assert [bool(run.snapshots) for run in study.runs] == [job.whole for job in jobs]
-
-
 def turns(kind):
     return [turning_point(run.history) for run in load_reward_studies().of_kind(kind)]
 
