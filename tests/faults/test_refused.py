@@ -31,12 +31,11 @@ from helpers.scale.held_out import HeldOut, split_prompts
 from helpers.scale.lora import add_lora
 from helpers.scale.pretrained import half_precision, make_models
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.theory.optimum import gibbs_policy
 from helpers.theory.placement import best_policy, random_world, reward_at_kl
 from helpers.world.labelling import labelled_pairs
 from helpers.world.private_rules import labeller_with
 
-ONE, HALF, RIGHT = torch.ones(1), torch.full((2,), 0.5), torch.ones(2, 5).bool()
+ONE, RIGHT = torch.ones(1), torch.ones(2, 5).bool()
 WORLD, HERE, LOAD = random_world(0), Path("."), Load(responses=8, prompt=5, response=12)
 CHAT = [{"role": "user", "content": "x"}]
 MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
@@ -66,8 +65,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("pairs", lambda: as_pairs([{"chosen": "a b", "rejected": "c d"}])),
         ("chosen, rejected", lambda: as_pairs([{"prompt": "x", "chosen": CHAT, "rejected": CHAT}])),
         ("pairs", lambda: as_pairs([{"prompt": CHAT, "chosen": "y", "rejected": "z"}])),
-        ("kl_coef", lambda: gibbs_policy(HALF, torch.zeros(2), math.nan)),
-        ("rewards", lambda: gibbs_policy(HALF, torch.tensor([0.0, math.inf]), 1.0)),
         ("kl_coef", lambda: best_policy(WORLD, 0.0, "reward")),
         ("placement", lambda: best_policy(WORLD, 1.0, "both")),
         ("kl", lambda: reward_at_kl(WORLD, 100.0, "reward")),

@@ -278,6 +278,7 @@ NAN = torch.full((2, 8), math.nan)
     [
         ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
         ("rewards", lambda: gibbs_value(HALF, torch.zeros(3), 1.0)),
+        ("rewards", lambda: gibbs_value(HALF, torch.tensor([0.0, math.inf]), 1.0)),
         ("other", lambda: kl_divergence(HALF, torch.full((4,), 0.25))),
         ("probs", lambda: kl_divergence(torch.ones(2), HALF)),
         ("kl_coef", lambda: gibbs_value(HALF, torch.zeros(2), 0.0)),
