@@ -68,19 +68,16 @@ def surrogate_figure(cliprange: float, ratio: Tensor, advantages: Tensor, mask: 
     return figure
 
 
-def min_and_max_figure(cliprange: float = 0.2) -> Figure:
-    """The right surrogate and the one with `max`, for both signs of the advantage."""
+def min_and_max_figure() -> Figure:
+    """The right surrogate and the one with `max`, for both signs of the advantage; ε is 0.2."""
     figure, grid = new_figure(1, 2, 9.6, 2.9)
     rho = torch.linspace(0, 2, 201)
     for axes, (sign, title, unit) in zip(grid[0], SIDES, strict=True):
-        clipped = sign * rho.clamp(1 - cliprange, 1 + cliprange)
-        right = torch.minimum(sign * rho, clipped)
-        axes.plot(rho, right, color=POLICY, linewidth=2.2, label="min (right)")
-        wrong = torch.maximum(sign * rho, clipped)
-        axes.plot(rho, wrong, color=ORANGE, linewidth=2.2, linestyle="--", label="max (wrong)")
+        both = sign * rho, sign * rho.clamp(0.8, 1.2)
+        curves = {"min (right)": torch.minimum(*both), "max (wrong)": torch.maximum(*both)}
+        draw_lines(axes, rho, curves, (POLICY, ORANGE), markersize=0, linewidth=2.2)
         axes.axvline(1, color="black", linewidth=0.7)
         label_axes(axes, title, "ratio ρ", unit)
-        axes.legend()
     return figure
 
 
@@ -147,18 +144,14 @@ def health_figure(runs: dict[str, list[dict]]) -> Figure:
     return figure
 
 
-def negative_side_figure(cliprange: float = 0.2, bound: float = 3.0) -> Figure:
-    """A bad token's gradient, as a factor of A·∇log π: PPO, dual clip (`bound` is its c) and CISPO."""
+def negative_side_figure() -> Figure:
+    """A bad token's gradient, as a factor of A·∇log π: PPO, dual clip and CISPO; ε is 0.2."""
     figure, axes = one_panel(9.6, 2.6)
     rho = torch.linspace(0, 5, 501)
-    ppo = torch.where(rho < 1 - cliprange, 0.0, rho)
-    axes.plot(rho, ppo, color=POLICY, linewidth=2.2, label="PPO")
-    dual = torch.where(rho > bound, 0.0, ppo)
-    axes.plot(
-        rho, dual, color=ORANGE, linewidth=2.2, linestyle="--", label=f"dual clip, c = {bound:g}"
-    )
-    cispo = rho.clamp(max=1 + cliprange)
-    axes.plot(rho, cispo, color=GREEN, linewidth=2.2, linestyle=":", label="CISPO, ε_high = 0.2")
+    ppo = torch.where(rho < 0.8, 0.0, rho)
+    curves = {"PPO": ppo, "dual clip, c = 3": torch.where(rho > 3, 0.0, ppo)}
+    curves["CISPO, ε_high = 0.2"] = rho.clamp(max=1.2)
+    draw_lines(axes, rho, curves, (POLICY, ORANGE, GREEN), markersize=0, linewidth=2.2)
     label_axes(axes, "A < 0: the token did worse than expected", "ratio ρ", "factor of A·∇log π")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
