@@ -59,11 +59,10 @@ class Figure:
         """One of its last digit."""
         return 10.0 ** -len(self.written.partition(".")[2])
 
-    def is_said_by(self, numbers: list[float], value: float | None = None) -> bool:
+    def is_said_by(self, numbers: list[float]) -> bool:
         """Whether one of the numbers, rounded as the figure is, is the figure (signs are not read)."""
-        wanted = abs(self.value if value is None else value)
         scaled = numbers + [100 * x for x in numbers] if self.percent else numbers
-        return any(abs(abs(x) - wanted) <= self.unit / 2 + 1e-9 for x in scaled)
+        return any(abs(abs(x) - abs(self.value)) <= self.unit / 2 + 1e-9 for x in scaled)
 
 
 def as_number(written: str) -> float:
@@ -253,17 +252,3 @@ def test_every_figure_in_the_prose_is_held(lesson):
 def test_every_claim_is_still_made(lesson, words):
     stem = next(stem for stem in LESSONS if stem.startswith(lesson))
     assert any(words in figure.around for figure in figures(stem))
-
-
-def test_most_figures_that_change_a_little_are_noticed():
-    """Each figure moved by one to three of its last digit; a few meet another number by chance."""
-    noticed = []
-    for lesson in LESSONS:
-        for figure in figures(lesson):
-            if claim(figure) is None:
-                numbers = beside(figure)
-                for step in (-3, -2, -1, 1, 2, 3):
-                    changed = figure.value + step * figure.unit
-                    noticed.append(not figure.is_said_by(numbers, changed))
-    assert sum(noticed) / len(noticed) > 0.6
-    print(f"{len(noticed) // 6} figures beside their runs, {len(CLAIMS)} computed or quoted")
