@@ -97,7 +97,7 @@ def save(path: Path, base: str, methods: dict[str, str], tried: str) -> str | No
     names = {"__name__": "my_rlhf"}
     small = {"iterations": 1, "batch_size": 4, "minibatch_size": 4, "response_length": 4}
     try:
-        exec(compile(source, FILE, "exec"), names)
+        exec(compile(source, FILE, "exec"), names)  # noqa: S102 (the learner's own program)
         settings = SimpleNamespace(**vars(names["config"]) | small)
         with torch.random.fork_rng(devices=[]):
             list(names["METHODS"][tried](trainer_parts(), settings))

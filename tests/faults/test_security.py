@@ -1,6 +1,5 @@
 """No pickle, no code of a model folder, no shell command from user text, no network, no HTML from texts."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -21,42 +20,13 @@ from helpers.tools.files import ROOT, FileProblem
 
 SOURCES = sorted([*ROOT.glob("helpers/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
-FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.save"}
-FORBIDDEN |= {"torch.load", "np.load", "numpy.load", "subprocess.getoutput", "yaml.load"}
-ALLOWED = {
-    "trl.py": {"exec", "compile"},  # runs the installed TRL's own lines, no others
-    "exercise.py": {
-        "exec",
-        "compile",
-    },  # runs the course's own solutions, with a mistake or without
-    "my_rlhf.py": {"exec", "compile"},  # runs what the reader wrote, before it is saved
-    "own.py": {"exec", "compile"},  # runs functions that the reader wrote and the course kept
-}
-PICKLES = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
+TRUST = r"trust_remote_code\W+True"
 
 
-def code_of(path: Path) -> str:
-    """The Python of a module, or of all of a notebook's cells but the setup cell and magics."""
-    if path.suffix == ".py":
-        return path.read_text(encoding="utf-8")
-    cells = [c for c in json.loads(path.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
-    text = "\n".join("".join(cell["source"]) for cell in cells[1:])
-    return re.sub(r"^\s*[%!].*$", "pass", text, flags=re.M)
-
-
-@pytest.mark.parametrize("path", [*SOURCES, *NOTEBOOKS], ids=lambda path: path.name)
-def test_no_module_or_notebook_unpickles_evaluates_or_builds_a_shell_line(path):
-    for node in ast.walk(ast.parse(code_of(path))):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-            assert not PICKLES & {name.split(".")[0] for name in names}, ast.unparse(node)
-        if isinstance(node, ast.Call):
-            banned = FORBIDDEN - ALLOWED.get(path.name, set())
-            assert ast.unparse(node.func) not in banned, ast.unparse(node)
-            for keyword in node.keywords:
-                said = keyword.arg, getattr(keyword.value, "value", "?")
-                assert said not in {("shell", True), ("trust_remote_code", True)}
-                assert said != ("allow_pickle", True), ast.unparse(node)
+def test_no_model_folder_s_code_is_trusted():
+    """Lint forbids pickles, evaluated texts and lines for a shell; it does not know this word."""
+    trusting = [p.name for p in [*SOURCES, *NOTEBOOKS] if re.search(TRUST, p.read_text("utf-8"))]
+    assert trusting == []
 
 
 def test_nothing_asks_the_network_at_import(harness):
