@@ -183,9 +183,8 @@ def load_pretrained(auto_class: type, name: str, **arguments):
 def without_dropout(config):
     """Set every dropout of a configuration to 0, in place: PPO's ratio must start at exactly 1."""
     for name, value in config.to_dict().items():
-        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, (int, float)):
-            if not isinstance(value, bool):
-                setattr(config, name, 0.0)
+        if ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
+            setattr(config, name, 0.0)
     return config
 
 
