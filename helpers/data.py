@@ -33,8 +33,7 @@ def find_folder(name: str | Path) -> Path | None:
     course, so that a misspelt path never starts a download.
     """
     path, text = Path(name).expanduser(), str(name).strip()
-    candidates = (path, ROOT / path) if text else ()
-    for candidate in candidates:
+    for candidate in (path, ROOT / path) if text else ():
         if candidate.is_dir():
             return candidate.resolve()
     if not text or text[0] in "./~" or path.parts[0] in ("data", "my_course"):
@@ -44,11 +43,10 @@ def find_folder(name: str | Path) -> Path | None:
 
 def write_manifest(folder: Path, facts: dict) -> None:
     """Write the manifest of `folder`: `facts`, and sha256 and size of every file below it."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
     entries = {
         p.relative_to(folder).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size}
-        for p in files
-        if p.name != "README.md"
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name not in (MANIFEST, "README.md")
     }
     write_json(folder / MANIFEST, facts | {"files": entries})
 

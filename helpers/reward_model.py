@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from helpers.data import find_folder
+from helpers.data import COLUMNS, find_folder
 from helpers.models import (
     accepts,
     check_vocabulary,
@@ -178,9 +178,8 @@ def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
 
     ValueError: a row without these three texts.
     """
-    names = ("prompt", "chosen", "rejected")
     for pair in pairs:
-        texts = isinstance(pair, dict) and all(isinstance(pair.get(name), str) for name in names)
+        texts = isinstance(pair, dict) and all(isinstance(pair.get(name), str) for name in COLUMNS)
         wants = "texts under prompt, chosen and rejected (`as_pairs` makes them of messages)"
         require(texts, "pairs", repr(pair)[:60], wants)
     return tuple(
