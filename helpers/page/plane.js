@@ -21,6 +21,7 @@ function across(kl) {
   return EDGE.left + share * (frame.width - EDGE.left - EDGE.right);
 }
 
+const CROWDED = 30; // pixels
 const KNEE = -2;
 /** Linear above −2, logarithmic below: the gold of a collapsed policy would flatten all the rest. */
 function bent(score) {
@@ -144,8 +145,8 @@ function layPlane() {
   ends();
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
-  const [, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
-  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "most possible" : "the most proxy possible at each KL");
+  const [farthest, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
+  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, `${frame.width < 420 ? "most proxy" : "the most proxy possible"} (known up to KL ${written(farthest, 1)})`);
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -190,13 +191,11 @@ function drawPlane(view) {
     parts[`${name}Dot`].setAttribute("transform", `translate(${here})`);
     marks.push({ label: parts[`${name}Label`], x: across(now.kl), y: up(now[name]) });
   }
-  const best = DATA.optima[view.beta];
-  for (const part of [parts.star, parts.starLabel]) part.setAttribute("visibility", best ? "visible" : "hidden");
-  if (best) {
-    const [x, y] = [across(best.kl), up(best.score)];
-    parts.star.setAttribute("transform", `translate(${point(x, y)})`);
-    marks.push({ label: parts.starLabel, x, y });
-  }
+  const best = DATA.optima[view.beta], place = best && { x: across(best.kl), y: up(best.score) };
+  const isNamed = best && marks.every(({ x, y }) => Math.hypot(x - place.x, y - place.y) > CROWDED); // else the star is enough
+  for (const [name, shown] of Object.entries({ star: best, starLabel: isNamed })) parts[name].setAttribute("visibility", shown ? "visible" : "hidden");
+  if (best) parts.star.setAttribute("transform", `translate(${point(place.x, place.y)})`);
+  if (isNamed) marks.push({ label: parts.starLabel, ...place });
   placeLabels(marks, lines);
   thinBetas(view.beta);
 }
