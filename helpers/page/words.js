@@ -130,7 +130,7 @@ function drawBars(view) {
 let rows = [];
 function layTable() {
   rows = DATA.betas.map((_, beta) => {
-    const row = element("tr"), head = element("th", "", joinedAt(beta)?.label ?? DATA.betas[beta]), note = element("small");
+    const row = element("tr"), head = element("th", "", joinedAt(beta)?.label ?? shortName(beta)), note = element("small");
     head.scope = "row";
     head.append(note);
     row.addEventListener("click", () => takeBeta(beta));

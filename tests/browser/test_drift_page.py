@@ -130,9 +130,9 @@ def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
         page.evaluate(FRAMES)
         check_numbers(page, sweep, beta, 40, seed)  # what is wrong in a link changes nothing
         press(page, "#beta", "Home")
-        page.wait_for_function("() => location.hash.startsWith('#beta=0&iteration=40&prompt=2&')")
+        page.wait_for_function("() => location.hash === '#beta=0&iteration=40&prompt=2&sample=3'")
         page.get_by_role("button", name="Copy a link").click()
-        assert "this machine only" in page.locator("#copied").inner_text()  # a file's address
+        page.get_by_text("this machine only").wait_for()  # a file's address
 
 
 def test_the_text_shown_first_is_the_one_nearest_to_the_means_with_its_gold_explained(page, sweep):
@@ -168,11 +168,12 @@ def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(brow
         page.wait_for_function("() => document.getElementById('iteration').value > 3")
         assert page.locator("#playing").inner_text() == "playing"
         assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
-        page.get_by_role("button", name="Pause").press("Enter")
-        page.evaluate(FRAMES)
+        assert page.get_by_role("button", name="Pause").is_visible()
+        press(page, "#beta", " ")
         stood = page.locator("#iteration").input_value()
         page.wait_for_timeout(250)
         assert page.locator("#iteration").input_value() == stood
+        assert page.evaluate("() => scrollY") == 0
     with opened(browser, "", reduced_motion="reduce") as page:
         check_numbers(page, sweep, beta, len(sweep.run(beta, 0).history))
 
@@ -187,11 +188,7 @@ def test_beta_taken_in_hand_plays_on_and_the_ruler_tells_its_ends(browser, sweep
         assert page.locator("#playing").inner_text() == "playing"
         assert page.locator("#beta-now").inner_text() == "β = 0 is the first"
         assert 3 < int(page.locator("#iteration").input_value()) < 90  # no jump to the end
-        press(page, "#beta", " ")
-        stood = page.locator("#iteration").input_value()
         press(page, "#beta", "End", "ArrowRight")
-        assert page.locator("#iteration").input_value() == stood  # a blank has stopped it
-        assert page.evaluate("() => scrollY") == 0
         assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g} is the last"
         press(page, "#beta", "ArrowLeft")
         assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-2]:g}"
@@ -231,11 +228,8 @@ def test_every_control_is_reached_by_tab(page):
         reached.append(page.evaluate("() => document.activeElement.id || 'other'"))
     wanted = ["beta", "play", "iteration", "prompt", "which", "copy"]  # one seed: no choice
     assert [name for name in reached if name in wanted] == wanted
-    names = page.get_by_role("slider").evaluate_all(
-        "all => all.map(one => one.ariaLabel || one.labels?.[0]?.textContent || "
-        "document.getElementById(one.getAttribute('aria-labelledby')).textContent)"
-    )
-    assert names[:2] == ["β (KL penalty) of the run shown", "PPO updates"]
+    for name in ("β (KL penalty) of the run shown", "PPO updates"):
+        assert page.get_by_role("slider", name=name).count() == 1
 
 
 def test_a_phone_s_first_screen_has_ruler_verdict_numbers_and_text(browser):
@@ -282,9 +276,7 @@ def choose_all(page):
 
 def test_choosing_blind_ends_in_who_agrees(page):
     page.locator("#ship-box summary").click()
-    rounds = page.evaluate(
-        "() => JSON.parse(document.getElementById('records').textContent).rounds"
-    )
+    rounds = page.locator("#records").evaluate("one => JSON.parse(one.textContent).rounds")
     for done in range(len(rounds)):
         assert f"{done + 1} of {len(rounds)}" in page.locator("#ship .verdict").inner_text()
         assert "β" not in page.locator("#ship").inner_text()
@@ -361,10 +353,8 @@ HEARS = "addEventListener('message', ({data, ports}) => { if (data === 'drift-pa
 def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
     facts = records((ROOT / "docs/index.html").read_text("utf-8"))
     yours = {"key": "yours", "label": "yours: β = 3", "beta": 3, "ownReward": False}
-    joined = {
-        "words": facts["words"],
-        "runs": [yours | {"optimum": None, "run": facts["runs"][0][0]}],
-    }
+    yours |= {"optimum": None, "run": facts["runs"][0][0]}
+    joined = {"words": facts["words"], "runs": [yours]}
     page = browser.new_page()
     frame = drift_page.frame(drift_page.page(facts, embedded=True), b"", "frame")
     page.set_content(f"<script>{HEARS}</script>{frame}")
@@ -441,10 +431,8 @@ def test_no_sentence_says_what_its_numbers_deny(told, sweep):
             assert gold[int(found[2])] == max(gold[: at + 1])
         if "Later it comes back" in words:
             kinds.add("back")
-            assert (
-                max(gold[at:]) > gold[at]
-                and max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
-            )
+            assert max(gold[at:]) > gold[at]
+            assert max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
         if "not get there again" in words:
             kinds.add("gone")
             assert max(gold[at:]) < max(gold[:at])

@@ -137,15 +137,11 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
     assert page.locator("#try-next .bar").count() == 8
     before = page.locator(".own-text").first.inner_text()
     page.locator("#beta").press("Home")  # one β for the whole page; the same random numbers
-    page.wait_for_function(
-        "() => document.querySelectorAll('.own h3')[1].innerText.endsWith('= 0')"
-    )
+    page.get_by_role("heading", name="Trained at β = 0", exact=True).wait_for()
     assert page.locator(".own-text").first.inner_text() == before
     page.locator("#try-text").fill("very " * 60)
     page.locator("#try-text").press("Enter")
-    page.wait_for_function(
-        "() => document.getElementById('try-said').innerText.includes('too long')"
-    )
+    page.get_by_text("too long").wait_for()
     assert page.locator(".own").count() == 0  # no older text below the message
     assert said == []
     page.close()

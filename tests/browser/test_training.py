@@ -79,18 +79,14 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         made_of, most = page.locator("#iteration-now").inner_text().split(" of ")
         assert made_of == most and int(most) < 60  # the run's own length
         start.click()
-        page.wait_for_function(
-            "() => document.getElementById('train-said').innerText.startsWith('run\u00a01 gives way')"
-        )
+        page.get_by_text("run\u00a01 gives way").wait_for()
 
 
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
     link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
     with opened(browser, link) as page:
         words = "+1 for each “we” or “wife”, each word once"  # those that it knows
-        page.wait_for_function(
-            "words => document.getElementById('own-said').innerText === words", arg=words
-        )
+        page.get_by_text(words, exact=True).wait_for()
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
@@ -104,9 +100,7 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
         page.locator("#own-liked").fill("we")
         assert page.locator("#own-said").inner_text() == "+1 for each “we”, each word once"
         page.locator("#beta").press("Home")
-        page.wait_for_function(
-            "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
-        )
+        page.locator("#numbers dt", has_text="proxy").wait_for()
 
 
 def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_no_run(browser):
@@ -118,9 +112,7 @@ def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_n
         said = page.locator("#unknown-liked").inner_text()
         assert "“zebra”." in said and "“summers”; it knows summer" in said
         page.locator("#own-liked").press("Enter")
-        page.wait_for_function(
-            "() => document.getElementById('train-said').innerText.includes('none of the words liked')"
-        )
+        page.get_by_text("none of the words liked").wait_for()
         assert page.locator("#reward-box").get_attribute("open") is not None
         assert made(page) == "" and page.locator("#stops .own").count() == 0
 

@@ -117,7 +117,7 @@ function beginningTold(rare) {
 function keepRunRoom() {
   const liked = cutWords(byId("own-liked").value);
   reserve(byId("train-progress"), [`run 99: β = 0.0135, update ${RLOO.iterations} of ${RLOO.iterations}`], write);
-  reserve(byId("train-said"), [beginningTold(liked)], write);
+  reserve(byId("train-said"), ["…", beginningTold(liked)], write);
   byId("times").style.minHeight = `${1.45 * liked.length}em`;
 }
 
