@@ -230,7 +230,7 @@ function layOut() {
   measure();
   reserve(byId("story"), longestStories(), write);
   reserve(byId("sample"), longestOf(DATA.runs.flat()), fillWords);
-  reserve(byId("sample-facts"), [sampleFacts("A typical text", { proxy: -9.99, gold: -99.99 }, { iteration: last - 1, proxy: -9.99, gold: -99.99 }, "proxy", last)], write);
+  reserve(byId("sample-facts"), [sampleFacts("The most typical of 3 texts", { proxy: -9.99, gold: -99.99 }, { iteration: last - 1, proxy: -9.99, gold: -99.99 }, "proxy", last)], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder();
   draw();

@@ -22,10 +22,11 @@ function across(kl) {
 }
 
 const CROWDED = 30; // pixels
-const KNEE = -2;
-/** Linear above −2, logarithmic below: the gold of a collapsed policy would flatten all the rest. */
+const KNEE = -2, SHOULDER = 5;
+/** Linear between −2 and 5, logarithmic beyond: the gold of a collapsed policy, and a reward of one's own, would flatten all the rest. */
 function bent(score) {
-  return score >= KNEE ? score : KNEE - Math.log1p(KNEE - score);
+  const inside = clamp(score, KNEE, SHOULDER);
+  return inside + Math.sign(score - inside) * Math.log1p(Math.abs(score - inside));
 }
 
 function up(score) {
@@ -63,10 +64,8 @@ function axes() {
   const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= reach.far * 1.05);
   const ticks = [];
   for (const kl of round) if (!ticks.length || across(kl) - across(ticks.at(-1)) > 32) ticks.push(kl);
-  const { low, high } = reach, step = Math.ceil((high - Math.max(low, KNEE)) / 8);
-  const from = Math.max(KNEE, Math.ceil(low / step) * step);
-  const scores = [-5, -10, -20, -50, -100, -200, -500].filter((score) => score >= low);
-  for (let score = from; score <= high; score += step) scores.push(score);
+  const { low, high } = reach, beyond = [5, 10, 20, 50, 100, 200, 500];
+  const scores = [-2, -1, 0, 1, 2, 3, ...beyond, ...beyond.map((score) => -score)].filter((score) => score >= low && score <= high);
   for (const score of scores) {
     mark("line", "grid", { x1: EDGE.left, x2: EDGE.left + room, y1: up(score), y2: up(score) });
     mark("text", "", { x: EDGE.left - 8, y: up(score) + 4, "text-anchor": "end" }, written(score, 0));
@@ -77,7 +76,7 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2");
+  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2 and above 5");
 }
 
 /** Above the plot each β stands where its run ends. */
@@ -181,6 +180,7 @@ function placeLabels(marks, lines) {
 
 function drawPlane(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), marks = [], lines = DATA.frontier.map(([kl, score]) => [across(kl), up(score)]);
+  write(parts.proxyLabel, scoreName(view.beta));
   for (const name of ["proxy", "gold"]) {
     const path = pathOf(run, name), here = path[now.iteration];
     lines.push(...path.filter(Boolean).map((place) => place.split(" ").map(Number)));

@@ -52,7 +52,7 @@ function drawSample(view) {
   shownSample = key;
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  const kind = view.which ? "One draw" : "A typical text";
+  const kind = view.which ? "One draw" : `The most typical of ${shot.samples[view.prompt]?.length} texts`;
   write(byId("sample-facts"), sampleFacts(kind, sample, means, scoreName(view.beta), Math.min(view.iteration, endOf(view))));
   write(byId("why"), pointsOf(plain(prompt, sample.tokens)));
   write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");

@@ -146,7 +146,7 @@ def test_the_text_shown_first_is_the_one_nearest_to_the_means_with_its_gold_expl
         near = min(some, key=lambda one: math.hypot(one.score - proxy, one.gold - gold))
         words = page.locator("#sample .word:not(.stop)").all_inner_texts()
         assert words == [token for token in near.tokens if token != "</s>"]
-        assert page.locator("#sample-facts").inner_text().startswith("A typical text")
+        assert page.locator("#sample-facts").inner_text().startswith("The most typical of 3")
         points = re.findall(r"(?:: |· )([+−]\d+\.\d\d)", page.locator("#why").text_content())
         total = sum(float(one.replace("−", "-")) for one in points)
         assert total == pytest.approx(near.gold, abs=0.006 * len(points) + 1e-9)

@@ -9,7 +9,7 @@ MADE = """updates => {
   return Number(made) >= updates;
 }"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
-FACTS = r"A typical text of update \d+: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
+FACTS = r"The most typical of 3 texts of update \d+: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -92,7 +92,7 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
         said = page.locator("#train-said").inner_text()
         assert "reference: “wife”." in said and "“we”" not in said  # of 512 responses, by chance
         assert "does not know “zebra”" in page.locator("#unknown-liked").inner_text()
-        assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
+        assert page.locator("#numbers .proxy dt").inner_text().startswith("reward\nyour own")
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
         times = r"“we”: \d here, mean \d\.\d\d \(before training \d\.\d\d\)\n“wife”"
         assert re.match(times, page.locator("#times").inner_text())

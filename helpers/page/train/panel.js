@@ -1,7 +1,7 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and the whole page shows it.
 const KEPT_RUNS = 2; // live runs beside the recorded ones
-const DECADE = [1, 1.1, 1.2, 1.35, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9];
-const BETAS = [0, 0.01, 0.1, 1].flatMap((ten) => (ten ? DECADE.map((one) => Number((ten * one).toPrecision(3))) : 0)).filter((beta) => beta <= 2);
+const DECADE = [1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.2, 2.5, 2.7, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9];
+const BETAS = [0, 0.01, 0.1, 1].flatMap((ten) => (ten ? DECADE.map((one) => Number((ten * one).toPrecision(2))) : 0)).filter((beta) => beta <= 2);
 const training = { worker: null, run: null, start: null, going: false, waiting: false, made: 0, asked: 0, pace: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
@@ -116,7 +116,7 @@ function beginningTold(rare) {
 /** Room for all that will be said of the run, so that nothing jumps while it trains. */
 function keepRunRoom() {
   const liked = cutWords(byId("own-liked").value);
-  reserve(byId("train-progress"), [`run 99: β = 0.0135, update ${RLOO.iterations} of ${RLOO.iterations}`], write);
+  reserve(byId("train-progress"), [`run 99: β = 0.013, update ${RLOO.iterations} of ${RLOO.iterations}`], write);
   reserve(byId("train-said"), ["…", beginningTold(liked)], write);
   byId("times").style.minHeight = `${1.45 * liked.length}em`;
 }
@@ -170,7 +170,6 @@ function drawUnits(view) {
     place.plain ??= [...place.childNodes];
     place.replaceChildren(...(own ? [place.dataset.own] : place.plain));
   }
-  write(parts.proxyLabel, scoreName(view.beta));
   write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   plane.classList.toggle("own", own);
 }
