@@ -2,7 +2,7 @@
 
 import re
 
-from tests.browser.test_drift_page import FRAMES, STILL, number, opened
+from tests.browser.test_drift_page import FRAMES, STILL, WATCH_SHIFTS, number, opened
 
 MADE = """updates => {
   const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];
@@ -40,7 +40,11 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         start.press("Enter")
         page.wait_for_function("() => document.activeElement.innerText === 'Stop'")
         assert start.is_disabled()  # a run is not lost before its first update
+        page.evaluate(WATCH_SHIFTS)
+        page.evaluate(FRAMES)
+        page.evaluate("() => window.shifts = 0")  # the run's card has its room
         trained(page, 4)
+        assert page.evaluate("() => window.shifts") <= 0.02
         assert re.match(FACTS, page.locator("#sample-facts").inner_text())
         assert 0 < page.locator("#train-made").evaluate("one => one.value") < 1
         assert re.search(r"minutes? left$", page.locator("#train-left").inner_text())
