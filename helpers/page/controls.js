@@ -3,7 +3,7 @@ const view = { beta: 0, seed: 0, prompt: 0, which: 0, iteration: last };
 const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
 let asked = 0, playing = 0, linked = 0, confirmed = 0;
-let opening = false, skipped = false, pushed = false; // the opening film; cut short to its end; against an end of the ruler
+let pushed = false; // against an end of the ruler
 
 // ---- drawing, once a frame ----
 function draw() {
@@ -39,8 +39,8 @@ function show(change) {
 
 function drawControls() {
   const beta = nameOf(view.beta), { proxy, kl } = valuesOf(runOf(view), view.iteration), klCoef = DATA.betas[view.beta];
-  write(byId("objective"), `${scoreName(view.beta)} − β·KL = ${written(proxy)} − ${klCoef} × ${writtenKl(kl)} = ${written(proxy - klCoef * kl)}`);
-  write(byId("playing"), playing ? "playing" : skipped && view.iteration === last ? "at the end" : "");
+  write(byId("objective"), `J = ${scoreName(view.beta).replace("own ", "")} − β·KL = ${written(proxy)} − ${klCoef} × ${writtenKl(kl)} = ${written(proxy - klCoef * kl)}`);
+  write(byId("playing"), playing ? "playing" : "");
   write(byId("beta-now"), pushed ? `${beta} is the ${view.beta ? "last" : "first"}` : beta);
   ruler.setAttribute("aria-valuenow", view.beta);
   ruler.setAttribute("aria-valuetext", beta);
@@ -89,14 +89,11 @@ function thinLabels() {
   }
 }
 
-/** β is in the reader's hand: nothing plays on. The opening film is cut short to its end, where β matters most. */
+/** β is in the reader's hand; what plays plays on at the new β. */
 function takeBeta(beta) {
-  const there = opening && playing ? { iteration: last } : {};
-  skipped ||= "iteration" in there;
   document.body.classList.add("touched");
   pushed = false;
-  stop();
-  show({ ...there, beta });
+  show({ beta });
 }
 
 function pointAt(event) {
@@ -149,9 +146,9 @@ function stop() {
 
 /** From this update to the last; at first it holds still for a while. */
 function play(from, still = 0) {
-  const end = endOf(view), began = performance.now() + still - (FILM * from) / (end || 1);
+  const pace = FILM / (endOf(view) || 1), began = performance.now() + still - pace * from;
   const step = (time) => {
-    const at = clamp(Math.floor((end * (time - began)) / FILM), from, end);
+    const end = endOf(view), at = Math.min(Math.max(Math.floor((time - began) / pace), from), end);
     if (at !== view.iteration) show({ iteration: at });
     if (at === end) stop();
     else playing = requestAnimationFrame(step);
@@ -161,7 +158,6 @@ function play(from, still = 0) {
 }
 
 function playOrStop() {
-  opening = skipped = false;
   if (playing) stop();
   else play(view.iteration < endOf(view) ? view.iteration : 0);
 }
@@ -170,7 +166,7 @@ function playOrStop() {
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
   const seed = DATA.seeds.length > 1 ? { seed: DATA.seeds[view.seed] } : {};
-  return `#${new URLSearchParams({ ...names, sample: view.which + 1, ...seed, ...trainingLink() })}`;
+  return `#${new URLSearchParams({ ...names, sample: view.which, ...seed, ...trainingLink() })}`;
 }
 
 function keepLink() {
@@ -184,7 +180,7 @@ function readLink() {
   const beta = DATA.betas.indexOf(number("beta")), seed = DATA.seeds.indexOf(number("seed"));
   if (beta >= 0) found.beta = beta;
   if (seed >= 0) found.seed = seed;
-  const counted = { iteration: [0, last, 0], prompt: [1, DATA.prompts.length, 1], sample: [1, samples, 1] };
+  const counted = { iteration: [0, last, 0], prompt: [1, DATA.prompts.length, 1], sample: [0, samples, 0] };
   for (const [name, [low, high, first]] of Object.entries(counted)) {
     const value = Math.round(number(name));
     if (value >= low && value <= high) found[name === "sample" ? "which" : name] = value - first;
@@ -233,8 +229,8 @@ function layOut() {
   if (!document.body.clientWidth || document.body.clientWidth === laidOut) return;
   measure();
   reserve(byId("story"), longestStories(), write);
-  reserve(byId("sample"), longestSamples(), fillWords);
-  reserve(byId("sample-facts"), [sampleFacts({ proxy: -9.99, gold: -99.99 }, { iteration: last - 1, proxy: -9.99, gold: -99.99 }, "proxy", last)], write);
+  reserve(byId("sample"), longestOf(DATA.runs.flat()), fillWords);
+  reserve(byId("sample-facts"), [sampleFacts("The most typical of 3 texts", { proxy: -9.99, gold: -99.99 }, { iteration: last - 1, proxy: -9.99, gold: -99.99 }, "proxy", last)], write);
   reserve(byId("next-title"), DATA.prompts.map((prompt) => `The next word after “${prompt} …”`), write);
   if (byId("ladder-box").open) keepLadder();
   draw();
@@ -288,7 +284,7 @@ function joinRuns(joined) {
 
 function start() {
   options("prompt", DATA.prompts.map((prompt) => `${prompt} …`));
-  options("which", Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`));
+  options("which", ["typical", ...Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`)]);
   options("seed", DATA.seeds);
   byId("seed").parentElement.hidden = DATA.seeds.length < 2;
   write(byId("command"), DATA.command);
@@ -298,8 +294,7 @@ function start() {
   layTry();
   layTraining();
   layInspector();
-  const named = readLink();
-  opening = !EMBEDDED && !CALM.matches && !Object.keys(named).length;
+  const named = readLink(), opening = !EMBEDDED && !CALM.matches && !Object.keys(named).length;
   Object.assign(view, named, opening || EMBEDDED ? { iteration: 0 } : {});
   layOut();
   for (const part of document.querySelectorAll("[aria-busy]")) part.removeAttribute("aria-busy"); // now nothing moves

@@ -40,7 +40,7 @@ function coloured(selector, property) {
 /** What the picture says, from top to bottom: [text, font, colour, height of a line]. */
 function pictureTexts() {
   const now = valuesOf(runOf(view), view.iteration), ink = coloured("body", "color"), soft = coloured(".fine", "color");
-  const sample = sampleOf(shotOf(runOf(view), view.iteration), view.prompt, view.which);
+  const { sample } = shownText(view);
   const place = location.protocol.startsWith("http") ? `, ${location.host}${location.pathname}` : "";
   const title = `${nameOf(view.beta)}, after ${updates(now.iteration)} (${methodOf(view.beta)})`;
   const numbers = `${scoreName(view.beta)} ${written(now.proxy)}   ·   gold ${written(now.gold)}   ·   KL ${writtenKl(now.kl)} nats`;

@@ -21,10 +21,12 @@ function across(kl) {
   return EDGE.left + share * (frame.width - EDGE.left - EDGE.right);
 }
 
-const KNEE = -2;
-/** Linear above −2, logarithmic below: the gold of a collapsed policy would flatten all the rest. */
+const CROWDED = 30; // pixels
+const KNEE = -2, SHOULDER = 5;
+/** Linear between −2 and 5, logarithmic beyond: the gold of a collapsed policy, and a reward of one's own, would flatten all the rest. */
 function bent(score) {
-  return score >= KNEE ? score : KNEE - Math.log1p(KNEE - score);
+  const inside = clamp(score, KNEE, SHOULDER);
+  return inside + Math.sign(score - inside) * Math.log1p(Math.abs(score - inside));
 }
 
 function up(score) {
@@ -62,10 +64,8 @@ function axes() {
   const round = [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].filter((kl) => kl <= reach.far * 1.05);
   const ticks = [];
   for (const kl of round) if (!ticks.length || across(kl) - across(ticks.at(-1)) > 32) ticks.push(kl);
-  const { low, high } = reach, step = Math.ceil((high - Math.max(low, KNEE)) / 8);
-  const from = Math.max(KNEE, Math.ceil(low / step) * step);
-  const scores = [-5, -10, -20, -50, -100, -200, -500].filter((score) => score >= low);
-  for (let score = from; score <= high; score += step) scores.push(score);
+  const { low, high } = reach, beyond = [5, 10, 20, 50, 100, 200, 500];
+  const scores = [-2, -1, 0, 1, 2, 3, ...beyond, ...beyond.map((score) => -score)].filter((score) => score >= low && score <= high);
   for (const score of scores) {
     mark("line", "grid", { x1: EDGE.left, x2: EDGE.left + room, y1: up(score), y2: up(score) });
     mark("text", "", { x: EDGE.left - 8, y: up(score) + 4, "text-anchor": "end" }, written(score, 0));
@@ -76,7 +76,7 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2");
+  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2 and above 5");
 }
 
 /** Above the plot each β stands where its run ends. */
@@ -144,8 +144,8 @@ function layPlane() {
   ends();
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
-  const [, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
-  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, frame.width < 420 ? "most possible" : "the most proxy possible at each KL");
+  const [farthest, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
+  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, `${frame.width < 420 ? "most proxy" : "the most proxy possible"} (known up to KL ${written(farthest, 1)})`);
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -180,6 +180,7 @@ function placeLabels(marks, lines) {
 
 function drawPlane(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), marks = [], lines = DATA.frontier.map(([kl, score]) => [across(kl), up(score)]);
+  write(parts.proxyLabel, scoreName(view.beta));
   for (const name of ["proxy", "gold"]) {
     const path = pathOf(run, name), here = path[now.iteration];
     lines.push(...path.filter(Boolean).map((place) => place.split(" ").map(Number)));
@@ -190,13 +191,11 @@ function drawPlane(view) {
     parts[`${name}Dot`].setAttribute("transform", `translate(${here})`);
     marks.push({ label: parts[`${name}Label`], x: across(now.kl), y: up(now[name]) });
   }
-  const best = DATA.optima[view.beta];
-  for (const part of [parts.star, parts.starLabel]) part.setAttribute("visibility", best ? "visible" : "hidden");
-  if (best) {
-    const [x, y] = [across(best.kl), up(best.score)];
-    parts.star.setAttribute("transform", `translate(${point(x, y)})`);
-    marks.push({ label: parts.starLabel, x, y });
-  }
+  const best = DATA.optima[view.beta], place = best && { x: across(best.kl), y: up(best.score) };
+  const isNamed = best && marks.every(({ x, y }) => Math.hypot(x - place.x, y - place.y) > CROWDED); // else the star is enough
+  for (const [name, shown] of Object.entries({ star: best, starLabel: isNamed })) parts[name].setAttribute("visibility", shown ? "visible" : "hidden");
+  if (best) parts.star.setAttribute("transform", `translate(${point(place.x, place.y)})`);
+  if (isNamed) marks.push({ label: parts.starLabel, ...place });
   placeLabels(marks, lines);
   thinBetas(view.beta);
 }

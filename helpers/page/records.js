@@ -72,11 +72,18 @@ function shotOf(run, iteration) {
 }
 
 /** One kept response: {proxy, gold, tokens, drift}, drift in nats; tokens are kept as numbers, or as words. */
-function sampleOf(shot, prompt, which) {
+function sampleOf(shot, prompt, place) {
   const rows = shot.samples[prompt];
   if (!rows?.length) return { proxy: null, gold: null, tokens: [], drift: [] };
-  const [proxy, gold, numbers, tenths] = rows[Math.min(which, rows.length - 1)];
+  const [proxy, gold, numbers, tenths] = rows[Math.min(place, rows.length - 1)];
   return { proxy, gold, tokens: numbers.map((n) => DATA.words[n] ?? n), drift: tenths.map((x) => x / 10) };
+}
+
+/** The text that the view shows at this β: the kept one of this number, or (0) the one nearest to the means in proxy and gold. */
+function shownText(view, beta = view.beta) {
+  const run = runOf(view, beta), shot = shotOf(run, view.iteration), means = valuesOf(run, shot.iteration);
+  const away = (shot.samples[view.prompt] ?? []).map(([proxy, gold]) => Math.hypot(proxy - means.proxy, gold - means.gold));
+  return { shot, means, sample: sampleOf(shot, view.prompt, view.which ? view.which - 1 : away.indexOf(Math.min(...away))) };
 }
 
 /** A number as the page writes it, with a real minus sign; a dash for what was not measured. */
@@ -84,6 +91,11 @@ function written(value, digits = 2) {
   if (value === null || value === undefined) return "–";
   const text = value.toFixed(digits);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+/** Words one by one. */
+function quoted(words, joint = ", ") {
+  return words.map((word) => `“${word}”`).join(joint);
 }
 
 /** "1 update", "2 updates". */
@@ -94,12 +106,6 @@ function updates(count) {
 /** KL in nats: large ones without decimals that say nothing. */
 function writtenKl(value) {
   return written(value, value === null || Math.abs(value) < 10 ? 2 : Math.abs(value) < 100 ? 1 : 0);
-}
-
-/** A function that does its work once and then knows the answer. */
-function once(make) {
-  let kept = null;
-  return () => (kept ??= make());
 }
 
 // ---- elements ----

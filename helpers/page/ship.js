@@ -32,15 +32,6 @@ function choose(place) {
   else reveal();
 }
 
-/** What gold gives a text and takes from it, each kind once with its points. */
-function pointsOf(text) {
-  const parts = gold.points(text).flatMap(({ why }) => why), kinds = Map.groupBy(parts, ([what]) => what.split(":")[0]);
-  return [...kinds].map(([kind, some]) => {
-    const points = some.reduce((sum, [, one]) => sum + one, 0);
-    return `${signed(points)} ${some.length > 1 ? `${kind}, ${some.length} times` : some[0][0]}`;
-  }).join(" · ");
-}
-
 function textRow(choice, place, prompt, of) {
   const sample = textOf(of, prompt);
   const row = element("tr", [place === 0 && "pair", choice === place && "chosen"].filter(Boolean).join(" "));
@@ -49,7 +40,7 @@ function textRow(choice, place, prompt, of) {
   const head = element("th", "", `${DATA.betas[of[0]]}`);
   head.scope = "row";
   const text = element("td", "", `${choice === place ? "✓ " : ""}${words}`);
-  text.append(element("div", "fine", `gold: ${pointsOf(words)}`));
+  text.append(element("div", "fine", pointsOf(words)));
   row.append(head, text, ...numbers);
   return row;
 }

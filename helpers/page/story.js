@@ -39,7 +39,7 @@ function afterTheTurn(now, run, { later, low, peak }, { proxy, little }) {
     return `Gold was ${was} and is ${written(now.gold)} now. ${later > peak - little ? "Later it comes back." : "It does not get there again."}`;
   }
   const fallen = `old has fallen from ${was} to ${written(now.gold)}`;
-  if (now.proxy > 0.95 * proxy) return `Proxy is about the highest of all, and g${fallen}: nobody would read this.`;
+  if (now.proxy > 0.95 * proxy) return `Proxy is almost as high as it ever gets, but g${fallen}: nobody would read this.`;
   const rises = now.proxy > run.proxy[when] + little / 2;
   return `G${fallen}${rises ? ", while proxy went on rising: the reward model is being fooled." : "."}`;
 }
@@ -68,7 +68,7 @@ function onTheWay(view, now, run, gold, little) {
 
 /** From where to where: of the reader's own run, and where gold was not measured. */
 function storyOfOwn(joined, run, now) {
-  const rise = (name) => `${written(run.start?.[name] ?? run[name][0])} to ${written(now[name])}`;
+  const rise = (name) => `${written(run[name][0])} to ${written(now[name])}`;
   const gold = run.gold[0] === null || now.gold === null ? "" : `, gold from ${rise("gold")}`;
   const reward = joined?.ownReward ? "its own reward" : "the proxy score";
   const nats = writtenKl(Math.max(now.kl, 0));
@@ -87,7 +87,7 @@ function story(view) {
 }
 
 /** The longest sentences there are, to keep room for. */
-const longestStories = once(() => {
+function longestStories() {
   const all = new Set();
   DATA.betas.forEach((_, beta) =>
     DATA.seeds.forEach((_, seed) => {
@@ -95,4 +95,4 @@ const longestStories = once(() => {
     }),
   );
   return [...all].sort((a, b) => b.length - a.length).slice(0, 12);
-});
+}

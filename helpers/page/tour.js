@@ -28,6 +28,7 @@ function endTour() {
 function stepTour(at) {
   const steps = tourSteps(), [id, beta, words] = steps[at], more = at < steps.length - 1;
   const next = makeButton(more ? "Next" : "Done", more ? () => stepTour(at + 1) : endTour), row = element("div", "row");
+  stop();
   if (beta !== null) {
     takeBeta(beta);
     show({ iteration: last });

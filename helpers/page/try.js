@@ -30,11 +30,17 @@ function nextRows(policy, reference, tokens) {
   });
 }
 
+/** Which words of a text the model does not know, each with those it knows that begin alike. */
+function unknownTold(policy, text) {
+  const alike = (word) => policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3).join(", ");
+  return unknownWords(policy, text).map((word) => `The model does not know “${word}”${alike(word) && `; it knows ${alike(word)}`}.`).join(" ");
+}
+
 function textOfOwn(title, prompt, response) {
   const box = element("div", "own"), text = element("div", "own-text");
   const sample = { tokens: response.map(({ word }) => word), drift: response.map(({ drift }) => drift) };
   fillWords(text, { prompt, sample });
-  box.append(element("h3", "", title), text, ...explainGold(plain(prompt, sample.tokens)));
+  box.append(element("h3", "", title), text, element("p", "fine", pointsOf(plain(prompt, sample.tokens))));
   return box;
 }
 
@@ -66,10 +72,9 @@ async function tryOwn() {
   try {
     if (!prompt) throw new Error("Write a word or two for it to begin with.");
     const [reference, policy] = await Promise.all([loadPolicy("reference"), loadPolicy(name)]);
-    const tokens = encode(policy, prompt), strange = unknownWords(policy, prompt);
+    const tokens = encode(policy, prompt);
     if (tokens.length + LONGEST > policy.positions) throw new Error(`That is too long: ${policy.positions - LONGEST - 1} words at most.`);
-    const quoted = strange.map((word) => `“${word}”`).join(", ");
-    write(byId("try-said"), strange.length ? `The model does not know ${quoted}: it reads a sign for “unknown” there.` : "");
+    write(byId("try-said"), unknownTold(policy, prompt));
     writeOn({ policy, reference, title }, tokens, prompt);
   } catch (problem) {
     write(byId("try-said"), problem.message);
@@ -77,6 +82,14 @@ async function tryOwn() {
   }
   writing = false;
   drawTry();
+}
+
+/** What is being typed: its unknown words, and its gold once a full stop ends it. */
+async function readOwn() {
+  const field = byId("try-text"), text = field.value;
+  write(byId("try-gold"), /[.!]\s*$/.test(text) ? pointsOf(text) : "");
+  const reference = await loadPolicy("reference").catch(() => null);
+  if (reference && field.value === text) write(byId("try-said"), unknownTold(reference, text));
 }
 
 /** What was written follows the ruler. */
@@ -87,9 +100,7 @@ function drawTry() {
 function layTry() {
   byId("try-box").hidden = !DATA.policies.length;
   write(byId("try-betas"), DATA.policies.map((name) => name.replace("beta_", "")).join(", "));
-  const field = byId("try-text"), showGold = () => byId("try-gold").replaceChildren(...(field.value.trim() ? explainGold(field.value) : []));
-  field.addEventListener("input", showGold);
-  showGold();
+  byId("try-text").addEventListener("input", readOwn);
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
     draws = Array.from({ length: LONGEST }, Math.random);

@@ -43,34 +43,33 @@ function longestOf(runs) {
   const room = ({ sample }) => lettersOf(sample) * (lettersOf(sample) > LONG ? SMALLER : 1);
   return [...all.values()].sort((a, b) => room(b) - room(a)).slice(0, 24);
 }
-const longestSamples = once(() => longestOf(DATA.runs.flat()));
 
 let shownSample = "", shownTokens = null;
 function drawSample(view) {
-  const shot = shotOf(runOf(view), view.iteration), prompt = DATA.prompts[view.prompt];
+  const { shot, means, sample } = shownText(view), prompt = DATA.prompts[view.prompt];
   const key = [view.beta, view.seed, shot.iteration, view.prompt, view.which].join();
   if (key === shownSample) return;
   shownSample = key;
-  const sample = sampleOf(shot, view.prompt, view.which);
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  const means = valuesOf(runOf(view), shot.iteration);
-  write(byId("sample-facts"), sampleFacts(sample, means, scoreName(view.beta), Math.min(view.iteration, endOf(view))));
+  const kind = view.which ? "One draw" : `The most typical of ${shot.samples[view.prompt]?.length} texts`;
+  write(byId("sample-facts"), sampleFacts(kind, sample, means, scoreName(view.beta), Math.min(view.iteration, endOf(view))));
+  write(byId("why"), pointsOf(plain(prompt, sample.tokens)));
   write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");
 }
 
 /** A text's own scores beside the means of all texts: one draw may well be far from them. */
-function sampleFacts({ proxy, gold }, means, score = "proxy", now = means.iteration) {
+function sampleFacts(kind, { proxy, gold }, means, score = "proxy", now = means.iteration) {
   const when = means.iteration === 0 ? "before training" : `of update ${means.iteration}`, later = now > means.iteration ? ` (now ${now})` : "";
-  return `Text ${when}${later}, one draw of many: ${score} ${written(proxy)} (mean ${written(means.proxy)}), gold ${written(gold)} (mean ${written(means.gold)}).`;
+  return `${kind} ${when}${later}: ${score} ${written(proxy)} (mean ${written(means.proxy)}), gold ${written(gold)} (mean ${written(means.gold)}).`;
 }
 
 /** How often each liked word stands in this text, in a text on average, and in one from before training. */
 function timesFacts({ liked, run }, iteration, { tokens }) {
   return liked.map((token, at) => {
     const word = training.policy.words[token], here = tokens.filter((one) => one === word).length;
-    return `“${word}”: ${here} in this text, mean ${written(run.times[iteration][at])} (${written(run.start.times[at])} before training).`;
-  }).join(" ");
+    return `“${word}”: ${here} here, mean ${written(run.times[iteration][at])} (before training ${written(run.times[0][at])})`;
+  }).join("\n");
 }
 
 // ---- next words ----
@@ -131,11 +130,13 @@ function drawBars(view) {
 let rows = [];
 function layTable() {
   rows = DATA.betas.map((_, beta) => {
-    const row = element("tr"), head = element("th", "", (joinedAt(beta)?.label ?? DATA.betas[beta]) + (joinedAt(beta)?.ownReward ? ", own reward" : ""));
+    const row = element("tr"), head = element("th", "", joinedAt(beta)?.label ?? shortName(beta)), note = element("small");
     head.scope = "row";
+    head.append(note);
+    row.addEventListener("click", () => takeBeta(beta));
     const cells = Array.from({ length: 5 }, () => element("td"));
     row.append(head, ...cells);
-    return { row, cells };
+    return { row, note, cells };
   });
   byId("table").tBodies[0].replaceChildren(...rows.map(({ row }) => row));
 }
@@ -143,8 +144,10 @@ function layTable() {
 function drawTable(view) {
   const seed = DATA.seeds.length > 1 ? `, seed ${DATA.seeds[view.seed]}` : "";
   write(byId("table").caption, `After ${updates(view.iteration)}${seed}`);
-  rows.forEach(({ row, cells }, beta) => {
-    const now = valuesOf(runOf(view, beta), view.iteration);
+  rows.forEach(({ row, note, cells }, beta) => {
+    const now = valuesOf(runOf(view, beta), view.iteration), joined = joinedAt(beta);
+    const made = LIVE.includes(joined) && `${updates(now.iteration)} of ${RLOO.prompts * RLOO.group}, RLOO`;
+    write(note, [made, joined?.ownReward && "own reward"].filter(Boolean).join("; "));
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];
     const texts = [written(now.proxy), written(now.gold), writtenKl(now.kl), written(own), written(best && best.value)];
     texts.forEach((text, at) => write(cells[at], text));
@@ -168,11 +171,10 @@ function layLadder() {
 function drawLadder(view) {
   if (!byId("ladder-box").open) return;
   rungs.forEach((rung, beta) => {
-    const shot = shotOf(runOf(view, beta), view.iteration);
+    const { shot, sample } = shownText(view, beta);
     const key = [view.seed, shot.iteration, view.prompt, view.which].join();
     if (key === rung.shown) return;
     rung.shown = key;
-    const sample = sampleOf(shot, view.prompt, view.which);
     fillWords(rung.text, { prompt: DATA.prompts[view.prompt], sample });
     write(rung.numbers, `${scoreName(beta)} ${written(sample.proxy)}\ngold ${written(sample.gold)}`);
   });

@@ -20,7 +20,7 @@ OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
 WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
 COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
-QUIET = "header,.choices,#tour,#cue,footer,.card:has(#table),#sample-facts{display:none!important}"
+HIDDEN = "header,.choices,#tour,#cue,footer,.card:has(#table),#sample-facts,.words details"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BEGUN = 0.1  # of a run: where the film begins
 STEP, STOP, HOLD = 280, 340, 1200  # milliseconds: an update seen, a β seen, an end seen
@@ -63,7 +63,7 @@ def film(path: Path, told: list[tuple[float, int, int]]) -> list[Image.Image]:
         size = {"viewport": {"width": WIDTH, "height": 1200}, "device_scale_factor": SHARP}
         page = chromium.new_page(**size, color_scheme="light")
         page.goto(f"{path.as_uri()}#iteration=0")  # a link names a view: nothing plays
-        page.add_style_tag(content=QUIET)
+        page.add_style_tag(content=HIDDEN + "{display:none!important}")
         pictures = [look(page, beta, iteration) for beta, iteration, _ in told]
         chromium.close()
     return pictures

@@ -137,15 +137,11 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser, exported):
     assert page.locator("#try-next .bar").count() == 8
     before = page.locator(".own-text").first.inner_text()
     page.locator("#beta").press("Home")  # one β for the whole page; the same random numbers
-    page.wait_for_function(
-        "() => document.querySelectorAll('.own h3')[1].innerText.endsWith('= 0')"
-    )
+    page.get_by_role("heading", name="Trained at β = 0", exact=True).wait_for()
     assert page.locator(".own-text").first.inner_text() == before
     page.locator("#try-text").fill("very " * 60)
     page.locator("#try-text").press("Enter")
-    page.wait_for_function(
-        "() => document.getElementById('try-said').innerText.includes('too long')"
-    )
+    page.get_by_text("too long").wait_for()
     assert page.locator(".own").count() == 0  # no older text below the message
     assert said == []
     page.close()
@@ -155,12 +151,13 @@ def test_the_gold_of_one_s_own_words_follows_them(browser, exported):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto((exported / "index.html").as_uri() + "#iteration=0")
     page.locator("#try-box summary").click()
-    page.locator("#try-text").fill("the soup was tasty. waiter")
-    rows = page.locator("#try-gold li").all_inner_texts()
-    assert [row.split()[0] for row in rows] == ["+1.00", "−4.25"]
-    assert (
-        "outside the grammar" in rows[1] and "gold −3.25" in page.locator("#try-gold").inner_text()
-    )
+    page.locator("#try-text").fill("the zebra was")
+    page.wait_for_function("() => document.getElementById('try-said').innerText")
+    assert "does not know “zebra”" in page.locator("#try-said").inner_text()
+    assert page.locator("#try-gold").inner_text() == ""  # not a sentence yet
+    page.locator("#try-text").fill("the soup was tasty. waiter.")
+    wanted = "gold −2.25: +1.00 praise: tasty · −3.25 outside the grammar"
+    assert page.locator("#try-gold").inner_text() == wanted
     page.close()
 
 

@@ -2,14 +2,14 @@
 
 import re
 
-from tests.browser.test_drift_page import STILL, number, opened
+from tests.browser.test_drift_page import FRAMES, STILL, WATCH_SHIFTS, number, opened
 
 MADE = """updates => {
   const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];
   return Number(made) >= updates;
 }"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
-FACTS = r"Text of update \d+, one draw of many: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
+FACTS = r"The most typical of 3 texts of update \d+: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
@@ -40,7 +40,11 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         start.press("Enter")
         page.wait_for_function("() => document.activeElement.innerText === 'Stop'")
         assert start.is_disabled()  # a run is not lost before its first update
+        page.evaluate(WATCH_SHIFTS)
+        page.evaluate(FRAMES)
+        page.evaluate("() => window.shifts = 0")  # the run's card has its room
         trained(page, 4)
+        assert page.evaluate("() => window.shifts") <= 0.02
         assert re.match(FACTS, page.locator("#sample-facts").inner_text())
         assert 0 < page.locator("#train-made").evaluate("one => one.value") < 1
         assert re.search(r"minutes? left$", page.locator("#train-left").inner_text())
@@ -63,42 +67,44 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         assert start.inner_text() == "Train at β = 0"
         start.click()
         trained(page, 1)
-        runs = ["run\u00a01: β = 0.1", "run\u00a02: β = 0"]
-        assert page.locator("#table tbody th").all_inner_texts()[-2:] == runs
+        page.locator("#iteration").press("Home")
+        page.evaluate(FRAMES)
+        rows = page.locator("#table tbody tr")
+        for own, recorded, name in ((-2, 6, "run\u00a01: β = 0.1"), (-1, 0, "run\u00a02: β = 0")):
+            head = rows.nth(own).locator("th").inner_text()
+            assert re.match(rf"{name}\s+0 updates of 64, RLOO", head)
+            one, other = (rows.nth(at).locator("td").all_inner_texts() for at in (own, recorded))
+            assert one == other  # before training: the same reference; J* of the same β
+        page.locator("#iteration").press("End")
+        page.evaluate(FRAMES)
         assert page.locator("#stops .own").all_inner_texts() == ["run\u00a01", "run\u00a02"]
         end = page.locator("#beta .track").bounding_box()
         assert end["x"] + end["width"] < page.locator("#stops .own").first.bounding_box()["x"]
         made_of, most = page.locator("#iteration-now").inner_text().split(" of ")
         assert made_of == most and int(most) < 60  # the run's own length
         start.click()
-        page.wait_for_function(
-            "() => document.getElementById('train-said').innerText.startsWith('run\u00a01 gives way')"
-        )
+        page.get_by_text("run\u00a01 gives way").wait_for()
 
 
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
     link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
     with opened(browser, link) as page:
-        words = "+1 for the first of each “we wife”"  # those that it knows
-        page.wait_for_function(
-            "words => document.getElementById('own-said').innerText === words", arg=words
-        )
+        words = "+1 for each “we” or “wife”, each word once"  # those that it knows
+        page.get_by_text(words, exact=True).wait_for()
         page.locator("#train-go").click()
         trained(page, 1)
         said = page.locator("#train-said").inner_text()
         assert "reference: “wife”." in said and "“we”" not in said  # of 512 responses, by chance
         assert "does not know “zebra”" in page.locator("#unknown-liked").inner_text()
-        assert page.locator("#numbers .proxy dt").inner_text().startswith("own reward")
+        assert page.locator("#numbers .proxy dt").inner_text().startswith("reward\nyour own")
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
-        times = r"“we”: \d in this text, mean \d\.\d\d \(\d\.\d\d before training\)\. “wife”"
+        times = r"“we”: \d here, mean \d\.\d\d \(before training \d\.\d\d\)\n“wife”"
         assert re.match(times, page.locator("#times").inner_text())
         page.wait_for_function("() => location.hash.includes('liked=we+wife+zebra')")
         page.locator("#own-liked").fill("we")
-        assert page.locator("#own-said").inner_text() == "+1 for the first of each “we”"
+        assert page.locator("#own-said").inner_text() == "+1 for each “we”, each word once"
         page.locator("#beta").press("Home")
-        page.wait_for_function(
-            "() => document.querySelector('#numbers dt').innerText.startsWith('proxy')"
-        )
+        page.locator("#numbers dt", has_text="proxy").wait_for()
 
 
 def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_no_run(browser):
@@ -110,9 +116,7 @@ def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_n
         said = page.locator("#unknown-liked").inner_text()
         assert "“zebra”." in said and "“summers”; it knows summer" in said
         page.locator("#own-liked").press("Enter")
-        page.wait_for_function(
-            "() => document.getElementById('train-said').innerText.includes('none of the words liked')"
-        )
+        page.get_by_text("none of the words liked").wait_for()
         assert page.locator("#reward-box").get_attribute("open") is not None
         assert made(page) == "" and page.locator("#stops .own").count() == 0
 
@@ -123,7 +127,7 @@ def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(brow
         page.locator("#train-go").click()
         trained(page, 2)
         assert -3 < number(page, "gold") < 3
-        page.locator("#inspect-box summary").click()
+        page.locator("#inspect-box > summary").click()
         page.locator("#inspect-go").click()
         page.wait_for_selector("#inspect-terms td", state="visible", timeout=90_000)
         cells = "#inspect-terms tbody tr:nth-child(2) td"  # of PPO's clip: ratio first

@@ -154,10 +154,8 @@ def test_a_prompt_the_run_was_not_asked(explorer):
     for shot in run.snapshots:
         del shot.samples[WATCHED_PROMPTS[1]], shot.next_logprobs[WATCHED_PROMPTS[1]]
     explorer.add_run(run)
-    (told,) = explorer.records.joined()["runs"]
-    assert (
-        told["run"]["shots"][0]["samples"][1] == [] and told["run"]["shots"][0]["next"][1] is None
-    )
+    shot = explorer.records.joined()["runs"][0]["run"]["shots"][0]
+    assert shot["samples"][1] == [] and shot["next"][1] is None
 
 
 def test_curves_end_with_the_last_measurement(sweep):

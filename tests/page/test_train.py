@@ -140,13 +140,8 @@ def test_an_inspected_update_predicts_what_it_does_and_changes_nothing(world):
 @pytest.mark.parametrize("plain", [False, True])
 def test_the_kernel_multiplies(plain):
     draw, asked, wanted = np.random.default_rng(0), [], []
-    for m, n, k, turned in (
-        (4, 8, 1, 0),
-        (5, 16, 7, 0),
-        (1, 24, 12, 0),
-        (8, 8, 5, 1),
-        (12, 16, 3, 1),
-    ):
+    sizes = [(4, 8, 1, 0), (5, 16, 7, 0), (1, 24, 12, 0), (8, 8, 5, 1), (12, 16, 3, 1)]
+    for m, n, k, turned in sizes:
         a, b = draw.normal(size=(k, m) if turned else (m, k)), draw.normal(size=(k, n))
         asked.append([plain, a.ravel().tolist(), b.ravel().tolist(), m, n, k, turned])
         wanted.append(((a.T if turned else a) @ b).ravel())

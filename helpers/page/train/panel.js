@@ -1,7 +1,8 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and the whole page shows it.
 const KEPT_RUNS = 2; // live runs beside the recorded ones
-const BETAS = [0, ...Array.from({ length: 100 }, (_, at) => Number((0.01 * 200 ** (at / 99)).toPrecision(2)))]; // of the slider
-const training = { worker: null, run: null, going: false, waiting: false, made: 0, asked: 0, pace: 0 };
+const DECADE = [1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.2, 2.5, 2.7, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9];
+const BETAS = [0, 0.01, 0.1, 1].flatMap((ten) => (ten ? DECADE.map((one) => Number((ten * one).toPrecision(2))) : 0)).filter((beta) => beta <= 2);
+const training = { worker: null, run: null, start: null, going: false, waiting: false, made: 0, asked: 0, pace: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
@@ -83,6 +84,7 @@ async function train() {
   document.body.classList.add("touched"); // nobody need be told to drag β
   training.going = false;
   say("Loading the models …");
+  keepRunRoom();
   byId("train-go").disabled = true;
   byId("run").scrollIntoView({ behavior: CALM.matches ? "auto" : "smooth" }); // below it stands what it writes
   try {
@@ -91,7 +93,8 @@ async function train() {
     const next = DATA.nextWords.map((words) => words.map((word) => policy.places.get(word)));
     const shown = { prompts: DATA.prompts.map((text) => encode(policy, text)), next };
     const name = `run\u00a0${(training.made += 1)}`, run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
-    training.run = { key: name, label: `${name}: β = ${klCoef}`, beta: klCoef, ownReward: !isPlain(own), liked: own.liked, optimum: null, run };
+    const optimum = isPlain(own) ? DATA.optima[DATA.betas.indexOf(klCoef)] : null; // where a recorded run has one
+    training.run = { key: name, label: `${name}: β = ${klCoef}`, beta: klCoef, ownReward: !isPlain(own), liked: own.liked, optimum, run };
     training.going = true;
     say(`Measuring ${REFERENCE_SAMPLES} responses of the reference …`);
     askWorker({ models: training.models, begin: { klCoef, own, shown } });
@@ -103,37 +106,42 @@ async function train() {
   byId("train-stop").focus({ preventScroll: true });
 }
 
-/** Which run gives way, and what of a reward cannot be learned: rare words, one value for all. */
-function tellReward({ varies, score, texts }, simd) {
-  const { run, liked } = training.run, said = LIVE.length < KEPT_RUNS ? [] : [`${LIVE[0].key} gives way: the page keeps ${KEPT_RUNS} runs.`];
-  run.start = { proxy: score, gold: meanGold(texts), times: timesOf(texts) };
-  const rare = liked.filter((_, at) => run.start.times[at] < RARE).map((token) => `“${training.policy.words[token]}”`);
-  if (rare.length) {
-    said.push(`Hardly ever in ${REFERENCE_SAMPLES} responses of the reference: ${rare.join(", ")}. What is not sampled is not rewarded: it may not be learned.`);
-  }
-  if (!varies) said.push("All responses have the same reward: there is nothing to learn.");
-  if (!simd) said.push("No WebAssembly SIMD here: plain JavaScript, several times slower.");
-  say(said.join(" "));
+/** What is said of a run that begins: which other gives way, which words it may not learn. */
+function beginningTold(rare) {
+  const gone = LIVE.length < KEPT_RUNS ? "" : `${LIVE[0].key} gives way: the page keeps ${KEPT_RUNS} runs. `;
+  const seldom = `Hardly ever in ${REFERENCE_SAMPLES} responses of the reference: ${quoted(rare)}. `;
+  return gone + (rare.length ? `${seldom}What is not sampled is not rewarded: it may not be learned. ` : "");
 }
 
-/** The mean gold of a rollout: [prompt, response] as tokens. */
-function meanGold(texts) {
-  return average(texts.map(([prompt, response]) => gold(textOfTokens([...prompt, ...response]))));
+/** Room for all that will be said of the run, so that nothing jumps while it trains. */
+function keepRunRoom() {
+  const liked = cutWords(byId("own-liked").value);
+  reserve(byId("train-progress"), [`run 99: β = 0.013, update ${RLOO.iterations} of ${RLOO.iterations}`], write);
+  reserve(byId("train-said"), ["…", beginningTold(liked)], write);
+  byId("times").style.minHeight = `${1.45 * liked.length}em`;
 }
 
-/** How often each liked word stands in a response of a rollout, on average. */
-function timesOf(texts) {
-  return training.run.liked.map((word) => average(texts.map(([, response]) => countOf([word], response))));
+/** Where the run starts, and what of its reward cannot be learned: rare words, one value for all. */
+function tellReward({ varies, texts }, simd) {
+  const { liked, ownReward } = training.run, { times } = meansOf(texts), { proxy, gold } = valuesOf(DATA.runs[0][0], 0);
+  training.start = { proxy: ownReward ? 0 : proxy, kl: 0, gold, times }; // the same reference: the recorded runs' numbers
+  const rare = liked.filter((_, at) => times[at] < RARE).map((token) => training.policy.words[token]);
+  const equal = varies ? "" : "All responses have the same reward: there is nothing to learn. ";
+  say(beginningTold(rare) + equal + (simd ? "" : "No WebAssembly SIMD here: plain JavaScript, several times slower."));
+}
+
+/** Means over texts, [prompt, response] as tokens: gold, and how often each liked word stands in a response. */
+function meansOf(texts) {
+  const times = training.run.liked.map((word) => average(texts.map(([, response]) => countOf([word], response))));
+  return { gold: average(texts.map(([prompt, response]) => gold(textOfTokens([...prompt, ...response])))), times };
 }
 
 function takePoint({ iteration, score, kl }, { samples, next }, texts) {
   const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
   const followed = view.beta === place() && view.iteration === iteration - 1;
   training.pace = (performance.now() - training.asked + training.pace * iteration) / (iteration + 1); // the mean
-  run.proxy.push(score);
-  run.kl.push(kl);
-  run.gold.push(meanGold(texts));
-  run.times.push(timesOf(texts));
+  const means = iteration ? { proxy: score, kl, ...meansOf(texts) } : training.start;
+  for (const name in means) run[name].push(means[name]);
   const row = ({ score, words, drift }, prompt) => [score, gold(plain(DATA.prompts[prompt], words)), words, drift.map((x) => 10 * x)];
   const rows = samples.map((some, prompt) => some.map((sample) => row(sample, prompt)));
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
@@ -159,10 +167,9 @@ function endTraining(problem) {
 function drawUnits(view) {
   const own = Boolean(joinedAt(view.beta)?.ownReward);
   for (const place of document.querySelectorAll("[data-own]")) {
-    place.dataset.plain ??= place.textContent;
-    write(place, own ? place.dataset.own : place.dataset.plain);
+    place.plain ??= [...place.childNodes];
+    place.replaceChildren(...(own ? [place.dataset.own] : place.plain));
   }
-  write(parts.proxyLabel, scoreName(view.beta));
   write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   plane.classList.toggle("own", own);
 }
@@ -177,10 +184,11 @@ function say(words) {
 function rewardWords() {
   const { model, like, dislike, length, once, ...words } = writtenReward(), said = [];
   const known = (word) => training.policy?.places.has(word) ?? true; // before it is loaded, all
-  const [liked, disliked] = [words.liked, words.disliked].map((text) => cutWords(text).filter(known).join(" "));
+  const [liked, disliked] = [words.liked, words.disliked].map((text) => quoted(cutWords(text).filter(known), " or "));
   if (model) said.push(model === 1 ? "the reward model" : `${model} × the reward model`);
-  if (liked && like) said.push(`+${like} for ${once ? "the first of each" : "each"} “${liked}”`);
-  if (disliked && dislike) said.push(`−${dislike} for ${once ? "the first of each" : "each"} “${disliked}”`);
+  if (liked && like) said.push(`+${like} for each ${liked}`);
+  if (disliked && dislike) said.push(`−${dislike} for each ${disliked}`);
+  if (once && (liked || disliked)) said.push("each word once");
   if (length) said.push(`${length > 0 ? "longer" : "shorter"} (${written(length, 1)})`);
   return said.join(", ") || "nothing: all responses are worth the same";
 }
@@ -190,23 +198,27 @@ async function checkWords() {
   const { liked, disliked } = writtenReward();
   if (liked || disliked) training.policy ??= await loadPolicy("reference").catch(() => null);
   if (!training.policy) return;
-  const alike = (word) => training.policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3);
-  const told = (word) => `The model does not know “${word}”${alike(word).length ? `; it knows ${alike(word).join(", ")}` : ""}.`;
-  for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownWords(training.policy, byId(`own-${name}`).value).map(told).join(" "));
+  for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownTold(training.policy, byId(`own-${name}`).value));
   write(byId("own-said"), rewardWords());
+}
+
+/** How long so many updates take, at the pace so far. */
+function timeOf(count) {
+  const minutes = Math.ceil((count * training.pace) / 60_000);
+  return minutes > 1 ? `about ${minutes} minutes` : "under a minute";
 }
 
 function drawTraining() {
   const { run, going } = training, made = (run?.run.kl.length ?? 0) - 1, next = `β = ${nextBeta()}`;
-  write(byId("train-beta-now"), next);
   betaField.setAttribute("aria-valuetext", next);
   write(byId("train-go"), `Train at ${next}`);
   byId("train-go").disabled = Boolean(run) && made < 0; // a run is not lost before its first update
   byId("train-stop").disabled = byId("inspect-go").disabled = !run;
+  write(byId("inspect-go"), run ? "Sample some responses (a rollout)" : "Train first");
   write(byId("train-stop"), going || !run ? "Stop" : made < RLOO.iterations ? "Continue" : "Train another");
   write(byId("train-progress"), run ? `${run.label}, update ${Math.max(made, 0)} of ${RLOO.iterations}` : "");
-  const minutes = Math.ceil(((RLOO.iterations - made) * training.pace) / 60_000); // at the pace so far
-  write(byId("train-left"), going && made > 0 ? (minutes > 1 ? `about ${minutes} minutes left` : "less than a minute left") : "");
+  write(byId("train-left"), going && made > 0 ? `${timeOf(RLOO.iterations - made)} left` : "");
+  write(byId("train-time"), `${updates(RLOO.iterations)}${training.pace ? `: ${timeOf(RLOO.iterations)} here` : "; how long they take is told after the first"}.`);
   byId("train-made").value = Math.max(made, 0) / RLOO.iterations;
   for (const field of FIELDS) if (field.type === "range") write(field.nextElementSibling, written(Number(field.value), 1));
   write(byId("own-said"), rewardWords());

@@ -68,12 +68,11 @@ function compareResponses({ reference, scratch, tree }, { responses, first }) {
   });
 }
 
-/** Each reward minus the mean of the others of its group; groups of equal rewards teach nothing. */
+/** Each reward minus the mean of the others of its group. */
 function rlooAdvantages(rewards, group) {
   return rewards.map((reward, at) => {
     const own = rewards.slice(at - (at % group), at - (at % group) + group);
-    if (own.every((other) => other === own[0])) return 0;
-    return reward - (own.reduce((sum, other) => sum + other, 0) - reward) / (group - 1);
+    return reward - (group * average(own) - reward) / (group - 1);
   });
 }
 

@@ -1,5 +1,5 @@
 // What the worker does when asked: build the models, begin a run, make one update. The page asks for each update.
-const SHOWN_RESPONSES = 2; // to each of the page's beginnings, before each update
+const SHOWN_RESPONSES = 3; // to each of the page's beginnings, before each update
 const work = { trainer: null, run: null };
 
 /** The reference's responses to all prompts, four to each, with the reward model's scores. */
@@ -19,7 +19,7 @@ function beginRun(trainer, { klCoef, own, shown }) {
   resetTrainer(trainer);
   const samples = (trainer.samples ??= referenceSamples(trainer)), { mean, std, varies } = measureReward(own, samples);
   const scoreOf = ({ proxy, tokens }) => (rawReward(own, proxy, tokens) - mean) / std;
-  const begun = { varies, score: average(samples.map(scoreOf)), texts: samples.map(({ prompt, tokens }) => [prompt, tokens]) };
+  const begun = { varies, texts: samples.map(({ prompt, tokens }) => [prompt, tokens]) };
   return { klCoef, shown, scoreOf, begun, iteration: 0 };
 }
 
