@@ -103,7 +103,7 @@ WIDER = 2.0  # ranges of the healthy runs by which their band is widened each wa
 
 
 def judged_band(healthy: Sequence[History], name: str) -> tuple[float, float]:
-    """Where a metric's late mean may lie: the healthy runs' range, widened each way."""
+    """Where a metric's late mean may lie: the healthy runs' range, widened each way, within the rules'."""
     if name in EXACT:
         return 0.0, EXACT[name]
     spans = name in SPANNING
@@ -111,7 +111,11 @@ def judged_band(healthy: Sequence[History], name: str) -> tuple[float, float]:
     values = [math.log(max(value, TAIL)) for value in values] if spans else values
     width = WIDER * (max(values) - min(values))
     low, high = min(values) - width, max(values) + width
-    return (math.exp(low), math.exp(high)) if spans else (low, high)
+    low, high = (math.exp(low), math.exp(high)) if spans else (low, high)
+    for rule in RULES:
+        if (rule.metric, rule.reading) == (name, "last third"):
+            low, high = max(low, rule.range[0]), min(high, rule.range[1])
+    return low, high
 
 
 def out_of_band(history: History, healthy: Sequence[History], names: Sequence[str]) -> list[str]:

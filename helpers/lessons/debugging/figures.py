@@ -195,6 +195,7 @@ def flags_figure(counts: dict[str, dict[str, int]], sizes: dict[str, int]) -> Fi
     axes.set_ylim(len(counts) - 0.5, -0.5)
     axes.set_xticks(range(len(rules)), rules, rotation=35, ha="right")
     axes.set_yticks(range(len(counts)), [f"{row} ({sizes[row]})" for row in counts])
+    axes.set_title("Which rule flags which fault")
     axes.set_axisbelow(True)
     axes.grid(True)
     return figure
