@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (900, 700),
     "helpers/commands/": (1_309, 600),
     "helpers/": (3_984, 3_700),
-    "tests/": (22_758, 18_000),
+    "tests/": (22_759, 18_000),
     "benchmarks/": (1_946, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
