@@ -34,9 +34,9 @@ FIGURE = re.compile(rf"(?<![\w.,])({NUMBER})(\s?%)?(?!\w|[.,]\d)")
 IN_TEXT = re.compile(rf"(?<![\w.])({NUMBER})")
 IN_CODE = re.compile(r"(?<![\w.])\d+(?:_\d{3})*(?:\.\d+)?(?:e-?\d+)?")
 NAMES = r"\b(?:19|20)\d\d\b(?!,\d)|\b\d{4}\.\d{5}\b|up\s+to\s+(?:version\s+)?1\.12"
-LEFT_OUT = (  # solutions, code, formulas, links, tags, headings, names of versions and papers
+LEFT_OUT = (  # solutions, code, formulas, links, tags, headings, names of versions and papers, times
     r"(?s)<details>.*?</details>", r"(?s)```.*?```", r"`[^`]*`", r"(?s)\$\$.*?\$\$", r"\$[^$]*\$",
-    r"(?<=\])\([^)]*\)", r"<[^>]*>", r"(?m)^#.*$", NAMES,
+    r"(?<=\])\([^)]*\)", r"<[^>]*>", r"(?m)^#.*$", NAMES, r"\d+ minutes to read",
 )  # fmt: skip
 
 

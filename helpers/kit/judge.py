@@ -28,6 +28,7 @@ from helpers.kit.report import (
 from helpers.kit.running import (
     FINISHED,
     MISSING,
+    PATIENCE,
     TIMED_OUT,
     Changed,
     Outcome,
@@ -80,8 +81,9 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
     answers, deadline = [], None
     for probe in exercise.cases:
         exercise.expected(probe)  # outside the time limit
-        deadline = deadline or time.monotonic() + exercise.seconds
-        outcome = attempt(lambda p=probe: exercise.seen(function, p), deadline - time.monotonic())
+        deadline = deadline or time.thread_time() + exercise.seconds
+        left = deadline - time.thread_time()
+        outcome = attempt(lambda p=probe: exercise.seen(function, p), left)
         report = broken(exercise, function, probe, outcome)
         if report is not None:
             return report
@@ -148,8 +150,9 @@ def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcom
         return told(exercise, "unfinished", "A good start, but something is still missing here.",
                     case_of(exercise, probe))  # fmt: skip
     if outcome.state == TIMED_OUT:
-        says = f"Not finished after {exercise.seconds:g} seconds. An endless loop? A busy machine?"
-        return told(exercise, "endless loop", says)
+        limit = exercise.seconds
+        says = f"Not finished after {limit:g} seconds of computing, or {PATIENCE * limit:g} in all."
+        return told(exercise, "endless loop", f"{says} An endless loop?")
     if isinstance(error, Wrong):
         case = compare(error.yours, error.expected) if error.expected is not None else ()
         return told(exercise, error.name, error.says, tuple(case))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
+PATIENCE = 10  # seconds of the clock for each second of computing: the machine may be busy
 
 
 class TimeLimit(BaseException):
@@ -45,16 +46,19 @@ def importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Raise TimeLimit after `seconds`; an earlier user of the timer (pytest) gets it back."""
+    """Raise TimeLimit after `seconds` of this thread's computing, or `PATIENCE` times as many of the clock's.
+
+    An earlier user of the timer (pytest) gets it back.
+    """
+    computed, started = time.thread_time(), time.monotonic()
 
     def ring(_, frame):
-        if not importing(
-            frame
-        ):  # else it rings again: a module cut in two stays broken in this kernel
+        spent = max(time.thread_time() - computed, (time.monotonic() - started) / PATIENCE)
+        # else it rings again; a module whose import is cut in two stays broken in this kernel
+        if spent >= seconds and not importing(frame):
             raise TimeLimit
 
     handler = signal.signal(signal.SIGALRM, ring)
-    started = time.monotonic()
     before, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
     try:
         yield
@@ -67,7 +71,7 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 def limited(function: Callable, seconds: float) -> object:
-    """Call `function`; TimeLimit if it takes longer than `seconds`. On Windows there is no limit."""
+    """Call `function`; TimeLimit if it computes longer than `seconds`. On Windows there is no limit."""
     main = threading.current_thread() is threading.main_thread()
     with _alarm(max(seconds, 1e-3)) if main and hasattr(signal, "setitimer") else nullcontext():
         return function()

@@ -217,6 +217,20 @@ def test_an_endless_loop_ends():
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+def test_a_limit_counts_computing_and_much_waiting():
+    def late(x, mask):
+        time.sleep(0.3)  # as on a busy machine: the clock's time, not this thread's
+        return mean(x, mask)
+
+    def waiting(x, mask):
+        while True:
+            time.sleep(0.01)
+
+    assert judge(replace(MEAN, seconds=0.2), late).status == "correct"
+    assert judge(replace(MEAN, seconds=0.1), waiting).mistake == "endless loop"
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
 def test_a_limit_does_not_cut_an_import(tmp_path, monkeypatch):
     (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)

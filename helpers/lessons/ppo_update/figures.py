@@ -31,8 +31,8 @@ def _curve(axes: Axes, sign: float, cliprange: float) -> None:
     flat = rho >= edge if sign > 0 else rho <= edge
     gain = _surrogate(rho, sign, cliprange)
     axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, without a clip")
-    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: gradient A")
-    how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: gradient 0"}
+    axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: slope A")
+    how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: slope 0"}
     axes.plot(rho[flat], gain[flat], color=ORANGE, **how)
 
 

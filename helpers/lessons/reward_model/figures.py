@@ -122,7 +122,7 @@ def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
     axes.plot([0.5, 1], [0.5, 1], color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
     axes.legend(loc="upper left")
-    words = "predicted chance that its favourite wins", "how often it does"
+    words = "predicted chance that its favourite wins", "mean labeller's p"
     label_axes(axes, title, *words, grid="both")
 
 

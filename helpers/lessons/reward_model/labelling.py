@@ -194,7 +194,7 @@ def page_html(question: dict | None, done: int, total: int) -> str:
     for side in ("A", "B"):
         text = words.format(side, prompt, join(prompt, question[side])[len(prompt) :])
         cards += card(text, role="group", aria_label=f"response {side}")
-    asks = Markup('<div>Which review would you rather read?</div><div class="pair">{}</div>')
+    asks = Markup('<div>Which does your rule prefer?</div><div class="pair">{}</div>')
     return head + asks.format(cards)
 
 
