@@ -243,6 +243,10 @@ class RealReward(Study):
         found = self.run(f"proxy_{KINDS[kind][0]}", seed), self.run(kind, seed)
         return [row for run in found for row in as_history(run.final["curve"])]
 
+    def seeds(self, kind: str) -> list[list[dict]]:
+        """`rows` of each seed that was run."""
+        return [self.rows(kind, run.config.seed) for run in self.of_kind(kind)]
+
     def along(self, name: str, kind: str, seeds: list[int]) -> Tensor:
         """Gold or proxy along a run, by held-out opening, in the mean of these seeds: [rows, 48]."""
         runs = [[row[f"{name}_by_opening"] for row in self.rows(kind, seed)] for seed in seeds]
