@@ -285,12 +285,15 @@ def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str)
     return box
 
 
-def loop_figure(active: int | None = None) -> Figure:
-    """The four models and the seven steps; with `active`, that step alone stands out."""
+def loop_figure(active: int | None = None, faded: Sequence[str] = ()) -> Figure:
+    """The four models and the seven steps; with `active`, that step alone stands out; some boxes `faded`."""
     figure, axes = one_panel(9.0, 4.4)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.axis("off")
-    boxes = {name: draw_box(axes, x, y, c, name, words) for name, (x, y, c, words) in BOXES.items()}
+    boxes = {}
+    for name, (x, y, colour, words) in BOXES.items():
+        shade = (colour, 0.2 if name in faded else 1)
+        boxes[name] = draw_box(axes, x, y, shade, name, words)
     for step, start, end, words, place in ARROWS:
         line, ink = LOUD if active in (None, step) else QUIET
         arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4}

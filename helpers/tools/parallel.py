@@ -55,7 +55,7 @@ def _all_gather(x: Tensor) -> Tensor:
 
 
 def gather(x: Tensor) -> Tensor:
-    """The rows of all processes in rank order, padded with zeros to the longest: [b, …] → [B, …]."""
+    """The rows of all processes in their order, padded with zeros to the longest: [b, …] → [B, …]."""
     if world_size() == 1:
         return x
     here = x.cuda() if dist.get_backend() == "nccl" else x

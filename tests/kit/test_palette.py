@@ -19,7 +19,7 @@ COUNTS = {"a": {f"rule {k}": k for k in range(10)}}
 STEPS = [{"step": k, "loss": 0.6, "train": 0.7, "test": 0.7} for k in range(3)]
 FIGURES = {
     "loop": lambda: loop_figure(),
-    "loop, one step": lambda: loop_figure(active=3),
+    "loop, one step": lambda: loop_figure(active=3, faded=("Critic V", "Actor π", "Rewards")),
     "batch": lambda: rollouts.batch_figure([list("abcdef")], [[0, 1, 1, 2, 2, 3]], [range(6)]),
     "alignment": lambda: rollouts.alignment_figure(list("abcd"), 2),
     "flags": lambda: clinic.flags_figure(COUNTS, {"a": 9}),

@@ -28,7 +28,9 @@ def pairs_explorer(
         title = f"{counts[count]} pairs, {kind}: KL(π‖π*) = {distance:.3f} nats"
         return answer_figure(answers, {name: x.tolist() for name, x in series.items()}, title)
 
-    return Explorer(draw, kind=picker("labels", labels), count=stops("pairs", counts))
+    return Explorer(
+        draw, kind=picker("labels", labels), count=stops("pairs", counts, len(counts) // 2)
+    )
 
 
 def price_explorer(study: Direct, start: int = 0) -> Explorer:
