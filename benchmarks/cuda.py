@@ -1,9 +1,9 @@
 """`python -m benchmarks.cuda`: seconds per phase and peak memory on a GPU.
 
-Models of SmolLM2-135M's size with random weights (no download): trained in full, with frozen models in
-half precision, with gradient checkpointing, and with LoRA if peft is installed; each in a process of its
-own. Medians over iterations after a warm-up. `--device cpu` runs it without a GPU; with `--short` one
-small iteration each, for its memory alone.
+Models of SmolLM2-135M's size with random weights (no download): trained by PPO in full, with frozen models
+in half precision, with gradient checkpointing, under bf16 autocast (by GRPO, too), and with LoRA if peft is
+installed; each in a process of its own. Medians over iterations after a warm-up. `--device cpu` runs it
+without a GPU; with `--short` one small iteration each, for its memory alone.
 """
 
 import os
@@ -27,10 +27,11 @@ from helpers.steps import iterate
 from helpers.tools.flags import setting
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M"
-SIZES = {"batch_size": 64, "minibatch_size": 32, "micro_batch_size": 8, "response_length": 64}
+SIZES = {"batch_size": 128, "minibatch_size": 64, "micro_batch_size": 32, "response_length": 128}
 LARGE = RLHFConfig(**SIZES, learning_rate=1e-5, normalize_scores=False)
 SHORT = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "num_ppo_epochs": 1}
 SHORT["response_length"] = 32
+GRPO = {"method": "grpo", "responses_per_prompt": 4, "kl_placement": "loss", "kl_loss": "k3"}
 # the phase that ends with each step; drawing prompts and shaping rewards take no time
 PHASES = {2: "rollout", 3: "scoring", 4: "reference", 6: "values and GAE", 7: "update"}
 
@@ -66,7 +67,7 @@ class PhaseTimes:
 def smollm2_size(device: str) -> tuple:
     """SmolLM2-135M's and DistilBERT's architectures with random weights and GPT-2's vocabulary size."""
     torch.manual_seed(0)
-    size = Size(vocabulary=50_257, prompt=64, batch=64)
+    size = Size(vocabulary=50_257, prompt=64, batch=SIZES["batch_size"])
     tokenizer = make_tokenizer(size)
     shape = KNOWN[SMOLLM2].to_dict() | {"vocab_size": len(tokenizer)}
     config = type(KNOWN[SMOLLM2])(**shape)
@@ -85,12 +86,15 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     ledger = estimate_memory(actor, reward, config, longest, method, frozen=frozen)
     models = make_models(actor, tokenizer, reward, method, frozen)
     state = start_run(config, models, prompts=prompts)
-    phases = PhaseTimes(models.device)
+    del models  # GRPO takes no critic
+    phases = PhaseTimes(state.models.device)
     for _ in range(1 + iterations):
         iterate(state, phases)
     seconds = {name: statistics.median(x[1:] or x) for name, x in phases.seconds.items()}
+    iteration, length = sum(seconds.values()), state.history[-1]["response_length"]
     return {
-        "seconds": seconds | {"iteration": sum(seconds.values())},
+        "seconds": seconds | {"iteration": iteration},
+        "tokens_per_s": config.batch_size * length / iteration,
         "peak_MiB": (phases.peak - at_first) / MIB,
         "estimated_MiB": ledger.peak / MIB,
         "ratio_error": state.history[0]["first_ratio_error"],
@@ -103,6 +107,7 @@ def print_setting(name: str, found: dict) -> None:
     print(f"\n{name}")
     show([f"{phase}, s" for phase in found["seconds"]], [list(found["seconds"].values())])
     peak, estimated = found["peak_MiB"], found["estimated_MiB"]
+    print(f"{found['tokens_per_s']:,.0f} response tokens/s")
     print(f"peak {peak:,.0f} MiB, estimated {estimated:,.0f}: {estimated / peak:.2f} of it")
     print(f"first minibatch: |ratio − 1| {found['ratio_error']:.0e}, KL {found['kl']:+.0e}")
 
@@ -110,12 +115,14 @@ def print_setting(name: str, found: dict) -> None:
 def settings(half: torch.dtype, short: bool) -> dict:
     """What is measured, by name: config, method, type of the frozen models."""
     large = replace(LARGE, **SHORT) if short else LARGE
-    less = replace(large, gradient_checkpointing=True)
+    less, half_used = replace(large, gradient_checkpointing=True), {"mixed_precision": "bf16"}
     found = {
         "full, all float32": (large, "full", torch.float32),
         f"full, frozen in {half}": (large, "full", half),
         "full, gradient checkpointing": (less, "full", half),
         f"LoRA rank 8, frozen in {half}": (large, "lora", half),
+        "full, bf16 autocast": (replace(large, **half_used), "full", half),
+        "full, bf16 autocast, GRPO": (replace(large, **half_used, **GRPO), "full", half),
     }
     if half == torch.float32:  # on a CPU, frozen models are float32 anyway
         del found[f"full, frozen in {half}"]

@@ -24,7 +24,7 @@ LEARNING_RATE = 3e-6  # TRL's default, used for all
 
 @dataclass(frozen=True)
 class Size:
-    """Size of one benchmark: GPT-2 layers and width; prompts and responses in tokens."""
+    """Size of one benchmark: GPT-2 layers and width; prompts and responses in tokens; where it runs."""
 
     layers: int = 4
     width: int = 128
@@ -33,6 +33,7 @@ class Size:
     prompt: int = 8
     response: int = 24
     batch: int = 64
+    device: str = "cpu"
 
 
 def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
@@ -111,7 +112,7 @@ def prompt_texts(size: Size) -> list[str]:
 
 def run_config(size: Size, minibatch: int, **settings) -> RLHFConfig:
     """Settings of our run at this size; those given go before."""
-    shared = {"device": "cpu", "normalize_scores": False, "learning_rate": LEARNING_RATE}
+    shared = {"device": size.device, "normalize_scores": False, "learning_rate": LEARNING_RATE}
     shared |= {"batch_size": size.batch, "response_length": size.response}
     return RLHFConfig(**shared | {"minibatch_size": minibatch} | settings)
 

@@ -6,7 +6,8 @@ it forces. The floor is the bare forwards, backwards and decoding.
 
 With `--grpo` one GRPO iteration of ours and of TRL's GRPOTrainer, of two models: SmolLM2-135M's shape and a
 GPT-2 of 49 million parameters. K responses to a prompt, each of its full length, one pass over them in one
-minibatch, the KL as k3 in the loss, one thread; the same modules and reward function for both.
+minibatch, the KL as k3 in the loss, one thread; the same modules and reward function for both. With
+`--device cuda` larger batches, under bf16 autocast.
 """
 
 import copy
@@ -14,9 +15,10 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
@@ -126,12 +128,12 @@ def race(
     return {name: spans[warm:] for name, spans in taken.items()} | {"tokens": tokens}
 
 
-def peaks(run: Callable[[], object], times: int = 1) -> dict:
+def peaks(run: Callable[[], object], times: int = 1, device: str = "cpu") -> dict:
     """Peak memory of this process: before training, and after `run` was called so many times."""
-    before = peak_bytes() / MIB
+    before = peak_bytes(torch.device(device)) / MIB
     for _ in range(times):
         run()
-    return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
+    return {"imported_MiB": before, "peak_MiB": peak_bytes(torch.device(device)) / MIB}
 
 
 def ppo_alone(who: str, minibatch: int, size: Size, iterations: int = 4) -> dict:
@@ -164,6 +166,7 @@ def grpo_config(size: Size, iterations: int) -> RLHFConfig:
     groups = {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"}
     groups |= {"kl_placement": "loss", "kl_loss": "k3", "kl_coef": 0.1, "num_ppo_epochs": 1}
     groups |= {"iterations": iterations, "micro_batch_size": size.batch}
+    groups |= {"mixed_precision": "no" if size.device == "cpu" else "bf16"}
     return run_config(size, size.batch, **groups)
 
 
@@ -191,7 +194,7 @@ def grpo_trunks(policy: PreTrainedModel, reference: PreTrainedModel) -> dict:
 
 def grpo_race(make: Callable[[], PreTrainedModel], size: Size, rounds: int) -> dict:
     """Ours and TRL's GRPOTrainer, which collects no garbage by force."""
-    actor = make()
+    actor = make().to(size.device)
     state = make_grpo_run(copy.deepcopy(actor), size, GRPO_WARM + rounds)
     ours = grpo_trunks(state.models.actor, state.models.reference)
     with grpo_trainer(actor, size, GRPO_WARM + rounds) as trainer:
@@ -205,11 +208,12 @@ def grpo_alone(
     who: str, make: Callable[[], PreTrainedModel], size: Size, iterations: int = 2
 ) -> dict:
     """Peak memory of one of both in this process."""
-    actor = make()
+    actor = make().to(size.device)
     if who == "ours":
-        return peaks(partial(our_iteration, make_grpo_run(actor, size, iterations)), iterations)
+        run = partial(our_iteration, make_grpo_run(actor, size, iterations))
+        return peaks(run, iterations, size.device)
     with grpo_trainer(actor, size, iterations) as trainer:
-        return peaks(trainer.train)
+        return peaks(trainer.train, device=size.device)
 
 
 # --- what was found -------------------------------------------------------------------------------
@@ -293,6 +297,7 @@ class Options:
     minibatches: list[int] = setting([64, 16], "of PPO's race")
     picture: bool = setting(False, f"write {PICTURE.name}, of the first configuration")
     grpo: bool = setting(False, "GRPO's race in place of PPO's")
+    device: str = setting("cpu", "of GRPO's race")
 
 
 def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: int, *work) -> dict:
@@ -324,6 +329,8 @@ def measure_grpo(options: Options) -> dict:
     require_grpo()
     found = {"trl": trl_version()}
     for name, size in GRPO_SIZES.items():
+        if options.device != "cpu":
+            size = replace(size, device=options.device, batch=64, response=128)
         title = (
             f"{name}, {size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
         )

@@ -49,7 +49,7 @@ def grpo_settings(config: RLHFConfig, folder: str) -> dict:
     require(config.entropy_coef == 0.0, "entropy_coef", config.entropy_coef, "0 for TRL")
     updates = config.num_ppo_epochs * (size // part)
     quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
-    plain = {"bf16": False, "lr_scheduler_type": "linear"}
+    plain = {"bf16": config.mixed_precision == "bf16", "lr_scheduler_type": "linear"}
     return quiet | plain | {
         "output_dir": folder,
         "seed": config.seed,

@@ -8,7 +8,7 @@ command that made them. Folder names are for readers: no code parses them.
 import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -220,7 +220,7 @@ def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
             continue
         begun += 1
         saved = config_from_dict(read_json(path, ("config",))["config"])
-        if saved != resolve_rates(job.config):
+        if replace(saved, device=job.config.device) != resolve_rates(job.config):
             raise FileProblem(f"{path} was made with other settings: wants another --out.")
     got = f"{options.results}, where {begun} of these runs have begun"
     require(options.resume or not begun, "--out", got, "--resume, or other folders")

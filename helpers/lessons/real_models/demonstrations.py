@@ -63,8 +63,10 @@ def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:
     """`sft_loss` of these completions."""
     tokenizer = state.models.tokenizer
     how = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
-    encoded = tokenizer([text.prompt + text.completion for text in texts], **how)
+    device = state.models.device
+    encoded = tokenizer([text.prompt + text.completion for text in texts], **how).to(device)
     mask = encoded["attention_mask"].bool()
-    starts = torch.tensor([[len(tokenizer(text.prompt)["input_ids"])] for text in texts])
-    learned = mask & (torch.arange(mask.shape[1]) >= starts)
+    starts = [[len(tokenizer(text.prompt)["input_ids"])] for text in texts]
+    places = torch.arange(mask.shape[1], device=device)
+    learned = mask & (places >= torch.tensor(starts, device=device))
     return sft_loss(state.models.actor, encoded["input_ids"], mask, learned)

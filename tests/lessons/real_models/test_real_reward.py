@@ -70,7 +70,7 @@ def test_labels_follow_gold_with_bradley_terry_noise(words):
 def tiny(words, monkeypatch):
     """The study on tiny models, in this process: no weights, no adapter, few samples."""
     models, given = tiny_models(), {"LABELLED": 4, "COMPARED": 4, "PROMPTS": 4, "FRESH": 4}
-    given["load_chat_model"] = lambda: (tiny_models().actor, models.tokenizer)
+    given["load_chat_model"] = lambda **_: (tiny_models().actor, models.tokenizer)
     given["fresh_reward_model"] = lambda *_: RewardModel(
         make_encoder(models.tokenizer, 1, 32), models.tokenizer
     ).eval()

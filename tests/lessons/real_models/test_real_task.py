@@ -77,7 +77,7 @@ def tiny(monkeypatch):
     def models(actor, tokenizer, reward, **how):
         return Models(actor, None, reward, make_reference(actor), tokenizer)
 
-    monkeypatch.setattr(task_study, "load_line_model", lambda name: letter_model())
+    monkeypatch.setattr(task_study, "load_line_model", lambda *_: letter_model())
     monkeypatch.setattr(task_study, "lora_models", models)
     monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
     monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
