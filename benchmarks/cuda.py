@@ -71,10 +71,12 @@ def smollm2_size(device: str) -> tuple:
     tokenizer = make_tokenizer(size)
     shape = KNOWN[SMOLLM2].to_dict() | {"vocab_size": len(tokenizer)}
     config = type(KNOWN[SMOLLM2])(**shape)
-    actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).to(device).eval()
     still = {"dropout": 0.0, "attention_dropout": 0.0, "vocab_size": len(tokenizer)}
-    reward = RewardModel(DistilBertModel(DistilBertConfig(**still)), tokenizer)
-    return actor, tokenizer, freeze(reward.to(device)), prompt_texts(size)
+    with torch.device(device):  # random weights are soon drawn there
+        actor = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+        encoder = DistilBertModel(DistilBertConfig(**still))
+    reward = RewardModel(encoder, tokenizer).to(device)
+    return actor, tokenizer, freeze(reward), prompt_texts(size)
 
 
 def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iterations: int) -> dict:
