@@ -146,7 +146,7 @@ function drawTable(view) {
   write(byId("table").caption, `After ${updates(view.iteration)}${seed}`);
   rows.forEach(({ row, note, cells }, beta) => {
     const now = valuesOf(runOf(view, beta), view.iteration), joined = joinedAt(beta);
-    const made = LIVE.includes(joined) && `${updates(now.iteration)} of ${RLOO.prompts * RLOO.group}, RLOO`;
+    const made = LIVE.includes(joined) && `${now.iteration} of ${RLOO.iterations} updates, RLOO`;
     write(note, [made, joined?.ownReward && "own reward"].filter(Boolean).join("; "));
     const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];
     const texts = [written(now.proxy), written(now.gold), writtenKl(now.kl), written(own), written(best && best.value)];

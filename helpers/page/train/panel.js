@@ -2,7 +2,7 @@
 const KEPT_RUNS = 2; // live runs beside the recorded ones
 const DECADE = [1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.2, 2.5, 2.7, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9];
 const BETAS = [0, 0.01, 0.1, 1].flatMap((ten) => (ten ? DECADE.map((one) => Number((ten * one).toPrecision(2))) : 0)).filter((beta) => beta <= 2);
-const training = { worker: null, run: null, start: null, going: false, waiting: false, made: 0, asked: 0, pace: 0 };
+const training = { worker: null, run: null, start: null, going: false, waiting: false, made: 0, asked: 0, pace: 0, from: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
@@ -82,7 +82,7 @@ async function train() {
   if (byId("train-go").disabled) return; // it loads
   stop();
   document.body.classList.add("touched"); // nobody need be told to drag β
-  training.going = false;
+  Object.assign(training, { going: false, from: view.beta });
   say("Loading the models …");
   keepRunRoom();
   byId("train-go").disabled = true;
@@ -138,7 +138,7 @@ function meansOf(texts) {
 
 function takePoint({ iteration, score, kl }, { samples, next }, texts) {
   const { run } = training.run, isNew = !LIVE.includes(training.run), place = () => TRAINED + DATA.joined.indexOf(training.run);
-  const followed = view.beta === place() && view.iteration === iteration - 1;
+  const followed = isNew ? view.beta === training.from : view.beta === place() && view.iteration === iteration - 1;
   training.pace = (performance.now() - training.asked + training.pace * iteration) / (iteration + 1); // the mean
   const means = iteration ? { proxy: score, kl, ...meansOf(texts) } : training.start;
   for (const name in means) run[name].push(means[name]);
@@ -149,7 +149,7 @@ function takePoint({ iteration, score, kl }, { samples, next }, texts) {
   if (!isNew) layPlane();
   else if (LIVE.push(training.run) > KEPT_RUNS) LIVE.shift();
   if (isNew) joinRuns();
-  show(isNew || followed ? { beta: place(), iteration } : {});
+  show(followed ? { beta: place(), iteration } : {}); // who has moved β meanwhile stays there
   if (iteration === RLOO.iterations) training.going = false;
   drawTraining();
 }
