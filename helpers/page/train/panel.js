@@ -7,9 +7,9 @@ const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the rewa
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
 // ---- what is asked for ----
-/** What these fields say of the reward: numbers, words as they were written. */
+/** What these fields say of the reward: numbers, words without the commas between them. */
 function writtenReward(fields = FIELDS) {
-  const read = ({ type, checked, value }) => ({ checkbox: checked, range: Number(value), text: value.trim() })[type];
+  const read = ({ type, checked, value }) => ({ checkbox: checked, range: Number(value), text: value.replaceAll(",", " ").trim() })[type];
   return Object.fromEntries(fields.map((field) => [field.name, read(field)]));
 }
 
@@ -115,7 +115,7 @@ function beginningTold(rare) {
 
 /** Room for all that will be said of the run, so that nothing jumps while it trains. */
 function keepRunRoom() {
-  const liked = cutWords(byId("own-liked").value);
+  const liked = cutWords(writtenReward().liked);
   reserve(byId("train-progress"), [`run 99: β = 0.013, update ${RLOO.iterations} of ${RLOO.iterations}`], write);
   reserve(byId("train-said"), ["…", beginningTold(liked)], write);
   byId("times").style.minHeight = `${1.45 * liked.length}em`;
@@ -195,10 +195,10 @@ function rewardWords() {
 
 /** Below each field: which of its words the model does not know, with those it knows that begin alike. */
 async function checkWords() {
-  const { liked, disliked } = writtenReward();
-  if (liked || disliked) training.policy ??= await loadPolicy("reference").catch(() => null);
+  const reward = writtenReward();
+  if (reward.liked || reward.disliked) training.policy ??= await loadPolicy("reference").catch(() => null);
   if (!training.policy) return;
-  for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownTold(training.policy, byId(`own-${name}`).value));
+  for (const name of ["liked", "disliked"]) write(byId(`unknown-${name}`), unknownTold(training.policy, reward[name]));
   write(byId("own-said"), rewardWords());
 }
 
@@ -243,9 +243,6 @@ function layTraining() {
     checkWords();
     drawTraining();
     show({});
-  });
-  byId("reward-box").addEventListener("keydown", ({ key, target }) => {
-    if (key === "Enter" && target.type === "text") train();
   });
   document.addEventListener("visibilitychange", goOn);
   drawTraining();
