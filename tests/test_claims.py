@@ -218,7 +218,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
         ]
     ),
     ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
-    ("11", "with 300 other pairs"): equals(lambda: direct.FEW),
+    ("11", "with its own 300 pairs"): equals(lambda: direct.FEW),
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
     ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),
     ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
