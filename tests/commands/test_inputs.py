@@ -244,7 +244,7 @@ def test_every_flag_for_one_s_own_model_is_explained_and_named_on_the_page():
 
 
 def test_the_page_names_no_flag_that_is_not_there(capsys):
-    known = {"--nproc-per-node", "--num_processes", "--no-deps"}  # torchrun's, accelerate's, pip's
+    known = {"--nproc-per-node", "--num_processes", "--no-deps", "--private"}  # of other tools
     for name in command.COMMANDS:
         with contextlib.suppress(SystemExit):
             command.main([name, "--help"])
