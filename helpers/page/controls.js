@@ -166,7 +166,8 @@ function playOrStop() {
 function address() {
   const names = { beta: DATA.betas[view.beta], iteration: view.iteration, prompt: view.prompt + 1 };
   const seed = DATA.seeds.length > 1 ? { seed: DATA.seeds[view.seed] } : {};
-  return `#${new URLSearchParams({ ...names, sample: view.which, ...seed, ...trainingLink() })}`;
+  const world = DATA.world ? { world: DATA.world } : {};
+  return `#${new URLSearchParams({ ...world, ...names, sample: view.which, ...seed, ...trainingLink() })}`;
 }
 
 function keepLink() {
@@ -258,6 +259,7 @@ function listen() {
     show({});
   });
   window.addEventListener("hashchange", () => {
+    if (recordsNamed() !== source) return location.reload();
     stop();
     show(readLink());
   });
@@ -282,12 +284,33 @@ function joinRuns(joined) {
   show({});
 }
 
+/** The parts for which there are no records. */
+function hideWhatIsNot() {
+  byId("seed").parentElement.hidden = DATA.seeds.length < 2;
+  byId("which").parentElement.hidden = samples < 2;
+  byId("why").parentElement.hidden = !gold;
+  const next = byId("next").parentElement;
+  next.hidden = !DATA.nextWords.length;
+  if (next.hidden) next.after(byId("table").parentElement); // in its place, and no hole in the left column
+}
+
+/** What is said of this world, in its places; what follows "|" only where there is room. */
+function layTexts() {
+  write(byId("command"), DATA.command);
+  for (const link of byId("worlds").children) if (link.hash === (DATA.world ? `#world=${DATA.world}` : "")) link.ariaCurrent = "page";
+  for (const place of document.querySelectorAll("[data-text]")) {
+    if (!(place.dataset.text in TEXTS)) continue;
+    const [text, more] = TEXTS[place.dataset.text].split("|");
+    place.replaceChildren(text, ...(more ? [element("span", "wide", more)] : []));
+  }
+}
+
 function start() {
   options("prompt", DATA.prompts.map((prompt) => `${prompt} …`));
   options("which", ["typical", ...Array.from({ length: samples }, (_, at) => `${at + 1} of ${samples}`)]);
   options("seed", DATA.seeds);
-  byId("seed").parentElement.hidden = DATA.seeds.length < 2;
-  write(byId("command"), DATA.command);
+  hideWhatIsNot();
+  layTexts();
   if (EMBEDDED) byId("beta-doc").replaceWith(byId("beta-doc").textContent); // there it lies beside nothing
   layStops();
   layBars();

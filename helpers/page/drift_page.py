@@ -38,6 +38,7 @@ ON_LOAD = (
     "if (light) this.contentWindow.postMessage({theme: light === 'true' ? 'light' : 'dark'}, '*');"
     "if (this.nextElementSibling?.tagName === 'IMG') this.nextElementSibling.style.display = 'none'"
 )
+RECORDS = '<script type="application/json" id="records-{}">{}</script>'
 NEXT_WORDS = 8  # of the most likely ones; all others are one more row
 LEAST_DISAGREEMENT = 0.1  # of proxy and of gold, for a pair of texts to be asked about
 
@@ -197,10 +198,11 @@ def script_json(facts: dict) -> str:
     return text.replace("<", "\\u003c")
 
 
-def page(facts: dict, embedded: bool = False) -> str:
+def page(facts: dict, embedded: bool = False, second: dict | None = None) -> str:
     """The whole page as HTML; it asks no network for anything.
 
-    `embedded`: for a notebook's frame, without headline and link, and packed.
+    `embedded`: for a notebook's frame, without headline and link, and packed. `second`: records of
+    another world, which the page shows where its address says `world=` and this name.
     """
     html = Template(part("page.html")).substitute(
         attributes=" data-embedded" if embedded else "",
@@ -208,6 +210,7 @@ def page(facts: dict, embedded: bool = False) -> str:
         engine="\n".join(part(name) for name in ENGINE),
         script="\n".join(part(name) for name in SCRIPTS),
         data=script_json(facts),
+        second="" if second is None else RECORDS.format(second["world"], script_json(second)),
     )
     return Template(part("shell.html")).substitute(packed=packed(html)) if embedded else html
 
@@ -249,7 +252,15 @@ def plain_html(markup: str) -> HTML:
         return HTML(markup)
 
 
-def export(path: Path, sweep: Sweep | None = None, policies: Sequence[str] = ()) -> None:
-    """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it."""
+def export(
+    path: Path,
+    sweep: Sweep | None = None,
+    policies: Sequence[str] = (),
+    second: dict | None = None,
+) -> None:
+    """Write the page of a sweep (by default the shipped one) to this file; `policies` lie beside it.
+
+    `second`: records of another world, see `page`.
+    """
     records = PageRecords(Drift(sweep or load_sweep()))
-    write_text(path, page(records.facts(policies)))
+    write_text(path, page(records.facts(policies), second=second))

@@ -49,7 +49,7 @@ function pictureTexts() {
     [numbers, "600 30px system-ui, sans-serif", ink, 46],
     [story(view), "600 26px system-ui, sans-serif", ink, 36],
     [`“${plain(DATA.prompts[view.prompt], sample.tokens)}”`, "34px Georgia, serif", ink, 46],
-    [`${scoreName(view.beta) === "proxy" ? "proxy: the reward model’s score" : "own reward: chosen in the page"}, which training raises. gold: real quality, by rules that training never sees. KL: how far the policy is from the reference.`, "20px system-ui, sans-serif", soft, 28],
+    [`${scoreName(view.beta) === "proxy" ? "proxy: the reward model’s score" : "own reward: chosen in the page"}, which training raises. gold: ${document.querySelector("[data-text=gold]").textContent}. KL: how far the policy is from the reference.`, "20px system-ui, sans-serif", soft, 28],
     [`Source: ${LIVE.includes(joinedAt(view.beta)) ? "trained in the page" : `recorded runs, “${DATA.command}”`}, in “${document.title}”${place}`, "20px system-ui, sans-serif", soft, 28],
   ];
 }

@@ -48,9 +48,10 @@ const point = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const diamond = (size) => `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`;
 const star = "M0-11L2.7-3.6L10.5-3.4L4.3 1.4L6.5 8.9L0 4.5L-6.5 8.9L-4.3 1.4L-10.5-3.4L-2.7-3.6Z";
 
-/** The places of a run after 0, 1, … updates: ["x y", …]. */
-function pathOf(run, name) {
-  return run[name].map((score, at) => (score === null ? null : point(across(run.kl[at]), up(score))));
+/** The places of a run after 0, 1, … updates: ["x y", …]; where held-out prompts were measured, only those and what is shown now. */
+function pathOf(run, name, now) {
+  const isDrawn = (at) => run[name][at] !== null && (at === now || (run.heldOut?.includes(at) ?? true));
+  return run[name].map((score, at) => (isDrawn(at) ? point(across(run.kl[at]), up(score)) : null));
 }
 
 /** A path through the places that there are. */
@@ -145,7 +146,7 @@ function layPlane() {
   const curve = [[0, DATA.start], ...DATA.frontier].map(([kl, score]) => point(across(kl), up(score)));
   mark("path", "frontier", { d: `M${curve.join("L")}` });
   const [farthest, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
-  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, `${frame.width < 420 ? "most proxy" : "the most proxy possible"} (known up to KL ${written(farthest, 1)})`);
+  parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, DATA.frontier.length && `${frame.width < 420 ? "most proxy" : "the most proxy possible"} (known up to KL ${written(farthest, 1)})`);
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -182,7 +183,7 @@ function drawPlane(view) {
   const run = runOf(view), now = valuesOf(run, view.iteration), marks = [], lines = DATA.frontier.map(([kl, score]) => [across(kl), up(score)]);
   write(parts.proxyLabel, scoreName(view.beta));
   for (const name of ["proxy", "gold"]) {
-    const path = pathOf(run, name), here = path[now.iteration];
+    const path = pathOf(run, name, now.iteration), here = path[now.iteration];
     lines.push(...path.filter(Boolean).map((place) => place.split(" ").map(Number)));
     parts[`${name}Ahead`].setAttribute("d", line(path.slice(now.iteration)));
     parts[name].setAttribute("d", line(path.slice(0, now.iteration + 1)));
@@ -191,7 +192,7 @@ function drawPlane(view) {
     parts[`${name}Dot`].setAttribute("transform", `translate(${here})`);
     marks.push({ label: parts[`${name}Label`], x: across(now.kl), y: up(now[name]) });
   }
-  const best = DATA.optima[view.beta], place = best && { x: across(best.kl), y: up(best.score) };
+  const best = optimumOf(view), place = best && { x: across(best.kl), y: up(best.score) };
   const isNamed = best && marks.every(({ x, y }) => Math.hypot(x - place.x, y - place.y) > CROWDED); // else the star is enough
   for (const [name, shown] of Object.entries({ star: best, starLabel: isNamed })) parts[name].setAttribute("visibility", shown ? "visible" : "hidden");
   if (best) parts.star.setAttribute("transform", `translate(${point(place.x, place.y)})`);

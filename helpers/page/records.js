@@ -1,14 +1,17 @@
 // The records of the sweep, and what of them is shown: {beta, seed, prompt, which, iteration}, all numbers of places.
 // The place "beta" counts the stops of the ruler: the sweep's β, then the reader's own runs that have joined.
-const DATA = JSON.parse(document.getElementById("records").textContent);
+// The address may name another world than the first: other records of the same shape.
+const byId = (id) => document.getElementById(id);
+const recordsNamed = () => byId(`records-${new URLSearchParams(location.hash.slice(1)).get("world")}`) ?? byId("records");
+const source = recordsNamed(), DATA = JSON.parse(source.textContent);
+const TEXTS = DATA.texts ?? {}; // in place of what page and sentences say of the first world
 const TRAINED = DATA.betas.length;
 DATA.joined = []; // {label, beta, ownReward, optimum, run}
 const LIVE = []; // those of them that this page has trained (train/panel.js)
 let told = { words: DATA.words, runs: [] }; // those that Python told of
 let last = lastUpdate();
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
-const gold = readGold(DATA.gold); // of any text, also of one that no run has written
-const byId = (id) => document.getElementById(id);
+const gold = DATA.gold && readGold(DATA.gold); // of any text, also of one that no run has written; null where it is no such grammar
 
 function clamp(value, low, high) {
   return Math.min(Math.max(value, low), high);
@@ -38,7 +41,7 @@ function joinedAt(beta) {
 
 /** The algorithm of the run at this stop: the page itself trains without a critic. */
 function methodOf(beta) {
-  return LIVE.includes(joinedAt(beta)) ? "RLOO" : "PPO";
+  return LIVE.includes(joinedAt(beta)) ? "RLOO" : TEXTS.method ?? "PPO";
 }
 
 /** A stop of the ruler in words. */
@@ -58,6 +61,11 @@ function scoreName(beta) {
 
 function runOf(view, beta = view.beta) {
   return DATA.runs[beta][view.seed];
+}
+
+/** π* at this β, on the reward model of the run shown; null where it is not known. */
+function optimumOf(view, beta = view.beta) {
+  return runOf(view, beta).optimum ?? DATA.optima[beta];
 }
 
 /** Proxy, gold and KL after this many updates, or at the run's end; null where not measured. */

@@ -7,7 +7,7 @@ function textOf([beta, seed, which], prompt) {
 
 /** The words with blanks as people write them. */
 function plain(prompt, tokens) {
-  const words = tokens.filter((token) => token !== STOP).map((token) => (CLOSE_UP.includes(token) ? token : ` ${token}`));
+  const words = tokens.filter((token) => token !== STOP).map((token) => (isGlued(token) ? token.replace(GLUE, "") : ` ${token}`));
   return prompt + words.join("");
 }
 

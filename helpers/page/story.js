@@ -9,7 +9,7 @@ function meanOf(values, from, to) {
   return some.reduce((sum, x) => sum + x, 0) / some.length;
 }
 
-/** Gold without its noise: means of neighbours; the last, measured on many fresh responses, as it is. */
+/** Gold without its noise: as recorded, or means of neighbours; the last, measured on many fresh responses, as it is. */
 function smooth(run) {
   const end = run.gold.length - 1;
   run.smooth ||= run.gold.map((gold, at) => (at === end ? gold : meanOf(run.gold, at - AROUND, Math.min(at + AROUND, end - 1))));
@@ -51,7 +51,7 @@ function atTheEnd(view, now, start, yardstick) {
   const best = `gold ends at ${written(now.gold)}, at β = ${DATA.betas[yardstick.best]} it ends at ${written(yardstick.gold)}`;
   if (view.beta < yardstick.best) return `Further away, not better: ${best}.`;
   const share = (now.gold - start) / (yardstick.gold - start);
-  return share < MOST ? `Safe, and timid: with so high a KL penalty ${best}.` : `Close to the reference, with most of the gain: ${best}.`;
+  return share < MOST ? `Safe, and timid: with so high a KL penalty ${best}.` : `Closer to the reference, with most of the gain: ${best}.`;
 }
 
 /** On the way: what has risen, and whether the KL penalty holds the policy where it is. */
@@ -62,7 +62,7 @@ function onTheWay(view, now, run, gold, little) {
   if (DATA.betas[view.beta] > 0 && now.iteration > EARLY * last && slow) {
     return `The KL penalty holds it at ${nats}; ${better ? "proxy and gold are higher than there" : "little has changed"}.`;
   }
-  if (better && gold - smooth(run)[half] > little) return `Proxy and gold rise together: ${nats}, and its reviews are better.`;
+  if (better && gold - smooth(run)[half] > little) return `Proxy and gold rise together: ${nats}, and ${TEXTS.better ?? "its reviews are better"}.`;
   return better ? `Proxy and gold have risen: ${nats}, and it moves on.` : `${now.iteration > EARLY * last ? "It moves" : "The first steps"} away: ${nats}.`;
 }
 

@@ -43,6 +43,7 @@ function stepTour(at) {
 }
 
 function layTour() {
+  byId("tour-start").hidden = !DATA.policies.length; // its end is the training card
   byId("tour-start").addEventListener("click", () => stepTour(0));
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !tour.hidden) endTour();

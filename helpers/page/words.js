@@ -1,5 +1,6 @@
 // Texts word by word, next words as bars, the table, the ladder of all β.
-const CLOSE_UP = ".,!?;:"; // no blank before these
+const CLOSE_UP = ".,!?;:", GLUE = "\u2060"; // no blank before these, nor before what begins so
+const isGlued = (token) => CLOSE_UP.includes(token) || token.startsWith(GLUE);
 const FULL = 3, STRONGEST = 62; // nats at which a colour is full; percent of it in the paper
 const STOP = "</s>";
 const LONG = 120, SMALLER = 0.6; // letters from which a text is set smaller; the room that it then takes
@@ -20,7 +21,7 @@ function fillWords(target, { prompt, sample, before = null }) {
   sample.tokens.forEach((token, at) => {
     const word = chip(token, sample.drift[at]);
     if (before && before[at] !== token) word.classList.add("fresh");
-    nodes.push(CLOSE_UP.includes(token) ? "\u2060" : " ", word);
+    nodes.push(isGlued(token) ? GLUE : " ", word);
   });
   const text = element("div", lettersOf(sample) > LONG ? "long" : "");
   text.append(...nodes);
@@ -52,9 +53,9 @@ function drawSample(view) {
   shownSample = key;
   fillWords(byId("sample"), { prompt, sample, before: view.plays ? shownTokens : null });
   shownTokens = sample.tokens;
-  const kind = view.which ? "One draw" : `The most typical of ${shot.samples[view.prompt]?.length} texts`;
+  const kind = view.which || samples < 2 ? "One draw" : `The most typical of ${shot.samples[view.prompt]?.length} texts`;
   write(byId("sample-facts"), sampleFacts(kind, sample, means, scoreName(view.beta), Math.min(view.iteration, endOf(view))));
-  write(byId("why"), pointsOf(plain(prompt, sample.tokens)));
+  if (gold) write(byId("why"), pointsOf(plain(prompt, sample.tokens)));
   write(byId("times"), joinedAt(view.beta)?.liked ? timesFacts(joinedAt(view.beta), shot.iteration, sample) : "");
 }
 
@@ -113,10 +114,11 @@ function withRest(perMille) {
 }
 
 function drawBars(view) {
+  if (!DATA.nextWords.length) return;
   const words = [...DATA.nextWords[view.prompt], "all others"], run = runOf(view);
   const now = withRest(shotOf(run, view.iteration).next[view.prompt]);
   const before = withRest(DATA.runs[0][view.seed].shots[0].next[view.prompt]);
-  const best = withRest(DATA.optima[view.beta]?.next[view.prompt]);
+  const best = withRest(optimumOf(view)?.next[view.prompt]);
   write(byId("next-prompt"), DATA.prompts[view.prompt]);
   bars.forEach((bar, at) => {
     fillBar(bar, words[at] || "", now && now[at] / 1000, before[at] / 1000);
@@ -148,7 +150,7 @@ function drawTable(view) {
     const now = valuesOf(runOf(view, beta), view.iteration), joined = joinedAt(beta);
     const made = LIVE.includes(joined) && `${now.iteration} of ${RLOO.iterations} updates, RLOO`;
     write(note, [made, joined?.ownReward && "own reward"].filter(Boolean).join("; "));
-    const own = now.proxy - DATA.betas[beta] * now.kl, best = DATA.optima[beta];
+    const own = now.proxy - DATA.betas[beta] * now.kl, best = optimumOf(view, beta);
     const texts = [written(now.proxy), written(now.gold), writtenKl(now.kl), written(own), written(best && best.value)];
     texts.forEach((text, at) => write(cells[at], text));
     row.ariaCurrent = beta === view.beta ? "true" : null;

@@ -26,6 +26,7 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.parametrize("link", ["#beta=0.03&iteration=40&prompt=2", "#world=real&beta=0.3"])
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
@@ -35,8 +36,7 @@ CONTRASTS = """() => {
         pytest.param(1280, "dark", marks=pytest.mark.nightly),
     ],
 )
-def test_no_fault_of_accessibility_is_found(browser, scheme, width):
-    link = "#beta=0.03&iteration=40&prompt=2"
+def test_no_fault_of_accessibility_is_found(browser, scheme, width, link):
     with opened(browser, link, width, color_scheme=scheme, reduced_motion="reduce") as page:
         page.evaluate(UNFOLD)
         found = Axe().run(page).response

@@ -3,12 +3,14 @@
 import math
 import re
 from contextlib import contextmanager
-from itertools import combinations, pairwise, product
+from itertools import chain, combinations, pairwise, product
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 from helpers.kit.style import COLOURS
+from helpers.lessons.real_models.reward_study import load_real_reward
 from helpers.page import drift_page
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.drift import run_curves
@@ -152,11 +154,12 @@ def test_the_text_shown_first_is_the_one_nearest_to_the_means_with_its_gold_expl
         assert total == pytest.approx(near.gold, abs=0.006 * len(points) + 1e-9)
 
 
-def test_nothing_moves_while_it_loads(browser):
+@pytest.mark.parametrize("link", ["", "#world=real"])
+def test_nothing_moves_while_it_loads(browser, link):
     for width in (1280, 390, 320):
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.add_init_script(f"({WATCH_SHIFTS})()")
-        page.goto(PAGE)
+        page.goto(PAGE + link)
         page.wait_for_function("() => document.getElementById('iteration').value > 1")
         assert page.evaluate("() => window.shifts") <= 0.02
         page.close()
@@ -223,7 +226,7 @@ def test_what_can_be_pressed_is_large_enough_for_a_finger(browser, width):
 def test_every_control_is_reached_by_tab(page):
     page.evaluate(UNFOLD)
     reached = []
-    while "copy" not in reached and len(reached) < 30:
+    while "copy" not in reached and len(reached) < 32:
         page.keyboard.press("Tab")
         reached.append(page.evaluate("() => document.activeElement.id || 'other'"))
     wanted = ["beta", "play", "iteration", "prompt", "which", "copy"]  # one seed: no choice
@@ -376,10 +379,8 @@ def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
 # ---- the sentence above the numbers ----
 
 
-@pytest.fixture(scope="module")
-def told(browser, sweep) -> dict[float, list[str]]:
-    """What the page says after 0, 1, … updates of each β."""
-    facts = drift_page.PageRecords(drift_page.Drift(sweep)).facts()
+def sentences(browser, facts) -> list[tuple[str, int, dict]]:
+    """(sentence, update, the run's records) of every state of a page with these records."""
     page = browser.new_page()
     page.set_content(
         f'<script type="application/json" id="records">{drift_page.script_json(facts)}</script>'
@@ -387,18 +388,17 @@ def told(browser, sweep) -> dict[float, list[str]]:
     for name in ("records.js", "story.js"):
         page.add_script_tag(content=drift_page.part(name))
     said = page.evaluate(
-        "() => DATA.runs.map(([run], beta) => "
-        "run.kl.map((_, iteration) => story({beta, seed: 0, iteration})))"
+        "() => DATA.runs.flatMap((row, beta) => row.map((run, seed) => "
+        "run.kl.map((_, iteration) => story({beta, seed, iteration}))))"
     )
     page.close()
-    return dict(zip(sweep.betas, said, strict=True))
+    runs = zip(said, chain.from_iterable(facts["runs"]), strict=True)
+    return [(words, at, run) for some, run in runs for at, words in enumerate(some)]
 
 
-def states(told, sweep):
-    """(sentence, update, the run's curves) of every state of the page."""
-    for beta, sentences in told.items():
-        curves = run_curves(sweep.run(beta, 0))
-        yield from ((words, at, curves) for at, words in enumerate(sentences))
+@pytest.fixture(scope="module")
+def told(browser, sweep):
+    return sentences(browser, drift_page.PageRecords(drift_page.Drift(sweep)).facts())
 
 
 def rolling(values: list[float]) -> list[float]:
@@ -407,9 +407,9 @@ def rolling(values: list[float]) -> list[float]:
     return [sum(some) / len(some) for some in windows]
 
 
-def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_good(told, sweep):
+def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_good(told):
     fallen = 0
-    for words, at, curves in states(told, sweep):
+    for words, at, curves in told:
         if not re.search("fallen|fooled|nobody", words):
             continue
         gold, fallen = curves["gold"], fallen + 1
@@ -418,9 +418,10 @@ def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_goo
     assert fallen > 100
 
 
-def test_no_sentence_says_what_its_numbers_deny(told, sweep):
-    kinds = set()
-    for words, at, curves in states(told, sweep):
+def kinds_of(told) -> set[str]:
+    """What kinds of sentences there are; none of them says what its numbers deny."""
+    kinds, ends = set(), {curves["gold"][-1]: curves["kl"][-1] for *_, curves in told}
+    for words, at, curves in told:
         proxy, gold, kl = (curves[name] for name in ("proxy", "gold", "kl"))
         if re.search("rise together|have risen|higher than there|most of the gain", words):
             kinds.add("better")
@@ -441,5 +442,74 @@ def test_no_sentence_says_what_its_numbers_deny(told, sweep):
             assert float(found[1]) == pytest.approx(max(kl[at], 0), rel=0.006, abs=0.006)
         if "holds it" in words:
             kinds.add("held")
-            assert kl[at] < 2 * max(kl[at // 2], 0.25)
-    assert kinds == {"better", "peak", "back", "gone", "far", "held"}
+            held_out = curves.get("heldOut", range(len(kl)))  # between these 32 responses jump
+            line = np.interp(range(len(kl)), held_out, [kl[i] for i in held_out])
+            assert line[at] < 2 * max(line[at // 2], 0.25)
+        if found := re.search(r"gold ends at (\S+), at β = \S+ it ends at (\S+)\.$", words):
+            kinds.add("ends")
+            wanted = [gold[-1], max(ends)]
+            assert [float(x.replace("−", "-")) for x in found.groups()] == pytest.approx(
+                wanted, abs=0.006
+            )
+            assert ("Further" in words) == (kl[-1] > ends[max(ends)])
+    return kinds
+
+
+def test_no_sentence_says_what_its_numbers_deny(told):
+    assert kinds_of(told) == {"better", "peak", "back", "gone", "far", "held", "ends"}
+
+
+def test_in_the_second_world_no_noise_of_32_responses_makes_gold_fall(browser):
+    facts = records((ROOT / "docs/index.html").read_text("utf-8"), "-real")
+    told = sentences(browser, facts)
+    assert len(told) == 31 * 5 * len(facts["seeds"])
+    assert kinds_of(told) >= {"better", "far", "held", "ends"}
+    for words, at, run in told:
+        if re.search("fallen|fooled|nobody|again|comes back", words):
+            held_out = [run["gold"][i] for i in run["heldOut"]]
+            assert max(held_out) - min(held_out[at // 10 :]) > 0.05
+
+
+# ---- the second world ----
+
+
+def test_the_switch_loads_the_other_world_and_the_address_keeps_it(browser):
+    count = "count => document.querySelectorAll('#stops i').length === count"
+    with opened(browser, "#beta=0.1&iteration=40") as page:
+        page.get_by_role("link", name="SmolLM2-135M").click()
+        page.wait_for_function(count, arg=5)
+        press(page, "#beta", "End", " ")
+        press(page, "#iteration", "End")
+        link = "#world=real&beta=1&iteration=30&prompt=1&sample=0"
+        page.wait_for_function("link => location.hash === link", arg=link)
+        page.reload()
+        page.wait_for_function("() => document.getElementById('beta-now').innerText === 'β = 1'")
+        assert page.get_by_role("slider", name="RLOO updates").input_value() == "30"
+        last = load_real_reward().rows("beta_1")[-1]
+        assert [number(page, name) for name in ("gold", "kl")] == pytest.approx(
+            [last["gold"], last["kl"]], abs=0.0051
+        )
+        for name in "next-title ship-box try-box train-box why which tour-start".split():
+            assert page.locator(f"#{name}").is_hidden(), name
+        page.get_by_role("link", name="small model").click()
+        page.wait_for_function(count, arg=13)
+        assert "world" not in page.url and page.locator("#tour-start").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_second_world_stands_still_fits_and_names_lie_apart(browser, width):
+    with opened(browser, "#world=real&beta=0&iteration=30", width) as page:
+        page.set_viewport_size({"width": width, "height": 700})
+        for name in ("beta", "story", "numbers"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert box["y"] > 0 and box["y"] + box["height"] < 700, name
+        page.evaluate(WATCH_SHIFTS)
+        for key in ["ArrowRight"] * 4 + ["ArrowLeft"] * 4:
+            for other in ("Home", "PageUp", "End"):
+                press(page, "#iteration", other)
+                boxes = page.locator("#plane .label:visible").evaluate_all(BOXES)
+                assert all(apart(*pair) for pair in combinations(boxes, 2))
+            press(page, "#beta", key)
+        assert page.evaluate("() => window.shifts") <= 0.02  # of its load
+        wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1]

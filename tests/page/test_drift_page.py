@@ -6,10 +6,13 @@ import re
 import zlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from helpers.commands import explorer
 from helpers.kit.style import PARTS
+from helpers.lessons.real_models.drift_records import GLUE, real_records
+from helpers.lessons.real_models.reward_study import BETAS, load_real_reward
 from helpers.models import load_tokenizer
 from helpers.page import drift_page
 from helpers.studies.beta_sweep import load_sweep
@@ -33,10 +36,10 @@ def written(sweep, tmp_path_factory) -> str:
     return path.read_text("utf-8")
 
 
-def records(html: str) -> dict:
-    """The JSON that the page holds."""
-    found = re.search(r'<script type="application/json" id="records">(.*?)</script>', html, re.S)
-    return json.loads(found.group(1))
+def records(html: str, world: str = "") -> dict:
+    """The JSON that the page holds, of its first world or of another: "-real"."""
+    start = rf'<script type="application/json" id="records{world}">'
+    return json.loads(re.search(f"{start}(.*?)</script>", html, re.S).group(1))
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,54 @@ def test_optima_and_the_frontier_are_the_sweep_s(sweep, facts):
     assert distances == sorted(distances) and len(distances) > 10
 
 
+def test_the_second_world_is_the_study_of_real_weights():
+    study, facts = load_real_reward(), records(SHIPPED.read_text("utf-8"), "-real")
+    assert len(json.dumps(facts)) < 500_000 and facts["betas"] == sorted(BETAS)
+    for beta, found in zip(facts["betas"], facts["runs"], strict=True):
+        for seed, shown in zip(facts["seeds"], found, strict=True):
+            run, rows = study.run(f"beta_{beta:g}", seed), study.rows(f"beta_{beta:g}", seed)
+            means = [*run.history, None]
+            for row, shot in zip(rows, shown["shots"], strict=True):
+                means[row["iteration"]] = row
+                check_texts(facts, shot, row)
+            for name, column in (("proxy", "score"), ("gold", "gold"), ("kl", "kl")):
+                assert shown[name] == [row[column] for row in means]
+            assert shown["heldOut"] == [row["iteration"] for row in rows] == [0, 10, 20, 30]
+            assert shown["smooth"][::10] == [row["gold"] for row in rows]
+            assert sum(shown["smooth"][10:21:5]) == pytest.approx(3 * shown["smooth"][15], rel=1e-4)
+            best, final = shown["optimum"], run.final
+            assert (best is None) == (beta < 0.3)
+            if best is not None:
+                assert best["value"] == final["optimum"]["mean"]
+                assert best["score"] - beta * best["kl"] == pytest.approx(best["value"], abs=1e-4)
+
+
+def check_texts(facts, shot, row):
+    """The page's texts are the recorded ones: letters, scores, drift, where they were measured."""
+    assert shot["iteration"] == row["iteration"]
+    asked = zip(facts["prompts"], shot["samples"], row["samples"], strict=True)
+    for prompt, ((proxy, gold, numbers, tenths),), kept in asked:
+        tokens = [" " + facts["words"][n] for n in numbers]
+        text = prompt + "".join(tokens).replace(f" {GLUE}", "")
+        assert (text, proxy, gold) == (kept["text"], kept["score"], kept["gold"])
+        drift = np.subtract(kept["logprobs"], kept["ref_logprobs"])
+        assert np.divide(tenths, 10) == pytest.approx(drift, abs=0.0501)
+
+
+def test_a_seed_with_every_beta_is_shown_and_of_another_the_ends():
+    study = load_real_reward()
+    whole = [run for run in study.runs if run.config.seed == 0]
+    others = [replace(run, config=replace(run.config, seed=5)) for run in whole]
+    study.runs = whole + [run for run in others if run.kind != "beta_0.1"]
+    facts = real_records(study)
+    assert facts["seeds"] == [0] and {end["seed"] for end in facts["otherEnds"]} == {5}
+    assert "another seed" in facts["texts"]["others"]
+    study.runs = whole + others
+    facts = real_records(study)
+    assert (facts["seeds"], facts["otherEnds"], facts["texts"]["others"]) == ([0, 5], [], "")
+    assert all(one == other and len(one["shots"]) == 4 for one, other in facts["runs"])
+
+
 def test_proxy_and_gold_disagree_about_every_pair_that_is_asked(facts):
     asked = [row[0] for row in facts["rounds"]]
     assert len(asked) > 2 and asked == sorted(set(asked)) and asked[-1] < len(facts["prompts"])
@@ -131,7 +182,7 @@ def test_the_shipped_page_is_the_one_that_the_command_writes(tmp_path):
 
 def test_it_asks_no_network_for_anything(written):
     assert re.findall(r"https?:|//[a-z]+\.|\bimport\b|\bfetch\(|\bsrc=|url\(", written) == []
-    links = re.findall(r'href="(.*?)"', written)
+    links = re.findall(r'href="([^#].*?)"', written)  # to others than itself
     assert "default-src 'none'" in written and links == ["data:,", "choosing_beta.md"]
     assert (SHIPPED.parent / links[1]).is_file()
 

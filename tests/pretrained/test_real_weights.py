@@ -24,6 +24,7 @@ from helpers.lessons.real_models.reward_study import (
     RealRewardOptions,
     labelled,
     load_policy,
+    load_real_reward,
     measure,
 )
 from helpers.lessons.real_models.task_measure import answer_probs, answers, solved
@@ -238,6 +239,15 @@ def test_lesson_12_trains_the_model_live(say, tmp_path, monkeypatch):
         [float(x) for x in re.findall(r"\d\.\d+", line)] for line in printed.splitlines()[-2:]
     )
     assert "No weights" not in printed and after[1] > before[2] + 0.1
+
+
+def test_the_recorded_texts_have_their_gold():
+    rows = [
+        run.final["curve"]["samples"] for run in load_real_reward().runs if "curve" in run.final
+    ]
+    samples = [one for some in rows for row in some for one in row]
+    wanted = gold([one["text"] for one in samples]).tolist()
+    assert [one["gold"] for one in samples] == pytest.approx(wanted, abs=1e-4)
 
 
 def test_reviews_are_continued_to_their_end_and_labelled_by_gold(reward_model, say):

@@ -7,7 +7,7 @@ this file, each with its test, were written before the first run.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import hypot
 from pathlib import Path
@@ -132,7 +132,9 @@ def sampled(
         numbers = {"score": score_responses(state, batch), "kl": kl_estimate(*both).sum(dim=1)}
         numbers |= {"proxy": batch.raw_scores, "ended": stopped(state, batch).float()}
         found.append(numbers | {name: judge(batch.texts) for name, judge in JUDGES.items()})
-        samples += as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
+        some = as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
+        golds = found[-1]["gold"].tolist()
+        samples += [replace(one, gold=x) for one, x in zip(some, golds, strict=True)]
     columns = {name: torch.cat([one[name] for one in found]).cpu() for name in found[0]}
     return {name: x.view(len(prompts), copies) for name, x in columns.items()}, samples
 
