@@ -315,11 +315,12 @@ PREDICTIONS = {  # and the runs that each is tested on
 }
 
 
-def outcomes(study: RealReward) -> dict[str, bool | None]:
-    """Of each prediction, in its words, whether it held on the seeds with all its runs; None: no seed."""
+def outcomes(study: RealReward) -> dict[str, list[bool]]:
+    """Of each prediction, in its words, whether it held on each seed with all its runs, and on their mean."""
     found = {}
     for test, kinds in PREDICTIONS.items():
         made = [{run.config.seed for run in study.of_kind(kind)} for kind in kinds]
         seeds = sorted(set.intersection(*made))
-        found[test.__doc__] = test(study, seeds) if seeds else None
+        asked = [[seed] for seed in seeds] + [seeds] * bool(seeds)
+        found[test.__doc__] = [test(study, some) for some in asked]
     return found
