@@ -321,6 +321,5 @@ def outcomes(study: RealReward) -> dict[str, list[bool]]:
     for test, kinds in PREDICTIONS.items():
         made = [{run.config.seed for run in study.of_kind(kind)} for kind in kinds]
         seeds = sorted(set.intersection(*made))
-        asked = [[seed] for seed in seeds] + [seeds] * bool(seeds)
-        found[test.__doc__] = [test(study, some) for some in asked]
+        found[test.__doc__] = [test(study, x) for x in (*([s] for s in seeds), seeds) if x]
     return found
