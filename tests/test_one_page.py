@@ -92,9 +92,7 @@ MISTAKES = {  # name: (right, wrong)
         "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)",
     ),
     "score on the last column, pad or not": ("counted.sum(1) - 1] +=", "T - 1] +="),
-    "no γ": ("gamma * next_value", "next_value"),
     "padding counted in the value loss": ("errors[counted].mean()", "errors.mean()"),
-    "Adam's own ε": (", eps=adam_eps", ""),
     "learning rate not annealed": (" * (1 - iteration / iterations)", ""),
     "gradients not clipped": ("max_grad_norm)", "1e9)"),
 }

@@ -3,7 +3,7 @@
 import math
 import re
 from contextlib import contextmanager
-from itertools import chain, combinations, pairwise, product
+from itertools import combinations, pairwise, product
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -380,7 +380,7 @@ def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
 
 
 def sentences(browser, facts) -> list[tuple[str, int, dict]]:
-    """(sentence, update, the run's records) of every state of a page with these records."""
+    """(sentence, update, the run's records and `ends` of its seed) of every state of a page with these."""
     page = browser.new_page()
     page.set_content(
         f'<script type="application/json" id="records">{drift_page.script_json(facts)}</script>'
@@ -392,8 +392,13 @@ def sentences(browser, facts) -> list[tuple[str, int, dict]]:
         "run.kl.map((_, iteration) => story({beta, seed, iteration}))))"
     )
     page.close()
-    runs = zip(said, chain.from_iterable(facts["runs"]), strict=True)
-    return [(words, at, run) for some, run in runs for at, words in enumerate(some)]
+    ends = [
+        {run["gold"][-1]: run["kl"][-1] for run in runs}
+        for runs in zip(*facts["runs"], strict=True)
+    ]
+    runs = ({"ends": ends[k]} | run for row in facts["runs"] for k, run in enumerate(row))
+    every = zip(said, runs, strict=True)
+    return [(words, at, run) for some, run in every for at, words in enumerate(some)]
 
 
 @pytest.fixture(scope="module")
@@ -420,9 +425,9 @@ def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_goo
 
 def kinds_of(told) -> set[str]:
     """What kinds of sentences there are; none of them says what its numbers deny."""
-    kinds, ends = set(), {curves["gold"][-1]: curves["kl"][-1] for *_, curves in told}
+    kinds = set()
     for words, at, curves in told:
-        proxy, gold, kl = (curves[name] for name in ("proxy", "gold", "kl"))
+        proxy, gold, kl, ends = (curves[name] for name in ("proxy", "gold", "kl", "ends"))
         if re.search("rise together|have risen|higher than there|most of the gain", words):
             kinds.add("better")
             assert gold[at] > gold[0] and proxy[at] > proxy[0]
@@ -480,7 +485,7 @@ def test_the_switch_loads_the_other_world_and_the_address_keeps_it(browser):
         page.wait_for_function(count, arg=5)
         press(page, "#beta", "End", " ")
         press(page, "#iteration", "End")
-        link = "#world=real&beta=1&iteration=30&prompt=1&sample=0"
+        link = "#world=real&beta=1&iteration=30&prompt=1&sample=0&seed=0"
         page.wait_for_function("link => location.hash === link", arg=link)
         page.reload()
         page.wait_for_function("() => document.getElementById('beta-now').innerText === 'β = 1'")
