@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (880, 700),
     "helpers/commands/": (1_288, 600),
     "helpers/": (3_984, 3_700),
-    "tests/": (22_368, 18_000),
+    "tests/": (22_371, 18_000),
     "benchmarks/": (1_852, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
