@@ -178,10 +178,8 @@ def against_optimum(state: RLHFState) -> dict:
 
 def sample_reference(job: Job, work: Path, out: Path) -> dict:
     """The reference's texts, kept in `work`; the entry has mean and standard deviation by each judge."""
-    state, kept = (
-        start_run(job.config, load_policy(gold, 0, job.config.device), prompts=openings()),
-        {},
-    )
+    models, kept = load_policy(gold, 0, job.config.device), {}
+    state = start_run(job.config, models, prompts=openings())
     asked = {"labelled": (openings(), LABELLED), "held_out": (openings(held_out=True), COMPARED)}
     for name, (prompts, copies) in asked.items():
         batches = answers(state.models.actor, state, prompts, copies)
