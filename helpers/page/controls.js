@@ -19,7 +19,6 @@ function draw() {
   drawBars(view);
   drawTable(view);
   drawLadder(view);
-  drawUnits(view);
   drawTry();
 }
 
@@ -52,6 +51,8 @@ function drawControls() {
   iteration.setAttribute("aria-valuetext", made);
   write(byId("iteration-now"), made);
   for (const name of ["prompt", "which", "seed"]) byId(name).value = view[name];
+  write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
+  document.body.classList.toggle("own-reward", Boolean(joinedAt(view.beta)?.ownReward));
   byId("seed").disabled = Boolean(joinedAt(view.beta)); // a run of one's own has one
 }
 
@@ -275,12 +276,13 @@ function layStops() {
 
 /** Runs have joined, or have grown: the view stays where it is. */
 function joinRuns(joined) {
+  const shown = joinedAt(view.beta);
   takeRuns(joined);
+  if (LIVE.includes(shown)) view.beta = TRAINED + DATA.joined.indexOf(shown); // those that Python told of stand before it
   shownSample = "";
   layStops();
   if (document.body.clientWidth) measure();
   else laidOut = -1;
-  view.beta = Math.min(view.beta, DATA.betas.length - 1);
   show({});
 }
 

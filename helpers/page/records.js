@@ -101,11 +101,6 @@ function written(value, digits = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
 
-/** Words one by one. */
-function quoted(words, joint = ", ") {
-  return words.map((word) => `“${word}”`).join(joint);
-}
-
 /** "1 update", "2 updates". */
 function updates(count) {
   return `${count} update${count === 1 ? "" : "s"}`;

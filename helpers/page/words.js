@@ -65,11 +65,12 @@ function sampleFacts(kind, { proxy, gold }, means, score = "proxy", now = means.
   return `${kind} ${when}${later}: ${score} ${written(proxy)} (mean ${written(means.proxy)}), gold ${written(gold)} (mean ${written(means.gold)}).`;
 }
 
+const RARE = 0.01; // times per response
 /** How often each liked word stands in this text, in a text on average, and in one from before training. */
 function timesFacts({ liked, run }, iteration, { tokens }) {
-  return liked.map((token, at) => {
-    const word = training.policy.words[token], here = tokens.filter((one) => one === word).length;
-    return `“${word}”: ${here} here, mean ${written(run.times[iteration][at])} (before training ${written(run.times[0][at])})`;
+  return liked.map((word, at) => {
+    const here = tokens.filter((one) => one === word).length, [before, mean] = [0, iteration].map((update) => written(run.times[update][at]));
+    return `“${word}”: ${here} here, mean ${mean} (before training ${before}${run.times[0][at] < RARE ? ": what is not sampled is not rewarded" : ""})`;
   }).join("\n");
 }
 

@@ -12,9 +12,8 @@ const ALGORITHMS = [ // whose advantage, over what the loss is a mean, how far t
 /** (r − mean)/(std + 1e-4) within each group. */
 function grpoAdvantages(rewards, group) {
   return rewards.map((reward, at) => {
-    const own = rewards.slice(at - (at % group), at - (at % group) + group), mean = average(own);
-    const squares = own.reduce((sum, other) => sum + (other - mean) ** 2, 0);
-    return (reward - mean) / (Math.sqrt(squares / (group - 1)) + GROUP_EPSILON);
+    const own = rewards.slice(at - (at % group), at - (at % group) + group);
+    return (reward - average(own)) / (Math.sqrt(variance(own)) + GROUP_EPSILON);
   });
 }
 
@@ -36,7 +35,7 @@ function tokenTerms(responses, klCoef, group, at, t) {
 }
 
 /** The run's next update on a rollout of its own, and back: the responses with their log-probs before and after it. */
-function inspectUpdate(trainer, { klCoef, iteration, scoreOf = ({ proxy }) => proxy, random = Math.random }) {
+function inspectUpdate(trainer, { klCoef, iteration, scoreOf, random }) {
   const { actor, acts, tree, moments, steps } = trainer, rollout = makeRollout(trainer, scoreOf, random), { responses, first } = rollout;
   const state = [actor.flat, ...moments], before = state.map((numbers) => numbers.slice());
   policyGradient(trainer, rollout, klCoef);

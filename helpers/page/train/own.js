@@ -1,5 +1,4 @@
 // A reward without code: the reward model's score, words liked and disliked, and length, each with a weight.
-const REFERENCE_SAMPLES = 512, RARE = 0.01; // as the course's normaliser; times per response below which a word is rare
 
 /** Only the reward model, as it is: nothing to normalise. */
 function isPlain(own) {
@@ -12,15 +11,14 @@ function countOf(list, tokens, once) {
 }
 
 /** The reward before normalising; words are tokens, `length` is for each ten of them. */
-function rawReward(own, proxy, tokens) {
+function rawReward(own, { proxy, tokens }) {
   const liked = own.like * countOf(own.liked, tokens, own.once), disliked = own.dislike * countOf(own.disliked, tokens, own.once);
   return own.model * proxy + liked - disliked + (own.length * tokens.length) / 10;
 }
 
-/** Mean and scale of a reward on samples of the reference, and whether it varies; the reward model's score stays as it is. */
-function measureReward(own, samples) {
-  if (isPlain(own)) return { mean: 0, std: 1, varies: true };
-  const raw = samples.map(({ proxy, tokens }) => rawReward(own, proxy, tokens)), mean = average(raw);
-  const std = Math.sqrt(raw.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (raw.length - 1)), varies = std > 1e-6;
-  return { mean, std: varies ? std : 1, varies };
+/** The reward as a function of a response, of mean 0 and variance 1 on these; the reward model's score stays as it is. */
+function normalisedReward(own, responses) {
+  if (isPlain(own)) return ({ proxy }) => proxy;
+  const raw = responses.map((response) => rawReward(own, response)), mean = average(raw), std = Math.sqrt(variance(raw) + 1e-12);
+  return (response) => (rawReward(own, response) - mean) / std;
 }

@@ -7,6 +7,12 @@ function average(values) {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
+/** Of a sample: squares over one less than there are. */
+function variance(values) {
+  const mean = average(values);
+  return values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1);
+}
+
 /** Policy, reference and reward model in one heap, with room for a rollout on these prompts (lists of tokens). */
 function makeTrainer({ policy, reward, prompts }, heapOf = fastHeap) {
   const asked = Math.max(...prompts.map(({ length }) => length));
@@ -28,8 +34,8 @@ function resetTrainer(trainer) {
   trainer.steps = 0;
 }
 
-/** `group` responses to each prompt; `choose(row, response)` names the next token: by default it is drawn. */
-function sampleResponses({ actor, acts, tree }, prompts, group, choose = (row) => drawToken(actor, acts, row, Math.random)) {
+/** `group` responses to each prompt; `choose(row, response)` names the next token. */
+function sampleResponses({ actor, acts, tree }, prompts, group, choose) {
   tree.count = 0;
   const before = prompts.map((tokens) => tokens.slice(0, -1).reduce((row, token) => tree.add(token, row), -1));
   forward(actor, acts, tree, 0, tree.count);
@@ -78,10 +84,9 @@ function rlooAdvantages(rewards, group) {
 
 /** Advantages of mean 0 and variance 1 over all tokens of the responses. */
 function whiten(advantages, lengths) {
-  const count = lengths.reduce((sum, length) => sum + length, 0);
-  const mean = advantages.reduce((sum, a, at) => sum + a * lengths[at], 0) / count;
-  const squares = advantages.reduce((sum, a, at) => sum + (a - mean) ** 2 * lengths[at], 0);
-  return advantages.map((a) => (a - mean) / Math.sqrt(squares / Math.max(count - 1, 1) + 1e-8));
+  const each = advantages.flatMap((advantage, at) => Array(lengths[at]).fill(advantage));
+  const mean = average(each), std = Math.sqrt(variance(each) + 1e-8);
+  return advantages.map((advantage) => (advantage - mean) / std);
 }
 
 /** Gradients of −mean(ρ·A) over tokens at ρ = 1, from scores that stand in each response. */
@@ -127,10 +132,9 @@ function drawPrompts({ prompts }, random) {
   return drawn.slice(0, RLOO.prompts).map(({ prompt }) => prompt);
 }
 
-/** Responses to some of the prompts, with all that an update needs of them. */
-function makeRollout(trainer, scoreOf, random) {
-  const choose = (row) => drawToken(trainer.actor, trainer.acts, row, random);
-  const rollout = sampleResponses(trainer, drawPrompts(trainer, random), RLOO.group, choose);
+/** `group` responses to each of these prompts, with all that an update needs of them. */
+function makeRollout(trainer, scoreOf = ({ proxy }) => proxy, random = Math.random, prompts = drawPrompts(trainer, random), group = RLOO.group) {
+  const rollout = sampleResponses(trainer, prompts, group, (row) => drawToken(trainer.actor, trainer.acts, row, random));
   scoreResponses(trainer, rollout);
   compareResponses(trainer, rollout);
   for (const response of rollout.responses) response.score = scoreOf(response);
@@ -138,11 +142,11 @@ function makeRollout(trainer, scoreOf, random) {
 }
 
 /** A rollout and, but for the last one of a run, an update; → means over the rollout's responses. */
-function iterate(trainer, { klCoef, iteration, iterations = RLOO.iterations, scoreOf = ({ proxy }) => proxy, random = Math.random }) {
+function iterate(trainer, { klCoef, iteration, scoreOf, random }) {
   const rollout = makeRollout(trainer, scoreOf, random);
-  if (iteration < iterations) {
+  if (iteration < RLOO.iterations) {
     policyGradient(trainer, rollout, klCoef);
-    adamStep(trainer, RLOO.rate * (1 - iteration / iterations));
+    adamStep(trainer, RLOO.rate * (1 - iteration / RLOO.iterations));
   }
   const mean = (name) => average(rollout.responses.map((response) => response[name]));
   return { iteration, score: mean("score"), kl: mean("kl"), rollout };
