@@ -1,5 +1,4 @@
-// A policy that reads and writes one text, token by token: its weights from a file, then the forward of train/gpt.js.
-const START_TOKEN = 1, END_TOKEN = 2, UNKNOWN_TOKEN = 3; // as in the course's tokenizer; 0 is padding
+// A policy from a file, and a text that it reads and goes on with, as train/rloo.js samples.
 
 /** Weights as half floats → Float32Array. */
 function fromHalf(bytes) {
@@ -23,20 +22,6 @@ function readPolicy({ config, words, tensors, weights }) {
   return { ...config, words, places: new Map(words.map((word, at) => [word, at])), tensors: found };
 }
 
-/** A text that is being read or written: room for the policy's activations, of so many tokens in all. */
-function begin(policy) {
-  policy.placed ??= placeModel(plainHeap(), policy);
-  return { acts: makeActs(policy.placed, policy.positions, true), tree: makeTree(policy.positions, policy.positions), row: -1 };
-}
-
-/** Read one more token; log-probs of the next one, nats. */
-function read(policy, kept, token) {
-  const { placed, words } = policy, { acts, tree } = kept, row = (kept.row = tree.add(token, kept.row));
-  forward(placed, acts, tree, row, row + 1);
-  predict(placed, acts, row, row + 1);
-  return words.map((_, word) => logprobOf(placed, acts, row, word));
-}
-
 /** Words and signs of a text, as the course's tokenizer cuts it. */
 function cutWords(text) {
   return text.toLowerCase().match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]+/gu) || [];
@@ -52,24 +37,13 @@ function unknownWords(policy, text) {
   return cutWords(text).filter((word) => !policy.places.has(word));
 }
 
-/** Log-probs of the token after these, and what is kept of them to go on. */
-function readAll(policy, tokens) {
-  const kept = begin(policy);
-  let logprobs = null;
-  for (const token of tokens) logprobs = read(policy, kept, token);
-  return { kept, logprobs };
-}
-
-/** A response of `writer`, token by token, with log writer − log reader of each: [{word, drift}]. */
-function writeResponse(writer, reader, tokens, longest, random = Math.random) {
-  const [own, other] = [readAll(writer, tokens), readAll(reader, tokens)];
-  const written = [];
-  while (written.length < longest && own.kept.tree.count < writer.positions) {
-    const token = drawToken(writer.placed, own.kept.acts, own.kept.row, random);
-    written.push({ word: writer.words[token], drift: own.logprobs[token] - other.logprobs[token] });
-    if (token === END_TOKEN || written.length === longest) break;
-    own.logprobs = read(writer, own.kept, token);
-    other.logprobs = read(reader, other.kept, token);
-  }
-  return written;
+/** A response of `writer`, with log writer − log reader of each token, and the probabilities that both give to the first. */
+function writeResponse(writer, reader, tokens, random = Math.random) {
+  const [actor, reference] = [writer, reader].map((policy) => (policy.placed ??= placeModel(plainHeap(), policy)));
+  const { words, positions } = writer, [acts, scratch] = [actor, reference].map((model) => makeActs(model, positions, true));
+  const text = { actor, reference, acts, scratch, tree: makeTree(positions, positions) };
+  const rollout = sampleResponses(text, [tokens], 1, (row) => drawToken(actor, acts, row, random)), [response] = rollout.responses;
+  compareResponses(text, rollout);
+  const next = [acts, scratch].map((room) => words.map((_, token) => Math.exp(logprobOf(actor, room, rollout.first, token))));
+  return { words: response.tokens.map((token) => words[token]), drift: response.drift, next };
 }

@@ -4,10 +4,7 @@ const SLOW = 1.4; // times as far as after half of the updates: no further, for 
 const MOST = 0.6; // of the gain in gold that the best β brings
 const AROUND = 2; // updates before and after: the highest of a hundred noisy values would be noise
 
-function meanOf(values, from, to) {
-  const some = values.slice(Math.max(from, 0), to + 1);
-  return some.reduce((sum, x) => sum + x, 0) / some.length;
-}
+const meanOf = (values, from, to) => average(values.slice(Math.max(from, 0), to + 1));
 
 /** Gold without its noise: as recorded, or means of neighbours; the last, measured on many fresh responses, as it is. */
 function smooth(run) {

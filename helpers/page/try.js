@@ -1,5 +1,5 @@
 // "Write a beginning of your own": the reference and a policy, loaded when asked for, read it and go on.
-const LONGEST = 24, ROWS = 8; // tokens of a response, as in training; next words shown
+const ROWS = 8; // next words shown
 const loaded = new Map(); // name → policy; each file is a classic script beside the page, since a page
 let writing = false, draws = null, shownTitle = ""; // the random numbers of what stands there, and whose it is
 globalThis.POLICY_FILES = {}; // from the disk may not fetch its neighbours
@@ -19,13 +19,12 @@ function loadPolicy(name) {
 }
 
 /** The most likely next words of either, and what each makes of them, as rows of bars. */
-function nextRows(policy, reference, tokens) {
-  const [now, before] = [policy, reference].map((one) => readAll(one, tokens).logprobs.map(Math.exp));
+function nextRows(words, [now, before]) {
   const order = now.map((_, at) => at).sort((a, b) => Math.max(now[b], before[b]) - Math.max(now[a], before[a]));
   return order.slice(0, ROWS).map((at) => {
     const bar = makeBar();
     bar.best.remove(); // it is not known
-    fillBar(bar, policy.words[at], now[at], before[at]);
+    fillBar(bar, words[at], now[at], before[at]);
     return bar.row;
   });
 }
@@ -36,11 +35,10 @@ function unknownTold(policy, text) {
   return unknownWords(policy, text).map((word) => `The model does not know “${word}”${alike(word) && `; it knows ${alike(word)}`}.`).join(" ");
 }
 
-function textOfOwn(title, prompt, response) {
+function textOfOwn(title, prompt, { words, drift }) {
   const box = element("div", "own"), text = element("div", "own-text");
-  const sample = { tokens: response.map(({ word }) => word), drift: response.map(({ drift }) => drift) };
-  fillWords(text, { prompt, sample });
-  box.append(element("h3", "", title), text, element("p", "fine", pointsOf(plain(prompt, sample.tokens))));
+  fillWords(text, { prompt, sample: { tokens: words, drift } });
+  box.append(element("h3", "", title), text, element("p", "fine", pointsOf(plain(prompt, words))));
   return box;
 }
 
@@ -53,12 +51,12 @@ function nearestPolicy() {
 }
 
 function writeOn({ policy, reference, title }, tokens, prompt) {
-  const inTurn = (left) => () => left.next().value, again = () => inTurn(draws.values());
-  const before = writeResponse(reference, policy, tokens, LONGEST, again()).map((one) => ({ ...one, drift: -one.drift }));
-  byId("try-next").replaceChildren(...nextRows(policy, reference, tokens));
+  const inTurn = (left) => () => left.next().value, goOnAs = (writer, reader) => writeResponse(writer, reader, tokens, inTurn(draws.values()));
+  const before = goOnAs(reference, policy), now = goOnAs(policy, reference);
+  byId("try-next").replaceChildren(...nextRows(policy.words, now.next));
   byId("try-texts").replaceChildren(
-    textOfOwn("Before training", prompt, before),
-    textOfOwn(title, prompt, writeResponse(policy, reference, tokens, LONGEST, again())),
+    textOfOwn("Before training", prompt, { ...before, drift: before.drift.map((x) => -x) }),
+    textOfOwn(title, prompt, now),
   );
 }
 
@@ -73,7 +71,8 @@ async function tryOwn() {
     if (!prompt) throw new Error("Write a word or two for it to begin with.");
     const [reference, policy] = await Promise.all([loadPolicy("reference"), loadPolicy(name)]);
     const tokens = encode(policy, prompt);
-    if (tokens.length + LONGEST > policy.positions) throw new Error(`That is too long: ${policy.positions - LONGEST - 1} words at most.`);
+    const most = policy.positions - LONGEST_RESPONSE;
+    if (tokens.length > most) throw new Error(`That is too long: ${most - 1} words at most.`);
     write(byId("try-said"), unknownTold(policy, prompt));
     writeOn({ policy, reference, title }, tokens, prompt);
   } catch (problem) {
@@ -103,7 +102,7 @@ function layTry() {
   byId("try-text").addEventListener("input", readOwn);
   byId("try-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    draws = Array.from({ length: LONGEST }, Math.random);
+    draws = Array.from({ length: LONGEST_RESPONSE }, Math.random);
     tryOwn();
   });
 }

@@ -385,7 +385,7 @@ def sentences(browser, facts) -> list[tuple[str, int, dict]]:
     page.set_content(
         f'<script type="application/json" id="records">{drift_page.script_json(facts)}</script>'
     )
-    for name in ("records.js", "story.js"):
+    for name in ("train/rloo.js", "records.js", "story.js"):
         page.add_script_tag(content=drift_page.part(name))
     said = page.evaluate(
         "() => DATA.runs.flatMap((row, beta) => row.map((run, seed) => "

@@ -1,5 +1,6 @@
 // A GPT-2 forward and backward. All real tokens stand in one matrix, a row each; there is no padding.
 // Rows form a tree: each follows its parent, and a prompt's responses share the prompt's rows.
+const START_TOKEN = 1, END_TOKEN = 2, UNKNOWN_TOKEN = 3; // as in the course's tokenizer; 0 is padding, words follow
 
 /** An empty tree of at most so many rows; `path` has each row's ancestors, from the first token to itself. */
 function makeTree(rows, positions) {

@@ -1,11 +1,10 @@
 // The reward model's forward: a DistilBERT whose score is read at the first token of prompt + response.
-const FIRST_WORD = 4; // padding, start, stop and unknown stand before the words
 
 /** The tokens of a response's text, as the tokenizer reads it again: no special ones; signs in a row are one, unknown. */
 function scoredTokens(tokens, words) {
-  const kept = tokens.filter((token) => token >= FIRST_WORD), isSign = (at) => /^\W+$/.test(words[kept[at]]);
-  const read = kept.map((token, at) => (isSign(at) && isSign(at + 1) ? 3 : token));
-  return [1, ...read.filter((_, at) => !(isSign(at) && isSign(at - 1)))];
+  const kept = tokens.filter((token) => token > UNKNOWN_TOKEN), isSign = (at) => /^\W+$/.test(words[kept[at]]);
+  const read = kept.map((token, at) => (isSign(at) && isSign(at + 1) ? UNKNOWN_TOKEN : token));
+  return [START_TOKEN, ...read.filter((_, at) => !(isSign(at) && isSign(at - 1)))];
 }
 
 /** GELU by the error function (Abramowitz and Stegun 7.1.26: within 2e-7), in place. */

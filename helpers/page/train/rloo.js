@@ -1,5 +1,5 @@
 // RLOO: 16 prompts × 4 responses, −β·k1 in the reward, one epoch of one step of Adam. As helpers/steps.py has it.
-const END_OF_TEXT = 2, LONGEST_RESPONSE = 24; // tokens
+const LONGEST_RESPONSE = 24; // tokens
 const HEAP = 24e6; // floats: three times the policy, the reward model, and all that a rollout and its gradients need
 const RLOO = { prompts: 16, group: 4, iterations: 60, rate: 2e-3, maxNorm: 1, beta1: 0.9, beta2: 0.999, epsilon: 1e-5 };
 
@@ -52,7 +52,7 @@ function sampleResponses({ actor, acts, tree }, prompts, group, choose) {
       response.rows.push(response.row);
       response.logprobs.push(logprobOf(actor, acts, response.row, token));
     }
-    running = running.filter(({ tokens }) => tokens.at(-1) !== END_OF_TEXT && tokens.length < LONGEST_RESPONSE);
+    running = running.filter(({ tokens }) => tokens.at(-1) !== END_TOKEN && tokens.length < LONGEST_RESPONSE);
     for (const response of running) response.row = tree.add(response.tokens.at(-1), response.row);
   }
   return { responses, first };
@@ -64,13 +64,14 @@ function scoreResponses({ reference, judge, scratch }, { responses }) {
   scoreTexts(judge, scratch, texts).forEach((score, at) => (responses[at].proxy = score));
 }
 
-/** Log-probs under the reference, and KL (Σ k1) of each response. */
+/** Log-probs under the reference, and KL (Σ k1) of each response; `drift` is k1 token by token. */
 function compareResponses({ reference, scratch, tree }, { responses, first }) {
   forward(reference, scratch, tree, 0, tree.count);
   predict(reference, scratch, first, tree.count);
   responses.forEach((response) => {
     response.refLogprobs = response.tokens.map((token, t) => logprobOf(reference, scratch, response.rows[t], token));
-    response.kl = response.logprobs.reduce((sum, logprob, t) => sum + logprob - response.refLogprobs[t], 0);
+    response.drift = response.logprobs.map((logprob, t) => logprob - response.refLogprobs[t]);
+    response.kl = response.drift.reduce((sum, k1) => sum + k1, 0);
   });
 }
 

@@ -14,9 +14,7 @@ function beginRun(trainer, { klCoef, own, shown }) {
 function look(trainer, { shown, scoreOf }) {
   const { actor, acts } = trainer, { responses, first } = makeRollout(trainer, scoreOf, Math.random, shown.prompts, SHOWN_RESPONSES);
   const next = shown.next.map((tokens, at) => tokens.map((token) => Math.exp(logprobOf(actor, acts, first + at, token))));
-  const samples = responses.map(({ score, tokens, logprobs, refLogprobs }) => ({
-    score, words: tokens.map((token) => actor.words[token]), drift: logprobs.map((logprob, t) => logprob - refLogprobs[t]),
-  }));
+  const samples = responses.map(({ score, tokens, drift }) => ({ score, words: tokens.map((token) => actor.words[token]), drift }));
   return { next, samples: shown.prompts.map((_, at) => samples.slice(at * SHOWN_RESPONSES, (at + 1) * SHOWN_RESPONSES)) };
 }
 
