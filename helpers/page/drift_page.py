@@ -212,12 +212,10 @@ def page(facts: dict, embedded: bool = False, second: dict | None = None) -> str
         data=script_json(facts),
         second="" if second is None else RECORDS.format(second["world"], script_json(second)),
     )
-    return Template(part("shell.html")).substitute(packed=packed(html)) if embedded else html
-
-
-def packed(text: str) -> str:
-    """A text, compressed (zlib) and in base64."""
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    if not embedded:
+        return html
+    packed = base64.b64encode(zlib.compress(html.encode(), 9)).decode()
+    return Template(part("shell.html")).substitute(packed=packed)
 
 
 def fewer(facts: dict, samples: int = 2) -> dict:

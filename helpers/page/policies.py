@@ -68,13 +68,8 @@ def policy_facts(actor: nn.Module, words: list[str]) -> dict:
     return with_weights({"config": sizes, "words": words}, tensors)
 
 
-def turned(tensor: Tensor) -> Tensor:
-    """A matrix [outputs, inputs] as [inputs, outputs]; a vector as it is."""
-    return tensor.T if tensor.dim() == 2 else tensor
-
-
 def reward_tensors(model: RewardModel) -> dict[str, Tensor]:
-    """A DistilBERT and its head, by GPT-2's names: matrices [inputs, outputs]; q, k and v in one."""
+    """A DistilBERT and its head, by GPT-2's names: turned to [inputs, outputs]; q, k and v in one."""
     weights = model.encoder.state_dict()
     tensors = {
         "wte": weights["embeddings.word_embeddings.weight"],
@@ -85,9 +80,9 @@ def reward_tensors(model: RewardModel) -> dict[str, Tensor]:
     for layer, kind in product(range(model.encoder.config.n_layers), ("weight", "bias")):
         of = f"transformer.layer.{layer}"
         qkv = [weights[f"{of}.attention.{name}_lin.{kind}"] for name in "qkv"]
-        tensors[f"h.{layer}.attn.c_attn.{kind}"] = turned(torch.cat(qkv))
+        tensors[f"h.{layer}.attn.c_attn.{kind}"] = torch.cat(qkv).t()
         for name, part in ENCODER_LAYER.items():
-            tensors[f"h.{layer}.{name}.{kind}"] = turned(weights[f"{of}.{part}.{kind}"])
+            tensors[f"h.{layer}.{name}.{kind}"] = weights[f"{of}.{part}.{kind}"].t()
     return tensors | {
         "head.weight": model.head.weight.detach(),
         "head.bias": model.head.bias.detach(),
@@ -128,11 +123,9 @@ def model_facts() -> dict[str, Callable[[], dict]]:
 
 def export_policies(folder: Path, betas: list[float], sweep: Path = FOLDER) -> list[str]:
     """Write the reference, the reward model and the sweep's policies at these β; names of the latter."""
-    for name, facts in model_facts().items():
-        write_text(folder / f"{name}.js", as_script(name, facts()))
     actor, words = load_actor("data/sft", "cpu"), shipped_words()
-    for beta in betas:
-        name = beta_kind(beta)
-        facts = policy_facts(load_policy(actor, beta, sweep), words)
+    models = {name: make() for name, make in model_facts().items()}
+    trained = {beta_kind(b): policy_facts(load_policy(actor, b, sweep), words) for b in betas}
+    for name, facts in (models | trained).items():
         write_text(folder / f"{name}.js", as_script(name, facts))
-    return [beta_kind(beta) for beta in betas]
+    return list(trained)

@@ -32,11 +32,6 @@ function encode(policy, text) {
   return [START_TOKEN, ...cutWords(text).map((word) => policy.places.get(word) ?? UNKNOWN_TOKEN)];
 }
 
-/** The words of a text that the policy does not know. */
-function unknownWords(policy, text) {
-  return cutWords(text).filter((word) => !policy.places.has(word));
-}
-
 /** A response of `writer`, with log writer − log reader of each token, and the probabilities that both give to the first. */
 function writeResponse(writer, reader, tokens, random = Math.random) {
   const [actor, reference] = [writer, reader].map((policy) => (policy.placed ??= placeModel(plainHeap(), policy)));

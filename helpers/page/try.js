@@ -32,7 +32,8 @@ function nextRows(words, [now, before]) {
 /** Which words of a text the model does not know, each with those it knows that begin alike. */
 function unknownTold(policy, text) {
   const alike = (word) => policy.words.filter((one) => one.startsWith(word.slice(0, Math.max(3, word.length - 2)))).slice(0, 3).join(", ");
-  return unknownWords(policy, text).map((word) => `The model does not know “${word}”${alike(word) && `; it knows ${alike(word)}`}.`).join(" ");
+  const unknown = cutWords(text).filter((word) => !policy.places.has(word));
+  return unknown.map((word) => `The model does not know “${word}”${alike(word) && `; it knows ${alike(word)}`}.`).join(" ");
 }
 
 function textOfOwn(title, prompt, { words, drift }) {
