@@ -3,13 +3,12 @@
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from helpers.tools.command import exit_status
-from helpers.tools.flags import FlagParser, setting
+from helpers.tools.flags import command, setting
 
 
 @dataclass(kw_only=True)
 class ExplorerOptions:
-    """Where the page is written."""
+    """Write the drift explorer of notebook 07 as a web page of one file."""
 
     export: Path = setting(MISSING, "write the page as this HTML file")
     policies: list[float] = setting(
@@ -29,13 +28,7 @@ def write(path: Path, betas: list[float]) -> None:
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
 
 
-def main(arguments: list[str]) -> int:
-    """The command; → its exit status."""
-    what = "Write the drift explorer of notebook 07 as a web page of one file."
-    parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
-
-    def show() -> None:
-        options = parser.options(arguments)
-        write(options.export, options.policies)
-
-    return exit_status(show, "Nothing was written.")
+@command("helpers explorer", ExplorerOptions, stopped="Nothing was written.")
+def main(options: ExplorerOptions) -> None:
+    """The command."""
+    write(options.export, options.policies)

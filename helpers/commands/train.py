@@ -17,11 +17,11 @@ from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     COURSE_SAMPLES,
     OTHER_SAMPLES,
+    STOPPED,
     Inputs,
     for_evaluation,
     keep_inputs,
     kept_inputs,
-    run_command,
     say_held_out,
 )
 from helpers.commands.results import (
@@ -47,14 +47,14 @@ from helpers.scale.memory import GIB, estimate_memory, free_bytes, peak_bytes
 from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
-from helpers.tools.flags import setting
+from helpers.tools.flags import command, setting
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
 
 @dataclass(kw_only=True)
 class TrainOptions(Inputs):
-    """What `train` asks beside the settings of the run."""
+    """Train a policy: trace one iteration, train, compare before and after, save."""
 
     save: Path | None = setting(
         None,
@@ -69,7 +69,7 @@ class TrainOptions(Inputs):
 
 @dataclass(kw_only=True)
 class TraceOptions(Inputs):
-    """What `trace` asks beside the settings of the run."""
+    """Print the seven steps of one iteration with shapes and values; nothing is saved."""
 
     resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
 
@@ -216,7 +216,8 @@ def prepare(options: TrainOptions, settings: dict) -> tuple[TrainOptions, Path]:
     return options, folder
 
 
-def train_and_compare(options: TrainOptions, settings: dict) -> None:
+@command("helpers train", TrainOptions, RLHFConfig, stopped=STOPPED)
+def train(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
     options, folder = prepare(options, settings)
@@ -263,21 +264,10 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
-def trace_one(options: TraceOptions, settings: dict) -> None:
+@command("helpers trace", TraceOptions, RLHFConfig, stopped=STOPPED)
+def trace(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
     if options.resume is not None:
         options = kept_inputs(options, options.resume)
     state = start_or_resume(options, settings)
     iterate(state, Trace(state.models, state.config))
-
-
-def train(arguments: list[str]) -> int:
-    """`python -m helpers train`; → its exit status."""
-    what = "Train a policy: trace one iteration, train, compare before and after, save."
-    return run_command("train", what, TrainOptions, train_and_compare, arguments)
-
-
-def trace(arguments: list[str]) -> int:
-    """`python -m helpers trace`; → its exit status."""
-    what = "Print the seven steps of one iteration with shapes and values; nothing is saved."
-    return run_command("trace", what, TraceOptions, trace_one, arguments)
