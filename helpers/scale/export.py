@@ -24,8 +24,8 @@ FACTS, CARD, ADAPTER_SETTINGS = "how_trained.json", "README.md", "adapter_config
 NO_SETTINGS = ("actor", "reward_model", "device")  # of this machine
 SHOWN = ("iteration", "kl", "score", "raw_score", "value")  # of a record, in the model card
 NOTE = """
-KL from the base model, in nats per response; `score` as trained on, `raw_score` as the reward gives it; value:
-score − β · KL. Held out: on prompts not trained on. `generation_config.json` samples as training did."""
+KL from the base model, in nats per response; `score` as trained on, `raw_score` as the reward gives it;
+held-out: on prompts not trained on, value = score − β · KL. `generation_config.json` samples as training."""
 OF_THIS = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
 ADAPTER_NOTE = f" peft reads the base\nmodel's: `model.generate(**inputs, {OF_THIS})`."
 
