@@ -16,19 +16,15 @@ class ExplorerOptions:
     )
 
 
-def write(path: Path, betas: list[float]) -> None:
+@command("helpers explorer", ExplorerOptions, stopped="Nothing was written.")
+def main(options: ExplorerOptions) -> None:
     """Write the page as one file, and policies beside it if asked for: no network, no kernel."""
     from helpers.lessons.real_models.drift_records import real_records
     from helpers.lessons.real_models.reward_study import load_real_reward
     from helpers.page import drift_page  # with torch, which `--help` can do without
     from helpers.page import policies as page_policies
 
+    path, betas = options.export, options.policies
     beside = page_policies.export_policies(path.parent / "policies", betas) if betas else []
     drift_page.export(path, policies=beside, second=real_records(load_real_reward()))
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
-
-
-@command("helpers explorer", ExplorerOptions, stopped="Nothing was written.")
-def main(options: ExplorerOptions) -> None:
-    """The command."""
-    write(options.export, options.policies)

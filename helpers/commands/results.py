@@ -12,7 +12,6 @@ from helpers.tools.files import atomic_file
 from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
 
 METRICS, SHOWN = "metrics.csv", 5  # in a run's folder; texts printed
-SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
 
 
 def write_csv(path: Path, history: list[dict]) -> None:
@@ -46,28 +45,17 @@ def print_samples(before: list[str], after: list[str]) -> None:
         print(f"  before  {readable(old)}\n  after   {readable(new)}\n")
 
 
-def in_reference_std(name: str, before: dict, moved: float) -> str:
-    """A change in standard deviations before training; empty where these are no scale for it."""
-    # beside `raw_score`, `score` is in standard deviations of the reference already
-    unfit = name == "kl" or (name == "score" and "raw_score" in before)
-    spread = float(before[name].std())  # 0 where all are equal, as when no answer was right
-    if unfit or len(before[name]) < SPREAD_FROM or spread == 0.0:
-        return ""
-    return f"{moved / spread:+.2f}"
-
-
 def print_comparison(before: dict, after: dict) -> None:
-    """Means before and after; the change with its standard error, and in standard deviations."""
+    """Means before and after, and the change with its standard error."""
     wide = max(12, *(len(name) for name in before))
     titles = "".join(f" {title:>9s}" for title in ("before", "after", "change"))
-    print(f"{'':{wide}s}{titles} ± standard error   in reference std")
+    print(f"{'':{wide}s}{titles} ± standard error")
     for name, old in before.items():
         new = after[name]
         moved, error = change(old, new)
-        scaled = in_reference_std(name, before, moved)
         noise = FROM_CHANCE if from_chance(moved, error, len(new)) else ""
         means = f" {old.mean():9.3f} {new.mean():9.3f} {moved:+9.3f} ± {error:<14.3f}"
-        print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
+        print(f"{name:{wide}s}{means}  {noise}".rstrip())
 
 
 def all_equal(history: list[dict]) -> bool:

@@ -113,11 +113,6 @@ class MemoryEstimate:
         return f"{self.table()}\n{LEFT_OUT}"
 
 
-def architecture(name: str) -> PreTrainedConfig:
-    """Configuration of a model by folder or hub name; common ones work offline. FileProblem: unknown."""
-    return KNOWN.get(name) or load_pretrained(AutoConfig, name)
-
-
 class _Fused(torch.autograd.Function):
     """What a fused attention kernel keeps for the backward pass: queries, keys, values, result."""
 
@@ -138,8 +133,12 @@ AttentionInterface.register("counted", _counted_attention)
 
 @cache
 def meta_model(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
-    """The model on torch's meta device: shapes without weights; only its configuration is loaded."""
-    config = with_fused_gelu(without_dropout(copy.deepcopy(architecture(name))))  # as in load_actor
+    """The model on torch's meta device: shapes without weights; only its configuration is loaded.
+
+    Common ones work offline. FileProblem: no such folder or hub name.
+    """
+    config = copy.deepcopy(KNOWN.get(name)) or load_pretrained(AutoConfig, name)
+    config = with_fused_gelu(without_dropout(config))  # as in load_actor
     with torch.device("meta"):
         return auto_class.from_config(config, attn_implementation="counted")
 

@@ -197,22 +197,6 @@ def test_a_change_has_its_error_and_one_of_chance_is_called_so(capsys):
     assert words[3:6] == ["+0.250", "±", "0.000"] and "noise" not in words
 
 
-def test_what_is_no_scale_for_a_change_is_left_out_of_the_table(capsys):
-    torch.manual_seed(0)
-    raw = 3 * torch.randn(40)
-
-    def last_column(**before):
-        print_comparison(before, {name: values + 3.0 for name, values in before.items()})
-        lines = capsys.readouterr().out.splitlines()[1:]
-        return {line.split()[0]: line.split()[6:] for line in lines}
-
-    of_raw = [f"{3.0 / float(raw.std()):+.2f}"]
-    shown = last_column(score=raw / 3, kl=raw, raw_score=raw)
-    assert shown == {"score": [], "kl": [], "raw_score": of_raw}  # normalised by the reference
-    assert last_column(score=raw) == {"score": of_raw}
-    assert last_column(score=raw[:31]) == {"score": []} != last_column(score=raw[:32])
-
-
 def test_a_reward_that_tells_nothing_apart_is_said(capsys):
     def said(*records):
         history = [dict(zip(("score", "score_std"), r, strict=True)) for r in records]
