@@ -29,10 +29,8 @@ from helpers.commands.results import (
     SHOWN,
     print_comparison,
     print_metrics,
-    print_notes,
     print_samples,
     save_results,
-    say_if_nothing_learnt,
     write_csv,
 )
 from helpers.config import RLHFConfig
@@ -247,8 +245,7 @@ def train(options: TrainOptions, settings: dict) -> None:
         print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
-        print_notes(state.history, after[0], state.config)
-        say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)
+        print(f"Is anything wrong here? python -m helpers diagnose {folder}")
         save_results(state, folder)
         for name, (found, texts) in {"before": before, "after": after}.items():
             write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)
