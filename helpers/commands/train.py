@@ -36,7 +36,7 @@ from helpers.commands.results import (
 from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint, has_review_vocabulary, resolve_device
+from helpers.models import has_review_vocabulary, resolve_device
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
@@ -69,8 +69,6 @@ class TrainOptions(Inputs):
 class TraceOptions(Inputs):
     """Print the seven steps of one iteration with shapes and values; nothing is saved."""
 
-    resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
-
 
 def on_screen() -> bool:
     """Whether bars are watched: in a file or a pipe each drawing of one is more text."""
@@ -83,9 +81,7 @@ def bar(title: str, unit: str = "batch") -> Callable:
     return partial(tqdm, desc=title, unit=unit, **pace)
 
 
-def start_or_resume(
-    options: TrainOptions | TraceOptions, settings: dict, ready: Callable = lambda state: None
-) -> RLHFState:
+def start_or_resume(options: TrainOptions, settings: dict, ready: Callable) -> RLHFState:
     """The run of `--resume` where it stopped, else one at its beginning.
 
     `ready` is called with it before anything is sampled. The gold score is measured too where the policy
@@ -224,7 +220,6 @@ def train(options: TrainOptions, settings: dict) -> None:
         keep_inputs(options, folder)
     require_writable(folder)
     with hold_folder(folder):
-        reference = fingerprint(state.models.reference)
         count = evaluated(options, state)
         held_out = options.held_out(folder, state.config.seed)
         say_held_out(state, held_out, own=options.prompts is not None)
@@ -239,8 +234,6 @@ def train(options: TrainOptions, settings: dict) -> None:
         )
         whole = train_with_bar(state, folder, options, held_out)
         after = evaluate(state.models.actor, asked, count, progress=bar("after"), batch_size=size)
-        if fingerprint(state.models.reference) != reference:
-            raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
         print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
@@ -264,7 +257,5 @@ def train(options: TrainOptions, settings: dict) -> None:
 @command("helpers trace", TraceOptions, RLHFConfig, stopped=STOPPED)
 def trace(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
-    if options.resume is not None:
-        options = kept_inputs(options, options.resume)
-    state = start_or_resume(options, settings)
+    state = options.begin(RLHFConfig(**settings))
     iterate(state, Trace(state.models, state.config))
