@@ -46,10 +46,8 @@ def progress(description: str):
 
     def on_step(step: int, steps: int, loss: float) -> None:
         bar.total = steps
-        bar.update(step - bar.n)
         bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-        if step == steps:
-            bar.close()
+        bar.update()
 
     return on_step
 
