@@ -15,7 +15,7 @@ import torch
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.models import resolve_device, stop_at_sentence_ends
-from helpers.prompts import as_prompts, read_prompts
+from helpers.prompts import read_prompts
 from helpers.rewards import Reward, RewardSum, require_columns, takes_completions
 from helpers.scale.held_out import (
     LEAST,
@@ -176,13 +176,6 @@ class Inputs(OwnModel):
         prompts = kept["prompts"] if kept else self.split(seed)[1]
         samples = len(kept.get("first", ())) or min(SAMPLES, self.evaluation_samples or SAMPLES)
         return HeldOut(prompts, folder, self.eval_every, samples) if prompts else None
-
-
-def for_evaluation(state: RLHFState, held_out: HeldOut | None) -> RLHFState:
-    """The state with the held-out prompts in place of those trained on, if there are any."""
-    if held_out is None:
-        return state
-    return replace(state, prompts=as_prompts(held_out.prompts, state.models.tokenizer))
 
 
 def say_held_out(state: RLHFState, held_out: HeldOut | None, own: bool) -> None:

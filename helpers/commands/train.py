@@ -19,7 +19,6 @@ from helpers.commands.inputs import (
     OTHER_SAMPLES,
     STOPPED,
     Inputs,
-    for_evaluation,
     keep_inputs,
     kept_inputs,
     say_held_out,
@@ -37,6 +36,7 @@ from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
 from helpers.models import has_review_vocabulary, resolve_device
+from helpers.prompts import as_prompts
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
@@ -223,7 +223,10 @@ def train(options: TrainOptions, settings: dict) -> None:
         count = evaluated(options, state)
         held_out = options.held_out(folder, state.config.seed)
         say_held_out(state, held_out, own=options.prompts is not None)
-        asked = for_evaluation(state, held_out)
+        asked = state  # with the held-out prompts in place of those trained on, if there are any
+        if held_out is not None:
+            prompts = as_prompts(held_out.prompts, state.models.tokenizer)
+            asked = replace(state, prompts=prompts)
         fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
         print(
             f"Measuring {count} responses before training and as many after it{fewer}.", flush=True
