@@ -3,16 +3,15 @@
 import json
 import os
 import platform
-import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
 from torch import nn
@@ -23,25 +22,14 @@ from helpers.tools.flags import FlagParser
 RESULTS = Path(__file__).parent / "results"
 
 
-@dataclass
-class Span:
-    """Seconds of wall time and of CPU time (all threads of this process) of one piece of work."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
-
-    def __add__(self, other: "Span") -> "Span":
-        return Span(self.wall + other.wall, self.cpu + other.cpu)
-
-    def __sub__(self, other: "Span") -> "Span":
-        return Span(self.wall - other.wall, self.cpu - other.cpu)
+Span = np.ndarray  # seconds of two clocks: wall time, and CPU time of all threads of this process
 
 
 def now() -> Span:
     """The current time of both clocks, when what a GPU was asked for is done."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-    return Span(time.perf_counter(), time.process_time())
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, Span]:
@@ -52,23 +40,6 @@ def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, S
         "update": ended - scored,
         "total": ended - began,
     }
-
-
-def timed(rollout: Callable, score: Callable, update: Callable) -> dict[str, Span]:
-    """Run the three phases, the later two on what the first returns; → their times."""
-    began = now()
-    data = rollout()
-    written = now()
-    score(data)
-    scored = now()
-    update(data)
-    return phases(began, written, scored, now())
-
-
-def median(spans: list[Span]) -> Span:
-    """The median of each clock separately."""
-    walls, cpus = zip(*((span.wall, span.cpu) for span in spans), strict=True)
-    return Span(statistics.median(walls), statistics.median(cpus))
 
 
 class TokenCounter:

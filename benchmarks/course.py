@@ -46,14 +46,6 @@ def run_notebook(path: Path) -> dict:
     }
 
 
-def measure_notebooks(paths: list[Path]) -> list[dict]:
-    """Run notebooks one after another; print a table."""
-    found = [run_notebook(path) for path in tqdm(paths)]
-    columns = ("notebook", "seconds", "cpu_seconds", "peak_MiB", "MB")
-    show(list(columns), [[one[name] for name in columns] for one in found])
-    return found
-
-
 @dataclass
 class Options:
     """Which notebooks."""
@@ -62,9 +54,12 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Measure and print."""
+    """Run them one after another; print a table."""
     named = [NOTEBOOKS / f"{name}.ipynb" for name in options.notebooks]
-    emit("course", {"notebooks": measure_notebooks(named or sorted(NOTEBOOKS.glob("*.ipynb")))})
+    found = [run_notebook(path) for path in tqdm(named or sorted(NOTEBOOKS.glob("*.ipynb")))]
+    columns = ["notebook", "seconds", "cpu_seconds", "peak_MiB", "MB"]
+    show(columns, [[one[name] for name in columns] for one in found])
+    emit("course", {"notebooks": found})
 
 
 if __name__ == "__main__":

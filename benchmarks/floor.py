@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import DynamicCache, GPT2LMHeadModel
 
-from benchmarks.common import Span, timed
+from benchmarks.common import Span, now, phases
 from benchmarks.models import Size, prompt_ids
 
 
@@ -65,4 +65,9 @@ class Floor:
 
     def iterate(self) -> dict[str, Span]:
         """One iteration; returns the times of rollout, scoring and update."""
-        return timed(self.rollout, self.scoring, self.update)
+        began, ids = now(), self.rollout()
+        written = now()
+        self.scoring(ids)
+        scored = now()
+        self.update(ids)
+        return phases(began, written, scored, now())

@@ -50,7 +50,7 @@ from helpers.sampling import sample_batches
 from helpers.scale.memory import peak_bytes, reset_peak
 from helpers.scale.trl_groups import grpo_is_here
 from helpers.state import RLHFState, start_run
-from helpers.studies.beta_sweep import BetaSweepOptions, Sweep, load_sweep
+from helpers.studies.beta_sweep import BetaSweepOptions, load_sweep
 from helpers.studies.measure import MEASURES, measure
 from helpers.studies.runs import significant
 from helpers.tools.files import ROOT, read_json, write_json
@@ -228,10 +228,7 @@ def make(name: str, config: RLHFConfig | DirectConfig, evaluated: int = EVALUATE
     write_json(path_of(name, config), significant(facts | spent | {"history": history}))
 
 
-@cache
-def shipped() -> Sweep:
-    """The sweep, whose runs are PPO's too."""
-    return load_sweep()
+shipped = cache(load_sweep)  # its runs are PPO's too
 
 
 def recorded(name: str, config: RLHFConfig | DirectConfig) -> dict | None:
@@ -283,7 +280,7 @@ def row(name: str, yardstick: Yardstick, plan: Plan) -> dict | None:
     found = [] if rate is None else runs(name, yardstick.beta, rate, plan.seeds, plan.iterations)
     if not found:
         return None
-    curves = [along(yardstick, run["history"], plan.budgets) for run in found]
+    curves = [yardstick.along(run["history"], plan.budgets) for run in found]
     lasts = [(run["final"]["value"], run["final"]["value_stderr"]) for run in found]
     shares = [yardstick.estimate(*last) for last in lasts]
     ends = [share.mean for share in shares]
@@ -307,14 +304,6 @@ def mean_of(found: list[dict], key: str) -> float | None:
     """The mean over runs; None where one of them did not record it."""
     values = [one.get(key) for one in found]
     return None if None in values else statistics.fmean(values)
-
-
-def along(yardstick: Yardstick, history: list[dict], budgets: tuple) -> dict[int, float]:
-    """Efficiency on the way: from rollouts, or from the values that were measured there."""
-    if history and "value" in history[0]:
-        values = {row["iteration"]: row["value"] for row in history}
-        return {n: yardstick.share(values[n]) for n in budgets if n in values}
-    return yardstick.along(history, budgets)
 
 
 def best_of_n_row(yardstick: Yardstick) -> dict:

@@ -12,26 +12,16 @@ minibatch, the KL as k3 in the loss, one thread; the same modules and reward fun
 
 import copy
 import itertools
-import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.common import (
-    Span,
-    TokenCounter,
-    command,
-    emit,
-    in_own_process,
-    median,
-    now,
-    phases,
-    show,
-)
+from benchmarks.common import Span, TokenCounter, command, emit, in_own_process, now, phases, show
 from benchmarks.floor import Floor
 from benchmarks.models import (
     Size,
@@ -217,27 +207,20 @@ def summarize(found: dict, size: Size) -> dict:
     """Medians of every phase, spread of the total, tokens per second, ratios to TRL and the floor."""
     tokens = found.pop("tokens")
     facts = {"tokens": tokens, "contestants": {}}
+    totals = {name: np.array([one["total"] for one in rows]) for name, rows in found.items()}
     for name, iterations in found.items():
-        medians = {phase: median([one[phase] for one in iterations]) for phase in iterations[0]}
-        row = {f"{phase}_s": span.wall for phase, span in medians.items()}
-        row |= {f"{phase}_cpu_s": span.cpu for phase, span in medians.items()}
-        walls = sorted(one["total"].wall for one in iterations)
-        row |= {"least_s": walls[0], "most_s": walls[-1]}
+        row = {}
+        for phase in iterations[0]:
+            both = np.median([one[phase] for one in iterations], axis=0)
+            row[f"{phase}_s"], row[f"{phase}_cpu_s"] = both.tolist()
+        walls = totals[name][:, 0].tolist()
+        row |= {"least_s": min(walls), "most_s": max(walls)}
         row["tokens_per_s"] = size.batch * size.response / row["total_s"]
         facts["contestants"][name] = row
-    facts["ratios"] = ratios(found)
+    ours = totals.pop("ours")
+    ratios = {name: np.median(ours / other, axis=0).tolist() for name, other in totals.items()}
+    facts["ratios"] = {name: {"wall": wall, "cpu": cpu} for name, (wall, cpu) in ratios.items()}
     return facts
-
-
-def ratios(found: dict) -> dict:
-    """Time of ours divided by the others': medians over rounds, wall and CPU."""
-    totals = {name: [one["total"] for one in iterations] for name, iterations in found.items()}
-    ours, quotients = totals.pop("ours"), {}
-    for name, spans in totals.items():
-        pairs = list(zip(ours, spans, strict=True))
-        wall = statistics.median(a.wall / b.wall for a, b in pairs)
-        quotients[name] = {"wall": wall, "cpu": statistics.median(a.cpu / b.cpu for a, b in pairs)}
-    return quotients
 
 
 def print_race(facts: dict, title: str) -> None:

@@ -9,43 +9,34 @@ import torch
 from transformers import GPT2ForSequenceClassification
 
 from benchmarks.common import Span, now, phases
-from benchmarks.models import Size, gpt2_config, make_actor, make_tokenizer, prompt_ids
+from benchmarks.models import (
+    LEARNING_RATE,
+    Size,
+    gpt2_config,
+    make_actor,
+    make_tokenizer,
+    prompt_ids,
+    run_config,
+)
+from benchmarks.trl_ppo import trl_config
 
 TRUNKS = {"policy": "policy_model", "critic": "value_model", "reference": "ref_model"}
 TRUNKS |= {"reward": "reward_model"}
 
 
 def make_trainer(size: Size, minibatch: int, iterations: int):
-    """A trainer of `iterations` iterations.
-
-    Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
-    wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
-    """
+    """A trainer of `iterations` iterations, with its own optimizer and no stop token."""
+    settings = {"iterations": iterations, "critic_learning_rate": LEARNING_RATE}
+    own = {"use_cpu": True, "stop_token": None, "optim": "adamw_torch_fused"}
+    folder = tempfile.mkdtemp(prefix="trl")
+    args = trl_config(run_config(size, minibatch, **settings), folder, **own)
     from datasets import Dataset
-    from trl.experimental.ppo import PPOConfig, PPOTrainer
+    from trl.experimental.ppo import PPOTrainer
 
-    config = PPOConfig(
-        output_dir=tempfile.mkdtemp(prefix="trl"),
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        per_device_train_batch_size=size.batch,
-        gradient_accumulation_steps=1,
-        num_mini_batches=size.batch // minibatch,
-        total_episodes=size.batch * iterations,
-        response_length=size.response,
-        local_rollout_forward_batch_size=size.batch,
-        temperature=1.0,
-        num_sample_generations=0,
-        missing_eos_penalty=None,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-    )
     rows = Dataset.from_dict({"input_ids": prompt_ids(size, size.batch).tolist()})
     heads = [GPT2ForSequenceClassification(gpt2_config(size, num_labels=1)) for _ in range(2)]
     return PPOTrainer(
-        args=config,
+        args=args,
         processing_class=make_tokenizer(size),
         model=make_actor(size),
         ref_model=make_actor(size),
@@ -76,7 +67,7 @@ class Stopwatch:
 
     def start(self) -> None:
         """An iteration begins."""
-        self.began, self.marks, self.gc = now(), {}, Span()
+        self.began, self.marks, self.gc = now(), {}, 0 * now()
 
     def _mark(self, phase: str) -> None:
         self.marks.setdefault(phase, now())
@@ -94,7 +85,7 @@ class Stopwatch:
 
     def contestants(self) -> dict[str, list[dict[str, Span]]]:
         """The trainer's iterations, and what is left without the collections where it forced some."""
-        if not any(gc.wall for gc in self.collections):
+        if not any(gc.any() for gc in self.collections):
             return {"TRL": self.iterations}
         pairs = zip(self.iterations, self.collections, strict=True)
         without = [{"total": one["total"] - gc} for one, gc in pairs]

@@ -59,8 +59,12 @@ class CriticForTRL(nn.Module):
         self.trunk, self.score = critic.trunk, critic.value_head
 
 
-def trl_config(config: RLHFConfig, folder: str):
-    """Our config as TRL's. ValueError: a setting that TRL does not have."""
+def trl_config(config: RLHFConfig, folder: str, **own: object):
+    """Our config as TRL's, with settings of its own. ValueError: a setting that TRL does not have.
+
+    Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
+    wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
+    """
     require_trl()
     from trl.experimental.ppo import PPOConfig
 
@@ -88,7 +92,7 @@ def trl_config(config: RLHFConfig, folder: str):
         "num_sample_generations": 0,
         "use_cpu": not torch.cuda.is_available(),
     }
-    return PPOConfig(**(settings | same | quiet | plain))
+    return PPOConfig(**settings | same | quiet | plain | own)
 
 
 def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):

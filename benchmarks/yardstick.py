@@ -30,10 +30,13 @@ class Yardstick:
         return efficiency(Estimate(value, stderr), self.reference, self.best)
 
     def along(self, history: list[dict], budgets: tuple[int, ...]) -> dict[int, float]:
-        """Efficiency after so many updates, where there are rollouts to both sides.
+        """Efficiency after so many updates: by values measured there, else from the rollouts around.
 
         The policy after n updates writes rollout n + 1: the middle one of those whose mean is taken.
         """
+        if history and "value" in history[0]:
+            measured = {row["iteration"]: row["value"] for row in history}
+            return {n: self.share(measured[n]) for n in budgets if n in measured}
         values, half = [row["score"] - self.beta * row["kl"] for row in history], WINDOW // 2
         spans = {
             n: values[n - half : n + half + 1] for n in budgets if half <= n < len(values) - half

@@ -3,7 +3,7 @@
 import sys
 from pkgutil import resolve_name
 
-from helpers.tools.command import exit_status, menu
+from helpers.tools.command import choose
 
 TRAIN, STUDY = "helpers.commands.train", "helpers.commands.study"
 COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does)
@@ -24,23 +24,18 @@ COMMANDS = {  # name → (who runs it: (arguments) → exit status, what it does
 }
 
 
-def refuse(name: str) -> None:
-    """ValueError: there is no such sub-command."""
-    raise ValueError(f"COMMAND: got {name!r}, wants one of {', '.join(COMMANDS)}.")
+def run(name: str, arguments: list[str]) -> int:
+    """Run a sub-command; → its exit status."""
+    if sys.stderr.isatty() and "--help" not in arguments:  # for some seconds nothing else is shown
+        print("Loading torch and transformers …", file=sys.stderr, flush=True)
+    return resolve_name(COMMANDS[name][0])(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; → its exit status."""
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if name in ("-h", "--help"):
-        lines = {name: what for name, (_, what) in COMMANDS.items()}
-        print(menu("python -m helpers COMMAND", "RLHF, from the command line.", lines))
-        return 0
-    if name not in COMMANDS:
-        return exit_status(lambda: refuse(name), "")
-    if sys.stderr.isatty() and "--help" not in rest:  # some seconds in which nothing else is shown
-        print("Loading torch and transformers …", file=sys.stderr, flush=True)
-    return resolve_name(COMMANDS[name][0])(rest)
+    lines = {name: what for name, (_, what) in COMMANDS.items()}
+    about = "python -m helpers COMMAND", "RLHF, from the command line."
+    return choose(*about, lines, run, sys.argv[1:] if arguments is None else arguments)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from helpers.tools.files import (
     atomic_folder,
     hold_folder,
     read_json,
+    require_intact,
     sha256,
     write_json,
 )
@@ -187,7 +188,8 @@ def load_checkpoint(
     """
     path = newest_checkpoint(folder)
     facts = _read_facts(path)
-    _check_files(path, facts)
+    for name, digest in facts["sha256"].items():
+        require_intact(path / name, digest)
     saved = config_from_dict(facts["config"])
     length = saved.iterations if config is None else _longer(config, saved, models)
     models = models or load_models(saved, reward)
@@ -218,14 +220,6 @@ def _read_facts(path: Path) -> dict:
     if facts["seal"] != _seal(facts):
         raise FileProblem(f"{path / FACTS} is altered.")
     return facts
-
-
-def _check_files(path: Path, facts: dict) -> None:
-    for name, wants in facts["sha256"].items():
-        if not (path / name).is_file():
-            raise FileProblem(f"{path / name} is missing.")
-        if sha256(path / name) != wants:
-            raise FileProblem(f"{path / name} is cut short or altered.")
 
 
 def _longer(config: RLHFConfig, saved: RLHFConfig, models: Models | None) -> int:

@@ -53,8 +53,8 @@ def require_setting(name: str, value: object, kind: type) -> None:
 class RunConfig:
     """Settings that every run has: its models, sizes and seed, and the gradient step."""
 
-    kl_coef: float = setting(0.1, "β: KL coefficient, in reward units per nat", KL)
-    minibatch_size: int = setting(64, "responses per gradient step", UPDATE)
+    kl_coef: float = setting(0.1, "β: KL coefficient, in reward units per nat; IPO's τ", KL)
+    minibatch_size: int = setting(64, "responses (in DPO pairs) per gradient step", UPDATE)
     micro_batch_size: int = setting(
         32, "in memory at once (twice as many without gradients); the gradient is the same", UPDATE
     )
@@ -79,7 +79,7 @@ class RunConfig:
     temperature: float = setting(1.0, "for sampling and for log-probs", RUN)
     seed: int = setting(0, "of prompts, sampling, minibatches and new heads", RUN)
     iterations: int = setting(60, "rollouts and updates; annealing ends with the last one", RUN)
-    batch_size: int = setting(64, "responses per rollout", RUN)
+    batch_size: int = setting(64, "responses per rollout; in DPO pairs per iteration", RUN)
     checkpoint_every: int = setting(10, "iterations between checkpoints, in a given folder", RUN)
     actor: str = setting(
         "data/sft", "folder or hub name of a causal language model; also the reference", MODELS
@@ -200,7 +200,6 @@ class DirectConfig(RunConfig):
     method: ClassVar[str] = "direct"
     responses_per_prompt: ClassVar[int] = 1
 
-    kl_coef: float = setting(0.1, "β: KL coefficient; in IPO it is called τ", LABELS)
     loss: str = setting("dpo", "'dpo': log-sigmoid of the margin; 'ipo': a squared error", LABELS)
     online: bool = setting(
         False, "fresh pairs from the policy, labelled by the reward model, not a data set", LABELS
@@ -209,11 +208,6 @@ class DirectConfig(RunConfig):
     epochs: int = setting(1, "passes over the data set, if iterations is not given", RUN)
     iterations: int | None = setting(
         None, "batches of pairs, a record each; if not given, by epochs; required online", RUN
-    )
-    batch_size: int = setting(64, "pairs per iteration", RUN)
-    minibatch_size: int = setting(64, "pairs per gradient step", UPDATE)
-    reward_model: str = setting(
-        "data/reward", "labels the pairs online; with a data set it is only watched", MODELS
     )
 
     def __post_init__(self):

@@ -6,7 +6,15 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from helpers.prompts import chat_text
-from helpers.tools.files import ROOT, FileProblem, read_json, read_jsonl, sha256, write_json
+from helpers.tools.files import (
+    ROOT,
+    FileProblem,
+    read_json,
+    read_jsonl,
+    require_intact,
+    sha256,
+    write_json,
+)
 from helpers.tools.validate import require, require_count
 
 DATA = ROOT / "data"
@@ -70,18 +78,10 @@ def verify(path: Path) -> None:
     if not path.is_relative_to(DATA) or not (DATA / MANIFEST).exists():
         return
     inside = path.relative_to(DATA).as_posix()
+    mend = "; `git checkout data` or `make data` restores it"
     for name, entry in read_json(DATA / MANIFEST)["files"].items():
-        if name != inside and not name.startswith(inside + "/"):
-            continue
-        file = DATA / name
-        mend = "; `git checkout data` or `make data` restores it."
-        if not file.is_file():
-            raise FileProblem(f"data/{name} is missing{mend}")
-        if file.stat().st_size != entry["bytes"]:
-            got, wants = file.stat().st_size, entry["bytes"]
-            raise FileProblem(f"data/{name} has {got} bytes instead of {wants}{mend}")
-        if sha256(file) != entry["sha256"]:
-            raise FileProblem(f"data/{name} was altered: its sha256 is not the manifest's{mend}")
+        if name == inside or name.startswith(inside + "/"):
+            require_intact(DATA / name, entry["sha256"], mend)
 
 
 def load_rows(name: str, columns: tuple = ()) -> list[dict]:

@@ -4,7 +4,7 @@ Not included: sharded models and generation engines. Several processes: `python 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -56,16 +56,6 @@ def require_same_prompts(state: RLHFState, prompts: list[str | dict] | None) -> 
         require(same, "prompts", "others than the run in save_dir", "the same, or another folder")
 
 
-@contextmanager
-def gradients_as_before() -> Iterator[None]:
-    """An interrupt within `torch.no_grad` can leave gradients switched off; not beyond this."""
-    enabled = torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(enabled)
-
-
 def run_iterations(
     state: RLHFState,
     iterate: Callable[[RLHFState], dict],
@@ -79,7 +69,8 @@ def run_iterations(
     last, every = state.config.iterations, state.config.checkpoint_every
     with nullcontext() if save_dir is None else hold_run(save_dir, state.iteration):
         while state.iteration < last:
-            with gradients_as_before():
+            # an interrupt within `no_grad` can leave gradients switched off; not beyond this
+            with torch.set_grad_enabled(torch.is_grad_enabled()):
                 record = iterate(state)
             due = state.iteration % every == 0 or state.iteration == last
             if save_dir is not None and due:

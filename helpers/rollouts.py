@@ -1,7 +1,7 @@
 """Rollouts: the batch of one iteration, its masks and positions, and log-probs of its tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
@@ -87,11 +87,6 @@ class RolloutBatch:
 
     def __len__(self) -> int:
         return self.query_tensors.shape[0]
-
-    def to(self, device: torch.device | str) -> "RolloutBatch":
-        """The same rollout with every tensor on `device`."""
-        moved = {field.name: getattr(self, field.name).to(device) for field in fields(self)}
-        return replace(self, **moved)
 
     def tokens(self) -> Tokens:
         """The four tensors that a forward needs."""

@@ -10,8 +10,7 @@ from helpers.lessons.debugging.diagnose import LOG_RULES, RULES, Rule
 from helpers.lessons.debugging.measures import mean
 from helpers.lessons.debugging.names import LIBRARIES, METRICS, Series, metrics_of
 from helpers.lessons.debugging.rates import measurable, rates, too_early
-from helpers.tools.command import exit_status
-from helpers.tools.flags import FlagParser, setting
+from helpers.tools.flags import command, setting
 from helpers.tools.validate import require
 
 MOST = 5  # findings shown
@@ -174,7 +173,7 @@ def diagnose_log(log: str | Path | list[dict], names: dict[str, str] | None = No
 
 @dataclass(kw_only=True)
 class DiagnoseOptions:
-    """What `diagnose` takes beside the log."""
+    """Diagnose a log of TRL (PPO, GRPO, RLOO, DPO), verl, OpenRLHF, or a run's folder of this course."""
 
     names: list[str] = setting(
         [], "METRIC=COLUMN, for columns that docs/names.md does not have: --names kl=my_kl score=r"
@@ -187,15 +186,11 @@ class DiagnoseOptions:
 
 def main(arguments: list[str]) -> int:
     """`python -m helpers diagnose LOG`; → its exit status."""
-    what = "Diagnose a log of TRL (PPO, GRPO, RLOO, DPO), verl, OpenRLHF, or a run's folder of this course."
-    parser = FlagParser(DiagnoseOptions, prog="python -m helpers diagnose LOG", description=what)
-    log, *flags = arguments or ["--help"]
+    log, *flags = arguments = arguments or ["--help"]
 
-    def run() -> None:
-        if log in ("-h", "--help"):
-            parser.options([log])  # ends here
+    @command("helpers diagnose LOG", DiagnoseOptions, stopped="")
+    def run(options: DiagnoseOptions) -> None:
         require(not log.startswith("-"), "LOG", repr(log), "a file or folder, before all flags")
-        options = parser.options(flags)
         print(diagnose_log(log, dict(pair.split("=", 1) for pair in options.names)))
 
-    return exit_status(run, "")
+    return run(arguments if log.startswith("-") else flags)

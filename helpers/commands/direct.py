@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.checkpoints import require_unused
-from helpers.commands.inputs import OwnModel, run_command
+from helpers.commands.inputs import STOPPED, OwnModel
 from helpers.config import DirectConfig
 from helpers.data import load_pairs
 from helpers.direct import counted, evaluate_pairs, train_direct, unscored
@@ -12,7 +12,7 @@ from helpers.models import load_tokenizer
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.held_out import SHARE, split_prompts
 from helpers.state import start_run
-from helpers.tools.flags import setting
+from helpers.tools.flags import command, setting
 from helpers.tools.validate import require
 
 SHOWN = ("loss", "accuracy", "margin")
@@ -20,7 +20,7 @@ SHOWN = ("loss", "accuracy", "margin")
 
 @dataclass(kw_only=True)
 class DirectOptions(OwnModel):
-    """What `direct` asks beside the settings of the run."""
+    """Learn from preference pairs (DPO, IPO), without a reward model."""
 
     eval_share: float = setting(SHARE, "share of prompts held out with their pairs; 0 for none")
     save: Path | None = setting(None, "folder for checkpoints")
@@ -38,7 +38,8 @@ def line(name: str, found: dict, count: int) -> str:
     return f"{count} pairs {name}: {loss}, {accuracy} ± {error:.3f}, {margin}"
 
 
-def train(options: DirectOptions, settings: dict) -> None:
+@command("helpers direct", DirectOptions, DirectConfig, stopped=STOPPED)
+def main(options: DirectOptions, settings: dict) -> None:
     """Part the pairs, train on most, measure on the others."""
     config = DirectConfig(**{"normalize_scores": False} | settings)
     require(not config.online, "online", "True", "pairs of a file; train_direct in Python takes it")
@@ -66,9 +67,3 @@ def train(options: DirectOptions, settings: dict) -> None:
     if options.export is not None:
         save_policy(state, options.export, dtype=own_dtype(state.models.actor))
         print(f"Policy exported to {options.export}")
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m helpers direct`; → its exit status."""
-    what = "Learn from preference pairs (DPO, IPO), without a reward model."
-    return run_command("direct", what, DirectOptions, train, arguments, DirectConfig)

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from helpers.checkpoints import require_unused, saved_config
-from helpers.commands.inputs import Inputs, keep_inputs, kept_inputs, run_command
+from helpers.commands.inputs import STOPPED, Inputs, keep_inputs, kept_inputs
 from helpers.config import RLHFConfig
 from helpers.scale.distributed import LAUNCHED, join_group, launch, train_together, work_in_group
 from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState
 from helpers.tools.files import require_free
-from helpers.tools.flags import setting
+from helpers.tools.flags import command, setting
 from helpers.tools.validate import require, require_count
 
 DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
@@ -25,7 +25,7 @@ DEFAULTS = {"iterations": 3, "device": "cpu"}  # a short look, on any machine
 
 @dataclass(kw_only=True)
 class DistributedOptions(Inputs):
-    """What `distributed` asks beside the settings of the run."""
+    """Train in several processes: on this machine, or in those a launcher started."""
 
     processes: int = setting(2, "how many on this machine, unless a launcher started them")
     save: Path | None = setting(None, "folder for checkpoints and history")
@@ -49,7 +49,8 @@ def begin(options: DistributedOptions, config: RLHFConfig) -> tuple[RLHFState, H
     return inputs.go_on(folder, config), held_out
 
 
-def run(options: DistributedOptions, settings: dict) -> None:
+@command("helpers distributed", DistributedOptions, RLHFConfig, stopped=STOPPED, **DEFAULTS)
+def main(options: DistributedOptions, settings: dict) -> None:
     """Join the launcher's group, or start the processes here."""
     precision = {"mixed_precision": os.environ.get("ACCELERATE_MIXED_PRECISION", "no")}
     config = RLHFConfig(**DEFAULTS | precision | settings)
@@ -71,9 +72,3 @@ def run(options: DistributedOptions, settings: dict) -> None:
         return launch(train_together, count, *work, device=config.device)
     join_group(config.device)
     return work_in_group(train_together, *work)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m helpers distributed`; → its exit status."""
-    what = "Train in several processes: on this machine, or in those a launcher started."
-    return run_command("distributed", what, DistributedOptions, run, arguments, **DEFAULTS)

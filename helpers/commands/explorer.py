@@ -3,13 +3,12 @@
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from helpers.tools.command import exit_status
-from helpers.tools.flags import FlagParser, setting
+from helpers.tools.flags import command, setting
 
 
 @dataclass(kw_only=True)
 class ExplorerOptions:
-    """Where the page is written."""
+    """Write the drift explorer of notebook 07 as a web page of one file."""
 
     export: Path = setting(MISSING, "write the page as this HTML file")
     policies: list[float] = setting(
@@ -17,25 +16,15 @@ class ExplorerOptions:
     )
 
 
-def write(path: Path, betas: list[float]) -> None:
+@command("helpers explorer", ExplorerOptions, stopped="Nothing was written.")
+def main(options: ExplorerOptions) -> None:
     """Write the page as one file, and policies beside it if asked for: no network, no kernel."""
     from helpers.lessons.real_models.drift_records import real_records
     from helpers.lessons.real_models.reward_study import load_real_reward
     from helpers.page import drift_page  # with torch, which `--help` can do without
     from helpers.page import policies as page_policies
 
+    path, betas = options.export, options.policies
     beside = page_policies.export_policies(path.parent / "policies", betas) if betas else []
     drift_page.export(path, policies=beside, second=real_records(load_real_reward()))
     print(f"{path}: {path.stat().st_size / 1e6:.2f} MB; open it in any browser.")
-
-
-def main(arguments: list[str]) -> int:
-    """The command; → its exit status."""
-    what = "Write the drift explorer of notebook 07 as a web page of one file."
-    parser = FlagParser(ExplorerOptions, prog="python -m helpers explorer", description=what)
-
-    def show() -> None:
-        options = parser.options(arguments)
-        write(options.export, options.policies)
-
-    return exit_status(show, "Nothing was written.")

@@ -15,7 +15,7 @@ import torch
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.models import resolve_device, stop_at_sentence_ends
-from helpers.prompts import as_prompts, read_prompts
+from helpers.prompts import read_prompts
 from helpers.rewards import Reward, RewardSum, require_columns, takes_completions
 from helpers.scale.held_out import (
     LEAST,
@@ -28,12 +28,12 @@ from helpers.scale.held_out import (
 )
 from helpers.scale.pretrained import frozen_dtype, make_models
 from helpers.state import Models, RLHFState, load_models, start_run
-from helpers.tools.command import exit_status
 from helpers.tools.files import read_json, write_json
-from helpers.tools.flags import FlagParser, only, setting
+from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_count, require_number
 
 INPUTS, OWN = "inputs.json", "your own reward, prompts, LoRA"
+STOPPED = "Stopped at once; the last checkpoint stays."
 FREE = ("evaluation_samples", "export")  # kept too, and may be others in what goes on
 # a larger model takes minutes for what the course's has in seconds
 COURSE_SAMPLES, OTHER_SAMPLES = 2000, 200
@@ -178,13 +178,6 @@ class Inputs(OwnModel):
         return HeldOut(prompts, folder, self.eval_every, samples) if prompts else None
 
 
-def for_evaluation(state: RLHFState, held_out: HeldOut | None) -> RLHFState:
-    """The state with the held-out prompts in place of those trained on, if there are any."""
-    if held_out is None:
-        return state
-    return replace(state, prompts=as_prompts(held_out.prompts, state.models.tokenizer))
-
-
 def say_held_out(state: RLHFState, held_out: HeldOut | None, own: bool) -> None:
     """Say before training what is held out; nothing of the course's own prompts."""
     if held_out is not None:
@@ -253,24 +246,3 @@ def kept_inputs(inputs: Inputs, folder: Path) -> Inputs:
             path = name in ("prompts", "eval_prompts", "export") and saved[name] is not None
             taken[name] = Path(saved[name]) if path else saved[name]
     return replace(inputs, **taken)
-
-
-def run_command(
-    name: str,
-    what: str,
-    options: type,
-    run: Callable,
-    arguments: list[str] | None,
-    config: type = RLHFConfig,
-    **usual,
-) -> int:
-    """Run a command by its flags, which are its options and the settings of a run; → exit status."""
-
-    def parse_and_run() -> None:
-        parser = FlagParser(options, config, prog=f"python -m helpers {name}", description=what)
-        parser.set_defaults(**usual)
-        given = parser.given(arguments)
-        chosen = only(options, given)
-        run(chosen, {key: value for key, value in given.items() if not hasattr(chosen, key)})
-
-    return exit_status(parse_and_run, "Stopped at once; the last checkpoint stays.")

@@ -4,15 +4,13 @@ import csv
 from pathlib import Path
 
 from helpers.checkpoints import save_checkpoint
-from helpers.config import RLHFConfig
 from helpers.kit.figures import training_curves
 from helpers.prompts import last_message
 from helpers.state import RLHFState
 from helpers.tools.files import atomic_file
-from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
+from helpers.tools.noise import FROM_CHANCE, change, from_chance
 
 METRICS, SHOWN = "metrics.csv", 5  # in a run's folder; texts printed
-SPREAD_FROM = 32  # responses: the standard deviation of fewer is no scale to measure a change in
 
 
 def write_csv(path: Path, history: list[dict]) -> None:
@@ -46,63 +44,17 @@ def print_samples(before: list[str], after: list[str]) -> None:
         print(f"  before  {readable(old)}\n  after   {readable(new)}\n")
 
 
-def in_reference_std(name: str, before: dict, moved: float) -> str:
-    """A change in standard deviations before training; empty where these are no scale for it."""
-    # beside `raw_score`, `score` is in standard deviations of the reference already
-    unfit = name == "kl" or (name == "score" and "raw_score" in before)
-    spread = float(before[name].std())  # 0 where all are equal, as when no answer was right
-    if unfit or len(before[name]) < SPREAD_FROM or spread == 0.0:
-        return ""
-    return f"{moved / spread:+.2f}"
-
-
 def print_comparison(before: dict, after: dict) -> None:
-    """Means before and after; the change with its standard error, and in standard deviations."""
+    """Means before and after, and the change with its standard error."""
     wide = max(12, *(len(name) for name in before))
     titles = "".join(f" {title:>9s}" for title in ("before", "after", "change"))
-    print(f"{'':{wide}s}{titles} ± standard error   in reference std")
+    print(f"{'':{wide}s}{titles} ± standard error")
     for name, old in before.items():
         new = after[name]
         moved, error = change(old, new)
-        scaled = in_reference_std(name, before, moved)
         noise = FROM_CHANCE if from_chance(moved, error, len(new)) else ""
         means = f" {old.mean():9.3f} {new.mean():9.3f} {moved:+9.3f} ± {error:<14.3f}"
-        print(f"{name:{wide}s}{means} {scaled:>16s}  {noise}".rstrip())
-
-
-def all_equal(history: list[dict]) -> bool:
-    """Whether the scores of all iterations are one number: no policy learns from that."""
-    seen = {(record["score"], record["score_std"]) for record in history}
-    return len(history) > 1 and len(seen) == 1 and seen.pop()[1] == 0.0
-
-
-def say_if_nothing_learnt(
-    history: list[dict], before: list[str], after: list[str], config: RLHFConfig
-) -> None:
-    """A sentence where no policy could learn, or where its texts are the reference's word for word."""
-    if all_equal(history):
-        print(
-            "Every response of every iteration got the same score, so there was nothing to learn from:"
-            " does the reward see what you think it sees?"
-        )
-    elif len(before) > 1 and before == after[: len(before)]:
-        print(
-            "The texts are the same before and after: the policy has hardly moved. Train it for longer"
-            f" (--iterations, now {config.iterations}) or faster (--learning-rate, now"
-            f" {config.learning_rate:g})."
-        )
-
-
-def print_notes(history: list[dict], after: dict, config: RLHFConfig) -> None:
-    """What looks like a fault in the two tables and is none."""
-    note = below_0([float(after["kl"].mean()), *(record["kl"] for record in history)])
-    if note:
-        print(note)
-    if config.gradient_steps == 1:
-        print(
-            "One gradient step an iteration: it is taken where the ratio is 1, so clip_fraction and"
-            " approx_kl are 0 by construction."
-        )
+        print(f"{name:{wide}s}{means}  {noise}".rstrip())
 
 
 def print_metrics(history: list[dict], rows: int = 7) -> None:

@@ -13,9 +13,8 @@ from helpers.lessons.without_a_reward_model import study as direct
 from helpers.lessons.your_trainer import band as trainer_band
 from helpers.studies import beta_sweep, one_token
 from helpers.studies.study import STOPPED, Options
-from helpers.tools.command import exit_status, menu
-from helpers.tools.flags import FlagParser
-from helpers.tools.validate import require
+from helpers.tools.command import choose
+from helpers.tools.flags import command
 
 KINDS = (beta_sweep.BetaSweepOptions, kl_control.KLControlOptions, clinic.ClinicOptions)
 KINDS += (reward_hacking.RewardHackingOptions, reward_quality.RewardQualityOptions)
@@ -26,28 +25,18 @@ KINDS += (real_reward.RealRewardOptions,)
 STUDIES: dict[str, type[Options]] = {kind.name: kind for kind in KINDS}
 
 
-def run_study(name: str, command: str, arguments: list[str]) -> int:
+def run_study(name: str, arguments: list[str]) -> int:
     """Run a study by the flags of its options; → its exit status."""
-
-    def run() -> None:
-        require(name in STUDIES, "NAME", repr(name), f"one of {', '.join(STUDIES)}")
-        kind = STUDIES[name]
-        how = {"prog": f"python -m helpers {command}", "description": kind.__doc__}
-        FlagParser(kind, **how).options(arguments).run()
-
-    return exit_status(run, STOPPED)
+    kind = STUDIES[name]
+    return command(f"helpers study {name}", kind, stopped=STOPPED)(kind.run)(arguments)
 
 
-def sweep(arguments: list[str]) -> int:
-    """`python -m helpers sweep`; → its exit status."""
-    return run_study("beta_sweep", "sweep", arguments)
+SWEEP = beta_sweep.BetaSweepOptions
+sweep = command("helpers sweep", SWEEP, stopped=STOPPED)(SWEEP.run)
 
 
 def study(arguments: list[str]) -> int:
     """`python -m helpers study NAME`; → its exit status."""
-    name, *rest = arguments or ["--help"]
-    if name not in ("-h", "--help"):
-        return run_study(name, f"study {name}", rest)
+    about = "python -m helpers study NAME", "Recorded studies of the course."
     lines = {name: kind.__doc__ for name, kind in STUDIES.items()}
-    print(menu("python -m helpers study NAME", "Recorded studies of the course.", lines))
-    return 0
+    return choose(*about, lines, run_study, arguments)

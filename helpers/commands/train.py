@@ -17,11 +17,10 @@ from helpers.checkpoints import list_checkpoints, require_unused, saved_config
 from helpers.commands.inputs import (
     COURSE_SAMPLES,
     OTHER_SAMPLES,
+    STOPPED,
     Inputs,
-    for_evaluation,
     keep_inputs,
     kept_inputs,
-    run_command,
     say_held_out,
 )
 from helpers.commands.results import (
@@ -29,16 +28,15 @@ from helpers.commands.results import (
     SHOWN,
     print_comparison,
     print_metrics,
-    print_notes,
     print_samples,
     save_results,
-    say_if_nothing_learnt,
     write_csv,
 )
 from helpers.config import RLHFConfig
 from helpers.data import work_folder
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint, has_review_vocabulary, resolve_device
+from helpers.models import has_review_vocabulary, resolve_device
+from helpers.prompts import as_prompts
 from helpers.scale.export import own_dtype, require_exportable, save_policy
 from helpers.scale.forecast import forecast, require_room
 from helpers.scale.guard import guard
@@ -47,14 +45,14 @@ from helpers.scale.memory import GIB, estimate_memory, free_bytes, peak_bytes
 from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
-from helpers.tools.flags import setting
+from helpers.tools.flags import command, setting
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
 
 @dataclass(kw_only=True)
 class TrainOptions(Inputs):
-    """What `train` asks beside the settings of the run."""
+    """Train a policy: trace one iteration, train, compare before and after, save."""
 
     save: Path | None = setting(
         None,
@@ -69,9 +67,7 @@ class TrainOptions(Inputs):
 
 @dataclass(kw_only=True)
 class TraceOptions(Inputs):
-    """What `trace` asks beside the settings of the run."""
-
-    resume: Path | None = setting(None, "trace the next iteration of the run in this folder")
+    """Print the seven steps of one iteration with shapes and values; nothing is saved."""
 
 
 def on_screen() -> bool:
@@ -85,9 +81,7 @@ def bar(title: str, unit: str = "batch") -> Callable:
     return partial(tqdm, desc=title, unit=unit, **pace)
 
 
-def start_or_resume(
-    options: TrainOptions | TraceOptions, settings: dict, ready: Callable = lambda state: None
-) -> RLHFState:
+def start_or_resume(options: TrainOptions, settings: dict, ready: Callable) -> RLHFState:
     """The run of `--resume` where it stopped, else one at its beginning.
 
     `ready` is called with it before anything is sampled. The gold score is measured too where the policy
@@ -216,7 +210,8 @@ def prepare(options: TrainOptions, settings: dict) -> tuple[TrainOptions, Path]:
     return options, folder
 
 
-def train_and_compare(options: TrainOptions, settings: dict) -> None:
+@command("helpers train", TrainOptions, RLHFConfig, stopped=STOPPED)
+def train(options: TrainOptions, settings: dict) -> None:
     """Train with the first iteration traced; the same prompts before and after; save."""
     started = time.perf_counter()
     options, folder = prepare(options, settings)
@@ -225,11 +220,13 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         keep_inputs(options, folder)
     require_writable(folder)
     with hold_folder(folder):
-        reference = fingerprint(state.models.reference)
         count = evaluated(options, state)
         held_out = options.held_out(folder, state.config.seed)
         say_held_out(state, held_out, own=options.prompts is not None)
-        asked = for_evaluation(state, held_out)
+        asked = state  # with the held-out prompts in place of those trained on, if there are any
+        if held_out is not None:
+            prompts = as_prompts(held_out.prompts, state.models.tokenizer)
+            asked = replace(state, prompts=prompts)
         fewer = "" if options.evaluation_samples else ": --evaluation-samples N for fewer"
         print(
             f"Measuring {count} responses before training and as many after it{fewer}.", flush=True
@@ -240,14 +237,11 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         )
         whole = train_with_bar(state, folder, options, held_out)
         after = evaluate(state.models.actor, asked, count, progress=bar("after"), batch_size=size)
-        if fingerprint(state.models.reference) != reference:
-            raise RuntimeError("The reference model was changed by training: that is a bug.")
         print(f"\nThe same prompts, before and after (of {len(after[1])} fresh responses)")
         print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
-        print_notes(state.history, after[0], state.config)
-        say_if_nothing_learnt(state.history, before[1][:SHOWN], after[1], state.config)
+        print(f"Is anything wrong here? python -m helpers diagnose {folder}")
         save_results(state, folder)
         for name, (found, texts) in {"before": before, "after": after}.items():
             write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)
@@ -263,21 +257,8 @@ def train_and_compare(options: TrainOptions, settings: dict) -> None:
         print(f"{word} in {folder}, texts in {folder / TEXTS} ({cost})")
 
 
-def trace_one(options: TraceOptions, settings: dict) -> None:
+@command("helpers trace", TraceOptions, RLHFConfig, stopped=STOPPED)
+def trace(options: TraceOptions, settings: dict) -> None:
     """One traced iteration; nothing is saved."""
-    if options.resume is not None:
-        options = kept_inputs(options, options.resume)
-    state = start_or_resume(options, settings)
+    state = options.begin(RLHFConfig(**settings))
     iterate(state, Trace(state.models, state.config))
-
-
-def train(arguments: list[str]) -> int:
-    """`python -m helpers train`; → its exit status."""
-    what = "Train a policy: trace one iteration, train, compare before and after, save."
-    return run_command("train", what, TrainOptions, train_and_compare, arguments)
-
-
-def trace(arguments: list[str]) -> int:
-    """`python -m helpers trace`; → its exit status."""
-    what = "Print the seven steps of one iteration with shapes and values; nothing is saved."
-    return run_command("trace", what, TraceOptions, trace_one, arguments)

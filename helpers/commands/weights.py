@@ -16,14 +16,13 @@ from helpers.models import (
     stop_tokens,
 )
 from helpers.scale.pretrained import find_gguf, load_gguf
-from helpers.tools.command import exit_status
 from helpers.tools.files import FileProblem, atomic_folder
-from helpers.tools.flags import FlagParser, setting
+from helpers.tools.flags import command, setting
 
 
 @dataclass(kw_only=True)
 class WeightsOptions:
-    """What `weights` asks."""
+    """Write a model of a GGUF file, a package or the hub as a folder that --actor takes."""
 
     source: str = setting(
         MISSING, "a GGUF file, an installed package that holds one, a model folder, or a hub name"
@@ -41,7 +40,8 @@ def load(source: str) -> tuple[nn.Module, PreTrainedTokenizerBase]:
     return load_pretrained(AutoModelForCausalLM, source, dtype="auto"), tokenizer
 
 
-def convert(options: WeightsOptions) -> None:
+@command("helpers weights", WeightsOptions, stopped="Stopped; nothing is written.")
+def main(options: WeightsOptions) -> None:
     """Write the folder, and say what is in it."""
     if options.save.exists():
         raise FileProblem(f"{options.save} is there already: wants a new folder.")
@@ -56,10 +56,3 @@ def convert(options: WeightsOptions) -> None:
         f"{count_parameters(model) / 1e6:.0f} million parameters in {str(model.dtype)[6:]}; responses"
         f" end at {' or '.join(stops)}; {chat}.\nTrain it: python -m helpers train --actor {options.save}"
     )
-
-
-def main(arguments: list[str]) -> int:
-    """The command; → its exit status."""
-    what = "Write a model of a GGUF file, a package or the hub as a folder that --actor takes."
-    parser = FlagParser(WeightsOptions, prog="python -m helpers weights", description=what)
-    return exit_status(lambda: convert(parser.options(arguments)), "Stopped; nothing is written.")

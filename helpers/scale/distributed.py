@@ -23,7 +23,6 @@ from helpers.scale.held_out import HeldOut
 from helpers.state import RLHFState, in_step
 from helpers.tools.files import write_json, write_text
 from helpers.tools.parallel import rank, world_size
-from helpers.tools.validate import require_count
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")  # what torchrun and accelerate launch put there
 
@@ -74,7 +73,6 @@ def launch(work: Callable, count: int, *arguments, device: str = "cpu") -> None:
     `work` is a function of a module, since each process imports it anew. An exception in one ends
     all and is raised here, a wrong value or file as ValueError with its one sentence.
     """
-    require_count("processes", count, low=2)
     with tempfile.TemporaryDirectory() as name:
         given = (work, Path(name), count, device, arguments)
         try:

@@ -21,12 +21,13 @@ from helpers.tools.parallel import rank
 from helpers.tools.validate import require
 
 FACTS, CARD, ADAPTER_SETTINGS = "how_trained.json", "README.md", "adapter_config.json"
-NO_SETTINGS = ("actor", "reward_model", "device", "iterations")  # of this machine, or said in words
-SHOWN = {  # of the last iteration
-    "kl": "KL from the reference, nats per response",
-    "score": "score, as trained on",
-    "raw_score": "score, as the reward gives it",
-}
+NO_SETTINGS = ("actor", "reward_model", "device")  # of this machine
+SHOWN = ("iteration", "kl", "score", "raw_score", "value")  # of a record, in the model card
+NOTE = """
+KL from the base model, in nats per response; `score` as trained on, `raw_score` as the reward gives it;
+held-out: on prompts not trained on, value = score − β · KL. `generation_config.json` samples as training."""
+OF_THIS = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
+ADAPTER_NOTE = f" peft reads the base\nmodel's: `model.generate(**inputs, {OF_THIS})`."
 
 
 def save_policy(
@@ -180,41 +181,21 @@ def _shown(base: str) -> str:
 
 
 def _card(facts: dict, adapter_only: bool) -> str:
-    """The model card, in the hub's Markdown."""
+    """The model card, in the hub's Markdown: a row for each fact and setting."""
     base, library = facts["base"], "peft" if adapter_only else "transformers"
     on_hub = base and not Path(base).is_dir()  # a hub's card may name models of the hub only
     lines = ["---", f"library_name: {library}", "pipeline_tag: text-generation", "tags: [rlhf]"]
     lines += [f"base_model: {base}"] if on_hub else []
-    lines += ["---\n", "# A policy trained with RLHF\n"]
+    lines += ["---\n", f"# A policy trained with RLHF, from {_shown(base)}\n"]
     if "config" not in facts:
-        lines.append(f"Started from {_shown(base)}; how it was trained is not recorded.\n")
-        return "\n".join(lines)
-    settings, last, row = facts["config"], facts["last"], facts.get("held_out")
-    lines += [
-        f"Started from {_shown(base)}, which is also the reference of the KL; the reward was"
-        f" {facts['reward']}.",
-        f"Trained for {facts['iterations']} of {settings['iterations']} iterations with"
-        f" `{facts['method']}`, β = {facts['kl_coef_now']:.4g}, seed {settings['seed']}.",
-    ]
-    if facts["lora_rank"] is not None:
-        kept = "alone, without the base model" if adapter_only else "merged into the weights"
-        lines.append(f"A LoRA adapter of rank {facts['lora_rank']} was trained, here {kept}.")
-    if row is not None:
-        lines.append(
-            f"\nKept as the best of its run so far on prompts not trained on: value {row['value']:.4g},"
-            f" which is score {row['score']:.4g} − β · KL {row['kl']:.4g}."
-        )
-    known = [f"- {what}: {last[name]:.4g}" for name, what in SHOWN.items() if name in last]
-    lines += ["\nIn the last iteration:\n", *known] if known else []
-    lines.append(
-        "\n`generation_config.json` samples as training did, at most"
-        f" {settings['response_length']} tokens (`max_new_tokens` for more)."
-    )
-    if adapter_only:
-        given = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-        lines[-1] += (
-            f" peft reads the base model's; so give it: `model.generate(**inputs, {given})`."
-        )
-    chosen = {name: x for name, x in settings.items() if x is not None and name not in NO_SETTINGS}
-    table = [f"| {name} | {value} |" for name, value in chosen.items()]
-    return "\n".join([*lines, "\n| setting | value |", "|---|---|", *table, ""])
+        return "\n".join([*lines, "How it was trained is not recorded.\n"])
+    rows = {name: facts[name] for name in ("reward", "method", "kl_coef_now", "lora_rank")}
+    rows |= {f"last {name}": x for name, x in facts["last"].items() if name in SHOWN}
+    best = facts.get("held_out", {}).items()
+    rows |= {f"held-out {name}": x for name, x in best if name in SHOWN}
+    rows |= {name: x for name, x in facts["config"].items() if name not in NO_SETTINGS}
+    rows = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in rows.items()}
+    lines += ["| | |", "|---|---|"]
+    lines += [f"| {name} | {x} |" for name, x in rows.items() if x is not None]
+    lines.append(NOTE if not adapter_only else NOTE + ADAPTER_NOTE)
+    return "\n".join([*lines, ""])

@@ -12,7 +12,7 @@ from helpers.scale.export import save_policy
 from helpers.state import RLHFState
 from helpers.steps import evaluate
 from helpers.tools.files import read_json, read_jsonl, write_json, write_jsonl
-from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
+from helpers.tools.noise import FROM_CHANCE, change, from_chance
 from helpers.tools.parallel import rank
 from helpers.tools.validate import require, require_count, require_number
 
@@ -106,7 +106,9 @@ class HeldOut:
         found, texts = evaluate(*what, batch_size=state.config.batch_size)
         found["value"] = found["score"] - state.kl_coef * found["kl"]
         means = {name: float(x.mean()) for name, x in found.items()}
-        means |= self.gain(found["value"])
+        if not self.rows:
+            self.first = found["value"].tolist()
+        means["gain"], means["gain_error"] = change(torch.tensor(self.first), found["value"])
         better = not self.rows or means["value"] > self.best["value"]
         self.rows.append({"iteration": state.iteration} | means)
         if better:
@@ -125,13 +127,6 @@ class HeldOut:
     def texts(self, iteration: int) -> list[dict]:
         """The responses measured after this iteration (0: before training), with their numbers."""
         return read_jsonl(self._texts(iteration))
-
-    def gain(self, values: torch.Tensor) -> dict:
-        """The gain in value since before training, and its standard error; [samples] values."""
-        if not self.rows:
-            self.first = values.tolist()
-        gain, error = change(torch.tensor(self.first), values)
-        return {"gain": gain, "gain_error": error}
 
     def opening(self, trained: int) -> str:
         """What is said before training: how many prompts are held out, of how many."""
@@ -159,5 +154,4 @@ class HeldOut:
             where = f"no policy is better than the one before training, value {best['value']:.3f}"
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
         what = "Value is score − β·KL, what training maximises."
-        said = f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
-        return f"{said} {below_0(row['kl'] for row in self.rows)}".rstrip()
+        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"

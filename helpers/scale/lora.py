@@ -107,16 +107,11 @@ def convert_base(actor: nn.Module, base: torch.dtype) -> None:
 @contextmanager
 def adapter_off(actor: nn.Module):
     """Context in which the model runs without its adapter."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    layers = [module for module in actor.modules() if isinstance(module, BaseTunerLayer)]
-    for layer in layers:
-        layer.enable_adapters(False)
+    actor.disable_adapters()
     try:
         yield actor
     finally:
-        for layer in layers:
-            layer.enable_adapters(True)
+        actor.enable_adapters()
 
 
 class AdapterOff:

@@ -26,7 +26,6 @@ from helpers.config import RLHFConfig
 from helpers.models import count_parameters, load_pretrained, with_fused_gelu, without_dropout
 from helpers.rewards import Reward
 from helpers.rollouts import tokens_at_once
-from helpers.sampling import rows_at_once
 from helpers.scale.lora import linear_layers
 from helpers.tools.validate import require, require_choice
 
@@ -34,7 +33,7 @@ CPU = torch.device("cpu")
 MIB, GIB, FLOAT = 2**20, 2**30, 4  # bytes of a mebibyte, of a gibibyte, of a float32
 PROBE = 16  # tokens of the forward that counts activations
 ROLES = ("actor", "critic", "reference", "reward")
-PHASES = ("rollout", "scoring", "update")  # writing; log-probs of what was written; gradients
+PHASES = ("rollout", "update")  # scoring, between them, never holds more than the update
 FREED = 2.4  # times the peak: most that a process on a CPU was seen to hold (benchmarks/README.md, cuda)
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -113,11 +112,6 @@ class MemoryEstimate:
         return f"{self.table()}\n{LEFT_OUT}"
 
 
-def architecture(name: str) -> PreTrainedConfig:
-    """Configuration of a model by folder or hub name; common ones work offline. FileProblem: unknown."""
-    return KNOWN.get(name) or load_pretrained(AutoConfig, name)
-
-
 class _Fused(torch.autograd.Function):
     """What a fused attention kernel keeps for the backward pass: queries, keys, values, result."""
 
@@ -138,8 +132,12 @@ AttentionInterface.register("counted", _counted_attention)
 
 @cache
 def meta_model(name: str, auto_class: type = AutoModelForCausalLM) -> nn.Module:
-    """The model on torch's meta device: shapes without weights; only its configuration is loaded."""
-    config = with_fused_gelu(without_dropout(copy.deepcopy(architecture(name))))  # as in load_actor
+    """The model on torch's meta device: shapes without weights; only its configuration is loaded.
+
+    Common ones work offline. FileProblem: no such folder or hub name.
+    """
+    config = copy.deepcopy(KNOWN.get(name)) or load_pretrained(AutoConfig, name)
+    config = with_fused_gelu(without_dropout(config))  # as in load_actor
     with torch.device("meta"):
         return auto_class.from_config(config, attn_implementation="counted")
 
@@ -164,20 +162,15 @@ def saved_bytes(model: nn.Module, rows: int, length: int) -> int:
     return sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
 
 
-def token_bytes(model: nn.Module) -> float:
-    """`saved_bytes` of one more token: with fused attention, proportional to rows and length."""
-    if not hasattr(model, "token_bytes"):  # measured once per model
-        more, less = (saved_bytes(model, 1, length) for length in (2 * PROBE, PROBE))
-        model.token_bytes = (more - less) / PROBE
-    return model.token_bytes
-
-
 def activation_bytes(model: nn.Module, tokens: int, checkpointing: bool = False) -> int:
-    """Bytes that a forward of so many tokens keeps for the backward pass.
+    """Bytes that a forward of so many tokens keeps for the backward pass: so many times that of one.
 
     With gradient checkpointing: the input of each block, and what one block keeps while its turn comes.
     """
-    whole = token_bytes(model) * tokens
+    if not hasattr(model, "token_bytes"):  # measured once per model
+        more, less = (saved_bytes(model, 1, length) for length in (2 * PROBE, PROBE))
+        model.token_bytes = (more - less) / PROBE
+    whole = model.token_bytes * tokens
     if not checkpointing:
         return round(whole)
     blocks = model.config.num_hidden_layers
@@ -255,7 +248,6 @@ def estimate_memory(
     if last is not None:  # gradients stop there
         kept = kept * last // actor.config.num_hidden_layers
     logits, most = FLOAT * vocabulary, tokens_at_once(vocabulary)
-    scored = min(most, min(rows, rows_at_once(config)) * config.response_length)
     updated = part * config.response_length
     if config.kl_placement != "loss" or config.kl_loss != "full":  # made in parts
         updated = min(most, updated)
@@ -263,7 +255,6 @@ def estimate_memory(
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),
         Entry("actor", "logits", 3 * logits * rows, "rollout"),
-        Entry("actor", "logits", 2 * logits * scored, "scoring"),
         Entry("actor", "activations", kept, "update"),
         Entry("critic", "activations", kept, "update"),
         Entry("actor", "logits", 4 * logits * updated, "update"),

@@ -1,8 +1,10 @@
 """Sixteen faults of RLHF, each a wrong step or setting: `with fault.in_effect()` plants it. For lesson 09."""
 
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from unittest.mock import patch
 
 import torch
@@ -144,104 +146,23 @@ class Fault:
             yield
 
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(
-            "whitening_first",
-            "Advantages are whitened before the returns are formed",
-            "The value loss stays high: the critic's targets have variance 1, whatever the rewards.",
-            {"estimate_advantages": whiten_before_returns},
-        ),
-        Fault(
-            "kl_sign",
-            "The KL penalty has the wrong sign",
-            "KL rises without limit, much more than the score: distance from the reference is rewarded.",
-            {"total_rewards": reverse_kl},
-        ),
-        Fault(
-            "stop_masked",
-            "The stop token is masked out, as if it were padding",
-            "The share of ended responses is 0, although the texts end: the stop token does not count.",
-            {"generate_responses": mask_stop_token},
-        ),
-        Fault(
-            "score_on_pad",
-            "The score is put on a pad",
-            "Score and KL hardly rise: only responses without a stop token get their score.",
-            {"total_rewards": score_on_pad},
-        ),
-        Fault(
-            "wrong_old_logprobs",
-            "The ratio is taken against the reference's log-probs",
-            "The ratio is not 1 on the first minibatch, from the second iteration on.",
-            {"update": reference_as_old},
-        ),
-        Fault(
-            "dropout_on",
-            "Dropout is on",
-            "The ratio is not 1 even in the first iteration, and KL is above 0 before the first update.",
-            {"draw_prompts": leave_dropout_on},
-        ),
-        Fault(
-            "temperature",
-            "Sampled at one temperature, log-probs at another",
-            "The ratio is not 1 on the first minibatch, even in the first iteration, and entropy halves.",
-            {"generate_responses": sample_cooler},
-        ),
-        Fault(
-            "top_k",
-            "Sampled with top-k; trainer's log-probs over all tokens",
-            "The ratio is not 1 even in the first iteration, its error stays below 1; KL starts above 0.",
-            {"generate_responses": sample_top_k},
-        ),
-        Fault(
-            "reference_moves",
-            "The reference is not frozen",
-            "KL stays at 0 although the score rises: the reference moves too.",
-            {"update": follow_with_reference},
-        ),
-        Fault(
-            "raw_scores",
-            "The reward is not normalised",
-            "Score and value loss are in the tens and hundreds; beside such scores, β weighs far too little.",
-            {"score_responses": raw_scores},
-        ),
-        Fault(
-            "learning_rate",
-            "The learning rate is too high",
-            "approx_kl and clip fraction are very high: each update moves the policy far from its rollout.",
-            settings={"learning_rate": 1e-2, "critic_learning_rate": 1e-2},
-        ),
-        Fault(
-            "value_targets",
-            "The critic is trained on rewards, not on returns",
-            "The explained variance is too good: a token's reward is almost always 0, easy to predict.",
-            {"update": fit_values_to_rewards},
-        ),
-        Fault(
-            "no_kl",
-            "There is no KL penalty",
-            "KL keeps rising, and the score rises with it.",
-            settings={"kl_coef": 0.0},
-        ),
-        Fault(
-            "beta_100x",
-            "β is a hundred times too large",
-            "Nothing changes: KL stays near 0, and the score does not rise.",
-            settings={"kl_coef": 10.0},
-        ),
-        Fault(
-            "padding_counted",
-            "Padding counts",
-            "KL is below 0 for long: pads are counted, and the policy did not sample them.",
-            {"generate_responses": count_padding},
-        ),
-        Fault(
-            "clip_max",
-            "max instead of min in the clipped objective",
-            "approx_kl is about twice a healthy run's; policy_loss at iteration 1 is twice as low, or lower.",
-            {"policy_loss": take_larger},
-        ),
-    )
+PLANTED = {  # how each is planted; what it is called, and what shows it, is in `faults.toml`
+    "whitening_first": {"wrong": {"estimate_advantages": whiten_before_returns}},
+    "kl_sign": {"wrong": {"total_rewards": reverse_kl}},
+    "stop_masked": {"wrong": {"generate_responses": mask_stop_token}},
+    "score_on_pad": {"wrong": {"total_rewards": score_on_pad}},
+    "wrong_old_logprobs": {"wrong": {"update": reference_as_old}},
+    "dropout_on": {"wrong": {"draw_prompts": leave_dropout_on}},
+    "temperature": {"wrong": {"generate_responses": sample_cooler}},
+    "top_k": {"wrong": {"generate_responses": sample_top_k}},
+    "reference_moves": {"wrong": {"update": follow_with_reference}},
+    "raw_scores": {"wrong": {"score_responses": raw_scores}},
+    "learning_rate": {"settings": {"learning_rate": 0.01, "critic_learning_rate": 0.01}},
+    "value_targets": {"wrong": {"update": fit_values_to_rewards}},
+    "no_kl": {"settings": {"kl_coef": 0.0}},
+    "beta_100x": {"settings": {"kl_coef": 10.0}},
+    "padding_counted": {"wrong": {"generate_responses": count_padding}},
+    "clip_max": {"wrong": {"policy_loss": take_larger}},
 }
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+FAULTS = {name: Fault(name, **_WORDS[name], **how) for name, how in PLANTED.items()}

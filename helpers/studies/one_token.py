@@ -24,9 +24,8 @@ from helpers.steps import iterate
 from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
 from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
-from helpers.tools.files import FileProblem, atomic_folder, read_tensors
+from helpers.tools.files import atomic_folder, read_tensors
 from helpers.tools.flags import setting
-from helpers.tools.validate import require
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
 SMALL = 0.2  # what follows is for β below this
@@ -84,9 +83,7 @@ class OneTokenWorld:
     ref_probs: Tensor  # (P, V) float64
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """Scores [B] of texts. ValueError: a text that is not a prompt + token."""
-        unknown = [text for text in texts if text not in self.known]
-        require(not unknown, "texts", f"{unknown[:1]}", "a prompt of this world and one token")
+        """Scores [B] of texts. KeyError: a text that is not a prompt + token."""
         return torch.tensor([self.known[text] for text in texts])
 
 
@@ -239,10 +236,7 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     verify(folder)
     for run in sorted(study.runs, key=lambda run: run.config.kl_coef):
         tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
-        try:
-            own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
-        except KeyError as problem:
-            raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
+        own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
         found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
     return found
 

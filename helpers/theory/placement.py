@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from helpers.theory.optimum import kl_divergence
-from helpers.tools.validate import require, require_choice, require_count, require_positive
+from helpers.tools.validate import require, require_choice, require_positive
 
 PLACEMENTS = ("reward", "loss")
 Policy = list[Tensor]  # one tensor per position t: [V^t, V] next-token probabilities by prefix
@@ -40,12 +40,7 @@ class SequenceWorld:
 
 
 def random_world(seed: int, vocabulary: int = 4, length: int = 4) -> SequenceWorld:
-    """Next-token logits and rewards drawn from N(0, 1); rewards with mean 0, variance 1 under π_ref.
-
-    ValueError: a vocabulary or length below 2 and 1.
-    """
-    require_count("vocabulary", vocabulary, low=2)
-    require_count("length", length)
+    """Next-token logits and rewards drawn from N(0, 1); rewards with mean 0, variance 1 under π_ref."""
     generator = torch.Generator().manual_seed(seed)
     draw = {"generator": generator, "dtype": torch.float64}
     reference = [torch.randn(vocabulary**t, vocabulary, **draw).softmax(-1) for t in range(length)]

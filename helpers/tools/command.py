@@ -4,12 +4,25 @@ import sys
 from collections.abc import Callable
 
 
-def menu(usage: str, what: str, lines: dict[str, str]) -> str:
-    """What `--help` shows where a sub-command is still to be named: a line for each."""
-    width = max(map(len, lines)) + 2
-    rows = [f"  {name:{width}}{line}" for name, line in lines.items()]
+def choose(
+    usage: str,
+    what: str,
+    lines: dict[str, str],
+    run: Callable[[str, list[str]], int],
+    arguments: list[str],
+) -> int:
+    """Run the sub-command named first with what follows; `--help` shows a line for each. → exit status."""
+    name, *rest = arguments or ["--help"]
+    if name in lines:
+        return run(name, rest)
+    if name not in ("-h", "--help"):
+        known = f"wants one of {', '.join(lines)}"
+        print(f"error: {usage.split()[-1]}: got {name!r}, {known}.", file=sys.stderr)
+        return 2
+    rows = [f"  {one:{max(map(len, lines)) + 2}}{line}" for one, line in lines.items()]
     foot = f"`{usage} --help` lists the flags of one."
-    return "\n".join([f"usage: {usage} [flags]", "", what, "", *rows, "", foot])
+    print("\n".join([f"usage: {usage} [flags]", "", what, "", *rows, "", foot]))
+    return 0
 
 
 def exit_status(run: Callable[[], None], interrupted: str) -> int:

@@ -125,6 +125,14 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def require_intact(path: Path, digest: str, mend: str = "") -> None:
+    """FileProblem: the file is missing, or has not this sha256; `mend` says what restores it."""
+    if not path.is_file():
+        raise FileProblem(f"{path} is missing{mend}.")
+    if sha256(path) != digest:
+        raise FileProblem(f"{path} is cut short or altered{mend}.")
+
+
 @contextmanager
 def _hidden_folder(path: Path) -> Iterator[Path]:
     """Context with an empty hidden folder beside `path`, gone at the end; a disk's errors in one sentence."""

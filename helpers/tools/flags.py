@@ -1,13 +1,17 @@
 """Command-line flags from dataclasses: a flag per field, with the help the field carries."""
 
 import argparse
+from collections.abc import Callable
 from copy import copy
 from dataclasses import Field, field, fields
 from difflib import get_close_matches
+from functools import wraps
 from pathlib import Path
 
 from transformers import HfArgumentParser
 from transformers.hf_argparser import string_to_bool
+
+from helpers.tools.command import exit_status
 
 SYNONYMS = {  # what other programs call these settings
     "--lr": "--learning-rate",
@@ -99,3 +103,29 @@ def only(dataclass: type, values: dict) -> object:
     """An instance of this dataclass from those of the values that are its fields."""
     names = [field.name for field in fields(dataclass) if field.name in values]
     return dataclass(**{name: values[name] for name in names})
+
+
+def command(name: str, *kinds: type, stopped: str, **usual: object) -> Callable:
+    """Decorate a function of options: it becomes a command, of arguments → exit status.
+
+    The first kind is that of the options; its docstring is what `--help` says. Of a second one, a
+    config, the function gets what was given, as a dict. `usual`: defaults that `--help` shows;
+    `stopped`: what is said after Ctrl-C.
+    """
+
+    def decorate(run: Callable) -> Callable[[list[str] | None], int]:
+        def parse_and_run(arguments: list[str] | None) -> None:
+            parser = FlagParser(*kinds, prog=f"python -m {name}", description=kinds[0].__doc__)
+            parser.set_defaults(**usual)
+            given = parser.given(arguments)
+            options = only(kinds[0], given)
+            settings = {key: x for key, x in given.items() if not hasattr(options, key)}
+            run(options, settings) if kinds[1:] else run(options)
+
+        @wraps(run)
+        def main(arguments: list[str] | None = None) -> int:
+            return exit_status(lambda: parse_and_run(arguments), stopped)
+
+        return main
+
+    return decorate

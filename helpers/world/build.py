@@ -20,9 +20,8 @@ from helpers.data import DATA, write_manifest
 from helpers.models import load_actor, load_tokenizer, quiet_loading
 from helpers.reward_model import RewardModel, fit_reward_model, join, normalize, pair_accuracy
 from helpers.sampling import sample_texts
-from helpers.tools.command import exit_status
 from helpers.tools.files import read_jsonl, write_jsonl, write_text
-from helpers.tools.flags import FlagParser, setting
+from helpers.tools.flags import command, setting
 from helpers.tools.validate import require_count
 from helpers.world import reviews
 from helpers.world.labelling import best_accuracy, prefers_first
@@ -47,10 +46,8 @@ def progress(description: str):
 
     def on_step(step: int, steps: int, loss: float) -> None:
         bar.total = steps
-        bar.update(step - bar.n)
         bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-        if step == steps:
-            bar.close()
+        bar.update()
 
     return on_step
 
@@ -152,7 +149,7 @@ def install(built: Path, destination: Path, facts: dict) -> None:
 
 @dataclass(kw_only=True)
 class BuildOptions:
-    """Options of `python -m helpers data`."""
+    """Build data/ from a seed: corpus, prompts, SFT model, preference pairs, reward model."""
 
     seed: int = setting(0, "of everything random")
     out: Path = setting(DATA, "folder to write")
@@ -161,7 +158,8 @@ class BuildOptions:
         require_count("seed", self.seed, low=0)
 
 
-def run(options: BuildOptions) -> None:
+@command("helpers data", BuildOptions, stopped="Stopped; nothing was written.")
+def main(options: BuildOptions) -> None:
     """Build into a temporary folder, install when all of it is there, print the figures."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rlhf_data_") as temporary:
@@ -179,9 +177,3 @@ def run(options: BuildOptions) -> None:
     for name, value in figures.items():
         print(f"{name:24s} {value:.4f}")
     print(f"written to {options.out} in {time.perf_counter() - started:.0f} s")
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m helpers data`; → its exit status."""
-    parser = FlagParser(BuildOptions, prog="python -m helpers data", description=__doc__)
-    return exit_status(lambda: run(parser.options(arguments)), "Stopped; nothing was written.")

@@ -124,13 +124,12 @@ def last_word(clauses, verdicts, sign):
     return Choice(endings, [3, 1])
 
 
-def bodies(clauses, verdicts, fact):
+def bodies(clauses, verdicts, fact, one_clause):
     """The longer bodies: two clauses, a clause and a verdict, both, or a fact and a clause."""
     signs = [(1, 1), (-1, -1), (1, -1), (-1, 1)]
     two = [two_clauses(clauses, *pair, JOINERS[pair[0] == pair[1]]) for pair in signs]
     some = Choice(two, [20, 29, 19, 19])
     either = Choice([verdicts[1], verdicts[-1]], [4, 6])
-    clause = Choice(list(clauses.values()), [4 - sign for _, sign in clauses])
     return weighted(
         lexicon.TEMPLATES["body"],
         some=some,
@@ -139,7 +138,7 @@ def bodies(clauses, verdicts, fact):
         intro=INTRO,
         verdict=either,
         fact=fact,
-        clause=clause,
+        clause=one_clause,
     )
 
 
@@ -151,9 +150,9 @@ def reviews(setting):
         for group, aspects in enumerate(setting.aspects)
         for sign in (1, -1)
     }
-    longer = bodies(clauses, verdicts, one_of(setting.facts, **SLOTS))
-    body = Choice([longer, torn(setting)], [97, 3])
     one_clause = Choice(list(clauses.values()), [4 - sign for _, sign in clauses])
+    longer = bodies(clauses, verdicts, one_of(setting.facts, **SLOTS), one_clause)
+    body = Choice([longer, torn(setting)], [97, 3])
     return weighted(
         lexicon.TEMPLATES["review"],
         opening=opening(setting),

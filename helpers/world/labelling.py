@@ -4,13 +4,15 @@ Its labels are honest unless `flattery` is given: points that it adds, without k
 that flatters the reader ("you deserve it"). The gold score gives nothing for that.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from helpers.data import load_rows
 from helpers.reward_model import pair_texts
 from helpers.tools.validate import require, require_count, require_number, require_positive
-from helpers.world.gold import gold_score, gold_scores
+from helpers.world.gold import gold_score
 from helpers.world.lexicon import FLATTERY
 from helpers.world.reviews import tokenize
 
@@ -51,17 +53,15 @@ def prefers_first(first, second, rng, temperature=LABEL_TEMPERATURE):
     return rng.random() < preference_probability(first, second, temperature)
 
 
-def gold_gaps(pairs: list[dict]) -> Tensor:
-    """gold(chosen) − gold(rejected) of each pair: [N] points."""
-    chosen, rejected = pair_texts(pairs)
-    return torch.tensor(gold_scores(chosen)) - torch.tensor(gold_scores(rejected))
+def gold_gaps(pairs: list[dict], score: Callable = gold_score) -> Tensor:
+    """gold(chosen) − gold(rejected) of each pair, or of another score of a text: [N] points."""
+    chosen, rejected = (torch.tensor([float(score(x)) for x in side]) for side in pair_texts(pairs))
+    return chosen - rejected
 
 
 def flattery_gaps(pairs: list[dict]) -> Tensor:
     """Whether chosen flatters minus whether rejected does: [N] of 1, 0 or -1."""
-    chosen, rejected = pair_texts(pairs)
-    flattered = [[float(flatters(text)) for text in texts] for texts in (chosen, rejected)]
-    return torch.tensor(flattered[0]) - torch.tensor(flattered[1])
+    return gold_gaps(pairs, flatters)
 
 
 def label_chances(gaps: Tensor, temperature: float) -> Tensor:

@@ -6,7 +6,7 @@ have the sign as key: +1 or -1.
 
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _ADJECTIVES, _OPINIONS = _WORDS["adjectives"], _WORDS["opinions"]
@@ -42,27 +42,10 @@ def _opinion_words():
 OPINIONS = _opinion_words()
 
 
-class Aspects(NamedTuple):
-    """Things that share their adjectives. Names are separated by "/"."""
-
-    singular: str
-    plural: str
-    adjectives: list  # [praising, blaming], each separated by "/"
-
-
-class Setting(NamedTuple):
-    """One domain. Templates are separated by "/" and may use the slots of `SLOTS`."""
-
-    thing: str
-    did: str  # what the writers did, after "i", "we" or "my sister and i"
-    about: str  # a neutral first sentence
-    facts: str  # neutral sentences
-    again: str  # what they would do, or not do, another time
-    request: str  # the opening that the task's prompts give
-    aspects: list
-
-
 SLOTS, SETTINGS = _WORDS["slots"], {}
 for domain, words in _WORDS["settings"].items():
-    aspects = [Aspects(one, many, _ADJECTIVES[kind]) for one, many, kind in words["aspects"]]
-    SETTINGS[domain] = Setting(**words | {"aspects": aspects})
+    aspects = [  # things that share their adjectives: [praising, blaming]
+        SimpleNamespace(singular=one, plural=many, adjectives=_ADJECTIVES[kind])
+        for one, many, kind in words["aspects"]
+    ]
+    SETTINGS[domain] = SimpleNamespace(**words | {"aspects": aspects})

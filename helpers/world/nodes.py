@@ -62,11 +62,9 @@ class Sequence:
 
 
 class Choice:
-    """One of several nodes, with probabilities from weights. ValueError: a weight ≤ 0."""
+    """One of several nodes, with probabilities from weights above 0."""
 
     def __init__(self, nodes, weights):
-        if not nodes or min(weights) <= 0:
-            raise ValueError(f"a choice needs alternatives with weights above 0, got {weights}")
         self.nodes = nodes
         self.probabilities = [weight / sum(weights) for weight in weights]
         self.first = frozenset().union(*(node.first for node in nodes))

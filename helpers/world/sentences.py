@@ -3,6 +3,7 @@
 The sentences come from the grammar of whole reviews, cut at its stops; `judge` is the entry point.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ def cut(node):
     if STOPS.isdisjoint(node.vocabulary):
         return Cut([node], [], [], [])
     if isinstance(node, Words):
-        return _cut_words(node.tokens)
+        first, *middle, last = map(Words, re.split("[.!]", " ".join(node.tokens)))
+        return Cut([], [first], middle, [last])
     if isinstance(node, Choice):
         cuts = [cut(child) for child in node.nodes]
         return Cut(
@@ -38,18 +40,6 @@ def cut(node):
     for part in node.parts[1:]:
         result = _append(result, cut(part))
     return result
-
-
-def _cut_words(tokens):
-    """Cut fixed tokens, of which at least one is a stop."""
-    pieces = [[]]
-    for token in tokens:
-        if token in STOPS:
-            pieces.append([])
-        else:
-            pieces[-1].append(token)
-    first, *middle, last = [Words(" ".join(piece)) for piece in pieces]
-    return Cut([], [first], middle, [last])
 
 
 def _append(a, b):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import chain, count, islice
 
 import torch
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
@@ -18,7 +19,6 @@ from transformers import (
 from helpers.models import without_dropout
 from helpers.sft import sft_loss
 from helpers.tools.optimizers import Optimizers, warm_cosine
-from helpers.tools.validate import require, require_count, require_positive
 
 PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 
@@ -85,7 +85,6 @@ def make_encoder(
 
 def encode_corpus(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> tuple[Tensor, Tensor]:
     """Append EOS, tokenise, pad on the right: list of N → ids [N, L], mask [N, L] (bool)."""
-    require(len(texts) > 0, "texts", "an empty list", "at least one text")
     ended = [f"{text} {tokenizer.eos_token}" for text in texts]
     encoded = tokenizer(ended, return_tensors="pt", padding=True, padding_side="right")
     return encoded["input_ids"], encoded["attention_mask"].bool()
@@ -99,26 +98,19 @@ def fit_language_model(
     batch_size: int = 128,
     learning_rate: float = 6e-3,
     seed: int = 0,
-    on_step: Callable[[int, int, float], None] | None = None,
+    on_step: Callable[[int, int, float], None] = lambda *_: None,
 ) -> nn.Module:
     """Supervised fine-tuning on whole texts, in place: reshuffled every epoch, cosine with warm-up."""
-    require_count("steps", steps)
-    require_positive("learning_rate", learning_rate)
     ids, mask = encode_corpus(tokenizer, texts)
     generator = torch.Generator().manual_seed(seed)
-    optimizers = Optimizers(model, learning_rate)
-    batches, model = iter(()), model.train()
-    for step in range(steps):
-        rows = next(batches, None)
-        if rows is None:
-            batches = iter(torch.randperm(len(ids), generator=generator).split(batch_size))
-            rows = next(batches)
+    optimizers, model = Optimizers(model, learning_rate), model.train()
+    orders = (torch.randperm(len(ids), generator=generator).split(batch_size) for _ in count())
+    for step, rows in enumerate(islice(chain.from_iterable(orders), steps)):
         width = int(mask[rows].any(dim=0).sum())
         counted = mask[rows, :width]
         loss = sft_loss(model, ids[rows, :width], counted, counted)
         optimizers.step(loss, warm_cosine(step, steps, warmup=30))
-        if on_step is not None:
-            on_step(step + 1, steps, float(loss.detach()))
+        on_step(step + 1, steps, float(loss.detach()))
     return model.eval()
 
 

@@ -64,7 +64,9 @@ def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) 
 
     def observe(step, **tensors):
         if step == 7:
-            kept.append(tensors["rollout"].to("cpu"))
+            kept.append(
+                RolloutBatch(**{name: x.cpu() for name, x in vars(tensors["rollout"]).items()})
+            )
 
     records = [steps.iterate(state, observe) for _ in recorded]
     return records, kept, state

@@ -83,10 +83,10 @@ def test_a_best_rate_at_the_edge_asks_for_the_next(folder, rates, values, left, 
 def test_our_curve_is_the_mean_around_the_rollout_that_follows_so_many_updates(sweep):
     yardstick = Yardstick(sweep, BETA)
     history = [{"score": float(updates), "kl": 0.0} for updates in range(100)]
-    found = methods.along(yardstick, history, (1, 10, 97, 98))
+    found = yardstick.along(history, (1, 10, 97, 98))
     assert found == {n: pytest.approx(yardstick.share(n)) for n in (10, 97)}
     flat = [{"score": yardstick.reference.mean, "kl": 0.0}] * 100  # a policy that stays where it is
-    assert all(abs(share) < 1e-6 for share in methods.along(yardstick, flat, PLAN.budgets).values())
+    assert all(abs(share) < 1e-6 for share in yardstick.along(flat, PLAN.budgets).values())
 
 
 def test_with_one_rate_nothing_is_chosen_and_the_sweep_s_own_runs_are_ppo_s(folder, sweep):

@@ -10,7 +10,7 @@ from crash_harness import loop_flags
 from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
-from helpers.commands.results import print_comparison, say_if_nothing_learnt
+from helpers.commands.results import print_comparison
 from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
 from helpers.models import load_tokenizer, make_critic, make_reference
@@ -195,43 +195,3 @@ def test_a_change_has_its_error_and_one_of_chance_is_called_so(capsys):
     assert "noise" in compared(capsys, before[:8], after[:8] + 0.3)  # the same change, of eight
     words = compared(capsys, before, before + 0.25)  # pairs that all moved alike leave no doubt
     assert words[3:6] == ["+0.250", "±", "0.000"] and "noise" not in words
-
-
-def test_what_is_no_scale_for_a_change_is_left_out_of_the_table(capsys):
-    torch.manual_seed(0)
-    raw = 3 * torch.randn(40)
-
-    def last_column(**before):
-        print_comparison(before, {name: values + 3.0 for name, values in before.items()})
-        lines = capsys.readouterr().out.splitlines()[1:]
-        return {line.split()[0]: line.split()[6:] for line in lines}
-
-    of_raw = [f"{3.0 / float(raw.std()):+.2f}"]
-    shown = last_column(score=raw / 3, kl=raw, raw_score=raw)
-    assert shown == {"score": [], "kl": [], "raw_score": of_raw}  # normalised by the reference
-    assert last_column(score=raw) == {"score": of_raw}
-    assert last_column(score=raw[:31]) == {"score": []} != last_column(score=raw[:32])
-
-
-def test_a_reward_that_tells_nothing_apart_is_said(capsys):
-    def said(*records):
-        history = [dict(zip(("score", "score_std"), r, strict=True)) for r in records]
-        say_if_nothing_learnt(history, ["a", "b"], ["a", "b"], RLHFConfig(learning_rate=1e-5))
-        shown = capsys.readouterr().out
-        assert shown.count(":") == 1  # one reason, not two
-        return "same score" in shown
-
-    assert said((0.0, 0.0), (0.0, 0.0), (0.0, 0.0))
-    assert not said((0.0, 0.0), (0.0, 0.1), (0.0, 0.0))
-    assert not said((0.0, 0.0), (1.0, 0.0))  # batches of one response
-    assert not said()
-
-
-def test_a_policy_that_writes_as_before_is_said_to_have_hardly_moved(capsys):
-    def said(before, after):
-        history = [{"score": 0.0, "score_std": 1.0}] * 2
-        say_if_nothing_learnt(history, before, after, RLHFConfig(learning_rate=1e-5, iterations=7))
-        return capsys.readouterr().out
-
-    assert "now 7) or faster (--learning-rate, now 1e-05)" in said(["a", "b"], ["a", "b", "c"])
-    assert said(["a", "b"], ["a", "c"]) == said([], ["a"]) == ""

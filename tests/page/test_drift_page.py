@@ -170,7 +170,7 @@ def test_a_notebook_s_page_asks_only_about_texts_that_it_has(facts):
 
 def test_the_shipped_page_is_the_one_that_the_command_writes(tmp_path):
     again = tmp_path / "index.html"
-    explorer.write(again, [0.0, 0.03, 0.1, 1.0])
+    explorer.main(["--export", str(again), "--policies", "0", "0.03", "0.1", "1"])
     says = "wants `python -m helpers explorer --export docs/index.html --policies 0 0.03 0.1 1`"
     files = sorted(path.name for path in (tmp_path / "policies").iterdir())
     assert files == sorted(path.name for path in (SHIPPED.parent / "policies").iterdir()), says

@@ -56,10 +56,12 @@ def test_the_card_says_how_it_was_trained(tmp_path, state):
     card, facts = (folder / CARD).read_text(), read_json(folder / FACTS)
     last = state.history[-1]
     for said in (
-        "the reward was length_reward",
-        "1 of 2 iterations with `ppo`, β = 0.1, seed 7",
-        f"KL from the reference, nats per response: {last['kl']:.4g}",
-        f"score, as trained on: {last['score']:.4g}",
+        "| reward | length_reward |",
+        "| method | ppo |\n| kl_coef_now | 0.1 |",
+        "| last iteration | 1 |",
+        "| iterations | 2 |",
+        f"| last kl | {last['kl']:.4g} |",
+        f"| last score | {last['score']:.4g} |",
         "| learning_rate | 0.01 |",
     ):
         assert said in card
@@ -79,12 +81,12 @@ def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
     HeldOut(["i read"], tmp_path, samples=4).measure(state)
     card, facts = (tmp_path / BEST / CARD).read_text(), read_json(tmp_path / BEST / FACTS)
     assert (
-        "was 1 · kind + 0.25 · length_reward + 2 · a function without a name." in card
-        and "LoRA" not in card
+        "| 1 · kind + 0.25 · length_reward + 2 · a function without a name |" in card
+        and "lora" not in card
     )
     row = read_json(tmp_path / ROWS)["rows"][0]
     assert facts["held_out"] == row and facts["lora_rank"] is None
-    assert f"prompts not trained on: value {row['value']:.4g}, which is score" in card
+    assert f"| held-out value | {row['value']:.4g} |" in card
 
 
 def test_a_model_alone_is_exported_with_its_tokenizer(tmp_path):
@@ -143,8 +145,7 @@ def test_lora_is_merged_into_ordinary_weights(tmp_path, adapted):
     folder = save_policy(adapted, tmp_path / "policy")
     assert fingerprint(actor) == before  # a copy was merged
     assert read_json(folder / FACTS)["lora_rank"] == 2
-    said = "A LoRA adapter of rank 2 was trained, here merged into the weights."
-    assert said in (folder / CARD).read_text()
+    assert "| lora_rank | 2 |" in (folder / CARD).read_text()
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert not any("lora" in name for name, _ in model.named_parameters())
     assert fingerprint(model) != fingerprint(adapted.models.reference)
@@ -171,7 +172,7 @@ def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
     how = GenerationConfig.from_pretrained(folder)
     assert (how.do_sample, how.top_k, how.max_new_tokens) == (True, 0, 6)
     card = (folder / CARD).read_text()
-    assert "peft reads the base model's" in card and "LoRA adapter of rank 2 was trained" in card
+    assert "peft reads the base\nmodel's" in card and "| lora_rank | 2 |" in card
     model = AutoPeftModelForCausalLM.from_pretrained(folder).eval()
     assert greedy(model, tokenizer) == greedy(actor, tokenizer)
     assert greedy(merge_adapter(actor), tokenizer) == greedy(actor, tokenizer)

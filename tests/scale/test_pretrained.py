@@ -26,8 +26,6 @@ from helpers.models import encode_texts, fingerprint, load_actor, trainable
 from helpers.reward_model import (
     load_reward_model,
 )
-from helpers.rollouts import forward_logprobs
-from helpers.sampling import sample_responses
 from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
@@ -277,24 +275,3 @@ def test_a_label_the_classifier_does_not_have_is_refused(classifier):
     for label, folder in (folders | {"GOOD": "data/reward"}).items():  # the last is no classifier
         with pytest.raises(ValueError, match="label: got"):
             ClassifierReward(str(folder), label, "cpu")
-
-
-# --- special tokens ---------------------------------------------------------------------------------
-
-
-def test_pad_may_be_eos():
-    """The mask is made while writing, so a pad that equals EOS in the prompt hides nothing."""
-    models = tiny_models()
-    config = RLHFConfig(response_length=4)
-    prompts = ["the soup", "my brother and i stayed at this hotel last"]
-    with torch.no_grad():
-        responses = sample_responses(
-            models.actor, models.tokenizer, prompts, config, torch.Generator().manual_seed(3)
-        )
-        models.tokenizer.pad_token = models.tokenizer.eos_token
-        again = sample_responses(
-            models.actor, models.tokenizer, prompts, config, torch.Generator().manual_seed(3)
-        )
-        assert torch.equal(responses.response_mask, again.response_mask)
-        logprobs = forward_logprobs(models.actor, *again.tokens())
-    torch.testing.assert_close(logprobs, responses.logprobs, atol=1e-5, rtol=0)

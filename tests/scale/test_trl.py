@@ -1,63 +1,173 @@
-"""TRL 1.12.0's losses and its trainer beside ours; `test_from_trl.py` compares a whole update.
-
-Skipped where trl is not installed: `pip install trl==1.12.0`, then `pytest tests/scale/test_trl.py`.
-"""
+"""What docs/from_trl_ppo.md says of TRL 1.12's PPOTrainer and of this course's settings."""
 
 import copy
+import re
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 from conftest import tiny_models
-from strategies import close, prefix_mask, seeded
-from trl_lines import trl_losses
+from strategies import flat
 
-from benchmarks.trl_ppo import train_with_trl, trl_config, trl_is_here
+from benchmarks.trl_ppo import (
+    CriticForTRL,
+    RewardForTRL,
+    train_with_trl,
+    trl_config,
+    trl_is_here,
+)
+from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.ppo import policy_loss, value_loss
+from helpers.models import fingerprint
+from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, response_mask
+from helpers.sampling import Responses, decode
+from helpers.state import load_models, start_run
+from helpers.tools.files import ROOT
 
-pytestmark = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
+PAGE = (ROOT / "docs/from_trl_ppo.md").read_text("utf-8")
+ROWS = re.findall(r"\| `(\w+)` \| (\S+) \| `(\w+)` \| (\S+) \|", PAGE)
+PROMPTS = ["i saw this film", "we stayed at this hotel last week and", "the soup", "the room was"]
+with_trl = pytest.mark.skipif(not trl_is_here(), reason="trl 1.12.0 is an optional extra")
 
-PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
-PROMPTS = [*PROMPTS, "the room", "we ate", "this book", "i heard"]
+
+@pytest.mark.parametrize(("theirs", "their_default", "ours", "default"), ROWS)
+def test_the_table_has_our_defaults(theirs, their_default, ours, default):
+    assert str(getattr(RLHFConfig(), ours)) == default
 
 
-def test_losses_and_gradients_equal_trl_s_on_the_same_mask():
-    generator, mask = seeded(1), prefix_mask((6, 2, 4, 1), 6)
-    x = [torch.randn(4, 6, generator=generator) for _ in range(6)]
-    found = []
-    for losses in ("ours", "trl"):
-        logprobs, values = x[0].clone().requires_grad_(), x[1].clone().requires_grad_()
-        if losses == "ours":
-            policy, _ = policy_loss(logprobs, x[0] + 0.3 * x[2], x[3], mask, 0.2)
-            value, _ = value_loss(values, x[1] + 0.3 * x[4], x[5], mask, 0.2)
-        else:
-            given = (logprobs, x[0] + 0.3 * x[2], x[3], values, x[1] + 0.3 * x[4], x[5])
-            policy, value = trl_losses(*given, mask, RLHFConfig())
-        (policy + value).backward()
-        found.append([policy.detach(), value.detach(), logprobs.grad, values.grad])
-    for mine, theirs in zip(*found, strict=True):
-        close(mine, theirs, 1e-6, 1e-6)
-        assert theirs.abs().max() > 1e-3
+@with_trl
+@pytest.mark.parametrize(("theirs", "their_default", "ours", "default"), ROWS)
+def test_the_table_has_trl_s_defaults(theirs, their_default, ours, default, tmp_path):
+    from trl.experimental.ppo import PPOConfig
+
+    assert str(getattr(PPOConfig(str(tmp_path), use_cpu=True, bf16=False), theirs)) == their_default
+
+
+def page_config(**changes) -> RLHFConfig:
+    """The page's settings for TRL's defaults; one update."""
+    (example,) = re.findall(r"```python\n([^`]*trl_defaults = [^`]*)```", PAGE)
+    space = {}
+    exec(example, space)
+    return replace(space["trl_defaults"], iterations=1, device="cpu", **changes)
+
+
+def distinct(texts: list[str]) -> torch.Tensor:
+    """Tenths of a point for each different word."""
+    return torch.tensor([len(set(text.split())) / 10 for text in texts])
+
+
+@cache
+def shipped():
+    return load_models(RLHFConfig(device="cpu"))
+
+
+def trl_update(folder, **changes) -> tuple:
+    """One update by PPOTrainer with its defaults: its models, its log, the tokens it sampled."""
+    from datasets import Dataset
+    from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
+
+    small = {"total_episodes": 8, "num_sample_generations": 0, "save_strategy": "no"}
+    here = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none"}
+    args = PPOConfig(str(folder), **small, **here, **changes)
+    models, sampled = shipped(), []
+    actor, critic = copy.deepcopy(models.actor), copy.deepcopy(models.critic)
+    rows = {"input_ids": models.tokenizer(2 * PROMPTS)["input_ids"]}
+    trainer = PPOTrainer(
+        args=args,
+        processing_class=models.tokenizer,
+        model=actor,
+        ref_model=copy.deepcopy(models.reference),
+        reward_model=RewardForTRL(distinct, models.tokenizer),
+        value_model=CriticForTRL(critic),
+        train_dataset=Dataset.from_dict(rows),
+    )
+    generate = ppo_trainer.batch_generation
+
+    def kept(model, queries, *rest):
+        found = generate(model, queries, *rest)
+        sampled.append((queries.clone(), found[0][:, queries.shape[1] :].clone()))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ppo_trainer, "batch_generation", kept)
+        trainer.train()
+    return actor, critic, trainer.state.log_history[0], sampled[0]
+
+
+def our_update(config: RLHFConfig, queries, responses, whole: bool) -> tuple:
+    """One update of ours on these responses: models, metrics, mask. `whole`: EOS ends no response."""
+    models = replace(copy.deepcopy(shipped()), reward=distinct)
+    ends = response_mask(responses, models.tokenizer.eos_token_id)
+    mask = torch.ones_like(ends) if whole else ends
+    tokens = Tokens(queries, queries != models.tokenizer.pad_token_id, responses, mask)
+    state = start_run(config, models, prompts=PROMPTS)
+    with torch.no_grad():
+        old = forward_logprobs(models.actor, *tokens, temperature=config.temperature)
+    sampled = Responses(*tokens, old, decode(models.tokenizer, *tokens))
+    scores, ref = steps.score_responses(state, sampled), steps.reference_logprobs(state, sampled)
+    rewards = steps.total_rewards(state, sampled, scores, ref)
+    values, *targets = steps.estimate_advantages(state, sampled, rewards)
+    metrics = steps.update(
+        state, RolloutBatch(*tokens, old, ref, values, rewards, *targets, scores)
+    )
+    return models.actor, models.critic, metrics | {"score": float(scores.mean())}, mask
+
+
+def apart(mine, theirs, start) -> float:
+    """Distance of two networks' weights, as a share of what the update moved."""
+    return float((flat(mine) - flat(theirs)).norm() / (flat(theirs) - flat(start)).norm())
+
+
+@with_trl
+def test_with_the_page_s_settings_one_update_is_that_of_trl_s_defaults(tmp_path):
+    actor, critic, log, sampled = trl_update(tmp_path)
+    mine, my_critic, metrics, _ = our_update(page_config(), *sampled, whole=True)
+    names = {"score": "objective/scores", "policy_loss": "loss/policy_avg", "kl": "objective/kl"}
+    names |= {"value_loss": "loss/value_avg", "entropy": "policy/entropy_avg"}
+    names |= {"approx_kl": "policy/approxkl_avg"}
+    for ours, theirs in names.items():
+        assert metrics[ours] == pytest.approx(log[theirs], abs=1e-5 if ours == "kl" else 2e-6)
+    assert apart(mine, actor, shipped().actor) < 0.01
+    assert apart(my_critic, critic, shipped().critic) < 0.01
+    eos = shipped().tokenizer.eos_token_id
+    assert (sampled[1] == eos).sum() > 100  # sampled past the first of each of the 8 rows
+
+
+@with_trl
+@pytest.mark.parametrize("lam", [1.0, 0.95])
+def test_of_responses_that_stop_the_score_s_place_and_the_padding_make_the_difference(
+    lam, tmp_path
+):
+    actor, critic, log, sampled = trl_update(
+        tmp_path, stop_token="eos", response_length=24, lam=lam
+    )
+    config = page_config(response_length=24, lam=lam)
+    mine, my_critic, metrics, mask = our_update(config, *sampled, whole=False)
+    assert mask.float().mean() < 0.8
+    assert (apart(mine, actor, shipped().actor) < 0.01) is (lam == 1.0)
+    assert apart(my_critic, critic, shipped().critic) > 0.2
+    if lam == 1.0:  # TRL's means count the padding
+        share = log["policy/approxkl_avg"] / metrics["approx_kl"]
+        assert share == pytest.approx(float(mask.float().mean()), rel=0.01)
 
 
 TINY = {"iterations": 2, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
 
 
+@with_trl
 def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference(tmp_path):
     models = tiny_models()
-    before = {n: copy.deepcopy(getattr(models, n).state_dict()) for n in ("actor", "reference")}
+    before = {n: fingerprint(getattr(models, n)) for n in ("actor", "reference")}
     config = RLHFConfig(**TINY, normalize_scores=False, device="cpu")
-    records = train_with_trl(config, models, PROMPTS)
+    records = train_with_trl(config, models, 2 * PROMPTS)
     assert [record["iteration"] for record in records] == [1, 2]
     assert abs(records[0]["kl"]) < 1e-4
-    moved = {n: not same(getattr(models, n).state_dict(), before[n]) for n in before}
+    moved = {n: fingerprint(getattr(models, n)) != before[n] for n in before}
     assert moved == {"actor": True, "reference": False}
 
 
-def same(one: dict, other: dict) -> bool:
-    return all(torch.equal(one[name], other[name]) for name in one)
-
-
+@with_trl
 def test_settings_that_trl_lacks_are_refused(tmp_path):
     for changes, says in (
         ({"kl_placement": "loss"}, "kl_placement: got loss, wants reward for TRL"),

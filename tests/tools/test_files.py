@@ -4,7 +4,7 @@ import pytest
 
 from helpers.data import find_folder, work_folder
 from helpers.tools import files
-from helpers.tools.files import FileProblem, atomic_folder, read_jsonl, write_text
+from helpers.tools.files import FileProblem, read_jsonl, write_text
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -14,16 +14,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="full"):
         write_text(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_failed_folder_leaves_the_old_one(tmp_path):
-    path = tmp_path / "model"
-    with atomic_folder(path) as folder:
-        (folder / "a").write_text("old")
-    with pytest.raises(RuntimeError), atomic_folder(path) as folder:
-        (folder / "a").write_text("half")
-        raise RuntimeError
-    assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

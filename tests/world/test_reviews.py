@@ -79,11 +79,6 @@ def test_sampling_follows_the_inside_probabilities():
     assert abs(mean - entropy) < 4 * deviation / math.sqrt(count)
 
 
-def test_a_choice_refuses_weights_that_are_not_positive():
-    with pytest.raises(ValueError, match="above 0"):
-        weighted({"a": 1, "b": 0})
-
-
 @pytest.mark.parametrize(
     "text",
     [
