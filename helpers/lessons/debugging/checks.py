@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
 
-from helpers.data import DATA, verify
 from helpers.kit.exercise import (
     Exercise,
     Seen,
+    by_name,
     counted_only,
     expect,
     floats,
@@ -20,14 +19,14 @@ from helpers.kit.exercise import (
     prefix_mask,
     sizes,
 )
-from helpers.kit.judge import checker, judge
+from helpers.kit.judge import exercise, judge
 from helpers.kit.recorded import either_deviation
 from helpers.kit.report import CORRECT, NOT_ATTEMPTED, Report, counted, kind_of
 from helpers.kit.running import FINISHED, attempt, call
 from helpers.lessons.debugging.diagnose import RULES, diagnose
-from helpers.tools.files import read_json
+from helpers.lessons.debugging.study import load_clinic
+from helpers.studies.runs import Run
 
-FOLDER = DATA / "clinic"
 SEEN, UNSEEN = (0, 1, 2), (3, 4, 5)
 SECRET = ("gold", "grammatical", "flattery")  # what people wanted: no run of real life records it
 READABLE = (
@@ -47,25 +46,13 @@ class Record(dict):
         expect(False, "another metric", says)
 
 
-class Run(NamedTuple):
-    """One run as a rule sees it."""
-
-    kind: str
-    seed: int
-    history: list[dict]
-
-
 @cache
 def recorded_runs() -> list[Run]:
     """The clinic's runs, with the metrics that a rule may read. FileProblem: missing or damaged."""
-    verify(FOLDER / "study.json")
-    found = []
-    for name, entry in read_json(FOLDER / "study.json", ("runs",))["runs"].items():
-        run = read_json(FOLDER / name / "run.json") if entry.get("whole") else entry
-        rows = zip(*(run["history"][metric] for metric in READABLE), strict=True)
-        history = [dict(zip(READABLE, row, strict=True)) for row in rows]
-        found.append(Run(entry["kind"], run["config"]["seed"], history))
-    return found
+    runs = load_clinic().runs
+    return [
+        replace(run, history=[{k: r[k] for k in READABLE} for r in run.history]) for run in runs
+    ]
 
 
 def alarm(rule: Callable, run: Run) -> bool | None:
@@ -87,7 +74,7 @@ def alarm(rule: Callable, run: Run) -> bool | None:
 
 def said(rule: Callable) -> dict[tuple[str, int], bool]:
     """What a rule says of each run, by kind and seed. NotImplementedError: nothing."""
-    found = {(run.kind, run.seed): alarm(rule, run) for run in recorded_runs()}
+    found = {(run.kind, run.config.seed): alarm(rule, run) for run in recorded_runs()}
     missing = [x is None for x in found.values()]
     if all(missing):
         raise NotImplementedError
@@ -111,7 +98,9 @@ def found_by(alarms: dict) -> list[str]:
 def flagged_runs() -> dict[str, set[tuple[str, int]]]:
     """The runs on which each rule of `diagnose` raises its flag, by kind and seed."""
     runs = recorded_runs()
-    names = {(run.kind, run.seed): {flag.name for flag in diagnose(run.history)} for run in runs}
+    names = {
+        (run.kind, run.config.seed): {flag.name for flag in diagnose(run.history)} for run in runs
+    }
     return {rule.name: {key for key in names if rule.name in names[key]} for rule in RULES}
 
 
@@ -144,9 +133,20 @@ def observe_rule(rule: Callable) -> Seen:
     return {}
 
 
-MY_RULE = Exercise(
-    "my_rule",
-    "history",
+def worth(rule: Callable) -> str:
+    """Which faults a right rule finds on seeds 3 to 5."""
+    alarms = said(rule)
+    found = found_by(alarms)
+    well = sum(healthy(kind) and seed in UNSEEN for kind, seed in alarms)
+    says = f"False alarms: 0 of {well} healthy runs on seeds 3 to 5. Found on all three of them: "
+    says += f"{', '.join(found)}." + " One fault alone: the sharpest kind." * (len(found) == 1)
+    more = ", ".join(kind for kind in found if kind in MISSED)
+    if more:
+        says += f" You found what the rules miss: `diagnose` does not find {more} on all three."
+    return says
+
+
+check_my_rule = exercise(
     """\
 def my_rule(history):
     errors = [record["first_ratio_error"] for record in history]
@@ -156,27 +156,8 @@ def my_rule(history):
     [()],
     observe=observe_rule,
     seconds=10.0,
+    remark=worth,
 )
-
-
-def report_on(function: Callable) -> Report:
-    """The report on a rule; of a right one, which faults it finds on seeds 3 to 5."""
-    report = counted(judge(MY_RULE, function))
-    if report.status != CORRECT:
-        return report
-    alarms = said(function)
-    found = found_by(alarms)
-    well = sum(healthy(kind) and seed in UNSEEN for kind, seed in alarms)
-    says = f"False alarms: 0 of {well} healthy runs on seeds 3 to 5. Found on all three of them: "
-    says += f"{', '.join(found)}." + " One fault alone: the sharpest kind." * (len(found) == 1)
-    more = ", ".join(kind for kind in found if kind in MISSED)
-    if more:
-        says += f" You found what the rules miss: `diagnose` does not find {more} on all three."
-    return replace(report, message=says)
-
-
-check_my_rule = checker(MY_RULE)
-check_my_rule.report = report_on
 
 # --- the repair -----------------------------------------------------------------------------------
 
@@ -205,12 +186,8 @@ SMALL = (0.1 * BATCH[0], *BATCH[1:3], 0.1 * BATCH[3], BATCH[4], 0.1 * BATCH[5], 
 
 def observe_credit(function: Callable, *given: object) -> Seen:
     """Rewards; advantages, by either standard deviation, and returns where they count; padding."""
-    answer, mask = function(*given), given[4]
-    several = isinstance(answer, (tuple, list)) and len(answer) == 3
-    got = f"{len(answer)} results" if isinstance(answer, (tuple, list)) else kind_of(answer)
-    says = f"Return three tensors: rewards, advantages, returns. You return {got}."
-    expect(several, "wrong type", says)
-    rewards, advantages, returns = answer
+    names, mask = ("rewards", "advantages", "returns"), given[4]
+    rewards, advantages, returns = answer = tuple(by_name(names, function(*given)).values())
     pads = [
         x[~mask].abs().max() if isinstance(x, Tensor) and x.shape == mask.shape else x
         for x in answer[1:]

@@ -4,8 +4,8 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar
 
 from helpers.config import RLHFConfig
@@ -91,9 +91,7 @@ def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_betw
     return [score for score in found if score is not None]
 
 
-def load_kl_control(folder: Path = FOLDER) -> KLControl:
-    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder, KLControl)
+load_kl_control = partial(load_study, FOLDER, KLControl)
 
 
 @dataclass(kw_only=True)
