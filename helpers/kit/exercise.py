@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from helpers.kit.patterns import form
 from helpers.kit.running import call
 
 Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
@@ -245,6 +246,14 @@ def by_name(names: tuple[str, ...], answer: object) -> Seen:
     got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
     expect(several and len(answer) == len(names), "wrong type", f"{wants} You return {got}.")
     return dict(zip(names, answer, strict=True))
+
+
+def tensor_of(answer: object, shape: tuple[int, ...], wants: str) -> Tensor:
+    """The answer, if it is a tensor of this shape. Wrong: it is something else."""
+    tensor = isinstance(answer, Tensor)
+    got = form(answer) if tensor else type(answer).__name__
+    expect(tensor and answer.shape == shape, "wrong shape", f"Return {wants}. You return {got}.")
+    return answer
 
 
 def floats(*rows) -> Tensor:

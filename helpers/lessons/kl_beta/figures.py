@@ -15,14 +15,6 @@ from helpers.lessons.kl_beta.study import WIDEST_GAP
 from helpers.theory.optimum import gaussian_objective
 
 
-def fixed_panels(columns: int, width: float, height: float, bottom: float, gap: float):
-    """A row of panels that stay where they are while a slider moves: no layout pass, half the time."""
-    figure, grid = new_figure(1, columns, width, height)
-    figure.set_layout_engine(None)
-    figure.subplots_adjust(left=0.065, right=0.985, bottom=bottom, top=0.91, wspace=gap)
-    return figure, grid
-
-
 def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
     """One series of `draw_bars`."""
     return numbers, {"color": colour, "label": label}
@@ -40,7 +32,7 @@ def ten_figure(
     value: float,
 ) -> Figure:
     """What each of ten answers earns and pays, and the best policy beside the reference: all [10]."""
-    figure, grid = fixed_panels(2, 9.6, 3.2, bottom=0.15, gap=0.18)
+    figure, grid = new_figure(1, 2, 9.6, 3.2)
     left, right = grid[0]
     answers = range(1, len(rewards) + 1)
     series = [bars(rewards, REWARD, "reward"), bars(penalties, KL, "−β·log π/π_ref")]
@@ -133,7 +125,7 @@ def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
 
 def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen: int) -> Figure:
     """One trained Gaussian policy beside its closed-form optimum; the other βs faintly."""
-    figure, grid = fixed_panels(3, 10.0, 3.2, bottom=0.15, gap=0.4)
+    figure, grid = new_figure(1, 3, 10.0, 3.2)
     run, optimum = runs[chosen], optima[chosen]
     _densities(grid[0, 0], run.means[-1], optimum)
     _training(grid[0, 1], runs, chosen, optimum)

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from helpers.kit.exercise import Seen, expect, noise, prefix_mask
+from helpers.kit.exercise import Seen, expect, noise, prefix_mask, tensor_of
 from helpers.kit.judge import exercise
-from helpers.kit.patterns import form
 
 
 class TinyEncoder(nn.Module):
@@ -82,10 +81,7 @@ def fit_seen(function, *given: object) -> Seen:
     chosen, batches, learning_rate = given[2], given[6], given[7]
     steps = len(batches)
     fit = watched(function, *given)
-    got = form(fit.losses) if isinstance(fit.losses, Tensor) else type(fit.losses).__name__
-    fine = isinstance(fit.losses, Tensor) and fit.losses.shape == (steps,)
-    says = f"Return one loss a step, stacked: [{steps}] numbers. You return {got}."
-    expect(fine, "wrong shape", says)
+    tensor_of(fit.losses, (steps,), f"one loss a step, stacked: [{steps}] numbers")
     seen = {STAGES[tuple(chosen.shape)]: fit.losses[0].detach()}
     if steps == 1:
         return seen
