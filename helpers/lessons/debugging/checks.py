@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from helpers.kit.diagnosis import made_alike
 from helpers.kit.exercise import (
     Exercise,
     Seen,
@@ -22,7 +23,7 @@ from helpers.kit.exercise import (
 from helpers.kit.judge import exercise, judge
 from helpers.kit.recorded import either_deviation
 from helpers.kit.report import CORRECT, NOT_ATTEMPTED, Report, counted, kind_of
-from helpers.kit.running import FINISHED, attempt, call
+from helpers.kit.running import attempt
 from helpers.lessons.debugging.diagnose import RULES, diagnose
 from helpers.lessons.debugging.study import load_clinic
 from helpers.studies.runs import Run
@@ -259,7 +260,7 @@ AS_FOUND = "steps_5_and_6 is as it was found. Repair it and run the cell again."
 def check_steps_5_and_6(function: Callable) -> Report:
     """Check your repaired `steps_5_and_6`."""
     report = judge(REPAIR, function)
-    if callable(function) and report.status != CORRECT and gives(function, as_found):
+    if callable(function) and report.status != CORRECT and as_it_was_found(function):
         report = Report(REPAIR.name, NOT_ATTEMPTED, "")
     return replace(report, message=AS_FOUND) if report.status == NOT_ATTEMPTED else counted(report)
 
@@ -267,23 +268,21 @@ def check_steps_5_and_6(function: Callable) -> Report:
 check_steps_5_and_6.exercise = REPAIR
 
 
-def given(function: Callable) -> list[Tensor] | None:
-    """The three tensors that a function gives, if it gives three of numbers."""
-    outcome = attempt(lambda: call(function, BATCH), 1.0)
-    found = outcome.value if outcome.state == FINISHED else None
-    several = isinstance(found, (tuple, list)) and len(found) == 3
-    shape = BATCH[4].shape
-    fit = several and all(isinstance(x, Tensor) and x.shape == shape for x in found)
-    return list(found) if fit and all(bool(x.isfinite().all()) for x in found) else None
+def given(function: Callable) -> Seen | None:
+    """What a function gives on the larger case; None where it fails."""
+    return attempt(lambda: REPAIR.seen(function, BATCH), 1.0).value
 
 
-def gives(function: Callable, other: Callable) -> bool:
-    """Whether both give the same tensors."""
+def as_it_was_found(function: Callable) -> bool:
+    """Whether it gives what the function as found gives."""
     mine = given(function)
-    return mine is not None and all(map(torch.allclose, mine, given(other)))
+    return mine is not None and made_alike([mine], [given(as_found)], list(mine))
 
 
 def trainable(function: Callable) -> Callable | None:
     """The function, or None if it fails, gives no three tensors, or gives what the run as found gave."""
-    fit = callable(function) and given(function) is not None and not gives(function, as_found)
-    return function if fit else None
+    seen = given(function) if callable(function) else None
+    found = [x for name, x in (seen or {}).items() if name in REPAIR.results]
+    shaped = len(found) == 3 and all(getattr(x, "shape", 0) == BATCH[4].shape for x in found)
+    fit = shaped and all(bool(x.isfinite().all()) for x in found)
+    return function if fit and not as_it_was_found(function) else None

@@ -84,19 +84,9 @@ def small_multiples(
     columns: int = 4,
     title: str = "",
 ) -> Figure:
-    """One panel a metric over the iterations. The layout is fixed: it costs no pass and never jumps."""
+    """One panel a metric over the iterations."""
     rows = -(-len(metrics) // columns)
     figure, grid = new_figure(rows, columns, 10.0, 1.72 * rows + 0.6)
-    figure.set_layout_engine(None)
-    height = 1.72 * rows + 0.6
-    figure.subplots_adjust(
-        left=0.085,
-        right=0.99,
-        top=1 - (0.62 if title else 0.3) / height,
-        bottom=0.42 / height,
-        hspace=0.34,
-        wspace=0.2 + 0.08 * columns,
-    )
     for axes, metric in zip(grid.flat, metrics, strict=False):
         draw_metric(axes, metric, healthy, case)
     for axes in grid[-1]:
@@ -105,7 +95,7 @@ def small_multiples(
         axes.tick_params(labelbottom=False)
     for axes in grid.flat[len(metrics) :]:
         axes.set_visible(False)
-    figure.suptitle(title, fontsize=10, x=0.01, y=1 - 0.06 / height, ha="left", va="top")
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     return figure
 
 
