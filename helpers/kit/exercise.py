@@ -17,7 +17,7 @@ Seen = dict[str, object]  # what a function gave, by name, in the order in which
 class Mistake(NamedTuple):
     """A conceptual mistake: its name, one sentence on it, and the edit of the solution that makes it.
 
-    `old` stands once in the solution. The sentence may name number arguments, {counted} and {total}.
+    `old` stands once in the solution. The sentence may name {counted} and {total}.
     """
 
     name: str
@@ -212,13 +212,10 @@ class Exercise:
         named = self.named(probe)
         return named.get("mask", named.get("counted"))
 
-    def facts(self, probe: tuple) -> dict:
-        """The numbers that a message may contain."""
-        named, mask = self.named(probe), self.mask(probe)
-        known = {name: x for name, x in named.items() if isinstance(x, (int, float, str))}
-        if isinstance(mask, Tensor):
-            known |= {"counted": int(mask.sum()), "total": mask.numel()}
-        return known
+    def facts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sentence may name."""
+        mask = self.mask(probe)
+        return {} if mask is None else {"counted": int(mask.sum()), "total": mask.numel()}
 
 
 def detached(seen: Seen) -> Seen:
