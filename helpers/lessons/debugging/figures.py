@@ -40,6 +40,7 @@ METRICS = (
     Metric("grad_norm", "before clipping", True),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}
+COLUMNS = 4
 
 
 def draw_metric(
@@ -81,12 +82,11 @@ def small_multiples(
     metrics: Sequence[Metric],
     healthy: Sequence[History],
     case: Sequence[History] = (),
-    columns: int = 4,
     title: str = "",
 ) -> Figure:
     """One panel a metric over the iterations."""
-    rows = -(-len(metrics) // columns)
-    figure, grid = new_figure(rows, columns, 10.0, 1.72 * rows + 0.6)
+    rows = -(-len(metrics) // COLUMNS)
+    figure, grid = new_figure(rows, COLUMNS, 10.0, 1.72 * rows + 0.6)
     for axes, metric in zip(grid.flat, metrics, strict=False):
         draw_metric(axes, metric, healthy, case)
     for axes in grid[-1]:
@@ -140,14 +140,6 @@ def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) 
     ends = axes.get_ylim()
     room = 0.0 if axes.get_yscale() == "log" else 0.05 * (high - low)
     axes.set_ylim(min(ends[0], low - room), max(ends[1], high + room))
-
-
-STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
-
-
-def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
-    """Four metrics of a fault at one strength beside the healthy runs."""
-    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 4, title)
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:

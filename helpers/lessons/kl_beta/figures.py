@@ -23,34 +23,6 @@ def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
 # --- ten answers -----------------------------------------------------------------------
 
 
-def ten_figure(
-    kl_coef: float,
-    rewards: Tensor,
-    reference: Tensor,
-    penalties: Tensor,
-    best: Tensor,
-    value: float,
-) -> Figure:
-    """What each of ten answers earns and pays, and the best policy beside the reference: all [10]."""
-    figure, grid = new_figure(1, 2, 9.6, 3.2)
-    left, right = grid[0]
-    answers = range(1, len(rewards) + 1)
-    series = [bars(rewards, REWARD, "reward"), bars(penalties, KL, "−β·log π/π_ref")]
-    draw_bars(left, answers, series)
-    total = rewards + penalties
-    left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
-    left.axhline(value, color=POLICY, linestyle="--", linewidth=1.2, label="their sum at π*")
-    left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
-    label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
-    left.legend(loc="lower left")
-    series = [bars(reference, REFERENCE, "reference"), bars(best, POLICY, "π*, the best")]
-    draw_bars(right, answers, series)
-    right.set_ylim(0, 1)
-    label_axes(right, f"The best policy at this β: J* = {value:.2f}", "answer", "probability")
-    right.legend(loc="upper left")
-    return figure
-
-
 def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
     """Where each penalty leads: one panel a policy [10], beside the reference."""
     figure, grid = new_figure(1, len(reached), 9.6, 2.6)
