@@ -178,7 +178,8 @@ class Exercise:
             answer = call(function, given)
             number = isinstance(answer, float)  # so that a tensor may be returned as well
             seen = {self.results[0]: torch.tensor(answer).double() if number else answer}
-        return detached(seen) | gradients(seen, trained)
+        found = {name: x.detach() if isinstance(x, Tensor) else x for name, x in seen.items()}
+        return found | gradients(seen, trained)
 
     def expected(self, probe: tuple) -> Seen:
         """What the solution gives on a probe, computed once."""
@@ -216,11 +217,6 @@ class Exercise:
         """The numbers that a sentence may name."""
         mask = self.mask(probe)
         return {} if mask is None else {"counted": int(mask.sum()), "total": mask.numel()}
-
-
-def detached(seen: Seen) -> Seen:
-    """The same without what leads back to the inputs."""
-    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in seen.items()}
 
 
 def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:
