@@ -283,6 +283,6 @@ def trainable(function: Callable) -> Callable | None:
     """The function, or None if it fails, gives no three tensors, or gives what the run as found gave."""
     seen = given(function) if callable(function) else None
     found = [x for name, x in (seen or {}).items() if name in REPAIR.results]
-    shaped = len(found) == 3 and all(getattr(x, "shape", 0) == BATCH[4].shape for x in found)
-    fit = shaped and all(bool(x.isfinite().all()) for x in found)
+    shaped = (isinstance(x, Tensor) and x.shape == BATCH[4].shape for x in found)
+    fit = len(found) == 3 and all(shaped) and all(bool(x.isfinite().all()) for x in found)
     return function if fit and not as_it_was_found(function) else None
