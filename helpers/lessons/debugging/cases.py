@@ -7,6 +7,7 @@ from helpers.sampling import Responses
 from helpers.state import RLHFState
 from helpers.steps import full_logprobs
 from helpers.studies.faults import FAULTS, Fault, leave_dropout_on, sample_cooler, sample_top_k
+from helpers.tools.validate import require
 
 # --- strengths: how strong must a fault be to be seen? --------------------------------------------
 
@@ -60,8 +61,10 @@ def of_strength(fault: str, strength: str) -> str:
 
 
 def together(first: str, second: str, sign: str) -> Fault:
-    """Both faults, which are in different places, as one."""
+    """Both faults as one. ValueError: they replace the same function, or the same setting."""
     one, other = FAULTS[first], FAULTS[second]
+    shared = sorted({*one.wrong, *one.settings} & {*other.wrong, *other.settings})
+    require(not shared, "faults", f"two that replace {shared}", "faults in different places")
     return Fault(
         f"{first}_and_{second}",
         f"{one.title}. And: {other.title}",
