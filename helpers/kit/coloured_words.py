@@ -48,13 +48,6 @@ def sample_html(sample: Sample, prompt: str) -> Markup:
     )
 
 
-def shaded(sample: Sample) -> Markup:
-    """A response of a subword tokenizer, whose tokens bring their own blanks, on its colours."""
-    rows = zip(sample.tokens, sample.logprobs, sample.ref_logprobs, strict=True)
-    words = Markup("").join(token_span(*row) for row in rows)
-    return Markup('<span class="text" style="white-space:pre-wrap">{}</span>').format(words)
-
-
 def legend_html() -> Markup:
     """The colour scale, with numbers."""
     steps = Markup(" ").join(word_span(f"{step:+g}", step) for step in (-3, -1.5, 0, 1.5, 3))

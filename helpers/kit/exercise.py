@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from helpers.kit.patterns import form
 from helpers.kit.running import call
 
 Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
@@ -16,7 +17,7 @@ Seen = dict[str, object]  # what a function gave, by name, in the order in which
 class Mistake(NamedTuple):
     """A conceptual mistake: its name, one sentence on it, and the edit of the solution that makes it.
 
-    `old` stands once in the solution. The sentence may name number arguments, {counted} and {total}.
+    `old` stands once in the solution. The sentence may name {counted} and {total}.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Exercise:
     def compiled(self, source: str, **called: Callable) -> Callable:
         """The function of the exercise's name in a source; `called`: other functions it calls."""
         used = {name: one.right for name, one in self.used.items()}
-        names = {"torch": torch, **self.uses, **used, **called}
+        names = {"__name__": __name__, "torch": torch, **self.uses, **used, **called}
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
@@ -174,8 +175,11 @@ class Exercise:
         elif len(self.results) > 1:
             seen = by_name(self.results, call(function, given))
         else:
-            seen = {self.results[0]: call(function, given)}
-        return detached(seen) | gradients(seen, trained)
+            answer = call(function, given)
+            number = isinstance(answer, float)  # so that a tensor may be returned as well
+            seen = {self.results[0]: torch.tensor(answer).double() if number else answer}
+        found = {name: x.detach() if isinstance(x, Tensor) else x for name, x in seen.items()}
+        return found | gradients(seen, trained)
 
     def expected(self, probe: tuple) -> Seen:
         """What the solution gives on a probe, computed once."""
@@ -209,18 +213,10 @@ class Exercise:
         named = self.named(probe)
         return named.get("mask", named.get("counted"))
 
-    def facts(self, probe: tuple) -> dict:
-        """The numbers that a message may contain."""
-        named, mask = self.named(probe), self.mask(probe)
-        known = {name: x for name, x in named.items() if isinstance(x, (int, float, str))}
-        if isinstance(mask, Tensor):
-            known |= {"counted": int(mask.sum()), "total": mask.numel()}
-        return known
-
-
-def detached(seen: Seen) -> Seen:
-    """The same without what leads back to the inputs."""
-    return {name: x.detach() if isinstance(x, Tensor) else x for name, x in seen.items()}
+    def facts(self, probe: tuple) -> dict[str, int]:
+        """The numbers that a sentence may name."""
+        mask = self.mask(probe)
+        return {} if mask is None else {"counted": int(mask.sum()), "total": mask.numel()}
 
 
 def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:
@@ -243,6 +239,14 @@ def by_name(names: tuple[str, ...], answer: object) -> Seen:
     got = f"{len(answer)} results" if several else f"{type(answer).__name__}: {answer!r:.40}"
     expect(several and len(answer) == len(names), "wrong type", f"{wants} You return {got}.")
     return dict(zip(names, answer, strict=True))
+
+
+def tensor_of(answer: object, shape: tuple[int, ...], wants: str) -> Tensor:
+    """The answer, if it is a tensor of this shape. Wrong: it is something else."""
+    tensor = isinstance(answer, Tensor)
+    got = form(answer) if tensor else type(answer).__name__
+    expect(tensor and answer.shape == shape, "wrong shape", f"Return {wants}. You return {got}.")
+    return answer
 
 
 def floats(*rows) -> Tensor:

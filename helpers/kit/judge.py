@@ -267,16 +267,9 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
         where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
     places = [place for place, *_ in wrong]
     kind_of_mistake, says = diagnosed(exercise, function, answers, names, places)
-    return told(
-        exercise, kind_of_mistake, says.format_map(Facts(exercise.facts(probe))), case, where
-    )
-
-
-class Facts(dict):
-    """The numbers a sentence may name; what it does not have stays as it is written."""
-
-    def __missing__(self, name: str) -> str:
-        return f"{{{name}}}"
+    for fact, number in exercise.facts(probe).items():
+        says = says.replace(f"{{{fact}}}", str(number))
+    return told(exercise, kind_of_mistake, says, case, where)
 
 
 # --- after right results ---------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from helpers.kit.figures import (
     draw_bars,
     label_axes,
     log_ticks,
-    new_figure,
     one_panel,
     tick_words,
 )
@@ -46,11 +45,11 @@ def answer_figure(
 
 
 def draw_distances(
-    axes: Axes, curves: dict[float, tuple[Sequence, Sequence]], chosen: float | None = None
+    axes: Axes, curves: dict[float, tuple[Sequence, Sequence]], chosen: float
 ) -> None:
     """KL(π‖π*) over iterations on a log scale: `curves` maps β to (iterations, nats)."""
     for beta, (x, y) in curves.items():
-        mine = chosen is None or beta == chosen
+        mine = beta == chosen
         how = {"color": POLICY, "linewidth": 2.2} if mine else {"color": REFERENCE, "alpha": 0.6}
         axes.plot(x, y, **how)
         place = {"xycoords": "data", "textcoords": "offset points", "va": "center"}
@@ -60,18 +59,3 @@ def draw_distances(
     log_ticks(axes)
     title = "Distance KL(π‖π*), mean over prompts"
     label_axes(axes, title, "iteration", "nats per response", grid="both")
-
-
-def explorer_figure(
-    tokens: Sequence[str],
-    series: dict[str, Sequence[float]],
-    title: str,
-    curves: dict[float, tuple[Sequence, Sequence]],
-    chosen: float,
-) -> Figure:
-    """Answers to one prompt beside the distances of all runs, the chosen β in colour."""
-    figure, grid = new_figure(1, 2, 10.4, 3.4)
-    grid[0, 0].get_gridspec().set_width_ratios([1.6, 1])
-    draw_answers(grid[0, 0], tokens, series, title)
-    draw_distances(grid[0, 1], curves, chosen)
-    return figure

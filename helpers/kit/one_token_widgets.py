@@ -3,7 +3,8 @@
 import ipywidgets
 from torch import Tensor
 
-from helpers.kit.one_token_figures import explorer_figure
+from helpers.kit.figures import new_figure
+from helpers.kit.one_token_figures import draw_answers, draw_distances
 from helpers.kit.sliders import Explorer, picker
 from helpers.studies.one_token import OneTokenRun
 
@@ -41,7 +42,11 @@ def one_token_explorer(
         distance = float(run.tensors["distance"][run.prompts.index(prompt)])
         title = f"“{prompt} …” at β = {beta:g}: KL(π‖π*) = {distance:.3f}"
         names = [tokens[token] for token in shown.tolist()]
-        return explorer_figure(names, series, title, curves, beta)
+        figure, grid = new_figure(1, 2, 10.4, 3.4)
+        grid[0, 0].get_gridspec().set_width_ratios([1.6, 1])
+        draw_answers(grid[0, 0], names, series, title)
+        draw_distances(grid[0, 1], curves, beta)
+        return figure
 
     betas = ipywidgets.SelectionSlider(
         options=[(f"{beta:g}", beta) for beta in runs], value=next(iter(runs)), description="β"

@@ -115,7 +115,7 @@ def symptom(pairs: list, masks: list) -> Found:
         return "shifted in time", "Your numbers are correct, but one position too late."
     if everywhere(lambda a, e, m: wide(a) and alike(a[:, :-1], e[:, 1:])):
         return "shifted in time", "Your numbers are correct, but one position too early."
-    return scaled(pairs) or row_by_row(pairs) or moved(pairs)
+    return scaled(pairs) or moved(pairs)
 
 
 def of_masks(pairs: list) -> Found:
@@ -151,19 +151,6 @@ def scaled(pairs: list) -> Found:
         return "constant factor", f"Every number is {factor:.4g} times what it should be."
     offset = constant(got - wanted, ATOL)
     return offset and ("constant offset", f"Every number is off by {offset:+.4g}.")
-
-
-def row_by_row(pairs: list) -> Found:
-    """Another factor for each row."""
-    rows = [row for pair in pairs if pair[1].dim() == 2 for row in zip(*pair, strict=True)]
-    factors = [constant((a.double() / e.double())[e != 0]) for a, e in rows]
-    if not rows or None in factors or any(bool((a[e == 0].abs() > ATOL).any()) for a, e in pairs):
-        return None
-    each = ", ".join(f"{x:.4g}" for x in factors[:6])
-    return "a factor for each row", (
-        f"Row by row your numbers are {each} times what they should be: is each row to be divided by"
-        " something of its own, or by one number for all?"
-    )
 
 
 def moved(pairs: list) -> Found:

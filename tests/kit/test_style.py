@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from helpers.kit.coloured_words import FULL, STRONGEST, word_span
+from helpers.kit.coloured_words import FULL, STRONGEST, token_span, word_span
 from helpers.kit.style import COLOURS, PARTS, SIZES, part, tokens, widget_style
 from tests.kit.test_palette import contrast
 
@@ -72,3 +72,8 @@ def test_a_word_has_the_colour_of_its_drift(drift):
     *hue, share = re.search(r"background-color:rgba\((.+?)\)", span).group(1).split(",")
     assert tuple(map(int, hue)) == rgb(COLOURS["more" if drift > 0 else "less"][0])
     assert round(float(share) * 100) == round(STRONGEST * min(abs(drift) / FULL, 1.0)) <= STRONGEST
+
+
+def test_a_token_tells_its_drift_and_is_escaped():
+    span = token_span("<b>", -0.1, -3.1)
+    assert "+3.00 nats" in span and "&lt;b&gt;</span>" in span

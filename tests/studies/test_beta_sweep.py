@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 
+from helpers.lessons.kl_beta.checks import check_score_between
 from helpers.lessons.kl_beta.study import (
     KLControlOptions,
     load_kl_control,
@@ -25,6 +26,8 @@ from helpers.studies.runs import WATCHED_PROMPTS
 from helpers.studies.study import STUDY
 from helpers.theory.optimum import optimal_value, policy_value
 from helpers.tools.files import ROOT, FileProblem
+
+BETWEEN = check_score_between.exercise.right
 
 BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
 
@@ -173,23 +176,25 @@ def test_the_adaptive_beta_holds_its_target(kind):
 
 def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
     points = [(1.0, 1.0), (1.44, 2.0), (4.0, 3.0)]
-    assert score_at_kl(points, 1.1**2) == pytest.approx(1.5)  # √KL 1, 1.1, 1.2
-    assert score_at_kl(points, 1.0) == pytest.approx(1.0)
+    assert score_at_kl(points, 1.1**2, BETWEEN) == pytest.approx(1.5)  # √KL 1, 1.1, 1.2
+    assert score_at_kl(points, 1.0, BETWEEN) == pytest.approx(1.0)
     assert score_at_kl(points, 1.1**2, lambda *given: given) == (*points[0], *points[1], 1.1**2)
-    assert score_at_kl(points, 2.0) is None  # over a gap of more than 0.7 nats
-    assert score_at_kl(points, 0.5) is None and score_at_kl(points, 1e9) is None
+    assert score_at_kl(points, 2.0, BETWEEN) is None  # over a gap of more than 0.7 nats
+    assert score_at_kl(points, 0.5, BETWEEN) is None and score_at_kl(points, 1e9, BETWEEN) is None
     with pytest.raises(ValueError, match="kl: got"):
-        score_at_kl(points, -1.0)
+        score_at_kl(points, -1.0, BETWEEN)
 
 
 def test_scores_at_a_kl_are_of_each_seeds_own_runs():
     runs = load_kl_control().placed("reward")
     by_hand = [
-        score_at_kl([(r.final["kl"], r.final["score"]) for r in runs if r.config.seed == seed], 2.5)
+        score_at_kl(
+            [(r.final["kl"], r.final["score"]) for r in runs if r.config.seed == seed], 2.5, BETWEEN
+        )
         for seed in (0, 1, 2)
     ]
     assert by_hand[0] is None  # its runs lie too far apart there
-    assert sorted(seed_scores_at_kl(runs, 2.5)) == sorted(by_hand[1:])
+    assert sorted(seed_scores_at_kl(runs, 2.5, BETWEEN)) == sorted(by_hand[1:])
 
 
 def test_a_curve_averages_the_seeds_of_each_beta():

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
 
-from helpers.data import DATA, verify
+from helpers.kit.diagnosis import made_alike
 from helpers.kit.exercise import (
     Exercise,
     Seen,
+    by_name,
     counted_only,
     expect,
     floats,
@@ -20,14 +20,14 @@ from helpers.kit.exercise import (
     prefix_mask,
     sizes,
 )
-from helpers.kit.judge import checker, judge
+from helpers.kit.judge import exercise, judge
 from helpers.kit.recorded import either_deviation
 from helpers.kit.report import CORRECT, NOT_ATTEMPTED, Report, counted, kind_of
-from helpers.kit.running import FINISHED, attempt, call
+from helpers.kit.running import attempt
 from helpers.lessons.debugging.diagnose import RULES, diagnose
-from helpers.tools.files import read_json
+from helpers.lessons.debugging.study import load_clinic
+from helpers.studies.runs import Run
 
-FOLDER = DATA / "clinic"
 SEEN, UNSEEN = (0, 1, 2), (3, 4, 5)
 SECRET = ("gold", "grammatical", "flattery")  # what people wanted: no run of real life records it
 READABLE = (
@@ -47,25 +47,13 @@ class Record(dict):
         expect(False, "another metric", says)
 
 
-class Run(NamedTuple):
-    """One run as a rule sees it."""
-
-    kind: str
-    seed: int
-    history: list[dict]
-
-
 @cache
 def recorded_runs() -> list[Run]:
     """The clinic's runs, with the metrics that a rule may read. FileProblem: missing or damaged."""
-    verify(FOLDER / "study.json")
-    found = []
-    for name, entry in read_json(FOLDER / "study.json", ("runs",))["runs"].items():
-        run = read_json(FOLDER / name / "run.json") if entry.get("whole") else entry
-        rows = zip(*(run["history"][metric] for metric in READABLE), strict=True)
-        history = [dict(zip(READABLE, row, strict=True)) for row in rows]
-        found.append(Run(entry["kind"], run["config"]["seed"], history))
-    return found
+    runs = load_clinic().runs
+    return [
+        replace(run, history=[{k: r[k] for k in READABLE} for r in run.history]) for run in runs
+    ]
 
 
 def alarm(rule: Callable, run: Run) -> bool | None:
@@ -87,7 +75,7 @@ def alarm(rule: Callable, run: Run) -> bool | None:
 
 def said(rule: Callable) -> dict[tuple[str, int], bool]:
     """What a rule says of each run, by kind and seed. NotImplementedError: nothing."""
-    found = {(run.kind, run.seed): alarm(rule, run) for run in recorded_runs()}
+    found = {(run.kind, run.config.seed): alarm(rule, run) for run in recorded_runs()}
     missing = [x is None for x in found.values()]
     if all(missing):
         raise NotImplementedError
@@ -111,7 +99,9 @@ def found_by(alarms: dict) -> list[str]:
 def flagged_runs() -> dict[str, set[tuple[str, int]]]:
     """The runs on which each rule of `diagnose` raises its flag, by kind and seed."""
     runs = recorded_runs()
-    names = {(run.kind, run.seed): {flag.name for flag in diagnose(run.history)} for run in runs}
+    names = {
+        (run.kind, run.config.seed): {flag.name for flag in diagnose(run.history)} for run in runs
+    }
     return {rule.name: {key for key in names if rule.name in names[key]} for rule in RULES}
 
 
@@ -144,9 +134,20 @@ def observe_rule(rule: Callable) -> Seen:
     return {}
 
 
-MY_RULE = Exercise(
-    "my_rule",
-    "history",
+def worth(rule: Callable) -> str:
+    """Which faults a right rule finds on seeds 3 to 5."""
+    alarms = said(rule)
+    found = found_by(alarms)
+    well = sum(healthy(kind) and seed in UNSEEN for kind, seed in alarms)
+    says = f"False alarms: 0 of {well} healthy runs on seeds 3 to 5. Found on all three of them: "
+    says += f"{', '.join(found)}." + " One fault alone: the sharpest kind." * (len(found) == 1)
+    more = ", ".join(kind for kind in found if kind in MISSED)
+    if more:
+        says += f" You found what the rules miss: `diagnose` does not find {more} on all three."
+    return says
+
+
+check_my_rule = exercise(
     """\
 def my_rule(history):
     errors = [record["first_ratio_error"] for record in history]
@@ -156,27 +157,8 @@ def my_rule(history):
     [()],
     observe=observe_rule,
     seconds=10.0,
+    remark=worth,
 )
-
-
-def report_on(function: Callable) -> Report:
-    """The report on a rule; of a right one, which faults it finds on seeds 3 to 5."""
-    report = counted(judge(MY_RULE, function))
-    if report.status != CORRECT:
-        return report
-    alarms = said(function)
-    found = found_by(alarms)
-    well = sum(healthy(kind) and seed in UNSEEN for kind, seed in alarms)
-    says = f"False alarms: 0 of {well} healthy runs on seeds 3 to 5. Found on all three of them: "
-    says += f"{', '.join(found)}." + " One fault alone: the sharpest kind." * (len(found) == 1)
-    more = ", ".join(kind for kind in found if kind in MISSED)
-    if more:
-        says += f" You found what the rules miss: `diagnose` does not find {more} on all three."
-    return replace(report, message=says)
-
-
-check_my_rule = checker(MY_RULE)
-check_my_rule.report = report_on
 
 # --- the repair -----------------------------------------------------------------------------------
 
@@ -205,12 +187,8 @@ SMALL = (0.1 * BATCH[0], *BATCH[1:3], 0.1 * BATCH[3], BATCH[4], 0.1 * BATCH[5], 
 
 def observe_credit(function: Callable, *given: object) -> Seen:
     """Rewards; advantages, by either standard deviation, and returns where they count; padding."""
-    answer, mask = function(*given), given[4]
-    several = isinstance(answer, (tuple, list)) and len(answer) == 3
-    got = f"{len(answer)} results" if isinstance(answer, (tuple, list)) else kind_of(answer)
-    says = f"Return three tensors: rewards, advantages, returns. You return {got}."
-    expect(several, "wrong type", says)
-    rewards, advantages, returns = answer
+    names, mask = ("rewards", "advantages", "returns"), given[4]
+    rewards, advantages, returns = answer = tuple(by_name(names, function(*given)).values())
     pads = [
         x[~mask].abs().max() if isinstance(x, Tensor) and x.shape == mask.shape else x
         for x in answer[1:]
@@ -282,7 +260,7 @@ AS_FOUND = "steps_5_and_6 is as it was found. Repair it and run the cell again."
 def check_steps_5_and_6(function: Callable) -> Report:
     """Check your repaired `steps_5_and_6`."""
     report = judge(REPAIR, function)
-    if callable(function) and report.status != CORRECT and gives(function, as_found):
+    if callable(function) and report.status != CORRECT and as_it_was_found(function):
         report = Report(REPAIR.name, NOT_ATTEMPTED, "")
     return replace(report, message=AS_FOUND) if report.status == NOT_ATTEMPTED else counted(report)
 
@@ -290,23 +268,21 @@ def check_steps_5_and_6(function: Callable) -> Report:
 check_steps_5_and_6.exercise = REPAIR
 
 
-def given(function: Callable) -> list[Tensor] | None:
-    """The three tensors that a function gives, if it gives three of numbers."""
-    outcome = attempt(lambda: call(function, BATCH), 1.0)
-    found = outcome.value if outcome.state == FINISHED else None
-    several = isinstance(found, (tuple, list)) and len(found) == 3
-    shape = BATCH[4].shape
-    fit = several and all(isinstance(x, Tensor) and x.shape == shape for x in found)
-    return list(found) if fit and all(bool(x.isfinite().all()) for x in found) else None
+def given(function: Callable) -> Seen | None:
+    """What a function gives on the larger case; None where it fails."""
+    return attempt(lambda: REPAIR.seen(function, BATCH), 1.0).value
 
 
-def gives(function: Callable, other: Callable) -> bool:
-    """Whether both give the same tensors."""
+def as_it_was_found(function: Callable) -> bool:
+    """Whether it gives what the function as found gives."""
     mine = given(function)
-    return mine is not None and all(map(torch.allclose, mine, given(other)))
+    return mine is not None and made_alike([mine], [given(as_found)], list(mine))
 
 
 def trainable(function: Callable) -> Callable | None:
     """The function, or None if it fails, gives no three tensors, or gives what the run as found gave."""
-    fit = callable(function) and given(function) is not None and not gives(function, as_found)
-    return function if fit else None
+    seen = given(function) if callable(function) else None
+    found = [x for name, x in (seen or {}).items() if name in REPAIR.results]
+    shaped = (isinstance(x, Tensor) and x.shape == BATCH[4].shape for x in found)
+    fit = len(found) == 3 and all(shaped) and all(bool(x.isfinite().all()) for x in found)
+    return function if fit and not as_it_was_found(function) else None

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from helpers.lessons.debugging.diagnose import column
 from helpers.lessons.debugging.measures import MEASURES
@@ -14,19 +14,13 @@ FACTOR = math.log(1.5)  # on a logarithmic panel, smaller factors are hard to se
 ENOUGH = 8.0  # visible steps: of several numbers that are this far apart, the first one is named
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """A number that a reader can take from the curves."""
 
     metric: str
     reading: str  # a key of MEASURES
     visible: float  # the smallest difference that one can see
     floor: float | None = None  # read on a logarithmic axis that begins here
-
-    @property
-    def words(self) -> str:
-        """Which curve, and where on it."""
-        return f"{self.metric}, {self.reading}"
 
     def measure(self, history: History) -> float:
         """The number, of a run's records."""
@@ -61,38 +55,29 @@ READINGS = (  # the sharpest first, as in the lesson's order of looking
 )
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A reading of two cases: its lowest and highest value in the runs of each."""
-
-    reading: Reading
-    here: tuple[float, float]
-    there: tuple[float, float]
-
-    def __str__(self) -> str:
-        here, there = (" to ".join(f"{x:.3g}" for x in ends) for ends in (self.here, self.there))
-        return f"{self.reading.words}: here {here}, there {there}"
-
-    @property
-    def steps(self) -> float:
-        """How many visible steps lie between the two."""
-        here, there = ([self.reading.place(x) for x in ends] for ends in (self.here, self.there))
-        return max(there[0] - here[1], here[0] - there[1], 0.0) / self.reading.visible
+Ends = tuple[float, float]  # the lowest and the highest of some runs
 
 
-def tell_apart(
-    here: Sequence[History], there: Sequence[History], sign: str = ""
-) -> Difference | None:
-    """The reading that separates the runs of two cases best; None if no curve shows a difference.
+def steps_between(reading: Reading, here: Ends, there: Ends) -> float:
+    """How many visible steps lie between the runs of two cases."""
+    mine, other = (list(map(reading.place, ends)) for ends in (here, there))
+    return max(other[0] - mine[1], mine[0] - other[1], 0.0) / reading.visible
+
+
+def tell_apart(here: Sequence[History], there: Sequence[History], sign: str = "") -> str:
+    """The reading that separates the runs of two cases best, in words; "" if no curve shows a difference.
 
     A metric that is named in `sign` goes first.
     """
-    found = []
+    shown, named = {}, {}
     for reading in READINGS:
         values = [[reading.measure(history) for history in case] for case in (here, there)]
-        if all(map(math.isfinite, values[0] + values[1])):
-            found.append(Difference(reading, *((min(case), max(case)) for case in values)))
-    shown = [difference for difference in found if difference.steps >= 1]
-    named = [difference for difference in shown if difference.reading.is_named_in(sign)]
-    best = lambda difference: min(difference.steps, ENOUGH)  # noqa: E731 (the first of the best)
-    return max(named or shown, key=best, default=None)
+        ends = [(min(case), max(case)) for case in values]
+        steps = steps_between(reading, *ends) if all(map(math.isfinite, sum(values, []))) else 0.0
+        if steps >= 1:
+            mine, other = (" to ".join(f"{x:.3g}" for x in pair) for pair in ends)
+            words = f"{reading.metric}, {reading.reading}: here {mine}, there {other}"
+            shown[words] = min(steps, ENOUGH)
+            named |= {words: shown[words]} if reading.is_named_in(sign) else {}
+    found = named or shown
+    return max(found, key=found.get, default="")  # the first of the best

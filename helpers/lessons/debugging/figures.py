@@ -40,6 +40,7 @@ METRICS = (
     Metric("grad_norm", "before clipping", True),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}
+COLUMNS = 4
 
 
 def draw_metric(
@@ -81,22 +82,11 @@ def small_multiples(
     metrics: Sequence[Metric],
     healthy: Sequence[History],
     case: Sequence[History] = (),
-    columns: int = 4,
     title: str = "",
 ) -> Figure:
-    """One panel a metric over the iterations. The layout is fixed: it costs no pass and never jumps."""
-    rows = -(-len(metrics) // columns)
-    figure, grid = new_figure(rows, columns, 10.0, 1.72 * rows + 0.6)
-    figure.set_layout_engine(None)
-    height = 1.72 * rows + 0.6
-    figure.subplots_adjust(
-        left=0.085,
-        right=0.99,
-        top=1 - (0.62 if title else 0.3) / height,
-        bottom=0.42 / height,
-        hspace=0.34,
-        wspace=0.2 + 0.08 * columns,
-    )
+    """One panel a metric over the iterations."""
+    rows = -(-len(metrics) // COLUMNS)
+    figure, grid = new_figure(rows, COLUMNS, 10.0, 1.72 * rows + 0.6)
     for axes, metric in zip(grid.flat, metrics, strict=False):
         draw_metric(axes, metric, healthy, case)
     for axes in grid[-1]:
@@ -105,7 +95,7 @@ def small_multiples(
         axes.tick_params(labelbottom=False)
     for axes in grid.flat[len(metrics) :]:
         axes.set_visible(False)
-    figure.suptitle(title, fontsize=10, x=0.01, y=1 - 0.06 / height, ha="left", va="top")
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     return figure
 
 
@@ -150,14 +140,6 @@ def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) 
     ends = axes.get_ylim()
     room = 0.0 if axes.get_yscale() == "log" else 0.05 * (high - low)
     axes.set_ylim(min(ends[0], low - room), max(ends[1], high + room))
-
-
-STRENGTH_KEYS = ("score", "kl", "first_ratio_error", "approx_kl")
-
-
-def strength_figure(healthy: Sequence[History], case: Sequence[History], title: str) -> Figure:
-    """Four metrics of a fault at one strength beside the healthy runs."""
-    return small_multiples([BY_KEY[key] for key in STRENGTH_KEYS], healthy, case, 4, title)
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:

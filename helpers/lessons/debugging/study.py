@@ -6,7 +6,7 @@ The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at see
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -102,9 +102,7 @@ class Clinic(Study):
         return {run.label: run.history for run in runs if run.kind.startswith("healthy")}
 
 
-def load_clinic(folder: Path = FOLDER) -> Clinic:
-    """Load a clinic, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder, Clinic)
+load_clinic = partial(load_study, FOLDER, Clinic)
 
 
 @dataclass(kw_only=True)

@@ -19,7 +19,7 @@ from helpers.lessons.debugging.cases import (
 )
 from helpers.lessons.debugging.diagnose import diagnose
 from helpers.lessons.debugging.differences import tell_apart
-from helpers.lessons.debugging.figures import case_figure, strength_figure
+from helpers.lessons.debugging.figures import BY_KEY, case_figure, small_multiples
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
 from helpers.state import History
 from helpers.studies.faults import FAULTS
@@ -256,6 +256,7 @@ def explore_strengths(clinic: Clinic) -> Explorer:
         n: n.removesuffix("_on").replace("_", " ") for n in FAULTS if f"{n}_{MILD}" in VARIANTS
     }
     names = [(label, name) for name, label in words.items()]
+    shown = [BY_KEY[key] for key in ("score", "kl", "first_ratio_error", "approx_kl")]
     strength = ipywidgets.SelectionSlider(
         options=(HEALTHY, *STRENGTHS), value=MILD, description="strength", style=WIDE
     )
@@ -266,6 +267,7 @@ def explore_strengths(clinic: Clinic) -> Explorer:
         flagged = sum(bool(diagnose(history)) for history in runs)
         what = "no fault" if strength == HEALTHY else f"{words[fault]}, {strength}"
         title = f"{what}: flags on {flagged} of {len(runs)} runs".capitalize()
-        return strength_figure(clinic.histories(HEALTHY, FIRST_SEEDS), runs, title)
+        healthy = clinic.histories(HEALTHY, FIRST_SEEDS)
+        return small_multiples(shown, healthy, runs, title=title)
 
     return Explorer(draw, fault=picker("fault", names), strength=strength)

@@ -130,12 +130,6 @@ def compute_gae(rewards, values, gamma, lam, mask):
 forwards in time: You add up what came before a token; its advantage comes from what follows: go backwards.
 - reversed(range(deltas.shape[1]))
 + range(deltas.shape[1])
-λ alone: The sum decays by γλ; yours decays by λ.
-- gamma * lam * running
-+ lam * running
-γ alone: The sum decays by γλ; yours decays by γ.
-- gamma * lam * running
-+ gamma * running
 own TD error discounted: γλ multiplies the next advantage alone, not the token's own TD error.
 - deltas[:, t] + gamma * lam * running
 + gamma * lam * (deltas[:, t] + running)

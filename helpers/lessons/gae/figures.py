@@ -146,21 +146,6 @@ def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) ->
     return figure
 
 
-def draw_tradeoff(axes: Axes, lams: Sequence, bias2: Sequence, variance: Sequence, title: str):
-    """Bias², variance and their sum against λ; a ring marks the smallest sum."""
-    total = [b + v for b, v in zip(bias2, variance, strict=True)]
-    axes.plot(lams, bias2, "--", color=POLICY, linewidth=1.8, label="bias²")
-    axes.plot(lams, variance, "-.", color=KL, linewidth=1.8, label="variance")
-    axes.plot(lams, total, color="black", linewidth=2.2, label="sum: total error")
-    best = min(range(len(total)), key=total.__getitem__)
-    ring = {"markersize": 11, "markeredgewidth": 2, "color": GOLD}
-    axes.plot(lams[best], total[best], "o", fillstyle="none", **ring, label="its minimum")
-    axes.axvline(lams[best], color=GOLD, linewidth=1, zorder=0)
-    label_axes(axes, title, "λ", "squared error", grid="y")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-
-
 def critic_check_figure(
     expected: Sequence,
     followed: Sequence,
@@ -169,7 +154,10 @@ def critic_check_figure(
     bias2: Sequence,
     variance: Sequence,
 ) -> Figure:
-    """Left: the critic's value of some prefixes against what followed. Right: the trade-off there."""
+    """Left: the critic's value of some prefixes against what followed.
+
+    Right: bias², variance and their sum against λ there; a ring marks the smallest sum.
+    """
     figure, grid = new_figure(1, 2, 8.4, 2.9)
     left, right = grid[0]
     low, high = min(*expected, *followed) - 0.2, max(*expected, *followed) + 0.2
@@ -180,7 +168,17 @@ def critic_check_figure(
     label_axes(left, *words, grid="y")
     left.legend(loc="upper left")
     left.set_ylim(low, high + 0.25 * (high - low))
-    draw_tradeoff(right, lams, bias2, variance, "Real model")
+    total = [b + v for b, v in zip(bias2, variance, strict=True)]
+    right.plot(lams, bias2, "--", color=POLICY, linewidth=1.8, label="bias²")
+    right.plot(lams, variance, "-.", color=KL, linewidth=1.8, label="variance")
+    right.plot(lams, total, color="black", linewidth=2.2, label="sum: total error")
+    best = min(range(len(total)), key=total.__getitem__)
+    ring = {"markersize": 11, "markeredgewidth": 2, "color": GOLD}
+    right.plot(lams[best], total[best], "o", fillstyle="none", **ring, label="its minimum")
+    right.axvline(lams[best], color=GOLD, linewidth=1, zorder=0)
+    label_axes(right, "Real model", "λ", "squared error", grid="y")
+    right.set_ylim(bottom=0)
+    right.legend()
     return figure
 
 

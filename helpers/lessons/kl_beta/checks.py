@@ -1,24 +1,9 @@
 """Exercises of lesson 07: π*, J*, the best mean of one parameter, the next β, scores at equal KL."""
 
-from numbers import Real
-
 import torch
 
-from helpers.kit.diagnosis import agrees
-from helpers.kit.exercise import Seen, expect, floats, noise
+from helpers.kit.exercise import Seen, floats, noise
 from helpers.kit.judge import exercise
-
-
-def number(x: object) -> object:
-    """A plain number as a tensor; anything else as it is."""
-    plain = isinstance(x, Real) and not isinstance(x, bool)
-    return torch.tensor(float(x), dtype=torch.float64) if plain else x
-
-
-def number_seen(function, *given: object) -> Seen:
-    """The one number that a function returns."""
-    return {"result": number(function(*given))}
-
 
 LEAST = -80.0  # a probability below exp of it is 0 in float32: any log-prob will do
 
@@ -28,16 +13,6 @@ def best_seen(function, *given: object) -> Seen:
     best = function(*given)
     lowest = isinstance(best, torch.Tensor) and best.is_floating_point()
     return {"result": best.clamp(min=LEAST) if lowest else best}
-
-
-def best_cause(function, ref_logprobs, scores, kl_coef) -> None:
-    """Wrong: log-probs, and not the reference's where all scores are equal."""
-    best = best_seen(function, ref_logprobs, torch.ones_like(scores), kl_coef)["result"]
-    if best.shape != scores.shape or not agrees("", best.exp().sum(1), torch.ones(len(best))):
-        return  # no log-probs
-    says = "Where all scores are equal, π* is the reference, whatever β is. Yours is not: each row"
-    says += " is log π_ref + r/β, less one number, its log Z."
-    expect(agrees("", best, ref_logprobs), "π* of equal scores", says)
 
 
 SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0], [1.0, -1.0, 0.5])
@@ -59,8 +34,12 @@ def best_policy(ref_logprobs, scores, kl_coef):
 """,
     "log π* = log π_ref + r/β − log Z, Z = Σ_y π_ref·exp(r/β) of each prompt (notebook 07)",
     PROBES,
+    """\
+β on the reference as well: Only the score is divided by β: where all scores are equal, π* is the reference.
+- (ref_logprobs + scores / kl_coef)
++ ((ref_logprobs + scores) / kl_coef)
+""",
     observe=best_seen,
-    cause=best_cause,
     further=FURTHER,
 )
 
@@ -88,23 +67,8 @@ one Z for all prompts: You took one logsumexp over all prompts; take one per row
 - logsumexp(dim=1)
 + logsumexp(dim=(0, 1))
 """,
-    observe=number_seen,
     further=FURTHER,
 )
-
-
-def next_cause(function, kl_coef, _, target, n, horizon) -> None:
-    """Wrong: β at the target, far above it and far below it."""
-    for times, step, where in (
-        (1, 0.0, "is the target, β stays"),
-        (9, 0.2, "is far above the target, the error is clipped to 0.2, and β becomes"),
-        (0.1, -0.2, "is far below the target, the error is clipped to −0.2, and β becomes"),
-    ):
-        got = float(function(kl_coef, times * target, target, n, horizon))
-        want = kl_coef * (1 + step * n / horizon)
-        says = f"Where the KL {where} {want:.4g} (before, {kl_coef:g}; n/horizon is {n / horizon:.3g});"
-        fine = abs(got - want) < 1e-4 * want
-        expect(fine, f"next β at a KL of {times:g} targets", f"{says} yours is {got:.4g}.")
 
 
 check_next_kl_coef = exercise(
@@ -126,12 +90,16 @@ def next_kl_coef(kl_coef, kl, target, n, horizon):
 error in nats: You have KL − target; the error is relative: KL/target − 1.
 - kl / target - 1
 + kl - target
+no clip: Far from the target the error is clipped to ±0.2: β moves by at most 0.2·n/horizon of itself.
+- min(max(kl / target - 1, -0.2), 0.2)
++ kl / target - 1
+clipped above only: Far below the target the error is clipped to −0.2.
+- min(max(kl / target - 1, -0.2), 0.2)
++ min(kl / target - 1, 0.2)
 the other sign: The sign of the step is wrong: where the KL is above its target, β has to rise.
 - 1 + error
 + 1 - error
 """,
-    observe=number_seen,
-    cause=next_cause,
     further=[
         ("n is above the horizon: is something bounded?", (0.5, 2.1, 2.0, 512, 200.0)),
         ("β is 0.002: is something bounded?", (0.002, 1.0, 2.0, 64, 640.0)),
@@ -166,23 +134,9 @@ J at the best mean: That is J at the best mean; return the mean.
 + m = 2 / (2 + kl_coef / sigma**2)
 +     return -((m - 1) ** 2) - kl_coef * m**2 / (2 * sigma**2)
 """,
-    observe=number_seen,
     further=[("β is 50: is something bounded?", (50.0, 0.5))],
     advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
 )
-
-
-def between_cause(function, kl_low, score_low, kl_high, score_high, _) -> None:
-    """Wrong: right at both ends, and not in the middle."""
-    half = (0.5 * (kl_low**0.5 + kl_high**0.5)) ** 2
-    ends = (kl_low, score_low), (kl_high, score_high)
-    at_ends = [abs(function(*sum(ends, ()), kl) - score) < 1e-5 for kl, score in ends]
-    got, want = function(*sum(ends, ()), half), (score_low + score_high) / 2
-    says = (
-        f"Right at both neighbours, but half way in √KL, at {half:.4g}, you have {got:.4g}, and not"
-    )
-    says += f" {want:.4g}, the middle of both scores: what do you interpolate?"
-    expect(not all(at_ends) or abs(got - want) < 1e-5, "wrong between the ends", says)
 
 
 check_score_between = exercise(
@@ -214,7 +168,5 @@ the rise without its sign: You take the rise without its sign; a score may fall 
 - (score_high - score_low)
 + abs(score_high - score_low)
 """,
-    observe=number_seen,
-    cause=between_cause,
     advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
 )

@@ -15,48 +15,12 @@ from helpers.lessons.kl_beta.study import WIDEST_GAP
 from helpers.theory.optimum import gaussian_objective
 
 
-def fixed_panels(columns: int, width: float, height: float, bottom: float, gap: float):
-    """A row of panels that stay where they are while a slider moves: no layout pass, half the time."""
-    figure, grid = new_figure(1, columns, width, height)
-    figure.set_layout_engine(None)
-    figure.subplots_adjust(left=0.065, right=0.985, bottom=bottom, top=0.91, wspace=gap)
-    return figure, grid
-
-
 def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
     """One series of `draw_bars`."""
     return numbers, {"color": colour, "label": label}
 
 
 # --- ten answers -----------------------------------------------------------------------
-
-
-def ten_figure(
-    kl_coef: float,
-    rewards: Tensor,
-    reference: Tensor,
-    penalties: Tensor,
-    best: Tensor,
-    value: float,
-) -> Figure:
-    """What each of ten answers earns and pays, and the best policy beside the reference: all [10]."""
-    figure, grid = fixed_panels(2, 9.6, 3.2, bottom=0.15, gap=0.18)
-    left, right = grid[0]
-    answers = range(1, len(rewards) + 1)
-    series = [bars(rewards, REWARD, "reward"), bars(penalties, KL, "−β·log π/π_ref")]
-    draw_bars(left, answers, series)
-    total = rewards + penalties
-    left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
-    left.axhline(value, color=POLICY, linestyle="--", linewidth=1.2, label="their sum at π*")
-    left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
-    label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
-    left.legend(loc="lower left")
-    series = [bars(reference, REFERENCE, "reference"), bars(best, POLICY, "π*, the best")]
-    draw_bars(right, answers, series)
-    right.set_ylim(0, 1)
-    label_axes(right, f"The best policy at this β: J* = {value:.2f}", "answer", "probability")
-    right.legend(loc="upper left")
-    return figure
 
 
 def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
@@ -133,7 +97,7 @@ def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
 
 def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen: int) -> Figure:
     """One trained Gaussian policy beside its closed-form optimum; the other βs faintly."""
-    figure, grid = fixed_panels(3, 10.0, 3.2, bottom=0.15, gap=0.4)
+    figure, grid = new_figure(1, 3, 10.0, 3.2)
     run, optimum = runs[chosen], optima[chosen]
     _densities(grid[0, 0], run.means[-1], optimum)
     _training(grid[0, 1], runs, chosen, optimum)

@@ -1,11 +1,10 @@
 """KL control: adaptive β, and KL in the reward against KL in the loss."""
 
-import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar
 
 from helpers.config import RLHFConfig
@@ -61,19 +60,10 @@ def realised_kl(run: Run) -> float:
     return sum(last) / len(last)
 
 
-def score_between(kl_low: float, score_low: float, kl_high: float, score_high: float, kl: float):
-    """The score at `kl`, linear in √KL: near the reference a score rises about so (Gao et al. 2023)."""
-    width = math.sqrt(kl_high) - math.sqrt(kl_low)
-    share = (math.sqrt(kl) - math.sqrt(kl_low)) / width if width > 0 else 0.0
-    return score_low + share * (score_high - score_low)
-
-
-def score_at_kl(
-    points: list[tuple[float, float]], kl: float, between: Callable = score_between
-) -> float | None:
+def score_at_kl(points: list[tuple[float, float]], kl: float, between: Callable) -> float | None:
     """Score at this KL, between neighbouring (KL, score); None outside, or over a gap.
 
-    `between` is `score_between` or does the same. ValueError: a negative KL.
+    `between` is lesson 07's `score_between` or does the same. ValueError: a negative KL.
     """
     require_number("kl", kl, low=0.0)
     for (low, below), (high, above) in pairwise(sorted(points)):
@@ -82,7 +72,7 @@ def score_at_kl(
     return None
 
 
-def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_between) -> list[float]:
+def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable) -> list[float]:
     """`score_at_kl` of each seed's own runs of one placement; seeds without it are left out."""
     by_seed = {}
     for run in runs:
@@ -91,9 +81,7 @@ def seed_scores_at_kl(runs: list[Run], kl: float, between: Callable = score_betw
     return [score for score in found if score is not None]
 
 
-def load_kl_control(folder: Path = FOLDER) -> KLControl:
-    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder, KLControl)
+load_kl_control = partial(load_study, FOLDER, KLControl)
 
 
 @dataclass(kw_only=True)

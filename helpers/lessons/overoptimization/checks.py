@@ -3,54 +3,14 @@
 import torch
 from torch import Tensor
 
-from helpers.kit.diagnosis import agrees
-from helpers.kit.exercise import Seen, by_name, expect, floats, noise
+from helpers.kit.exercise import Seen, expect, floats, noise, tensor_of
 from helpers.kit.judge import checker, exercise
 from helpers.kit.patterns import form
-from helpers.kit.report import show
 from helpers.lessons.overoptimization.examined import FLATTERING, PAIRS, REWARD
 
 __all__ = ["FLATTERING"]
 
 check_my_reward, check_patch_pairs = checker(REWARD), checker(PAIRS)
-
-
-RESULTS = ("chance", "proxy", "gold_kept", "kl")
-
-
-def best_of_cause(function, scores: Tensor, gold: Tensor, n: int) -> None:
-    """Wrong: what holds of every right chance, and of the KL, and does not of the learner's."""
-
-    def seen(f, s=scores, n=n) -> Seen:
-        return by_name(RESULTS, f(s, gold, n))
-
-    got, want = seen(function), seen(check_keep_best.exercise.right)
-    first = next((name for name in RESULTS if not agrees(name, got[name], want[name])), None)
-    N = scores.shape[1]
-    if first == "kl":
-        says = "With n = 1 nothing is chosen, and the KL is 0. Yours is"
-        alone = float(seen(function, n=1)["kl"])
-        expect(abs(alone) < 1e-5, "KL at n = 1", f"{says} {alone:.4g}.")
-    chance = got["chance"]
-    if first != "chance" or chance.shape != scores.shape:
-        return
-    alone = seen(function, n=1)["chance"]
-    says = f"With n = 1 nothing is chosen: each of {N} samples has 1/{N} = {1 / N:.4g}. Yours:"
-    fine = agrees("", alone, torch.full_like(scores, 1 / N))
-    expect(fine, "chance at n = 1", f"{says} {show(alone[0])}")
-    for s, row in zip(scores, chance, strict=True):
-        equal = all(float(row[s == x].max() - row[s == x].min()) < 1e-5 for x in s)
-        says = f"Samples of equal score have other chances, for scores {show(s)}: count those below, and"
-        expect(equal, "equal scores", f"{says} those below or equal. Equal ones share alike.")
-        says = f"A row's chances sum to {float(row.sum()):.4g}, not to 1, for scores {show(s)}, n = {n}:"
-        says += " one sample is kept. (all n at or below) − (all n below), shared by those of equal score."
-        expect(abs(float(row.sum()) - 1) < 1e-4, "a row that does not sum to 1", says)
-        top = s == s.max()
-        best = (1 - (1 - float(top.sum()) / N) ** n) / float(top.sum())
-        says = f"The best of {N} is kept if it is drawn at all, by any of n = {n} draws with replacement:"
-        says += f" 1 − (1 − 1/N)ⁿ, shared by those of equal score: {best:.4g}. You have"
-        fine = abs(float(row[top][0]) - best) < 1e-4
-        expect(fine, "chance of the best", f"{says} {float(row[top][0]):.4g}.")
 
 
 check_keep_best = exercise(
@@ -78,6 +38,16 @@ def keep_best(scores, gold, n):
 ties not shared: Samples of equal score each get the whole group's chance: divide it by their number.
 -  / (high - low)
 +
+equal scores by their place: Samples of equal score have other chances: count those below, and those below or
+ equal. Equal ones share alike.
+-     low = torch.searchsorted(ordered, scores)
+-     high = torch.searchsorted(ordered, scores, right=True)
++     high = scores.argsort(dim=1).argsort(dim=1) + 1
++     low = high - 1
+a density: That is the derivative of (high/N)ⁿ, and a row does not sum to 1. One sample is kept: (all n at or
+ below) − (all n below).
+- ((high / N) ** n - (low / N) ** n) / (high - low)
++ n * (high / N) ** (n - 1) / N
 ranked by gold: You rank by gold. Only the proxy is seen when one is kept.
 - scores.sort(dim=1).values
 -     low = torch.searchsorted(ordered, scores)
@@ -92,8 +62,9 @@ the formula: log n − (n − 1)/n holds without ties and for endless N. Measure
 - torch.xlogy(chance, chance * N).sum(dim=1).mean()
 + torch.tensor(float(n)).log() - (n - 1) / n
 """,
-    results=RESULTS,
-    cause=best_of_cause,
+    results=("chance", "proxy", "gold_kept", "kl"),
+    advice="With n = 1 nothing is chosen: each sample has 1/N, and the KL is 0. A row's chances sum to 1, and"
+    " equal scores have equal ones: (all n at or below) − (all n below), shared.",
     further=[
         (
             "N is 12 and n is 40: 12⁴⁰ leaves 64 bits, and a float32: divide by N before the power",
@@ -110,11 +81,8 @@ the formula: log n − (n − 1)/n holds without ties and for endless N. Measure
 
 def effect_seen(function, before: Tensor, after: Tensor) -> Seen:
     """Mean change and standard error by their names."""
-    both = function(before, after)
-    got = form(both) if isinstance(both, Tensor) else type(both).__name__
-    says = "Return one tensor of two numbers, the mean change, then its standard error. You return"
-    fine = isinstance(both, Tensor) and both.shape == (2,)
-    expect(fine, "wrong shape", f"{says} {got}.")
+    wants = "one tensor of two numbers, the mean change, then its standard error"
+    both = tensor_of(function(before, after), (2,), wants)
     return {"mean change": both[0], "standard error": both[1]}
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, draw_prompts, generate_responses, reference_logprobs
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.measure import MEASURES, measure
-from helpers.studies.study import Job, Study, StudyOptions, as_entry, load_study
+from helpers.studies.study import Job, StudyOptions, as_entry, load_study
 from helpers.tools.pool import advance
 
 FOLDER = DATA / "distilling"
@@ -121,6 +122,4 @@ class DistillingOptions(StudyOptions):
         return Job(kind, config, whole=False, checkpoints=False, evaluated=40, train=train)
 
 
-def load_distilling(folder: Path = FOLDER) -> Study:
-    """Load the recorded runs. FileProblem: missing or damaged."""
-    return load_study(folder)
+load_distilling = partial(load_study, FOLDER)

@@ -5,8 +5,7 @@ models when it is first called.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import ClassVar
 
 import torch
@@ -16,7 +15,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
-from helpers.studies.study import Job, Study, StudyOptions, load_study
+from helpers.studies.study import Job, StudyOptions, load_study
 from helpers.tools.flags import setting
 from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
@@ -113,9 +112,7 @@ def recipe(kind: str, seed: int) -> RewardRecipe:
     return RewardRecipe(seed=seed, **RECIPES[kind])
 
 
-def load_reward_studies(folder: Path = FOLDER) -> Study:
-    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder)
+load_reward_studies = partial(load_study, FOLDER)
 
 
 @dataclass(kw_only=True)

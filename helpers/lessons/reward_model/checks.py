@@ -49,9 +49,6 @@ def bradley_terry_loss(chosen, rejected):
     "−mean log sigmoid(chosen − rejected) (Stiennon et al. 2020, eq. 1; notebook 05)",
     [FEW, MANY],
     """\
-reversed: You have rejected − chosen; use chosen − rejected.
-- chosen - rejected
-+ rejected - chosen
 log of the mean: You averaged the probabilities first; average the logarithms.
 - torch.nn.functional.logsigmoid(chosen - rejected).mean()
 + torch.sigmoid(chosen - rejected).mean().log()
@@ -120,9 +117,6 @@ def normalize_scores(scores, reference_scores):
 own mean: You used the mean of `scores`, which hides any progress; use the reference's.
 - reference_scores.mean()
 + scores.mean()
-own std: You used the std of `scores`; use the reference's.
-- reference_scores.std()
-+ scores.std()
 mean subtracted after dividing: Subtract the mean first, then divide both by the std.
 - (scores - reference_scores.mean()) / reference_scores.std()
 + scores / reference_scores.std() - reference_scores.mean()

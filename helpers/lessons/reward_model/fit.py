@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from helpers.kit.exercise import Seen, expect, noise, prefix_mask
+from helpers.kit.exercise import Seen, expect, noise, prefix_mask, tensor_of
 from helpers.kit.judge import exercise
-from helpers.kit.patterns import form
 
 
 class TinyEncoder(nn.Module):
@@ -35,26 +34,22 @@ def watched(function, words: Tensor, weight: Tensor, *given: object) -> SimpleNa
     """One fit of fresh models, and what happened in it.
 
     A phase goes from a forward to the first forward after a backward: the weights of encoder and head at its
-    start (`states`, and those at the end), the gradients that arrived (`pulls`), what the encoder was given
-    (`calls`). `vectors`: what the head was given; `firsts`: the first tokens' vectors; `rates`: the learning
-    rate of each step of an optimizer. The head's bias cancels: it is left out.
+    start (`states`, and those at the end), the gradients that arrived (`pulls`). `rates`: the learning rate
+    of each step of an optimizer. The head's bias cancels: it is left out.
     """
     encoder, head = TinyEncoder(words), nn.Linear(len(weight[0]), 1)
     with torch.no_grad():
         head.weight.copy_(weight), head.bias.fill_(0.3)
     both = encoder.words, head.weight
-    seen = SimpleNamespace(states=[], pulls=[], calls=[], vectors=[], firsts=[], rates=[])
+    seen = SimpleNamespace(states=[], pulls=[], rates=[])
 
     def start() -> None:
         seen.states.append([p.detach().clone() for p in both])
         seen.pulls.append([torch.zeros_like(p) for p in both])
-        seen.calls.append([])
 
-    def before_forward(_, args, named) -> None:
+    def before_forward(*_) -> None:
         if not seen.pulls or any(bool(pull.any()) for pull in seen.pulls[-1]):
             start()
-        by_place = zip(("input_ids", "attention_mask"), args, strict=False)
-        seen.calls[-1].append(dict(by_place) | named)
 
     def before_step(optimizer, *_) -> None:
         groups = {float(group["lr"]) for group in optimizer.param_groups}
@@ -62,11 +57,7 @@ def watched(function, words: Tensor, weight: Tensor, *given: object) -> SimpleNa
         expect(len(groups) == 1, "rate of one group alone", says)
         seen.rates.append(groups.pop())
 
-    encoder.register_forward_pre_hook(before_forward, with_kwargs=True)
-    encoder.register_forward_hook(
-        lambda *a: seen.firsts.append(a[2].last_hidden_state[:, 0].detach())
-    )
-    head.register_forward_pre_hook(lambda _, args: seen.vectors.append(args[0].detach()))
+    encoder.register_forward_pre_hook(before_forward)
     for k, parameter in enumerate(both):
         parameter.register_hook(lambda g, k=k: seen.pulls[-1][k].add_(g))
     hook = register_optimizer_step_pre_hook(before_step)
@@ -90,10 +81,7 @@ def fit_seen(function, *given: object) -> Seen:
     chosen, batches, learning_rate = given[2], given[6], given[7]
     steps = len(batches)
     fit = watched(function, *given)
-    got = form(fit.losses) if isinstance(fit.losses, Tensor) else type(fit.losses).__name__
-    fine = isinstance(fit.losses, Tensor) and fit.losses.shape == (steps,)
-    says = f"Return one loss a step, stacked: [{steps}] numbers. You return {got}."
-    expect(fine, "wrong shape", says)
+    tensor_of(fit.losses, (steps,), f"one loss a step, stacked: [{steps}] numbers")
     seen = {STAGES[tuple(chosen.shape)]: fit.losses[0].detach()}
     if steps == 1:
         return seen
@@ -109,42 +97,6 @@ def fit_seen(function, *given: object) -> Seen:
             seen[f"move of the {model}'s weights at step {k + 1}"] = (new - old).flatten()
     seen["losses"] = fit.losses.detach()
     return seen | {"the losses hold their graph": fit.losses.requires_grad}
-
-
-def fit_cause(function, *given: object) -> None:
-    """Wrong: the texts, masks and vectors of a step are not those of its batch."""
-    fit = watched(function, *given)
-    for step, (rows, calls) in enumerate(zip(given[6], fit.calls, strict=False), start=1):
-        count = 1 if len(calls[:1]) and len(calls[0]["input_ids"]) == 2 * len(rows) else 2
-        if step == 1 or len(calls) == count:  # with a loss after the step there are more
-            expect_texts(step, calls[:count], rows, *given[2:6])
-    says = "Step 1: `head` is given another vector than the first token's: last_hidden_state[:, 0]."
-    if fit.vectors and fit.vectors[0].shape == fit.firsts[0].shape:
-        fine = any(torch.allclose(fit.vectors[0], x, atol=1e-5) for x in fit.firsts[:2])
-        expect(fine, "another vector", says)
-
-
-def expect_texts(
-    step: int, calls: list, rows: Tensor, chosen, chosen_mask, rejected, rejected_mask
-) -> None:
-    """Wrong: other texts or masks than those of the step's batch, in whatever order."""
-
-    def listed(ids: Tensor, mask: Tensor) -> list[tuple]:
-        return list(zip(ids.tolist(), mask.bool().tolist(), strict=True))
-
-    wanted = listed(chosen[rows], chosen_mask[rows]) + listed(rejected[rows], rejected_mask[rows])
-    says = "Step 1: the encoder reads the padding: hand it attention_mask, too."
-    masked = all(call.get("attention_mask") is not None for call in calls)
-    expect(masked, "mask not handed over", says)
-    got = sum((listed(call["input_ids"], call["attention_mask"]) for call in calls), [])
-    says = f"Step 2: at step {step} the encoder is to read rows {rows.tolist()} of chosen and of rejected,"
-    says += " whole. Yours reads others: look at how you pick them."
-    same = sorted(ids for ids, _ in got) == sorted(ids for ids, _ in wanted)
-    expect(same, "other texts", says)
-    says = (
-        "Step 2: texts come with another mask than their own: take the same rows of their side's."
-    )
-    expect(sorted(got) == sorted(wanted), "another mask", says)
 
 
 def texts(seed: int, words: int, lengths: tuple[int, ...], width: int) -> tuple[Tensor, Tensor]:
@@ -204,6 +156,9 @@ no gradient through one side: Step 4: no gradient goes through the rejected scor
  both sides.
 - c - r
 + c - r.detach()
+the padding is read: Step 1: the encoder reads the padding: hand it attention_mask, too.
+- , attention_mask=mask
++
 plain gradient descent: Step 4: that is SGD; use torch.optim.Adam.
 - Adam
 + SGD
@@ -226,7 +181,6 @@ new optimizer at each step: Step 4: Adam has a memory: make it once, before the 
         )
     ],
     observe=fit_seen,
-    cause=fit_cause,
     seconds=10.0,
     advice="`encoder` is shown as its table of word vectors, `head` as its weights. Set them to these by"
     " hand, and print each quantity of the first step.",

@@ -77,9 +77,6 @@ def position_ids(mask):
 padding counted: You numbered the columns; the first token after padding has position 0 too.
 - mask.cumsum(dim=1) - mask
 + torch.arange(mask.shape[1]).expand(mask.shape)
-starts at 1: Your first token has position 1; subtract the mask to get 0.
--  - mask
-+
 one shift for all rows: You shift all rows by the padding of one of them; each row has its own.
 - mask.cumsum(dim=1) - mask
 + (torch.arange(mask.shape[1]) - (1 - mask[0]).sum()).clamp(0).expand(mask.shape)

@@ -36,40 +36,6 @@ def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = (
     return figure
 
 
-def choice_figure(context: str, words: Sequence, probs: Sequence, said: str, title: str) -> Figure:
-    """The next words at one step of a response, the one that was said in another colour."""
-    figure, axes = one_panel(8.0, 2.5)
-    colours = [GOLD if word == said else POLICY for word in words]
-    draw_words(axes, words, probs, f"{context}\n{title}", colours)
-    axes.set_ylim(0, 1.05)
-    axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")])
-    return figure
-
-
-def temperature_figure(
-    words: Sequence, probs: Sequence, plain: Sequence, temperature: float, curve: tuple, most: float
-) -> Figure:
-    """Next words at a temperature beside temperature 1, and the entropy over all temperatures.
-
-    `curve` is (temperatures, entropies, the entropy here); `most` the entropy of a uniform choice.
-    """
-    figure, grid = new_figure(1, 2, 8.4, 2.7)
-    bars, line = grid[0]
-    draw_words(bars, words, probs, "The twelve likeliest next words")
-    bars.step(range(len(words)), plain, where="mid", color="black", lw=1.2, label="τ = 1")
-    bars.set_ylim(0, 1)
-    bars.legend(title=f"bars: τ = {temperature:.2f}")
-    temperatures, entropies, here = curve
-    line.plot(temperatures, entropies, color=POLICY, lw=1.8)
-    line.plot([temperature], [here], "o", color=GOLD, mec="black", ms=8)
-    line.axhline(most, color=REFERENCE, ls="--", lw=1)
-    words = f"every word alike: {most:.2f}"
-    line.text(temperatures[0], 1.02 * most, words, va="bottom", fontsize=9, color="#555555")
-    line.set_ylim(0, most * 1.15)
-    label_axes(line, f"Entropy: {here:.2f} nats", "temperature τ", "nats", grid="both")
-    return figure
-
-
 def cache_figure(again: Sequence, cached: Sequence) -> Figure:
     """Milliseconds for each new token (the quickest try), computing everything again and with the cache."""
     figure, axes = one_panel(8.0, 2.5)

@@ -1,10 +1,13 @@
 """Explorers of notebook 01: temperature, and a response token by token. The tensors come ready-made."""
 
 import torch
+from matplotlib.patches import Patch
 from torch import Tensor
 
+from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.palette import GOLD, POLICY, REFERENCE
 from helpers.kit.sliders import Explorer, picker, slider
-from helpers.lessons.rollouts.figures import choice_figure, temperature_figure
+from helpers.lessons.rollouts.figures import draw_words
 from helpers.ppo import entropy_from_logits
 
 SHOWN_WORDS = 12  # words in a picture
@@ -18,12 +21,24 @@ def explore_temperature(contexts: list[str], logits: Tensor, vocabulary: list[st
     most = float(torch.tensor(float(logits.shape[-1])).log())
 
     def draw(text: int, temperature: float):
+        figure, grid = new_figure(1, 2, 8.4, 2.7)
+        bars, line = grid[0]
         here = logits[text] / temperature
         best = logits[text].topk(SHOWN_WORDS).indices  # (SHOWN_WORDS,)
-        curve = (temperatures.tolist(), curves[text].tolist(), float(entropy_from_logits(here)))
-        probs, plain = here.softmax(-1)[best], logits[text].softmax(-1)[best]
-        words = [vocabulary[i] for i in best]
-        return temperature_figure(words, probs.tolist(), plain.tolist(), temperature, curve, most)
+        words, plain = [vocabulary[i] for i in best], logits[text].softmax(-1)[best]
+        draw_words(bars, words, here.softmax(-1)[best], "The twelve likeliest next words")
+        bars.step(range(len(words)), plain, where="mid", color="black", lw=1.2, label="τ = 1")
+        bars.set_ylim(0, 1)
+        bars.legend(title=f"bars: τ = {temperature:.2f}")
+        entropy = float(entropy_from_logits(here))
+        line.plot(temperatures, curves[text], color=POLICY, lw=1.8)
+        line.plot([temperature], [entropy], "o", color=GOLD, mec="black", ms=8)
+        line.axhline(most, color=REFERENCE, ls="--", lw=1)
+        said = f"every word alike: {most:.2f}"
+        line.text(temperatures[0], 1.02 * most, said, va="bottom", fontsize=9, color="#555555")
+        line.set_ylim(0, most * 1.15)
+        label_axes(line, f"Entropy: {entropy:.2f} nats", "temperature τ", "nats", grid="both")
+        return figure
 
     options = [(f"{text} …", i) for i, text in enumerate(contexts)]
     return Explorer(
@@ -42,16 +57,21 @@ def explore_choices(
     length = len(words) - start
 
     def draw(t: int, read: int):
+        figure, axes = one_panel(8.0, 2.5)
         place = start + t
         row = probs[place - 1 + read]  # (V,)
         said, best = words[place], row.topk(SHOWN_WORDS).indices.tolist()
         if vocabulary.index(said) not in best:
             best[-1] = vocabulary.index(said)
-        chance = float(row[vocabulary.index(said)])
-        number = f"probability {chance:.4f}, log-prob {torch.tensor(chance).log():+.2f}"
-        context = " ".join(words[max(0, place - 8) : place]) + " …"
-        shown = [float(row[i]) for i in best]
-        return choice_figure(context, [vocabulary[i] for i in best], shown, said, number)
+        chance = row[vocabulary.index(said)]
+        title = " ".join(words[max(0, place - 8) : place]) + " …\n"
+        title += f"probability {chance:.4f}, log-prob {chance.log():+.2f}"
+        shown = [vocabulary[i] for i in best]
+        colours = [GOLD if word == said else POLICY for word in shown]
+        draw_words(axes, shown, row[best], title, colours)
+        axes.set_ylim(0, 1.05)
+        axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")])
+        return figure
 
     reads = [
         ("logits of the token before (right)", 0),

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Seen, expect, floats, noise
+from helpers.kit.exercise import Seen, floats, noise, tensor_of
 from helpers.kit.judge import exercise
-from helpers.kit.patterns import form
 
 
 def parts(*lengths: tuple[int, ...]) -> Tensor:
@@ -52,10 +51,8 @@ the responses' means: You averaged each response first; a token of a long one wo
 
 def moments_seen(function, *given: Tensor) -> Seen:
     """Mean and variance by their names."""
-    both = function(*given)
-    got = form(both) if isinstance(both, Tensor) else type(both).__name__
-    expect(isinstance(both, Tensor) and both.shape == (2,), "wrong shape",
-           f"Return one tensor of two numbers, the mean, then the variance. You return {got}.")  # fmt: skip
+    wants = "one tensor of two numbers, the mean, then the variance"
+    both = tensor_of(function(*given), (2,), wants)
     seen = {"mean": both[0], "variance": both[1]}
     return seen | {"the variance's root (an ε is too much)": both[1].abs().sqrt()}
 

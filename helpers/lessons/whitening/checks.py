@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.kit.exercise import by_name, expect, floats, noise, prefix_mask, sizes
+from helpers.kit.exercise import by_name, floats, noise, prefix_mask, sizes, tensor_of
 from helpers.kit.judge import exercise
 from helpers.whitening import masked_mean
 
@@ -155,10 +155,7 @@ def gauged(function, advantages, values, mask, floor) -> dict:
     """The results and the gauges, in the order in which they are computed."""
     answer = by_name(("whitened", "returns", "gauges"), function(advantages, values, mask, floor))
     whitened, returns, gauges = answer.values()
-    four = isinstance(gauges, torch.Tensor) and gauges.shape == (4,)
-    says = f"gauges: got {gauges!r:.60}, wants one tensor of four: torch.stack([…])."
-    expect(four, "wrong type", says)
-    mean, std, *shares = gauges
+    mean, std, *shares = tensor_of(gauges, (4,), "four gauges in one tensor: torch.stack([…])")
     found = (returns, mean, std, whitened, *shares)
     return dict(zip(GAUGES, found, strict=True))
 

@@ -1,6 +1,6 @@
 """Exercises of lesson 10: RLOO's and GRPO's advantages, the whole step from scores to the loss, pass@k."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import torch
 from torch import Tensor
@@ -72,18 +72,10 @@ epsilon inside the root: Add 1e-4 to the std, not to the variance.
 )
 
 
-class Settings(NamedTuple):
-    """The fields of an `RLHFConfig` that a group step reads."""
-
-    method: str
-    responses_per_prompt: int
-    kl_coef: float
-    loss_aggregation: str
-    cliprange: float
-    cliprange_high: float
-    response_length: int
-
-
+Settings = namedtuple(  # the fields of an `RLHFConfig` that a group step reads
+    "Settings",
+    "method responses_per_prompt kl_coef loss_aggregation cliprange cliprange_high response_length",
+)
 TWO = (
     floats(1.0, -1.5),
     floats([-1.0, -2.0, -0.4, -5.0], [-0.9, -1.5, -1.0, -1.0]),

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,7 +32,6 @@ from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
 from helpers.studies.study import (
     Job,
-    Study,
     StudyOptions,
     as_columns,
     as_entry,
@@ -238,6 +238,4 @@ class WithoutACriticOptions(StudyOptions):
         return Job(kind, config, whole=False, train=train)
 
 
-def load_without_a_critic(folder: Path = FOLDER) -> Study:
-    """Load the recorded runs. FileProblem: missing or damaged."""
-    return load_study(folder)
+load_without_a_critic = partial(load_study, FOLDER)

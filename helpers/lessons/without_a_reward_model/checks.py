@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Seen, expect, floats, noise, sizes
+from helpers.kit.exercise import Seen, floats, noise, sizes, tensor_of
 from helpers.kit.judge import exercise
-from helpers.kit.patterns import form
 
 THREE = (*floats([-3.0, -5.0, -2.0], [-4.0, -4.5, -2.0]), 0.5)
 
@@ -113,11 +112,7 @@ def training_seen(function, policy, reference, tokens, mask, kl_coef, learning_r
     """The loss before the first step; what was trained, the gradients behind the steps, all losses."""
     models = Table(policy, []), Table(reference, [])
     losses = function(*models, tokens, mask, kl_coef, learning_rate, steps)
-    ok = isinstance(losses, Tensor) and losses.shape == (steps,)
-    got = form(losses) if isinstance(losses, Tensor) else type(losses).__name__
-    expect(
-        ok, "wrong shape", f"Return one loss a step, stacked: [{steps}] numbers. You return {got}."
-    )
+    tensor_of(losses, (steps,), f"one loss a step, stacked: [{steps}] numbers")
     if torch.equal(policy, reference):
         return {"loss where policy and reference are equal": losses[0].detach()}
     seen = {STAGES.get(tuple(tokens.shape), "first loss"): losses[0].detach()}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import draw_seeds, label_axes, new_figure
-from helpers.kit.palette import BLUE, GREEN, ORANGE, REFERENCE
+from helpers.kit.palette import GREEN, ORANGE
 
 
 def gains_figure(x: Sequence, panels: dict[str, dict[str, Sequence[Sequence[float]]]]) -> Figure:
@@ -20,31 +20,4 @@ def gains_figure(x: Sequence, panels: dict[str, dict[str, Sequence[Sequence[floa
     limits = [limit for axes in grid[0] for limit in axes.get_ylim()]
     for axes in grid[0]:
         axes.set_ylim(min(limits), max(limits))
-    return figure
-
-
-PRICED = {  # key of a row: title, unit
-    "kl": ("KL from the reference", "nats per response"),
-    "gold": ("Gold score (never trained on)", "points"),
-    "grammatical": ("Grammatical responses", "share"),
-}
-
-
-def price_figure(
-    x: Sequence,
-    curves: dict[float, dict[str, Sequence[Sequence[float]]]],
-    chosen: float,
-    name: str,
-) -> Figure:
-    """Runs at several β: `curves` maps β to a metric's curves, one a seed; the chosen β in blue."""
-    figure, grid = new_figure(1, len(PRICED), 10.4, 3.2)
-    figure.suptitle(name)
-    for axes, (key, (title, unit)) in zip(grid[0], PRICED.items(), strict=True):
-        others = [beta for beta in curves if beta != chosen]
-        for beta, line in zip(others, ("--", ":", "-."), strict=False):
-            means = [sum(column) / len(column) for column in zip(*curves[beta][key], strict=True)]
-            axes.plot(x, means, line, color=REFERENCE, linewidth=1.6, label=f"β = {beta:g}")
-        draw_seeds(axes, x, curves[chosen][key], BLUE, f"β = {chosen:g}")
-        axes.legend(loc="best")
-        label_axes(axes, title, "gradient steps", unit, grid="y")
     return figure

@@ -5,6 +5,7 @@ responses of the policy itself, labelled by the reward model with P(first prefer
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -89,9 +90,7 @@ class Direct(Study):
         return [[run.history[-1][name] for run in self.of_kind(kind)] for kind in kinds]
 
 
-def load_direct(folder: Path = FOLDER) -> Direct:
-    """Load the study, by default the shipped one. FileProblem: missing or damaged."""
-    return load_study(folder, Direct)
+load_direct = partial(load_study, FOLDER, Direct)
 
 
 @dataclass(kw_only=True)

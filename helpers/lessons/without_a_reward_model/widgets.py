@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 
 import ipywidgets
+import numpy as np
 from torch import Tensor
 
+from helpers.kit.figures import draw_seeds, label_axes, new_figure
 from helpers.kit.one_token_figures import answer_figure
+from helpers.kit.palette import BLUE, REFERENCE
 from helpers.kit.sliders import WIDE, Explorer, picker, stops
-from helpers.lessons.without_a_reward_model.figures import price_figure
 from helpers.lessons.without_a_reward_model.study import Direct
 from helpers.theory.optimum import kl_divergence
 
+PRICED = {  # key of a row: title, unit
+    "kl": ("KL from the reference", "nats per response"),
+    "gold": ("Gold score (never trained on)", "points"),
+    "grammatical": ("Grammatical responses", "share"),
+}
 METHODS = (("offline: 300 pairs, again and again", "offline"), ("online: fresh pairs", "online"))
 
 
@@ -38,13 +45,19 @@ def price_explorer(study: Direct, start: int = 0) -> Explorer:
     betas = study.betas("offline")
 
     def draw(method: str, beta: int):
-        runs = {b: study.of_kind(f"{method}_{b:g}") for b in betas}
-        steps = runs[betas[0]][0].column("iteration")
-        names = ("kl", "gold", "grammatical")
-        curves = {
-            b: {name: [run.column(name) for run in of] for name in names} for b, of in runs.items()
-        }
-        return price_figure(steps, curves, betas[beta], f"{method}, β = {betas[beta]:g}")
+        chosen, runs = betas[beta], {b: study.of_kind(f"{method}_{b:g}") for b in betas}
+        figure, grid = new_figure(1, len(PRICED), 10.4, 3.2)
+        figure.suptitle(f"{method}, β = {chosen:g}")
+        for axes, (key, (title, unit)) in zip(grid[0], PRICED.items(), strict=True):
+            curves = {b: [run.column(key) for run in of] for b, of in runs.items()}
+            steps, mine = runs[chosen][0].column("iteration"), curves.pop(chosen)
+            for (b, others), line in zip(curves.items(), ("--", ":", "-."), strict=False):
+                means = np.mean(others, axis=0)
+                axes.plot(steps, means, line, color=REFERENCE, linewidth=1.6, label=f"β = {b:g}")
+            draw_seeds(axes, steps, mine, BLUE, f"β = {chosen:g}")
+            axes.legend(loc="best")
+            label_axes(axes, title, "gradient steps", unit, grid="y")
+        return figure
 
     method = ipywidgets.Dropdown(options=METHODS, description="pairs", style=WIDE)
     return Explorer(draw, method=method, beta=stops("β", betas, start))

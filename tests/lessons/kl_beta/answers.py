@@ -7,8 +7,6 @@ BEST = "(ref_logprobs + scores / kl_coef).log_softmax(dim=1)"
 LOG_Z = "(ref_logprobs + scores / kl_coef).logsumexp(dim=1)"
 VALUE = "(kl_coef * log_z).mean()"
 STAR = "(ref_logprobs + scores / kl_coef).softmax(1)"
-CLIP = "min(max(kl / target - 1, -0.2), 0.2)"
-ERROR = "kl / target - 1"
 NEXT = "kl_coef * (1 + error * n / horizon)"
 MEAN = "2 / (2 + kl_coef / sigma**2)"
 ABOVE, BELOW = "(kl**0.5 - kl_low**0.5)", "(kl_high**0.5 - kl_low**0.5)"
@@ -18,7 +16,6 @@ MOVE = "score_low + share * (score_high - score_low)"
 WRONG = [
     (P, "normalised over all prompts", BEST,
      "(ref_logprobs + scores / kl_coef) - (ref_logprobs + scores / kl_coef).logsumexp((0, 1))"),
-    (P, "the reference is divided by β, too", BEST, "((ref_logprobs + scores) / kl_coef).log_softmax(1)"),
     (P, "a log of log-probs", BEST, "(ref_logprobs.log() + scores / kl_coef).log_softmax(1)"),
     (P, "exp first, then log", BEST, "(ref_logprobs.exp() * (scores / kl_coef).exp()).log()"
      " - (ref_logprobs.exp() * (scores / kl_coef).exp()).sum(1, keepdim=True).log()"),
@@ -27,8 +24,6 @@ WRONG = [
     (V, "E[r] of the reference", VALUE, "(ref_logprobs.exp() * scores).sum(1).mean()"),
     (V, "E[r] − KL, without β", VALUE,
      f"({STAR} * (scores - {STAR}.log() + ref_logprobs)).sum(1).mean()"),
-    (N, "no clip", CLIP, ERROR),
-    (N, "clipped above only", CLIP, f"min({ERROR}, 0.2)"),
     (N, "n at most the horizon", "n / horizon)", "min(1, n / horizon))"),
     (N, "β at least 0.005", NEXT, "max(5e-3, kl_coef * (1 + error * n / horizon))"),
 

@@ -7,7 +7,6 @@ RANKS = """    ordered = scores.sort(dim=1).values
     low = torch.searchsorted(ordered, scores)
     high = torch.searchsorted(ordered, scores, right=True)
 """
-PLACES = "    high = scores.argsort(dim=1).argsort(dim=1) + 1\n    low = high - 1\n"
 CHANCE = "((high / N) ** n - (low / N) ** n) / (high - low)"
 PROXY = "(chance * scores).sum(dim=1).mean()"
 GOLD = "(chance * gold).sum(dim=1).mean()"
@@ -29,11 +28,9 @@ def my_reward(texts):
 
 WRONG = [
     (K, "the worst of n", RANKS, RANKS.replace("scores", "-scores")),
-    (K, "equal scores by their place", RANKS, PLACES),
     (K, "without replacement", CHANCE, "torch.tensor([[1.0]])\n    import math\n"
      "    ways = torch.tensor([float(math.comb(k, n)) for k in range(N + 1)])\n"
      "    chance = (ways[high] - ways[low]) / ways[N] / (high - low)"),
-    (K, "a density", CHANCE, "n * (high / N) ** (n - 1) / N"),
     (K, "powers of counts", CHANCE, "(high**n - low**n) / N**n / (high - low)"),
     (K, "the mean of all", PROXY, "scores.mean()"),
     (K, "the proxy summed", PROXY, "(chance * scores).sum()"),

@@ -45,7 +45,6 @@ WRONG = [
 
     (F, "no head", "head(hidden[:, 0]).squeeze(-1)", "hidden[:, 0].sum(-1)"),
     (F, "sigmoid of the score", ".squeeze(-1)", ".squeeze(-1).sigmoid()"),
-    (F, "no mask", "attention_mask=mask", "attention_mask=None"),
     (F, "chosen twice", R, "r = score(chosen[rows], chosen_mask[rows])"),
     (F, "another's rejected", "(c - r)", "(c - r.roll(1))"),
     (F, "log of sigmoid", FIT_LOSS, "-torch.log(torch.sigmoid(c - r)).mean()"),
