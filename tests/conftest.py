@@ -39,15 +39,13 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA G
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, needs_cuda])]
 
 
+@pytest.fixture(params=DEVICES)
+def device(request) -> torch.device:
+    return torch.device(request.param)
+
+
 ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
-
-
-def in_turn(rows: Iterable, share: int = 2) -> list:
-    """Parameters of a test, one or a tuple each: one of `share` by day, all of them at night."""
-    rows = [row if isinstance(row, tuple) else (row,) for row in rows]
-    night = pytest.mark.nightly
-    return [pytest.param(*row, marks=[night] * (k % share > 0)) for k, row in enumerate(rows)]
 
 
 def pytest_collection_modifyitems(items):

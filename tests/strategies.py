@@ -13,11 +13,10 @@ from helpers.gae import compute_gae
 from helpers.kl import shape_rewards
 from helpers.models import ValueNetwork
 from helpers.ppo import ppo_update_step
-from helpers.rollouts import PER_TOKEN, RolloutBatch, forward_logprobs, forward_values
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
 
 PAD, EOS, VOCAB = 0, 1, 11
 GARBAGE = 1e6
-TOKEN_FIELDS = PER_TOKEN  # each [B, T]
 
 
 def seeded(seed=0):
@@ -49,7 +48,7 @@ def padded_batches(draw, tensors=2, max_batch=4, max_width=6, allow_empty_rows=T
             lambda rows: sum(rows) >= min_counted
         )
     )
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    generator = seeded(draw(st.integers(0, 10_000)))
     scale = draw(st.sampled_from([0.3, 1.0, 5.0]))
     xs = [
         scale * torch.randn(batch, width, generator=generator, dtype=torch.float64)
@@ -95,16 +94,16 @@ def tiny_value_network(seed=1, vocab=VOCAB, width=16, random_head=True):
     return value_network
 
 
-def left_pad(prompts, width=None):
+def left_pad(prompts):
     """Lists of token ids -> query_tensors, query_mask [B, P]."""
-    width = width or max(map(len, prompts))
+    width = max(map(len, prompts))
     tokens = torch.tensor([[PAD] * (width - len(prompt)) + prompt for prompt in prompts])
     return tokens, prefix_mask([len(prompt) for prompt in prompts], width).flip(1)
 
 
-def right_pad(responses, width=None):
+def right_pad(responses):
     """Lists of token ids -> response_tensors, response_mask [B, T]."""
-    width = width or max(map(len, responses))
+    width = max(map(len, responses))
     tokens = torch.tensor([response + [PAD] * (width - len(response)) for response in responses])
     return tokens, prefix_mask([len(response) for response in responses], width)
 
@@ -162,7 +161,7 @@ def rollout_of(
 def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
     policy, reference, value_network = tiny_policy(0), tiny_policy(5), tiny_value_network(1)
     if scores is None:
-        scores = torch.randn(len(prompts), generator=torch.Generator().manual_seed(2))
+        scores = torch.randn(len(prompts), generator=seeded(2))
     rollout = rollout_of(
         policy, reference, value_network, *left_pad(prompts), *right_pad(responses), scores
     )

@@ -8,7 +8,6 @@ from functools import cache
 from itertools import islice
 
 import pytest
-from conftest import in_turn
 
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -98,8 +97,8 @@ MISTAKES = {  # name: (right, wrong)
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", in_turn(MISTAKES, 2))
+@pytest.mark.nightly  # as the planted bugs of the other files
+@pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_on_the_page_is_noticed(name):
     right, wrong = MISTAKES[name]
     assert SOURCE.count(right) == 1, f"the page holds {right!r} {SOURCE.count(right)} times"

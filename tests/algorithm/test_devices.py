@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import DEVICES, tiny_models
+from conftest import tiny_models
 
 from helpers import steps
 from helpers.config import RLHFConfig
@@ -25,11 +25,6 @@ PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hote
 SIZES = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "response_length": 6}
 CONFIG = RLHFConfig(device="cpu", iterations=3, normalize_scores=False, **SIZES)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-@pytest.fixture(params=DEVICES)
-def device(request) -> torch.device:
-    return torch.device(request.param)
 
 
 def four_models() -> Models:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import close
 
-from helpers.groups import grpo_advantages, pass_at_k, per_token, rloo_advantages
+from helpers.groups import grpo_advantages, pass_at_k, rloo_advantages
 
 
 @st.composite
@@ -45,24 +45,8 @@ def test_grpo_is_each_reward_in_its_group_s_standard_deviations(drawn):
     close(grpo_advantages(rewards, size), torch.tensor(expected, dtype=torch.float64), 1e-5, 1e-5)
 
 
-def test_every_counted_token_gets_its_response_s_advantage():
-    mask = torch.tensor([[True, True, False], [True, False, False]])
-    close(per_token(torch.tensor([2.0, -1.0]), mask), torch.tensor([[2.0, 2, 0], [-1, 0, 0]]))
-
-
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_pass_at_k_is_the_share_of_all_choices_of_k_that_hold_a_right_answer(rows):
     for k in range(1, 7):
         expected = [statistics.fmean(any(some) for some in combinations(row, k)) for row in rows]
         close(pass_at_k(torch.tensor(rows), k), torch.tensor(expected, dtype=torch.float64))
-
-
-def test_pass_at_k_is_unbiased_and_the_plug_in_is_not():
-    """Over all outcomes of 5 answers, each right with p = 0.3: the expectation is 1 − 0.7^k."""
-    rows = torch.cartesian_prod(*5 * [torch.tensor([False, True])])  # (32, 5)
-    rights = rows.sum(dim=1)
-    chances = 0.3**rights * 0.7 ** (5 - rights).double()
-    for k in (1, 2, 3, 5):
-        close((chances * pass_at_k(rows, k)).sum(), torch.tensor(1 - 0.7**k).double(), 1e-6, 1e-6)
-    plug_in = (chances * (1 - (1 - rights / 5) ** 3)).sum()
-    assert plug_in < 1 - 0.7**3 - 0.03

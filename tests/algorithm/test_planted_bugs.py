@@ -31,17 +31,12 @@ def run_tests(plant: Plant, printed: Path) -> None:
     sys.exit(int(pytest.main([*OPTIONS, *plant.tests])))
 
 
-FIRST = {plant.file: plant for plant in reversed(PLANTS) if "/" not in plant.file}
 SPAWNED = "statistics of one process"  # its processes read the file as it is
+READ = [plant for plant in PLANTS if plant.name != SPAWNED]
 
 
-def by_day(plant: Plant):
-    """One mistake of each open file by day, all of them at night."""
-    night = [] if FIRST.get(plant.file) is plant else [pytest.mark.nightly]
-    return pytest.param(plant, id=plant.name, marks=[pytest.mark.slow, *night])
-
-
-@pytest.mark.parametrize("plant", [by_day(plant) for plant in PLANTS if plant.name != SPAWNED])
+@pytest.mark.nightly  # it finds no mistake in the course, but a test that has become blind
+@pytest.mark.parametrize("plant", READ, ids=lambda plant: plant.name)
 def test_a_planted_bug_is_noticed(tmp_path, plant):
     context = get_context("forkserver")
     context.set_forkserver_preload(READY)

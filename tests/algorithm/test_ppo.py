@@ -9,9 +9,6 @@ from hypothesis import given
 from strategies import (
     EOS,
     GARBAGE,
-    PROMPTS,
-    RESPONSES,
-    TOKEN_FIELDS,
     World,
     close,
     flat,
@@ -20,7 +17,6 @@ from strategies import (
     padded_batches,
     ppo_config,
     prefix_mask,
-    right_pad,
     rollout_of,
     tiny_policy,
     tiny_value_network,
@@ -32,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import ppo
 from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
-from helpers.rollouts import forward_logprobs, forward_values
+from helpers.rollouts import PER_TOKEN, forward_values
 
 ONE = torch.ones(1, 1, dtype=torch.bool)
 
@@ -58,14 +54,6 @@ def test_the_clip_stops_learning_only_on_the_side_it_should(
     loss.backward()
     assert loss.item() == pytest.approx(expected_loss, abs=1e-5)
     assert logprob.grad.item() == pytest.approx(-advantage * ratio if learns else 0.0, abs=1e-5)
-
-
-@given(padded_batches())
-def test_the_loss_is_never_below_the_unclipped_one(batch):
-    logprobs, advantages, mask = batch
-    loss, _ = policy_loss(logprobs, torch.zeros_like(logprobs), advantages, mask)
-    unclipped = -(logprobs.exp() * advantages)[mask].mean()
-    assert loss >= unclipped - 1e-9
 
 
 @given(padded_batches())
@@ -170,18 +158,6 @@ METRICS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_the_first_ratio_is_one(temperature):
-    world = tiny_world()
-    queries = left_pad(PROMPTS)
-    responses = right_pad(RESPONSES)
-    with torch.no_grad():
-        logprobs = forward_logprobs(world.policy, *queries, *responses, temperature=temperature)
-    rollout = dataclasses.replace(world.rollout, logprobs=logprobs)
-    metrics, *_ = updated(world, rollout, temperature=temperature, minibatch_size=2)
-    assert metrics["first_ratio_error"] <= 1e-4
-
-
 def test_the_first_ratio_error_is_measured():
     """A placeholder new_logprob = old_logprob would report 0 here."""
     world = tiny_world()
@@ -249,34 +225,6 @@ def test_micro_batches_add_up_to_the_very_same_update(size, options):
         assert parts[name] == pytest.approx(whole[name], rel=1e-3, abs=1e-5), name
 
 
-def test_the_same_generator_gives_the_same_update():
-    world = tiny_world()
-    first, again, other = (updated(world, minibatch_size=2, seed=seed) for seed in (1, 1, 2))
-    assert first[0] == again[0] and torch.equal(first[1], again[1])
-    assert not torch.equal(first[1], other[1])
-
-
-def change_of(forward, networks, world):
-    """By how much log-probs or values of the world's responses have moved: [B, T]."""
-    before, after = networks
-    with torch.no_grad():
-        new, old = (forward(network, *world.rollout.tokens()) for network in (after, before))
-    return new - old
-
-
-def test_good_tokens_and_a_rewarded_stop_token_become_likelier_and_bad_ones_rarer():
-    world = tiny_world()
-    mask = world.rollout.response_mask
-    good = torch.tensor([True, False, True, False, True, False])[:, None] & mask
-    stops = (world.rollout.response_tensors == EOS) & mask
-    for advantages in (torch.where(good, 1.0, -1.0) * mask, stops.float()):
-        rollout = dataclasses.replace(world.rollout, advantages=advantages)
-        _, policy, _ = trained(world, rollout, optimizer="sgd", learning_rate=0.02)
-        change = change_of(forward_logprobs, (world.policy, policy), world)
-        assert change[advantages > 0].mean() > 0
-        assert not (advantages < 0).any() or change[advantages < 0].mean() < 0
-
-
 def test_guard_the_critic_learns_returns_and_neither_rewards_nor_advantages():
     world = tiny_world()
     mask = world.rollout.response_mask.float()
@@ -284,8 +232,9 @@ def test_guard_the_critic_learns_returns_and_neither_rewards_nor_advantages():
         against = {"rewards": -sign * 5 * mask, "advantages": -sign * mask}
         rollout = dataclasses.replace(world.rollout, returns=sign * 5 * mask, **against)
         _, _, critic = trained(world, rollout, optimizer="sgd", num_ppo_epochs=1)
-        change = change_of(forward_values, (world.value_network, critic), world)
-        assert sign * change[world.rollout.response_mask].mean() > 0
+        with torch.no_grad():
+            change = forward_values(critic, *rollout.tokens()) - rollout.values
+        assert sign * change[rollout.response_mask].mean() > 0
 
 
 @pytest.mark.parametrize(
@@ -353,7 +302,7 @@ def test_an_entropy_bonus_flattens_the_policy():
 def dirty(rollout):
     """The same rollout with other numbers in all padding."""
     mask, query_mask = rollout.response_mask, rollout.query_mask
-    floats = {name: garbage_outside(getattr(rollout, name), mask) for name in TOKEN_FIELDS}
+    floats = {name: garbage_outside(getattr(rollout, name), mask) for name in PER_TOKEN}
     return dataclasses.replace(
         rollout,
         query_tensors=torch.where(query_mask, rollout.query_tensors, 9),
@@ -372,7 +321,7 @@ def wider(rollout, left=3, right=2):
         query_mask=pad(rollout.query_mask, (left, 0), False),
         response_tensors=pad(rollout.response_tensors, (0, right)),
         response_mask=pad(rollout.response_mask, (0, right), False),
-        **{name: pad(getattr(rollout, name), (0, right)) for name in TOKEN_FIELDS},
+        **{name: pad(getattr(rollout, name), (0, right)) for name in PER_TOKEN},
     )
 
 

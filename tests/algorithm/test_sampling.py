@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
-from conftest import DEVICES, needs_cuda, tiny_models
+from conftest import needs_cuda, tiny_models
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -14,11 +14,6 @@ from helpers import sampling
 from helpers.config import RLHFConfig
 from helpers.models import freeze
 from helpers.sampling import _sample, generate, sample_responses
-
-
-@pytest.fixture(params=DEVICES)
-def device(request) -> torch.device:
-    return torch.device(request.param)
 
 
 class Waits(TorchDispatchMode):

@@ -30,24 +30,3 @@ def test_over_whole_texts_it_is_the_loss_of_transformers():
     inputs = {"input_ids": IDS, "attention_mask": COUNTS.long()}
     theirs = MODELS.actor(**inputs, labels=IDS.masked_fill(~COUNTS, -100)).loss
     torch.testing.assert_close(sft_loss(MODELS.actor, IDS, COUNTS, COUNTS), theirs)
-
-
-class Logits(torch.nn.Module):
-    """A policy whose logits can be asked for their gradient."""
-
-    def forward(self, input_ids, attention_mask, use_cache):
-        self.logits = torch.zeros(*input_ids.shape, 99, requires_grad=True)
-        return self
-
-
-def test_only_predictions_of_completion_tokens_are_trained():
-    policy = Logits()
-    sft_loss(policy, IDS, COUNTS, COMPLETION).backward()
-    trained = policy.logits.grad.abs().sum(dim=2) > 0
-    assert torch.equal(trained[:, :-1], COMPLETION[:, 1:]) and not trained[:, -1].any()
-
-
-def test_what_stands_in_the_padding_changes_nothing():
-    garbage = torch.where(COUNTS, IDS, 7)
-    losses = [sft_loss(MODELS.actor, ids, COUNTS, COMPLETION) for ids in (IDS, garbage)]
-    torch.testing.assert_close(*losses)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import in_turn, strip, tiny_models, trained
+from conftest import strip, tiny_models, trained
 from strategies import METHODS
 
 from helpers.checkpoints import load_checkpoint, saved_config
@@ -96,8 +96,12 @@ def test_in_half_precision_it_trains_too_and_reports_the_gap(kind, autocast):
     assert all(math.isfinite(value) for record in history for value in record.values())
 
 
+LEARN = [kind for kind in KINDS if kind not in ("dpo", "ipo")]
+NIGHT = [pytest.param(kind, marks=pytest.mark.nightly) for kind in LEARN[1::2]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", in_turn(kind for kind in KINDS if kind not in ("dpo", "ipo")))
+@pytest.mark.parametrize("kind", [*LEARN[::2], *NIGHT])
 def test_it_learns_a_reward_function(kind):
     size = {"iterations": 25, "batch_size": 32, "minibatch_size": 16, "checkpoint_every": 100}
     config = replace(KINDS[kind], learning_rate=1e-2, **size)

@@ -168,7 +168,7 @@ def kl_gradients(estimate: str, ratio: bool, on_policy: bool) -> tuple[torch.Ten
     logits = start.requires_grad_()
     old = logits.detach() if on_policy else other
     logp, old_logp, ref_logp = (x.log_softmax(0) for x in (logits, old, ref))
-    config = ppo_config(kl_placement="loss", kl_loss=estimate, kl_ratio=ratio)
+    config = SimpleNamespace(kl_loss=estimate, kl_ratio=ratio)
     column = torch.arange(ANSWERS)
     batch = SimpleNamespace(
         response_mask=torch.ones(ANSWERS, 1, dtype=torch.bool),
@@ -189,7 +189,8 @@ def test_with_the_ratio_every_estimate_has_the_gradient_of_the_kl(estimate, on_p
     close(found, reverse, 1e-9, 1e-9)
 
 
-def test_without_the_ratio_k2_is_right_on_policy_only_and_k3_has_the_forward_kl_s_gradient():
+def test_without_the_ratio_k1_says_nothing_k2_is_right_on_policy_and_k3_has_the_forward_kl_s_gradient():
+    close(kl_gradients("k1", ratio=False, on_policy=True)[0], torch.zeros(ANSWERS).double(), 1e-9)
     found, reverse, _ = kl_gradients("k2", ratio=False, on_policy=True)
     close(found, reverse, 1e-9, 1e-9)
     found, reverse, forward = kl_gradients("k3", ratio=False, on_policy=True)

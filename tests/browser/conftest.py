@@ -2,14 +2,12 @@
 
 import json
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,25 +40,14 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="no chromium here: browser tests skipped"))
 
 
-def free_port() -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(url: str, seconds: float = 90) -> None:
-    """Until the server answers, be it that it has no such page."""
+def address_in(log: Path, seconds: float = 90) -> str:
+    """Where a server listens, once it has said so."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
-            urllib.request.urlopen(url, timeout=2)
-            return
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.3)
-    raise TimeoutError(f"{url} did not answer within {seconds:.0f} s.")
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+            return found[0]
+        time.sleep(0.3)
+    raise TimeoutError(f"No server within {seconds:.0f} s: {log.read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="session")
@@ -90,14 +77,11 @@ def serve_lab(folder: Path) -> Iterator[str]:
         "RLHF_COURSE_WORK": str(private / "work"),
         "HF_HUB_OFFLINE": "1",
     }
-    port = free_port()
-    words = [sys.executable, "-m", "jupyterlab", "--allow-root", NO_TOKEN]
-    words += ["--no-browser", f"--port={port}"]
+    words = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", NO_TOKEN]
     with (private / "log").open("w") as log:
         server = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
-            wait_for(f"http://127.0.0.1:{port}/api")
-            yield f"http://127.0.0.1:{port}"
+            yield address_in(private / "log")
         finally:
             server.terminate()
             server.wait(timeout=30)

@@ -70,7 +70,6 @@ class Control:
     number: int
     kind: str
     name: str
-    patience: float = PATIENCE
     seen: set[str] = field(default_factory=set)
 
     @property
@@ -92,7 +91,7 @@ class Control:
         """Whether the cell shows something else once `act` was done; notes what it says of errors."""
         before = self.shown()
         act()
-        patience = min(self.patience, PATIENCE_IF_WAITING) if self.waits() else self.patience
+        patience = PATIENCE_IF_WAITING if self.waits() else PATIENCE
         changed = holds(lambda: self.shown() != before, patience)
         self.seen |= set(self.errors())  # now: the way back may take the words off the page
         return changed
@@ -114,9 +113,9 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
-def find_controls(notebook: NotebookPage, patience: float = PATIENCE) -> list[Control]:
+def find_controls(notebook: NotebookPage) -> list[Control]:
     """Every control in the outputs, from top to bottom within its kind."""
-    return [Control(notebook, **found, patience=patience) for found in notebook.page.evaluate(FIND)]
+    return [Control(notebook, **found) for found in notebook.page.evaluate(FIND)]
 
 
 def move_slider(control: Control) -> Iterator[str]:
@@ -133,7 +132,7 @@ def move_slider(control: Control) -> Iterator[str]:
         alive |= control.changes(lambda key=key: press(key))
         if control.node.evaluate(READOUT) == before:
             yield f"{control}: {key} leaves it at {before}"
-        if not holds(lambda: disagreement(control) is None, min(3, control.patience)):
+        if not holds(lambda: disagreement(control) is None, 3):
             yield disagreement(control) or f"{control}: its figure came late"
     if not alive and not control.waits():
         yield f"{control}: nothing changes when it moves"

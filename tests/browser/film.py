@@ -19,7 +19,7 @@ from .conftest import CHROMIUM, FLAGS
 OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
 WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
-COLOURS = (64, 48, 32, 24, 16)  # as many as the size allows
+COLOURS = 64
 HIDDEN = "header,.choices,#tour,#cue,footer,.card:has(#table),#sample-facts,.words details"
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BEGUN = 0.1  # of a run: where the film begins
@@ -69,28 +69,19 @@ def film(path: Path, told: list[tuple[float, int, int]]) -> list[Image.Image]:
     return pictures
 
 
-def packed(pictures: list[Image.Image], lengths: list[int], colours: int) -> bytes:
+def packed(pictures: list[Image.Image], lengths: list[int]) -> bytes:
     """A GIF with one palette for all pictures, so that nothing flickers and letters stay sharp."""
     some = pictures[:: max(1, len(pictures) // 4)]
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, height * len(some)))
     for row, picture in enumerate(some):
         sheet.paste(picture, (0, row * height))
-    palette = sheet.quantize(colours, method=Image.Quantize.MEDIANCUT)
+    palette = sheet.quantize(COLOURS, method=Image.Quantize.MEDIANCUT)
     first, *rest = (p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures)
     file = io.BytesIO()
     how = {"save_all": True, "append_images": rest, "duration": lengths, "loop": 0}
     first.save(file, "GIF", optimize=True, **how)
     return file.getvalue()
-
-
-def fitting(pictures: list[Image.Image], lengths: list[int]) -> bytes:
-    """The GIF with the most colours that is small enough. ValueError: none is."""
-    for colours in COLOURS:
-        gif = packed(pictures, lengths, colours)
-        if len(gif) <= MOST:
-            return gif
-    raise ValueError(f"film: got {len(gif):,} bytes, wants {MOST:,}: a shorter film.")
 
 
 def main() -> None:
@@ -100,7 +91,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "drift.html", sweep)
         pictures = film(Path(folder) / "drift.html", told)
-    gif = fitting(pictures, [length for _, _, length in told])
+    gif = packed(pictures, [length for _, _, length in told])
+    if len(gif) > MOST:
+        raise ValueError(f"film: got {len(gif):,} bytes, wants {MOST:,}: a shorter film.")
     OUT.write_bytes(gif)
     width, height = pictures[0].size
     print(f"{OUT}: {len(told)} pictures of {width} × {height}, {len(gif) / 1e6:.2f} MB")

@@ -27,8 +27,6 @@ def test_every_control_moves_and_nothing_complains(browser, lab, path):
     controls = find_controls(notebook)
     for control in controls:
         problems += try_control(control)
-    kinds = [control.kind for control in controls]
-    print(path.stem, {kind: kinds.count(kind) for kind in sorted(set(kinds))})
     notebook.close()
     assert problems + notebook.problems == []
     assert controls or not HAS_CONTROLS.search((ROOT / path).read_text(encoding="utf-8"))

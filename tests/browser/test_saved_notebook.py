@@ -1,8 +1,6 @@
-"""A lesson as it is saved, turned into HTML and served as files: the drift page moves without a kernel."""
+"""A lesson as it is saved, turned into an HTML file: the drift page moves without a kernel."""
 
-import functools
-import http.server
-import threading
+import re
 
 import nbformat
 import pytest
@@ -16,33 +14,20 @@ LESSON = ROOT / "notebooks/07_kl_beta_sweeps.ipynb"
 FRAME = "iframe[title*='drift explorer']"
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of files that logs nothing."""
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
-def address(tmp_path):
-    """Where the lesson's cells with the page are served."""
-    lesson = nbformat.read(LESSON, as_version=4)
-    lesson.cells = [cell for cell in lesson.cells if "drift explorer" in str(cell.get("outputs"))]
-    html, _ = HTMLExporter().from_notebook_node(lesson)
+def lesson(tmp_path):
+    """The lesson's cells with the page, as a file."""
+    book = nbformat.read(LESSON, as_version=4)
+    book.cells = [cell for cell in book.cells if "drift explorer" in str(cell.get("outputs"))]
+    html, _ = HTMLExporter().from_notebook_node(book)
     (tmp_path / "lesson.html").write_text(html, "utf-8")
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/lesson.html"
-        server.shutdown()
+    return tmp_path / "lesson.html"
 
 
-def test_the_page_moves_in_a_saved_notebook(browser, address):
+def test_the_page_moves_in_a_saved_notebook(browser, lesson):
     sweep, page = load_sweep(), browser.new_page(viewport={"width": 1280, "height": 1000})
-    page.route(
-        lambda url: not url.startswith(address.rpartition("/")[0]), lambda route: route.abort()
-    )
-    page.goto(address)
+    page.route(re.compile("^http"), lambda route: route.abort())
+    page.goto(lesson.as_uri())
     inside = page.frame_locator(FRAME).first
     assert inside.locator("#iteration").input_value() == "0"  # it waits for its reader
     for key, beta in (("Home", sweep.betas[0]), ("End", sweep.betas[-1])):

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import tiny_policy
+from torch.utils._pytree import tree_leaves
 
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.rollouts import PER_TOKEN, RolloutBatch, Tokens, forward_logprobs
@@ -40,8 +41,7 @@ def odd_tensors(draw) -> torch.Tensor:
     """Any small shape, any dtype, NaN and infinities among its numbers."""
     shape = draw(st.lists(st.sampled_from([0, 1, B, T, V]), max_size=4))
     x = draw(tensors(tuple(shape))) * draw(st.sampled_from([1.0, 1e30, math.nan, math.inf]))
-    return torch.nan_to_num(x).to(dtype) if (dtype := draw(st.sampled_from(DTYPES))) in (
-        torch.int64, torch.bool) else x.to(dtype)  # fmt: skip
+    return x.to(draw(st.sampled_from(DTYPES)))
 
 
 def masks() -> st.SearchStrategy:
@@ -82,15 +82,8 @@ CALLS = {
 
 def pieces(result) -> list[torch.Tensor]:
     """Every floating-point tensor in a result."""
-    if isinstance(result, torch.Tensor):
-        return [result] if result.is_floating_point() else []
-    if isinstance(result, float):
-        return [torch.tensor(result)]
-    if dataclasses.is_dataclass(result):
-        result = vars(result)
-    inside = result.values() if isinstance(result, dict) else result
-    return [piece for part in inside for piece in pieces(part)] if isinstance(
-        inside, (tuple, list, type({}.values()))) else []  # fmt: skip
+    found = tree_leaves(vars(result) if dataclasses.is_dataclass(result) else result)
+    return [x for x in map(torch.as_tensor, found) if x.is_floating_point()]
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)

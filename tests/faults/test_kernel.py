@@ -216,8 +216,7 @@ def test_two_explorers_move_while_a_training_runs(kernel, trainer):
     kernel.value(
         "trainer.iterations.value = len(run.history); trainer.start(); twin = trainer.wait(60)"
     )
-    alone = "assert [r['score'] for r in twin.history][0] == run.history[0]['score']"
-    kernel.value(alone)
+    kernel.value("assert twin.history[0]['score'] == run.history[0]['score']")
     kernel.value(CLEAN)
 
 

@@ -20,7 +20,7 @@ PROMPTS = ["the soup", "i read"]
 
 
 def sound(models) -> bool:
-    """All weights are finite, and the reference is unchanged."""
+    """All weights are finite."""
     weights = [*models.actor.parameters(), *models.critic.parameters()]
     return all(bool(w.isfinite().all()) for w in weights)
 
@@ -186,7 +186,8 @@ def test_more_than_the_context_is_refused_and_exactly_the_context_is_not():
         forward_logprobs(policy, *LONG, IDS, ALL)
 
 
-def test_an_adaptive_beta_never_goes_below_zero():
+def test_an_adaptive_beta_moves_and_never_goes_below_zero():
     config = RLHFConfig(**SMALL | {"kl_target": 5.0, "kl_horizon": 0.9, "device": "cpu"})
     history = list(train_rlhf_loop(config, tiny_models(), prompts=PROMPTS))
-    assert all(record["kl_coef"] > 0 for record in history)
+    betas = [record["kl_coef"] for record in history]
+    assert min(betas) > 0 and len(set(betas)) == len(betas)

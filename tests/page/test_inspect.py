@@ -4,15 +4,14 @@ import pytest
 import torch
 
 from helpers.config import RLHFConfig
-from helpers.groups import group_advantages, loss_options, per_token, sequence_log_ratio
+from helpers.groups import group_advantages, loss_options, sequence_log_ratio
 from helpers.kl import shape_rewards
 from helpers.page.drift_page import ENGINE
 from helpers.ppo import policy_loss
 from helpers.whitening import masked_mean, whiten_advantages
-from tests.page.javascript import needs_javascript, run
+from tests.page.javascript import run
 from tests.strategies import prefix_mask
 
-pytestmark = needs_javascript
 GROUP, BETA = 4, 0.2
 GRPO = {"method": "grpo", "responses_per_prompt": GROUP}
 BY_RESPONSE = GRPO | {"loss_aggregation": "response"}
@@ -106,11 +105,3 @@ def test_reinforce_is_the_mean_of_advantage_times_log_prob():
     assert sum(row["term"] for row in shown) == pytest.approx(loss.item(), abs=1e-6)
     slopes = torch.tensor([row["slope"] for row in shown]).double()
     assert (slopes - new.grad[recorded.mask]).abs().max() < 1e-7
-
-
-def test_a_group_s_advantages_are_given_to_all_tokens_of_a_response():
-    recorded = Recorded(0.0)
-    advantages = recorded.advantages(RLHFConfig(**BY_RESPONSE))
-    shown = run(ENGINE, TERMS, recorded.written())
-    each = torch.tensor([rows[0][2]["advantage"] for rows in shown]).double()
-    assert (per_token(each, recorded.mask) - advantages).abs().max() < 1e-5

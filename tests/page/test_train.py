@@ -1,4 +1,4 @@
-"""Training in the page: kernel, log-probs, gradients, scores and updates equal helpers'; so do its curves."""
+"""Policies in the page: kernel, log-probs, samples, gradients, scores, updates and curves are helpers'."""
 
 import copy
 import json
@@ -22,11 +22,10 @@ from helpers.steps import iterate
 from helpers.studies.beta_sweep import load_policy
 from helpers.whitening import whiten_advantages
 from tests.crash_harness import seeds
-from tests.page.javascript import needs_javascript, run
+from tests.page.javascript import run
 from tests.page.rloo_band import FILE as BAND
 from tests.page.rloo_band import SETTINGS
 
-pytestmark = needs_javascript
 SCRIPTS = [*ENGINE, "policy.js"]
 ASKED = Path(__file__).with_name("train.js").read_text("utf-8")
 
@@ -48,6 +47,82 @@ def world(words) -> tuple[Models, list[str]]:
     facts["reward"] = reward_facts(reward, prompts)
     models = Models(actor, None, reward, make_reference(start), load_tokenizer("data/sft"))
     return models, [as_script(name, one) for name, one in facts.items()]
+
+
+# --- a policy, token by token ---------------------------------------------------------------------
+
+TEXTS = [
+    "the waiters were",
+    "on a rainy sunday, i went to this concert. the band was",
+    "The SOUP was not very",
+    "a zebra, was!! it",
+    "",
+]
+
+
+def with_policy(world, function: str, given: object) -> object:
+    """What this function returns, where the reference is called `policy`."""
+    script = "given => { const policy = readPolicy(POLICY_FILES.reference); return (%s)(given) }"
+    return run(SCRIPTS, script % function, given, world[1])
+
+
+def torch_logprobs(models, ids: list[int]) -> torch.Tensor:
+    """Log-probs of the reference for the token after these: [V]."""
+    with torch.no_grad():
+        return models.reference(torch.tensor([ids])).logits[0, -1].log_softmax(dim=-1)
+
+
+def test_it_reads_a_text_as_torch_does(world):
+    read = (
+        "text => [encode(policy, text), writeResponse(policy, policy, encode(policy, text)).next]"
+    )
+    shown = with_policy(world, f"texts => texts.map({read})", TEXTS)
+    for text, (ids, found) in zip(TEXTS, shown, strict=True):
+        assert ids == world[0].tokenizer(text)["input_ids"]
+        expected = torch_logprobs(world[0], ids)
+        for probs in found:  # of the writer, of the reader
+            torch.testing.assert_close(torch.tensor(probs).log(), expected, atol=1e-4, rtol=0)
+
+
+def test_every_half_float_is_read_as_numpy_reads_it():
+    bits = np.arange(0, 0x7C00, dtype=np.uint16)  # all finite ones that are not negative
+    bits = np.concatenate([bits, bits | 0x8000])
+    script = "bits => [...fromHalf(new Uint16Array(bits).buffer)]"
+    assert run(SCRIPTS, script, bits.tolist()) == bits.view(np.float16).tolist()
+
+
+def test_what_it_writes_follows_its_own_probabilities(world, words):
+    """A uniform number u draws the first token whose summed probability reaches u; no drift from itself."""
+    ids = world[0].tokenizer("the waiters were")["input_ids"]
+    uniform = ((torch.arange(150) + 0.5) / 150).tolist()
+    script = "([ids, us]) => us.map(u => writeResponse(policy, policy, ids, () => u))"
+    written = with_policy(world, script, [ids, uniform])
+    reached = [0.0, *torch_logprobs(world[0], ids).exp().double().cumsum(0).tolist()]
+    for u, response in zip(uniform, written, strict=True):
+        token = words.index(response["words"][0])
+        assert reached[token] - 1e-4 < u <= reached[token + 1] + 1e-4, (u, words[token])
+        assert max(map(abs, response["drift"])) < 1e-5
+    assert len({response["words"][0] for response in written}) > 10
+
+
+def test_a_response_ends_at_the_stop_or_at_its_length(world):
+    ids = world[0].tokenizer("i")["input_ids"]
+    script = "asked => asked.map(ids => writeResponse(policy, policy, ids).words)"
+    for response in with_policy(world, script, [ids] * 16):
+        ends = [word == "</s>" for word in response]
+        assert len(response) <= 24 and not any(ends[:-1])
+        assert ends[-1] or len(response) == 24
+
+
+def test_a_file_holds_every_weight_once(world):
+    facts = json.loads(world[1][0].removeprefix('POLICY_FILES["reference"] = ').removesuffix(";\n"))
+    parameters = sum(
+        p.numel() for p in world[0].reference.parameters()
+    )  # the tied head counts once
+    assert sum(size for _, size in facts["tensors"]) == parameters
+
+
+# --- training -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
