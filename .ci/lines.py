@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (919, 700),
     "helpers/commands/": (1_149, 600),
     "helpers/": (3_953, 3_700),
-    "tests/": (21_492, 18_000),
+    "tests/": (21_519, 18_000),
     "benchmarks/": (1_793, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -57,13 +57,38 @@ def stub_source(notebook, name: str) -> str:
     return CHECK.sub("", source)
 
 
+# counts what is called after its check
+COUNTING = """\
+import functools as _functools
+
+_calls = {}
+
+
+def _counted(name, function):
+    _calls[name] = 0
+
+    @_functools.wraps(function)
+    def called(*given, **more):
+        _calls[name] += 1
+        return function(*given, **more)
+
+    return called
+"""
+
+
 def solved(notebook):
-    """The same cells with every stub replaced by its solution."""
-    answers = solutions(notebook)
-    cells = [cell.copy() for cell in notebook.cells]
-    for name, index in stub_cells(notebook).items():
-        cells[index]["source"] = f"{answers[name]}\n\n{CHECK.search(cells[index].source)[0]}"
-    return cells
+    """The same cells with every stub replaced by its solution; the last prints the calls after its check."""
+    answers, cells = solutions(notebook), [nbformat.v4.new_code_cell(COUNTING)]
+    indices = {index: name for name, index in stub_cells(notebook).items()}
+    for index, cell in enumerate(notebook.cells):
+        copy = cell.copy()
+        if index in indices:
+            name = indices[index]
+            copy["source"] = f"{answers[name]}\n\n{CHECK.search(cell.source)[0]}"
+            if copy["source"].splitlines()[-1].startswith(f"{name} = "):
+                copy["source"] += f"\n{name} = _counted('{name}', {name})"
+        cells.append(copy)
+    return [*cells, nbformat.v4.new_code_cell("print(_calls)")]
 
 
 def bound(statement: ast.stmt) -> set[str]:
