@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/lessons/": (10_502, 9_000),
-    "helpers/kit/": (4_263, 2_500),
+    "helpers/kit/": (4_272, 2_500),
     "helpers/studies/": (1_462, 700),
     "helpers/page/": (716, 700),
     "helpers/scale/": (1_452, 1_300),
@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (919, 700),
     "helpers/commands/": (1_149, 600),
     "helpers/": (3_953, 3_700),
-    "tests/": (21_519, 18_000),
+    "tests/": (21_559, 18_000),
     "benchmarks/": (1_793, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -21,7 +21,7 @@ from helpers.kit.patterns import (
     symptom,
 )
 from helpers.kit.report import UNKNOWN, show
-from helpers.kit.running import TimeLimit, copy_of, limited
+from helpers.kit.running import TimeLimit, copy_of, limited, shown
 
 LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 
@@ -65,7 +65,7 @@ def diagnosed(
         lambda: symptom(pairs, masks) if usable else None,
         lambda: depends_otherwise(exercise, function, name, probes) if usable else None,
     ]
-    for look in looks:
+    for look in shown(looks, "Looking for the kind of mistake", exercise.seconds):
         found = looked(look, max(LOOK_LIMIT, exercise.seconds / 5))
         if found is not None:
             return found

@@ -79,9 +79,7 @@ class Exercise:
     gradient: tuple[str, ...] = ()  # arguments whose gradient must be right too
     further: list[tuple[str, tuple]] | Callable[[], list[tuple[str, tuple]]] = ()
     observe: Callable[..., Seen] | None = None
-    cause: Callable[..., None] | None = (
-        None  # (function, *probe): raises Wrong with why it is wrong
-    )
+    cause: Callable[..., None] | None = None  # (function, *probe): raises Wrong with the reason
     uses: dict[str, object] = field(default_factory=dict)  # what the solution calls beside torch;
     # an Exercise where it is its function: its mistakes count here, too, and the learner's own function is
     # judged before this one is blamed

@@ -20,10 +20,10 @@ from helpers.kit.report import (
     NOT_ATTEMPTED,
     UNKNOWN,
     Report,
+    brief,
     compare,
     counted,
     kind_of,
-    show,
 )
 from helpers.kit.running import (
     FINISHED,
@@ -36,6 +36,7 @@ from helpers.kit.running import (
     code_of,
     is_stub,
     line_of,
+    shown,
 )
 
 UNFINISHED = (NotImplemented, Ellipsis)
@@ -79,7 +80,7 @@ def judge(exercise: Exercise, function: Callable) -> Report:
 def tried(exercise: Exercise, function: Callable) -> Report | None:
     """The report of what is wrong or missing; None if all is right."""
     answers, deadline = [], None
-    for probe in exercise.cases:
+    for probe in shown(exercise.cases, f"Checking {exercise.name}", exercise.seconds):
         exercise.expected(probe)  # outside the time limit
         deadline = deadline or time.thread_time() + exercise.seconds
         left = deadline - time.thread_time()
@@ -131,9 +132,10 @@ def told(exercise: Exercise, name: str, says: str, case: tuple = (), where: str 
 
 
 def case_of(exercise: Exercise, probe: tuple, yours=None, expected=None, what: str = "") -> tuple:
-    """The lines of a case: the inputs, and both values where there are any."""
-    lines = [(label, show(x)) for label, x in exercise.named(probe).items()]
-    return (*lines, *(compare(yours, expected, what) if expected is not None else ()))
+    """The lines of a case: both values where there are any, and the inputs."""
+    inputs = [(label, brief(x)) for label, x in exercise.named(probe).items()]
+    what = "" if what == "result" else what  # the name of one that has none
+    return (*(compare(yours, expected, what) if expected is not None else ()), *inputs)
 
 
 # --- 1: broken ------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple 
 
 def right_so_far(names: list[str]) -> str:
     """These results are right; of many the last is named."""
-    return f"Right so far: {few('', names) or f'{len(names)} results, up to {names[-1]}'}."
+    return f"Right so far: {few('', names) or f'{len(names)} results, the last: {names[-1]}'}."
 
 
 def few(start: str, names: list[str]) -> str:
@@ -249,8 +251,8 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
     if not isinstance(wanted, Tensor):
         says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
         found = looked(lambda: edited(exercise, function, answers, names), LOOK_LIMIT)
-        found = found or (f"not right: {name}", says)
-        return told(exercise, *found, case_of(exercise, probe), where)
+        case = case_of(exercise, probe, got, wanted, name)
+        return told(exercise, *(found or (name, says)), case, where)
     tensor = as_tensor(got, wanted)
     if tensor is None:
         what = "None: is there a `return`?" if got is None else f"{kind_of(got)}."
@@ -260,11 +262,12 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
     both, what = (tensor, wanted), name
     if is_gradient(name) and wanted.numel() > SHOWN:
         both, what = (tensor.norm(), wanted.norm()), f"length of the {name}"
-    case = case_of(exercise, probe, *both, what if before or is_gradient(name) else "")
+    case = case_of(exercise, probe, *both, what)
     if not where:
         alike_made = tensor.shape == wanted.shape and tensor.device == wanted.device
         at = first_difference(tensor, wanted) if alike_made else ()
-        where = f"Wrong in this case{f', first at {list(at)}' if at else ''}."
+        which = f": {name}" if name != "result" else ""
+        where = f"Wrong in this case{which}{f', first at {list(at)}' if at else ''}."
     places = [place for place, *_ in wrong]
     kind_of_mistake, says = diagnosed(exercise, function, answers, names, places)
     for fact, number in exercise.facts(probe).items():
@@ -286,8 +289,7 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
         for name, wanted in exercise.expected(probe).items():
             got = outcome.value.get(name)
             if not agrees(name, got, wanted):
-                both = (got, wanted) if isinstance(wanted, Tensor) else (None, None)
-                case = case_of(exercise, probe, *both, name if len(outcome.value) > 1 else "")
+                case = case_of(exercise, probe, got, wanted, name)
                 where = f"All is right but where {words}."
                 return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None

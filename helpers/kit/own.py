@@ -256,6 +256,8 @@ def milestone(reward: Callable | None = None, **settings) -> None:
     count = f"{len(mine)} of {len(mine) + len(rest)} parts"
     print(f"Yours in this loop, {count}: {', '.join(mine) or 'none yet'}.")
     print(f"The course's: {', '.join(rest) or 'nothing that you have written'}.")
+    if idle := [name for name in functions if not calls[name]]:
+        print(f"Not listed: {', '.join(idle)}: yours, too, called by your functions or unused.")
     if mine:
         print(compared(functions, first, start))
     # six lines at most, and the last

@@ -10,7 +10,7 @@ NOT_ATTEMPTED, CORRECT, MISTAKE = "not attempted", "correct", "mistake"
 SIGNS = {NOT_ATTEMPTED: "○", CORRECT: "✓", MISTAKE: "✗"}
 EDGES = {NOT_ATTEMPTED: "#888888", CORRECT: "#009E73", MISTAKE: "#D55E00"}
 UNKNOWN = "unrecognised"  # wrong, and nothing can be said of what kind
-LONGEST = 600  # maximum characters of one value
+LONGEST, LARGE = 600, 30  # characters of one value at most; numbers of an input shown whole
 
 
 def kind_of(value: object) -> str:
@@ -20,10 +20,7 @@ def kind_of(value: object) -> str:
 
 
 TRIES: dict[str, int] = {}  # wrong answers in a row, by exercise
-KIND, FORMULA = (
-    2,
-    3,
-)  # from which try on the kind of mistake is told, and the change with the formula
+KIND, FORMULA = 2, 3  # the tries from which on the kind is told, and the change with the formula
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,6 +122,12 @@ def show(value: object, digits: int = 4) -> str:
     except Exception:  # noqa: BLE001 (a learner's own class may have a broken repr)
         text = kind_of(value)
     return text if len(text) <= LONGEST else text[:LONGEST] + " …"
+
+
+def brief(value: object) -> str:
+    """An input of a case, as text; of a large matrix two rows."""
+    whole = not isinstance(value, Tensor) or value.dim() != 2 or value.numel() <= LARGE
+    return show(value) if whole else f"{show(value[:2])} … {len(value)} rows in all"
 
 
 def compare(yours: object, expected: object, what: str = "") -> list[tuple[str, str]]:

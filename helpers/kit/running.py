@@ -3,11 +3,12 @@
 import dis
 import linecache
 import signal
+import sys
 import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -15,8 +16,10 @@ from types import FrameType
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
+SLOW = 30  # seconds that a check may take, from which on its progress is shown
 PATIENCE = 10  # seconds of the clock for each second of computing: the machine may be busy
 
 
@@ -75,6 +78,12 @@ def limited(function: Callable, seconds: float) -> object:
     main = threading.current_thread() is threading.main_thread()
     with _alarm(max(seconds, 1e-3)) if main and hasattr(signal, "setitimer") else nullcontext():
         return function()
+
+
+def shown(items: Iterable, what: str, seconds: float) -> Iterable:
+    """The items; if they may take many seconds, one line says how many are done, and goes away at the end."""
+    line = {"bar_format": "{desc}: {n_fmt} of {total_fmt} done", "miniters": 1, "leave": False}
+    return tqdm(items, what, disable=seconds < SLOW, file=sys.stdout, **line)
 
 
 def copy_of(arguments: tuple) -> tuple:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from helpers.kit.exercise import Wrong, expect
 from helpers.kit.logprobs import FORWARD_LOGPROBS
 from helpers.kit.model_calls import Call, recorded_calls
+from helpers.kit.patterns import scaled
 from helpers.kit.recorded import recorded, trainer_config
 from helpers.rollouts import position_ids
 
@@ -91,7 +92,7 @@ def observe_sampler(sampler: Callable, actor, prompts: list[str], config, look: 
         few = ((got - right).abs() > 1e-3).any(1).nonzero().flatten()[:12]
         name_logprobs(actor, ids[few], mask[few], got[few], right[few], config.temperature)
         look(calls, mask)
-        name_columns(got, right)
+        name_columns(got, right, counted)
     check_likely(every[counted], tokens[counted])
     return calls
 
@@ -148,7 +149,7 @@ def check_mask(tokens: Tensor, counted: Tensor, limit: int, tokenizer) -> None:
     wrong = (counted != right).any(1)
     row = int(wrong.long().argmax())
     case = counted[row].long().tolist(), right[row].long().tolist()
-    says = "The mask is True up to and including the first stop token: it is an action too."
+    says = "The mask is True up to and including the first stop token (an action, too), and False after it."
     for name, other in MASKS.items():
         expect(not wrong[row] or not torch.equal(counted, other(right, stops)), name, says, *case)
     says = "Your mask leaves out a token that was drawn while its row was running (padding may be drawn, too)"
@@ -185,8 +186,11 @@ def name_logprobs(actor, ids, mask, got, right, temperature: float) -> None:
         expect(not torch.allclose(made, got, rtol=0, atol=1e-3), name, says)
 
 
-def name_columns(got: Tensor, right: Tensor) -> None:
-    """Wrong: log-probs that are too large, or others than those of what was drawn."""
+def name_columns(got: Tensor, right: Tensor, counted: Tensor) -> None:
+    """Wrong: log-probs with a factor, all too large, or others than those of what was drawn."""
+    far = counted & (right < -0.1)  # near 0 a quotient is rounding
+    if found := scaled([(got[far], right[far])]):
+        raise Wrong(found[0], f"Look at the log-probs that you keep. {found[1]}")
     says = "All log-probs are too large: is the distribution cut to the likeliest tokens (top-k, top-p)?"
     expect(not bool((got >= right - 1e-3).all()), "top-k or top-p", says)
     row, t = ((got - right).abs() > 1e-3).nonzero()[0].tolist()

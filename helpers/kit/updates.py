@@ -75,22 +75,13 @@ def cases() -> list[tuple]:
     """(words, rollout, config, learning rate), from the simplest to the whole."""
     r = recorded()
     free, two = replace(r.config, **FREE), replace(r.config, minibatch_size=2)
+    short, once = replace(r.config, max_grad_norm=0.05), replace(two, num_ppo_epochs=1)
     return [
         ("of one response, nothing clipped", unpadded(r.rollout, 1), free, 0.0),
         ("with padding, nothing clipped", r.rollout, free, 0.0),
         (CLIPPED, r.rollout, r.config, 0.02),
-        (
-            "clipped to one norm of 0.05 over both",
-            r.rollout,
-            replace(r.config, max_grad_norm=0.05),
-            0.0,
-        ),
-        (
-            "for copies of a response, two at a time",
-            rows_of(r.rollout, [3] * 5),
-            replace(two, num_ppo_epochs=1),
-            0.0,
-        ),
+        ("where max_grad_norm is 0.05 over both models", r.rollout, short, 0.0),
+        ("for copies of a response, two at a time", rows_of(r.rollout, [3] * 5), once, 0.0),
         (ORDER, rows_of(r.rollout, [0, 1, 2, 3, 4]), two, 0.0),
     ]
 
@@ -207,5 +198,5 @@ def name_effects(update: Callable, rollout: tuple, config, gradients: tuple) -> 
         says = f"The rollout's {name} belong to the loss of the {role} alone; they change both gradients."
         expect(got == [role], f"{name} in the wrong loss", says)
     for name, value in OTHER.items():
-        says = f"config.{name} has no effect. Is a number written in its place?"
+        says = f"config.{name} has no effect. Is a number written in its place, or is its line missing?"
         expect(bool(changes(rollout, replace(config, **{name: value}))), f"{name} not used", says)

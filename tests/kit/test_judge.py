@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.kit.exercise import Exercise, floats, mistakes_of, noise, prefix_mask
+from helpers.kit.exercise import Exercise, Mistake, floats, mistakes_of, noise, prefix_mask
 from helpers.kit.judge import checker, exercise, judge
 from helpers.kit.report import TRIES
 from helpers.lessons.gae.checks import check_compute_gae
+from helpers.lessons.reward_model.fit import check_fit_pairs
+from helpers.lessons.rollouts.checks import check_sample_with_cache
 
 check_masked_mean = exercise(
     """\
@@ -74,9 +76,46 @@ def test_a_right_answer_begins_the_count_anew():
     assert last.tries == 1
 
 
-def test_the_case_that_is_shown_is_the_smallest():
+def test_the_case_that_is_shown_is_the_smallest_and_begins_with_what_differs():
     report = judge(MEAN, lambda x, mask: x.mean())
     assert dict(report.case)["expected"] == "1.25" and "only 4 count" in report.message
+    assert [label for label, _ in report.case] == ["yours", "expected", "x", "mask"]
+
+
+def test_of_several_results_the_wrong_one_is_named_also_where_it_is_the_first():
+    report = judge(BOTH, lambda *given: [x + 1.0 for x in BOTH.right(*given)])
+    assert report.where == "Wrong in this case: advantages, first at [0, 0]."
+    assert [label for label, _ in report.case[:2]] == ["advantages, yours", "advantages, expected"]
+
+
+def test_of_a_large_input_two_rows_are_shown():
+    large = replace(MEAN, probes=[(noise(1, 9, 4), prefix_mask(4, *[3] * 9))])
+    shown = dict(judge(large, lambda x, mask: x.mean()).case)
+    assert shown["x"].count("\n") == 1 and shown["x"].endswith("]] … 9 rows in all")
+
+
+def test_a_check_that_may_take_long_says_how_far_it_is_in_one_line_that_goes_away(capsys):
+    judge(MEAN, mean)
+    assert capsys.readouterr().out == ""
+    judge(replace(MEAN, seconds=30.0), mean)
+    *_, last, cleared, end = capsys.readouterr().out.split("\r")
+    assert last.startswith("Checking masked_mean: ") and not cleared.strip() and not end
+
+
+DRAWN, MASK = "drawn.append(logprobs.gather(1, token)", "torch.cat([mask, running], 1)"
+TOLD = [
+    (check_sample_with_cache, DRAWN, f"{DRAWN} * config.temperature", "Every number is 0.6 times"),
+    (check_sample_with_cache, "        token =", "        logprobs[logprobs < logprobs.topk(9)[0][:, -1:]]"
+     " = -1e9\n        logprobs = logprobs.log_softmax(-1)\n        token =", "All log-probs are too large"),
+    (check_sample_with_cache, MASK, "torch.cat([mask, torch.ones_like(running)], 1)", "and False after it."),
+    (check_fit_pairs, "optimizer.step()", "optimizer.step(), optimizer.step()", "you have 10; it should"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "old", "new", "words"), TOLD)
+def test_what_is_said_is_true_of_this_mistake(check, old, new, words):
+    report = judge(check.exercise, check.exercise.edited(Mistake("", "", old, new)))
+    assert words in report.message and "not right: " not in report.title, report
 
 
 # --- not attempted ---------------------------------------------------------------------------------

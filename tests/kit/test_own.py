@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import tiny_models
 
-from helpers import gae, steps, whitening
+from helpers import gae, groups, steps, whitening
 from helpers.kit import own
 from helpers.kit.places import PLACES, in_place
 from helpers.lessons.gae.checks import check_compute_gae
@@ -164,10 +164,11 @@ def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
     said = capsys.readouterr().out
     assert "Yours in this loop, 0 of 12 parts: none yet." in said
     assert "compute_gae" in said and "1e-4" not in said
-    own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"])
+    own.RIGHT.update(compute_gae=SOLUTIONS["compute_gae"], pass_at_k=groups.pass_at_k)
     own.milestone(iterations=9, batch_size=4, kl_coef=0.5)
-    mine, course, same, *curve = capsys.readouterr().out.splitlines()
+    mine, course, idle, same, *curve = capsys.readouterr().out.splitlines()
     assert mine == "Yours in this loop, 1 of 12 parts: compute_gae." and "to 1e-4" in same
+    assert idle.startswith("Not listed: pass_at_k: yours, too") and "Not listed" not in said
     assert "policy_loss" in course and "compute_gae" not in course and "pass_at_k" not in course
     assert [line.split()[1] for line in curve[:5]] == ["1", "3", "5", "7", "9"]
 

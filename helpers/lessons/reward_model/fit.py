@@ -182,6 +182,6 @@ new optimizer at each step: Step 4: Adam has a memory: make it once, before the 
     ],
     observe=fit_seen,
     seconds=10.0,
-    advice="`encoder` is shown as its table of word vectors, `head` as its weights. Set them to these by"
-    " hand, and print each quantity of the first step.",
+    advice="`encoder` is shown as its table of word vectors, `head` as its weights. Print each"
+    " quantity of the first step.",
 )
