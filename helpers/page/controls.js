@@ -4,6 +4,7 @@ const ruler = byId("beta"), iteration = byId("iteration");
 const FILM = 9000, HOLD = 1500; // milliseconds from the first update to the last; before the page moves by itself
 let asked = 0, playing = 0, linked = 0, confirmed = 0;
 let pushed = false; // against an end of the ruler
+let left = -1; // the update at which a run of the page's own was left for another β
 
 // ---- drawing, once a frame ----
 function draw() {
@@ -49,7 +50,8 @@ function drawControls() {
   iteration.max = end; // its value is then no larger
   if (Number(iteration.value) !== view.iteration) iteration.value = view.iteration;
   iteration.setAttribute("aria-valuetext", made);
-  write(byId("iteration-now"), made);
+  const isCompared = view.iteration === left && !joinedAt(view.beta) && !playing;
+  write(byId("iteration-now"), isCompared ? `at your update ${left}` : made);
   for (const name of ["prompt", "which", "seed"]) byId(name).value = view[name];
   write(document.querySelector("[for=iteration] .wide"), `${methodOf(view.beta)} `);
   document.body.classList.toggle("own-reward", Boolean(joinedAt(view.beta)?.ownReward));
@@ -93,7 +95,9 @@ function thinLabels() {
 /** β is in the reader's hand; what plays plays on at the new β. */
 function takeBeta(beta) {
   document.body.classList.add("touched");
+  document.body.classList.remove("begins");
   pushed = false;
+  if (LIVE.includes(joinedAt(view.beta)) && view.iteration <= endOf(view)) left = view.iteration;
   show({ beta });
 }
 

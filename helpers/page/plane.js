@@ -77,7 +77,8 @@ function axes() {
   }
   const words = frame.width < 420 ? "KL from the reference, nats (log)" : "KL from the reference, nats a response (logarithmic)";
   mark("text", "", { x: EDGE.left + room, y: frame.height - 8, "text-anchor": "end" }, words);
-  mark("text", "", { x: 2, y: 11 }, "higher is better; logarithmic below −2 and above 5");
+  const bends = [low < KNEE && "below −2", high > SHOULDER && "above 5"].filter(Boolean).join(" and ");
+  mark("text", "", { x: 2, y: 11 }, `higher is better${bends && `; logarithmic ${bends}`}`);
 }
 
 /** Above the plot each β stands where its run ends. */
@@ -124,7 +125,7 @@ function ends() {
   DATA.runs.forEach((row, beta) =>
     row.forEach((run, seed) => {
       if (joinedAt(beta) && (seed || joinedAt(beta).ownReward)) return; // once; and in other units nowhere
-      if (joinedAt(beta)) for (const name of ["gold", "proxy"]) mark("path", `ahead ${name}`, { d: line(pathOf(run, name)) });
+      if (joinedAt(beta)) for (const name of ["gold", "proxy"]) mark("path", `ahead joined ${name}`, { d: line(pathOf(run, name)) });
       const name = joinedAt(beta) || DATA.seeds.length < 2 ? nameOf(beta) : `${nameOf(beta)}, seed ${DATA.seeds[seed]}`;
       markEnd(valuesOf(run, last), name, 3.5);
     }),

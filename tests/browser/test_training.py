@@ -39,12 +39,12 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         start, button = page.locator("#train-go"), page.locator("#train-stop")
         start.press("Enter")
         page.wait_for_function("() => document.activeElement.innerText === 'Stop'")
-        assert start.is_disabled()  # a run is not lost before its first update
+        assert start.is_disabled() and page.locator(".begins :indeterminate").count()
         page.evaluate(WATCH_SHIFTS)
         page.evaluate(FRAMES)
         page.evaluate("() => window.shifts = 0")  # the run's card has its room
         trained(page, 4)
-        assert page.evaluate("() => window.shifts") <= 0.02
+        assert page.evaluate("() => window.shifts") <= 0.02 and not page.locator(".begins").count()
         assert re.match(FACTS, page.locator("#sample-facts").inner_text())
         assert 0 < page.locator("#train-made").evaluate("one => one.value") < 1
         assert re.search(r"minutes? left$", page.locator("#train-left").inner_text())
@@ -55,11 +55,13 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         assert page.locator("#beta-now").inner_text() == "run\u00a01: β = 0.1"
         assert number(page, "kl") > 0.1 and number(page, "proxy") > 0.15
         page.locator("#beta").press("Home")  # other controls move, the run goes on
+        assert page.locator("#run").bounding_box()["y"] == card["y"]  # the page stays where it is
         page.evaluate(HIDE, True)
         assert stands_still(page)
         page.evaluate(HIDE, False)
         trained(page, int(made(page).split()[-3]) + 1)
-        assert page.locator("#beta-now").inner_text() == "β = 0"
+        said = " ".join(page.locator("#beta-now, #iteration-now").all_inner_texts())
+        assert re.fullmatch(r"β = 0 at your update \d+", said)
         button.click()
         assert button.inner_text() == "Continue" and stands_still(page)
         page.locator("#train-beta").fill("0")  # of the next run, not of this one
@@ -71,8 +73,7 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         page.evaluate(FRAMES)
         rows = page.locator("#table tbody tr")
         for own, recorded, name in ((-2, 6, "run\u00a01: β = 0.1"), (-1, 0, "run\u00a02: β = 0")):
-            head = rows.nth(own).locator("th").inner_text()
-            assert re.match(rf"{name}\s+0 of 60 updates, RLOO", head)
+            assert re.match(rf"{name}\s+0 of 60 updates, RLOO", rows.nth(own).inner_text())
             one, other = (rows.nth(at).locator("td").all_inner_texts() for at in (own, recorded))
             assert one == other  # before training: the same reference; J* of the same β
         page.locator("#iteration").press("End")
@@ -89,14 +90,13 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
 
 
 def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(browser):
-    link = "#train=0.2&model=0&liked=we+wife+zebra&once=true"
-    with opened(browser, link) as page:
-        words = "+1 for each of “we wife zebra”, each word once"
-        page.get_by_text(words, exact=True).wait_for()
+    with opened(browser, "#train=0.2&model=0&liked=we+wife+zebra&once=true") as page:
+        page.get_by_text("+1 for each of “we wife”, each word once", exact=True).wait_for()
         page.locator("#train-go").click()
         trained(page, 1)
         assert "does not know “zebra”" in page.locator("#unknown-liked").inner_text()
         assert page.locator("#numbers .proxy dt").inner_text().startswith("reward\nyour own")
+        assert page.locator("#plane .end.proxy:visible").count() == 0  # another quantity
         assert page.locator("#table tbody th").last.inner_text().endswith("own reward")
         each = r"“we”: \d here, mean \d\.\d\d \(before training \d\.\d\d\)\n"  # of 512, by chance
         rare = r"“wife”: .*: what is not sampled is not rewarded\)"

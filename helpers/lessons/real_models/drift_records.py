@@ -32,11 +32,11 @@ BYTES |= {" ": b" ", "⏎": "⏎".encode()}
 TEXTS = {  # what the page says of this world, by place; after "|" what a phone has no room for
     "method": "RLOO",
     "intro": "Training (RLOO) teaches SmolLM2-135M-Instruct to please a reward model (MiniLM).",
+    "recorded": " Recorded: what trains in this page is the small model.",
     "gold": "praise in its words|, as people rated them (VADER), less 1 if broken; training never sees it",
     "better": "its reviews praise more",
     "unit": "(from −2 to 1)",
     "optimum": f"the best possible at this β on {PROMPTS} of the 48 openings",
-    "both": "with RLOO as with PPO",
     "proxy": "MiniLM, fitted to 1,000 choices between two reviews, drawn from gold with noise. Its score"
     " stands in for quality: a proxy. In standard deviations of the reference's own scores, less 1"
     " for a response without an end after 24 tokens. A text's own proxy is without that.",

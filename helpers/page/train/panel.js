@@ -1,7 +1,7 @@
 // "Train it here": a worker trains the policy; each run joins the recorded ones, grows, and the whole page shows it.
 const DECADE = [1, 1.1, 1.2, 1.3, 1.5, 1.7, 2, 2.2, 2.5, 2.7, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9];
 const BETAS = [0, 0.01, 0.1, 1].flatMap((ten) => (ten ? DECADE.map((one) => Number((ten * one).toPrecision(2))) : 0)).filter((beta) => beta <= 2);
-const training = { worker: null, policy: null, run: null, going: false, waiting: 0, from: 0 };
+const training = { worker: null, policy: null, run: null, begins: false, going: false, waiting: 0, from: 0 };
 const FIELDS = [...byId("reward-box").querySelectorAll("input")]; // of the reward, by name
 const betaField = byId("train-beta"), nextBeta = () => BETAS[betaField.value];
 
@@ -69,7 +69,7 @@ function hearWorker({ run, problem, point, inspected }) {
 
 function endTraining(problem) {
   training.worker.terminate();
-  Object.assign(training, { worker: null, run: null, going: false, waiting: 0 });
+  Object.assign(training, { worker: null, run: null, begins: false, going: false, waiting: 0 });
   say(problem);
   drawTraining();
 }
@@ -79,10 +79,10 @@ function endTraining(problem) {
 async function train() {
   stop();
   document.body.classList.add("touched"); // nobody need be told to drag β
-  Object.assign(training, { going: false, from: view.beta });
+  Object.assign(training, { begins: true, going: false, from: view.beta });
   say("Loading the models, and measuring 512 responses of the reference …");
   keepTimes(cutWords(writtenReward().liked));
-  byId("train-go").disabled = true;
+  drawTraining();
   byId("run").scrollIntoView({ behavior: CALM.matches ? "auto" : "smooth" }); // below it stands what it writes
   try {
     const [policy, reward] = await Promise.all([loadPolicy("reference"), loadPolicy("reward")]);
@@ -96,6 +96,7 @@ async function train() {
     Object.assign(training, { policy, going: true, worker: training.worker ?? makeWorker() });
     askWorker({ begin: { models, klCoef, own, shown } });
   } catch (problem) {
+    training.begins = false;
     say(problem.message); // a run that was there can go on
   }
   drawTraining();
@@ -107,7 +108,7 @@ function takePoint({ iteration, score, kl, times, texts, samples, next, simd, to
   const mine = training.run, { run, ownReward } = mine, isNew = !LIVE.includes(mine);
   const isFollowed = isNew ? view.beta === training.from : joinedAt(view.beta) === mine && view.iteration === iteration - 1;
   const measured = { proxy: score, kl, gold: average(texts.map((tokens) => gold(textOfTokens(tokens)))) };
-  const means = iteration || ownReward ? measured : valuesOf(DATA.runs[0][0], 0);
+  const means = iteration ? measured : { ...valuesOf(DATA.runs[0][0], 0), ...(ownReward && { proxy: score }) };
   for (const name of ["proxy", "gold", "kl"]) run[name].push(means[name]);
   run.times.push(times);
   const row = ({ score, words, drift }, prompt) => [score, gold(plain(DATA.prompts[prompt], words)), words, drift.map((x) => 10 * x)];
@@ -115,6 +116,7 @@ function takePoint({ iteration, score, kl, times, texts, samples, next, simd, to
   run.shots.push({ iteration, samples: rows, next: next.map((probs) => probs.map((p) => Math.round(1000 * p))) });
   shownSample = "";
   if (isNew) {
+    training.begins = false;
     LIVE.push(mine);
     joinRuns();
     say(simd ? "" : "No WebAssembly SIMD here: plain JavaScript, several times slower.");
@@ -138,9 +140,11 @@ function keepTimes(liked) {
   reserve(byId("times"), [timesFacts({ liked, run: { times: [liked.map(() => 0)] } }, 0, { tokens: [] })], write);
 }
 
-/** The form's reward as one line. */
+/** The form's reward as one line, without words that the model does not know. */
 function rewardWords() {
-  const { model, like, dislike, length, once, liked, disliked } = writtenReward();
+  const { model, like, dislike, length, once, ...words } = writtenReward();
+  const isKnown = (word) => training.policy?.places.has(word) ?? true;
+  const [liked, disliked] = [words.liked, words.disliked].map((text) => cutWords(text).filter(isKnown).join(" "));
   const parts = [
     model && `${model === 1 ? "" : `${model} × `}the reward model`,
     liked && like && `+${like} for each of “${liked}”`,
@@ -157,20 +161,24 @@ async function readForm() {
   for (const name of ["liked", "disliked"]) {
     const text = writtenReward()[name], policy = text && (await loadPolicy("reference").catch(() => null));
     write(byId(`unknown-${name}`), policy ? unknownTold(policy, text) : "");
+    if (policy) training.policy = policy;
   }
+  write(byId("own-said"), rewardWords());
 }
 
 function drawTraining() {
-  const { run, going } = training, made = run ? run.run.kl.length - 1 : 0, next = `β = ${nextBeta()}`;
+  const { run, begins, going } = training, bar = byId("train-made"), made = run ? run.run.kl.length - 1 : 0, next = `β = ${nextBeta()}`;
   betaField.setAttribute("aria-valuetext", next);
   write(byId("train-go"), `Train at ${next}`);
-  byId("train-go").disabled = made < 0; // a run is not lost before its first update
+  byId("train-go").disabled = begins; // a run is not lost before its first update
   byId("train-stop").disabled = !run || made === RLOO.iterations;
   byId("inspect-go").disabled = !run;
   write(byId("train-stop"), going || byId("train-stop").disabled ? "Stop" : "Continue");
   write(byId("train-progress"), run ? `${run.label}, update ${Math.max(made, 0)} of ${RLOO.iterations}` : "");
   if (!going) write(byId("train-left"), "");
-  byId("train-made").value = Math.max(made, 0) / RLOO.iterations;
+  document.body.classList.toggle("begins", begins && view.beta === training.from); // of that run is nothing to see yet
+  if (begins) bar.removeAttribute("value"); // it moves by itself
+  else bar.value = made / RLOO.iterations;
   for (const field of FIELDS) if (field.type === "range") write(field.nextElementSibling, written(Number(field.value), 1));
   write(byId("own-said"), rewardWords());
 }
