@@ -186,7 +186,8 @@ class DiagnoseOptions:
 
 def main(arguments: list[str]) -> int:
     """`python -m helpers diagnose LOG`; → its exit status."""
-    log, *flags = arguments = arguments or ["--help"]
+    arguments = arguments or ["--help"]
+    log, *flags = arguments
 
     @command("helpers diagnose LOG", DiagnoseOptions, stopped="")
     def run(options: DiagnoseOptions) -> None:

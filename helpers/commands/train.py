@@ -46,6 +46,7 @@ from helpers.state import RLHFState, needs_normalizer
 from helpers.steps import evaluate, iterate
 from helpers.tools.files import hold_folder, require_free, require_writable
 from helpers.tools.flags import command, setting
+from helpers.tools.noise import below_0
 from helpers.trace import Trace
 from helpers.world.gold import gold_scores
 
@@ -241,7 +242,10 @@ def train(options: TrainOptions, settings: dict) -> None:
         print_samples(before[1][:SHOWN], after[1])
         print_comparison(before[0], after[0])
         print_metrics(state.history)
-        print(f"Is anything wrong here? python -m helpers diagnose {folder}")
+        kls = [float(after[0]["kl"].mean()), *(record["kl"] for record in state.history)]
+        print(
+            f"{below_0(kls)}\nIs anything wrong here? python -m helpers diagnose {folder}".lstrip()
+        )
         save_results(state, folder)
         for name, (found, texts) in {"before": before, "after": after}.items():
             write_texts(folder / TEXTS / f"{name}.jsonl", texts, found)

@@ -134,7 +134,7 @@ class Exercise:
     def compiled(self, source: str, **called: Callable) -> Callable:
         """The function of the exercise's name in a source; `called`: other functions it calls."""
         used = {name: one.right for name, one in self.used.items()}
-        names = {"__name__": __name__, "torch": torch, **self.uses, **used, **called}
+        names = {"torch": torch, **self.uses, **used, **called}
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from helpers.config import RLHFConfig
 from helpers.data import DRIVE, work_folder
-from helpers.kit.places import PLACES, in_place
+from helpers.kit.places import PLACES, course_version, in_place
 from helpers.kit.report import CORRECT, Report
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_texts
@@ -157,7 +157,8 @@ def load(path: Path) -> Callable | None:
 
 def taken(check: Callable, function: Callable, report: Report) -> tuple[Callable, Report]:
     """The function that the lesson goes on with, and the report, which says so where it is the learner's."""
-    name, course = check.exercise.name, check.exercise.right
+    name = check.exercise.name
+    course = course_version(check.exercise)
     if report.status != CORRECT:
         RIGHT.pop(name, None)
         return course, report

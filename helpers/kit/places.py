@@ -4,13 +4,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
 
+from helpers.kit.exercise import Exercise
 from helpers.kl import kl_estimate
 from helpers.sampling import Responses, SampledText, decode
 
@@ -59,6 +60,16 @@ def forward_in_parts(own: Callable, course: Callable) -> Callable:
     return stand_in
 
 
+def forward_whole(course: Callable) -> Callable:
+    """The course's forward with prompts and responses in one row, as the exercise has them."""
+
+    def forward_logprobs(policy, ids, mask, length, temperature):
+        parts = ids[:, :-length], mask[:, :-length], ids[:, -length:], mask[:, -length:]
+        return course(policy, *parts, temperature=temperature)
+
+    return forward_logprobs
+
+
 @contextmanager
 def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
     """Draws of torch's own random state come from this generator, which goes on after them."""
@@ -92,6 +103,17 @@ def sampler(own: Callable, course: Callable) -> Callable:
     return stand_in
 
 
+def sample_whole(course: Callable) -> Callable:
+    """The course's sampler with prompt and response in one row, as the exercise has them."""
+
+    def sample_with_cache(actor, tokenizer, prompts, config):
+        found = course(actor, tokenizer, prompts, config)
+        ids, mask = (torch.cat(pair, 1) for pair in (found.tokens()[::2], found.tokens()[1::2]))
+        return ids, mask, found.logprobs
+
+    return sample_with_cache
+
+
 def update_step(own: Callable, course: Callable) -> Callable:
     """An update whose only metric is the KL per response before it."""
 
@@ -105,11 +127,22 @@ def update_step(own: Callable, course: Callable) -> Callable:
     return stand_in
 
 
+def loss_alone(course: Callable) -> Callable:
+    """The course's loss without its statistics."""
+
+    @wraps(course)
+    def loss(*given):
+        return course(*given)[0]
+
+    return loss
+
+
 class Place(NamedTuple):
     """The course's function that an exercise stands for, and how their interfaces meet."""
 
     name: str  # module:function, below helpers
     stand_in: Callable = same  # (own, course) → the own function with the course's interface
+    as_exercise: Callable = lambda course: course  # the course's with the exercise's interface
 
     @property
     def course(self) -> Callable:
@@ -121,24 +154,31 @@ OUTSIDE = ("helpers.kit", "helpers.lessons")  # they judge by the course's funct
 PLACES = {
     "response_mask": Place("rollouts:response_mask"),
     "position_ids": Place("rollouts:position_ids"),
-    "forward_logprobs": Place("rollouts:forward_logprobs", forward_in_parts),
-    "sample_with_cache": Place("sampling:sample_responses", sampler),
+    "forward_logprobs": Place("rollouts:forward_logprobs", forward_in_parts, forward_whole),
+    "sample_with_cache": Place("sampling:sample_responses", sampler, sample_whole),
     "kl_estimate": Place("kl:kl_estimate"),
     "shape_rewards": Place("kl:shape_rewards"),
     "compute_gae": Place("gae:compute_gae"),
     "masked_var": Place("whitening:masked_var"),
     "whiten_advantages": Place("whitening:whiten_advantages"),
     "explained_variance": Place("ppo:explained_variance"),
-    "policy_loss": Place("ppo:policy_loss", with_stats),
-    "value_loss": Place("ppo:value_loss", with_stats),
+    "policy_loss": Place("ppo:policy_loss", with_stats, loss_alone),
+    "value_loss": Place("ppo:value_loss", with_stats, loss_alone),
     "ppo_update_step": Place("ppo:ppo_update_step", update_step),
     "bradley_terry_loss": Place("reward_model:bradley_terry_loss"),
     "rloo_advantages": Place("groups:rloo_advantages"),
     "grpo_advantages": Place("groups:grpo_advantages"),
     "implicit_reward": Place("direct:implicit_reward"),
-    "dpo_loss": Place("direct:dpo_loss", with_stats),
+    "dpo_loss": Place("direct:dpo_loss", with_stats, loss_alone),
     "pass_at_k": Place("groups:pass_at_k"),
 }
+
+
+@cache
+def course_version(exercise: Exercise) -> Callable:
+    """The course's function for an exercise: its helper where there is one, else the solution."""
+    place = PLACES.get(exercise.name)
+    return place.as_exercise(place.course) if place else exercise.right
 
 
 @contextmanager

@@ -27,7 +27,7 @@ NOTE = """
 KL from the base model, in nats per response; `score` as trained on, `raw_score` as the reward gives it;
 held-out: on prompts not trained on, value = score − β · KL. `generation_config.json` samples as training."""
 OF_THIS = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-ADAPTER_NOTE = f" peft reads the base\nmodel's: `model.generate(**inputs, {OF_THIS})`."
+ADAPTER_NOTE = f" peft reads the base\nmodel's, so give it: `model.generate(**inputs, {OF_THIS})`."
 
 
 def save_policy(
@@ -195,6 +195,9 @@ def _card(facts: dict, adapter_only: bool) -> str:
     rows |= {f"held-out {name}": x for name, x in best if name in SHOWN}
     rows |= {name: x for name, x in facts["config"].items() if name not in NO_SETTINGS}
     rows = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in rows.items()}
+    if facts["lora_rank"] is not None:
+        kept = "alone, without its base model" if adapter_only else "merged into the weights"
+        lines.append(f"The LoRA adapter is {kept}.\n")
     lines += ["| | |", "|---|---|"]
     lines += [f"| {name} | {x} |" for name, x in rows.items() if x is not None]
     lines.append(NOTE if not adapter_only else NOTE + ADAPTER_NOTE)

@@ -12,7 +12,7 @@ from helpers.scale.export import save_policy
 from helpers.state import RLHFState
 from helpers.steps import evaluate
 from helpers.tools.files import read_json, read_jsonl, write_json, write_jsonl
-from helpers.tools.noise import FROM_CHANCE, change, from_chance
+from helpers.tools.noise import FROM_CHANCE, below_0, change, from_chance
 from helpers.tools.parallel import rank
 from helpers.tools.validate import require, require_count, require_number
 
@@ -154,4 +154,5 @@ class HeldOut:
             where = f"no policy is better than the one before training, value {best['value']:.3f}"
         count = f"{len(self.prompts)} prompts" if len(self.prompts) > 1 else "one prompt"
         what = "Value is score − β·KL, what training maximises."
-        return f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
+        said = f"On {count} not trained on, {where}; kept in {self.folder / BEST}. {what}"
+        return f"{said} {below_0(row['kl'] for row in self.rows)}".rstrip()

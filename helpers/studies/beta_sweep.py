@@ -122,6 +122,8 @@ def load_policy(actor: nn.Module, kl_coef: float, folder: Path = FOLDER) -> nn.M
     path = folder / run_name(beta_kind(kl_coef), 0) / POLICY
     verify(path)
     weights = {name: tensor.to(actor.dtype) for name, tensor in read_tensors(path).items()}
+    if weights.keys() | {"lm_head.weight"} != actor.state_dict().keys() | {"lm_head.weight"}:
+        raise FileProblem(f"{path} holds the weights of another model.")
     actor.load_state_dict(weights, strict=False)  # lm_head is tied to the word embeddings
     return actor
 

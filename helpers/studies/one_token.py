@@ -24,7 +24,7 @@ from helpers.steps import iterate
 from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
 from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
-from helpers.tools.files import atomic_folder, read_tensors
+from helpers.tools.files import FileProblem, atomic_folder, read_tensors
 from helpers.tools.flags import setting
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
@@ -236,7 +236,10 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     verify(folder)
     for run in sorted(study.runs, key=lambda run: run.config.kl_coef):
         tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
-        own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
+        try:
+            own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
+        except KeyError as problem:
+            raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
         found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
     return found
 

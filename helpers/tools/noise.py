@@ -1,9 +1,21 @@
 """How sure a measured change is: its standard error, and whether chance alone may have made it."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 FROM_CHANCE = "within the noise"  # what is said of such a change
+
+
+def below_0(kl: Iterable[float]) -> str:
+    """What is said where estimates of a KL are below 0, beyond rounding; else nothing."""
+    if min(kl, default=0.0) > -1e-3:
+        return ""
+    return (
+        "A KL below 0 is an error of its estimate: the true one never is. Few samples miss the rare"
+        " responses that raise it, and their standard error is then too small as well."
+    )
 
 
 def change(before: Tensor, after: Tensor) -> tuple[float, float]:

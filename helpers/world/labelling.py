@@ -53,15 +53,20 @@ def prefers_first(first, second, rng, temperature=LABEL_TEMPERATURE):
     return rng.random() < preference_probability(first, second, temperature)
 
 
-def gold_gaps(pairs: list[dict], score: Callable = gold_score) -> Tensor:
-    """gold(chosen) − gold(rejected) of each pair, or of another score of a text: [N] points."""
+def score_gaps(pairs: list[dict], score: Callable) -> Tensor:
+    """score(chosen) − score(rejected) of each pair: [N]."""
     chosen, rejected = (torch.tensor([float(score(x)) for x in side]) for side in pair_texts(pairs))
     return chosen - rejected
 
 
+def gold_gaps(pairs: list[dict]) -> Tensor:
+    """`score_gaps` of gold: [N] points."""
+    return score_gaps(pairs, gold_score)
+
+
 def flattery_gaps(pairs: list[dict]) -> Tensor:
     """Whether chosen flatters minus whether rejected does: [N] of 1, 0 or -1."""
-    return gold_gaps(pairs, flatters)
+    return score_gaps(pairs, flatters)
 
 
 def label_chances(gaps: Tensor, temperature: float) -> Tensor:

@@ -9,7 +9,7 @@ from conftest import tiny_models
 
 from helpers import gae, groups, steps, whitening
 from helpers.kit import own
-from helpers.kit.places import PLACES, in_place
+from helpers.kit.places import PLACES, course_version, in_place
 from helpers.lessons.gae.checks import check_compute_gae
 from helpers.lessons.ppo_update.checks import (
     check_policy_loss,
@@ -71,6 +71,14 @@ def test_an_option_that_a_function_lacks_is_left_to_the_courses():
     assert torch.equal(
         stand_in(x, mask, shift_mean=False), whitening.whiten_advantages(x, mask, False)
     )
+
+
+@pytest.mark.parametrize("name", [name for name in SOLUTIONS if name != "sample_with_cache"])
+def test_the_courses_version_passes_the_check(name):
+    check = next(check for check in CHECKS if check.exercise.name == name)
+    function = course_version(check.exercise)
+    use, report = own.taken(check, function, check.report(function))
+    assert report.status == "correct" and use is function
 
 
 def cell(source: str, name: str, **known: object):
@@ -140,15 +148,12 @@ def test_what_needs_a_value_of_the_notebook_is_not_kept_and_says_why():
 
 
 def test_a_wrong_answer_is_replaced_by_the_courses_also_where_an_earlier_one_was_right():
-    course = SOLUTIONS["masked_var"]
-    report = check_masked_var.report(course)
-    use, said = own.taken(check_masked_var, course, report)
-    assert use is course and "the course's own" in said.message and own.RIGHT == {}
-    use, _ = own.taken(check_masked_var, whitening.masked_var, report)
-    assert use is whitening.masked_var and own.RIGHT == {"masked_var": use}
+    right = SOLUTIONS["masked_var"]
+    use, report = own.taken(check_masked_var, right, check_masked_var.report(right))
+    assert use is right and own.RIGHT == {"masked_var": right}
     wrong = check_masked_var.report(lambda x, mask: x.var())
     use, _ = own.taken(check_masked_var, lambda x, mask: x.var(), wrong)
-    assert use is course and own.RIGHT == {}
+    assert use is whitening.masked_var and own.RIGHT == {}
 
 
 def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):

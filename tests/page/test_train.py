@@ -66,6 +66,16 @@ def with_policy(world, function: str, given: object) -> object:
     return run(SCRIPTS, script % function, given, world[1])
 
 
+def test_an_own_reward_is_normalised_on_its_responses_and_equal_ones_stay_equal():
+    own = {"model": 0, "liked": ["we"], "like": 1, "disliked": [], "dislike": 0, "length": 0}
+    reward = f"normalisedReward({json.dumps(own)}, all)"
+    mixed, equal = (["we", "it"], 3 * ["it"])
+    given = [[{"proxy": 0, "tokens": [word]} for word in words] for words in (mixed, equal)]
+    script = f"(given) => given.map((all) => all.map({reward}))"
+    found = run([*SCRIPTS, "points.js"], script, given)
+    assert found[0] == pytest.approx([0.5**0.5, -(0.5**0.5)]) and found[1] == [0, 0, 0]
+
+
 def torch_logprobs(models, ids: list[int]) -> torch.Tensor:
     """Log-probs of the reference for the token after these: [V]."""
     with torch.no_grad():

@@ -85,6 +85,9 @@ def test_scoring_holds_twice_its_logits_and_so_is_never_the_worst_moment():
     gather_logprobs(logits, tokens)
     assert logits.nbytes + peak_bytes(CPU) - before == pytest.approx(2 * logits.nbytes, rel=0.15)
     assert rows_at_once(CONFIG) == 2 * CONFIG.micro_batch_size
+    vocabulary = meta_model("data/sft").get_input_embeddings().num_embeddings
+    scoring = 2 * 4 * rows_at_once(CONFIG) * CONFIG.response_length * vocabulary
+    assert estimate().total(kind="logits", phase="update") >= scoring
 
 
 def test_no_forward_of_scoring_takes_more_rows_than_are_counted():

@@ -6,6 +6,7 @@ from IPython.display import display
 
 from helpers.kit.exercise import Exercise
 from helpers.kit.judge import judge
+from helpers.kit.places import course_version
 from helpers.kit.recorded import sample_responses
 from helpers.kit.report import CORRECT, MISTAKE
 from helpers.lessons.your_trainer.loop import check_train
@@ -23,7 +24,7 @@ from helpers.lessons.your_trainer.steps import (  # noqa: F401 (the lesson takes
 EXERCISES: dict[str, Exercise] = {**STEPS, "train": check_train.exercise}
 NAMES = tuple(EXERCISES)
 # what the checks hand back; the sampler is replaced by one that has a cache and draws the same
-COURSE = {name: exercise.right for name, exercise in EXERCISES.items()}
+COURSE = {name: course_version(exercise) for name, exercise in EXERCISES.items()}
 COURSE["generate_responses"] = sample_responses
 forward_logprobs = COURSE["forward_logprobs"]
 

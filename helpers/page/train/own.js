@@ -19,6 +19,7 @@ function rawReward(own, { proxy, tokens }) {
 /** The reward as a function of a response, of mean 0 and variance 1 on these; the reward model's score stays as it is. */
 function normalisedReward(own, responses) {
   if (isPlain(own)) return ({ proxy }) => proxy;
-  const raw = responses.map((response) => rawReward(own, response)), mean = average(raw), std = Math.sqrt(variance(raw) + 1e-12);
+  const raw = responses.map((response) => rawReward(own, response)), mean = average(raw);
+  const spread = Math.sqrt(variance(raw)), std = spread > 1e-6 ? spread : 1; // as the course: equal rewards stay as they are
   return (response) => (rawReward(own, response) - mean) / std;
 }

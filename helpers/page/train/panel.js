@@ -92,8 +92,9 @@ async function train() {
     const key = `run\u00a0${LIVE.length + 1}`, run = { proxy: [], gold: [], kl: [], times: [], shots: [] };
     const optimum = ownReward ? null : DATA.optima[DATA.betas.indexOf(klCoef)]; // where a recorded run has one
     const liked = own.liked.map((token) => policy.words[token]);
+    const worker = training.worker ?? makeWorker();
     training.run = { key, label: `${key}: β = ${klCoef}`, beta: klCoef, ownReward, liked, optimum, run };
-    Object.assign(training, { policy, going: true, worker: training.worker ?? makeWorker() });
+    Object.assign(training, { policy, going: true, worker });
     askWorker({ begin: { models, klCoef, own, shown } });
   } catch (problem) {
     training.begins = false;
