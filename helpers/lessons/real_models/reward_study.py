@@ -282,7 +282,7 @@ def gold_turns(study: RealReward, seeds: list[int]) -> bool:
 
 
 def gold_has_a_plateau(study: RealReward, seeds: list[int]) -> bool:
-    """Gold does not tell the best β from a neighbour of it, but from β = 0 or from β = 1."""
+    """Gold tells the best β from β = 0 or from β = 1, but not from a neighbour of it."""
     last = [study.along("gold", f"beta_{beta:g}", seeds)[-1] for beta in sorted(BETAS)]
     top = max(range(len(last)), key=lambda i: last[i].mean())
     same = [told_apart(last[top], gold) == 0 for gold in last]  # itself too
