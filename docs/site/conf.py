@@ -75,7 +75,7 @@ def prepare_cell(cell: dict) -> None:
 
 def prepare(app, docname: str, source: list[str]) -> None:
     """A page's text before it is parsed: lessons get folds and their Colab link, README the list of pages."""
-    page = r"\[([^]]*)\]\((\.\./)?docs/index\.html\)"  # not among the site's documents
+    page = r"\[([^][]*)\]\((\.\./)?docs/index\.html\)"  # not among the site's documents
     source[0] = re.sub(page, r"<a href='\2index.html'>\1</a>", source[0])
     if docname == root_doc:
         source[0] += LESSONS
