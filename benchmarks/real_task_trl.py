@@ -10,13 +10,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
-from helpers.scale.lora import AdapterOff, convert_base, linear_layers
+from helpers.scale.lora import AdapterOff, base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
 from helpers.studies.study import as_columns, as_entry, keep_runs, read_study, run_name
@@ -56,7 +54,7 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
 
     config = study.RealTaskOptions(iterations=plan.iterations).config(seed, **study.GRPO)
     actor, tokenizer = load_line_model()
-    convert_base(actor, torch.bfloat16)
+    convert_base(actor, base_dtype(config.device))
     layers = {"target_modules": linear_layers(actor), "task_type": "CAUSAL_LM"}
     adapter = LoraConfig(r=study.RANK, lora_alpha=2 * study.RANK, lora_dropout=0.0, **layers)
     rows = task_rows(plan.task, study.PROMPTS["trained"])

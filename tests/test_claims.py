@@ -223,7 +223,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),
     ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
     ("12", "model of 135 million"): quoted("the name SmolLM2-135M"),
-    ("13", "OpenRLHF reports 80 %"): quoted("OpenRLHF's README"),
 }
 
 

@@ -46,7 +46,9 @@ class OwnModel:
     lora: int | None = setting(None, "train a LoRA adapter of this rank (needs peft)", OWN)
     lora_last: int | None = setting(None, "adapt only so many of the last blocks", OWN)
     lora_bf16: bool = setting(
-        False, "with --lora: frozen weights in bfloat16, half the memory", OWN
+        False,
+        "with --lora: frozen weights in bfloat16, half the memory (slow on a CPU without AVX-512)",
+        OWN,
     )
     sentence_stops: bool = setting(False, "the end of a sentence ends a response too", OWN)
 

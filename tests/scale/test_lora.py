@@ -21,7 +21,7 @@ from helpers.models import (
 from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter
-from helpers.scale.lora import add_lora, lora_models
+from helpers.scale.lora import add_lora, base_dtype, lora_models
 from helpers.scale.memory import adapter_parameters, estimate_memory
 from helpers.scale.pretrained import make_models
 from helpers.state import start_run
@@ -227,6 +227,17 @@ def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, ki
     assert (ends[0] is ends[1]) == tied
     whole = make_models(str(tmp_path), "data/sft", length_reward, device="cpu", base=torch.bfloat16)
     assert {p.dtype for p in whole.actor.parameters()} == {torch.float32}  # it is trained
+
+
+@pytest.mark.parametrize(
+    ("device", "instructions", "base"),
+    [("cpu", "AVX2", "float32"), ("cpu", "AVX512", "bfloat16"), ("cuda", "AVX2", "bfloat16")],
+)
+def test_frozen_weights_have_a_type_that_the_device_computes_in(
+    monkeypatch, device, instructions, base
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    assert base_dtype(device) == getattr(torch, base)
 
 
 def test_a_half_base_holds_the_bytes_that_are_estimated():

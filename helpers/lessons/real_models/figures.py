@@ -37,8 +37,8 @@ def memory_figure(ledgers: dict) -> Figure:
     return figure
 
 
-def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
-    """Win rates with their intervals, one a row: name → (rate, low, high); `fair`: a judge without biases."""
+def win_rate_figure(rates: dict[str, tuple], fair: list[float]) -> Figure:
+    """Win rates with their intervals, one a row: name → (rate, low, high); `fair`: without biases."""
     figure, axes = one_panel(9.2, 0.4 * len(rates) + 1.1)
     for row, (rate, low, high) in enumerate(rates.values()):
         axes.plot([low, high], [row, row], color=BLUE, linewidth=3)
@@ -48,7 +48,8 @@ def win_rate_figure(rates: dict[str, tuple], fair: float) -> Figure:
     axes.margins(x=0.08, y=0.2)
     axes.invert_yaxis()
     axes.axvline(0.5, color="black", linewidth=0.8)
-    axes.axvline(fair, color=ORANGE, linestyle="--", label="a judge without biases, all pairs")
+    axes.plot(fair, range(len(rates)), "|", color=ORANGE, markersize=16, markeredgewidth=3,
+              label="a judge without biases, on the same pairs")  # fmt: skip
     label_axes(axes, "", "how often A wins", grid="x")
     figure.legend(loc="outside upper center")
     return figure
@@ -88,8 +89,10 @@ def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -
 def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure:
     """pass@k by the number of tries k, on a logarithmic axis: name → one number for each k."""
     figure, axes = one_panel(7.0, 3.2)
-    for (name, passed), (colour, marker) in zip(curves.items(), STYLES, strict=False):
-        axes.plot(tries, passed, marker=marker, markersize=4, color=colour, label=name)
+    for number, (name, (colour, marker)) in enumerate(zip(curves, STYLES, strict=False)):
+        width, size = (1.5, 4) if number else (6, 9)  # the first, which others may cover, is broad
+        style = {"linewidth": width, "marker": marker, "markersize": size}
+        axes.plot(tries, curves[name], color=colour, label=name, **style)
     axes.set_xscale("log", base=2)
     axes.set_xticks(tries, [str(k) for k in tries])
     axes.set_ylim(0, 1.02)

@@ -32,7 +32,7 @@ from helpers.reward_model import (
     normalize,
     pair_accuracy,
 )
-from helpers.scale.lora import lora_models
+from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
@@ -115,7 +115,7 @@ def load_policy(reward: Reward | RewardModel, seed: int, device: str = "cpu") ->
     """SmolLM2 with a fresh adapter; the end of a sentence ends a response."""
     actor, tokenizer = load_chat_model(device=device)
     stop_at_sentence_ends(actor, tokenizer)
-    return lora_models(actor, tokenizer, reward, RANK, seed=seed, base=torch.bfloat16)
+    return lora_models(actor, tokenizer, reward, RANK, seed=seed, base=base_dtype(device))
 
 
 def sampled(

@@ -46,7 +46,7 @@ from helpers.lessons.real_models.tasks import (
 from helpers.loop import run_iterations
 from helpers.rewards import score_texts
 from helpers.sampling import Responses, SampledText
-from helpers.scale.lora import lora_models
+from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.memory import peak_bytes
 from helpers.state import RLHFState, start_run
 from helpers.steps import full_logprobs, iterate, reference_logprobs
@@ -170,7 +170,7 @@ def load_task(
 ) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
     actor, tokenizer = load_line_model(options.weights, config.device)
-    how = {"rank": RANK, "seed": config.seed, "base": torch.bfloat16}
+    how = {"rank": RANK, "seed": config.seed, "base": base_dtype(config.device)}
     models = lora_models(actor, tokenizer, reward, **how)
     measures = {"equal_groups": partial(share_of_equal_groups, reward)}
     return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
@@ -215,6 +215,7 @@ def final_eval(state: RLHFState, task: str) -> dict:
         "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
+        "base": str(models.actor.dtype),  # float32 where bfloat16 would be slow
         "peak_gb": peak_bytes(models.device) / 1e9,
     }
 
