@@ -47,11 +47,11 @@ def win_rate_figure(rates: dict[str, tuple], fair: list[float]) -> Figure:
     axes.set_yticks(range(len(rates)), list(rates), fontsize=9)
     axes.margins(x=0.08, y=0.2)
     axes.invert_yaxis()
-    axes.axvline(0.5, color="black", linewidth=0.8)
+    axes.axvline(0.5, color="black", linewidth=0.8, label="no preference")
     axes.plot(fair, range(len(rates)), "|", color=ORANGE, markersize=16, markeredgewidth=3,
               label="a judge without biases, on the same pairs")  # fmt: skip
     label_axes(axes, "", "how often A wins", grid="x")
-    figure.legend(loc="outside upper center")
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
@@ -101,7 +101,7 @@ def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure
     return figure
 
 
-REVIEWS = {"proxy": "proxy, reference std", "gold": "gold, −2 to 1", "distinct_words": "words"}
+REVIEWS = {"proxy": "std of the reference's scores", "gold": "−2 to 1", "distinct_words": "words"}
 
 
 def reviews_figure(curves: dict[str, list[list[dict]]]) -> Figure:
@@ -111,8 +111,8 @@ def reviews_figure(curves: dict[str, list[list[dict]]]) -> Figure:
         for (name, runs), (colour, marker) in zip(curves.items(), STYLES, strict=False):
             for number, rows in enumerate(runs):
                 x, y = [max(row["kl"], 0) ** 0.5 for row in rows], [row[key] for row in rows]
-                style = {"marker": marker, "markersize": 4, "color": colour}
-                axes.plot(x, y, label=None if number else name, **style)
-        label_axes(axes, key.replace("_", " ").capitalize(), "√KL, √nats", label, grid="both")
+                style = {"marker": marker, "markersize": 6, "markevery": [-1], "linewidth": 1}
+                axes.plot(x, y, color=colour, label=None if number else name, **style)
+        label_axes(axes, key.replace("_", " ").capitalize(), "√KL", label, grid="both")
     legend_below(figure, panels[0])
     return figure
