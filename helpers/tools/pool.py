@@ -58,13 +58,12 @@ def run_all(
                     bar.update(queue.get())
                 for future in done:
                     future.result()  # raises what the worker raised
-        except BrokenProcessPool:
+        except BaseException as problem:
             _stop(pool)
+            if not isinstance(problem, BrokenProcessPool):
+                raise
             words = "A process was killed (out of memory?); continue with --resume."
             raise ChildProcessError(words) from None
-        except BaseException:
-            _stop(pool)
-            raise
         pool.shutdown()
     return [future.result() for future in futures]
 
