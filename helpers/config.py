@@ -171,10 +171,8 @@ class RLHFConfig(RunConfig):
     def __post_init__(self):
         super().__post_init__()
         # the gradient of k1 without the ratio has mean 0
-        lone, wants = (
-            self.kl_loss == "k1" and not self.kl_ratio,
-            "kl_ratio too, or another estimate",
-        )
+        lone = self.kl_loss == "k1" and not self.kl_ratio
+        wants = "kl_ratio too, or another estimate"
         require(not lone, "kl_loss", "'k1' without the ratio", wants)
         exact = self.kl_loss == "full" and self.kl_ratio
         require(not exact, "kl_ratio", "True with kl_loss 'full'", "an estimate from samples")

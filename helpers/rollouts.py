@@ -40,11 +40,25 @@ class Tokens(NamedTuple):
         )
 
 
+@dataclass
+class WithTokens:
+    """The fields of `Tokens`, and what belongs to the same B rows."""
+
+    query_tensors: Tensor  # (B, P) prompt token ids
+    query_mask: Tensor  # (B, P) False on the padding; pad may equal EOS in pretrained models
+    response_tensors: Tensor  # (B, T) response token ids
+    response_mask: Tensor  # (B, T) True up to and including the first EOS
+
+    def tokens(self) -> Tokens:
+        """The four tensors that a forward needs."""
+        return Tokens(*(getattr(self, name) for name in Tokens._fields))
+
+
 PER_TOKEN = ("logprobs", "ref_logprobs", "values", "rewards", "advantages", "returns")
 
 
 @dataclass
-class RolloutBatch:
+class RolloutBatch(WithTokens):
     """One rollout of B prompts (P tokens, padded left) and responses (T tokens, padded right).
 
     Masks are boolean, True = counts. `logprobs[:, t]`, `ref_logprobs[:, t]` and `values[:, t]` come
@@ -52,10 +66,6 @@ class RolloutBatch:
     not boolean, a score or a counted number that is not finite.
     """
 
-    query_tensors: Tensor  # (B, P) prompt token ids
-    query_mask: Tensor  # (B, P) False on the padding; pad may equal EOS in pretrained models
-    response_tensors: Tensor  # (B, T) response token ids
-    response_mask: Tensor  # (B, T) True up to and including the first EOS
     logprobs: Tensor  # (B, T) of the policy that sampled them, nats
     ref_logprobs: Tensor  # (B, T) of the frozen reference, nats
     values: Tensor  # (B, T) of the critic before the update
@@ -87,10 +97,6 @@ class RolloutBatch:
 
     def __len__(self) -> int:
         return self.query_tensors.shape[0]
-
-    def tokens(self) -> Tokens:
-        """The four tensors that a forward needs."""
-        return Tokens(*(getattr(self, name) for name in Tokens._fields))
 
     def rows(self, index: Tensor) -> "RolloutBatch":
         """Some rows (or none), without columns that are padding in all of them."""

@@ -10,7 +10,7 @@ from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from helpers.config import RLHFConfig
 from helpers.models import autocast, last_logits, model_inputs, stop_tokens
-from helpers.rollouts import Tokens, gather_logprobs, is_stop, position_ids, require_prompts
+from helpers.rollouts import WithTokens, gather_logprobs, is_stop, position_ids, require_prompts
 from helpers.tools.validate import require
 
 
@@ -24,21 +24,13 @@ class SampledText(str):
 
 
 @dataclass
-class Responses:
+class Responses(WithTokens):
     """Sampled responses: prompts [B, P] padded left, responses [B, T] padded right, and as text."""
 
-    query_tensors: Tensor
-    query_mask: Tensor
-    response_tensors: Tensor
-    response_mask: Tensor
     logprobs: Tensor  # (B, T) of the policy that sampled, nats
     texts: list[str]  # prompt + response; sampled ones are `SampledText`
     logprob_gap: float = 0.0  # in half precision: largest difference to a full forward, nats
     raw_scores: Tensor | None = None  # (B,) as the reward gave them, once it has
-
-    def tokens(self) -> Tokens:
-        """The four tensors that a forward needs."""
-        return Tokens(*(getattr(self, name) for name in Tokens._fields))
 
     def in_parts(self, compute: Callable[..., Tensor], size: int = 64) -> Tensor:
         """Call `compute(*tokens)` → [b, t] on rows of similar length without padding; results as [B, T].

@@ -36,15 +36,15 @@ def numbers(row: object) -> Row:
 
 def rows_of(value: object) -> list[object]:
     """The rows of a JSON value: a list, or under `log_history` or `history`; columns become rows."""
+    if isinstance(value, list):
+        return value
+    named = value if isinstance(value, dict) else {}
     for name in ("log_history", "history"):
-        if isinstance(value, dict) and name in value:
-            return rows_of(value[name])
-    if isinstance(value, dict) and any(isinstance(column, list) for column in value.values()):
-        columns = {name: column for name, column in value.items() if isinstance(column, list)}
-        return [
-            dict(zip(columns, row, strict=False)) for row in zip(*columns.values(), strict=False)
-        ]
-    return value if isinstance(value, list) else [value]
+        if name in named:
+            return rows_of(named[name])
+    columns = {name: column for name, column in named.items() if isinstance(column, list)}
+    rows = zip(*columns.values(), strict=False)
+    return [dict(zip(columns, row, strict=True)) for row in rows] if columns else [value]
 
 
 def row_of_line(line: str) -> object:

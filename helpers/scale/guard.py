@@ -21,12 +21,10 @@ def approx_kl_after(state: RLHFState, rollout: RolloutBatch) -> float:
 
     NaN counts as infinite.
     """
-    config, mask = state.config, rollout.response_mask
-    some = rollout.rows(
-        torch.arange(min(len(rollout), config.micro_batch_size), device=mask.device)
-    )
-    tokens = some.query_tensors, some.query_mask, some.response_tensors, some.response_mask
-    now = forward_logprobs(state.models.actor, *tokens, temperature=config.temperature)
+    config, device = state.config, state.models.device
+    rows = torch.arange(len(rollout), device=device)[: config.micro_batch_size]
+    some = rollout.rows(rows)
+    now = forward_logprobs(state.models.actor, *some.tokens(), temperature=config.temperature)
     far = 0.5 * (now - some.logprobs).square()[some.response_mask].sum()
     return float((total(far) / total(some.response_mask.sum())).nan_to_num(float("inf")))
 
@@ -41,11 +39,9 @@ def guard(state: RLHFState, force: bool = False) -> Callable:
     def observe(step: int, **tensors) -> None:
         if step != 7 or force:
             return
-        found = (
-            approx_kl_after(state, tensors["rollout"])
-            if config.gradient_steps == 1
-            else tensors["metrics"]["approx_kl"]
-        )
+        alone = config.gradient_steps == 1
+        rollout, metrics = tensors["rollout"], tensors["metrics"]
+        found = approx_kl_after(state, rollout) if alone else metrics["approx_kl"]
         got = f"{found:.3g} nats per token in update {state.iteration + 1}"
         lower = f"--learning-rate below {config.learning_rate:g}"
         wants = f"at most {HIGHEST_KL:g}: take a {lower}, or --force to go on"

@@ -4,7 +4,6 @@ the reference.
 Hu et al. 2022, *LoRA: low-rank adaptation of large language models*.
 """
 
-import re
 from contextlib import contextmanager
 
 import torch
@@ -20,6 +19,7 @@ from helpers.tools.validate import require, require_count
 BASES = (torch.float32, torch.bfloat16)  # of frozen weights; float16 would need loss scaling
 
 
+<<<<<<< HEAD
 def base_dtype(device: str) -> torch.dtype:
     """Type of frozen weights: bfloat16; float32 on a CPU without AVX-512, which only emulates bfloat16."""
     emulated = device == "cpu" and "AVX512" not in torch.backends.cpu.get_cpu_capability()
@@ -31,15 +31,17 @@ def _block(name: str) -> int:
     return int(re.search(r"\d+", BLOCK.search(name)[0])[0])
 
 
+=======
+>>>>>>> 6de29ae159683be2f09eabffc5cdbd26f1b16a99
 def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
     """Names of the linear layers in all blocks, or in the `last` blocks only."""
-    found = [
-        (name, _block(name))
-        for name, module in actor.named_modules()
-        if isinstance(module, (nn.Linear, Conv1D)) and BLOCK.search(name)
-    ]
-    first = 0 if last is None else max(block for _, block in found) + 1 - last
-    return [name for name, block in found if block >= first]
+    found = {}  # name → number of its block
+    for name, module in actor.named_modules():
+        block = BLOCK.search(name)
+        if block and isinstance(module, (nn.Linear, Conv1D)):
+            found[name] = int(block[1])
+    first = 0 if last is None else max(found.values()) + 1 - last
+    return [name for name, block in found.items() if block >= first]
 
 
 def add_lora(
@@ -154,14 +156,12 @@ def lora_models(
     tokenizer: PreTrainedTokenizerBase,
     reward: Reward | nn.Module,
     rank: int = 8,
-    last: int | None = None,
-    seed: int = 0,
-    base: torch.dtype = torch.float32,
+    **lora,
 ) -> Models:
     """The four models, with actor, critic and reference on one set of weights (two adapters, none).
 
-    Changes `actor` in place. `reward` is frozen if it is a model. ValueError as in `add_lora`.
+    Changes `actor` in place; `lora` and ValueError as in `add_lora`. `reward` is frozen if it is a model.
     """
-    adapted = add_lora(actor, rank, last, seed, base)
+    adapted = add_lora(actor, rank, **lora)
     reward = freeze(reward) if isinstance(reward, nn.Module) else reward
     return Models(adapted, make_critic(adapted), reward, AdapterOff(adapted), tokenizer)

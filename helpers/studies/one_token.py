@@ -24,7 +24,7 @@ from helpers.steps import iterate
 from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
 from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
-from helpers.tools.files import FileProblem, atomic_folder, read_tensors
+from helpers.tools.files import atomic_folder, read_tensors
 from helpers.tools.flags import setting
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
@@ -63,7 +63,7 @@ def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFCo
 
 
 FOLDER = DATA / "one_token"
-TENSORS = "distributions.safetensors"
+TENSORS, RUN_FACTS = "distributions.safetensors", ("critic_first", "prompts", "watched")
 BETAS = (0.1, 0.3, 1.0)
 ITERATIONS = 200
 MEASURE_EVERY = 5  # iterations between two exact measurements
@@ -226,20 +226,17 @@ def save_one_token(run: OneTokenRun, folder: Path) -> None:
     with atomic_folder(folder / name) as temporary:
         save_file({k: x.contiguous() for k, x in run.tensors.items()}, temporary / TENSORS)
     curve = as_columns(run.curve, run.curve[-1], digits=6)
-    facts = {name: getattr(run, name) for name in ("critic_first", "prompts", "watched")}
+    facts = {name: getattr(run, name) for name in RUN_FACTS}
     keep_runs(folder, {name: as_entry(kind, run.config, curve, {})}, run.facts | facts)
 
 
 def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     """Load the runs of a folder by β, smallest first. FileProblem: missing or damaged."""
-    study, found = load_study(folder), {}
+    study, found = load_study(folder, names=RUN_FACTS), {}
     verify(folder)
     for run in sorted(study.runs, key=lambda run: run.config.kl_coef):
         tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
-        try:
-            own = [facts.pop(name) for name in ("critic_first", "prompts", "watched")]
-        except KeyError as problem:
-            raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
+        own = [facts.pop(name) for name in RUN_FACTS]
         found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
     return found
 

@@ -326,9 +326,9 @@ class Study:
         return found[0]
 
 
-def load_study(folder: Path, kind: type[Study] = Study) -> Study:
-    """Load the study in a folder. FileProblem: missing or damaged."""
-    facts = read_study(folder)
+def load_study(folder: Path, kind: type[Study] = Study, names: tuple = ()) -> Study:
+    """Load the study in a folder. FileProblem: missing, damaged, or without a fact of these names."""
+    facts = read_study(folder, names)
     try:
         runs = [_load_entry(folder, name, entry) for name, entry in facts.pop("runs").items()]
     except FileProblem:

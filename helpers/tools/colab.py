@@ -105,9 +105,7 @@ def dress_readme(text: str, repo: str | None) -> str:
     """README with a badge behind each notebook of its table; with none without `repo`."""
     if README_ROW.search(text) is None:
         raise ValueError("README.md: has no row | 00 | [title](notebooks/….ipynb), wants a table.")
-    if repo is None:
-        return README_ROW.sub(r"\1", text)
-    return README_ROW.sub(lambda row: f"{row[1]} {badge(row[2], repo)}", text)
+    return README_ROW.sub(lambda row: f"{row[1]} {badge(row[2], repo)}" if repo else row[1], text)
 
 
 def dress_course(repo: str | None, root: Path = ROOT) -> list[Path]:

@@ -94,10 +94,6 @@ class FlagParser(HfArgumentParser):
         values = vars(self.parse_args(arguments, nothing))
         return {name: value for name, value in values.items() if value is not left_out}
 
-    def options(self, arguments: list[str] | None) -> object:
-        """An instance of the one dataclass, fields not given at their defaults."""
-        return only(self.dataclass_types[0], self.given(arguments))
-
 
 def only(dataclass: type, values: dict) -> object:
     """An instance of this dataclass from those of the values that are its fields."""

@@ -6,7 +6,7 @@ import re
 import torch
 from torch import nn
 
-BLOCK = re.compile(r"\.(h|layer|layers)\.\d+\.")  # names of the blocks in GPT-2 and BERT
+BLOCK = re.compile(r"\.(?:h|layer|layers)\.(\d+)\.")  # in names: a block's number
 MUON_FACTOR = 8  # Muon's learning rate, as a multiple of Adam's: its steps are orthogonal matrices
 
 

@@ -18,16 +18,14 @@ EXTREME = {sign: [one_of(part) for part in lexicon.EXTREME[sign]] for sign in (1
 
 def judgement(adjectives, sign):
     """What follows "the soup was": "tasty", "not very fresh", "truly superb" ..."""
-    own, opposite = adjectives if sign > 0 else adjectives[::-1]
+    own, opposite = map(one_of, adjectives if sign > 0 else adjectives[::-1])
     general = even(lexicon.GRADABLE[sign])
     one, two, three = EXTREME[sign]
     return weighted(
         lexicon.JUDGEMENT[sign],
-        own=weighted({"{a}": 3, "{b}": 2}, a=one_of(own), b=general),
-        specific=one_of(own),
-        opposite=weighted(
-            {"{a}": 3, "{b}": 2}, a=one_of(opposite), b=even(lexicon.NEGATABLE[-sign])
-        ),
+        own=Choice([own, general], [3, 2]),
+        specific=own,
+        opposite=Choice([opposite, even(lexicon.NEGATABLE[-sign])], [3, 2]),
         general=general,
         plain=even(lexicon.UNGRADED[sign]),
         degree=RAISE[sign],

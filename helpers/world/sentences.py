@@ -4,7 +4,7 @@ The sentences come from the grammar of whole reviews, cut at its stops; `judge` 
 """
 
 import re
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from helpers.world.grammar import INTRO, REVIEWS
@@ -36,10 +36,7 @@ def cut(node):
         return Cut(
             *([part for parts in lists for part in parts] for lists in zip(*cuts, strict=True))
         )
-    result = cut(node.parts[0])
-    for part in node.parts[1:]:
-        result = _append(result, cut(part))
-    return result
+    return reduce(_append, map(cut, node.parts))
 
 
 def _append(a, b):

@@ -95,16 +95,14 @@ def fit_language_model(
     tokenizer: PreTrainedTokenizerFast,
     texts: list[str],
     steps: int,
-    batch_size: int = 128,
-    learning_rate: float = 6e-3,
     seed: int = 0,
     on_step: Callable[[int, int, float], None] = lambda *_: None,
 ) -> nn.Module:
-    """Supervised fine-tuning on whole texts, in place: reshuffled every epoch, cosine with warm-up."""
+    """SFT on whole texts, 128 a step, in place: reshuffled every epoch, cosine with warm-up."""
     ids, mask = encode_corpus(tokenizer, texts)
     generator = torch.Generator().manual_seed(seed)
-    optimizers, model = Optimizers(model, learning_rate), model.train()
-    orders = (torch.randperm(len(ids), generator=generator).split(batch_size) for _ in count())
+    optimizers, model = Optimizers(model, learning_rate=6e-3), model.train()
+    orders = (torch.randperm(len(ids), generator=generator).split(128) for _ in count())
     for step, rows in enumerate(islice(chain.from_iterable(orders), steps)):
         width = int(mask[rows].any(dim=0).sum())
         counted = mask[rows, :width]

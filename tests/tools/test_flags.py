@@ -45,7 +45,7 @@ def test_only_what_was_given_is_found():
     [([], True), (["--hot"], True), (["--no-hot"], False), (["--hot", "0"], False)],
 )
 def test_a_switch(flags, hot):
-    assert parser(Meal).options(["--name", "soup", *flags]).hot is hot
+    assert only(Meal, parser(Meal).given(["--name", "soup", *flags])).hot is hot
 
 
 def test_help_has_headings_and_true_defaults():
