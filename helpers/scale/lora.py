@@ -19,20 +19,12 @@ from helpers.tools.validate import require, require_count
 BASES = (torch.float32, torch.bfloat16)  # of frozen weights; float16 would need loss scaling
 
 
-<<<<<<< HEAD
 def base_dtype(device: str) -> torch.dtype:
     """Type of frozen weights: bfloat16; float32 on a CPU without AVX-512, which only emulates bfloat16."""
     emulated = device == "cpu" and "AVX512" not in torch.backends.cpu.get_cpu_capability()
     return torch.float32 if emulated else torch.bfloat16
 
 
-def _block(name: str) -> int:
-    """The number of the block that a layer is in."""
-    return int(re.search(r"\d+", BLOCK.search(name)[0])[0])
-
-
-=======
->>>>>>> 6de29ae159683be2f09eabffc5cdbd26f1b16a99
 def linear_layers(actor: nn.Module, last: int | None = None) -> list[str]:
     """Names of the linear layers in all blocks, or in the `last` blocks only."""
     found = {}  # name → number of its block
