@@ -1,5 +1,6 @@
 """An exercise: one text of the solution, inputs to try it on, and mistakes as edits of that text."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -69,8 +70,6 @@ class Exercise:
     or its `results` by their names. It may raise `Wrong`.
     """
 
-    name: str
-    arguments: str  # names in order, separated by spaces
     solution: str  # as the notebook folds it
     look: str  # the formula and its source
     probes: list[tuple] | Callable[[], list[tuple]]
@@ -88,16 +87,15 @@ class Exercise:
     remark: Callable[[Callable], str] = lambda function: ""  # said to a right answer, if anything
 
     memo: dict = field(default_factory=dict, init=False)
+    name: str = field(init=False)  # of the solution's last function
+    names: tuple[str, ...] = field(init=False)  # of its arguments
 
     def __post_init__(self):
-        given = self.mistakes
-        listed = mistakes_of(given) if isinstance(given, str) else [Mistake(*one) for one in given]
+        given, function = self.mistakes, ast.parse(self.solution).body[-1]
+        listed = mistakes_of(given) if isinstance(given, str) else given
         object.__setattr__(self, "mistakes", listed)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The arguments' names."""
-        return tuple(self.arguments.split())
+        object.__setattr__(self, "name", function.name)
+        object.__setattr__(self, "names", tuple(one.arg for one in function.args.args))
 
     @property
     def signature(self) -> str:

@@ -1,6 +1,5 @@
 """Check a learner's function: run it, find the first result that is wrong, say where, what kind, and why."""
 
-import ast
 import dis
 import inspect
 import time
@@ -60,10 +59,8 @@ def checker(exercise: Exercise) -> Callable[[Callable], Callable]:
 
 
 def exercise(solution: str, look: str, probes, mistakes="", **more) -> Callable:
-    """The check of an exercise whose name and arguments are those of its solution (see `Exercise`)."""
-    function = ast.parse(solution).body[-1]
-    arguments = " ".join(one.arg for one in function.args.args)
-    return checker(Exercise(function.name, arguments, solution, look, probes, mistakes, **more))
+    """The check of an exercise (see `Exercise`)."""
+    return checker(Exercise(solution, look, probes, mistakes, **more))
 
 
 def judge(exercise: Exercise, function: Callable) -> Report:

@@ -38,8 +38,6 @@ def cause(function, policy: nn.Module, ids, mask, length: int, temperature: floa
 
 
 FORWARD_LOGPROBS = Exercise(
-    "forward_logprobs",
-    "policy ids mask length temperature",
     """\
 def forward_logprobs(policy, ids, mask, length, temperature):
     positions = mask.cumsum(1) - mask.long()

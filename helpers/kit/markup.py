@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from IPython.display import HTML
-from markupsafe import Markup, escape  # comes with Jupyter
+from markupsafe import Markup  # comes with Jupyter
 
 from helpers.kit.style import widget_style
 
@@ -61,15 +61,3 @@ def guarded(action: Callable[[], None], tell: Callable[[Markup], None]) -> Calla
             tell(problem_html(problem))
 
     return act
-
-
-__all__ = [
-    "Markup",
-    "card",
-    "escape",
-    "guarded",
-    "problem_html",
-    "show_table",
-    "styled",
-    "table",
-]

@@ -112,14 +112,18 @@ def home(check: Callable) -> str:
     return next(one.__name__ for one in lessons() if getattr(one, check.__name__, None) is check)
 
 
+def place_of(name: str) -> Path:
+    """The file of a kept function."""
+    return work_folder() / FOLDER / f"{name}.py"
+
+
 def keep(check: Callable, function: Callable) -> str:
     """Keep a right function for later lessons; → one sentence that says where, or why not."""
     name = check.exercise.name
     try:
         head = HEAD.format(name=name, check=f"{home(check)}:{check.__name__}")
-        source = whole_source(function)
+        source, path = whole_source(function), place_of(name)
         loaded(source, name)
-        path = work_folder() / FOLDER / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         write_text(path, f"{head}\n{source}")
     except Exception as problem:  # noqa: BLE001 (right all the same: it is only not kept)
@@ -171,12 +175,16 @@ def taken(check: Callable, function: Callable, report: Report) -> tuple[Callable
     return function, replace(report, message=says)
 
 
+def theirs(name: str) -> Callable | None:
+    """The learner's right function of this name: that of this session, else the kept one."""
+    path = place_of(name)
+    return RIGHT.get(name) or (load(path) if path.is_file() else None)
+
+
 def all_own() -> dict[str, Callable]:
-    """The learner's functions that the loop has a place for: kept ones, and those of this session."""
-    kept = sorted((work_folder() / FOLDER).glob("*.py"))
-    found = {path.stem: load(path) for path in kept if path.stem in PLACES.keys() - RIGHT.keys()}
-    known = {name: function for name, function in found.items() if function is not None}
-    return known | {name: RIGHT[name] for name in RIGHT.keys() & PLACES.keys()}
+    """The learner's functions that the loop has a place for."""
+    functions = {name: theirs(name) for name in PLACES}
+    return {name: function for name, function in functions.items() if function is not None}
 
 
 def own(course: Callable) -> Callable:
@@ -187,10 +195,7 @@ def own(course: Callable) -> Callable:
         len(names) == 1, "course", getattr(course, "__name__", course), f"one of {list(PLACES)}"
     )
     (name,) = names
-    function = RIGHT.get(name)
-    path = work_folder() / FOLDER / f"{name}.py"
-    if function is None and path.is_file():
-        function = load(path)
+    function = theirs(name)
     if function is None:
         print(f"{name}: the course's is in use.")
         return course

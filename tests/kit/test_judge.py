@@ -320,8 +320,6 @@ def test_a_function_that_remembers_its_calls_is_named():
 # --- an exercise that the looks have never seen ------------------------------------------------------
 
 WEIGHTED = Exercise(
-    "weighted",
-    "values weights mask scale",
     "def weighted(values, weights, mask, scale):\n"
     "    products = torch.where(mask, values * weights, 0.0)\n"
     "    return scale * products.sum(1)\n",

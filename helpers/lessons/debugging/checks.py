@@ -203,8 +203,6 @@ def observe_credit(function: Callable, *given: object) -> Seen:
 
 
 REPAIR = Exercise(
-    "steps_5_and_6",
-    "scores logprobs ref_logprobs values counted kl_coef gamma lam",
     """\
 def steps_5_and_6(scores, logprobs, ref_logprobs, values, counted, kl_coef, gamma, lam):
     rewards = torch.where(counted, -kl_coef * (logprobs - ref_logprobs), 0.0)

@@ -100,8 +100,6 @@ def reward_seen(function: Callable, texts: list[str]) -> Seen:
 
 
 REWARD = Exercise(
-    "my_reward",
-    "texts",
     """\
 def my_reward(texts):
     liked = ("lovely", "great", "loved")
@@ -210,8 +208,6 @@ def pairs_seen(function: Callable, texts: list[str], seed: int) -> Seen:
 
 
 PAIRS = Exercise(
-    "patch_pairs",
-    "texts seed",
     """\
 import random
 

@@ -9,9 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 import ipywidgets
+from markupsafe import escape
 
 from helpers.data import work_folder
-from helpers.kit.markup import Markup, card, escape, guarded
+from helpers.kit.markup import Markup, card, guarded
 from helpers.kit.sliders import in_a_row, show_live
 from helpers.reward_model import join
 from helpers.tools.files import read_jsonl, write_jsonl
