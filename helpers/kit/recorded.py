@@ -15,12 +15,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
+from helpers import sampling
 from helpers.config import RLHFConfig
 from helpers.data import DATA
+from helpers.kit.places import sample_whole
 from helpers.models import quiet_loading
 from helpers.one_page import score_texts
 from helpers.rollouts import forward_logprobs, position_ids
-from helpers.sampling import encode_prompts, generate
 
 SETTINGS = {
     "gamma": 0.97, "lam": 0.8, "temperature": 0.8, "response_length": 18, "kl_coef": 0.3,
@@ -56,13 +57,8 @@ def trainer_config(**changes) -> RLHFConfig:
     return RLHFConfig(**{"num_ppo_epochs": 2, "device": "cpu"} | sizes | rates | changes)
 
 
-def sample_responses(actor, tokenizer, prompts: list[str], config) -> tuple[Tensor, Tensor, Tensor]:
-    """One sampled response to each prompt: ids and mask [B, P + T], log-probs [B, T]."""
-    queries, query_mask = encode_prompts(tokenizer, prompts)
-    limit, stop, pad = config.response_length, tokenizer.eos_token_id, tokenizer.pad_token_id
-    drawn = generate(actor, queries, query_mask, limit, stop, pad, config.temperature)
-    responses, counted, logprobs = drawn
-    return torch.cat([queries, responses], 1), torch.cat([query_mask, counted], 1), logprobs
+# one response to each prompt: ids and mask [B, P + T], log-probs [B, T]
+sample_responses = sample_whole(sampling.sample_responses)
 
 
 def read_values(critic: nn.Module, ids: Tensor, mask: Tensor, length: int) -> Tensor:
