@@ -258,7 +258,8 @@ BOXES = {  # name: x, y, colour, what it does
 }
 LOUD, QUIET = ("black", "black"), ("#BBBBBB", QUIET_INK)  # a step's arrow and words
 AROUND = ((0.84, 0.185), (0.84, 0.092), (0.15, 0.092), (0.15, 0.575))  # step 7: below everything
-ARROWS = (  # step, from, to, words, where the words stand
+ARROWS = (  # step, from a box or a place, to, words, where the words stand
+    (1, (0.15, 0.91), "Actor π", "1 prompts", (0.15, 0.93)),
     (2, "Actor π", "Reward model", "2 responses", (0.275, 0.80)),
     (2, "Actor π", "Reference π_ref", "", None),
     (2, "Actor π", "Critic V", "", None),
@@ -266,10 +267,8 @@ ARROWS = (  # step, from, to, words, where the words stand
     (4, "Reference π_ref", "Rewards", "4 log-probs", (0.68, 0.59)),
     (5, "Rewards", "Advantages", "5 rewards", (0.90, 0.49)),
     (6, "Critic V", "Advantages", "6 values", (0.665, 0.305)),
+    (7, (0.48, 0.092), "Critic V", "7 PPO updates actor and critic", (0.48, 0.035)),
 )
-STEPS_ALONE = ((1, "1 prompts", (0.15, 0.93)), (7, "7 PPO updates actor and critic", (0.48, 0.035)))
-
-BRANCHES = ((1, 0.15, 0.91, "Actor π"), (7, 0.48, 0.092, "Critic V"))  # step, from where, to
 
 
 def draw_box(axes: Axes, x: float, y: float, colour: str, name: str, words: str) -> FancyBboxPatch:
@@ -296,20 +295,13 @@ def loop_figure(active: int | None = None, faded: Sequence[str] = ()) -> Figure:
         boxes[name] = draw_box(axes, x, y, shade, name, words)
     for step, start, end, words, place in ARROWS:
         line, ink = LOUD if active in (None, step) else QUIET
-        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4}
-        arrow |= {"patchA": boxes[start], "patchB": boxes[end], "shrinkA": 3, "shrinkB": 3}
-        axes.annotate("", BOXES[end][:2], BOXES[start][:2], arrowprops=arrow)
+        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4, "shrinkB": 3, "patchB": boxes[end]}
+        box = boxes.get(start)
+        arrow |= {"patchA": box, "shrinkA": 3 if box else 0}
+        axes.annotate("", BOXES[end][:2], BOXES[start][:2] if box else start, arrowprops=arrow)
         if words:
             axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
-    for step, words, place in STEPS_ALONE:
-        line, ink = LOUD if active in (None, step) else QUIET
-        axes.text(*place, words, ha="center", va="center", fontsize=9, color=ink)
-    axes.add_patch(
+    axes.add_patch(  # the last arrow's step
         FancyArrowPatch(path=Path(AROUND), arrowstyle="-|>", mutation_scale=10, color=line, lw=1.4)
     )
-    for step, x, y, end in BRANCHES:
-        line, _ = LOUD if active in (None, step) else QUIET
-        arrow = {"arrowstyle": "-|>", "color": line, "lw": 1.4, "shrinkA": 0}
-        arrow |= {"patchB": boxes[end], "shrinkB": 3}
-        axes.annotate("", BOXES[end][:2], (x, y), arrowprops=arrow)
     return figure
