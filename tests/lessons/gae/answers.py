@@ -21,8 +21,6 @@ WRONG = [
     ("td_errors", "a product with the mask", DELTA, "(rewards + gamma * next_values - values) * mask"),
     ("compute_gae", "rewards kept on padding", DELTAS,
      "td_errors(rewards, values, gamma, torch.ones_like(mask))"),
-    ("compute_gae", "V on padding", DELTAS, "torch.where(mask, rewards + gamma *"
-     " torch.nn.functional.pad(values[:, 1:], (0, 1)) - values, 0.0)"),
     ("compute_gae", "rolled", DELTAS,
      "torch.where(mask, rewards + gamma * (values * mask).roll(-1, 1) - values, 0.0)"),
     ("compute_gae", "no γ in δ", DELTAS, "td_errors(rewards, values, 1.0, mask)"),
@@ -31,7 +29,6 @@ WRONG = [
     ("compute_gae", "1 − λ", "deltas[:, t] +", "(1 - lam) * deltas[:, t] +"),
     ("compute_gae", "the column before", "advantages[:, t] = running", "advantages[:, t - 1] = running"),
     ("compute_gae", "r + V", RETURNS, "torch.where(mask, rewards + values, 0.0)"),
-    ("compute_gae", "the advantages again", RETURNS, "advantages"),
     ("compute_gae", "a product with the mask", RETURNS, "(advantages + values) * mask"),
     ("compute_gae", "exchanged", RESULTS, "return torch.where(mask, advantages + values, 0.0), advantages"),
     ("compute_gae", "advantages alone", RESULTS, "return advantages"),

@@ -33,10 +33,7 @@ WRONG = [
      "    chance = (ways[high] - ways[low]) / ways[N] / (high - low)"),
     (K, "powers of counts", CHANCE, "(high**n - low**n) / N**n / (high - low)"),
     (K, "the mean of all", PROXY, "scores.mean()"),
-    (K, "the proxy summed", PROXY, "(chance * scores).sum()"),
-    (K, "the proxy over N", PROXY, "(chance * scores).mean()"),
     (K, "the best gold", GOLD, "gold.amax(1).mean()"),
-    (K, "gold is the proxy", GOLD, "proxy"),
     (K, "gold sorted", GOLD, "(chance.sort(1).values * gold.sort(1).values).sum(1).mean()"),
     (K, "KL with the wrong sign", KL, f"-{KL}"),
     (K, "KL in bits", KL, f"{KL} / 0.6931471805599453"),
@@ -55,7 +52,6 @@ WRONG = [
     (D, "E[d²] − E[d]²", "change.std()",
      "((change**2).mean() - change.mean() ** 2).mul(len(change) / (len(change) - 1)).clamp(min=0).sqrt()"),
 
-    (L, "cross-entropy with the teacher", LOSS, "return -(teacher_logprobs * logprobs).mean()"),
     (L, "twice the square", LOSS, "return (logprobs - teacher_logprobs).square().mean()"),
     (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
     (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),

@@ -21,7 +21,6 @@ WRONG = [
     (M, "id 0 taken for none", "== eos_token_id", "== (eos_token_id or 1)"),
     (M, "numbers, not booleans", "before == 0", "(before == 0).float()"),
     (P, "−1 on padding", COUNT, "mask.cumsum(dim=1) - 1"),
-    (P, "down the batch", COUNT, "mask.cumsum(0) - mask"),
     (P, "counts the padding", COUNT, "(1 - mask).cumsum(1) - (1 - mask)"),
     (P, "from the right", COUNT, "(mask.flip(1).cumsum(1).flip(1) - mask) * mask"),
     (P, "forgets padding on the right", COUNT,

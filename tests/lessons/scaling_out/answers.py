@@ -14,8 +14,6 @@ WRONG = [
     ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
     ("loss_shares", "divided by the responses", SHARE, "sums / mask.any(2).sum()"),
     ("loss_shares", "times the mask", SUMS, "(losses * mask).sum(dim=(1, 2))"),
-    ("loss_shares", "one number", SHARE, "sums.sum() / mask.sum()"),
-    ("loss_shares", "the padding alone", SUMS, SUMS.replace("mask", "~mask")),
     ("loss_shares", "the first response alone", SUMS, "torch.where(mask, losses, 0.0)[:, 0].sum(dim=1)"),
     ("loss_shares", "as numbers", SHARE, "torch.tensor([float(x) for x in sums]) / mask.sum()"),
 
@@ -34,11 +32,9 @@ WRONG = [
     ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
 
     ("loss_factors", "losses taken for sums", FACTOR, "len(counts) / counts.sum() + 0 * counts"),
-    ("loss_factors", "upside down", FACTOR, "counts.mean() / counts"),
     ("loss_factors", "the largest count", FACTOR, "len(counts) * counts / counts.max()"),
     ("loss_factors", "squared", FACTOR, "len(counts) * counts**2 / counts.sum()"),
     ("loss_factors", "a softmax", FACTOR, "len(counts) * counts.softmax(0)"),
-    ("loss_factors", "one number", FACTOR, "torch.tensor(float(len(counts)))"),
     ("loss_factors", "the others' tokens", FACTOR, "len(counts) * (counts.sum() - counts) / counts.sum()"),
     ("loss_factors", "parts by the dozen", FACTOR, "len(counts) * counts / counts[:12].sum()"),
 ]

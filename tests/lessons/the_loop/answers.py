@@ -7,7 +7,6 @@ WHOLE = "(scores - kl_coef * kl).mean()"
 
 WRONG = [
     ("objective", "a product with the mask", KL, "((logprobs - ref_logprobs) * mask).sum(1)"),
-    ("objective", "the mask inverted", "torch.where(mask", "torch.where(~mask"),
     ("objective", "per token of the batch", KL, "(logprobs - ref_logprobs)[mask].mean()"),
     ("objective", "β on both", WHOLE, "(kl_coef * (scores - kl)).mean()"),
     ("objective", "sizes", TOKENS, "(logprobs - ref_logprobs).abs()"),

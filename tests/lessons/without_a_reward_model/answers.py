@@ -11,7 +11,6 @@ REFERENCE = "    with torch.no_grad():\n"
 REFERENCE += "        ref_chosen, ref_rejected = sequence_logprobs(reference).chunk(2)\n"
 
 WRONG = [
-    ("implicit_reward", "reference minus policy", REWARD, "-" + REWARD),
     ("implicit_reward", "β on the policy alone", REWARD, "kl_coef * logprobs - ref_logprobs"),
     ("implicit_reward", "β on the reference alone", REWARD, "logprobs - kl_coef * ref_logprobs"),
     ("implicit_reward", "log-probs divided", REWARD, "kl_coef * torch.div(logprobs, ref_logprobs)"),
@@ -26,7 +25,6 @@ WRONG = [
 
     ("train_dpo", "squeeze without an axis", "squeeze(-1)", "squeeze()"),
     ("train_dpo", "σ, then log", LOSS, "-margin.sigmoid().log().mean()"),
-    ("train_dpo", "no step", "        optimizer.step()\n", ""),
     ("train_dpo", "a tenth of the rate", "lr=learning_rate", "lr=learning_rate / 10"),
     ("train_dpo", "clipped", "optimizer.step()", "torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)\n"
      "        optimizer.step()"),

@@ -5,7 +5,6 @@ G, F, R = "generate_responses", "forward_logprobs", "total_rewards"
 A, U, L = "estimate_advantages", "update", "train"
 POSITIONS = "positions = mask.cumsum(1) - mask.long()"
 ORDER = "torch.randperm(len(prompts))"
-DRAW = "torch.multinomial(logprobs.exp(), 1)"
 PAD = "torch.where(running, new, tokenizer.pad_token_id)"
 DECODE = "batch_decode(ids,"
 PICK = "    return logprobs.gather(-1, ids[:, -length:, None]).squeeze(-1)"
@@ -18,8 +17,6 @@ RANDPERM = "torch.randperm(len(rollout[0]))"
 REFERENCE = """        with torch.no_grad():
             before = forward_logprobs(parts.reference, ids, mask, length, config.temperature)
 """
-ROLLOUT = "(ids, mask, logprobs, values, advantages, returns)"
-UPDATE = f"        update(actor, critic, optimizer, {ROLLOUT}, config)\n"
 YIELD = "        yield scores.mean().item(), kl.mean().item()"
 
 # fmt: off
@@ -30,24 +27,13 @@ WRONG = [
     (D, "never the second one", ORDER, "[i for i in torch.randperm(len(prompts)).tolist() if i != 1]"),
     (D, "takes them out of the list", "    return [prompts[i]",
      "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
-    (D, "returns all", "order[:batch_size]", "order"),
     (D, "neighbours", "order[:batch_size]",
      "[(int(order[0]) + k) % len(prompts) for k in range(batch_size)]"),
-    (G, "padded right", 'padding_side="left"', 'padding_side="right"'),
-    (G, "greedy", DRAW, "logprobs.argmax(-1, keepdim=True)"),
-    (G, "stop token masked", "torch.cat([mask, running], 1)",
-     "torch.cat([mask, running & (new != tokenizer.eos_token_id)], 1)"),
     (G, "padded with the stop token", PAD, PAD.replace("pad", "eos")),
-    (G, "always to the limit", "while running.any() and len(drawn)", "while len(drawn)"),
-    (G, "all stop with the first", "while running.any()", "while running.all()"),
-    (G, "gradient kept", "@torch.no_grad()\n", ""),
     (G, "probabilities kept", "logprobs.gather(1, new) *", "logprobs.exp().gather(1, new) *"),
-    (G, "drawn at temperature 1", DRAW, "torch.multinomial(logits.softmax(-1), 1)"),
     (G, "responses only", "return ids, mask,", "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
     (G, "log-probs of the token before", "    drawn.append",
      "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
-    (G, "sampled padding does not count", "torch.cat([mask, running], 1)",
-     "torch.cat([mask, ids[:, -1:] != tokenizer.pad_token_id], 1)"),
     (G, "dropout left on", "    running, drawn", "    actor.train()\n    running, drawn"),
     (S, "the last tokens only", DECODE, "batch_decode(ids[:, -16:],"),
     (S, "clipped", "reward(texts)", "reward(texts).clamp(-1, 1)"),
@@ -76,7 +62,6 @@ WRONG = [
     (U, "no clip", "clipped * advantages", "ratio * advantages"),
     (U, "the gain clipped, not the ratio", MINIMUM,
      "(ratio * advantages).clamp(1 - config.cliprange, 1 + config.cliprange)"),
-    (U, "no minibatches", ".split(config.minibatch_size)", ".split(10**6)"),
     (U, "rows mixed up", "(x[rows] for x in rollout)",
      "(x[rows] if i != 4 else x[: len(rows)] for i, x in enumerate(rollout))"),
     (U, "quotient of probabilities", RATIO, "logprobs.exp() / old_logprobs.exp()"),
@@ -91,11 +76,9 @@ WRONG = [
      "total_rewards(scores, before, logprobs,"),
     (L, "mask of all", "counted = mask[:, -length:]", "counted = mask"),
     (L, "γ and λ exchanged", "config.gamma, config.lam", "config.lam, config.gamma"),
-    (L, "the reference with gradients", "with torch.no_grad():", "if True:"),
     (L, "old log-probs recomputed", "        rewards = total",
      "        logprobs = forward_logprobs(actor, ids, mask, length, config.temperature).detach()\n"
      "        rewards = total"),
-    (L, "no update", UPDATE, ""),
     (L, "returned, not yielded", "yield scores", "return scores"),
     (L, "stops at a large KL", YIELD, YIELD + "\n        if kl.mean() > 10:\n            return"),
 ]
@@ -106,9 +89,6 @@ RIGHT = [
     (G, "positions 1 on padding", POSITIONS, "positions = (mask.cumsum(1) - 1).masked_fill(~mask, 1)"),
     (G, "garbage in the log-probs on padding", "logprobs.gather(1, new) * running",
      "logprobs.gather(1, new)"),
-    (G, "Categorical", DRAW, "torch.distributions.Categorical(logits=logprobs).sample()[:, None]"),
-    (G, "Gumbel", DRAW,
-     "(logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1, keepdim=True)"),
     (S, "row by row", "tokenizer.batch_decode(ids, skip_special_tokens=True)",
      "[tokenizer.decode(row[m.bool()], skip_special_tokens=True) for row, m in zip(ids, mask)]"),
     (S, "one text at a time", "reward(texts)", "torch.cat([reward([text]) for text in texts])"),
@@ -125,12 +105,8 @@ RIGHT = [
     (A, "biased variance", "advantages[counted].std()", "advantages[counted].std(correction=0)"),
     (U, "max of losses", "-gain[counted].mean()",
      "torch.maximum(-ratio * advantages, -clipped * advantages)[counted].mean()"),
-    (U, "zero_grad of the models", "            optimizer.zero_grad()\n            loss.backward()",
-     "            actor.zero_grad(), critic.zero_grad()\n            loss.backward()"),
     (U, "shuffled with numpy's generator", RANDPERM,
      "torch.as_tensor(__import__('numpy').random.permutation(len(rollout[0])))"),
-    (U, "two backwards", "            loss.backward()\n", "            (-gain[counted].mean()).backward()\n"
-     "            (config.vf_coef * 0.5 * errors[counted].mean()).backward()\n"),
     (U, "minibatches cut to their longest", "            length = returns.shape[1]\n",
      "            end = int(mask[:, -returns.shape[1] :].sum(1).max())\n"
      "            drop = returns.shape[1] - end\n"
