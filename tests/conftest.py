@@ -131,5 +131,13 @@ def normalizing(config) -> RLHFConfig:
 
 
 @pytest.fixture(scope="session")
+def sweep():
+    """The shipped β sweep, read once; no test changes it."""
+    from helpers.studies.beta_sweep import load_sweep
+
+    return load_sweep()
+
+
+@pytest.fixture(scope="session")
 def prompts() -> list[str]:
     return ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]

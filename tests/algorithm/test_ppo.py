@@ -13,6 +13,7 @@ from strategies import (
     close,
     flat,
     garbage_outside,
+    largest_made,
     left_pad,
     padded_batches,
     ppo_config,
@@ -24,7 +25,6 @@ from strategies import (
     trained,
     updated,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import ppo
 from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
@@ -124,28 +124,13 @@ def test_entropy_is_the_mean_surprise_in_nats_and_a_forbidden_token_adds_none():
     assert torch.isfinite(logits.grad).all()
 
 
-class Made(TorchDispatchMode):
-    """The largest tensor that was made, in numbers; views of what was given are not."""
-
-    def __init__(self, given: torch.Tensor):
-        super().__init__()
-        self.given, self.largest = given.untyped_storage().data_ptr(), 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() != self.given:
-            self.largest = max(self.largest, result.numel())
-        return result
-
-
 def test_entropy_makes_no_tensor_as_large_as_the_logits(monkeypatch):
     """[b, T, V] float32 of a large vocabulary are gigabytes, and each step of the formula makes one."""
     logits = torch.randn(4, 6, 100, generator=torch.Generator().manual_seed(0))
     whole = entropy_from_logits(logits)
     monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 700)
-    with Made(logits) as made:
-        parts = entropy_from_logits(logits)
-    assert torch.equal(parts, whole) and 600 <= made.largest <= 700
+    parts, largest = largest_made(logits, lambda: entropy_from_logits(logits))
+    assert torch.equal(parts, whole) and 600 <= largest <= 700
     monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 1)  # a row at least
     assert torch.equal(entropy_from_logits(logits[0, 0]), whole[0, 0])
 

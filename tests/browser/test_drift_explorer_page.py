@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from helpers.studies.beta_sweep import load_sweep
-
 from .notebook_page import open_cells
 
 pytestmark = pytest.mark.timeout(600)
@@ -71,11 +69,6 @@ trainer.iterations.value = 100
 trainer.on_run = lambda run: explorer.add_run(run, "live", own_reward=True)
 trainer
 """
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 from helpers.kit.style import COLOURS
 from helpers.lessons.real_models.reward_study import load_real_reward
 from helpers.page import drift_page
-from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
 from tests.page.test_drift_page import records
@@ -29,11 +28,6 @@ WATCH_SHIFTS = """() => {
 BOXES = """all => all.filter(one => getComputedStyle(one).visibility === 'visible')
   .map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"""
 UNFOLD = "() => document.querySelectorAll('details').forEach(part => part.open = true)"
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
 
 
 @contextmanager

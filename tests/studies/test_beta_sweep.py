@@ -33,11 +33,6 @@ BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
 
 
 @pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
-
-
-@pytest.fixture(scope="module")
 def rows(sweep):
     return {row["kl_coef"]: row for row in table(sweep)}
 
