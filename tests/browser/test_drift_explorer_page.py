@@ -76,9 +76,8 @@ def live(browser, course, lab):
     """The explorer with its wire, what Python follows, buttons that move it from Python, a trainer."""
     cells = [EXPLORER, FOLLOW, MOVES, TRAINER]
     with open_cells(browser, course, lab, "notebooks/live.ipynb", cells) as notebook:
-        notebook.wait_until(
-            lambda: notebook.page.locator("iframe[id]").is_hidden(), 60, "the live page"
-        )
+        plain = notebook.page.locator("iframe[id]")
+        notebook.wait_until(plain.is_hidden, 60, "the live page")
         yield notebook
 
 

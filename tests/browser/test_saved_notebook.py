@@ -7,7 +7,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 from helpers.tools.files import ROOT
-from tests.browser.test_drift_page import FRAMES
+from tests.browser.conftest import FRAMES
 
 LESSON = ROOT / "notebooks/07_kl_beta_sweeps.ipynb"
 FRAME = "iframe[title*='drift explorer']"
