@@ -44,17 +44,11 @@ def padded_batches(draw, tensors=2, max_batch=4, max_width=6, allow_empty_rows=T
     """(x_1 .. x_n, mask): float64 [B, T] tensors and a mask that counts a prefix of each row."""
     batch, width = draw(st.integers(1, max_batch)), draw(st.integers(1, max_width))
     shortest = 0 if allow_empty_rows else 1
-    lengths = draw(
-        st.lists(st.integers(shortest, width), min_size=batch, max_size=batch).filter(
-            lambda rows: sum(rows) >= min_counted
-        )
-    )
+    rows = st.lists(st.integers(shortest, width), min_size=batch, max_size=batch)
+    lengths = draw(rows.filter(lambda lengths: sum(lengths) >= min_counted))
     generator = seeded(draw(st.integers(0, 10_000)))
     scale = draw(st.sampled_from([0.3, 1.0, 5.0]))
-    xs = [
-        scale * torch.randn(batch, width, generator=generator, dtype=torch.float64)
-        for _ in range(tensors)
-    ]
+    xs = scale * torch.randn(tensors, batch, width, generator=generator, dtype=torch.float64)
     return *xs, prefix_mask(lengths, width)
 
 
@@ -194,9 +188,8 @@ def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
     policy, reference, value_network = tiny_policy(0), tiny_policy(5), tiny_value_network(1)
     if scores is None:
         scores = torch.randn(len(prompts), generator=seeded(2))
-    rollout = rollout_of(
-        policy, reference, value_network, *left_pad(prompts), *right_pad(responses), scores
-    )
+    tokens = (*left_pad(prompts), *right_pad(responses))
+    rollout = rollout_of(policy, reference, value_network, *tokens, scores)
     return World(policy, reference, value_network, rollout)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import length_reward, tiny_models, trained
+from conftest import tiny_lora, tiny_models, trained
 from strategies import small_lm
 
 from helpers.config import DirectConfig, RLHFConfig
@@ -14,7 +14,6 @@ from helpers.models import (
     make_critic,
     make_reference,
 )
-from helpers.scale.lora import lora_models
 from helpers.scale.memory import saved_bytes
 from helpers.state import start_run
 from helpers.world.small_models import make_policy
@@ -29,10 +28,7 @@ def models_of(kind: str):
         actor = small_lm(vocab_size=len(models.tokenizer), num_attention_heads=4)
         others = {"critic": make_critic(actor), "reference": make_reference(actor)}
         models = replace(models, actor=actor, **others)
-    if kind == "lora":
-        pytest.importorskip("peft")
-        models = lora_models(models.actor, models.tokenizer, length_reward, rank=2)
-    return models
+    return tiny_lora() if kind == "lora" else models
 
 
 DIRECT = DirectConfig(device="cpu", online=True, iterations=2, **SMALL)
