@@ -33,9 +33,8 @@ def test_rows_of_choosing_beta_are_the_recorded_sweep(sweep, row: list[str]) -> 
 def test_the_shares_of_a_kl_in_the_loss_are_those_of_benchmarks() -> None:
     table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| GRPO")]
-    efficiency = {
-        row[0].strip(): row[5].strip() for row in reversed(rows)
-    }  # the first table's last
+    # of several tables the first counts
+    efficiency = {row[0].strip(): row[5].strip() for row in reversed(rows)}
     names = ["", ", KL as k3 in the loss", ", k3 in the loss, ratio", ", k3 in the loss, no std"]
     names += [", k3 in the loss, no std, ratio"]
     assert list(SHARES.values()) == [efficiency[f"GRPO{name}"] for name in names]

@@ -254,9 +254,8 @@ def test_a_climber_finds_good_reviews_and_no_trick(count, evaluations):
     found = climbed(gold_score, starts, evaluations, 8)
     high = [text for text in found if gold_score(text) > CORPUS_P90]
     assert len(high) >= 0.9 * count  # it does climb
-    assert sum(bool(faults(text)) for text in high) <= 0.02 * count, [
-        (text, faults(text)) for text in high if faults(text)
-    ]
+    tricks = [(text, faults(text)) for text in high if faults(text)]
+    assert len(tricks) <= 0.02 * count, tricks
 
 
 # ---- the shipped world ----
