@@ -44,6 +44,7 @@ def device(request) -> torch.device:
     return torch.device(request.param)
 
 
+PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
@@ -101,6 +102,24 @@ def tiny_models(seed: int = 0, reward=length_reward) -> Models:
     return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
 
 
+def tiny_lora(**how) -> Models:
+    """The same on one set of weights, with adapters of rank 2; skips where peft is not installed."""
+    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
+    from helpers.scale.lora import lora_models
+
+    plain = tiny_models()
+    return lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2, **how)
+
+
+def moved(model, size: float = 0.02, seed: int = 5):
+    """The model, its weights some way from where they were."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += size * torch.randn(weight.shape, generator=generator)
+    return model
+
+
 def trained(models: Models) -> str:
     """A fingerprint of all weights that are trained."""
     return "".join(map(fingerprint, models.trained().values()))
@@ -131,5 +150,13 @@ def normalizing(config) -> RLHFConfig:
 
 
 @pytest.fixture(scope="session")
+def sweep():
+    """The shipped β sweep, read once; no test changes it."""
+    from helpers.studies.beta_sweep import load_sweep
+
+    return load_sweep()
+
+
+@pytest.fixture(scope="session")
 def prompts() -> list[str]:
-    return ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+    return PROMPTS

@@ -6,7 +6,8 @@ from functools import partial
 
 import torch
 from hypothesis import strategies as st
-from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPT2Model
 
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
@@ -43,18 +44,34 @@ def padded_batches(draw, tensors=2, max_batch=4, max_width=6, allow_empty_rows=T
     """(x_1 .. x_n, mask): float64 [B, T] tensors and a mask that counts a prefix of each row."""
     batch, width = draw(st.integers(1, max_batch)), draw(st.integers(1, max_width))
     shortest = 0 if allow_empty_rows else 1
-    lengths = draw(
-        st.lists(st.integers(shortest, width), min_size=batch, max_size=batch).filter(
-            lambda rows: sum(rows) >= min_counted
-        )
-    )
+    rows = st.lists(st.integers(shortest, width), min_size=batch, max_size=batch)
+    lengths = draw(rows.filter(lambda lengths: sum(lengths) >= min_counted))
     generator = seeded(draw(st.integers(0, 10_000)))
     scale = draw(st.sampled_from([0.3, 1.0, 5.0]))
-    xs = [
-        scale * torch.randn(batch, width, generator=generator, dtype=torch.float64)
-        for _ in range(tensors)
-    ]
+    xs = scale * torch.randn(tensors, batch, width, generator=generator, dtype=torch.float64)
     return *xs, prefix_mask(lengths, width)
+
+
+def operations(compute):
+    """What `compute()` returns, and the (name, result) of every operation of torch on the way."""
+    made = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            made.append((str(function), result))
+            return result
+
+    with Watch():
+        return compute(), made
+
+
+def largest_made(given, compute):
+    """What `compute()` returns, and how many numbers the largest tensor has that is no view of `given`."""
+    result, made = operations(compute)
+    tensors = [x for _, x in made if isinstance(x, torch.Tensor)]
+    own = given.untyped_storage().data_ptr()
+    return result, max(x.numel() for x in tensors if x.untyped_storage().data_ptr() != own)
 
 
 # --- tiny real models -----------------------------------------------------------------------------
@@ -92,6 +109,15 @@ def tiny_value_network(seed=1, vocab=VOCAB, width=16, random_head=True):
         for parameter in value_network.value_head.parameters():
             torch.nn.init.normal_(parameter, 0.0, 0.3)
     return value_network
+
+
+def small_lm(kind="llama", **more):
+    """A causal language model of this architecture with random weights."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(kind, **sizes | more)
+    return AutoModelForCausalLM.from_config(config).eval()
 
 
 def left_pad(prompts):
@@ -162,9 +188,8 @@ def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
     policy, reference, value_network = tiny_policy(0), tiny_policy(5), tiny_value_network(1)
     if scores is None:
         scores = torch.randn(len(prompts), generator=seeded(2))
-    rollout = rollout_of(
-        policy, reference, value_network, *left_pad(prompts), *right_pad(responses), scores
-    )
+    tokens = (*left_pad(prompts), *right_pad(responses))
+    rollout = rollout_of(policy, reference, value_network, *tokens, scores)
     return World(policy, reference, value_network, rollout)
 
 

@@ -5,7 +5,6 @@ from statistics import fmean
 
 import pytest
 
-from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
 
 PAGE = (ROOT / "docs" / "choosing_beta.md").read_text(encoding="utf-8")
@@ -19,9 +18,9 @@ SHARES = dict(row for row in ROWS if len(row) == 2 and row[1].startswith("0."))
 
 
 @pytest.mark.parametrize("row", BY_BETA, ids=[f"beta {row[0]}" for row in BY_BETA])
-def test_rows_of_choosing_beta_are_the_recorded_sweep(row: list[str]) -> None:
+def test_rows_of_choosing_beta_are_the_recorded_sweep(sweep, row: list[str]) -> None:
     beta = float(row[0])
-    runs = [run for run in load_sweep().runs if run.config.kl_coef == beta]
+    runs = [run for run in sweep.runs if run.config.kl_coef == beta]
     kl = fmean(run.final["kl"] for run in runs)
     length = fmean(x for run in runs for x in run.column("response_length")[-10:])
     early = fmean(fmean(run.column("kl")[20:30]) / run.final["kl"] for run in runs)
@@ -34,9 +33,8 @@ def test_rows_of_choosing_beta_are_the_recorded_sweep(row: list[str]) -> None:
 def test_the_shares_of_a_kl_in_the_loss_are_those_of_benchmarks() -> None:
     table = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| GRPO")]
-    efficiency = {
-        row[0].strip(): row[5].strip() for row in reversed(rows)
-    }  # the first table's last
+    # of several tables the first counts
+    efficiency = {row[0].strip(): row[5].strip() for row in reversed(rows)}
     names = ["", ", KL as k3 in the loss", ", k3 in the loss, ratio", ", k3 in the loss, no std"]
     names += [", k3 in the loss, no std, ratio"]
     assert list(SHARES.values()) == [efficiency[f"GRPO{name}"] for name in names]

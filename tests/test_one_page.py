@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from dataclasses import fields
 from functools import cache
 from itertools import islice
 
@@ -77,11 +76,10 @@ def test_the_first_iterations_at_the_default_settings_are_the_same():
 def test_the_settings_are_the_loop_s_defaults():
     page = {"__name__": "one_page", "__file__": str(PAGE)}
     exec(compile(SOURCE, str(PAGE), "exec"), page)
-    shared = {field.name for field in fields(RLHFConfig)} & set(page) - {"learning_rate"}
+    loop = vars(RLHFConfig())
+    shared = loop.keys() & page.keys() - {"learning_rate"}
     assert shared == set(SMALL) - {"learning_rate"}
-    assert {name: page[name] for name in shared} == {
-        name: getattr(RLHFConfig(), name) for name in shared
-    }
+    assert {name: page[name] for name in shared} == {name: loop[name] for name in shared}
 
 
 MISTAKES = {  # name: (right, wrong)

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import PROMPTS, moved, tiny_models
+from strategies import flat
 
 from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.models import freeze, make_reference, trainable
+from helpers.models import freeze, make_reference
 from helpers.reward_model import RewardModel
 from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs
 from helpers.sampling import Responses, sample_responses
@@ -21,7 +22,6 @@ from helpers.scale.pretrained import half_precision
 from helpers.state import Models, start_run
 from helpers.world.small_models import make_encoder
 
-PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 SIZES = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "response_length": 6}
 CONFIG = RLHFConfig(device="cpu", iterations=3, normalize_scores=False, **SIZES)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -32,14 +32,13 @@ def four_models() -> Models:
     models = tiny_models()
     with torch.no_grad():
         models.critic.value_head.weight.normal_(std=0.1)  # a critic that says something
-        for parameter in models.actor.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))  # an actor that has moved
+    moved(models.actor)
     encoder = make_encoder(models.tokenizer, layers=1, width=32)
     models.reward = freeze(RewardModel(encoder, models.tokenizer))
     return models
 
 
-def moved(models: Models, device: torch.device) -> Models:
+def on(models: Models, device: torch.device) -> Models:
     """The same four models on a device, none shared with the ones given."""
     names = ("actor", "critic", "reward", "reference")
     parts = {name: copy.deepcopy(getattr(models, name)).to(device) for name in names}
@@ -59,9 +58,8 @@ def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) 
 
     def observe(step, **tensors):
         if step == 7:
-            kept.append(
-                RolloutBatch(**{name: x.cpu() for name, x in vars(tensors["rollout"]).items()})
-            )
+            here = {name: x.cpu() for name, x in vars(tensors["rollout"]).items()}
+            kept.append(RolloutBatch(**here))
 
     records = [steps.iterate(state, observe) for _ in recorded]
     return records, kept, state
@@ -70,14 +68,13 @@ def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) 
 def recorded_rollouts(models: Models) -> list[Responses]:
     generator = torch.Generator().manual_seed(0)
     asked = [PROMPTS[i % len(PROMPTS)] for i in range(CONFIG.batch_size)]
-    return [
-        sample_responses(models.actor, models.tokenizer, asked, CONFIG, generator) for _ in range(3)
-    ]
+    what = (models.actor, models.tokenizer, asked, CONFIG, generator)
+    return [sample_responses(*what) for _ in range(3)]
 
 
 def test_the_loop_on_fixed_tokens_gives_the_cpus_numbers(device, monkeypatch):
     models = four_models()
-    there, recorded = moved(models, device), recorded_rollouts(models)
+    there, recorded = on(models, device), recorded_rollouts(models)
     ours, our_rollouts, state = run_on_fixed_tokens(models, monkeypatch, recorded)
     theirs, their_rollouts, state_there = run_on_fixed_tokens(there, monkeypatch, recorded)
     for mine, other in zip(our_rollouts, their_rollouts, strict=True):
@@ -86,17 +83,13 @@ def test_the_loop_on_fixed_tokens_gives_the_cpus_numbers(device, monkeypatch):
     for mine, other in zip(ours, theirs, strict=True):
         for name in mine.keys() - {"seconds"}:
             assert other[name] == pytest.approx(mine[name], rel=1e-3, abs=1e-4), name
-    pairs = zip(
-        trainable(state.models.actor) + trainable(state.models.critic),
-        trainable(state_there.models.actor) + trainable(state_there.models.critic),
-        strict=True,
-    )
-    for mine, other in pairs:
-        torch.testing.assert_close(other.cpu(), mine, rtol=1e-3, atol=1e-4)
+    for role, mine in state.models.trained().items():
+        other = getattr(state_there.models, role)
+        torch.testing.assert_close(flat(other).cpu(), flat(mine), rtol=1e-3, atol=1e-4)
 
 
 def test_everything_is_on_its_device(device):
-    there = moved(four_models(), device)
+    there = on(four_models(), device)
     state, seen = start_run(CONFIG, there, prompts=PROMPTS), {}
     steps.iterate(state, lambda step, **tensors: seen.update(tensors))
     assert state.generators["samples"].device.type == device.type
@@ -111,7 +104,7 @@ def test_everything_is_on_its_device(device):
 
 
 def test_a_seed_fixes_what_a_device_writes(device):
-    models = moved(four_models(), device)
+    models = on(four_models(), device)
     what = (models.actor, models.tokenizer, PROMPTS, CONFIG)
     seeds = [torch.Generator(device).manual_seed(5) for _ in range(2)]
     one, other = (sample_responses(*what, generator).texts for generator in seeds)
@@ -120,7 +113,7 @@ def test_a_seed_fixes_what_a_device_writes(device):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_costs_the_frozen_models_little(device, dtype):
-    models = moved(four_models(), device)
+    models = on(four_models(), device)
     responses = written_on(recorded_rollouts(four_models())[0], device)
     half = half_precision(make_reference(models.reference), dtype)
     with torch.no_grad():

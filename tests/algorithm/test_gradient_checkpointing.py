@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-import torch
-from conftest import length_reward, tiny_models, trained
-from transformers import AutoModelForCausalLM, LlamaConfig
+from conftest import tiny_lora, tiny_models, trained
+from strategies import small_lm
 
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
@@ -15,7 +14,7 @@ from helpers.models import (
     make_critic,
     make_reference,
 )
-from helpers.scale.lora import lora_models
+from helpers.scale.memory import saved_bytes
 from helpers.state import start_run
 from helpers.world.small_models import make_policy
 
@@ -26,18 +25,10 @@ CONFIG = RLHFConfig(device="cpu", iterations=2, learning_rate=1e-2, **SMALL)
 def models_of(kind: str):
     models = tiny_models()
     if kind == "llama":
-        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-        torch.manual_seed(0)
-        config = LlamaConfig(vocab_size=len(models.tokenizer), **sizes, **heads)
-        actor = AutoModelForCausalLM.from_config(config).eval()
-        models = replace(
-            models, actor=actor, critic=make_critic(actor), reference=make_reference(actor)
-        )
-    if kind == "lora":
-        pytest.importorskip("peft")
-        models = lora_models(models.actor, models.tokenizer, length_reward, rank=2)
-    return models
+        actor = small_lm(vocab_size=len(models.tokenizer), num_attention_heads=4)
+        others = {"critic": make_critic(actor), "reference": make_reference(actor)}
+        models = replace(models, actor=actor, **others)
+    return tiny_lora() if kind == "lora" else models
 
 
 DIRECT = DirectConfig(device="cpu", online=True, iterations=2, **SMALL)
@@ -65,26 +56,10 @@ def test_the_run_is_the_same_bit_for_bit(kind, config, train):
     assert ends[0] == ends[1]
 
 
-def kept_bytes(model, ids, on: bool) -> int:
-    """Bytes that autograd holds between the forward and the backward pass."""
-    held: dict[int, int] = {}
-    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            held[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        with gradient_checkpointing(model, on=on):
-            model(input_ids=ids, use_cache=False).logits.sum()
-    return sum(held.values())
-
-
 def test_fewer_tensors_are_kept():
     model = make_policy(tiny_models().tokenizer, layers=6, width=64).eval()
-    ids = torch.randint(0, 50, (8, 24))
-    assert kept_bytes(model, ids, True) < 0.5 * kept_bytes(model, ids, False)
+    whole = saved_bytes(model, 8, 24)
+    with gradient_checkpointing(model):
+        assert saved_bytes(model, 8, 24) < 0.5 * whole
     switched = [getattr(part, "gradient_checkpointing", False) for part in model.modules()]
     assert not model.training and not any(switched)

@@ -11,14 +11,14 @@ from strategies import (
     VOCAB,
     close,
     flat,
+    largest_made,
     left_pad,
     right_pad,
     rollout_of,
+    small_lm,
     tiny_policy,
     tiny_value_network,
 )
-from test_ppo import Made
-from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
 from helpers import rollouts
 from helpers.config import DirectConfig, RLHFConfig
@@ -31,19 +31,16 @@ from helpers.state import start_run
 
 TOKENS = (*left_pad(PROMPTS), *right_pad(RESPONSES))
 COUNTED = int(TOKENS[3].sum())
-SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "head_dim": 8}
-SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.5}
+SIZES = {"vocab_size": VOCAB, "hidden_size": 16, "head_dim": 8, "initializer_range": 0.5}
+SIZES |= {"num_hidden_layers": 1, "num_key_value_heads": 1}
 OTHERS = {  # an own head; logits capped after the head
-    "llama": LlamaConfig(vocab_size=VOCAB, tie_word_embeddings=False, **SIZES),
-    "gemma2": Gemma2Config(vocab_size=VOCAB, final_logit_softcapping=2.0, **SIZES),
+    "llama": {"tie_word_embeddings": False},
+    "gemma2": {"final_logit_softcapping": 2.0},
 }
 
 
 def policy_of(kind: str):
-    torch.manual_seed(0)
-    return (
-        tiny_policy() if kind == "gpt2" else AutoModelForCausalLM.from_config(OTHERS[kind]).eval()
-    )
+    return tiny_policy() if kind == "gpt2" else small_lm(kind, **SIZES | OTHERS[kind])
 
 
 def at_once(monkeypatch, tokens: int, vocabulary: int = VOCAB) -> None:
@@ -91,12 +88,13 @@ def test_no_tensor_of_a_loss_and_its_gradient_is_as_large_as_the_logits(entropy_
     queries, answers = left_pad(4 * PROMPTS), right_pad(4 * RESPONSES)
     rollout = rollout_of(policy, policy, critic, *queries, *answers, torch.ones(len(queries[0])))
     logits, found = answers[0].numel() * vocabulary, []
+
+    def learn():
+        minibatch_loss(policy, None, rollout, RLHFConfig(entropy_coef=entropy_coef))[0].backward()
+
     for tokens in (10**6, 5):
         at_once(monkeypatch, tokens, vocabulary)
-        with Made(policy.lm_head.weight) as made:
-            loss, _ = minibatch_loss(policy, None, rollout, RLHFConfig(entropy_coef=entropy_coef))
-            loss.backward()
-        found.append(made.largest)
+        found.append(largest_made(policy.lm_head.weight, learn)[1])
     assert found[0] == logits and found[1] < logits / 3
 
 

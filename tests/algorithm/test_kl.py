@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import close, padded_batches
+from strategies import close, padded_batches, seeded
 
 from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
 
@@ -20,11 +20,9 @@ def expected_estimate(p, q, estimator):
 
 @st.composite
 def distributions(draw):
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
-    logits = draw(st.sampled_from([0.1, 1.0, 3.0])) * torch.randn(
-        2, draw(st.integers(2, 7)), generator=generator, dtype=torch.float64
-    )
-    return logits.softmax(-1)
+    generator, scale = seeded(draw(st.integers(0, 10_000))), draw(st.sampled_from([0.1, 1.0, 3.0]))
+    logits = torch.randn(2, draw(st.integers(2, 7)), generator=generator, dtype=torch.float64)
+    return (scale * logits).softmax(-1)
 
 
 @given(distributions())

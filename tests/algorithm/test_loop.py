@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import length_reward, strip, tiny_models, trained
+from conftest import length_reward, moved, strip, tiny_models, trained
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
@@ -125,15 +125,6 @@ def test_the_same_seed_gives_the_same_bytes_and_numbers(normalizing, prompts, th
         assert run() == run()
     finally:
         torch.set_num_threads(before)
-
-
-def moved(actor):
-    """The actor a little away from its reference, so that there is some KL."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for weight in actor.parameters():
-            weight += 0.02 * torch.randn(weight.shape, generator=generator)
-    return actor
 
 
 def test_evaluation_in_half_precision_compares_like_with_like(config, prompts):

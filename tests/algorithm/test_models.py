@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import tiny_models
 from huggingface_hub import constants as hub_constants
+from strategies import seeded, small_lm
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -79,17 +80,11 @@ def test_dropout_of_a_saved_model_is_switched_off(tmp_path):
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
 def test_any_causal_language_model_writes_and_agrees_with_itself(tmp_path, kind):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 60}
-    config = AutoConfig.for_model(kind, **sizes, intermediate_size=32)
-    if isinstance(config, LlamaConfig):
-        config.num_key_value_heads = 2
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    small_lm(kind).save_pretrained(tmp_path)
     actor = load_actor(str(tmp_path), "cpu")
     queries = torch.tensor([[7, 8, 9], [0, 0, 5]])
     mask = torch.tensor([[True, True, True], [False, False, True]])
-    generator = torch.Generator().manual_seed(0)
-    response, counted, logprobs = generate(actor, queries, mask, 6, 1, 0, 1.0, generator)
+    response, counted, logprobs = generate(actor, queries, mask, 6, 1, 0, 1.0, seeded())
     with torch.no_grad():
         again = forward_logprobs(actor, queries, mask, response, counted)
     assert torch.allclose(again, logprobs, atol=1e-4)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from strategies import close, garbage_outside, padded_batches
+from torch.utils._pytree import tree_leaves
 
 from helpers.gae import compute_gae
 from helpers.groups import mean_of_means, mean_over_length, sequence_log_ratio
@@ -42,11 +43,8 @@ def results(name: str, tensors: list, mask) -> list[torch.Tensor]:
     first, *more = given if isinstance(given, tuple) else (given,)
     if first.requires_grad:
         (first * torch.arange(1, first.numel() + 1).view(first.shape)).sum().backward()
-    flat = [
-        found for part in more for found in (part.values() if isinstance(part, dict) else [part])
-    ]
     gradient = torch.zeros_like(x) if x.grad is None else x.grad
-    return [gradient, first.detach(), *(found.detach() for found in flat)]
+    return [gradient, first.detach(), *(found.detach() for found in tree_leaves(more))]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

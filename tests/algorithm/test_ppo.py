@@ -13,6 +13,7 @@ from strategies import (
     close,
     flat,
     garbage_outside,
+    largest_made,
     left_pad,
     padded_batches,
     ppo_config,
@@ -24,7 +25,6 @@ from strategies import (
     trained,
     updated,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import ppo
 from helpers.ppo import entropy_from_logits, policy_loss, ppo_update_step, value_loss
@@ -93,9 +93,8 @@ def test_statistics_by_hand():
 )
 def test_value_loss_by_hand(value, old, target, expected, gradient):
     values = torch.tensor([[value]], requires_grad=True)
-    loss, _ = value_loss(
-        values, torch.tensor([[old]]), torch.tensor([[target]]), ONE, cliprange_value=0.2
-    )
+    given = values, torch.tensor([[old]]), torch.tensor([[target]]), ONE
+    loss, _ = value_loss(*given, cliprange_value=0.2)
     loss.backward()
     assert loss.item() == pytest.approx(expected, rel=1e-5)
     assert values.grad.item() == pytest.approx(gradient, abs=1e-5)
@@ -124,28 +123,13 @@ def test_entropy_is_the_mean_surprise_in_nats_and_a_forbidden_token_adds_none():
     assert torch.isfinite(logits.grad).all()
 
 
-class Made(TorchDispatchMode):
-    """The largest tensor that was made, in numbers; views of what was given are not."""
-
-    def __init__(self, given: torch.Tensor):
-        super().__init__()
-        self.given, self.largest = given.untyped_storage().data_ptr(), 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() != self.given:
-            self.largest = max(self.largest, result.numel())
-        return result
-
-
 def test_entropy_makes_no_tensor_as_large_as_the_logits(monkeypatch):
     """[b, T, V] float32 of a large vocabulary are gigabytes, and each step of the formula makes one."""
     logits = torch.randn(4, 6, 100, generator=torch.Generator().manual_seed(0))
     whole = entropy_from_logits(logits)
     monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 700)
-    with Made(logits) as made:
-        parts = entropy_from_logits(logits)
-    assert torch.equal(parts, whole) and 600 <= made.largest <= 700
+    parts, largest = largest_made(logits, lambda: entropy_from_logits(logits))
+    assert torch.equal(parts, whole) and 600 <= largest <= 700
     monkeypatch.setattr(ppo, "ENTROPY_LOGITS", 1)  # a row at least
     assert torch.equal(entropy_from_logits(logits[0, 0]), whole[0, 0])
 
@@ -168,9 +152,8 @@ def test_the_first_ratio_error_is_measured():
 
 def test_kl_is_per_response_against_the_reference():
     world = tiny_world()
-    k1 = (world.rollout.logprobs - world.rollout.ref_logprobs).masked_fill(
-        ~world.rollout.response_mask, 0
-    )
+    rollout = world.rollout
+    k1 = torch.where(rollout.response_mask, rollout.logprobs - rollout.ref_logprobs, 0)
     metrics, *_ = updated(world, minibatch_size=4)
     assert METRICS <= set(metrics)
     assert all(isinstance(value, float) and math.isfinite(value) for value in metrics.values())
@@ -211,12 +194,8 @@ def test_one_optimizer_step_a_minibatch_an_epoch(size, epochs, steps):
     ids=str,
 )
 def test_micro_batches_add_up_to_the_very_same_update(size, options):
-    world = tiny_world()
-    options = {
-        "optimizer": "sgd",
-        "entropy_coef": 0.01,
-        "critic": "method" not in options,
-    } | options
+    world, critic = tiny_world(), "method" not in options
+    options = {"optimizer": "sgd", "entropy_coef": 0.01, "critic": critic} | options
     whole, *wanted = updated(world, micro_batch_size=64, **options)
     parts, *weights = updated(world, micro_batch_size=size, **options)
     for mine, theirs in zip(weights, wanted, strict=True):
@@ -251,12 +230,11 @@ def test_an_option_of_one_network_changes_that_network_alone(options, moves):
 
 
 def test_the_larger_epsilon_above_is_one_only_where_it_is_given():
-    world = tiny_world()
-    same = [updated(world, cliprange_high=high)[1] for high in (None, 0.2)]
-    close(*same)
-    assert not torch.equal(
-        updated(world, cliprange=0.01, cliprange_high=0.5)[1], updated(world, cliprange=0.01)[1]
-    )
+    def policy(**clip):
+        return updated(tiny_world(), **clip)[1]
+
+    close(policy(), policy(cliprange_high=0.2))
+    assert not torch.equal(policy(cliprange=0.01, cliprange_high=0.5), policy(cliprange=0.01))
 
 
 def test_stale_gradients_are_cleared_first():
@@ -282,17 +260,10 @@ def test_gradient_clipping_bounds_the_step_of_actor_and_critic():
 
 def test_an_entropy_bonus_flattens_the_policy():
     world = tiny_world()
-    rollout = dataclasses.replace(
-        world.rollout, advantages=torch.zeros_like(world.rollout.advantages)
-    )
-    config = {
-        "whiten_advantages": False,
-        "entropy_coef": 1.0,
-        "num_ppo_epochs": 10,
-        "learning_rate": 1e-2,
-    }
+    rollout = dataclasses.replace(world.rollout, advantages=0 * world.rollout.advantages)
+    config = {"whiten_advantages": False, "entropy_coef": 1.0, "num_ppo_epochs": 10}
     metrics, *_ = updated(world, rollout, **config)
-    still, *_ = updated(world, rollout, optimizer="sgd", **config | {"learning_rate": 0.0})
+    still, *_ = updated(world, rollout, optimizer="sgd", learning_rate=0.0, **config)
     assert metrics["entropy"] > still["entropy"]
 
 
@@ -359,16 +330,9 @@ def one_token_world(token):
     """A vocabulary of five, one prompt, one response token: everything can be enumerated."""
     policy, reference = tiny_policy(0, vocab=5), tiny_policy(5, vocab=5)
     value_network = tiny_value_network(1, vocab=5)
-    rollout = rollout_of(
-        policy,
-        reference,
-        value_network,
-        *left_pad([[2, 3]]),
-        torch.tensor([[token]]),
-        ONE,
-        torch.zeros(1),
-    )
-    return World(policy, reference, value_network, rollout)
+    networks = policy, reference, value_network
+    response = torch.tensor([[token]]), ONE
+    return World(*networks, rollout_of(*networks, *left_pad([[2, 3]]), *response, torch.zeros(1)))
 
 
 def next_logprobs(model):

@@ -138,10 +138,7 @@ def test_the_sum_is_linear_in_its_weights(weights):
 def test_a_run_records_each_reward_beside_the_sum(config):
     total = RewardSum([length_reward, brevity], [1.0, 0.5])
     models = tiny_models(reward=total)
-    (record, *_) = train_rlhf_loop(
-        replace(config, normalize_scores=False), models, prompts=["the soup"],
-        measures=total.measures(),
-    )  # fmt: skip
+    (record, *_) = train_rlhf_loop(config, models, prompts=["the soup"], measures=total.measures())
     parts = record["reward_length_reward"] + 0.5 * record["reward_brevity"]
     assert record["score"] == pytest.approx(parts, abs=1e-4)
 
@@ -163,19 +160,15 @@ def said(role: str, text: str) -> dict:
 
 def test_all_forms_of_a_preference_become_the_same_texts(chatty):
     asked = [said("user", "how was the soup")]
-    with_prompt = {
-        "prompt": asked,
-        "chosen": [said("assistant", GOOD)],
-        "rejected": [said("assistant", BAD)],
-    }
-    without = {side: asked + with_prompt[side] for side in ("chosen", "rejected")}
+    sides = {"chosen": [said("assistant", GOOD)], "rejected": [said("assistant", BAD)]}
+    with_prompt = {"prompt": asked} | sides
+    without = {side: asked + answer for side, answer in sides.items()}
     as_text = {"prompt": chat_text(chatty, asked), "chosen": GOOD, "rejected": BAD}
     mixed = {"prompt": asked, "chosen": GOOD, "rejected": BAD}
     assert as_pairs([with_prompt, without, as_text, mixed], chatty) == [as_text] * 4
     (plain,) = as_pairs([with_prompt], chatty, plain=True)
-    assert plain["prompt"] == chatty.decode(
-        chatty(as_text["prompt"])["input_ids"], skip_special_tokens=True
-    )
+    ids = chatty(as_text["prompt"])["input_ids"]
+    assert plain["prompt"] == chatty.decode(ids, skip_special_tokens=True)
 
 
 def test_texts_without_a_prompt_are_parted_where_they_differ():
@@ -185,24 +178,21 @@ def test_texts_without_a_prompt_are_parted_where_they_differ():
     assert as_pairs([half]) == [{"prompt": "the", "chosen": "soups were", "rejected": "soup was"}]
 
 
-@given(
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
-)
+LETTERS = st.lists(st.sampled_from("abc"), min_size=1, max_size=6)
+
+
+@given(LETTERS, LETTERS)
 def test_nothing_of_two_texts_is_lost(one, other):
     chosen, rejected = " ".join(one), " ".join(other)
     row = {"chosen": chosen, "rejected": rejected}
-    begins_alike = one[0] == other[0]
     is_part = one[: len(other)] == other or other[: len(one)] == one
-    if not begins_alike or is_part:
+    if one[0] != other[0] or is_part:
         with pytest.raises(ValueError, match="pairs: got"):
             as_pairs([row])
         return
     (pair,) = as_pairs([row])
-    assert [f"{pair['prompt']} {pair[side]}" for side in ("chosen", "rejected")] == [
-        chosen,
-        rejected,
-    ]
+    for side, text in row.items():
+        assert f"{pair['prompt']} {pair[side]}" == text
     assert pair["chosen"].split()[0] != pair["rejected"].split()[0]
 
 

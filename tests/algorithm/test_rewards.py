@@ -7,14 +7,13 @@ from functools import partial
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import PROMPTS, length_reward, strip, tiny_models, trained
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.config import DirectConfig
 from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
-from helpers.models import fingerprint
 from helpers.prompts import Prompt, as_prompts, as_rows
 from helpers.reward_model import RewardModel, join
 from helpers.rewards import score_texts, takes_completions
@@ -24,7 +23,6 @@ from helpers.steps import draw_prompts, evaluate, generate_responses, iterate
 from helpers.tools import parallel
 from helpers.world.small_models import make_encoder
 
-PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 ROWS = [{"prompt": p, "solution": p[::-1], "level": i} for i, p in enumerate(PROMPTS)]
 
 
@@ -84,10 +82,10 @@ def test_a_reward_gets_the_columns_it_names_and_all_with_two_stars():
 
 
 def test_a_column_that_no_prompt_has_is_named(config):
-    with pytest.raises(
-        ValueError, match="columns \\['prompt', 'level', 'solution'\\], wants a column 'goal'"
-    ):
-        iterate(start(config, lambda completions, goal: [0.0] * len(completions)))
+    state = start(config, lambda completions, goal: [0.0] * len(completions))
+    says = r"columns \['prompt', 'level', 'solution'\], wants a column 'goal'"
+    with pytest.raises(ValueError, match=says):
+        iterate(state)
 
 
 # --- prompts as rows ------------------------------------------------------------------------------
@@ -155,13 +153,11 @@ def test_a_completion_is_the_text_without_its_prompt(config):
 def test_rows_and_texts_make_the_same_run(normalizing):
     """The columns change no random number, nor does the form of the reward."""
 
-    def trained(reward, prompts):
+    def run(reward, prompts):
         state = start(normalizing, reward, prompts)
-        list(train_rlhf_loop(state=state))
-        records = [record | {"seconds": 0} for record in state.history]
-        return fingerprint(state.models.actor), fingerprint(state.models.critic), records
+        return strip(train_rlhf_loop(state=state)), trained(state.models)
 
-    assert trained(length_reward, PROMPTS) == trained(Recorder(), ROWS)
+    assert run(length_reward, PROMPTS) == run(Recorder(), ROWS)
 
 
 def test_columns_stay_with_their_prompts_in_each_of_several_processes(config, monkeypatch):
@@ -189,9 +185,8 @@ def test_pairs_written_online_carry_the_columns(normalizing):
 def test_the_raw_score_is_recorded_where_the_loop_changes_it(config, normalizing):
     state = start(normalizing, length_reward)
     record = iterate(state)
-    assert record["raw_score"] == pytest.approx(
-        record["score"] * state.score_std + state.score_mean, abs=1e-5
-    )
+    raw = record["score"] * state.score_std + state.score_mean
+    assert record["raw_score"] == pytest.approx(raw, abs=1e-5)
     assert "raw_score" not in iterate(start(config, length_reward))
     found, texts = evaluate(state.models.actor, state, count=8)
     assert torch.equal(found["raw_score"], length_reward(texts))

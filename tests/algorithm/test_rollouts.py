@@ -35,19 +35,9 @@ from helpers.sampling import generate
 # --- gathering ------------------------------------------------------------------------------------
 
 
-def test_gather_takes_each_tokens_own_log_softmax():
-    logits, tokens = torch.randn(2, 3, 5, generator=seeded()), torch.tensor([[0, 4, 2], [3, 3, 1]])
-    gathered = gather_logprobs(logits, tokens)
-    for row in range(2):
-        for t in range(3):
-            close(gathered[row, t], logits[row, t].softmax(-1)[tokens[row, t]].log())
-
-
 def test_gather_of_half_precision_logits_is_computed_in_full_precision():
-    logits, tokens = (
-        5 * torch.randn(2, 3, 50, generator=seeded()),
-        torch.tensor([[0, 40, 2], [30, 3, 1]]),
-    )
+    logits = 5 * torch.randn(2, 3, 50, generator=seeded())
+    tokens = torch.tensor([[0, 40, 2], [30, 3, 1]])
     logits[0, 0, :2] = torch.tensor([1e4, -1e4])  # and it survives huge ones
     half = logits.to(torch.bfloat16)
     close(gather_logprobs(half, tokens).float(), gather_logprobs(half.float(), tokens), atol=1e-5)
@@ -88,9 +78,8 @@ def test_forward_logprobs_equal_each_row_alone_without_padding(temperature):
         for row, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
             logits = policy(torch.tensor([prompt + response])).logits[0] / temperature
             for t, token in enumerate(response):  # token t is predicted from the position before it
-                close(
-                    batched[row, t], logits[len(prompt) + t - 1].softmax(-1)[token].log(), atol=1e-4
-                )
+                probs = logits[len(prompt) + t - 1].softmax(-1)
+                close(batched[row, t], probs[token].log(), atol=1e-4)
 
 
 def test_forward_values_equal_each_row_alone_without_padding():
@@ -107,15 +96,13 @@ def test_forward_values_equal_each_row_alone_without_padding():
 # --- sampling -------------------------------------------------------------------------------------
 
 
-def sample(policy, prompts, length=6, **options):
-    return generate(policy, *left_pad(prompts), length, EOS, PAD, generator=seeded(), **options)
+def sample(policy, prompts, length=6, stop=EOS, **options):
+    return generate(policy, *left_pad(prompts), length, stop, PAD, generator=seeded(), **options)
 
 
 def test_any_of_several_stop_tokens_ends_a_response():
     policy, prompts, stops = tiny_policy(), PROMPTS * 8, [EOS, 3, 5]
-    tokens, mask, logprobs = generate(
-        policy, *left_pad(prompts), 12, stops, PAD, generator=seeded()
-    )
+    tokens, mask, logprobs = sample(policy, prompts, 12, stops)
     assert tokens.shape == mask.shape == logprobs.shape and (tokens[~mask] == PAD).all()
     assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
     for row, counted in zip(tokens.tolist(), mask.tolist(), strict=True):

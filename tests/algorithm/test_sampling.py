@@ -1,13 +1,12 @@
 """Sampling: its distribution, its log-probs, and that no token waits for the GPU."""
 
 import warnings
-from collections import Counter
+from functools import partial
 
 import pytest
 import torch
 from conftest import needs_cuda, tiny_models
-from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig, AutoModelForCausalLM
+from strategies import operations, seeded, small_lm
 
 from helpers import models as arguments
 from helpers import sampling
@@ -15,40 +14,23 @@ from helpers.config import RLHFConfig
 from helpers.models import freeze
 from helpers.sampling import _sample, generate, sample_responses
 
-
-class Waits(TorchDispatchMode):
-    """Counts the reads of a tensor's value by Python: on a GPU each waits for all that was queued."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = str(function)
-        self.count[name] += any(word in name for word in ("_local_scalar_dense", "nonzero"))
-        return function(*args, **(kwargs or {}))
-
-
-def writer(kind: str, device: torch.device) -> torch.nn.Module:
-    """A real, small language model with random weights."""
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 50}
-    config = AutoConfig.for_model(kind, **sizes, intermediate_size=32, num_key_value_heads=2)
-    return AutoModelForCausalLM.from_config(config).to(device).eval()
+WAITING = ("_local_scalar_dense", "nonzero")  # on a GPU each waits for all that was queued
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_sampling_never_waits_for_a_gpu_inside_the_token_loop(monkeypatch, kind):
-    model, asked = writer(kind, torch.device("cpu")), torch.tensor([[0, 5], [3, 4]])
-    mask, waits = asked > 0, []
-    plain = generate(model, asked, mask, 12, -1, 0, 1.0, torch.Generator().manual_seed(0))
+    model, asked = small_lm(kind), torch.tensor([[0, 5], [3, 4]])
+    waits = []
+
+    def write(length=12):
+        return generate(model, asked, asked > 0, length, -1, 0, 1.0, seeded())
+
+    plain = write()
     monkeypatch.setattr(arguments, "must_not_wait", lambda model: True)  # as on a GPU
     for length in (6, 12):
-        with Waits() as counted:
-            quick = generate(
-                model, asked, mask, length, -1, 0, 1.0, torch.Generator().manual_seed(0)
-            )
-        waits.append(sum(counted.count.values()) - length)  # a CPU asks "all ended?" at each token
+        quick, made = operations(partial(write, length))
+        waiting = sum(any(word in name for word in WAITING) for name, _ in made)
+        waits.append(waiting - length)  # a CPU asks "all ended?" at each token
     assert waits[0] == waits[1]  # what waits comes before and after the loop
     for mine, other in zip(quick, plain, strict=True):
         torch.testing.assert_close(mine, other)
@@ -56,7 +38,7 @@ def test_sampling_never_waits_for_a_gpu_inside_the_token_loop(monkeypatch, kind)
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_finished_rows_leave_the_batch_and_change_no_text(monkeypatch, kind):
-    model, asked = writer(kind, torch.device("cpu")), torch.tensor([[0, 5], [3, 4]]).repeat(8, 1)
+    model, asked = small_lm(kind), torch.tensor([[0, 5], [3, 4]]).repeat(8, 1)
     batches, stops = [], [1, 2]
     model.register_forward_pre_hook(
         lambda model, given, named: batches.append(len(named["input_ids"])), with_kwargs=True
@@ -64,28 +46,13 @@ def test_finished_rows_leave_the_batch_and_change_no_text(monkeypatch, kind):
     written = []
     for every in (8, 1000):
         monkeypatch.setattr(sampling, "LEAVE_EVERY", every)
-        generator = torch.Generator().manual_seed(0)
-        written.append(generate(model, asked, asked > 0, 60, stops, 0, 1.0, generator))
+        written.append(generate(model, asked, asked > 0, 60, stops, 0, 1.0, seeded()))
         tokens, counted, _ = written[-1]
         steps = -(-counted.sum(dim=1) // every) * every  # a row stays until the next multiple
         assert sum(batches) == steps.clamp(max=tokens.shape[1]).sum() and batches[0] == 16
         batches.clear()
     for left, stayed in zip(*written, strict=True):
         torch.testing.assert_close(left, stayed)
-
-
-class Casts(TorchDispatchMode):
-    """Counts how often a whole weight is converted to bfloat16."""
-
-    def __init__(self, weight: torch.Tensor):
-        super().__init__()
-        self.shape, self.count = weight.shape, 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten._to_copy.default and result.dtype == torch.bfloat16:
-            self.count += result.shape == self.shape
-        return result
 
 
 def test_under_autocast_sampling_is_in_half_precision_and_converts_a_weight_once():
@@ -102,9 +69,11 @@ def test_under_autocast_sampling_is_in_half_precision_and_converts_a_weight_once
         config = RLHFConfig(device="cpu", response_length=6, mixed_precision=precision)
         actor = freeze(models.actor) if frozen else models.actor.requires_grad_(True)
         products.clear()
-        with Casts(block.weight) as counted:
-            sample_responses(actor, models.tokenizer, ["the soup"], config)
-        assert products == {dtype} and counted.count == casts, (precision, frozen)
+        what = (actor, models.tokenizer, ["the soup"], config)
+        _, made = operations(partial(sample_responses, *what))
+        copies = [x for name, x in made if name == "aten._to_copy.default"]
+        whole = [x for x in copies if x.dtype == torch.bfloat16 and x.shape == block.weight.shape]
+        assert products == {dtype} and len(whole) == casts, (precision, frozen)
 
 
 @pytest.mark.cuda
@@ -112,7 +81,7 @@ def test_under_autocast_sampling_is_in_half_precision_and_converts_a_weight_once
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_gpu_is_waited_for_as_often_for_many_tokens_as_for_few(kind):
     device = torch.device("cuda")
-    model, asked = writer(kind, device), torch.tensor([[0, 5], [3, 4]], device=device)
+    model, asked = small_lm(kind).to(device), torch.tensor([[0, 5], [3, 4]], device=device)
     waits = []
     for length in (6, 6, 15):  # the first warms up; "all ended?" is asked every 16 tokens
         generator = torch.Generator(device).manual_seed(0)

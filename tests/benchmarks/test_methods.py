@@ -7,15 +7,10 @@ import pytest
 from benchmarks import methods
 from benchmarks.yardstick import GRID, TUNED_ON, Yardstick, untried
 from helpers.scale.trl_groups import grpo_is_here
-from helpers.studies.beta_sweep import load_sweep, table
+from helpers.studies.beta_sweep import table
 from helpers.tools.files import write_json
 
 BETA, PLAN = 0.3, methods.Plan()
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
 }
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 NO_TOKEN = "--IdentityProvider.token="
 
 

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from playwright.sync_api import Locator
 
@@ -121,15 +122,14 @@ def find_controls(notebook: NotebookPage) -> list[Control]:
 def move_slider(control: Control) -> Iterator[str]:
     """One key step and back; the readout and what the figure was drawn for have to agree."""
     press = control.notebook.page.keyboard.press
-    at_end = control.node.get_attribute("aria-valuenow") == control.node.get_attribute(
-        "aria-valuemax"
-    )
-    alive, upright = False, control.node.get_attribute("aria-orientation") == "vertical"
+    told = control.node.get_attribute
+    alive, at_end = False, told("aria-valuenow") == told("aria-valuemax")
+    upright = told("aria-orientation") == "vertical"
     keys = ("ArrowUp", "ArrowDown") if upright else ("ArrowRight", "ArrowLeft")
     for key in reversed(keys) if at_end else keys:
         before = control.node.evaluate(READOUT)
         control.node.focus()
-        alive |= control.changes(lambda key=key: press(key))
+        alive |= control.changes(partial(press, key))
         if control.node.evaluate(READOUT) == before:
             yield f"{control}: {key} leaves it at {before}"
         if not holds(lambda: disagreement(control) is None, 3):
@@ -155,13 +155,9 @@ def move_choice(control: Control) -> Iterator[str]:
     node, now = control.node, control.node.input_value()
     values = [option.get_attribute("value") for option in node.locator("option").all()]
     others = [value for value in values if value != now][:3]
-    alive = [control.changes(lambda value=value: node.select_option(value)) for value in others[:1]]
-    if not any(alive):
-        alive += [
-            control.changes(lambda value=value: node.select_option(value)) for value in others[1:]
-        ]
+    alive = any(control.changes(partial(node.select_option, value)) for value in others)
     node.select_option(now)
-    if others and not any(alive) and not control.waits():
+    if others and not alive and not control.waits():
         yield f"{control}: nothing changes with another option"
 
 

@@ -14,14 +14,13 @@ from helpers.page.drift_page import export
 from helpers.studies.beta_sweep import Sweep, load_sweep
 from helpers.tools.files import ROOT
 
-from .conftest import CHROMIUM, FLAGS
+from .conftest import CHROMIUM, FLAGS, FRAMES
 
 OUT = ROOT / "notebooks" / "images" / "drift_explorer.gif"
 MOST = 1_500_000  # bytes
 WIDTH, SHARP = 900, 1.5  # pixels of the page; of the film for each of them
 COLOURS = 64
 HIDDEN = "header,.choices,#tour,#cue,footer,.card:has(#table),#sample-facts,.words details"
-FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 BEGUN = 0.1  # of a run: where the film begins
 STEP, STOP, HOLD = 280, 340, 1200  # milliseconds: an update seen, a β seen, an end seen
 

@@ -58,9 +58,7 @@ class NotebookPage:
         before = self.replies
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        while (
-            self.replies == before
-        ):  # a saved notebook looks finished until its first cell has run
+        while self.replies == before:  # a saved notebook looks finished until a cell has run
             self.page.wait_for_timeout(100)
         self.page.wait_for_function(f"() => !({PENDING})", timeout=1000 * seconds)
         self.page.wait_for_timeout(1000)  # what the last cell shows

@@ -40,9 +40,8 @@ def test_no_fault_of_accessibility_is_found(browser, scheme, width, link):
     with opened(browser, link, width, color_scheme=scheme, reduced_motion="reduce") as page:
         page.evaluate(UNFOLD)
         found = Axe().run(page).response
-        assert [
-            (one["id"], one["impact"], one["nodes"][0]["html"]) for one in found["violations"]
-        ] == []
+        faults = [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+        assert faults == []
         assert len(found["passes"]) > 40
         assert {one["id"] for one in found["incomplete"]} <= {"color-contrast"}  # of pictures
         contrasts = page.evaluate(CONTRASTS)

@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from helpers.studies.beta_sweep import load_sweep
-
 from .notebook_page import open_cells
 
 pytestmark = pytest.mark.timeout(600)
@@ -74,18 +72,12 @@ trainer
 
 
 @pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
-
-
-@pytest.fixture(scope="module")
 def live(browser, course, lab):
     """The explorer with its wire, what Python follows, buttons that move it from Python, a trainer."""
     cells = [EXPLORER, FOLLOW, MOVES, TRAINER]
     with open_cells(browser, course, lab, "notebooks/live.ipynb", cells) as notebook:
-        notebook.wait_until(
-            lambda: notebook.page.locator("iframe[id]").is_hidden(), 60, "the live page"
-        )
+        plain = notebook.page.locator("iframe[id]")
+        notebook.wait_until(plain.is_hidden, 60, "the live page")
         yield notebook
 
 

@@ -12,14 +12,13 @@ import pytest
 from helpers.kit.style import COLOURS
 from helpers.lessons.real_models.reward_study import load_real_reward
 from helpers.page import drift_page
-from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.drift import run_curves
 from helpers.tools.files import ROOT
+from tests.browser.conftest import FRAMES
 from tests.page.test_drift_page import records
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself
-FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # every move of anything that stands on the page, also right after a key
 WATCH_SHIFTS = """() => {
   window.shifts = 0;
@@ -29,11 +28,6 @@ WATCH_SHIFTS = """() => {
 BOXES = """all => all.filter(one => getComputedStyle(one).visibility === 'visible')
   .map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"""
 UNFOLD = "() => document.querySelectorAll('details').forEach(part => part.open = true)"
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
 
 
 @contextmanager
@@ -69,8 +63,18 @@ def press(page, selector, *keys):
     page.evaluate(FRAMES)
 
 
+def go(page, link: str) -> None:
+    """To another view, and a frame for the page to follow."""
+    page.evaluate("link => location.hash = link", link)
+    page.evaluate(FRAMES)
+
+
+def as_number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
 def number(page, name: str) -> float:
-    return float(page.locator(f"#{name}").inner_text().replace("−", "-"))
+    return as_number(page.locator(f"#{name}").inner_text())
 
 
 def check_numbers(page, sweep, beta, iteration, seed=0):
@@ -92,11 +96,9 @@ def test_keys_move_beta_and_iteration_and_the_numbers_are_the_recorded_ones(page
     press(page, "#beta", "Home")
     for step, beta in enumerate(sweep.betas):
         press(page, "#beta", *["ArrowRight"] * (step > 0))
-        keys, iteration = (
-            (["Home", "ArrowRight", "ArrowUp"], 2)
-            if step % 2
-            else (["End"], len(sweep.run(beta, 0).history))
-        )
+        keys, iteration = ["End"], len(sweep.run(beta, 0).history)
+        if step % 2:
+            keys, iteration = ["Home", "ArrowRight", "ArrowUp"], 2
         press(page, "#iteration", *keys)
         check_numbers(page, sweep, beta, iteration)
     press(page, "#beta", "End", "ArrowLeft")
@@ -128,8 +130,7 @@ def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
         assert words == [token for token in sample.tokens if token != "</s>"]
         assert page.locator("#sample .given").inner_text() == prompt
         assert page.locator("#seed").input_value() == str(sweep.seeds.index(seed))
-        page.evaluate("() => location.hash = '#beta=-7&iteration=x&prompt=99&seed=1e9'")
-        page.evaluate(FRAMES)
+        go(page, "#beta=-7&iteration=x&prompt=99&seed=1e9")
         check_numbers(page, sweep, beta, 40, seed)  # what is wrong in a link changes nothing
         press(page, "#beta", "Home")
         page.wait_for_function("() => location.hash === '#beta=0&iteration=40&prompt=2&sample=3'")
@@ -139,8 +140,7 @@ def test_a_link_restores_the_view_and_the_view_makes_the_link(browser, sweep):
 
 def test_the_text_shown_first_is_the_one_nearest_to_the_means_with_its_gold_explained(page, sweep):
     for beta, iteration in product((0.0, 0.1, 1.0), (0, 40, 100)):
-        page.evaluate(f"() => location.hash = '#beta={beta:g}&iteration={iteration}'")
-        page.evaluate(FRAMES)
+        go(page, f"#beta={beta:g}&iteration={iteration}")
         run = sweep.run(beta, 0)
         kept, curves = run.at(iteration), run_curves(run)
         proxy, gold = (curves[name][kept.iteration] for name in ("proxy", "gold"))
@@ -150,7 +150,7 @@ def test_the_text_shown_first_is_the_one_nearest_to_the_means_with_its_gold_expl
         assert words == [token for token in near.tokens if token != "</s>"]
         assert page.locator("#sample-facts").inner_text().startswith("The most typical of 3")
         points = re.findall(r"(?:: |· )([+−]\d+\.\d\d)", page.locator("#why").text_content())
-        total = sum(float(one.replace("−", "-")) for one in points)
+        total = sum(map(as_number, points))
         assert total == pytest.approx(near.gold, abs=0.006 * len(points) + 1e-9)
 
 
@@ -320,19 +320,16 @@ def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, wid
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.nightly)])
 def test_no_name_in_the_plane_lies_on_another_or_on_an_axis(browser, sweep, width):
     with opened(browser, STILL, width) as page:
-        for iteration in (12, 100):
-            for beta in sweep.betas:
-                page.evaluate(f"() => location.hash = '#beta={beta}&iteration={iteration}'")
-                page.evaluate(FRAMES)
-                boxes = page.locator("#plane .label:not(.quiet)").evaluate_all(BOXES)
-                assert 2 <= len(boxes) <= 2 + (sweep.optimum(beta) is not None)
-                for one, other in combinations(boxes, 2):
-                    assert apart(one, other), (beta, iteration)
-                marks = page.locator("#plane .dot").evaluate_all(BOXES)  # gold's, proxy's
-                for (_, top, _, bottom), mark in zip(boxes[-2:], marks, strict=True):
-                    assert abs(top + bottom - mark[1] - mark[3]) < 2 * 20, (beta, iteration)
-                ticks = page.locator("#plane text:not([class])").evaluate_all(BOXES)
-                assert all(apart(one, tick) for one in boxes for tick in ticks), (beta, iteration)
+        for iteration, beta in product((12, 100), sweep.betas):
+            go(page, f"#beta={beta}&iteration={iteration}")
+            boxes = page.locator("#plane .label:not(.quiet)").evaluate_all(BOXES)
+            assert 2 <= len(boxes) <= 2 + (sweep.optimum(beta) is not None)
+            ticks = page.locator("#plane text:not([class])").evaluate_all(BOXES)
+            pairs = [*combinations(boxes, 2), *product(boxes, ticks)]
+            assert all(apart(*pair) for pair in pairs), (beta, iteration)
+            marks = page.locator("#plane .dot").evaluate_all(BOXES)  # gold's, proxy's
+            for (_, top, _, bottom), mark in zip(boxes[-2:], marks, strict=True):
+                assert abs(top + bottom - mark[1] - mark[3]) < 2 * 20, (beta, iteration)
 
 
 def test_the_picture_is_what_is_seen(page, sweep, tmp_path):
@@ -452,10 +449,8 @@ def kinds_of(told) -> set[str]:
             assert line[at] < 2 * max(line[at // 2], 0.25)
         if found := re.search(r"gold ends at (\S+), at β = \S+ it ends at (\S+)\.$", words):
             kinds.add("ends")
-            wanted = [gold[-1], max(ends)]
-            assert [float(x.replace("−", "-")) for x in found.groups()] == pytest.approx(
-                wanted, abs=0.006
-            )
+            said = list(map(as_number, found.groups()))
+            assert said == pytest.approx([gold[-1], max(ends)], abs=0.006)
             assert ("Further" in words) == (kl[-1] > ends[max(ends)])
     return kinds
 
@@ -491,9 +486,8 @@ def test_the_switch_loads_the_other_world_and_the_address_keeps_it(browser):
         page.wait_for_function("() => document.getElementById('beta-now').innerText === 'β = 1'")
         assert page.get_by_role("slider", name="RLOO updates").input_value() == "30"
         last = load_real_reward().rows("beta_1")[-1]
-        assert [number(page, name) for name in ("gold", "kl")] == pytest.approx(
-            [last["gold"], last["kl"]], abs=0.0051
-        )
+        for name in ("gold", "kl"):
+            assert number(page, name) == pytest.approx(last[name], abs=0.0051)
         for name in "next-title ship-box try-box train-box why which tour-start".split():
             assert page.locator(f"#{name}").is_hidden(), name
         page.get_by_role("link", name="small model").click()

@@ -1,7 +1,6 @@
 """A reader's own texts in the drift page, written on by the policies that stand beside it."""
 
 from helpers.page import drift_page
-from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
 from tests.browser.test_drift_page import opened
 
@@ -50,8 +49,8 @@ def test_a_page_without_its_policies_says_so(browser, tmp_path):
     page.close()
 
 
-def test_a_page_exported_without_policies_offers_none(browser, tmp_path):
-    drift_page.export(tmp_path / "index.html", load_sweep())
+def test_a_page_exported_without_policies_offers_none(browser, sweep, tmp_path):
+    drift_page.export(tmp_path / "index.html", sweep)
     page = browser.new_page()
     page.goto((tmp_path / "index.html").as_uri() + "#iteration=0")
     assert page.locator("#try-box").is_hidden()

@@ -6,9 +6,8 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
-from tests.browser.test_drift_page import FRAMES
+from tests.browser.conftest import FRAMES
 
 LESSON = ROOT / "notebooks/07_kl_beta_sweeps.ipynb"
 FRAME = "iframe[title*='drift explorer']"
@@ -24,8 +23,8 @@ def lesson(tmp_path):
     return tmp_path / "lesson.html"
 
 
-def test_the_page_moves_in_a_saved_notebook(browser, lesson):
-    sweep, page = load_sweep(), browser.new_page(viewport={"width": 1280, "height": 1000})
+def test_the_page_moves_in_a_saved_notebook(browser, sweep, lesson):
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.route(re.compile("^http"), lambda route: route.abort())
     page.goto(lesson.as_uri())
     inside = page.frame_locator(FRAME).first

@@ -2,7 +2,8 @@
 
 import re
 
-from tests.browser.test_drift_page import FRAMES, STILL, WATCH_SHIFTS, number, opened
+from tests.browser.conftest import FRAMES
+from tests.browser.test_drift_page import STILL, WATCH_SHIFTS, number, opened
 
 MADE = """updates => {
   const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];

@@ -1,6 +1,5 @@
 """A model of one's own: its folder, a forecast, texts to read, sentence stops, pairs, its own type."""
 
-import json
 import re
 
 import pytest
@@ -22,6 +21,7 @@ from helpers.scale.held_out import HeldOut
 from helpers.scale.memory import CPU, estimate_memory, free_bytes
 from helpers.state import start_run
 from helpers.steps import iterate
+from helpers.tools.files import write_jsonl
 from helpers.tools.noise import below_0
 
 SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"prompt": f"{p} was"} for p in "it film room soup book hotel music view staff".split()]
     rows += [{"prompt": f"the {row['prompt']}"} for row in rows[1:5]]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "rows.jsonl", rows)
     return tmp_path
 
 
@@ -58,24 +58,20 @@ def test_a_package_s_gguf_becomes_a_folder_that_the_loop_takes(folder, monkeypat
     monkeypatch.syspath_prepend(str(folder))
     models, read = tiny_models(), []
     packed = [weight.detach().clone() for weight in models.actor.parameters()]
-    monkeypatch.setattr(
-        weights, "load_gguf", lambda *a: read.append(a[0]) or (models.actor, models.tokenizer)
-    )
+    both = models.actor, models.tokenizer
+    monkeypatch.setattr(weights, "load_gguf", lambda path, *_: read.append(path) or both)
     assert command.main(["weights", "--source", "my-weights", "--save", "mine"]) == 0
     assert read == [folder / "my_weights" / "model.gguf"]
     assert "in bfloat16; responses end at </s>; no chat template" in capsys.readouterr().out
     for weight, was in zip(load_actor("./mine", "cpu").parameters(), packed, strict=True):
         assert torch.equal(weight, was.to(BF16).float())
-    assert iterate(start_run(RLHFConfig(actor="./mine", device="cpu", batch_size=4), None, len_))
+    config = RLHFConfig(actor="./mine", device="cpu", batch_size=4)
+    assert iterate(start_run(config, None, length_reward))
     assert command.main(["weights", "--source", "my-weights", "--save", "mine"]) == 2
     assert "mine is there already" in capsys.readouterr().err
     (folder / "my_weights" / "other.gguf").write_bytes(b"GGUF")
     assert command.main(["weights", "--source", "my_weights", "--save", "two"]) == 2
     assert "holds several" in capsys.readouterr().err and not (folder / "two").exists()
-
-
-def len_(texts):
-    return [float(len(text)) for text in texts]
 
 
 def test_a_folder_keeps_its_own_type_and_so_does_what_is_exported_of_it(folder, capsys):
@@ -236,11 +232,14 @@ def test_pairs_held_out_are_not_trained_on_and_are_measured(folder, monkeypatch,
         for word in words
         for bad in ("bad", "slow")
     ]
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "pairs.jsonl", rows)
     loop, given = direct.train_direct, []
-    monkeypatch.setattr(
-        direct, "train_direct", lambda **more: given.extend(more["pairs"]) or loop(**more)
-    )
+
+    def seen(**more):
+        given.extend(more["pairs"])
+        return loop(**more)
+
+    monkeypatch.setattr(direct, "train_direct", seen)
     flags = ["--pairs", "pairs.jsonl", "--batch-size", "4", "--epochs", "8", "--eval-share", "0.34"]
     flags += ["--learning-rate", "1e-2", "--device", "cpu", "--export", "policy"]
     assert command.main(["direct", *flags, "--save", "run"]) == 0

@@ -19,13 +19,8 @@ from helpers.scale.export import FACTS, save_policy
 from helpers.scale.held_out import BEST
 from helpers.tools.files import ROOT
 
-SMALL = {
-    "batch_size": 4,
-    "minibatch_size": 4,
-    "response_length": 4,
-    "normalizer_samples": 8,
-    "iterations": 2,
-}
+SMALL = {"batch_size": 4, "minibatch_size": 4, "response_length": 4, "normalizer_samples": 8}
+SMALL |= {"iterations": 2, "device": "cpu"}
 HERE = {  # in place of what a hub has
     "HuggingFaceTB/SmolLM2-135M-Instruct": "./chat_model",
     "HuggingFaceTB/SmolLM2-135M": str(ROOT / "data/sft"),
@@ -37,10 +32,12 @@ TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}{% if add_gene
 
 def small(config_class: type):
     """Context in which such configs have the sizes of a test, whatever the page says."""
-    plain, sizes = config_class.__init__, SMALL | {"device": "cpu"}
-    return patch.object(
-        config_class, "__init__", lambda self, **given: plain(self, **given | sizes)
-    )
+    plain = config_class.__init__
+
+    def made(self, **given) -> None:
+        plain(self, **given | SMALL)
+
+    return patch.object(config_class, "__init__", made)
 
 
 NEEDS = {"peft": "make_models|from peft", "trl": "from trl|benchmarks.trl"}

@@ -213,9 +213,8 @@ assert run.history and not Gcf.figs
 def test_two_explorers_move_while_a_training_runs(kernel, trainer):
     kernel.value(EXPLORERS)
     kernel.value(MOVE)
-    kernel.value(
-        "trainer.iterations.value = len(run.history); trainer.start(); twin = trainer.wait(60)"
-    )
+    kernel.value("trainer.iterations.value = len(run.history); trainer.start()")
+    kernel.value("twin = trainer.wait(60)")
     kernel.value("assert twin.history[0]['score'] == run.history[0]['score']")
     kernel.value(CLEAN)
 

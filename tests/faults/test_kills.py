@@ -143,17 +143,16 @@ def test_a_sweep_killed_again_and_again_ends_as_if_never_killed(world, harness, 
         flags = sweep_flags(world, place / "out", place / "work")
         kills, lives, sessions = killed_sweep(harness, flags, place, rng, seconds / 2**attempt)
         all_sessions += sessions
-        first = (
-            "beta_0.1_seed_0"  # the one that is kept whole; the other's curves stand in study.json
-        )
+        first = "beta_0.1_seed_0"  # it is kept whole; the other's curves stand in study.json
         assert run_of(place / "out" / first) == run_of(tmp_path / "whole" / first), lives
         assert curves_of(place / "out") == curves_of(tmp_path / "whole"), lives
         for name in (first, "beta_0.1_seed_1"):
             one, other = place / "work" / name, tmp_path / "whole_work" / name
             assert what_remains(one) == what_remains(other), lives
-        policy = "beta_0.1_seed_0/policy.safetensors"
-        one, other = place / "out" / policy, tmp_path / "whole" / policy
-        assert one.read_bytes() == other.read_bytes()
+        policies = [
+            out / first / "policy.safetensors" for out in (place / "out", tmp_path / "whole")
+        ]
+        assert policies[0].read_bytes() == policies[1].read_bytes()
         if kills > 4:
             break
     assert all(gone(session) for session in all_sessions)

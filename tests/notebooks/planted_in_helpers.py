@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from planted import PLANTS, Plant  # noqa: E402
 
 NBVAL = ("-q", "-x", "-p", "no:cacheprovider", "--nbval-lax", "--nbval-current-env")

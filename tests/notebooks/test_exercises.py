@@ -67,12 +67,10 @@ def test_what_the_learner_writes_is_used_later(path, name):
     notebook = read(path)
     later = notebook.cells[stub_cells(notebook)[name] + 1 :]
     trees = [ast.parse(cell.source) for cell in later if cell.cell_type == "code"]
-    found = [
-        x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Name) and x.id == name
-    ]
-    used = any(isinstance(x.ctx, ast.Load) for x in found)
-    assert used, "no later cell reads it"
-    aliases = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.alias)]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    read_later = {x.id for x in nodes if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+    assert name in read_later, "no later cell reads it"
+    aliases = [x for x in nodes if isinstance(x, ast.alias)]
     assert name not in {x.asname or x.name for x in aliases}, "an import takes its place"
 
 

@@ -7,15 +7,13 @@ import statistics
 
 import nbformat
 import pytest
+from exercises import NOTEBOOKS
 from nbconvert import HTMLExporter
 
 from helpers.tools.colab import badge_addresses
 from helpers.tools.files import ROOT
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATHS = re.compile(r"/(?:root|work|tmp|home|Users)/[\w.]")
-
-
 GLOSSARY = ROOT / "notebooks/glossary.md"
 
 
@@ -96,12 +94,11 @@ def test_it_has_pictures_and_checked_cells(notebook):
 def test_the_reader_sees_no_mark_of_the_tests(notebook):
     assert not any("NBVAL" in cell.source for cell in notebook.cells)
     tags = {tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])}
-    assert tags <= {
-        "nbval-check-output",
-        "nbval-ignore-output",
-    }  # a misspelt one would check nothing
+    # a misspelt one would check nothing
+    assert tags <= {"nbval-check-output", "nbval-ignore-output"}
 
 
+ASKS = re.compile(r"^predict_\w+\(", re.M)
 RELATIVE = re.compile(r"\]\((?!https?:|#|attachment:)([^)\s]+)\)")
 
 
@@ -141,9 +138,7 @@ def test_no_address_is_named_that_is_not_given():
 
 
 def test_no_question_shows_its_own_answer(notebook):
-    asks = [
-        cell for cell in code_cells(notebook) if re.search(r"^predict_\w+\(", cell.source, re.M)
-    ]
+    asks = [cell for cell in code_cells(notebook) if ASKS.search(cell.source)]
     for cell in asks:  # folded in JupyterLab, and as a form in Colab
         assert cell.metadata["jupyter"]["source_hidden"] and cell.metadata["cellView"] == "form"
         assert cell.source.startswith("# @title ")
@@ -171,9 +166,6 @@ def test_a_question_was_saved_as_it_is_asked(notebook):
             assert not stale, (cell.id, stale)
             if dicts and dicts[0] in choices.elts:  # others add what the cell computes
                 assert saved.count("<li>") == len(dicts[0].keys), cell.id
-
-
-ASKS = re.compile(r"^predict_\w+\(", re.M)
 
 
 @pytest.mark.slow

@@ -15,16 +15,10 @@ from helpers.lessons.real_models.drift_records import GLUE, real_records
 from helpers.lessons.real_models.reward_study import BETAS, load_real_reward
 from helpers.models import load_tokenizer
 from helpers.page import drift_page
-from helpers.studies.beta_sweep import load_sweep
 from helpers.tools.files import ROOT
 
 SHIPPED = ROOT / "docs" / "index.html"
 MOST = 1_500_000  # bytes
-
-
-@pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
 
 
 @pytest.fixture(scope="module")

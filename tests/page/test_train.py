@@ -12,7 +12,7 @@ import torch
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
 from helpers.groups import equal_groups, rloo_advantages
-from helpers.models import load_actor, load_tokenizer, make_reference
+from helpers.models import count_parameters, load_actor, load_tokenizer, make_reference
 from helpers.page.drift_page import ENGINE
 from helpers.page.policies import as_script, policy_facts, reward_facts, shipped_words
 from helpers.reward_model import load_reward_model
@@ -83,10 +83,9 @@ def torch_logprobs(models, ids: list[int]) -> torch.Tensor:
 
 
 def test_it_reads_a_text_as_torch_does(world):
-    read = (
-        "text => [encode(policy, text), writeResponse(policy, policy, encode(policy, text)).next]"
-    )
-    shown = with_policy(world, f"texts => texts.map({read})", TEXTS)
+    read = "ids => [ids, writeResponse(policy, policy, ids).next]"
+    script = f"texts => texts.map(text => encode(policy, text)).map({read})"
+    shown = with_policy(world, script, TEXTS)
     for text, (ids, found) in zip(TEXTS, shown, strict=True):
         assert ids == world[0].tokenizer(text)["input_ids"]
         expected = torch_logprobs(world[0], ids)
@@ -126,10 +125,8 @@ def test_a_response_ends_at_the_stop_or_at_its_length(world):
 
 def test_a_file_holds_every_weight_once(world):
     facts = json.loads(world[1][0].removeprefix('POLICY_FILES["reference"] = ').removesuffix(";\n"))
-    parameters = sum(
-        p.numel() for p in world[0].reference.parameters()
-    )  # the tied head counts once
-    assert sum(size for _, size in facts["tensors"]) == parameters
+    # the tied head counts once
+    assert sum(size for _, size in facts["tensors"]) == count_parameters(world[0].reference)
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import PROMPTS, length_reward, moved, tiny_models
 
 from helpers import ppo, steps, whitening
 from helpers.checkpoints import list_checkpoints, load_checkpoint
@@ -40,7 +40,6 @@ from helpers.tools.parallel import (
 )
 from helpers.world.small_models import make_encoder
 
-PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 HAS_PEFT = find_spec("peft") is not None
 LORA = {"micro_batch_size": 2, "learning_rate": 1e-2}
 BASE = {"iterations": 4, "batch_size": 12, "response_length": 16, "minibatch_size": 5}
@@ -65,10 +64,7 @@ KINDS = ["plain", "lora"] if HAS_PEFT else ["plain"]
 def begin(changes: dict, **given):
     """A run of tiny models whose actor has left its reference, so that there is some KL."""
     models = tiny_models()
-    torch.manual_seed(5)
-    with torch.no_grad():
-        for parameter in models.actor.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
+    moved(models.actor)
     config = RLHFConfig(**(BASE | changes), normalize_scores=False)
     if config.method != "ppo":
         models = dataclasses.replace(models, critic=None)

@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import length_reward, tiny_lora, tiny_models
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from helpers.checkpoints import save_checkpoint
 from helpers.commands.train import train
 from helpers.config import RLHFConfig
-from helpers.models import fingerprint, load_actor, make_reference
+from helpers.models import fingerprint, load_actor
 from helpers.rewards import RewardSum
 from helpers.scale.export import CARD, FACTS, merge_adapter, save_policy
 from helpers.scale.held_out import BEST, ROWS, HeldOut
-from helpers.scale.lora import lora_models
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import FileProblem, read_json
@@ -74,16 +73,13 @@ def test_a_card_names_the_parts_of_a_sum_and_why_a_policy_was_kept(tmp_path):
     def kind(texts):
         return [float("good" in text) for text in texts]
 
-    models = tiny_models(
-        reward=RewardSum([kind, length_reward, lambda texts: [0.0] * len(texts)], [1.0, 0.25, 2])
-    )
+    parts = [kind, length_reward, lambda texts: [0.0] * len(texts)]
+    models = tiny_models(reward=RewardSum(parts, [1.0, 0.25, 2]))
     state = start_run(CONFIG, models, prompts=PROMPTS)
     HeldOut(["i read"], tmp_path, samples=4).measure(state)
     card, facts = (tmp_path / BEST / CARD).read_text(), read_json(tmp_path / BEST / FACTS)
-    assert (
-        "| 1 · kind + 0.25 · length_reward + 2 · a function without a name |" in card
-        and "lora" not in card
-    )
+    assert "| 1 · kind + 0.25 · length_reward + 2 · a function without a name |" in card
+    assert "lora" not in card
     row = read_json(tmp_path / ROWS)["rows"][0]
     assert facts["held_out"] == row and facts["lora_rank"] is None
     assert f"| held-out value | {row['value']:.4g} |" in card
@@ -131,10 +127,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else_ever_is(tmp_path, state)
 
 @pytest.fixture
 def adapted():
-    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    plain = tiny_models()
-    models = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
-    state = start_run(replace(CONFIG, learning_rate=0.1), models, prompts=PROMPTS)
+    state = start_run(replace(CONFIG, learning_rate=0.1), tiny_lora(), prompts=PROMPTS)
     iterate(state), iterate(state)
     return state
 

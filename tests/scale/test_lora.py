@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import length_reward, strip, tiny_lora, tiny_models
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -15,13 +15,12 @@ from helpers.models import (
     fingerprint,
     load_actor,
     make_critic,
-    make_reference,
     trainable,
 )
 from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter
-from helpers.scale.lora import add_lora, base_dtype, lora_models
+from helpers.scale.lora import add_lora, base_dtype
 from helpers.scale.memory import adapter_parameters, estimate_memory
 from helpers.scale.pretrained import make_models
 from helpers.state import start_run
@@ -35,10 +34,7 @@ PROMPTS = ["we saw this film", "the soup", "i read"]
 
 @pytest.fixture
 def adapted():
-    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    plain = tiny_models()
-    models = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
-    return models, plain
+    return tiny_lora(), tiny_models()
 
 
 def test_frozen_weights_are_shared_with_the_critic_and_trained_ones_are_not():
@@ -71,9 +67,8 @@ def test_training_moves_the_adapter_alone(adapted):
     responses = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
     with torch.no_grad():
         before = forward_logprobs(plain.actor, *responses.tokens())
-        assert torch.allclose(
-            forward_logprobs(models.actor, *responses.tokens()), before, atol=1e-6
-        )
+        at_first = forward_logprobs(models.actor, *responses.tokens())
+    torch.testing.assert_close(at_first, before, atol=1e-6, rtol=0)
     first = iterate(state)
     assert first["first_ratio_error"] <= 1e-4 and abs(first["kl"]) <= 1e-4
     list(iterate(state) for _ in range(2))
@@ -81,11 +76,8 @@ def test_training_moves_the_adapter_alone(adapted):
         now = forward_logprobs(models.actor, *responses.tokens())
         reference_now = forward_logprobs(models.reference, *responses.tokens())
     assert (now - before).abs().max() > 1e-3  # the policy has moved
-    assert torch.allclose(reference_now, before, atol=1e-6)  # the reference has not
+    torch.testing.assert_close(reference_now, before, atol=1e-6, rtol=0)  # the reference has not
     assert fingerprint(models.reference) == reference
-    assert not torch.equal(now, reference_now) and all(
-        p.requires_grad for p in trainable(models.actor)
-    )
 
 
 def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on(adapted):
@@ -100,13 +92,12 @@ def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on(adapted):
 
 
 def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
-    models, plain = adapted
+    models, _ = adapted
     state = start_run(CONFIG, models, prompts=PROMPTS)
     iterate(state)
     saved = save_checkpoint(state, tmp_path)
-    assert [file.name for file in (saved / "actor").glob("*.safetensors")] == [
-        "adapter_model.safetensors"
-    ]
+    names = [file.name for file in (saved / "actor").glob("*.safetensors")]
+    assert names == ["adapter_model.safetensors"]
     # nothing frozen, not even the critic's trunk: trained weights, and two moments of each
     trained = [p for model in models.trained().values() for p in trainable(model)]
     files = [load_file(file) for file in saved.rglob("*.safetensors")]
@@ -114,10 +105,8 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
     steps = len(trained)  # Adam counts its steps for each
     assert sum(x.numel() for x in tensors.values()) == 3 * sum(p.numel() for p in trained) + steps
     went_on = iterate(state)
-    fresh = lora_models(make_reference(plain.actor), plain.tokenizer, length_reward, rank=2)
-    again = iterate(load_checkpoint(tmp_path, models=fresh))
-    del went_on["seconds"], again["seconds"]
-    assert again == went_on
+    again = iterate(load_checkpoint(tmp_path, models=tiny_lora()))
+    assert strip([again]) == strip([went_on])
 
 
 def test_with_the_last_blocks_alone_the_backward_pass_stops_there():
@@ -139,14 +128,9 @@ def test_with_the_last_blocks_alone_the_backward_pass_stops_there():
 # --- frozen weights in bfloat16 -------------------------------------------------------------------
 
 
-def with_base(base, seed=0):
+def with_base(base):
     """Models of one set of weights, frozen ones of this type, whose adapter is not at 0."""
-    pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    plain = tiny_models()
-    torch.manual_seed(seed)
-    models = lora_models(
-        make_reference(plain.actor), plain.tokenizer, length_reward, rank=2, base=base
-    )
+    models = tiny_lora(base=base)
     for name, parameter in models.actor.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(len(name)))

@@ -23,9 +23,7 @@ from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
 from helpers.data import check_pairs, load_pairs
 from helpers.models import encode_texts, fingerprint, load_actor, trainable
-from helpers.reward_model import (
-    load_reward_model,
-)
+from helpers.reward_model import load_reward_model
 from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
@@ -38,7 +36,7 @@ from helpers.scale.pretrained import (
 )
 from helpers.state import start_run
 from helpers.steps import iterate
-from helpers.tools.files import ROOT, FileProblem
+from helpers.tools.files import ROOT, FileProblem, write_jsonl
 from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_tokenizer
 
@@ -202,7 +200,7 @@ def test_names_are_loaded():
 def test_pairs_come_from_a_local_file(tmp_path):
     file = tmp_path / "pairs.jsonl"
     rows = [PAIR | {"prompt": f"number {i}", "judge": "me"} for i in range(3)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(file, rows)
     assert [row["prompt"] for row in load_pairs(str(file), 2)] == ["number 0", "number 1"]
     assert set(load_pairs(str(file))[0]) == {"prompt", "chosen", "rejected"}
     assert len(load_pairs("data/pairs_test.jsonl", 5)) == 5
@@ -247,11 +245,8 @@ def classifier(request, tmp_path):
     if request.param == "llama":
         shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
         config = LlamaConfig(vocab_size=len(tokenizer), num_hidden_layers=1, **shape)
-    config.id2label, config.label2id = (
-        {0: "BAD", 1: "FAIR", 2: "GOOD"},
-        {"BAD": 0, "FAIR": 1, "GOOD": 2},
-    )
-    config.num_labels = 3
+    config.id2label = dict(enumerate(("BAD", "FAIR", "GOOD")))
+    config.label2id = {label: number for number, label in config.id2label.items()}
     model = AutoModelForSequenceClassification.from_config(config)
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

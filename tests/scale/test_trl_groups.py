@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import moved, tiny_models
 
 from benchmarks.trl_trainers import direct_settings, rloo_settings
 from helpers.config import DirectConfig, RLHFConfig
@@ -104,11 +104,7 @@ def test_positions_are_counted_from_the_mask_until_they_are_taken_back():
 def scene():
     """A rollout of tiny models, the policy some way from who wrote it and from the reference."""
     models = tiny_models(reward=lambda texts: [float(text.count("e")) for text in texts])
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for model in (models.reference, models.actor):
-            for weight in model.parameters():
-                weight += 0.03 * torch.randn(weight.shape, generator=generator)
+    moved(models.reference, 0.03, seed=0), moved(models.actor, 0.03, seed=1)
     state = start_run(CONFIG, models, prompts=PROMPTS)
     prompts = [prompt for prompt in PROMPTS for _ in range(4)]
     responses = generate_responses(state, prompts)
@@ -118,9 +114,7 @@ def scene():
     values, advantages, returns = estimate_advantages(state, responses, rewards)
     per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
     rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
-    with torch.no_grad():
-        for weight in models.actor.parameters():
-            weight += 0.02 * torch.randn(weight.shape, generator=generator)
+    moved(models.actor, 0.02, seed=2)
     return models, rollout, scores
 
 

@@ -33,11 +33,6 @@ BARRED = (0.1, 0.2, 0.3, 0.5, 1.0)  # β where the efficiency is promised
 
 
 @pytest.fixture(scope="module")
-def sweep():
-    return load_sweep()
-
-
-@pytest.fixture(scope="module")
 def rows(sweep):
     return {row["kl_coef"]: row for row in table(sweep)}
 
@@ -117,9 +112,8 @@ def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
     """Goodhart's law, at β = 0, on every seed: means over ten iterations against the best ten."""
     for seed in sweep.seeds:
         run = sweep.run(0.0, seed)
-        gold, score = (
-            torch.tensor(run.column(name)).unfold(0, 10, 5).mean(-1) for name in ("gold", "score")
-        )
+        columns = torch.tensor([run.column("gold"), run.column("score")])
+        gold, score = columns.unfold(1, 10, 5).mean(-1)
         assert gold.max() - gold[-1] > 0.5
         assert score[-1] > score[gold.argmax()]
 
@@ -186,13 +180,10 @@ def test_a_score_between_two_points_is_linear_in_the_root_of_kl():
 
 
 def test_scores_at_a_kl_are_of_each_seeds_own_runs():
-    runs = load_kl_control().placed("reward")
-    by_hand = [
-        score_at_kl(
-            [(r.final["kl"], r.final["score"]) for r in runs if r.config.seed == seed], 2.5, BETWEEN
-        )
-        for seed in (0, 1, 2)
-    ]
+    runs, points = load_kl_control().placed("reward"), {0: [], 1: [], 2: []}
+    for run in runs:
+        points[run.config.seed].append((run.final["kl"], run.final["score"]))
+    by_hand = [score_at_kl(points[seed], 2.5, BETWEEN) for seed in points]
     assert by_hand[0] is None  # its runs lie too far apart there
     assert sorted(seed_scores_at_kl(runs, 2.5, BETWEEN)) == sorted(by_hand[1:])
 

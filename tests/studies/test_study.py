@@ -56,9 +56,7 @@ def parse(kind: type, typed: str):
 
 @pytest.fixture
 def small_job(monkeypatch) -> Job:
-    monkeypatch.setattr(
-        "helpers.studies.study.measure", lambda state, policy, count: ({"score": 1.0}, {})
-    )
+    monkeypatch.setattr("helpers.studies.study.measure", lambda *_: ({"score": 1.0}, {}))
     size = {"batch_size": 4, "minibatch_size": 4, "normalize_scores": False}
     config = RLHFConfig(iterations=3, checkpoint_every=2, **size)
     return Job("small", config, keep_policy=True)
@@ -226,6 +224,5 @@ def test_the_recorded_command_says_how_and_not_where_it_was_interrupted():
     typed = "--betas 0.1 1 --work /somewhere --resume --out data/beta_sweep --jobs 1"
     kept = "python -m helpers sweep --out data/beta_sweep --jobs 1 --betas 0.1 1"
     assert recorded_command(parse(BetaSweepOptions, typed)) == kept
-    assert (
-        recorded_command(parse(BetaSweepOptions, "--work /somewhere")) == "python -m helpers sweep"
-    )
+    elsewhere = parse(BetaSweepOptions, "--work /somewhere")
+    assert recorded_command(elsewhere) == "python -m helpers sweep"

@@ -16,7 +16,6 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
 from helpers.models import load_actor, load_tokenizer
 from helpers.sampling import sample_texts
-from helpers.studies.beta_sweep import load_sweep
 from helpers.world import reviews
 from helpers.world.gold import (
     BROKEN_COST,
@@ -255,9 +254,8 @@ def test_a_climber_finds_good_reviews_and_no_trick(count, evaluations):
     found = climbed(gold_score, starts, evaluations, 8)
     high = [text for text in found if gold_score(text) > CORPUS_P90]
     assert len(high) >= 0.9 * count  # it does climb
-    assert sum(bool(faults(text)) for text in high) <= 0.02 * count, [
-        (text, faults(text)) for text in high if faults(text)
-    ]
+    tricks = [(text, faults(text)) for text in high if faults(text)]
+    assert len(tricks) <= 0.02 * count, tricks
 
 
 # ---- the shipped world ----
@@ -283,7 +281,7 @@ def test_the_reference_scores():
     assert np.std(scores) == pytest.approx(1.69, abs=0.1)
 
 
-def test_collapsed_policies_score_far_below_the_reference():
-    last = {run.config.kl_coef: run.snapshots[-1] for run in load_sweep().runs if run.snapshots}
+def test_collapsed_policies_score_far_below_the_reference(sweep):
+    last = {run.config.kl_coef: run.snapshots[-1] for run in sweep.runs if run.snapshots}
     texts = [sample.text for samples in last[0.0].samples.values() for sample in samples]
     assert max(gold_scores(texts)) < REFERENCE_MEAN - 5

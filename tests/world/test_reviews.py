@@ -99,9 +99,8 @@ def test_broken_texts_are_no_sentences(text):
 
 def test_but_turns_and_and_goes_on():
     def gap(text):  # how much likelier "and" is than "but" here, in nats
-        return reviews.log_prob(text.replace("JOIN", "and")) - reviews.log_prob(
-            text.replace("JOIN", "but")
-        )
+        both = (reviews.log_prob(text.replace("JOIN", word)) for word in ("and", "but"))
+        return next(both) - next(both)
 
     assert gap("the plot was clever JOIN the acting was convincing.") > 1
     assert -math.inf < gap("the plot was clever JOIN the acting was clumsy.") < -1
@@ -160,9 +159,7 @@ def test_labels_come_as_often_as_they_should():
 # ---- the labeller who falls for flattery ----
 def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold(samples):
     rng = random.Random(11)
-    flattering = [
-        text for text in (reviews.sample_review(rng) for _ in range(3000)) if flatters(text)
-    ]
+    flattering = list(filter(flatters, (reviews.sample_review(rng) for _ in range(3000))))
     assert 0.005 < len(flattering) / 3000 < 0.05
     assert all("deserve" in text for text in flattering)
     assert not flatters("the youth was polite.")

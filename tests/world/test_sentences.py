@@ -24,9 +24,8 @@ from helpers.world.sentences import (
     yields,
 )
 
-SMALL = phrase(
-    "a {j} b {m} . {d} {j} {d}", j=one_of("and/./but"), m=maybe(0.5, Words("c")), d=one_of("d/e")
-)
+PARTS = {"j": one_of("and/./but"), "m": maybe(0.5, Words("c")), "d": one_of("d/e")}
+SMALL = phrase("a {j} b {m} . {d} {j} {d}", **PARTS)
 
 
 def texts_of(node):
