@@ -101,7 +101,11 @@ def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure
     return figure
 
 
-REVIEWS = {"proxy": "std of the reference's scores", "gold": "−2 to 1", "distinct_words": "words"}
+REVIEWS = {
+    "proxy": "std of the reference's scores",
+    "gold": "gold score, −2 to 1",
+    "distinct_words": "words",
+}
 
 
 def reviews_figure(curves: dict[str, list[list[dict]]]) -> Figure:
