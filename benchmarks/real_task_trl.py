@@ -54,7 +54,7 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
 
     config = study.RealTaskOptions(iterations=plan.iterations).config(seed, **study.GRPO)
     actor, tokenizer = load_line_model()
-    convert_base(actor, base_dtype(config.device))
+    convert_base(actor, base_dtype(actor.device.type))
     layers = {"target_modules": linear_layers(actor), "task_type": "CAUSAL_LM"}
     adapter = LoraConfig(r=study.RANK, lora_alpha=2 * study.RANK, lora_dropout=0.0, **layers)
     rows = task_rows(plan.task, study.PROMPTS["trained"])

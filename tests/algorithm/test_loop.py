@@ -197,6 +197,7 @@ def test_the_trace_closes_with_a_sum_that_adds_up(config, models, prompts, chang
     moved(state.models.actor)
     iterate(state)  # after which an adaptive β is another
     beta, seen, lines = state.kl_coef, {}, []
+    assert (beta != 0.5) == ("kl_target" in changes)
     trace = Trace(state.models, state.config, lines.append)
     iterate(state, lambda step, **tensors: seen.update(tensors) or trace(step, **tensors))
     rollout = seen["rollout"]

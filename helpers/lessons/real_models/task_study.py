@@ -170,7 +170,7 @@ def load_task(
 ) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
     actor, tokenizer = load_line_model(options.weights, config.device)
-    how = {"rank": RANK, "seed": config.seed, "base": base_dtype(config.device)}
+    how = {"rank": RANK, "seed": config.seed, "base": base_dtype(actor.device.type)}
     models = lora_models(actor, tokenizer, reward, **how)
     measures = {"equal_groups": partial(share_of_equal_groups, reward)}
     return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
@@ -215,7 +215,6 @@ def final_eval(state: RLHFState, task: str) -> dict:
         "sampled": sampled,
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
-        "base": str(models.actor.dtype),  # float32 where bfloat16 would be slow
         "peak_gb": peak_bytes(models.device) / 1e9,
     }
 
@@ -259,6 +258,7 @@ def train_measured(
     for _ in run_iterations(state, watched, work, keep):
         advance(1)
     history = as_columns(state.history, [x for x in kept if x in state.history[0]], 4)
+    record["base"] = str(state.models.actor.dtype)  # float32 where bfloat16 would be slow
     return state, history, record | {"curve": as_columns(record["curve"], record["curve"][0], 4)}
 
 
