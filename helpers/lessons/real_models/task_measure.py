@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from helpers.kl import kl_estimate
 from helpers.lessons.real_models.tasks import LINE_END, answer_reward, strict_reward
 from helpers.prompts import as_prompts
 from helpers.rewards import score_texts
@@ -20,7 +21,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses, encode_prompts, sample_responses
 from helpers.sft import sft_loss
 from helpers.state import RLHFState
-from helpers.steps import stopped
+from helpers.steps import full_logprobs, reference_logprobs, stopped
 
 ROWS = 400  # responses at once
 RESAMPLES = 2000  # of a bootstrap
@@ -97,3 +98,9 @@ def ordinary_loss(policy: nn.Module, tokenizer: PreTrainedTokenizerBase) -> floa
     encoded = tokenizer(ORDINARY, **how).to(policy.device)
     mask = encoded["attention_mask"].bool()
     return float(sft_loss(policy, encoded["input_ids"], mask, mask))
+
+
+def kl_of_each(state: RLHFState, batch: Responses) -> Tensor:
+    """log π − log π_ref of each of the policy's own responses, nats: [B]."""
+    own = full_logprobs(state.models.actor, state, batch)
+    return kl_estimate(own, reference_logprobs(state, batch)).sum(dim=1)

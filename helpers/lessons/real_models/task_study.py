@@ -22,13 +22,13 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkp
 from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import equal_groups
-from helpers.kl import kl_estimate
 from helpers.lessons.real_models.demonstrations import DemonstrationStep
 from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
     answers,
     interval,
+    kl_of_each,
     ordinary_loss,
     pass_of_k,
     solved,
@@ -45,11 +45,11 @@ from helpers.lessons.real_models.tasks import (
 )
 from helpers.loop import run_iterations
 from helpers.rewards import score_texts
-from helpers.sampling import Responses, SampledText
+from helpers.sampling import SampledText
 from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.memory import peak_bytes
 from helpers.state import RLHFState, start_run
-from helpers.steps import full_logprobs, iterate, reference_logprobs
+from helpers.steps import iterate
 from helpers.studies.runs import Run
 from helpers.studies.study import (
     Job,
@@ -219,12 +219,6 @@ def final_eval(state: RLHFState, task: str) -> dict:
     }
 
 
-def kl_of_each(state: RLHFState, batch: Responses) -> Tensor:
-    """log π − log π_ref of each of the policy's own responses, nats: [B]."""
-    own = full_logprobs(state.models.actor, state, batch)
-    return kl_estimate(own, reference_logprobs(state, batch)).sum(dim=1)
-
-
 def train_measured(
     job: Job,
     work: Path,
@@ -258,8 +252,8 @@ def train_measured(
     for _ in run_iterations(state, watched, work, keep):
         advance(1)
     history = as_columns(state.history, [x for x in kept if x in state.history[0]], 4)
-    record["base"] = str(state.models.actor.dtype)  # float32 where bfloat16 would be slow
-    return state, history, record | {"curve": as_columns(record["curve"], record["curve"][0], 4)}
+    curve = as_columns(record["curve"], record["curve"][0], 4)
+    return state, history, record | {"curve": curve, "base": str(state.models.actor.dtype)}
 
 
 def run_task(
