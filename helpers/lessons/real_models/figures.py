@@ -1,40 +1,9 @@
-"""Figures of lesson 12: a checked task's curves, a judge's win rates, memory by kind."""
+"""Figures of lesson 12: a checked task's curves, a judge's win rates."""
 
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
-from helpers.scale.memory import PHASES
-
-MEMORY_KINDS = {"weights": BLUE, "bf16 copies": GREEN, "gradients": SKY, "Adam": PINK,
-                "KV cache": GREY, "activations": YELLOW, "logits": ORANGE}  # fmt: skip
-GIB, T4 = 2**30, 15.0  # bytes; GiB of a free GPU
-
-
-def memory_figure(ledgers: dict) -> Figure:
-    """One bar a setting, by kind: what is held always, and what the worse phase adds; a line at a T4's."""
-    figure, axes = one_panel(9.2, 0.55 * len(ledgers) + 1.2)
-    held = list(ledgers.values())
-    phases = [max(PHASES, key=lambda phase, x=x: x.total(phase=phase)) for x in held]
-    left = [0.0] * len(held)
-    for kind, colour in MEMORY_KINDS.items():
-        pairs = zip(held, phases, strict=True)
-        widths = [
-            (x.total(kind=kind, phase="always") + x.total(kind=kind, phase=worst)) / GIB
-            for x, worst in pairs
-        ]
-        if any(ledger.total(kind=kind) for ledger in held):
-            axes.barh(list(ledgers), widths, left=left, color=colour, label=kind, edgecolor="white")
-        left = [x + width for x, width in zip(left, widths, strict=True)]
-    for row, end in enumerate(left):
-        axes.text(end, row, f"  {end:.2g} GiB", va="center", fontsize=9)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.axvline(T4, color="black", linestyle=":", linewidth=1.2)
-    label_axes(axes, "", f"GiB at the worst moment (dotted: {T4:g})")
-    axes.tick_params(axis="y", labelsize=9)
-    figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
-    return figure
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK
 
 
 def win_rate_figure(rates: dict[str, tuple], fair: list[float]) -> Figure:
@@ -69,7 +38,7 @@ STYLES = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (GREY, "D")]
 
 def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -> Figure:
     """pass@1 on held-out prompts with its interval: name → rows of each seed; dashed, the optimum's level."""
-    figure, axes = one_panel(9.2, 3.8)
+    figure, axes = one_panel(9.2, 4.2)
     for (name, runs), (colour, marker) in zip(curves.items(), STYLES, strict=False):
         for number, rows in enumerate(runs):
             x, y, low, high = (
@@ -82,22 +51,23 @@ def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -
             axes.axhline(levels[name], color=colour, linestyle="--", linewidth=1.2)
     axes.set_ylim(0, 1.02)
     label_axes(axes, "Right answers, unseen words (dashed: π*)", "iteration", "pass@1", grid="both")
-    figure.legend(loc="outside right upper")
+    legend_below(figure, axes)
     return figure
 
 
-def pass_of_k_figure(tries: list[int], curves: dict[str, list[float]]) -> Figure:
-    """pass@k by the number of tries k, on a logarithmic axis: name → one number for each k."""
-    figure, axes = one_panel(7.0, 3.2)
-    for number, (name, (colour, marker)) in enumerate(zip(curves, STYLES, strict=False)):
-        width, size = (1.5, 4) if number else (6, 9)  # the first, which others may cover, is broad
-        style = {"linewidth": width, "marker": marker, "markersize": size}
-        axes.plot(tries, curves[name], color=colour, label=name, **style)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(tries, [str(k) for k in tries])
-    axes.set_ylim(0, 1.02)
-    label_axes(axes, "Solved by one of k tries, unseen words", "k", "pass@k", grid="both")
-    figure.legend(loc="outside right upper")
+def pass_of_k_figure(tries: list[int], tasks: dict[str, dict[str, list[float]]]) -> Figure:
+    """pass@k by the number of tries k, on a logarithmic axis: task → name → one number for each k."""
+    figure, (panels,) = new_figure(1, len(tasks), width=9.2, height=3.6)
+    widths = [6] + [1.5] * len(STYLES)  # the first line, which others may cover, is broad
+    for axes, (task, curves) in zip(panels, tasks.items(), strict=True):
+        for name, (colour, marker), width in zip(curves, STYLES, widths, strict=False):
+            style = {"color": colour, "marker": marker, "linewidth": width, "markersize": width + 3}
+            axes.plot(tries, curves[name], label=name, **style)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(tries, tries)
+        axes.set_ylim(0, 1.02)
+        label_axes(axes, task.replace("_", " "), "tries k", "pass@k, unseen words", grid="both")
+    legend_below(figure, panels[0])
     return figure
 
 

@@ -1,10 +1,55 @@
-"""Exercises of lesson 13: what several processes have to add up, and factors where a library averages."""
+"""Exercises of lesson 13: LoRA, what several processes have to add up, factors where a library averages."""
 
 import torch
 from torch import Tensor
 
 from helpers.kit.exercise import Seen, floats, noise, tensor_of
 from helpers.kit.judge import exercise
+
+SQUARE = noise(0, 2, 4), noise(1, 4, 4), noise(2, 2, 4), noise(3, 4, 2), 5.0
+FULL = noise(4, 3, 5), noise(5, 5, 5), noise(6, 5, 5), noise(7, 5, 5), 12.0
+THIN = (noise(8, 3, 5), noise(9, 4, 5), noise(10, 1, 5), noise(11, 4, 1), 2.0, True)  # rank 1
+
+check_lora_forward = exercise(
+    """\
+def lora_forward(x, weight, a, b, alpha, on):
+    plain = x @ weight.T
+    if not on:
+        return plain
+    return plain + alpha / len(a) * (x @ a.T) @ b.T
+""",
+    "x Wᵀ + (α / r)·(x Aᵀ) Bᵀ with the adapter on, x Wᵀ with it off (Hu et al. 2022)",
+    [(*given, on) for given in (SQUARE, FULL) for on in (True, False)],
+    """\
+never off: With on=False the adapter still works: then there is no reference, and every KL is 0.
+- if not on:
++ if False:
+α / r on everything: α / r multiplies the adapter's product alone, not x Wᵀ.
+- plain + alpha / len(a) * (x @ a.T) @ b.T
++ alpha / len(a) * (plain + (x @ a.T) @ b.T)
+the weight not transposed: `weight` is [out, in], and x holds one input a row: x Wᵀ. Yours is x W, which runs
+ only where the layer is square.
+- weight.T
++ weight
+the scale missing: The adapter's product is multiplied by α / r; yours is not.
+- alpha / len(a) *
++
+a whole number for α / r: Your scale is α // r, a whole number: divide with /.
+- alpha / len(a)
++ alpha // len(a)
+divided by the width: You divided α by the layer's width, the number of its inputs or of its outputs; `a` is
+ [r, in] and `b` is [out, r], so the rank is a.shape[0], or len(a).
+- len(a)
++ a.shape[1]
+""",
+    gradient=("x", "a", "b"),
+    further=[
+        ("the rank is 1 and the layer not square", THIN),
+        ("α is below the rank", (*FULL[:2], noise(6, 4, 5), noise(7, 5, 4), 1.0, True)),
+        ("there is one row", (THIN[0][:1], *THIN[1:])),
+        ("there are forty rows", (noise(12, 40, 5), *THIN[1:])),
+    ],
+)
 
 
 def parts(*lengths: tuple[int, ...]) -> Tensor:

@@ -1,14 +1,15 @@
-"""Figures of notebook 13: what several processes get wrong, and what a large run costs."""
+"""Figures of notebook 13: memory by kind, what several processes get wrong, what a large run costs."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import label_axes, one_panel
-from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, YELLOW
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
+from helpers.scale.memory import GIB, PHASES
 
 WAY_STYLES = ((ORANGE, "s", "--"), (YELLOW, "D", "-."), (BLUE, "o", "-"))
-PHASES = {
+COLOURS = {
     "generate": BLUE,
     "score": GREEN,
     "reference": GREY,
@@ -16,6 +17,35 @@ PHASES = {
     "update": ORANGE,
     "sync": YELLOW,
 }
+MEMORY_KINDS = {"weights": BLUE, "bf16 copies": GREEN, "gradients": SKY, "Adam": PINK,
+                "KV cache": GREY, "activations": YELLOW, "logits": ORANGE}  # fmt: skip
+T4 = 15.0  # GiB of a free GPU
+
+
+def memory_figure(ledgers: dict) -> Figure:
+    """One bar a setting, by kind: what is held always, and what the worse phase adds; a line at a T4's."""
+    figure, axes = one_panel(9.2, 0.55 * len(ledgers) + 1.2)
+    held = list(ledgers.values())
+    phases = [max(PHASES, key=lambda phase, x=x: x.total(phase=phase)) for x in held]
+    left = [0.0] * len(held)
+    for kind, colour in MEMORY_KINDS.items():
+        pairs = zip(held, phases, strict=True)
+        widths = [
+            (x.total(kind=kind, phase="always") + x.total(kind=kind, phase=worst)) / GIB
+            for x, worst in pairs
+        ]
+        if any(ledger.total(kind=kind) for ledger in held):
+            axes.barh(list(ledgers), widths, left=left, color=colour, label=kind, edgecolor="white")
+        left = [x + width for x, width in zip(left, widths, strict=True)]
+    for row, end in enumerate(left):
+        axes.text(end, row, f"  {end:.2g} GiB", va="center", fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.axvline(T4, color="black", linestyle=":", linewidth=1.2)
+    label_axes(axes, "", f"GiB at the worst moment (dotted: {T4:g})")
+    axes.tick_params(axis="y", labelsize=9)
+    figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
+    return figure
 
 
 def damage_figure(processes: Sequence[int], errors: dict[str, Sequence[float]]) -> Figure:
@@ -43,7 +73,7 @@ def seconds_figure(rows: dict[str, dict[str, float]], title: str) -> Figure:
     for place, phases in enumerate(rows.values()):
         left = 0.0
         for phase, seconds in phases.items():
-            bar = {"left": left, "color": PHASES[phase], "height": 0.62, "edgecolor": "white"}
+            bar = {"left": left, "color": COLOURS[phase], "height": 0.62, "edgecolor": "white"}
             axes.barh(place, seconds, label=phase if place == 0 else None, **bar)
             left += seconds
         axes.text(left, place, f" {left:,.1f} s", va="center", fontsize=9)

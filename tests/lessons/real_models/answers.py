@@ -5,7 +5,6 @@ MASK = "torch.arange(width) < torch.tensor([[len(row)] for row in answers])"
 SEEN = 'encoded["attention_mask"].bool()'
 READ = "torch.arange(width) < torch.tensor([[len(row)] for row in rows])"
 WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
-PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 ARROW, LAST = 'f"{question} ->"', '{question} ->"'
 EQUAL, ENDED = "text.strip() == right", 'text.endswith("\\n") and '
 BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
@@ -70,12 +69,6 @@ WRONG = [
     ("debiased_win_rate", "the ends alone", "return wins.mean(), *", "return "),
     ("debiased_win_rate", "the middle returned", "return wins.mean()",
      "return sum(wilson(wins.mean(), len(wins))) / 2"),
-
-    ("lora_forward", "never on", "if not on:", "if True:"),
-    ("lora_forward", "on and off exchanged", "if not on:", "if on:"),
-    ("lora_forward", "1/r alone", "alpha / len(a)", "1 / len(a)"),
-    ("lora_forward", "α over √r", "alpha / len(a)", "alpha / len(a) ** 0.5"),
-    ("lora_forward", "at least 1", "alpha / len(a)", "max(1, alpha / len(a))"),
 ]
 
 RIGHT = [
@@ -131,15 +124,5 @@ def debiased_win_rate(ab, ba, words_a, words_b, most):
     p, q = sum(wins) / n, 1.96**2
     root = (q * q + 4 * n * q * p * (1 - p)) ** 0.5
     return p, (2 * n * p + q - root) / (2 * (n + q)), (2 * n * p + q + root) / (2 * (n + q))
-"""),
-    ("lora_forward", "weights merged (a remark says what it costs)", PRODUCT,
-     "x @ (alpha / len(a) * b @ a).T"),
-    ("lora_forward", "row by row", PRODUCT,
-     "torch.stack([torch.mv(b, torch.mv(a, row)) for row in x]) * alpha / len(a)"),
-    ("lora_forward", "the adapter's share is 0 when off", """
-def lora_forward(x, weight, a, b, alpha, on):
-    scale = alpha / a.shape[0] if on else 0.0
-    return torch.nn.functional.linear(x,
-    weight) + scale * torch.nn.functional.linear(torch.nn.functional.linear(x, a), b)
 """),
 ]

@@ -234,8 +234,9 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     drawn = task_figure({"β = 0.5": [rows, rows]}, {"β = 0.5": 0.25}).axes[0]
     curve = [row["mean"] for row in rows]
     assert [list(line.get_ydata()) for line in drawn.lines] == [curve, curve, [0.25] * 2]
-    (line,) = pass_of_k_figure([1, 2], {"reference": [0.25, 0.5]}).axes[0].lines
-    assert list(line.get_ydata()) == [0.25, 0.5]
+    both = {"swap": {"reference": [0.25, 0.5]}, "last_letter": {"reference": [0.5, 1.0]}}
+    lines = [axes.lines[0] for axes in pass_of_k_figure([1, 2], both).axes]
+    assert [list(line.get_ydata()) for line in lines] == [[0.25, 0.5], [0.5, 1.0]]
     with pytest.raises(ValueError, match=r"^--only: got \['other'\], wants some of candidates"):
         options(tmp_path, only=["other"]).run()
 

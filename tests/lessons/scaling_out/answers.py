@@ -8,6 +8,7 @@ MEAN = "(counts * means).sum() / counts.sum()"
 BETWEEN = "(counts * (means - mean) ** 2).sum()"
 VARIANCE = "(squares.sum() + between) / (counts.sum() - 1)"
 BOTH = "torch.stack([mean, variance])"
+PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 FACTOR = "len(counts) * counts / counts.sum()"
 
 WRONG = [
@@ -37,9 +38,24 @@ WRONG = [
     ("loss_factors", "a softmax", FACTOR, "len(counts) * counts.softmax(0)"),
     ("loss_factors", "the others' tokens", FACTOR, "len(counts) * (counts.sum() - counts) / counts.sum()"),
     ("loss_factors", "parts by the dozen", FACTOR, "len(counts) * counts / counts[:12].sum()"),
+    ("lora_forward", "never on", "if not on:", "if True:"),
+    ("lora_forward", "on and off exchanged", "if not on:", "if on:"),
+    ("lora_forward", "1/r alone", "alpha / len(a)", "1 / len(a)"),
+    ("lora_forward", "α over √r", "alpha / len(a)", "alpha / len(a) ** 0.5"),
+    ("lora_forward", "at least 1", "alpha / len(a)", "max(1, alpha / len(a))"),
 ]
 
 RIGHT = [
+    ("lora_forward", "weights merged (a remark says what it costs)", PRODUCT,
+     "x @ (alpha / len(a) * b @ a).T"),
+    ("lora_forward", "row by row", PRODUCT,
+     "torch.stack([torch.mv(b, torch.mv(a, row)) for row in x]) * alpha / len(a)"),
+    ("lora_forward", "the adapter's share is 0 when off", """
+def lora_forward(x, weight, a, b, alpha, on):
+    scale = alpha / a.shape[0] if on else 0.0
+    return torch.nn.functional.linear(x,
+    weight) + scale * torch.nn.functional.linear(torch.nn.functional.linear(x, a), b)
+"""),
     ("loss_shares", "einsum", f"sums = {SUMS}",
      'sums = torch.einsum("pbt,pbt->p", losses.masked_fill(~mask, 0), mask.float())'),
     ("loss_shares", "means times counts", SHARE, f"sums / {OWN}.clamp(min=1) * ({OWN} / mask.sum())"),
