@@ -77,8 +77,8 @@ def chat_tokens(tokenizer, conversations, answers):
     query, query_mask = encoded["input_ids"], encoded["attention_mask"].bool()
     width, pad = max(map(len, answers)), tokenizer.pad_token_id
     response = torch.tensor([row + [pad] * (width - len(row)) for row in answers])
-    response_mask = torch.arange(width) < torch.tensor([[len(row)] for row in answers])
-    return query, query_mask, response, response_mask
+    counted = torch.arange(width) < torch.tensor([[len(row)] for row in answers])
+    return query, query_mask, response, counted
 """,
     "the template with the generation prompt, BOS once, padded left; sampled ids padded right, every sampled"
     " token counts",

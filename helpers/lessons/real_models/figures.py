@@ -58,11 +58,9 @@ def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -
 def pass_of_k_figure(tries: list[int], tasks: dict[str, dict[str, list[float]]]) -> Figure:
     """pass@k by the number of tries k, on a logarithmic axis: task → name → one number for each k."""
     figure, (panels,) = new_figure(1, len(tasks), width=9.2, height=3.6)
-    widths = [6] + [1.5] * len(STYLES)  # the first line, which others may cover, is broad
     for axes, (task, curves) in zip(panels, tasks.items(), strict=True):
-        for name, (colour, marker), width in zip(curves, STYLES, widths, strict=False):
-            style = {"color": colour, "marker": marker, "linewidth": width, "markersize": width + 3}
-            axes.plot(tries, curves[name], label=name, **style)
+        for name, (colour, marker) in zip(curves, STYLES, strict=False):
+            axes.plot(tries, curves[name], color=colour, marker=marker, markersize=4, label=name)
         axes.set_xscale("log", base=2)
         axes.set_xticks(tries, tries)
         axes.set_ylim(0, 1.02)

@@ -38,7 +38,7 @@ def memory_figure(ledgers: dict) -> Figure:
             axes.barh(list(ledgers), widths, left=left, color=colour, label=kind, edgecolor="white")
         left = [x + width for x, width in zip(left, widths, strict=True)]
     for row, end in enumerate(left):
-        axes.text(end, row, f"  {end:.2g} GiB", va="center", fontsize=9)
+        axes.text(end, row, f"  {end:.1f} GiB", va="center", fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.axvline(T4, color="black", linestyle=":", linewidth=1.2)

@@ -49,7 +49,7 @@ WRONG = [
     ("chat_tokens", "padded with 0", "[pad] *", "[0] *"),
     ("chat_tokens", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
     ("chat_tokens", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
-    ("chat_tokens", "three results", "response, response_mask", "response"),
+    ("chat_tokens", "three results", "response, counted", "response"),
 
     ("turns_tokens", "padding counts", "[False] *", "[True] *"),
     ("turns_tokens", "all that is read counts", "read, counted", "read, read"),
