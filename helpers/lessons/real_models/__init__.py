@@ -1,1 +1,1 @@
-"""Lesson 12: a chat model's rollout, the memory that is held, LoRA."""
+"""Lesson 12: a task that a program checks, a learned reward, chats and turns as tokens, a judge."""
