@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (10_506, 9_000),
+    "helpers/lessons/": (10_477, 9_000),
     "helpers/kit/": (4_287, 2_500),
     "helpers/studies/": (1_461, 700),
     "helpers/page/": (716, 700),
@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (925, 700),
     "helpers/commands/": (1_156, 600),
     "helpers/": (3_949, 3_700),
-    "tests/": (21_219, 18_000),
+    "tests/": (21_210, 18_000),
     "benchmarks/": (1_791, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

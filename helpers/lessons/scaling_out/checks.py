@@ -1,4 +1,4 @@
-"""Exercises of lesson 13: LoRA, what several processes have to add up, factors where a library averages."""
+"""Exercises of lesson 13: LoRA, and what several processes have to add up."""
 
 import torch
 from torch import Tensor
@@ -145,33 +145,4 @@ average of the variances: You averaged the processes' variances. Add their sums 
         ("there is one process", tuple(floats([7.0], [1.5], [9.0]))),
     ],
     observe=moments_seen,
-)
-
-check_loss_factors = exercise(
-    """\
-def loss_factors(counts):
-    return len(counts) * counts / counts.sum()
-""",
-    "P · n / N: times the number of parts, times the part's share of all tokens",
-    [(floats(2.0, 6.0),), (floats(5.0, 1.0, 10.0, 4.0),)],
-    """\
-no factor: A factor of 1 leaves the mean of means as it is.
-- len(counts) * counts / counts.sum()
-+ torch.ones_like(counts)
-divided by the number of parts: The library does so already: multiply by it, so that the division cancels.
-- len(counts) * counts
-+ counts / len(counts)
-two parts taken for granted: You multiplied by 2; multiply by the number of parts, len(counts).
-- len(counts) * counts
-+ 2 * counts
-divided by its own count: The part's mean has divided by it already: divide by the tokens of all parts
- together.
-- counts / counts.sum()
-+ counts / counts
-""",
-    further=[
-        ("there is one part", (floats(7.0),)),
-        ("a part has no tokens", (floats(3.0, 0.0, 5.0),)),
-        ("there are forty parts, of 1 to 2000 tokens", (torch.arange(40.0) * 50 + 1,)),
-    ],
 )

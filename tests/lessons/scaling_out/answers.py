@@ -9,7 +9,6 @@ BETWEEN = "(counts * (means - mean) ** 2).sum()"
 VARIANCE = "(squares.sum() + between) / (counts.sum() - 1)"
 BOTH = "torch.stack([mean, variance])"
 PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
-FACTOR = "len(counts) * counts / counts.sum()"
 
 WRONG = [
     ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
@@ -32,12 +31,6 @@ WRONG = [
      " (counts.sum() - 1)"),
     ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
 
-    ("loss_factors", "losses taken for sums", FACTOR, "len(counts) / counts.sum() + 0 * counts"),
-    ("loss_factors", "the largest count", FACTOR, "len(counts) * counts / counts.max()"),
-    ("loss_factors", "squared", FACTOR, "len(counts) * counts**2 / counts.sum()"),
-    ("loss_factors", "a softmax", FACTOR, "len(counts) * counts.softmax(0)"),
-    ("loss_factors", "the others' tokens", FACTOR, "len(counts) * (counts.sum() - counts) / counts.sum()"),
-    ("loss_factors", "parts by the dozen", FACTOR, "len(counts) * counts / counts[:12].sum()"),
     ("lora_forward", "never on", "if not on:", "if True:"),
     ("lora_forward", "on and off exchanged", "if not on:", "if on:"),
     ("lora_forward", "1/r alone", "alpha / len(a)", "1 / len(a)"),
@@ -74,6 +67,4 @@ def merge_moments(counts, means, squares):
 """),
     ("merge_moments", "matrix products", BETWEEN, "counts @ (means - mean).square()", MEAN,
      "counts @ means / counts.sum()"),
-    ("loss_factors", "over the mean count", FACTOR, "counts / counts.mean()"),
-    ("loss_factors", "a loop", FACTOR, "torch.stack([len(counts) * n / sum(counts) for n in counts])"),
 ]
