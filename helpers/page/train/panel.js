@@ -80,13 +80,14 @@ async function train() {
   stop();
   document.body.classList.add("touched"); // nobody need be told to drag β
   Object.assign(training, { begins: true, going: false, from: view.beta });
-  say("Loading the models, and measuring 512 responses of the reference …");
+  say("Loading the models …");
   keepTimes(cutWords(writtenReward().liked));
   drawTraining();
   byId("run").scrollIntoView({ behavior: CALM.matches ? "auto" : "smooth" }); // below it stands what it writes
   try {
     const [policy, reward] = await Promise.all([loadPolicy("reference"), loadPolicy("reward")]);
     const klCoef = nextBeta(), own = rewardInTokens(policy), ownReward = !isPlain(own), toTokens = (text) => encode(policy, text);
+    if (ownReward) say("Measuring 512 responses of the reference …");
     const models = { policy: { ...policy, placed: null }, reward, prompts: reward.prompts.map(toTokens) };
     const shown = { prompts: DATA.prompts.map(toTokens), next: DATA.nextWords.map((words) => words.map((word) => policy.places.get(word))) };
     const key = `run\u00a0${LIVE.length + 1}`, run = { proxy: [], gold: [], kl: [], times: [], shots: [] };

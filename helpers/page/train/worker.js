@@ -6,7 +6,7 @@ const work = { trainer: null, run: null };
 /** A new run at this β: `own` is a reward as own.js has it; `shown` are the page's {prompts, next}, as tokens. */
 function beginRun(trainer, { klCoef, own, shown }) {
   resetTrainer(trainer);
-  trainer.samples ??= Array.from({ length: REFERENCE_ROLLOUTS }, () => makeRollout(trainer).responses).flat();
+  if (!isPlain(own)) trainer.samples ??= Array.from({ length: REFERENCE_ROLLOUTS }, () => makeRollout(trainer).responses).flat();
   return { klCoef, own, shown, scoreOf: normalisedReward(own, trainer.samples), iteration: 0 };
 }
 
@@ -21,7 +21,7 @@ function look(trainer, { shown, scoreOf }) {
 /** One update and what there is to see before it; how often liked words stand in a response: at first in those of the reference. */
 function update(trainer, run) {
   const began = performance.now(), shot = look(trainer, run), { rollout, ...means } = iterate(trainer, run);
-  const counted = run.iteration ? rollout.responses : trainer.samples;
+  const counted = run.iteration || isPlain(run.own) ? rollout.responses : trainer.samples;
   const times = run.own.liked.map((word) => average(counted.map(({ tokens }) => countOf([word], tokens))));
   const texts = rollout.responses.map(({ prompt, tokens }) => [...prompt, ...tokens]);
   run.iteration += 1;
