@@ -59,6 +59,12 @@ def interval(values: Tensor, seed: int = 0) -> dict[str, float]:
     return {"mean": float(values.double().mean()), "low": float(ends[0]), "high": float(ends[1])}
 
 
+def curve_row(probs: Tensor) -> dict[str, float]:
+    """pass@1 and pass@8 with their intervals, from the right answers' probabilities: [P]."""
+    eight = {f"{name}_8": x for name, x in interval(pass_of_k(probs, 8)).items()}
+    return interval(probs) | eight
+
+
 def answers(
     policy: nn.Module, state: RLHFState, rows: list[dict], copies: int, seed: int = 12345, **changes
 ) -> Iterator[Responses]:

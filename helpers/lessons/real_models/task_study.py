@@ -27,10 +27,10 @@ from helpers.lessons.real_models.task_measure import (
     GREEDY,
     answer_probs,
     answers,
+    curve_row,
     interval,
     kl_of_each,
     ordinary_loss,
-    pass_of_k,
     solved,
 )
 from helpers.lessons.real_models.tasks import (
@@ -184,12 +184,6 @@ def held_out_rows(task: str, shots: int | None = None) -> list[dict]:
 def right_probs(state: RLHFState, rows: list[dict]) -> Tensor:
     """Probability of the right answer to each of these rows' prompts: [P]."""
     return answer_probs(state.models.actor, state.models.tokenizer, rows)
-
-
-def curve_row(probs: Tensor) -> dict[str, float]:
-    """pass@1 and pass@8 with their intervals, from the right answers' probabilities: [P]."""
-    eight = {f"{name}_8": x for name, x in interval(pass_of_k(probs, GROUP)).items()}
-    return interval(probs) | eight
 
 
 def final_eval(state: RLHFState, task: str) -> dict:

@@ -9,7 +9,7 @@ from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import GIB, PHASES
 
 WAY_STYLES = ((ORANGE, "s", "--"), (YELLOW, "D", "-."), (BLUE, "o", "-"))
-COLOURS = {
+BY_PHASE = {
     "generate": BLUE,
     "score": GREEN,
     "reference": GREY,
@@ -73,7 +73,7 @@ def seconds_figure(rows: dict[str, dict[str, float]], title: str) -> Figure:
     for place, phases in enumerate(rows.values()):
         left = 0.0
         for phase, seconds in phases.items():
-            bar = {"left": left, "color": COLOURS[phase], "height": 0.62, "edgecolor": "white"}
+            bar = {"left": left, "color": BY_PHASE[phase], "height": 0.62, "edgecolor": "white"}
             axes.barh(place, seconds, label=phase if place == 0 else None, **bar)
             left += seconds
         axes.text(left, place, f" {left:,.1f} s", va="center", fontsize=9)
