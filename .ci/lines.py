@@ -21,8 +21,8 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (925, 700),
     "helpers/commands/": (1_156, 600),
     "helpers/": (3_949, 3_700),
-    "tests/": (21_210, 18_000),
-    "benchmarks/": (1_791, 1_800),
+    "tests/": (21_213, 18_000),
+    "benchmarks/": (1_953, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

@@ -28,6 +28,8 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
 }
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+SAID = "document.getElementById('train-progress').innerText"
+MADE = rf"updates => Number({SAID}.match(/update (\d+)/)?.[1]) >= updates"
 NO_TOKEN = "--IdentityProvider.token="
 
 
@@ -105,3 +107,8 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
+
+
+def trained(page, updates: int, milliseconds: int = 90_000) -> None:
+    """Wait until the drift page's run has made so many updates."""
+    page.wait_for_function(MADE, arg=updates, timeout=milliseconds)

@@ -2,24 +2,16 @@
 
 import re
 
-from tests.browser.conftest import FRAMES
-from tests.browser.test_drift_page import STILL, WATCH_SHIFTS, number, opened
+from benchmarks import page as timed
+from tests.browser.conftest import FRAMES, trained
+from tests.browser.test_drift_page import WATCH_SHIFTS, number, opened
 
-MADE = """updates => {
-  const [, made] = document.getElementById('train-progress').innerText.match(/update (\\d+)/) ?? [];
-  return Number(made) >= updates;
-}"""
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
 FACTS = r"The most typical of 3 texts of update \d+: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
 HIDE = """hidden => {
   Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
   document.dispatchEvent(new Event('visibilitychange'));
 }"""
-
-
-def trained(page, updates: int) -> None:
-    """Wait until a run has made so many updates."""
-    page.wait_for_function(MADE, arg=updates, timeout=90_000)
 
 
 def made(page) -> str:
@@ -110,8 +102,7 @@ def test_a_reward_of_one_s_own_is_in_the_link_and_what_it_cannot_teach_is_said(b
 
 
 def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_no_run(browser):
-    with opened(browser, AT) as page:
-        page.locator("#train-box summary").first.click()
+    with opened(browser, "#train=0.1&iteration=0") as page:
         page.locator("#reward-box summary").click()
         page.locator("#own-liked").fill("zebra, summers")
         page.wait_for_function("() => document.getElementById('unknown-liked').innerText")
@@ -124,8 +115,7 @@ def test_words_are_looked_up_while_they_are_typed_and_unknown_ones_alone_start_n
 
 
 def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(browser):
-    with opened(browser, STILL) as page:
-        page.locator("#train-box summary").first.click()
+    with opened(browser, "#train=0.1&iteration=0") as page:
         page.locator("#train-go").click()
         trained(page, 2)
         assert -3 < number(page, "gold") < 3
@@ -143,3 +133,9 @@ def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(brow
         before = made(page)
         page.locator("#train-stop").click()  # the run goes on where it was
         trained(page, int(before.split()[-3]) + 1)
+
+
+def test_it_is_timed_in_the_page_and_in_node(browser, monkeypatch):
+    monkeypatch.setattr(timed, "SPANS", (1, 2, 3))
+    found = timed.in_chromium(browser, share=0) | timed.in_node(updates=5)
+    assert min(found["node_s"], *found["chromium_s"], *found["key_ms"]["while it trains"]) > 0
