@@ -70,9 +70,9 @@ def pass_of_k_figure(tries: list[int], tasks: dict[str, dict[str, list[float]]])
 
 
 REVIEWS = {
-    "proxy": "std of the reference's scores",
+    "proxy": "proxy score, std of the reference",
     "gold": "gold score, −2 to 1",
-    "distinct_words": "words",
+    "distinct_words": "words, all answers together",
 }
 
 

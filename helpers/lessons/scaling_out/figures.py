@@ -30,15 +30,14 @@ def memory_figure(ledgers: dict) -> Figure:
     left = [0.0] * len(held)
     for kind, colour in MEMORY_KINDS.items():
         pairs = zip(held, phases, strict=True)
-        widths = [
-            (x.total(kind=kind, phase="always") + x.total(kind=kind, phase=worst)) / GIB
-            for x, worst in pairs
-        ]
-        if any(ledger.total(kind=kind) for ledger in held):
-            axes.barh(list(ledgers), widths, left=left, color=colour, label=kind, edgecolor="white")
+        widths = [sum(x.total(kind=kind, phase=p) for p in ("always", y)) / GIB for x, y in pairs]
+        if any(widths):
+            axes.barh(list(ledgers), widths, left=left, color=colour, label=kind)
         left = [x + width for x, width in zip(left, widths, strict=True)]
     for row, end in enumerate(left):
-        axes.text(end, row, f"  {end:.1f} GiB", va="center", fontsize=9)
+        how = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
+        over = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # the dotted line
+        axes.annotate(f"{end:.1f} GiB", (end, row), **how, bbox=over)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.axvline(T4, color="black", linestyle=":", linewidth=1.2)
