@@ -132,7 +132,7 @@ def move_slider(control: Control) -> Iterator[str]:
         alive |= control.changes(partial(press, key))
         if control.node.evaluate(READOUT) == before:
             yield f"{control}: {key} leaves it at {before}"
-        if not holds(lambda: disagreement(control) is None, 3):
+        if not holds(lambda: disagreement(control) is None, PATIENCE):
             yield disagreement(control) or f"{control}: its figure came late"
     if not alive and not control.waits():
         yield f"{control}: nothing changes when it moves"
