@@ -22,7 +22,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/commands/": (1_156, 600),
     "helpers/": (3_949, 3_700),
     "tests/": (21_213, 18_000),
-    "benchmarks/": (1_953, 1_800),
+    "benchmarks/": (1_961, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

@@ -4,6 +4,7 @@
 (cgroups v1, as root). `--out FOLDER`: whole runs at β = 0.1 and 0, and one that is paid for "we".
 """
 
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from helpers.page.policies import as_script, policy_facts, reward_facts, shipped
 from helpers.reward_model import load_reward_model
 from helpers.tools.files import ROOT
 from helpers.tools.flags import setting
+from helpers.tools.validate import require
 from tests.browser.conftest import CHROMIUM, FLAGS, FRAMES, trained
 from tests.page.javascript import run as run_in_node
 
@@ -32,18 +34,19 @@ LONGEST, LAST_UPDATE = 600_000, 4_000  # milliseconds
 LIVE = {"beta_0.1": ("#train=0.1", 60), "beta_0": ("#train=0", 60)}  # link, updates
 LIVE["paid_for_we"] = ("#train=0.1&model=0&liked=we", 20)
 RECORDED = "0 ", "0.1 ", "run"  # rows of the page's table
-IN_NODE = """updates => {
-  const [policy, reward] = ["reference", "reward"].map((name) => readPolicy(POLICY_FILES[name]));
-  const prompts = reward.prompts.map((text) => encode(policy, text));
-  const trainer = makeTrainer({ policy, reward, prompts });
-  return Array.from({ length: updates }, (_, iteration) => {
-    const began = performance.now();
-    iterate(trainer, { klCoef: 0.1, iteration, random: Math.random });
-    return [(performance.now() - began) / 1e3, process.memoryUsage().rss / 2 ** 20];
-  });
-}"""
-
-
+ENGINE_TESTS = (ROOT / "tests" / "page" / "train.js").read_text(
+    "utf-8"
+)  # its trainer of the shipped models
+IN_NODE = f"""(() => {{ {ENGINE_TESTS}
+  return updates => {{
+    const trainer = shippedTrainer();
+    return Array.from({{ length: updates }}, (_, iteration) => {{
+      const began = performance.now();
+      iterate(trainer, {{ klCoef: 0.1, iteration, random: Math.random }});
+      return [(performance.now() - began) / 1e3, process.memoryUsage().rss / 2 ** 20];
+    }});
+  }};
+}})()"""
 WATCH_KEYS = """() => {
   const { port1, port2 } = new MessageChannel();
   window.waits = [];
@@ -142,6 +145,11 @@ class Options:
     quarter: bool = setting(False, "each thread on a quarter of a core")
     updates: int = setting(14, "in node; the first three are not counted")
     out: str = setting("", "folder of the live runs' pictures; none: no live run")
+
+    def __post_init__(self):
+        require(CHROMIUM is not None, "page", "no chromium here", "one that runs the page")
+        able = not self.quarter or os.access(CGROUPS, os.W_OK)
+        require(able, "--quarter", "no cgroups v1 to write to here", "Linux with them, as root")
 
 
 def run(options: Options) -> None:
