@@ -148,6 +148,7 @@ function layPlane() {
   mark("path", "frontier", { d: `M${curve.join("L")}` });
   const [farthest, highest] = DATA.frontier.at(-1) ?? [0, DATA.start];
   parts.most = mark("text", "label quiet", { x: EDGE.left + 6, y: Math.max(up(highest) - 26, EDGE.top + 13) }, DATA.frontier.length && `${frame.width < 420 ? "most proxy" : "the most proxy possible"} (known up to KL ${written(farthest, 1)})`);
+  parts.mostBox = parts.most.getBBox(); // read once: a read at each key lays the page out twice
   betaLabels();
   for (const name of ["gold", "proxy"]) {
     parts[`${name}Ahead`] = mark("path", `ahead ${name}`);
@@ -163,7 +164,7 @@ function layPlane() {
 
 /** Each name beside its own mark, free of other names and marks: near it, and covering little of the lines. */
 function placeLabels(marks, lines) {
-  const { x: left, y: top, width, height } = parts.most.getBBox(), floor = frame.height - EDGE.bottom;
+  const { x: left, y: top, width, height } = parts.mostBox, floor = frame.height - EDGE.bottom;
   const taken = [[left - 3, top, left + width + 3, top + height], ...marks.map(({ x, y }) => [x - 9, y - 6, x + 9, y + 6])];
   const within = ([left, top, right, bottom]) => ([x, y]) => x > left && x < right && y > top && y < bottom;
   const apart = (one, other) => one[0] > other[2] || one[2] < other[0] || one[1] > other[3] || one[3] < other[1];
