@@ -120,6 +120,7 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
     near.legend(loc=(0.42, 0.2), ncols=2)
     far.legend(loc="lower left")
     far.set_yscale("symlog", linthresh=1)
+    far.set_ylabel("mean m (logarithmic below −1)")
     far.set_ylim(-300, 4)
     far.set_yticks([-100, -10, -1, 0, 1], "−100 −10 −1 0 1".split())
     far.minorticks_off()

@@ -190,10 +190,11 @@ def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> F
 def proxy_gold_figure(
     proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
 ) -> Figure:
-    """Every third text by both scores, in standard deviations; `marked` ones ringed."""
+    """Every third text, and the `marked` ones (ringed), by both scores, in standard deviations."""
     figure, axes = one_panel(6.0, 3.2)
-    axes.plot(gold[::3], proxy[::3], ".", color=BLUE, alpha=0.35, markersize=4)
-    rings = [gold[i] for i in marked], [proxy[i] for i in marked]
+    shown = sorted({*range(0, len(gold), 3), *map(int, marked)})
+    dots, rings = ([[x[i] for i in some] for x in (gold, proxy)] for some in (shown, marked))
+    axes.plot(*dots, ".", color=BLUE, alpha=0.35, markersize=4)
     axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
     words = "gold score, standard deviations", "reward model, std. deviations"

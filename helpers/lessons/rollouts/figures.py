@@ -36,17 +36,6 @@ def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = (
     return figure
 
 
-def cache_figure(again: Sequence, cached: Sequence) -> Figure:
-    """Milliseconds for each new token (the quickest try), computing everything again and with the cache."""
-    figure, axes = one_panel(8.0, 2.5)
-    curves = {"everything again": again, "with the cache": cached}
-    draw_lines(axes, range(1, len(again) + 1), curves, (KL, POLICY), markersize=0)
-    axes.set_ylim(0, None)
-    title = "Time of each new token, the quickest of several tries"
-    label_axes(axes, title, "new token", "milliseconds")
-    return figure
-
-
 def length_figure(lengths: Sequence, stopped: Sequence, limit: int) -> Figure:
     """How many responses have each length, those that said EOS apart from those cut off."""
     figure, axes = one_panel(8.0, 2.2)
@@ -121,7 +110,7 @@ def alignment_figure(tokens: Sequence, prompt_length: int) -> Figure:
     write(axes, -0.7, 0.28, "tokens", "black")
     write(axes, -0.7, 1.75, "logits at", "black")
     first, last = prompt_length - 1, count - 2
-    words = f"the response's T = {last - first + 1} log-probs come from positions P − 1 = {first} … {last}"
+    words = f"its {last - first + 1} log-probs come from columns P − 1 = {first} … {last}"
     write(axes, (first + last + 1) / 2, 2.4, words, POLICY)
     return figure
 
