@@ -136,7 +136,7 @@ def is_stop(tokens: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
 def response_mask(response_tensors: Tensor, eos_token_id: int | Sequence[int]) -> Tensor:
     """True up to and including the first EOS: [B, T] → [B, T] bool; all True without an EOS.
 
-    The EOS is an action like any other token: if it were masked, no gradient would reach that choice.
+    The EOS is an action like any other token: if it were masked, no gradient would come from there.
     """
     is_eos = is_stop(response_tensors, eos_token_id).long()
     return is_eos.cumsum(dim=1) - is_eos == 0  # no EOS strictly before

@@ -309,7 +309,7 @@ clip without min: You used only the clipped ratio; take the smaller of the two g
 padding in the policy's mean: The policy's loss is averaged over all positions; only counted ones count.
 - -gain[counted].mean()
 + -gain.mean()
-the stop token is masked out: Stop tokens are left out of the loss: no gradient reaches the choice to stop.
+the stop token is masked out: Stop tokens are left out of the loss: no gradient where stopping was chosen.
 - counted = mask[:, -length:]
 + last = mask[:, -length:].sum(1, keepdim=True) - 1
 +             counted = mask[:, -length:] & (torch.arange(length) != last)
