@@ -190,11 +190,10 @@ def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> F
 def proxy_gold_figure(
     proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
 ) -> Figure:
-    """Every third text, and the `marked` ones (ringed), by both scores, in standard deviations."""
+    """Each text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
-    shown = sorted({*range(0, len(gold), 3), *map(int, marked)})
-    dots, rings = ([[x[i] for i in some] for x in (gold, proxy)] for some in (shown, marked))
-    axes.plot(*dots, ".", color=BLUE, alpha=0.35, markersize=4)
+    axes.plot(gold, proxy, ".", color=BLUE, alpha=0.2, markersize=3)
+    rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
     words = "gold score, standard deviations", "reward model, std. deviations"
