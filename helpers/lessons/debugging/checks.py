@@ -151,7 +151,7 @@ check_my_rule = exercise(
     """\
 def my_rule(history):
     errors = [record["first_ratio_error"] for record in history]
-    return errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later
+    return errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later: against the reference
 """,
     "True for what looks wrong: no alarm for a healthy run, one fault found on all three seeds, no copy",
     [()],
