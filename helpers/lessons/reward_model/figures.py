@@ -192,7 +192,7 @@ def proxy_gold_figure(
 ) -> Figure:
     """Each text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
-    axes.plot(gold, proxy, ".", color=BLUE, alpha=0.2, markersize=3)
+    axes.plot(gold, proxy, "s", color=BLUE, ms=1.2, mew=0, antialiased=False)  # sharp and small
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")
