@@ -29,7 +29,7 @@ def judgement(adjectives, sign):
         general=general,
         plain=even(lexicon.UNGRADED[sign]),
         degree=RAISE[sign],
-        extreme=Choice(EXTREME[sign], [1, 1, 1]),
+        extreme=Choice(EXTREME[sign]),
         **SLOTS | {"one": one, "two": two, "three": three},
     )
 
@@ -96,8 +96,7 @@ def two_clauses(clauses, first, second, joiner):
         [
             Sequence([clauses[0, first], joiner, Choice([b, a], [8, 1])]),
             Sequence([clauses[1, first], joiner, Choice([a, b], [8, 1])]),
-        ],
-        [1, 1],
+        ]
     )
 
 
@@ -111,12 +110,12 @@ def torn(setting):
             for x, y in ((good, bad), (bad, good)):
                 same.append(phrase(text, x=x, y=y, then=one_of("and/but/.")))
     both = phrase("{who} loved it and {who} hated it", **SLOTS)
-    return Choice([Choice(same, [1] * len(same)), both], [4, 1])
+    return Choice([Choice(same), both], [4, 1])
 
 
 def last_word(clauses, verdicts, sign):
     """One clause with this sign and a verdict, sometimes of the other sign."""
-    clause = Choice([clauses[0, sign], clauses[1, sign]], [1, 1])
+    clause = Choice([clauses[0, sign], clauses[1, sign]])
     joined = {s: weighted({"{j}": 40, ". {i}": 60}, j=JOINERS[s == sign], i=INTRO) for s in (1, -1)}
     endings = [Sequence([clause, joined[s], verdicts[s]]) for s in (sign, -sign)]
     return Choice(endings, [3, 1])
@@ -161,4 +160,4 @@ def reviews(setting):
 
 
 REVIEWS = {domain: reviews(setting) for domain, setting in lexicon.SETTINGS.items()}
-ALL_REVIEWS = Choice(list(REVIEWS.values()), [1] * len(REVIEWS))
+ALL_REVIEWS = Choice(list(REVIEWS.values()))

@@ -62,10 +62,11 @@ class Sequence:
 
 
 class Choice:
-    """One of several nodes, with probabilities from weights above 0."""
+    """One of several nodes, with probabilities from weights above 0; without weights all are as likely."""
 
-    def __init__(self, nodes, weights):
+    def __init__(self, nodes, weights=None):
         self.nodes = nodes
+        weights = weights or [1] * len(nodes)
         self.probabilities = [weight / sum(weights) for weight in weights]
         self.first = frozenset().union(*(node.first for node in nodes))
         self.nullable = any(node.nullable for node in nodes)
@@ -112,8 +113,7 @@ def weighted(alternatives, **slots):
 
 def one_of(text, **slots):
     """A uniform choice among templates separated by "/"."""
-    nodes = [phrase(template, **slots) for template in text.split("/")]
-    return Choice(nodes, [1] * len(nodes))
+    return Choice([phrase(template, **slots) for template in text.split("/")])
 
 
 def maybe(probability, node):

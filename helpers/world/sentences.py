@@ -63,16 +63,13 @@ def _pairs(left, right):
 def _any(nodes):
     """A choice among the nodes, each once."""
     distinct = list({id(node): node for node in nodes}.values())
-    return distinct[0] if len(distinct) == 1 else Choice(distinct, [1] * len(distinct))
+    return distinct[0] if len(distinct) == 1 else Choice(distinct)
 
 
-def _sentences(review):
-    """Nodes of the first sentences and of the later ones, from the node of one domain's reviews."""
+SENTENCES = {}  # domain -> node of the first sentences, node of the later ones
+for domain, review in REVIEWS.items():
     pieces = cut(review)
-    return _any(pieces.first), _any(pieces.middle)
-
-
-SENTENCES = {domain: _sentences(review) for domain, review in REVIEWS.items()}
+    SENTENCES[domain] = _any(pieces.first), _any(pieces.middle)
 
 
 # ---- which domains a sentence belongs to ----
