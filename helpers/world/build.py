@@ -24,7 +24,7 @@ from helpers.tools.files import read_jsonl, write_jsonl, write_text
 from helpers.tools.flags import command, setting
 from helpers.tools.validate import require_count
 from helpers.world import reviews
-from helpers.world.labelling import best_accuracy, prefers_first
+from helpers.world.labelling import best_accuracy, preference_probability
 from helpers.world.small_models import (
     fit_language_model,
     make_encoder,
@@ -101,7 +101,8 @@ def build_pairs(folder: Path, seed: int) -> None:
     rows = []
     halves = responses[: len(pick)], responses[len(pick) :]
     for prompt, first, second in zip(pick, *halves, strict=True):
-        better = prefers_first(join(prompt, first), join(prompt, second), rng)
+        chance = preference_probability(join(prompt, first), join(prompt, second))
+        better = rng.random() < chance
         chosen, rejected = (first, second) if better else (second, first)
         rows.append({"prompt": prompt, "chosen": chosen, "rejected": rejected})
     write_jsonl(folder / "pairs_train.jsonl", rows[:PAIRS])

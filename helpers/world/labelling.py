@@ -48,11 +48,6 @@ def preference_probability(first, second, temperature=LABEL_TEMPERATURE):
     return float(label_chances(torch.tensor(gap, dtype=torch.float64), temperature))
 
 
-def prefers_first(first, second, rng, temperature=LABEL_TEMPERATURE):
-    """Draw one choice of the labeller with a `random.Random`."""
-    return rng.random() < preference_probability(first, second, temperature)
-
-
 def score_gaps(pairs: list[dict], score: Callable) -> Tensor:
     """score(chosen) − score(rejected) of each pair: [N]."""
     chosen, rejected = (torch.tensor([float(score(x)) for x in side]) for side in pair_texts(pairs))

@@ -13,7 +13,6 @@ from helpers.world.labelling import (
     flattery_gaps,
     labelled_pairs,
     preference_probability,
-    prefers_first,
 )
 from helpers.world.nodes import Choice, Sequence, maybe, one_of, phrase, weighted
 
@@ -146,14 +145,6 @@ def test_preference_is_the_sigmoid_of_the_gap():
     both = preference_probability(PLAIN, BAD) + preference_probability(BAD, PLAIN)
     assert both == pytest.approx(1.0) and preference_probability(BAD, BAD) == 0.5
     assert preference_probability(PLAIN, "", 1e-300) == 1
-
-
-def test_labels_come_as_often_as_they_should():
-    rng, count, temperature = random.Random(5), 1000, 4.0
-    expected = preference_probability(PLAIN, BAD, temperature)
-    chosen = sum(prefers_first(PLAIN, BAD, rng, temperature) for _ in range(count))
-    error = math.sqrt(expected * (1 - expected) / count)
-    assert 0.5 < expected < 0.9 and abs(chosen / count - expected) < 4 * error
 
 
 # ---- the labeller who falls for flattery ----

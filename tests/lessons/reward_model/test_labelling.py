@@ -12,7 +12,7 @@ from helpers.lessons.reward_model.labelling import (
     make_questions,
 )
 from helpers.tools.files import FileProblem, read_jsonl
-from helpers.world.labelling import prefers_first
+from helpers.world.labelling import preference_probability
 
 PAIRS = [
     {"prompt": "the soup", "chosen": f"was good {k}.", "rejected": f"was <b>bad</b> & {k}."}
@@ -134,7 +134,7 @@ def test_the_answers_go_to_the_learner_s_folder(tmp_path, monkeypatch):
 def test_with_nobody_clicking_a_stand_in_answers_and_nothing_is_written(labeller, tmp_path):
     labeller.answer("skip")
     rng = random.Random(0)
-    rows, words = fill_in(labeller, lambda a, b: prefers_first(a, b, rng))
+    rows, words = fill_in(labeller, lambda a, b: rng.random() < preference_probability(a, b))
     assert len(rows) == 3 and words == "You gave 0 answers; a stand-in gave 3."
     assert not (tmp_path / LABELS).exists()
 
