@@ -68,7 +68,7 @@ class DriftExplorer:
         return [stop.key for stop in self.drift.stops]
 
     def _iterations(self) -> list[int]:
-        longest = max(curves["iteration"][-1] for curves in self.drift.all_curves())
+        longest = max(run_curves(run)["iteration"][-1] for run in self.drift.runs)
         return list(range(longest + 1))
 
     @property

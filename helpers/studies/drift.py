@@ -72,7 +72,6 @@ class Drift:
     def __init__(self, sweep: Sweep):
         self.sweep, self.added = sweep, []
         self.optimum = cache(sweep.optimum)
-        self.curves_of = cache(lambda beta, seed: run_curves(sweep.run(beta, seed)))
         self.first_token = cache(
             lambda prompt, beta: first_token_optimum(
                 sweep, prompt, beta, len(self.start.next_logprobs[prompt])
@@ -83,6 +82,11 @@ class Drift:
     def start(self) -> Snapshot:
         """The view of the reference, where every run begins."""
         return next(run.snapshots[0] for run in self.sweep.runs if run.snapshots)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The sweep's runs, then those added."""
+        return self.sweep.runs + [stop.run for stop in self.added]
 
     @property
     def prompts(self) -> list[str]:
@@ -114,15 +118,9 @@ class Drift:
         found = [self.optimum(beta) for beta in grid]
         return sorted((best for best in found if best is not None), key=lambda best: best.kl)
 
-    def all_curves(self) -> list[dict[str, list[float]]]:
-        """Curves of every run that has any."""
-        shipped = [self.curves_of(r.config.kl_coef, r.config.seed) for r in self.sweep.runs]
-        return shipped + [run_curves(stop.run) for stop in self.added if stop.run.history]
-
     def likely_tokens(self, prompt: str, count: int) -> list[int]:
         """The most likely tokens at this prompt, under the reference or any run's last policy."""
-        runs = self.sweep.runs + [stop.run for stop in self.added]
-        shots = [self.start] + [run.snapshots[-1] for run in runs if run.snapshots]
+        shots = [self.start] + [run.snapshots[-1] for run in self.runs if run.snapshots]
         rows = [shot.next_logprobs[prompt] for shot in shots if prompt in shot.next_logprobs]
         probs = torch.stack(rows).exp()  # (runs, V)
         most = probs.max(dim=0).values  # (V,)
@@ -131,6 +129,6 @@ class Drift:
 
     def view(self, stop: SliderStop, iteration: int, seed: int) -> DriftView:
         """What a run had reached after this many iterations, or at its end."""
-        curves = run_curves(stop.run) if stop.run else self.curves_of(stop.kl_coef, seed)
+        curves = run_curves(stop.run or self.sweep.run(stop.kl_coef, seed))
         optimum = None if stop.own_reward else self.optimum(stop.kl_coef)
         return DriftView(stop, min(iteration, len(curves["kl"]) - 1), curves, optimum)
