@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import Field, field, fields
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 
 from transformers import HfArgumentParser
@@ -37,9 +37,6 @@ def setting(default: object, help: str, group: str | None = None, **more: object
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
     """Help with defaults, except where the default is "not given"."""
 
-    def __init__(self, prog: str):
-        super().__init__(prog, max_help_position=32)
-
     def _get_help_string(self, action: argparse.Action) -> str:
         return action.help if action.default in (None, []) else super()._get_help_string(action)
 
@@ -53,7 +50,7 @@ class FlagParser(HfArgumentParser):
             prog=prog,
             description=description,
             usage="%(prog)s [flags]",
-            formatter_class=_Help,
+            formatter_class=partial(_Help, max_help_position=32),
             allow_abbrev=False,
         )
         for action in self._actions:
