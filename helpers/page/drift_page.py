@@ -245,8 +245,7 @@ def frame(html: str, still: bytes, key: str = "") -> str:
 
 def plain_html(markup: str) -> HTML:
     """Markup as a cell's output; IPython would rather have its IFrame, which needs a file."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return HTML(markup)
 
 

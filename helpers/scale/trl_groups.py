@@ -125,10 +125,8 @@ def give_positions(model: nn.Module) -> Callable[[], None]:
 @contextlib.contextmanager
 def trl_at_work(models: Models) -> Iterator[str]:
     """A folder for one training by TRL, without its notices; the actor comes out in eval mode."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        stack.enter_context(quiet_loading())
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # of transformers, about TRL's calls
+    unwarned = warnings.catch_warnings(action="ignore")  # of transformers, about TRL's calls
+    with tempfile.TemporaryDirectory() as folder, quiet_loading(), unwarned:
         yield folder
     models.actor.eval()
 
