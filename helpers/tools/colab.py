@@ -24,7 +24,6 @@ BADGE = f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]"
 A_BADGE = rf"{re.escape(BADGE)}\([^)\n]*\)"
 BADGE_LINE = re.compile(rf"^{A_BADGE}\n\n?", re.M)
 README_ROW = re.compile(rf"^(\| \d\d \| \[[^]]*\]\(notebooks/(\w+)\.ipynb\))(?: {A_BADGE})?", re.M)
-BADGE_REPO = re.compile(rf"{re.escape(COLAB)}/github/([^/]+/[^/]+)/blob/")
 REMOTE = re.compile(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)github\.com[/:](.+?)(?:\.git)?/?")
 ADDRESS = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*/(?!\.{1,2}$)[A-Za-z0-9_.-]+(?<!\.git)")
 
@@ -68,11 +67,6 @@ def read_pages(root: Path) -> dict[Path, str]:
     """The text of every notebook, then of README.md."""
     pages = [*sorted((root / "notebooks").glob("*.ipynb")), root / "README.md"]
     return {page: page.read_text(encoding="utf-8") for page in pages}
-
-
-def badge_addresses(root: Path = ROOT) -> set[str]:
-    """Every owner/name that a badge leads to; empty where there are no badges."""
-    return {repo for text in read_pages(root).values() for repo in BADGE_REPO.findall(text)}
 
 
 def setup_cells(text: str) -> list[dict]:

@@ -15,7 +15,9 @@ from helpers.tools import colab
 from helpers.tools.files import ROOT
 
 pytestmark = pytest.mark.slow  # git and Python in processes of their own
-REPO = next(iter(colab.badge_addresses()), None)  # of the badges here; None: there are none
+README = (ROOT / "README.md").read_text("utf-8")
+LEADS = re.search(r"google\.com/github/([^/]+/[^/]+)/blob/", README)
+REPO = LEADS and LEADS[1]  # of the badges here; None: there are none
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HERE = "The course is here.\n"
 MARK = "helpers/tools/colab.py"
@@ -256,21 +258,19 @@ def texts(root: Path) -> dict[str, str]:
 
 
 def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
-    assert len(colab.badge_addresses()) <= 1
     assert len(FETCH["source"]) <= 25 and len(FIND["source"]) <= 8
     colab.dress_course(REPO, copy)
     assert texts(copy) == texts(ROOT)
     for path in NOTEBOOKS:
         assert colab.setup_cells(path.read_text("utf-8")) == [FETCH, FIND]
-        assert f"](notebooks/{path.name})" in (ROOT / "README.md").read_text()
+        assert f"](notebooks/{path.name})" in README
 
 
 def test_an_address_changes_badges_only_and_every_notebook_has_one(copy):
     bare = texts(copy)
-    assert not colab.badge_addresses(copy) and "colab.research" not in "".join(bare.values())
+    assert "colab.research" not in "".join(bare.values())
     assert len(colab.dress_course("some-one/a.fork", copy)) == len(NOTEBOOKS) + 1
     dressed = texts(copy)
-    assert colab.badge_addresses(copy) == {"some-one/a.fork"}
     for path in NOTEBOOKS:
         leads = f"https://colab.research.google.com/github/some-one/a.fork/blob/main/notebooks/{path.name}"
         cell = nbformat.reads(dressed[path.name], as_version=4).cells[0]
@@ -280,7 +280,8 @@ def test_an_address_changes_badges_only_and_every_notebook_has_one(copy):
         assert row.startswith(f"| {path.name[:2]} | ") and row.count(f"]({leads})") == 1
     assert colab.dress_course("some-one/a.fork", copy) == [] and texts(copy) == dressed
     colab.dress_course("some-one/else", copy)
-    assert colab.badge_addresses(copy) == {"some-one/else"}
+    for name, text in texts(copy).items():
+        assert text == dressed[name].replace("some-one/a.fork", "some-one/else")
     colab.dress_course(None, copy)
     assert texts(copy) == bare
 
