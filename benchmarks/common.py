@@ -17,7 +17,7 @@ import transformers
 from torch import nn
 
 from helpers.tools.command import exit_status
-from helpers.tools.flags import FlagParser, only
+from helpers.tools.flags import FlagParser
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -117,7 +117,7 @@ def show(header: list[str], rows: list[list]) -> None:
 def command(name: str, what: str, options: type, run: Callable[[object], None]) -> None:
     """`python -m benchmarks.NAME`: run by its flags, which are the options' fields; then end the process."""
     parser = FlagParser(options, prog=f"python -m benchmarks.{name}", description=what)
-    sys.exit(exit_status(lambda: run(only(options, parser.given(None))), "Stopped."))
+    sys.exit(exit_status(lambda: run(options(**parser.given(None))), "Stopped."))
 
 
 def emit(name: str, facts: dict) -> None:

@@ -92,12 +92,6 @@ class FlagParser(HfArgumentParser):
         return {name: value for name, value in values.items() if value is not left_out}
 
 
-def only(dataclass: type, values: dict) -> object:
-    """An instance of this dataclass from those of the values that are its fields."""
-    names = [field.name for field in fields(dataclass) if field.name in values]
-    return dataclass(**{name: values[name] for name in names})
-
-
 def command(name: str, *kinds: type, stopped: str, **usual: object) -> Callable:
     """Decorate a function of options: it becomes a command, of arguments → exit status.
 
@@ -111,8 +105,9 @@ def command(name: str, *kinds: type, stopped: str, **usual: object) -> Callable:
             parser = FlagParser(*kinds, prog=f"python -m {name}", description=kinds[0].__doc__)
             parser.set_defaults(**usual)
             given = parser.given(arguments)
-            options = only(kinds[0], given)
-            settings = {key: x for key, x in given.items() if not hasattr(options, key)}
+            own = {field.name for field in fields(kinds[0])}
+            options = kinds[0](**{key: x for key, x in given.items() if key in own})
+            settings = {key: x for key, x in given.items() if key not in own}
             run(options, settings) if kinds[1:] else run(options)
 
         @wraps(run)
