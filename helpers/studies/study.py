@@ -183,10 +183,8 @@ def record(job: Job, folder: Path, out: Path) -> dict:
 
 def save_policy(state: RLHFState, folder: Path) -> None:
     """Save the actor's weights in half precision."""
-    weights = state.models.actor.state_dict()
-    weights.pop("lm_head.weight", None)  # tied to the word embeddings
-    halves = {name: tensor.half().contiguous() for name, tensor in weights.items()}
-    save_file(halves, folder / POLICY)
+    weights = state.models.actor.named_parameters()  # without the head, tied to the word embeddings
+    save_file({name: x.data.half().contiguous() for name, x in weights}, folder / POLICY)
 
 
 def save_run(job: Job, run: Run, out: Path, state: RLHFState | None = None) -> dict:
