@@ -31,10 +31,8 @@ def _end_with_parent() -> None:
 
     With os._exit, because a pool takes SystemExit for a task's result and goes on waiting.
     """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 def run_all(
