@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from helpers.kit.figures import Picture, label_axes, one_panel
 from helpers.kit.palette import GOLD, KL, REFERENCE, REWARD
@@ -20,9 +19,9 @@ def bend(axes: Axes, scores: Sequence[float]) -> bool:
         return False
     axes.set_yscale("symlog", linthresh=2)
     marks = [-500, -200, -100, -50, -20, -10, -5, -2, -1, 0, 1, 2, 3, 5]
-    axes.yaxis.set_major_locator(FixedLocator([x for x in marks if low <= x <= high]))
-    axes.yaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
+    shown = [x for x in marks if low <= x <= high]
+    axes.set_yticks(shown, [f"{x:g}" for x in shown])
+    axes.minorticks_off()
     return True
 
 
