@@ -41,16 +41,7 @@ def measure(
         found[name] = torch.as_tensor(f(texts[:parsed])).float()
     means = {name: float(x.mean()) for name, x in found.items()}
     spread = {f"{name}_std": float(x.std()) for name, x in found.items()}
-    lengths = [len(reviews.tokenize(text)) for text in texts]
-    facts = {
-        "responses": count,
-        "value": value.mean,
-        "value_stderr": value.stderr,
-        **means,
-        **spread,
-        "words": sum(lengths) / count,
-        "distinct": len(set(texts)) / count,
-    }
+    facts = {"responses": count, "value": value.mean, "value_stderr": value.stderr} | means | spread
     return facts, {name: by_prompt[name].contiguous() for name in ("score", "kl")}
 
 
