@@ -21,7 +21,7 @@ from helpers.rollouts import forward_logprobs, response_logits
 from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer
-from helpers.tools.files import FileProblem, map_floats, read_json, read_tensors, write_text
+from helpers.tools.files import FileProblem, read_json, read_tensors, write_text
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
@@ -166,8 +166,12 @@ def record_run(
 
 
 def significant(value: object, digits: int = 5) -> object:
-    """Round all floats of a nested value to this many significant digits."""
-    return map_floats(value, lambda x: float(f"{x:.{digits}g}"))
+    """Round every float in nested dicts and lists to this many significant digits, for JSON."""
+    if isinstance(value, dict):
+        return {key: significant(item, digits) for key, item in value.items()}
+    if isinstance(value, list):
+        return [significant(item, digits) for item in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:

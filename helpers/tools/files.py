@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -220,15 +220,6 @@ def read_tensors(path: Path) -> dict:
         return load_file(path)
     except (OSError, SafetensorError) as problem:
         raise FileProblem(f"{path} is missing, cut short or altered: {problem}.") from None
-
-
-def map_floats(value: object, change: Callable[[float], float]) -> object:
-    """Apply `change` to every float in nested dicts and lists (to round them before writing JSON)."""
-    if isinstance(value, dict):
-        return {key: map_floats(item, change) for key, item in value.items()}
-    if isinstance(value, list):
-        return [map_floats(item, change) for item in value]
-    return change(value) if isinstance(value, float) else value
 
 
 def read_jsonl(path: Path, columns: tuple = ()) -> list[dict]:

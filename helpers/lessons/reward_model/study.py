@@ -17,8 +17,8 @@ from tqdm.auto import tqdm
 from helpers.data import DATA, load_rows
 from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, passes
+from helpers.studies.runs import significant
 from helpers.studies.study import Options, origin, read_study, write_study
-from helpers.tools.files import map_floats
 from helpers.tools.flags import setting
 from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
 from helpers.world.small_models import make_encoder
@@ -125,5 +125,5 @@ class RewardQualityOptions(Options):
         found = {"test_pairs": len(test), "best": best, "runs": runs}
         facts = origin(self, torch.get_num_threads())
         facts |= {"epochs": {str(size): passes(size) for size in sizes}}
-        write_study(self.results, facts | map_floats(found, lambda x: round(x, 4)))
+        write_study(self.results, facts | significant(found))
         print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")
