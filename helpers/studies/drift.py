@@ -50,33 +50,12 @@ def run_curves(run: Run) -> dict[str, list[float]]:
     return found | {"iteration": list(range(len(rows)))}
 
 
-def first_token_optimum(sweep: Sweep, prompt: str, kl_coef: float, size: int) -> Tensor | None:
-    """π*'s distribution of the first response token to a watched prompt: [V].
-
-    Self-normalised importance sampling: each reference response, and so its first token, has the weight
-    exp(r/β). None if the effective sample size is too small, or β is 0.
-    """
-    if kl_coef <= 0 or prompt not in WATCHED_PROMPTS or prompt not in sweep.prompts:
-        return None
-    row = sweep.prompts.index(prompt)
-    weights = importance_weights(sweep.reference["scores"][row : row + 1], kl_coef)  # (1, N)
-    if float(effective_sample_size(weights)) < MIN_EFFECTIVE_SAMPLES:
-        return None
-    tokens = sweep.reference["first_tokens"][WATCHED_PROMPTS.index(prompt)].long()  # (N,)
-    return torch.bincount(tokens, weights[0], minlength=size)
-
-
 class Drift:
     """A sweep and added runs, with all data that the explorer shows."""
 
     def __init__(self, sweep: Sweep):
         self.sweep, self.added = sweep, []
         self.optimum = cache(sweep.optimum)
-        self.first_token = cache(
-            lambda prompt, beta: first_token_optimum(
-                sweep, prompt, beta, len(self.start.next_logprobs[prompt])
-            )
-        )
 
     @property
     def start(self) -> Snapshot:
@@ -98,6 +77,22 @@ class Drift:
         """Positions of the β slider: trained β in order, then added runs."""
         trained = [SliderStop(beta, f"{beta:g}", beta) for beta in self.sweep.betas]
         return trained + self.added
+
+    def first_token(self, prompt: str, kl_coef: float) -> Tensor | None:
+        """π*'s distribution of the first response token to a watched prompt: [V].
+
+        Self-normalised importance sampling: each reference response, and so its first token, has the
+        weight exp(r/β). None if the effective sample size is too small, or β is 0.
+        """
+        prompts, reference = self.sweep.prompts, self.sweep.reference
+        if kl_coef <= 0 or prompt not in WATCHED_PROMPTS or prompt not in prompts:
+            return None
+        row = prompts.index(prompt)
+        weights = importance_weights(reference["scores"][row : row + 1], kl_coef)  # (1, N)
+        if float(effective_sample_size(weights)) < MIN_EFFECTIVE_SAMPLES:
+            return None
+        tokens = reference["first_tokens"][WATCHED_PROMPTS.index(prompt)].long()  # (N,)
+        return torch.bincount(tokens, weights[0], minlength=len(self.start.next_logprobs[prompt]))
 
     def add(self, run: Run, label: str = "yours", own_reward: bool = False) -> SliderStop:
         """Add a run, or find it if it was added before. ValueError: it has no iteration yet."""

@@ -15,7 +15,7 @@ from helpers.page.explorer import DriftExplorer, explore_drift
 from helpers.page.figures import drift_figure
 from helpers.state import start_run
 from helpers.studies.beta_sweep import Sweep, beta_kind
-from helpers.studies.drift import Drift, first_token_optimum
+from helpers.studies.drift import Drift
 from helpers.studies.measure import MEASURES, measure, sample_reference
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
 from helpers.tools.files import ROOT
@@ -54,17 +54,15 @@ def explorer(sweep) -> DriftExplorer:
     return DriftExplorer(sweep)
 
 
-def test_the_optimum_s_next_token_is_the_reference_s_at_a_huge_beta(sweep):
-    size = len(sweep.runs[0].snapshots[0].next_logprobs[WATCHED_PROMPTS[0]])
-    probs = first_token_optimum(sweep, WATCHED_PROMPTS[2], 1e6, size)
-    plain = torch.bincount(sweep.reference["first_tokens"][2].long(), minlength=size) / 120
+def test_the_optimum_s_next_token_is_the_reference_s_at_a_huge_beta(explorer, sweep):
+    probs = explorer.drift.first_token(WATCHED_PROMPTS[2], 1e6)
+    plain = torch.bincount(sweep.reference["first_tokens"][2].long(), minlength=len(probs)) / 120
     assert torch.allclose(probs, plain.double(), atol=1e-4)
 
 
-def test_few_effective_samples_hide_the_optimum(explorer, sweep):
-    size = len(sweep.runs[0].snapshots[0].next_logprobs[WATCHED_PROMPTS[0]])
+def test_few_effective_samples_hide_the_optimum(explorer):
     for beta in (0.003, 0.0):
-        assert first_token_optimum(sweep, WATCHED_PROMPTS[0], beta, size) is None
+        assert explorer.drift.first_token(WATCHED_PROMPTS[0], beta) is None
 
 
 def test_every_stop_is_a_trained_policy_and_no_other_is_taken(explorer):
