@@ -14,7 +14,7 @@ from helpers.data import load_rows
 from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import RewardModel, load_reward_model
 from helpers.sampling import plain_tokens
-from helpers.studies.beta_sweep import FOLDER, beta_kind, load_policy
+from helpers.studies.beta_sweep import beta_kind, load_policy
 from helpers.tools.files import write_text
 from helpers.tools.validate import require
 
@@ -121,11 +121,11 @@ def model_facts() -> dict[str, Callable[[], dict]]:
     }
 
 
-def export_policies(folder: Path, betas: list[float], sweep: Path = FOLDER) -> list[str]:
+def export_policies(folder: Path, betas: list[float]) -> list[str]:
     """Write the reference, the reward model and the sweep's policies at these β; names of the latter."""
     actor, words = load_actor("data/sft", "cpu"), shipped_words()
     models = {name: make() for name, make in model_facts().items()}
-    trained = {beta_kind(b): policy_facts(load_policy(actor, b, sweep), words) for b in betas}
+    trained = {beta_kind(b): policy_facts(load_policy(actor, b), words) for b in betas}
     for name, facts in (models | trained).items():
         write_text(folder / f"{name}.js", as_script(name, facts))
     return list(trained)
