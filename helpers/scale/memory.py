@@ -5,6 +5,7 @@ allocator keeps, and what an export or a reward function needs.
 """
 
 import copy
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -268,10 +269,8 @@ def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    try:
+    with suppress(OSError):  # elsewhere the peak counts from the start of the process
         Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak resident size
-    except OSError:
-        pass  # elsewhere the peak counts from the start of the process
 
 
 def peak_bytes(device: torch.device = CPU) -> float:
