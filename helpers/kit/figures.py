@@ -226,22 +226,17 @@ def draw_bars(axes: Axes, ticks: Sequence, series: Sequence[tuple[Sequence, dict
         x = np.arange(len(ticks)) + (k - (len(series) - 1) / 2) * width
         axes.bar(x, [float(number) for number in numbers], width, **how)
     axes.set_xticks(range(len(ticks)), ticks)
-    axes.axhline(0, color="black", linewidth=0.8)
+    zero_line(axes)
 
 
-def token_bars(
-    tokens: Sequence, series: dict, title: str = "", height: float = 2.6, unit: str = ""
-) -> Figure:
-    """Bars over the tokens of one response: `series` maps a label to (numbers, colour).
-
-    `unit` names the axis, and then a single series needs no legend.
-    """
-    figure, axes = one_panel(9.6, height)
+def token_bars(tokens: Sequence, series: dict, title: str, unit: str) -> Figure:
+    """Bars over the tokens of one response: `series` maps a label to (numbers, colour)."""
+    figure, axes = one_panel(9.6, 2.6)
     bars = [(x, {"label": label, "color": colour}) for label, (x, colour) in series.items()]
     draw_bars(axes, tokens, bars)
     token_ticks(axes, tokens)
     label_axes(axes, title, y=unit)
-    if len(series) > 1 or not unit:
+    if len(series) > 1:
         axes.legend()
     return figure
 

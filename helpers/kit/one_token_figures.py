@@ -11,6 +11,7 @@ from helpers.kit.figures import (
     log_ticks,
     one_panel,
     tick_words,
+    token_ticks,
 )
 from helpers.kit.palette import POLICY, REFERENCE
 
@@ -29,10 +30,9 @@ def draw_answers(
     """Probabilities of some answers; `series` maps a name of BAR_STYLES to one number a token."""
     bars = [(probs, {"label": name} | BAR_STYLES[name]) for name, probs in series.items()]
     draw_bars(axes, tokens, bars)
-    axes.set_xticks(range(len(tokens)), tick_words(tokens), rotation=40, ha="right")
+    token_ticks(axes, tick_words(tokens))
     axes.legend()
     label_axes(axes, title, "", "probability")
-    axes.tick_params(axis="x", labelsize=9)
 
 
 def answer_figure(
