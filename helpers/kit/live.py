@@ -22,24 +22,23 @@ def watch(records: Iterable[dict], total: int, every: int = 1) -> Iterator[dict]
     """Pass a run's records through while a progress bar and the curves follow it on the page."""
     bar, curves = DisplayHandle(), DisplayHandle()
     bar.display(progress_html(0, total, "starting"))
-    history, drawn = [], 0
+    history = []
+
+    def draw() -> None:
+        """The curves so far, in the place where they stand."""
+        figure = training_curves(history, total)
+        curves.display(figure) if len(history) <= every else curves.update(figure)
+
     for record in records:
         history.append(record)
         words = f"score {record['score']:+.2f} · KL {record['kl']:.2f} · "
         words += f"entropy {record['entropy']:.2f} · {record['seconds']:.1f} s an iteration"
         bar.update(progress_html(len(history), total, words))
-        if len(history) % every == 0 or len(history) == total:
-            _draw(curves, history, total, first=drawn == 0)
-            drawn = len(history)
+        if len(history) % every == 0:
+            draw()
         yield record
-    if drawn < len(history):  # a run that ended before its `total`
-        _draw(curves, history, total, first=drawn == 0)
-
-
-def _draw(curves: DisplayHandle, history: list[dict], total: int, first: bool) -> None:
-    """The curves so far, in the place where they stand."""
-    figure = training_curves(history, total)
-    curves.display(figure) if first else curves.update(figure)
+    if len(history) % every:
+        draw()
 
 
 def show_pairs(before: list[str], after: list[str], count: int = 5) -> None:
