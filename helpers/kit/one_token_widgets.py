@@ -1,11 +1,10 @@
 """The slider of notebook 07: policy, reference and exact optimum at each β."""
 
-import ipywidgets
 from torch import Tensor
 
 from helpers.kit.figures import new_figure
 from helpers.kit.one_token_figures import draw_answers, draw_distances
-from helpers.kit.sliders import Explorer, picker
+from helpers.kit.sliders import Explorer, picker, stops
 from helpers.studies.one_token import OneTokenRun
 
 SHOWN_ANSWERS = 10  # answers with a bar of their own
@@ -30,8 +29,8 @@ def one_token_explorer(
         for beta, run in runs.items()
     }
 
-    def draw(beta: float, prompt: str):
-        run = runs[beta]
+    def draw(place: int, prompt: str):
+        beta, run = list(runs.items())[place]
         row = run.watched.index(prompt)
         shown = leading_tokens(run, row)
         series = {
@@ -48,7 +47,5 @@ def one_token_explorer(
         draw_distances(grid[0, 1], curves, beta)
         return figure
 
-    betas = ipywidgets.SelectionSlider(
-        options=[(f"{beta:g}", beta) for beta in runs], value=next(iter(runs)), description="β"
-    )
-    return Explorer(draw, beta=betas, prompt=picker("prompt", next(iter(runs.values())).watched))
+    prompts = picker("prompt", next(iter(runs.values())).watched)
+    return Explorer(draw, place=stops("β", list(runs)), prompt=prompts)

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-import ipywidgets
-
 from helpers.kit.markup import Markup, card, table
-from helpers.kit.sliders import Explorer
+from helpers.kit.sliders import Explorer, stops
 from helpers.studies.runs import Run
 from helpers.tools.validate import require
 
@@ -25,13 +23,12 @@ class SideBySide(Explorer):
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))
             require(not lacking, "iterations", f"{lacking} of {name}", f"some of {kept}")
-        self.runs = runs
-        slider = ipywidgets.SelectionSlider(
-            options=[(str(number), number) for number in iterations],
-            value=iterations[-1],
-            description="iteration",
+        self.runs, self.iterations = runs, iterations
+        last = len(iterations) - 1
+        super().__init__(
+            lambda iteration: card(self.table_at(iterations[iteration])),
+            iteration=stops("iteration", iterations, last),
         )
-        super().__init__(lambda iteration: card(self.table_at(iteration)), iteration=slider)
 
     def table_at(self, iteration: int) -> Markup:
         """Score and text of each run, one row a prompt."""
@@ -43,7 +40,5 @@ class SideBySide(Explorer):
 
     def still(self) -> Markup:
         """The first and the last iteration, for a page without a kernel."""
-        page = Markup("<b>iteration {}</b>{}")
-        options = self.controls["iteration"].options
-        both = (page.format(name, self.table_at(at)) for name, at in (options[0], options[-1]))
-        return card(Markup("").join(both))
+        page, both = Markup("<b>iteration {}</b>{}"), (self.iterations[0], self.iterations[-1])
+        return card(Markup("").join(page.format(at, self.table_at(at)) for at in both))
