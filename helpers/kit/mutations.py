@@ -79,10 +79,10 @@ def mutations(exercise: Exercise) -> list[Change]:
     for name in (exercise.name, *exercise.used):
         one = exercise.used.get(name, exercise)
         tree = ast.parse(one.solution)
-        for place, node in enumerate(ast.walk(tree)):
+        for node in ast.walk(tree):
             for kind, text in (*changes(node), *other_names(node, one.names)):
                 new = parsed(text, node)
-                found.append(Change(kind, sentence(node, new), name, put(tree, place, new)))
+                found.append(Change(kind, sentence(node, new), name, put(tree, node, new)))
     return found
 
 
@@ -110,16 +110,10 @@ def parsed(text: str, old: ast.AST) -> ast.AST:
     return line if isinstance(old, ast.stmt) else line.value
 
 
-def put(tree: ast.AST, place: int, new: ast.AST) -> str:
-    """The source of a tree with another node in this place, in the order of `ast.walk`."""
-    tree = copy.deepcopy(tree)
-    old = next(node for k, node in enumerate(ast.walk(tree)) if k == place)
-
-    class Put(ast.NodeTransformer):
-        def visit(self, node):
-            return new if node is old else self.generic_visit(node)
-
-    return ast.unparse(ast.fix_missing_locations(Put().visit(tree)))
+def put(tree: ast.AST, old: ast.AST, new: ast.AST) -> str:
+    """The source of a tree with another node in place of one of its own."""
+    memo = {id(old): new}  # what deepcopy holds to be the copy of `old`
+    return ast.unparse(copy.deepcopy(tree, memo))
 
 
 def changes(node: ast.AST) -> Kinds:
