@@ -218,13 +218,11 @@ class Exercise:
 def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:
     """The gradients of the sum of all results by these inputs; 0 where there is none."""
     linked = [x for x in seen.values() if isinstance(x, Tensor) and x.requires_grad]
-    total = sum(x.double().sum() for x in linked if not x.is_meta)
+    sums = [x.double().sum() for x in linked if not x.is_meta]
     inputs = list(trained.values())
-    linked = isinstance(total, Tensor) and inputs
-    found = (
-        torch.autograd.grad(total, inputs, allow_unused=True) if linked else [None] * len(inputs)
-    )
-    found = [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+    found = map(torch.zeros_like, inputs)
+    if sums and inputs:
+        found = torch.autograd.grad(sums, inputs, materialize_grads=True)
     return {f"gradient of {name}": g for name, g in zip(trained, found, strict=True)}
 
 

@@ -24,8 +24,9 @@ def observe(function, policy: nn.Module, ids, mask, length: int, temperature: fl
         weights = torch.linspace(-1, 1, counted.numel()).view_as(counted)
         loss = torch.where(counted, weights * x, 0.0).sum()
         every = list(policy.parameters())
-        found = torch.autograd.grad(loss, every, allow_unused=True) if x.requires_grad else every
-        found = [0 * p if g is None or g is p else g for p, g in zip(every, found, strict=True)]
+        found = map(torch.zeros_like, every)
+        if x.requires_grad:
+            found = torch.autograd.grad(loss, every, materialize_grads=True)
         seen["gradient of the policy"] = torch.cat([g.detach().flatten() for g in found])
         seen["log-probs"] = seen["log-probs"].detach()
     return seen
