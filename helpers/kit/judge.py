@@ -1,6 +1,5 @@
 """Check a learner's function: run it, find the first result that is wrong, say where, what kind, and why."""
 
-import dis
 import inspect
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
 from helpers.kit.exercise import Exercise, Seen, Wrong
-from helpers.kit.own import taken
+from helpers.kit.own import names_in, taken
 from helpers.kit.patterns import as_tensor, first_difference, form
 from helpers.kit.report import (
     CORRECT,
@@ -95,9 +94,8 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
 
 def comes_first(exercise: Exercise, function: Callable) -> Report | None:
     """The report where a function of an earlier exercise, which this one calls, is not right yet."""
-    code, known = code_of(function), getattr(inspect.unwrap(function), "__globals__", {})
-    steps = dis.get_instructions(code) if code else ()
-    called = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
+    called = set(names_in(code_of(function)))
+    known = getattr(inspect.unwrap(function), "__globals__", {})
     for name in called & exercise.used.keys() & known.keys():
         other = exercise.used[name]
         if known[name] is not other.right and judge(other, known[name]).status != CORRECT:

@@ -1,7 +1,6 @@
 """Run a learner's function on copies of its inputs, with a time limit, and catch every exception."""
 
 import dis
-import linecache
 import signal
 import sys
 import threading
@@ -185,9 +184,8 @@ def is_stub(function: object) -> bool:
 def line_of(error: BaseException, function: Callable) -> str:
     """The line of the learner's code that raised the error, as 'line 3: `x = y`', or ''."""
     code = code_of(function)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if code]
-    frames = [f for f in frames if f.filename == code.co_filename]
-    if not frames:
+    frames = traceback.extract_tb(error.__traceback__) if code else []
+    own = [frame for frame in frames if frame.filename == code.co_filename]
+    if not own:
         return ""
-    text = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
-    return f"line {frames[-1].lineno}" + (f": `{text}`" if text else "")
+    return f"line {own[-1].lineno}" + (f": `{own[-1].line}`" if own[-1].line else "")
