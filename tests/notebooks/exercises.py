@@ -10,6 +10,7 @@ from types import CodeType
 
 import nbformat
 
+from helpers.kit.own import names_in
 from helpers.tools.files import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -18,17 +19,9 @@ CHECK = re.compile(r"^(?:\w+ = )?check_(\w+)\((\w+)\);?", re.MULTILINE)
 
 
 def check_of(path: Path, name: str):
-    """The check of an exercise, from the room of its lesson: function → report."""
+    """The check of an exercise, from the room of its lesson."""
     room = path.stem[3:].removesuffix("_sweeps")
-    check = getattr(importlib.import_module(f"helpers.lessons.{room}.checks"), f"check_{name}")
-    return getattr(check, "report", check)
-
-
-def solution_of(path: Path, name: str) -> str:
-    """The solution that an exercise's check knows."""
-    room = path.stem[3:].removesuffix("_sweeps")
-    checks = importlib.import_module(f"helpers.lessons.{room}.checks")
-    return getattr(checks, f"check_{name}").exercise.solution
+    return getattr(importlib.import_module(f"helpers.lessons.{room}.checks"), f"check_{name}")
 
 
 def read(path: Path):
@@ -97,19 +90,13 @@ def bound(statement: ast.stmt) -> set[str]:
     return {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_NAME"}
 
 
-def globals_in(code: CodeType) -> set[str]:
-    """Global names that this code and the functions in it read."""
-    own = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return own.union(*(globals_in(c) for c in code.co_consts if isinstance(c, CodeType)))
-
-
 def reads(function: ast.FunctionDef | ast.Lambda) -> set[str]:
     """Global names a function reads each time it is called; its defaults are read once, when it is made."""
     whole = ast.Module([ast.Expr(function) if isinstance(function, ast.Lambda) else function], [])
     made = compile(ast.fix_missing_locations(whole), "cell", "exec").co_consts
     name = getattr(function, "name", "<lambda>")
     inside = [c for c in made if isinstance(c, CodeType) and c.co_name == name]
-    return globals_in(inside[-1]) - set(vars(builtins))
+    return set(names_in(inside[-1])) - set(vars(builtins))
 
 
 EXERCISES = [(path, name) for path in NOTEBOOKS for name in stub_cells(read(path))]
