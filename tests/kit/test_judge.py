@@ -2,8 +2,8 @@
 
 import signal
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -241,14 +241,6 @@ def test_an_exception_is_told_with_the_learner_s_own_line():
     assert "NameError" in message and "`return total / undefined_name" in message
 
 
-def in_another_thread(work):
-    box = []
-    thread = threading.Thread(target=lambda: box.append(work()))
-    thread.start()
-    thread.join(10)
-    return box[0]
-
-
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
 def test_an_endless_loop_ends():
     report = judge(replace(MEAN, seconds=0.3), endless)
@@ -292,7 +284,8 @@ def test_whoever_used_the_timer_gets_it_back():
 
 
 def test_right_in_another_thread_and_under_no_grad():
-    assert in_another_thread(lambda: judge(MEAN, mean)).status == "correct"
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(judge, MEAN, mean).result(10).status == "correct"
     with torch.no_grad():
         assert judge(MEAN, mean).status == "correct"
 

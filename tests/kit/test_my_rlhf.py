@@ -1,6 +1,5 @@
 """`my_rlhf.py`: saved by lesson 06, with the methods of lessons 10 and 11; it trains from a shell."""
 
-import importlib.util
 import subprocess
 import sys
 
@@ -25,10 +24,9 @@ def written(tmp_path, change=lambda source: source) -> dict:
     path = tmp_path / "answers.py"
     sources = "\n\n\n".join(found[name] for name in (*NAMES, *ADDED.values()))
     path.write_text(change(f"import torch\n\n\n{sources}"), "utf-8")
-    spec = importlib.util.spec_from_file_location("answers", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return vars(module)
+    names = {"__name__": "answers"}
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), names)
+    return names
 
 
 def save(functions: dict, folder, **changes):

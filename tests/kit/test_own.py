@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import length_reward, tiny_models
 
 from helpers import gae, groups, steps, whitening
 from helpers.kit import own
@@ -156,15 +156,18 @@ def test_a_wrong_answer_is_replaced_by_the_courses_also_where_an_earlier_one_was
     assert use is whitening.masked_var and own.RIGHT == {}
 
 
-def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
-    def tiny(config, reward):
-        models = tiny_models()
-        return start_run(
-            replace(config, normalize_scores=False),
-            replace(models, reward=reward or models.reward),
-        )
+@pytest.fixture
+def tiny(monkeypatch):
+    """A milestone trains the tiny models, on scores as they are."""
 
-    monkeypatch.setattr(own, "start_run", tiny)
+    def start(config, reward):
+        models = tiny_models(reward=reward or length_reward)
+        return start_run(replace(config, normalize_scores=False), models)
+
+    monkeypatch.setattr(own, "start_run", start)
+
+
+def test_the_milestone_says_whose_functions_ran(tiny, capsys):
     own.milestone(iterations=1, batch_size=4)
     said = capsys.readouterr().out
     assert "Yours in this loop, 0 of 12 parts: none yet." in said
@@ -178,13 +181,9 @@ def test_the_milestone_says_whose_functions_ran(monkeypatch, capsys, config):
     assert [line.split()[1] for line in curve[:5]] == ["1", "3", "5", "7", "9"]
 
 
-def test_a_milestone_takes_another_reward_and_another_method(monkeypatch, capsys, config):
-    def tiny(config, reward):
-        return start_run(config, replace(tiny_models(), reward=reward))
-
-    monkeypatch.setattr(own, "start_run", tiny)
+def test_a_milestone_takes_another_reward_and_another_method(tiny, capsys):
     own.RIGHT.update(ppo_update_step=SOLUTIONS["ppo_update_step"])
     given = {"method": "rloo", "responses_per_prompt": 2, "batch_size": 4, "iterations": 1}
-    own.milestone(lambda texts: torch.tensor([7.0] * len(texts)), normalize_scores=False, **given)
+    own.milestone(lambda texts: torch.tensor([7.0] * len(texts)), **given)
     said = capsys.readouterr().out
     assert "score +7.00" in said and "rloo_advantages" in said and "0 of 11 parts" in said
