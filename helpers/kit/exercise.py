@@ -59,7 +59,7 @@ def expect(condition: bool, name: str, says: str, yours: object = None, expected
         raise Wrong(name, says, yours, expected)
 
 
-@dataclass(frozen=True, eq=False)  # itself alone is equal to it, and a key
+@dataclass(eq=False)  # itself alone is equal to it, and a key
 class Exercise:
     """A function for the learner to write, with everything needed to check it.
 
@@ -91,11 +91,10 @@ class Exercise:
     names: tuple[str, ...] = field(init=False)  # of its arguments
 
     def __post_init__(self):
-        given, function = self.mistakes, ast.parse(self.solution).body[-1]
-        listed = mistakes_of(given) if isinstance(given, str) else given
-        object.__setattr__(self, "mistakes", listed)
-        object.__setattr__(self, "name", function.name)
-        object.__setattr__(self, "names", tuple(one.arg for one in function.args.args))
+        function = ast.parse(self.solution).body[-1]
+        self.name, self.names = function.name, tuple(one.arg for one in function.args.args)
+        if isinstance(self.mistakes, str):
+            self.mistakes = mistakes_of(self.mistakes)
 
     @property
     def signature(self) -> str:
