@@ -27,12 +27,12 @@ def styled(body: object) -> Markup:
 
 def table(rows: Iterable[Sequence], heads: Sequence[str] = (), wide: bool = False) -> Markup:
     """Rows of texts and numbers; numbers to the right, with sign and two digits. `wide`: all there is."""
+
+    def of_row(x: object) -> tuple:
+        return ("td", f"{x:+.2f}", "right") if isinstance(x, float) else ("td", x, "left")
+
     lines = [[("th", name, "left") for name in heads]] if heads else []
-    for row in rows:
-        numbers = [isinstance(cell, float) for cell in row]
-        cells = [f"{x:+.2f}" if n else x for x, n in zip(row, numbers, strict=True)]
-        sides = ["right" if n else "left" for n in numbers]
-        lines.append([("td", x, side) for x, side in zip(cells, sides, strict=True)])
+    lines += [[of_row(x) for x in row] for row in rows]
     body = Markup("").join(
         Markup("<tr>{}</tr>").format(Markup("").join(CELL.format(*cell) for cell in line))
         for line in lines
