@@ -328,7 +328,6 @@ SLIPS = [
     ("padding counted", lambda v, w, m, s: s * (v * w).sum(1)),
     ("the cases exchanged", lambda v, w, m, s: s * torch.where(m, 0.0, v * w).sum(1)),
     ("a factor is missing", lambda v, w, m, s: torch.where(m, v * w, 0.0).sum(1)),
-    ("weights left out", lambda v, w, m, s: 0 * torch.where(m, v * w, 0.0).sum(1) + 0 * v.sum(1)),
     ("values the wrong way", lambda v, w, m, s: s * torch.where(m, v.abs() * w, 0.0).sum(1)),
     ("wrong shape", lambda v, w, m, s: s * torch.where(m, v * w, 0.0)),
 ]
@@ -337,9 +336,7 @@ SLIPS = [
 @pytest.mark.parametrize(("name", "function"), SLIPS)
 def test_a_new_exercise_is_judged_without_a_list_of_its_own(name, function):
     report = judge(WEIGHTED, function)
-    assert report.status == "mistake" and report.mistake != "correct"
-    if name != "weights left out":  # a result of 0 has many causes
-        assert report.mistake == name, report
+    assert (report.status, report.mistake) == ("mistake", name), report
 
 
 def test_an_argument_that_is_used_is_never_said_to_be_without_effect():

@@ -33,7 +33,6 @@ from helpers.world.gold import gold_score
 from helpers.world.small_models import make_tokenizer
 
 COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem|Warning)\b|Traceback|role=.alert")
-NAMES = ("k1", "k2", "k3")
 VOCABULARY = make_tokenizer(reviews.VOCABULARY).convert_ids_to_tokens(range(60))
 WORDS = VOCABULARY[20:28]
 

@@ -11,7 +11,6 @@ import pytest
 from exercises import NOTEBOOKS, bound, reads
 
 HARMLESS = {  # read by functions that no widget keeps
-    "01_rollouts": {"one_row"},
     "07_kl_beta_sweeps": {"config", "kl_coef", "name"},
     "10_without_a_critic": {"rewards", "words"},
 }
