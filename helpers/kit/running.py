@@ -157,27 +157,21 @@ def code_of(function: Callable):
     return getattr(getattr(function, "__wrapped__", function), "__code__", None)
 
 
-def is_empty(function: Callable) -> bool:
-    """Whether the body is only a docstring or `pass`."""
+def is_empty(function: Callable, names: Iterable[str] = ()) -> bool:
+    """Whether the body is only a docstring or `pass`: it reads no variable, of other names at most these."""
     code = code_of(function)
-    return code is not None and not code.co_names and not reads_inputs(code)
-
-
-def reads_inputs(code) -> bool:
-    """Whether a function's code reads an argument or another variable of its own."""
-    return any(x.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for x in dis.Bytecode(code))
+    if code is None or not set(code.co_names) <= set(names):
+        return False
+    return not any(x.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) for x in dis.Bytecode(code))
 
 
 def is_stub(function: object) -> bool:
     """Whether a function is not written yet: seen without inputs, so that none has to be made for it."""
     if not callable(function):
         return function is None or function is Ellipsis or function is NotImplemented
-    code = code_of(function)
-    if code is None or not set(code.co_names) <= {"NotImplemented", "NotImplementedError"}:
+    if not is_empty(function, ("NotImplemented", "NotImplementedError")):
         return False
-    if reads_inputs(code):
-        return False
-    nothing = (None,) * code.co_argcount
+    nothing = (None,) * code_of(function).co_argcount
     return attempt(lambda: call(function, nothing), seconds=1.0).state == MISSING
 
 
