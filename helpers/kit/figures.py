@@ -193,14 +193,12 @@ def log_ticks(axes: Axes) -> None:
 
 def training_curves(history: list[dict], total: int | None = None) -> Figure:
     """Six panels of a run's records; those a run does not have are left out."""
-    panels = [panel for panel in PANELS if history and panel[0] in history[-1]]
-    panels = panels or list(PANELS)
-    columns = 3 if len(panels) > 2 else len(panels)
+    panels = [panel for panel in PANELS if panel[0] in history[-1]]
+    columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure, grid = new_figure(rows, columns, 9.6, 2.5 * rows)
     x = [record["iteration"] for record in history]
-    for axes, (key, *how) in zip(grid.flat, panels, strict=False):
-        title, unit, colour = how
+    for axes, (key, title, unit, colour) in zip(grid.flat, panels, strict=False):
         axes.plot(x, [record[key] for record in history], color=colour, linewidth=1.8)
         label_axes(axes, title, "iteration", unit, grid="both")
         if total is not None:
