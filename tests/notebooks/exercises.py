@@ -44,12 +44,6 @@ def stub_cells(notebook) -> dict[str, int]:
     return found
 
 
-def stub_source(notebook, name: str) -> str:
-    """The stub alone, without its check."""
-    source = notebook.cells[stub_cells(notebook)[name]].source
-    return CHECK.sub("", source)
-
-
 # counts what is called after its check
 COUNTING = """\
 import functools as _functools
