@@ -5,7 +5,7 @@ wrong, that is the first line that is wrong.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -49,11 +49,8 @@ def recorded_calls(actor: nn.Module) -> Iterator[list[Call]]:
 
 def calls_made(model: nn.Module, work: Callable[[], object]) -> list[Call]:
     """The calls of the model while `work` runs, whatever becomes of it."""
-    with recorded_calls(model) as calls:
-        try:
-            work()
-        except Exception:  # noqa: BLE001 (its numbers have been judged already)
-            pass
+    with recorded_calls(model) as calls, suppress(Exception):  # its numbers were judged already
+        work()
     return calls
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,11 +76,9 @@ def import_of(name: str, x: object) -> str:
     if isinstance(x, ModuleType):
         return f"import {x.__name__} as {name}"
     module, there = getattr(x, "__module__", None), getattr(x, "__name__", None)
-    try:
+    with suppress(ImportError, AttributeError, ValueError):
         if resolve_name(f"{module}:{there}") is x:
             return f"from {module} import {there} as {name}"
-    except (ImportError, AttributeError, ValueError):
-        pass
     check = f"check_{there}"  # the course's version of another exercise
     for lesson in lessons():
         exercise = getattr(getattr(lesson, check, None), "exercise", None)
