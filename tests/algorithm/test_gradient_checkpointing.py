@@ -9,11 +9,7 @@ from strategies import small_lm
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.loop import train_rlhf_loop
-from helpers.models import (
-    gradient_checkpointing,
-    make_critic,
-    make_reference,
-)
+from helpers.models import gradient_checkpointing, make_critic, make_reference
 from helpers.scale.memory import saved_bytes
 from helpers.state import start_run
 from helpers.world.small_models import make_policy

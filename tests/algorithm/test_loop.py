@@ -16,12 +16,7 @@ from helpers.rewards import RewardSum
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import SampledText, sample_responses
 from helpers.state import start_run
-from helpers.steps import (
-    evaluate,
-    full_logprobs,
-    generate_responses,
-    iterate,
-)
+from helpers.steps import evaluate, full_logprobs, generate_responses, iterate
 from helpers.trace import Trace, end_and_answer
 from helpers.world.small_models import make_encoder
 

@@ -9,15 +9,7 @@ import pytest
 import torch
 from conftest import tiny_models
 from hypothesis import given
-from strategies import (
-    METHODS,
-    close,
-    flat,
-    padded_batches,
-    ppo_config,
-    tiny_world,
-    updated,
-)
+from strategies import METHODS, close, flat, padded_batches, ppo_config, tiny_world, updated
 
 from helpers.config import RLHFConfig
 from helpers.groups import (

@@ -11,12 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from helpers.checkpoints import load_checkpoint, save_checkpoint
 from helpers.config import RLHFConfig
-from helpers.models import (
-    fingerprint,
-    load_actor,
-    make_critic,
-    trainable,
-)
+from helpers.models import fingerprint, load_actor, make_critic, trainable
 from helpers.rollouts import forward_logprobs, forward_values
 from helpers.sampling import sample_responses
 from helpers.scale.export import merge_adapter

@@ -13,11 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    LlamaConfig,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig
 
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
@@ -28,12 +24,7 @@ from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
 from helpers.scale.lora import lora_models
-from helpers.scale.pretrained import (
-    ClassifierReward,
-    choose_models,
-    load_gguf,
-    make_models,
-)
+from helpers.scale.pretrained import ClassifierReward, choose_models, load_gguf, make_models
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import ROOT, FileProblem, write_jsonl

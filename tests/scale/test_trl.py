@@ -10,13 +10,7 @@ import torch
 from conftest import tiny_models
 from strategies import flat
 
-from benchmarks.trl_ppo import (
-    CriticForTRL,
-    RewardForTRL,
-    train_with_trl,
-    trl_config,
-    trl_is_here,
-)
+from benchmarks.trl_ppo import CriticForTRL, RewardForTRL, train_with_trl, trl_config, trl_is_here
 from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint

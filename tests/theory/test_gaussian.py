@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from helpers.lessons.kl_beta.gaussian import (
-    SIGMA,
-    gaussian_loss,
-    peak_reward,
-    train_gaussian,
-)
+from helpers.lessons.kl_beta.gaussian import SIGMA, gaussian_loss, peak_reward, train_gaussian
 from helpers.theory.optimum import gaussian_objective, gaussian_optimum
 
 
