@@ -3,9 +3,7 @@
 import copy
 import json
 import math
-import types
 from dataclasses import replace
-from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -101,11 +99,11 @@ def test_at_the_reference_the_loss_is_log_2_and_every_pair_a_tie():
 # --- through a real model -------------------------------------------------------------------------
 
 
-def token_by_token(policy, prompt, response):
+def token_by_token(policy, prompt, response, temperature=1.0):
     """log π of a response by the definition: one forward for each token, nothing padded."""
     total = 0.0
     for t, token in enumerate(response):
-        logits = policy(torch.tensor([prompt + response[:t]])).logits[0, -1]
+        logits = policy(torch.tensor([prompt + response[:t]])).logits[0, -1] / temperature
         total = total + logits.log_softmax(-1)[token]
     return total
 
@@ -166,7 +164,7 @@ def filled(state, rows):
     return batch
 
 
-def loss_of_rows(state, rows, labels=None):
+def loss_of_rows(state, rows):
     """The loss of these rows by the definition: one response at a time, token by token."""
     tokenizer, config = state.models.tokenizer, state.config
     found = []
@@ -176,16 +174,11 @@ def loss_of_rows(state, rows, labels=None):
             prompts = [tokenizer(row["prompt"])["input_ids"] for row in rows]
             ids = [tokenizer(text)["input_ids"] + [tokenizer.eos_token_id] for text in texts]
             cut = [i[len(p) :][: config.response_length] for p, i in zip(prompts, ids, strict=True)]
-            logits = partial(heated, model, config.temperature)
             each = zip(prompts, cut, strict=True)
-            found.append(torch.stack([token_by_token(logits, *row) for row in each]))
+            logs = [token_by_token(model, *row, config.temperature) for row in each]
+            found.append(torch.stack(logs))
     ratios = config.kl_coef * (found[0] - found[2].detach() - found[1] + found[3].detach())
     return -ratios.sigmoid().log().mean()
-
-
-def heated(model, temperature, ids):
-    """The model's output with logits / temperature."""
-    return types.SimpleNamespace(logits=model(ids).logits / temperature)
 
 
 @pytest.mark.parametrize("size", [1, 2, 32])
