@@ -1,13 +1,30 @@
-"""Reviews that the grammar accepts, edits of their words and sentences, and hill climbing by them."""
+"""Texts of a grammar by brute force; reviews, edits of their words and sentences, hill climbing by them."""
 
+import itertools
+import math
 import random
 
 from helpers.world import reviews
 from helpers.world.grammar import REVIEWS
+from helpers.world.nodes import Choice, Words
 from helpers.world.sentences import ACCEPTED, BROKEN, fitting_domains, judge, split
 
 WORDS = [word for word in reviews.VOCABULARY if word not in ".!"] + [".", "!"]
 TRIES = 20  # changes of which one must respect the limit of length
+
+
+def derivations(node):
+    """Every (tokens, probability) by brute force, one per derivation: independent of `ends`."""
+    if isinstance(node, Words):
+        return [(tuple(node.tokens), 1.0)]
+    if isinstance(node, Choice):
+        return [
+            (tokens, share * probability)
+            for share, child in zip(node.probabilities, node.nodes, strict=True)
+            for tokens, probability in derivations(child)
+        ]
+    ways = itertools.product(*(derivations(part) for part in node.parts))
+    return [(sum((t for t, _ in way), ()), math.prod(p for _, p in way)) for way in ways]
 
 
 def accepted(text):

@@ -1,12 +1,12 @@
 """The embedded world: exact probabilities, what people like, and the labeller."""
 
-import itertools
 import math
 import random
 
 import pytest
+from text_edits import derivations
 
-from helpers.world import grammar, nodes, reviews
+from helpers.world import grammar, reviews
 from helpers.world.gold import gold_score
 from helpers.world.labelling import (
     flatters,
@@ -14,27 +14,13 @@ from helpers.world.labelling import (
     labelled_pairs,
     preference_probability,
 )
-from helpers.world.nodes import Choice, Sequence, maybe, one_of, phrase, weighted
+from helpers.world.nodes import Sequence, maybe, one_of, phrase, weighted
 
 
 @pytest.fixture(scope="module")
 def samples():
     rng = random.Random(0)
     return [reviews.sample_review(rng) for _ in range(400)]
-
-
-def derivations(node):
-    """Every (tokens, probability) by brute force, one per derivation: independent of `ends`."""
-    if isinstance(node, nodes.Words):
-        return [(tuple(node.tokens), 1.0)]
-    if isinstance(node, Choice):
-        return [
-            (tokens, share * probability)
-            for share, child in zip(node.probabilities, node.nodes, strict=True)
-            for tokens, probability in derivations(child)
-        ]
-    ways = itertools.product(*(derivations(part) for part in node.parts))
-    return [(sum((t for t, _ in way), ()), math.prod(p for _, p in way)) for way in ways]
 
 
 def totals(node):

@@ -6,11 +6,11 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from text_edits import accepted, breaks, long_review
+from text_edits import accepted, breaks, derivations, long_review
 
 from helpers.world import reviews
 from helpers.world.grammar import ALL_REVIEWS, REVIEWS
-from helpers.world.nodes import Choice, Words, maybe, one_of, phrase
+from helpers.world.nodes import Words, maybe, one_of, phrase
 from helpers.world.sentences import (
     ACCEPTED,
     BROKEN,
@@ -29,13 +29,8 @@ SMALL = phrase("a {j} b {m} . {d} {j} {d}", **PARTS)
 
 
 def texts_of(node):
-    """Every text of a small node, by brute force: set of tuples of tokens."""
-    if isinstance(node, Words):
-        return {tuple(node.tokens)}
-    if isinstance(node, Choice):
-        return set().union(*map(texts_of, node.nodes))
-    ways = itertools.product(*map(texts_of, node.parts))
-    return {tuple(itertools.chain(*way)) for way in ways}
+    """Every text of a small node: set of tuples of tokens."""
+    return {tokens for tokens, _ in derivations(node)}
 
 
 def pieces_of(text):
