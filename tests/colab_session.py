@@ -14,8 +14,8 @@ def opened(branch: str = "main", url: str = FORK) -> str:
     return "fileId=" + quote(f"{url}/blob/{branch}/notebooks/02_gae.ipynb", safe="")
 
 
-def serve_session(path: str, answer: str | None = None) -> tuple[HTTPServer, dict[str, str]]:
-    """A server of Colab's sessions that answers with this path, and the environment that finds it."""
+def serve_session(path: str, answer: str | None = None) -> dict[str, str]:
+    """The environment that finds a server of Colab's sessions, which answers with this path."""
     body = json.dumps([{"path": path}]) if answer is None else answer
 
     class Sessions(BaseHTTPRequestHandler):
@@ -29,8 +29,7 @@ def serve_session(path: str, answer: str | None = None) -> tuple[HTTPServer, dic
 
     server = HTTPServer(("127.0.0.1", 0), Sessions)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    port = str(server.server_port)
-    return server, {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": port}
+    return {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": str(server.server_port)}
 
 
 def lead_fork_to(bare: Path, folder: Path) -> dict[str, str]:

@@ -45,7 +45,7 @@ def as_in_colab(folder: Path) -> None:
     bare = folder / "course.git"
     git("clone", "-q", "--bare", "--depth=1", ROOT.as_uri(), str(bare))
     git("-C", str(bare), "update-ref", f"refs/heads/{BRANCH}", "HEAD")
-    os.environ |= lead_fork_to(bare, folder) | serve_session(opened(BRANCH))[1]
+    os.environ |= lead_fork_to(bare, folder) | serve_session(opened(BRANCH))
     os.environ |= {"IPYTHONDIR": str(folder / "ipython")}
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # else each kernel prints a warning
     for name in ("COURSE_REPO", "RLHF_COURSE_WORK", "PYTHONPATH"):

@@ -82,11 +82,6 @@ def alone(tmp_path, served, monkeypatch) -> Path:
     return tmp_path / "alone"
 
 
-def session(*answer: str | None) -> dict[str, str]:
-    """The environment that finds a session of Colab's that answers so."""
-    return serve_session(*answer)[1]
-
-
 FETCH, FIND = colab.setup_cells(NOTEBOOKS[0].read_text("utf-8"))
 SETUP = "\n".join("".join(cell["source"]) for cell in (FETCH, FIND))
 
@@ -118,7 +113,7 @@ def test_the_course_is_found_around_the_notebook(alone, course, notebook):
 
 
 def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone):
-    assert run(alone, **session(opened())).stdout == HERE
+    assert run(alone, **serve_session(opened())).stdout == HERE
     assert [path.name for path in alone.iterdir()] == ["rlhf-course"]
     assert not (alone / "rlhf-course/branch.txt").exists()
     second = run(alone, GIT_ALLOW_PROTOCOL="none")  # could not fetch if it tried
@@ -129,13 +124,13 @@ def test_alone_it_is_fetched_once_from_where_the_notebook_was_opened(alone):
 def test_a_notebook_of_a_branch_or_commit_fetches_that(alone, served, name):
     commit = (served.parent / "commit.txt").read_text()
     asked, holds = (commit, "next-lesson/draft/2") if name == "a commit" else (name, name)
-    assert run(alone, **session(opened(asked))).stdout == HERE
+    assert run(alone, **serve_session(opened(asked))).stdout == HERE
     assert (alone / "rlhf-course/branch.txt").read_text() == holds
 
 
 def test_a_repository_that_is_named_comes_first(alone, served, tmp_path):
     mine = shutil.copytree(served, tmp_path / "my fork.git")
-    env = session(opened(url="https://github.com/nobody/nothing"))
+    env = serve_session(opened(url="https://github.com/nobody/nothing"))
     assert run(alone, COURSE_REPO=f"file://{mine}", **env).stdout == HERE
 
 
@@ -151,7 +146,7 @@ def test_a_repository_that_is_named_comes_first(alone, served, tmp_path):
     ],
 )
 def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, path, answer):
-    env = {} if path is None else session(path, answer)
+    env = {} if path is None else serve_session(path, answer)
     if answer == "nobody":
         env = {"COLAB_JUPYTER_IP": "127.0.0.1", "KMP_TARGET_PORT": "9"}
     words = sentence(run(alone, **env, PATH="/nowhere"))
@@ -163,7 +158,7 @@ def test_from_drive_or_elsewhere_it_says_what_to_do_and_fetches_nothing(alone, p
 def test_text_of_the_session_never_becomes_a_command(alone):
     harm = "touch oops"
     for name in (f'main"; {harm}; "', f"$({harm})", f"--upload-pack={harm}", f"`{harm}`"):
-        assert "No course fetched from " in sentence(run(alone, **session(opened(name))))
+        assert "No course fetched from " in sentence(run(alone, **serve_session(opened(name))))
     assert not list(alone.rglob("oops")) and not list(alone.iterdir())
 
 
@@ -300,12 +295,6 @@ def test_anything_but_owner_and_name_is_refused(copy, capsys):
 # ------------------------------------------------------------------ git's remote
 
 
-def with_remote(root: Path, url: str) -> Path:
-    git("init", "-q", root)
-    git("-C", root, "remote", "add", "origin", url)
-    return root
-
-
 ORIGINS = {  # of git's origin: whether it names some-one/a.fork
     "https://github.com/some-one/a.fork": True,
     "https://github.com/some-one/a.fork/": True,
@@ -324,11 +313,12 @@ ORIGINS = {  # of git's origin: whether it names some-one/a.fork
 def test_the_address_is_that_of_git_s_origin_or_one_sentence_without_a_password(
     tmp_path, url, monkeypatch, capsys
 ):
-    root = with_remote(tmp_path, url)
+    git("init", "-q", tmp_path)
+    git("-C", tmp_path, "remote", "add", "origin", url)
     if ORIGINS[url]:
-        assert colab.remote_address(root) == "some-one/a.fork"
+        assert colab.remote_address(tmp_path) == "some-one/a.fork"
         return
-    monkeypatch.setattr(colab.remote_address, "__defaults__", (root,))
+    monkeypatch.setattr(colab.remote_address, "__defaults__", (tmp_path,))
     before = texts(ROOT)
     assert colab.main([]) == 2 and texts(ROOT) == before
     words = capsys.readouterr().err
