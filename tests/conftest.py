@@ -20,7 +20,8 @@ from hypothesis import Phase, settings
 
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, make_critic, make_reference
-from helpers.state import Models
+from helpers.state import Models, RLHFState
+from helpers.steps import iterate
 from helpers.world import reviews
 from helpers.world.small_models import make_policy, make_tokenizer
 
@@ -123,6 +124,12 @@ def moved(model, size: float = 0.02, seed: int = 5):
 def trained(models: Models) -> str:
     """A fingerprint of all weights that are trained."""
     return "".join(map(fingerprint, models.trained().values()))
+
+
+def watched(state: RLHFState) -> tuple[dict, dict]:
+    """One iteration: its record, and what its steps showed, by name."""
+    seen = {}
+    return iterate(state, lambda step, **tensors: seen.update(tensors)), seen
 
 
 def strip(history: Iterable[dict]) -> list[dict]:

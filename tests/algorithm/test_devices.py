@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import PROMPTS, moved, tiny_models
+from conftest import PROMPTS, moved, tiny_models, watched
 from strategies import flat
 
 from helpers import steps
@@ -54,15 +54,9 @@ def run_on_fixed_tokens(models: Models, monkeypatch, recorded: list[Responses]) 
     """Three iterations with given rollouts: records, rollouts and the state."""
     queue = [written_on(responses, models.device) for responses in recorded]
     monkeypatch.setattr(steps, "generate_responses", lambda *arguments: queue.pop(0))
-    state, kept = start_run(CONFIG, models, prompts=PROMPTS), []
-
-    def observe(step, **tensors):
-        if step == 7:
-            here = {name: x.cpu() for name, x in vars(tensors["rollout"]).items()}
-            kept.append(RolloutBatch(**here))
-
-    records = [steps.iterate(state, observe) for _ in recorded]
-    return records, kept, state
+    state = start_run(CONFIG, models, prompts=PROMPTS)
+    records, seen = zip(*(watched(state) for _ in recorded), strict=True)
+    return records, [tensors["rollout"] for tensors in seen], state
 
 
 def recorded_rollouts(models: Models) -> list[Responses]:
@@ -79,7 +73,7 @@ def test_the_loop_on_fixed_tokens_gives_the_cpus_numbers(device, monkeypatch):
     theirs, their_rollouts, state_there = run_on_fixed_tokens(there, monkeypatch, recorded)
     for mine, other in zip(our_rollouts, their_rollouts, strict=True):
         for name in ("ref_logprobs", "values", "rewards", "advantages", "returns", "scores"):
-            torch.testing.assert_close(getattr(other, name), getattr(mine, name), **CLOSE)
+            torch.testing.assert_close(getattr(other, name).cpu(), getattr(mine, name), **CLOSE)
     for mine, other in zip(ours, theirs, strict=True):
         for name in mine.keys() - {"seconds"}:
             assert other[name] == pytest.approx(mine[name], rel=1e-3, abs=1e-4), name
@@ -90,11 +84,10 @@ def test_the_loop_on_fixed_tokens_gives_the_cpus_numbers(device, monkeypatch):
 
 def test_everything_is_on_its_device(device):
     there = on(four_models(), device)
-    state, seen = start_run(CONFIG, there, prompts=PROMPTS), {}
-    steps.iterate(state, lambda step, **tensors: seen.update(tensors))
+    state = start_run(CONFIG, there, prompts=PROMPTS)
+    rollout = watched(state)[1]["rollout"]
     assert state.generators["samples"].device.type == device.type
     assert {state.generators[name].device.type for name in ("prompts", "minibatches")} == {"cpu"}
-    rollout = seen["rollout"]
     assert isinstance(rollout, RolloutBatch)
     assert {tensor.device.type for tensor in vars(rollout).values()} == {device.type}
     for moments in state.optimizer.state.values():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import tiny_models, watched
 from hypothesis import given
 from strategies import METHODS, close, flat, padded_batches, ppo_config, tiny_world, updated
 
@@ -27,7 +27,7 @@ from helpers.models import fingerprint
 from helpers.ppo import kl_loss, policy_loss, ppo_update_step
 from helpers.sampling import Responses
 from helpers.state import load_models, start_run
-from helpers.steps import draw_prompts, iterate
+from helpers.steps import draw_prompts
 
 # --- the expected gradient, over all groups there can be ------------------------------------------
 
@@ -244,33 +244,23 @@ def test_the_responses_to_a_prompt_stand_together(prompts):
 
 def test_reinforce_is_ppo_with_a_critic_that_says_zero(prompts):
     """γ = λ = 1 and a new value head, which says 0: the advantages are the same returns."""
-    seen = {}
-
-    def keep(name):
-        def observe(step, **tensors):
-            if step == 6:
-                seen[name] = tensors["advantages"]
-
-        return observe
-
     config = settings("reinforce", gamma=0.9)
-    iterate(start_run(config, lone(), prompts=prompts), keep("reinforce"))
-    beside = replace(config, method="ppo", lam=1.0)
-    iterate(start_run(beside, tiny_models(), prompts=prompts), keep("ppo"))
-    close(seen["reinforce"], seen["ppo"])
+    _, alone = watched(start_run(config, lone(), prompts=prompts))
+    with_critic = replace(config, method="ppo", lam=1.0)
+    _, beside = watched(start_run(with_critic, tiny_models(), prompts=prompts))
+    close(alone["advantages"], beside["advantages"])
 
 
 def test_a_group_s_advantage_is_that_of_score_less_kl(prompts):
     """Every counted token of a response carries the same number; a group's numbers add up to 0."""
-    seen = {}
-    state = start_run(settings("rloo", whiten_advantages=False), lone(), prompts=prompts)
-    iterate(state, lambda step, **tensors: seen.update({step: tensors}))
-    mask, rewards = seen[6]["mask"], seen[5]["rewards"]
+    config = settings("rloo", whiten_advantages=False)
+    _, seen = watched(start_run(config, lone(), prompts=prompts))
+    mask, rewards = seen["mask"], seen["rewards"]
     totals = torch.where(mask, rewards, 0.0).sum(dim=1).view(2, 4)
     wanted = (totals - totals.mean(dim=1, keepdim=True)) * 4 / 3
-    close(seen[6]["advantages"][:, 0], wanted.flatten(), 1e-5)
-    assert bool((seen[6]["advantages"] == seen[6]["advantages"][:, :1])[mask].all())
-    assert isinstance(seen[2]["responses"], Responses)
+    close(seen["advantages"][:, 0], wanted.flatten(), 1e-5)
+    assert bool((seen["advantages"] == seen["advantages"][:, :1])[mask].all())
+    assert isinstance(seen["responses"], Responses)
 
 
 def paid(rewards: list[float], name: str, prompts: list[str]):
@@ -288,9 +278,9 @@ def paid(rewards: list[float], name: str, prompts: list[str]):
 @pytest.mark.parametrize("name, unequal", [("rloo", [0.0, 1, 0, 0]), ("grpo", [0.0, 1, 1, 2])])
 def test_the_loop_leaves_out_the_rows_of_equal_groups_and_no_other(name, unequal, prompts):
     """The update is that of the one group that teaches, and RLOO's are whitened over its tokens."""
-    seen, rewards = {}, [1.0] * 4 + unequal + [0.0] * 4
+    rewards = [1.0] * 4 + unequal + [0.0] * 4
     run, alone = paid(rewards, name, prompts), paid(rewards, name, prompts)
-    iterate(run, lambda step, **tensors: seen.update(tensors))
+    _, seen = watched(run)
     rest = seen["rollout"].rows(torch.arange(4, 8))
     totals, counted = rest.rewards.sum(dim=1), rest.response_mask
     assert (totals - rest.scores).abs().max() > 1e-3  # there is KL in them

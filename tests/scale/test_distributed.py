@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import PROMPTS, length_reward, moved, tiny_models
+from conftest import PROMPTS, length_reward, moved, tiny_models, watched
 
 from helpers import ppo, steps, whitening
 from helpers.checkpoints import list_checkpoints, load_checkpoint
@@ -26,7 +26,7 @@ from helpers.sampling import Responses
 from helpers.scale.distributed import launch, train_together
 from helpers.scale.lora import lora_models
 from helpers.state import in_step, start_run
-from helpers.steps import draw_prompts, generate_responses, iterate
+from helpers.steps import draw_prompts, generate_responses
 from helpers.tools.files import ROOT
 from helpers.tools.parallel import (
     gather,
@@ -122,10 +122,10 @@ def one_case(name: str, responses: Responses) -> dict:
 
 def one_iteration(changes: dict, responses: Responses, begin: Callable = begin) -> dict:
     """Steps 3 to 7 on the recorded rollout: trained weights, and the record."""
-    state, seen = begin(changes), {}
+    state = begin(changes)
     with patch.object(steps, "generate_responses", lambda state, prompts: part_of(responses)):
-        record = iterate(state, lambda step, **tensors: seen.update({step: tensors}))
-    return {"weights": trained(state), "record": record, "advantages": seen[6]["advantages"]}
+        record, seen = watched(state)
+    return {"weights": trained(state), "record": record, "advantages": seen["advantages"]}
 
 
 def equal_groups_skipped(responses: Responses) -> dict:
@@ -199,13 +199,8 @@ def interrupted(folder: Path, kind: str) -> dict:
 
 def half_precision_gaps() -> tuple[float, float]:
     """Between cached decoding and a full forward: of this process's own responses, and the recorded one."""
-    own = []
-
-    def keep(step, **tensors):
-        own.extend([tensors["responses"].logprob_gap] if step == 2 else [])
-
-    record = iterate(begin({"mixed_precision": "bf16"}), keep)
-    return own[0], record["logprob_gap"]
+    record, seen = watched(begin({"mixed_precision": "bf16"}))
+    return seen["responses"].logprob_gap, record["logprob_gap"]
 
 
 def collectives() -> dict:

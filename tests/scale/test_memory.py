@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import tiny_models, watched
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from benchmarks.common import in_own_process
@@ -111,9 +111,7 @@ def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
     models = tiny_models()
     size = {"batch_size": 4, "minibatch_size": 4, "micro_batch_size": 4, "response_length": 6}
     config = RLHFConfig(normalize_scores=False, **size)
-    state, found = start_run(config, models), {}
-    iterate(state, lambda step, **tensors: found.update(tensors))
-    batch, kept = found["rollout"], {}
+    batch, kept = watched(start_run(config, models))[1]["rollout"], {}
 
     def keep(tensor):
         kept[tensor.untyped_storage()._cdata] = tensor
