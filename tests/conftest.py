@@ -46,6 +46,8 @@ def device(request) -> torch.device:
 
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+# scores as they are: the 512 samples of a normaliser cost more than all the rest
+SMALL = {"batch_size": 8, "response_length": 6, "minibatch_size": 4, "normalize_scores": False}
 ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
@@ -144,10 +146,7 @@ def models() -> Models:
 
 @pytest.fixture(scope="session")
 def config() -> RLHFConfig:
-    """Scores as they are: the 512 samples of a normaliser cost more than all the rest."""
-    return RLHFConfig(
-        iterations=4, batch_size=8, response_length=6, minibatch_size=4, normalize_scores=False
-    )
+    return RLHFConfig(iterations=4, **SMALL)
 
 
 @pytest.fixture(scope="session")

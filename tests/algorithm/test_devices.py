@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import PROMPTS, moved, tiny_models, watched
+from conftest import PROMPTS, SMALL, moved, tiny_models, watched
 from strategies import flat
 
 from helpers import steps
@@ -22,8 +22,7 @@ from helpers.scale.pretrained import half_precision
 from helpers.state import Models, start_run
 from helpers.world.small_models import make_encoder
 
-SIZES = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "response_length": 6}
-CONFIG = RLHFConfig(device="cpu", iterations=3, normalize_scores=False, **SIZES)
+CONFIG = RLHFConfig(device="cpu", iterations=3, micro_batch_size=2, **SMALL)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import tiny_lora, tiny_models, trained
+from conftest import SMALL, tiny_lora, tiny_models, trained
 from strategies import small_lm
 
 from helpers.config import DirectConfig, RLHFConfig
@@ -14,7 +14,6 @@ from helpers.scale.memory import saved_bytes
 from helpers.state import start_run
 from helpers.world.small_models import make_policy
 
-SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
 CONFIG = RLHFConfig(device="cpu", iterations=2, learning_rate=1e-2, **SMALL)
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import SMALL, tiny_models
 from strategies import (
     PROMPTS,
     RESPONSES,
@@ -114,8 +114,7 @@ def test_a_wrapped_model_has_the_head_of_its_model_and_what_names_none_is_read_w
     assert torch.equal(forward_logprobs(NoHead(), *TOKENS), whole)
 
 
-RUN = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "iterations": 2, "device": "cpu"}
-RUN |= {"normalize_scores": False, "learning_rate": 1e-3}
+RUN = SMALL | {"iterations": 2, "device": "cpu", "learning_rate": 1e-3}
 IN_LOSS = {"kl_placement": "loss"}
 GROUPS = {"method": "grpo", "responses_per_prompt": 4, "kl_loss": "k3", "ratio_level": "sequence"}
 SETTINGS = {
@@ -135,7 +134,7 @@ def test_a_run_in_parts_is_the_run(name, monkeypatch):
         train = train_direct
     for tokens in (10**6, 7):
         at_once(monkeypatch, tokens, vocabulary=len(tiny_models().tokenizer))
-        state = start_run(config, tiny_models(reward=length_reward), prompts=prompts)
+        state = start_run(config, tiny_models(), prompts=prompts)
         start, records = flat(state.models.actor), list(train(state=state))
         ends.append((flat(state.models.actor), *records))
         assert (ends[-1][0] - start).abs().max() > 1e-4

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import tiny_models, watched
+from conftest import SMALL, tiny_models, watched
 from hypothesis import given
 from strategies import METHODS, close, flat, padded_batches, ppo_config, tiny_world, updated
 
@@ -230,8 +230,7 @@ def lone(seed: int = 0):
 
 
 def settings(name: str, **more) -> RLHFConfig:
-    small = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
-    return RLHFConfig(**small | {"normalize_scores": False} | METHODS[name] | more)
+    return RLHFConfig(iterations=3, **SMALL | METHODS[name] | more)
 
 
 def test_the_responses_to_a_prompt_stand_together(prompts):

@@ -13,7 +13,7 @@ SETUP = """
 import gc, sys, threading, time
 sys.path[:0] = [{root!r}, {tests!r}]
 import torch
-from conftest import length_reward, tiny_models
+from conftest import SMALL, length_reward, tiny_models
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -22,7 +22,7 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
 from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 
-small = dict(batch_size=8, response_length=6, minibatch_size=4, normalize_scores=False, device="cpu")
+small = SMALL | {{"device": "cpu"}}
 config = RLHFConfig(iterations=12, checkpoint_every=1, **small)
 PROMPTS = ["the soup", "i read", "we saw this film"]
 

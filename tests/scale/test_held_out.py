@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import length_reward, moved, tiny_models
+from conftest import SMALL, length_reward, moved, tiny_models
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
@@ -14,7 +14,6 @@ from helpers.scale.held_out import BEST, HeldOut, split_prompts
 from helpers.scale.lora import lora_models
 from helpers.state import start_run
 
-SMALL = {"batch_size": 8, "minibatch_size": 4, "response_length": 6, "normalize_scores": False}
 CONFIG = RLHFConfig(device="cpu", iterations=4, learning_rate=3e-2, kl_coef=0.2, **SMALL)
 PROMPTS, OTHERS = ["we saw this film", "the soup"], ["i read", "it was"]
 
@@ -36,17 +35,17 @@ def test_rows_of_one_prompt_stay_together():
     assert not {row["prompt"] for row in kept} & {row["prompt"] for row in held}
 
 
-def run(folder, every=1, **more):
-    state = start_run(CONFIG, tiny_models(**more), prompts=PROMPTS)
-    held_out = HeldOut(OTHERS, folder, every, samples=16)
+def run(folder):
+    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
+    held_out = HeldOut(OTHERS, folder, 1, samples=16)
     seen = {0: fingerprint(state.models.actor)}
     for record in held_out.watch(state, train_rlhf_loop(state=state)):
         seen[record["iteration"]] = fingerprint(state.models.actor)
-    return state, held_out, seen
+    return held_out, seen
 
 
 def test_the_best_policy_is_the_one_that_was_best_when_it_was_measured(tmp_path):
-    state, held_out, seen = run(tmp_path)
+    held_out, seen = run(tmp_path)
     assert [row["iteration"] for row in held_out.rows] == [0, 1, 2, 3, 4]
     for row in held_out.rows:
         assert row["value"] == pytest.approx(row["score"] - 0.2 * row["kl"])
@@ -98,7 +97,7 @@ def test_a_gain_has_its_error_and_one_of_chance_is_called_so(tmp_path, models, m
 
 
 def test_measuring_changes_nothing_of_the_training(tmp_path):
-    state, _, seen = run(tmp_path)
+    _, seen = run(tmp_path)
     alone = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
     for _ in train_rlhf_loop(state=alone):
         assert fingerprint(alone.models.actor) == seen[alone.iteration]

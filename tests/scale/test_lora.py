@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from conftest import length_reward, strip, tiny_lora, tiny_models
+from conftest import SMALL, length_reward, strip, tiny_lora, tiny_models
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -21,8 +21,6 @@ from helpers.scale.pretrained import make_models
 from helpers.state import start_run
 from helpers.steps import iterate
 
-SMALL = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 4, "response_length": 6}
-SMALL |= {"normalize_scores": False}
 CONFIG = RLHFConfig(device="cpu", iterations=3, learning_rate=1e-2, **SMALL)
 PROMPTS = ["we saw this film", "the soup", "i read"]
 
