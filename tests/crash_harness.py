@@ -32,24 +32,11 @@ class Outcome:
         return self.err.strip().splitlines()[-1] if self.err.strip() else ""
 
 
+@dataclass
 class Nursery:
-    """Starts children one after the other; a context manager that ends them."""
+    """Starts children one after the other."""
 
-    def __enter__(self):
-        one = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-        self.process = subprocess.Popen(
-            [sys.executable, ROOT / "tests" / "crash_child.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | one,
-        )
-        return self
-
-    def __exit__(self, *problem):
-        self.process.kill()  # its children have ended; its own end takes seconds
-        self.process.wait(30)
+    process: subprocess.Popen  # of crash_child.py
 
     def run(self, scene: str, *arguments, **faults) -> Outcome:
         """Run a scene of `crash_child.py` with these arguments and faults (`inject`, `watch`) to its end."""
@@ -69,8 +56,12 @@ def harness():
     """One for all fault tests."""
     if not hasattr(os, "memfd_create"):
         pytest.skip("forks, real signals and file limits: Linux")
-    with Nursery() as started:
-        yield started
+    command = [sys.executable, ROOT / "tests" / "crash_child.py"]
+    one = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | one, **pipes) as process:
+        yield Nursery(process)
+        process.kill()  # its children have ended; its own end takes seconds
 
 
 @pytest.fixture(scope="session")

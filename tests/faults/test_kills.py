@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import strip
 from crash_child import alive
-from crash_harness import loop_flags, seeds
+from crash_harness import contents, loop_flags, seeds
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.steps import iterate
@@ -31,10 +32,9 @@ def newest(folder: Path) -> int:
 
 def what_remains(folder: Path) -> dict:
     """Every file of the last checkpoint as bytes; its history without the seconds it took."""
-    last = list_checkpoints(folder)[-1]
-    files = {f.relative_to(last).as_posix(): f.read_bytes() for f in last.rglob("*") if f.is_file()}
+    files = contents(list_checkpoints(folder)[-1])
     facts = json.loads(files.pop("state.json"))
-    facts["history"] = [{k: v for k, v in r.items() if k != "seconds"} for r in facts["history"]]
+    facts["history"] = strip(facts["history"])
     sums = {n: s for n, s in facts.pop("sha256").items() if not n.endswith("run.json")}
     del facts["seal"]
     files.pop("record/run.json", None)  # holds the seconds too; `run_of` compares it
