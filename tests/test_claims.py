@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import nbformat
@@ -128,17 +128,17 @@ def quoted(source: str) -> Callable[[Figure], bool]:
 
 def equals(compute: Callable[[], float]) -> Callable[[Figure], bool]:
     """A figure that this computes."""
-    return lambda figure: figure.is_said_by([compute()])
+    return one_of(lambda: [compute()])
+
+
+def one_of(compute: Callable[[], list[float]]) -> Callable[[Figure], bool]:
+    """A figure that is one of these."""
+    return lambda figure: figure.is_said_by(compute())
 
 
 def below(compute: Callable[[], float]) -> Callable[[Figure], bool]:
     """A figure that this stays under, by less than a fifth of it."""
     return lambda figure: 0.8 * figure.value <= compute() < figure.value
-
-
-def one_of(*numbers: float) -> Callable[[Figure], bool]:
-    """A figure of an example that is worked out here."""
-    return lambda figure: figure.is_said_by([float(number) for number in numbers])
 
 
 def worked_rewards() -> list[float]:
@@ -155,8 +155,9 @@ def lines_of_one_page() -> int:
 
 
 def parameters_of_the_encoder() -> int:
+    """To ten thousand."""
     weights = safetensors.safe_open(DATA / "reward/model.safetensors", "pt")
-    return sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())
+    return round(sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys()), -4)
 
 
 def planted(variant: str, setting: str) -> float:
@@ -165,8 +166,10 @@ def planted(variant: str, setting: str) -> float:
     return wrong.keywords[setting]
 
 
-def clear_temperature() -> float:
-    return inspect.signature(sample_cooler).parameters["temperature"].default
+def temperatures() -> list[float]:
+    """Of the clear, the mild and the gross fault."""
+    clear = inspect.signature(sample_cooler).parameters["temperature"].default
+    return [clear, *(planted(f"temperature_{size}", "temperature") for size in ("mild", "gross"))]
 
 
 def mixture() -> list[int]:
@@ -185,17 +188,15 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("00", "further back gets 0.95"): equals(lambda: CONFIG.gamma * CONFIG.lam),
     ("00", "and λ = 0.95"): equals(lambda: CONFIG.lam),
     ("00", "in under 150 lines"): below(lines_of_one_page),
-    ("02", "log π"): one_of(*worked_rewards()),
-    ("02", "β · difference"): one_of(*worked_rewards()),
-    ("02", "difference, in nats"): one_of(*worked_rewards()),
-    ("02", "**reward**"): one_of(*worked_rewards()),
+    ("02", "log π"): one_of(worked_rewards),
+    ("02", "β · difference"): one_of(worked_rewards),
+    ("02", "difference, in nats"): one_of(worked_rewards),
+    ("02", "**reward**"): one_of(worked_rewards),
     ("03", "With λ = 0.95 earlier tokens"): equals(lambda: CONFIG.lam),
     ("04", "at each of 400 gradient steps"): GIVEN,
     ("05", "A score of 100 must not overflow"): GIVEN,
     ("05", "a difference of −120"): GIVEN,
-    ("05", "a real encoder of 460,000"): lambda figure: Figure.is_said_by(
-        replace(figure, written="46"), [parameters_of_the_encoder() / 10_000]
-    ),
+    ("05", "a real encoder of 460,000"): equals(parameters_of_the_encoder),
     ("05", '"69 % of people'): equals(lambda: 100 / (1 + math.exp(-0.8))),
     ("05", "same 500 pairs, A and B"): GIVEN,
     ("05", "standard error of 1.6 %"): equals(lambda: 100 * (0.25 / 1000) ** 0.5),
@@ -211,12 +212,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("08", "12,000 pairs"): equals(lambda: 12_000),
     ("08", "labelled the first 12,000"): equals(lambda: 12_000),
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
-    ("09", "sampling at 0.95, 0.7, 0.4"): lambda figure: figure.is_said_by(
-        [
-            clear_temperature(),
-            *(planted(f"temperature_{size}", "temperature") for size in ("mild", "gross")),
-        ]
-    ),
+    ("09", "sampling at 0.95, 0.7, 0.4"): one_of(temperatures),
     ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
     ("11", "with its own 300 pairs"): equals(lambda: direct.FEW),
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
