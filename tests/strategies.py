@@ -40,9 +40,9 @@ def garbage_outside(x, mask, filler=GARBAGE):
 
 
 @st.composite
-def padded_batches(draw, tensors=2, max_batch=4, max_width=6, allow_empty_rows=True, min_counted=1):
+def padded_batches(draw, tensors=2, allow_empty_rows=True, min_counted=1):
     """(x_1 .. x_n, mask): float64 [B, T] tensors and a mask that counts a prefix of each row."""
-    batch, width = draw(st.integers(1, max_batch)), draw(st.integers(1, max_width))
+    batch, width = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     shortest = 0 if allow_empty_rows else 1
     rows = st.lists(st.integers(shortest, width), min_size=batch, max_size=batch)
     lengths = draw(rows.filter(lambda lengths: sum(lengths) >= min_counted))
@@ -101,10 +101,9 @@ def fixed_policy(logits):
     return policy
 
 
-def tiny_value_network(seed=1, vocab=VOCAB, width=16, random_head=True):
-    torch.manual_seed(seed)
-    trunk = GPT2Model(gpt2_config(vocab, width))
-    value_network = ValueNetwork(trunk).eval()
+def tiny_value_network(vocab=VOCAB, random_head=True):
+    torch.manual_seed(1)
+    value_network = ValueNetwork(GPT2Model(gpt2_config(vocab))).eval()
     if random_head:  # a head of zeros would hide everything that reaches it
         for parameter in value_network.value_head.parameters():
             torch.nn.init.normal_(parameter, 0.0, 0.3)
@@ -137,6 +136,7 @@ def right_pad(responses):
 PROMPTS = [[4], [5, 6, 7], [3, 8, 9, 2], [2, 2], [10, 4, 6], [7]]
 # rows 1 and 4 are truncated
 RESPONSES = [[3, EOS], [9, 8, 7, 6, 5], [EOS], [4, 4, EOS], [2, 10, 3, 9], [6, EOS]]
+TOKENS = (*left_pad(PROMPTS), *right_pad(RESPONSES))
 
 
 def ppo_config(**overrides):
@@ -184,25 +184,21 @@ def rollout_of(
     return RolloutBatch(*inputs, *per_token, scores)
 
 
-def tiny_world(scores=None, prompts=PROMPTS, responses=RESPONSES):
-    policy, reference, value_network = tiny_policy(0), tiny_policy(5), tiny_value_network(1)
+def tiny_world(scores=None):
+    networks = tiny_policy(0), tiny_policy(5), tiny_value_network()
     if scores is None:
-        scores = torch.randn(len(prompts), generator=seeded(2))
-    tokens = (*left_pad(prompts), *right_pad(responses))
-    rollout = rollout_of(policy, reference, value_network, *tokens, scores)
-    return World(policy, reference, value_network, rollout)
+        scores = torch.randn(len(PROMPTS), generator=seeded(2))
+    return World(*networks, rollout_of(*networks, *TOKENS, scores))
 
 
-def trained(
-    world, rollout=None, optimizer="adam", learning_rate=1e-2, seed=3, critic=True, **overrides
-):
+def trained(world, rollout=None, optimizer="adam", learning_rate=1e-2, critic=True, **overrides):
     """Metrics and networks after one `ppo_update_step` on copies of the world's networks."""
     networks = [copy.deepcopy(world.policy), copy.deepcopy(world.value_network) if critic else None]
     parameters = [p for network in networks if network is not None for p in network.parameters()]
     make = partial(torch.optim.Adam, eps=1e-5) if optimizer == "adam" else torch.optim.SGD
     metrics = ppo_update_step(
         *networks, world.rollout if rollout is None else rollout, make(parameters, lr=learning_rate),
-        ppo_config(**overrides), seeded(seed), world.reference,
+        ppo_config(**overrides), seeded(3), world.reference,
     )  # fmt: skip
     return metrics, *networks
 

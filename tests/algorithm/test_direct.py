@@ -9,17 +9,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from conftest import moved, strip, tiny_models
-from strategies import (
-    EOS,
-    PROMPTS,
-    RESPONSES,
-    close,
-    flat,
-    left_pad,
-    right_pad,
-    seeded,
-    tiny_policy,
-)
+from strategies import EOS, PROMPTS, RESPONSES, TOKENS, close, flat, seeded, tiny_policy
 
 from helpers import direct, pairs
 from helpers.checkpoints import load_checkpoint
@@ -110,11 +100,10 @@ def token_by_token(policy, prompt, response, temperature=1.0):
 
 def test_the_log_prob_of_a_response_is_the_sum_over_its_tokens_and_no_others():
     policy = tiny_policy()
-    found = direct.sequence_logprobs(policy, *left_pad(PROMPTS), *right_pad(RESPONSES))
+    found = direct.sequence_logprobs(policy, *TOKENS)
     expected = [token_by_token(policy, *row) for row in zip(PROMPTS, RESPONSES, strict=True)]
     close(found, torch.stack(expected), 1e-5, 1e-5)
-    stop = direct.sequence_logprobs(policy, *left_pad([[4]]), *right_pad([[EOS]]))
-    assert float(stop.detach()) < -0.1, "the stop token is an action"
+    assert RESPONSES[2] == [EOS] and float(found[2].detach()) < -0.1, "the stop token is an action"
 
 
 ROWS = [

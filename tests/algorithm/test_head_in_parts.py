@@ -7,13 +7,11 @@ import torch
 from conftest import SMALL, tiny_models
 from strategies import (
     PROMPTS,
-    RESPONSES,
+    TOKENS,
     VOCAB,
     close,
     flat,
     largest_made,
-    left_pad,
-    right_pad,
     rollout_of,
     small_lm,
     tiny_policy,
@@ -29,7 +27,6 @@ from helpers.ppo import minibatch_loss
 from helpers.rollouts import forward_logprobs
 from helpers.state import start_run
 
-TOKENS = (*left_pad(PROMPTS), *right_pad(RESPONSES))
 COUNTED = int(TOKENS[3].sum())
 SIZES = {"vocab_size": VOCAB, "hidden_size": 16, "head_dim": 8, "initializer_range": 0.5}
 SIZES |= {"num_hidden_layers": 1, "num_key_value_heads": 1}
@@ -85,15 +82,15 @@ def test_the_head_makes_logits_of_the_counted_tokens_only_and_few_at_a_time(
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
 def test_no_tensor_of_a_loss_and_its_gradient_is_as_large_as_the_logits(entropy_coef, monkeypatch):
     policy, critic, vocabulary = tiny_policy(vocab=400), tiny_value_network(vocab=400), 400
-    queries, answers = left_pad(4 * PROMPTS), right_pad(4 * RESPONSES)
-    rollout = rollout_of(policy, policy, critic, *queries, *answers, torch.ones(len(queries[0])))
-    logits, found = answers[0].numel() * vocabulary, []
+    tokens = [x.repeat(4, 1) for x in TOKENS]
+    rollout = rollout_of(policy, policy, critic, *tokens, torch.ones(len(tokens[0])))
+    logits, found = tokens[2].numel() * vocabulary, []
 
     def learn():
         minibatch_loss(policy, None, rollout, RLHFConfig(entropy_coef=entropy_coef))[0].backward()
 
-    for tokens in (10**6, 5):
-        at_once(monkeypatch, tokens, vocabulary)
+    for at_most in (10**6, 5):
+        at_once(monkeypatch, at_most, vocabulary)
         found.append(largest_made(policy.lm_head.weight, learn)[1])
     assert found[0] == logits and found[1] < logits / 3
 

@@ -329,7 +329,7 @@ def test_padding_changes_no_metric_and_no_weight(disguise, tolerance, options):
 def one_token_world(token):
     """A vocabulary of five, one prompt, one response token: everything can be enumerated."""
     policy, reference = tiny_policy(0, vocab=5), tiny_policy(5, vocab=5)
-    value_network = tiny_value_network(1, vocab=5)
+    value_network = tiny_value_network(vocab=5)
     networks = policy, reference, value_network
     response = torch.tensor([[token]]), ONE
     return World(*networks, rollout_of(*networks, *left_pad([[2, 3]]), *response, torch.zeros(1)))

@@ -11,11 +11,11 @@ from strategies import (
     PAD,
     PROMPTS,
     RESPONSES,
+    TOKENS,
     close,
     fixed_policy,
     left_pad,
     prefix_mask,
-    right_pad,
     seeded,
     tiny_policy,
     tiny_value_network,
@@ -65,15 +65,11 @@ def test_positions_are_never_negative(rows):
 # --- one full forward -----------------------------------------------------------------------------
 
 
-def padded_inputs():
-    return *left_pad(PROMPTS), *right_pad(RESPONSES)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_forward_logprobs_equal_each_row_alone_without_padding(temperature):
     policy = tiny_policy()
     with torch.no_grad():
-        batched = forward_logprobs(policy, *padded_inputs(), temperature=temperature)
+        batched = forward_logprobs(policy, *TOKENS, temperature=temperature)
         assert batched.shape == (6, 5)
         for row, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
             logits = policy(torch.tensor([prompt + response])).logits[0] / temperature
@@ -85,7 +81,7 @@ def test_forward_logprobs_equal_each_row_alone_without_padding(temperature):
 def test_forward_values_equal_each_row_alone_without_padding():
     value_network = tiny_value_network()
     with torch.no_grad():
-        batched = forward_values(value_network, *padded_inputs())
+        batched = forward_values(value_network, *TOKENS)
         assert batched.shape == (6, 5)
         for row, (prompt, response) in enumerate(zip(PROMPTS, RESPONSES, strict=True)):
             tokens = torch.tensor([prompt + response])
