@@ -126,11 +126,9 @@ def climb(text, score, evaluations, rng, others, limit):
     return reviews.detokenize(tokens)
 
 
-def climbed(score, starts, evaluations, seed, limits=(24, 32, 60)):
-    """Climb from each start, with the limits of length in turn: list of texts -> list of texts."""
+def climbed(score, starts, evaluations, seed):
+    """Climb from each start, with three limits of length in turn: list of texts -> list of texts."""
     rng = random.Random(seed)
     others = [reviews.tokenize(reviews.sample_review(rng)) for _ in range(2000)]
-    return [
-        climb(text, score, evaluations, rng, others, limits[i % len(limits)])
-        for i, text in enumerate(starts)
-    ]
+    lengths = zip(starts, itertools.cycle((24, 32, 60)), strict=False)
+    return [climb(text, score, evaluations, rng, others, limit) for text, limit in lengths]

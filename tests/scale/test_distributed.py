@@ -75,12 +75,10 @@ def part_of(responses: Responses) -> Responses:
     """This process's rows of a recorded rollout, cut to their own longest response."""
     rows = share(list(range(len(responses.texts))))
     length = int(responses.response_mask[rows].sum(dim=1).max())
-    picked = {f.name: getattr(responses, f.name) for f in dataclasses.fields(responses)}
-    for name in ("response_tensors", "response_mask", "logprobs"):
-        picked[name] = picked[name][rows, :length]
-    for name in ("query_tensors", "query_mask"):
-        picked[name] = picked[name][rows]
-    return Responses(**picked | {"texts": [responses.texts[i] for i in rows]})
+    cut = ("response_tensors", "response_mask", "logprobs")
+    picked = {name: getattr(responses, name)[rows, :length] for name in cut}
+    picked |= {name: getattr(responses, name)[rows] for name in ("query_tensors", "query_mask")}
+    return dataclasses.replace(responses, **picked, texts=[responses.texts[i] for i in rows])
 
 
 def recorded() -> Responses:

@@ -115,7 +115,7 @@ def scene():
     per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
     rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
     moved(models.actor, 0.02, seed=2)
-    return models, rollout, scores
+    return models, rollout
 
 
 def gradient(model, loss) -> torch.Tensor:
@@ -155,7 +155,7 @@ def take(trainer, config: RLHFConfig) -> None:
 @needs_trl
 @pytest.mark.parametrize("name", VARIANTS)
 def test_loss_and_gradient_are_those_of_grpo_trainer(scene, trainer, name):
-    models, rollout, _ = scene
+    models, rollout = scene
     trl, actor = trainer
     config = replace(CONFIG, **VARIANTS[name])
     ours, _ = minibatch_loss(models.actor, None, rollout, config, models.reference)
