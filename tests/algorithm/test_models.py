@@ -14,15 +14,11 @@ from conftest import tiny_models
 from huggingface_hub import constants as hub_constants
 from strategies import seeded, small_lm
 from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
     DistilBertConfig,
     DistilBertModel,
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Model,
-    LlamaConfig,
-    LlamaModel,
     T5Config,
     T5Model,
 )
@@ -69,9 +65,9 @@ def test_a_hub_name_without_a_network_is_one_sentence():
 
 
 def test_dropout_of_a_saved_model_is_switched_off(tmp_path):
-    config = AutoConfig.for_model("gpt2", n_embd=16, n_layer=1, n_head=2, vocab_size=50)
-    assert config.resid_pdrop > 0
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    model = small_lm("gpt2")
+    assert model.config.resid_pdrop > 0
+    model.save_pretrained(tmp_path)
     actor = load_actor(str(tmp_path), "cpu").train()
     ids = torch.arange(6).unsqueeze(0)
     with torch.no_grad():
@@ -127,12 +123,10 @@ def test_a_gpu_has_tf32_where_a_run_asks_for_less_than_float32(monkeypatch, prec
 
 
 GPT2 = GPT2Config(vocab_size=600, n_positions=64, n_embd=32, n_layer=1, n_head=2)  # has dropout
-SIZES = {"vocab_size": 600, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-LLAMA = LlamaConfig(**SIZES, intermediate_size=64, max_position_embeddings=64)
 TRUNKS = {
     "encoder": lambda tokenizer: make_encoder(tokenizer, 1, 32),
     "gpt2": lambda tokenizer: GPT2Model(without_dropout(copy.deepcopy(GPT2))),
-    "llama": lambda tokenizer: LlamaModel(LLAMA),
+    "llama": lambda tokenizer: small_lm("llama", vocab_size=600).base_model,
 }
 
 

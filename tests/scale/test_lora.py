@@ -6,8 +6,9 @@ import pytest
 import torch
 from conftest import SMALL, length_reward, strip, tiny_lora, tiny_models
 from safetensors.torch import load_file
+from strategies import small_lm
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from helpers.checkpoints import load_checkpoint, save_checkpoint
 from helpers.config import RLHFConfig
@@ -105,10 +106,9 @@ def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
 def test_with_the_last_blocks_alone_the_backward_pass_stops_there():
     """Gradients of the lower blocks' activations are not computed: a forward, and an eighth of a backward."""
     pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    sizes = {"n_layer": 16, "n_embd": 64, "n_head": 2, "vocab_size": 40}
     ids, counted = torch.zeros(4, 24, dtype=torch.long), {}
     for last in (None, 2):
-        actor = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt2", **sizes))
+        actor = small_lm("gpt2", num_hidden_layers=16, hidden_size=64, vocab_size=40)
         add_lora(actor, rank=2, last=last)
         with FlopCounterMode(display=False) as counter:
             actor(input_ids=ids).logits.sum().backward()
@@ -178,11 +178,7 @@ def test_logits_on_a_half_base_are_float32_and_so_nearer_to_the_right_ones():
 def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, kind, tied):
     """An 8B model in float32 would take 32 GB before its weights are halved to 16."""
     pytest.importorskip("peft", reason="peft, an optional extra, is not installed")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    sizes |= {"vocab_size": 500, "tie_word_embeddings": tied}
-    torch.manual_seed(0)
-    source = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes))
-    source.save_pretrained(tmp_path)
+    small_lm(kind, vocab_size=500, tie_word_embeddings=tied).save_pretrained(tmp_path)
     loaded, load = [], AutoModelForCausalLM.from_pretrained
 
     def recorded(*arguments, **settings):
