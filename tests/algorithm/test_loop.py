@@ -75,7 +75,7 @@ def test_the_same_cell_run_again_goes_on_where_it_was_cut_off(tmp_path, normaliz
     assert list(cell(models)) == []  # finished
 
 
-def test_what_cannot_be_resumed_is_refused(tmp_path, saved, config, prompts):
+def test_what_cannot_be_resumed_is_refused(saved, config, prompts):
     again = {"models": tiny_models(), "save_dir": saved, "resume": True}
     with pytest.raises(ValueError, match="prompts: got others than the run in save_dir"):
         next(train_rlhf_loop(config, prompts=["the soup"], **again))

@@ -172,7 +172,7 @@ def test_columns_stay_with_their_prompts_in_each_of_several_processes(config, mo
     assert all(prompt.columns["solution"] == prompt[::-1] for prompt in parts)
 
 
-def test_pairs_written_online_carry_the_columns(normalizing):
+def test_pairs_written_online_carry_the_columns():
     small = {"iterations": 2, "batch_size": 4, "response_length": 6, "normalizer_samples": 8}
     config, reward = DirectConfig(online=True, **small), Recorder()
     history = list(train_direct(config, tiny_models(reward=reward), prompts=ROWS))

@@ -150,7 +150,7 @@ TINY = {"iterations": 2, "batch_size": 8, "response_length": 6, "minibatch_size"
 
 
 @with_trl
-def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference(tmp_path):
+def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference():
     models = tiny_models()
     before = {n: fingerprint(getattr(models, n)) for n in ("actor", "reference")}
     config = RLHFConfig(**TINY, normalize_scores=False, device="cpu")

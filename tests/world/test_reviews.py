@@ -134,7 +134,7 @@ def test_preference_is_the_sigmoid_of_the_gap():
 
 
 # ---- the labeller who falls for flattery ----
-def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold(samples):
+def test_flattery_speaks_to_the_reader_and_earns_nothing_by_gold():
     rng = random.Random(11)
     flattering = list(filter(flatters, (reviews.sample_review(rng) for _ in range(3000))))
     assert 0.005 < len(flattering) / 3000 < 0.05
