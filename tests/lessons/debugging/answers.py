@@ -2,7 +2,7 @@
 
 R, C = "my_rule", "steps_5_and_6"
 ERRORS = 'errors = [record["first_ratio_error"] for record in history]'
-RULE = "errors[0] < 1e-3 and max(errors) > 1e-3  # right at first, wrong later"
+RULE = "errors[0] < 1e-3 and max(errors) > 1e-3"
 PLACE = "rewards[torch.arange(len(scores)), counted.sum(dim=1) - 1] += scores  # not on a pad"
 WHITE = "(advantages - mean) / (variance + 1e-8).sqrt() * counted"
 END = "    return rewards, advantages, returns"
