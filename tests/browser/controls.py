@@ -2,14 +2,13 @@
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from playwright.sync_api import Locator
 
-from .notebook_page import NotebookPage
+from .notebook_page import NotebookPage, holds
 
 PATIENCE = 10.0  # seconds for a picture to follow its control, on a busy machine
 PATIENCE_IF_WAITING = 1.0  # the same where nothing has to follow before a button is pressed
@@ -102,16 +101,6 @@ class Control:
         area = self.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
         lines = area.inner_text().splitlines() + area.locator("[role=alert]").all_inner_texts()
         return [line for line in lines if COMPLAINT.search(line)]
-
-
-def holds(condition: Callable[[], bool], seconds: float) -> bool:
-    """Poll until it is true; False when it never was."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()
 
 
 def find_controls(notebook: NotebookPage) -> list[Control]:

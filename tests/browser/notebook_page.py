@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,16 @@ SHUT_DOWN = """async path => {
       await fetch('/api/sessions/' + session.id, {method: 'DELETE', ...sent});
 }"""
 EVALUE = re.compile(r'"ename": ?"([^"]*)", ?"evalue": ?"((?:[^"\\]|\\.)*)"')
+
+
+def holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Poll until it is true; False when it never was."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
 
 
 class NotebookPage:
@@ -71,10 +81,6 @@ class NotebookPage:
         self.page.keyboard.insert_text(code)
         self.page.keyboard.press("Control+Enter")
 
-    def running(self) -> bool:
-        """Whether a cell is still pending."""
-        return self.page.evaluate(PENDING)
-
     def close(self) -> None:
         """Close the page and end its kernel, which would keep its memory."""
         self.page.evaluate(SHUT_DOWN, self.path)
@@ -94,16 +100,9 @@ class NotebookPage:
         found.scroll_into_view_if_needed(timeout=30_000)
         return found
 
-    def picture(self, widget: Locator, number: int = 0) -> str:
-        """The address of an image of this widget: it changes with the picture."""
-        return widget.locator("img").nth(number).get_attribute("src") or ""
-
     def wait_until(self, condition, seconds: float, what: str) -> None:
         """Poll a Python condition."""
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, f"waited {seconds:.0f} s for {what}"
-            time.sleep(0.1)
+        assert holds(condition, seconds), f"waited {seconds:.0f} s for {what}"
 
 
 @contextmanager
