@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -63,9 +62,9 @@ def course(tmp_path_factory) -> Path:
     return root
 
 
-@contextmanager
-def serve_lab(folder: Path) -> Iterator[str]:
-    """A JupyterLab with private settings that serves this folder; yields its address."""
+@pytest.fixture(scope="session")
+def lab(course) -> Iterator[str]:
+    """The address of a JupyterLab with private settings that serves the course."""
     private = Path(tempfile.mkdtemp(prefix="lab"))
     for name, values in SETTINGS.items():
         extension, plugin = name.split("/")
@@ -82,20 +81,13 @@ def serve_lab(folder: Path) -> Iterator[str]:
     }
     words = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", NO_TOKEN]
     with (private / "log").open("w") as log:
-        server = subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(words, cwd=course, env=environment, stdout=log, stderr=log)
         try:
             yield address_in(private / "log")
         finally:
             server.terminate()
             server.wait(timeout=30)
             shutil.rmtree(private, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def lab(course) -> Iterator[str]:
-    """The address of a JupyterLab that serves the course."""
-    with serve_lab(course) as address:
-        yield address
 
 
 @pytest.fixture(scope="session")

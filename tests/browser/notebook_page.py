@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from playwright.sync_api import ConsoleMessage, Locator, Page
+from playwright.sync_api import Browser, ConsoleMessage, Locator
 
 # JupyterLab's own, on any page without a network or as root; not the course's
 NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
@@ -42,7 +42,8 @@ class NotebookPage:
     reports: also those of callbacks, which JupyterLab shows nowhere.
     """
 
-    def __init__(self, page: Page, lab: str, path: str):
+    def __init__(self, browser: Browser, lab: str, path: str):
+        page = browser.new_page(viewport={"width": 1280, "height": 1600})
         self.page, self.path, self.replies = page, path, 0
         self.problems, self.kernel_errors = [], []
         page.on("console", self._heard)
@@ -113,8 +114,7 @@ def open_cells(
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(book, root / path)
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    notebook = NotebookPage(page, address, path)
+    notebook = NotebookPage(browser, address, path)
     notebook.run_all(seconds=300)
     assert notebook.errors() + notebook.kernel_errors == []
     yield notebook

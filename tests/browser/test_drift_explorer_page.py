@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from tests.browser.test_drift_page import number
+
 from .notebook_page import open_cells
 
 pytestmark = pytest.mark.timeout(600)
@@ -110,10 +112,6 @@ def inside(notebook):
 
 def python_says(notebook) -> dict:
     return json.loads(notebook.page.locator(".said").inner_text())
-
-
-def number(frame, name: str) -> float:
-    return float(frame.locator(f"#{name}").inner_text().replace("−", "-"))
 
 
 @needs_wire

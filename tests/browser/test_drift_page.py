@@ -263,18 +263,13 @@ def test_nothing_jumps_while_it_moves(browser, width):
 def test_it_fits_a_narrow_window(browser, width):
     with opened(browser, STILL, width) as page:
         page.evaluate(UNFOLD)
-        choose_all(page)
+        while page.locator("#ship .texts").count():  # every round, with the text that stands first
+            page.locator("#ship .texts button").first.press("Enter")
         wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
         assert wide[0] <= wide[1]
         page.mouse.wheel(0, 600)
         page.wait_for_function("() => scrollY > 300")
         assert page.locator("#beta").bounding_box()["y"] < 60, "β stays in sight"
-
-
-def choose_all(page):
-    """Answer every round of "Which would you ship?" with the text that stands first."""
-    while page.locator("#ship .texts").count():
-        page.locator("#ship .texts button").first.press("Enter")
 
 
 def test_choosing_blind_ends_in_who_agrees(page):

@@ -20,8 +20,7 @@ HAS_CONTROLS = re.compile(
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_control_moves_and_nothing_complains(browser, lab, path):
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    notebook = NotebookPage(page, lab, path.as_posix())
+    notebook = NotebookPage(browser, lab, path.as_posix())
     notebook.run_all(seconds=900)
     problems = notebook.errors() + notebook.kernel_errors
     controls = find_controls(notebook)
