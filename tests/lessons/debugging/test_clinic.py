@@ -16,12 +16,7 @@ from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.lessons.debugging.cases import PAIRS, PLANTED, REPAIRED_IN_CODE, VARIANTS
 from helpers.lessons.debugging.checks import MISSED, as_found, right, trainable
-from helpers.lessons.debugging.diagnose import (
-    column,
-    diagnose,
-    late,
-    out_of_band,
-)
+from helpers.lessons.debugging.diagnose import column, diagnose, late, out_of_band
 from helpers.lessons.debugging.differences import READINGS, tell_apart
 from helpers.lessons.debugging.figures import METRICS
 from helpers.lessons.debugging.study import (
@@ -131,9 +126,8 @@ def test_a_moving_reference_and_a_wrong_ratio_both_measure_no_kl(prompts):
 def test_top_k_shows_in_the_ratio_unless_the_sampler_gives_log_probs_of_all_tokens(prompts):
     for name in ("top_k", "top_k_raw"):
         state, (seen, *_) = watched_iterations(name, prompts, 1)
-        kept = (
-            seen["ref_logprobs"] - seen["rollout"].logprobs
-        ).exp()  # probability of what is kept
+        # probability of what is kept
+        kept = (seen["ref_logprobs"] - seen["rollout"].logprobs).exp()
         assert float(kept.max()) < 1 + 1e-4 and (float(kept.min()) < 0.999) == (name == "top_k")
         assert (state.history[0]["first_ratio_error"] > 1e-3) == (name == "top_k")
 

@@ -8,12 +8,7 @@ from helpers.lessons.debugging import widgets as page
 from helpers.lessons.debugging.cases import CASES, Case
 from helpers.lessons.debugging.differences import tell_apart
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, load_clinic
-from helpers.lessons.debugging.widgets import (
-    HEALTHY,
-    ClinicExplorer,
-    explore_clinic,
-    in_case_order,
-)
+from helpers.lessons.debugging.widgets import HEALTHY, ClinicExplorer, explore_clinic, in_case_order
 from helpers.studies.faults import FAULTS
 
 
@@ -56,11 +51,6 @@ def go_to(explorer: ClinicExplorer, kind: str) -> Case:
     number = next(k for k, case in explorer.cases.items() if case.kind == kind)
     explorer.case.value = number
     return explorer.cases[number]
-
-
-def other(explorer: ClinicExplorer) -> str:
-    """A fault that this case does not have."""
-    return next(name for name in FAULTS if name not in explorer.current.faults)
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
@@ -122,7 +112,7 @@ def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, c
 def test_no_wrong_diagnosis_gives_the_answer_away(explorer):
     for number, case in explorer.cases.items():
         explorer.case.value = number
-        said = choose(explorer, other(explorer))
+        said = choose(explorer, next(name for name in FAULTS if name not in case.faults))
         assert escape(case.sign) not in said
         assert all(escape(FAULTS[name].title) not in said for name in case.faults)
 

@@ -25,10 +25,6 @@ def trainer():
     made.wait(60)
 
 
-def shown(trainer) -> str:
-    return trainer.bar.value
-
-
 def test_it_trains_to_the_end_and_keeps_the_run(trainer):
     heard = []
     trainer.on_run = heard.append
@@ -36,7 +32,7 @@ def test_it_trains_to_the_end_and_keeps_the_run(trainer):
     run = trainer.wait(120)
     assert [record["iteration"] for record in run.history] == [1, 2, 3]
     assert trainer.runs == [run] and {id(one) for one in heard} == {id(run)}
-    assert "3/3" in shown(trainer) and "done" in shown(trainer)
+    assert "3/3" in trainer.bar.value and "done" in trainer.bar.value
     assert bytes(trainer.curves.value).startswith(b"\x89PNG")
     assert not trainer.running and not trainer.train_button.disabled
     assert trainer.stop_button.disabled
@@ -47,13 +43,13 @@ def test_stop_ends_the_thread_and_keeps_what_there_is(trainer):
     before = threading.active_count()
     trainer.start()
     end = time.monotonic() + 120
-    while not re.search(r"\b[1-9]\d*/100", shown(trainer)):
+    while not re.search(r"\b[1-9]\d*/100", trainer.bar.value):
         assert time.monotonic() < end
         time.sleep(0.05)
     trainer.stop_button.click()
     run = trainer.wait(30)
     assert 1 <= len(run.history) < 100
-    assert "stopped" in shown(trainer) and f"{len(run.history)}/100" in shown(trainer)
+    assert "stopped" in trainer.bar.value and f"{len(run.history)}/100" in trainer.bar.value
     assert threading.active_count() == before
 
 
@@ -66,21 +62,17 @@ def test_the_last_iteration_is_drawn_however_the_run_ends(trainer, monkeypatch, 
         drawn.append(([record["iteration"] for record in history], total))
         return training_curves(history, total)
 
+    def halt(step, **tensors):  # in the third iteration
+        if stopped and step == 3 and "2/3" in trainer.bar.value:
+            raise Stopped
+
     monkeypatch.setattr("helpers.lessons.kl_beta.live_trainer.PATIENCE", 1e9)
     monkeypatch.setattr("helpers.lessons.kl_beta.live_trainer.training_curves", curves)
-    monkeypatch.setattr(
-        trainer, "_check_stop", lambda step, **tensors: halt(trainer, step, stopped)
-    )
+    monkeypatch.setattr(trainer, "_check_stop", halt)
     trainer.start()
     done = [record["iteration"] for record in trainer.wait(120).history]
     assert done == ([1, 2] if stopped else [1, 2, 3])
     assert drawn == [(done, 3)]
-
-
-def halt(trainer, step, stopped):
-    """Stop in the third iteration."""
-    if stopped and step == 3 and "2/3" in shown(trainer):
-        raise Stopped
 
 
 def test_a_second_training_is_refused_while_one_runs(trainer):
@@ -103,7 +95,7 @@ def test_a_bad_reward_function_is_told_on_the_page(reward, words):
     trainer = LiveTrainer({"bad": reward}, **SMALL)
     trainer.start()
     assert trainer.wait(60) is None
-    assert words in shown(trainer) and not trainer.train_button.disabled
+    assert words in trainer.bar.value and not trainer.train_button.disabled
 
 
 def test_a_listener_hears_the_run_while_it_grows_and_at_its_end(trainer, monkeypatch):
@@ -122,4 +114,4 @@ def test_a_listener_that_fails_does_not_lose_the_run(trainer):
     trainer.on_run = fail
     trainer.start()
     assert len(trainer.wait(120).history) == 3
-    assert "the explorer is gone" in shown(trainer)
+    assert "the explorer is gone" in trainer.bar.value

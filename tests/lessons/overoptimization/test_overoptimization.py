@@ -1,6 +1,7 @@
 """Over-optimisation: peaks and turning points against definitions; the sliders."""
 
 import math
+from functools import partial
 from itertools import product
 
 import pytest
@@ -131,8 +132,7 @@ def run() -> Run:
     return run
 
 
-def explain(text: str):
-    return gold_score(text, explain=True)
+explain = partial(gold_score, explain=True)
 
 
 def test_the_gallery_shows_the_samples_of_its_iteration(run):
@@ -149,10 +149,7 @@ def test_the_gallery_shows_the_samples_of_its_iteration(run):
 
 def test_the_gallery_escapes_and_shows_its_errors(run):
     sample = run.snapshots[0].samples[WATCHED_PROMPTS[0]][0]
-
-    def hostile(text):
-        return 0.0, [("<script>", -1.0)]
-
-    assert "<script>" not in judged_html(sample, WATCHED_PROMPTS[0], hostile)
+    hostile = judged_html(sample, WATCHED_PROMPTS[0], lambda text: (0.0, [("<script>", -1.0)]))
+    assert "<script>" not in hostile
     gallery = Gallery(run, lambda text: 1 / 0)
     assert "ZeroDivisionError" in gallery.message.value

@@ -27,11 +27,7 @@ from helpers.lessons.real_models.task_measure import (
     pass_of_k,
     solved,
 )
-from helpers.lessons.real_models.task_study import (
-    RealTaskOptions,
-    load_real_task,
-    load_task,
-)
+from helpers.lessons.real_models.task_study import RealTaskOptions, load_real_task, load_task
 from helpers.lessons.real_models.tasks import (
     HELD_OUT,
     TASKS,

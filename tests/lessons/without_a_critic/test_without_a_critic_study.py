@@ -35,19 +35,13 @@ def started(prompts, **changes):
     return start_run(RLHFConfig(**SMALL | changes), models, prompts=prompts)
 
 
-def finished(state, sampler):
-    with sampler.in_effect():
-        for _ in range(state.config.iterations):
-            iterate(state)
-    return state
-
-
 def test_a_sampler_without_lag_is_the_loop_itself(prompts):
     plain, stale = started(prompts), started(prompts)
+    sampler = StaleSampler(lag=0)
     for _ in range(plain.config.iterations):
         iterate(plain)
-    sampler = StaleSampler(lag=0)
-    finished(stale, sampler)
+        with sampler.in_effect():
+            iterate(stale)
     assert stale.history[-1]["score"] == pytest.approx(plain.history[-1]["score"], abs=1e-4)
     assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)
     iterate(stale)  # the patches are gone

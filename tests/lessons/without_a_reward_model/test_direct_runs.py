@@ -21,13 +21,8 @@ from helpers.pairs import encode_pairs
 from helpers.state import start_run
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return load_direct()
-
-
-def test_every_run_begins_at_the_reference_and_is_measured_to_its_end(shipped):
-    for run in shipped.runs:
+def test_every_run_begins_at_the_reference_and_is_measured_to_its_end():
+    for run in load_direct().runs:
         first, last = run.history[0], run.history[-1]
         assert first["iteration"] == 0 and last["iteration"] == run.config.iterations
         assert max(abs(first[name]) for name in ("kl", "chosen", "rejected")) < 1e-4
