@@ -51,10 +51,8 @@ class TokenCounter:
 
     def __init__(self, models: dict[str, nn.Module]):
         self.forward, self.backward = Counter(), Counter()
-        self.handles = [
+        for name, trunk in models.items():
             trunk.register_forward_hook(self._hook(name), with_kwargs=True)
-            for name, trunk in models.items()
-        ]
 
     def _hook(self, name: str):
         def hook(module, arguments, named, output):

@@ -23,7 +23,7 @@ class Floor:
         self.head = nn.Linear(size.width, 1)
         parameters = {*actor.parameters(), *critic.parameters(), *self.head.parameters()}
         self.optimizer = torch.optim.Adam(parameters, lr=1e-6, fused=True)
-        self.prompts = prompt_ids(size, size.batch)
+        self.prompts = prompt_ids(size)
 
     @torch.inference_mode()
     def rollout(self) -> Tensor:

@@ -56,13 +56,13 @@ def gpt2_config(size: Size, fused: bool = False, **changes) -> GPT2Config:
     return with_fused_gelu(config) if fused else config
 
 
-def make_actor(size: Size, seed: int = 0, fused: bool = False) -> GPT2LMHeadModel:
+def make_actor(size: Size, fused: bool = False) -> GPT2LMHeadModel:
     """A language model with random weights in which EOS and pad have a logit of about −50.
 
     So every response has its full length, and all contestants do the same work. The first feature
     of the final layer norm is made a constant 10, which only these two tokens look at.
     """
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     actor = GPT2LMHeadModel(gpt2_config(size, fused)).eval()
     with torch.no_grad():
         norm, embeddings = actor.transformer.ln_f, actor.transformer.wte.weight
@@ -72,13 +72,13 @@ def make_actor(size: Size, seed: int = 0, fused: bool = False) -> GPT2LMHeadMode
     return actor
 
 
-def make_llama(config: LlamaConfig, seed: int = 0) -> LlamaForCausalLM:
+def make_llama(config: LlamaConfig) -> LlamaForCausalLM:
     """The same with Llama's architecture; EOS and pad are the last two ids, as in `make_tokenizer`.
 
     Its norms have no bias. So the first feature is 1 in every embedding, no layer writes to it, and
     what the last norm makes of it is above 0.
     """
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     last = config.vocab_size - 1
     tokens = {"bos_token_id": last - 1, "eos_token_id": last - 1, "pad_token_id": last}
     actor = LlamaForCausalLM(LlamaConfig(**(config.to_dict() | tokens))).eval()
@@ -92,22 +92,22 @@ def make_llama(config: LlamaConfig, seed: int = 0) -> LlamaForCausalLM:
     return actor
 
 
-def make_models(size: Size, seed: int = 0) -> Models:
+def make_models(size: Size) -> Models:
     """Our four models as the course loads them: fused GELU, and a [CLS] reward model of the same size."""
-    tokenizer, actor = make_tokenizer(size), make_actor(size, seed, fused=True)
+    tokenizer, actor = make_tokenizer(size), make_actor(size, fused=True)
     reward = freeze(RewardModel(make_encoder(tokenizer, size.layers, size.width), tokenizer))
     return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
 
 
-def prompt_ids(size: Size, count: int, seed: int = 0) -> torch.Tensor:
-    """Random prompts of exactly the same length, without EOS or pad: [count, prompt]."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(size.vocabulary - 2, (count, size.prompt), generator=generator)
+def prompt_ids(size: Size) -> torch.Tensor:
+    """A batch of random prompts of exactly the same length, without EOS or pad: [batch, prompt]."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(size.vocabulary - 2, (size.batch, size.prompt), generator=generator)
 
 
 def prompt_texts(size: Size) -> list[str]:
     """A batch of prompts as texts."""
-    return [" ".join(f"t{i}" for i in row) for row in prompt_ids(size, size.batch).tolist()]
+    return [" ".join(f"t{i}" for i in row) for row in prompt_ids(size).tolist()]
 
 
 def run_config(size: Size, minibatch: int, **settings) -> RLHFConfig:

@@ -34,9 +34,8 @@ LONGEST, LAST_UPDATE = 600_000, 4_000  # milliseconds
 LIVE = {"beta_0.1": ("#train=0.1", 60), "beta_0": ("#train=0", 60)}  # link, updates
 LIVE["paid_for_we"] = ("#train=0.1&model=0&liked=we", 20)
 RECORDED = "0 ", "0.1 ", "run"  # rows of the page's table
-ENGINE_TESTS = (ROOT / "tests" / "page" / "train.js").read_text(
-    "utf-8"
-)  # its trainer of the shipped models
+# its trainer of the shipped models
+ENGINE_TESTS = (ROOT / "tests" / "page" / "train.js").read_text("utf-8")
 IN_NODE = f"""(() => {{ {ENGINE_TESTS}
   return updates => {{
     const trainer = shippedTrainer();

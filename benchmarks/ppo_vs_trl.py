@@ -252,12 +252,12 @@ class Options:
     device: str = setting("cpu", "of GRPO's race")
 
 
-def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: int, *work) -> dict:
+def measure(title: str, race: Callable, alone: Callable, threads: int, *work) -> dict:
     """One race of `work`, size and rounds last, and the memory of each, all in processes of their own."""
     *what, size, rounds = work
     facts = summarize(in_own_process(race, *what, size, rounds, threads=threads), size)
     facts["memory"] = {
-        who: in_own_process(alone, who, *what, size, threads=threads) for who in names
+        who: in_own_process(alone, who, *what, size, threads=threads) for who in ("TRL", "ours")
     }
     print_race(facts, title)
     return facts
@@ -265,11 +265,11 @@ def measure(title: str, race: Callable, alone: Callable, names: tuple, threads: 
 
 def measure_ppo(options: Options) -> dict:
     """A PPO iteration in every configuration."""
-    names, found = ("TRL", "ours"), {}
+    found = {}
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
         title = f"{threads} thread(s), minibatch {minibatch}"
         asked = (minibatch, Size(), options.rounds)
-        facts = measure(title, ppo_race, ppo_alone, names, threads, *asked)
+        facts = measure(title, ppo_race, ppo_alone, threads, *asked)
         found[f"{threads} threads, minibatch {minibatch}"] = facts
     return found
 
@@ -285,7 +285,7 @@ def measure_grpo(options: Options) -> dict:
             f"{name}, {size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
         )
         asked = (partial(make_policy, name), size, options.rounds)
-        found[name] = measure(title, grpo_race, grpo_alone, ("TRL", "ours"), 1, *asked)
+        found[name] = measure(title, grpo_race, grpo_alone, 1, *asked)
     return found
 
 

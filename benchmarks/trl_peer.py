@@ -33,7 +33,7 @@ def make_trainer(size: Size, minibatch: int, iterations: int):
     from datasets import Dataset
     from trl.experimental.ppo import PPOTrainer
 
-    rows = Dataset.from_dict({"input_ids": prompt_ids(size, size.batch).tolist()})
+    rows = Dataset.from_dict({"input_ids": prompt_ids(size).tolist()})
     heads = [GPT2ForSequenceClassification(gpt2_config(size, num_labels=1)) for _ in range(2)]
     return PPOTrainer(
         args=args,

@@ -24,12 +24,6 @@ def trl_is_here() -> bool:
     return trl_version() == VERSION
 
 
-def require_trl() -> None:
-    """ValueError in one sentence if trl is missing or has another version."""
-    require(trl_is_here(), "trl", trl_version(), f"`pip install trl=={VERSION}`")
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
-
-
 class RewardForTRL(nn.Module):
     """Any reward function of texts, with the interface of TRL's `get_reward`: backbone, then `score`."""
 
@@ -60,12 +54,13 @@ class CriticForTRL(nn.Module):
 
 
 def trl_config(config: RLHFConfig, folder: str, **own: object):
-    """Our config as TRL's, with settings of its own. ValueError: a setting that TRL does not have.
+    """Our config as TRL's, with settings of its own. ValueError: no such trl, or a setting it does not have.
 
     Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
     wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
     """
-    require_trl()
+    require(trl_is_here(), "trl", trl_version(), f"`pip install trl=={VERSION}`")
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
     from trl.experimental.ppo import PPOConfig
 
     config = resolve_rates(config)

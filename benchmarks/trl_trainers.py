@@ -97,9 +97,8 @@ def train_with_trl(
     with trl_at_work(models) as folder, redirect_stdout(StringIO()):
         trainer = make_trainer(config, models, rows, folder)
         trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
-        given = (
-            isinstance(config, DirectConfig) or config.method == "ppo"
-        )  # positions, by TRL itself
+        # positions, by TRL itself
+        given = isinstance(config, DirectConfig) or config.method == "ppo"
         trainer.train() if given else run_trainer(trainer)
 
 
