@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 
+from helpers.config import RLHFConfig
 from helpers.lessons.kl_beta.checks import check_score_between
 from helpers.lessons.kl_beta.study import (
     KLControlOptions,
@@ -14,6 +15,7 @@ from helpers.lessons.kl_beta.study import (
     score_at_kl,
     seed_scores_at_kl,
 )
+from helpers.state import start_run
 from helpers.studies.beta_sweep import (
     FOLDER,
     MIN_EFFECTIVE_SAMPLES,
@@ -22,7 +24,7 @@ from helpers.studies.beta_sweep import (
     load_sweep,
     table,
 )
-from helpers.studies.runs import WATCHED_PROMPTS
+from helpers.studies.runs import WATCHED_PROMPTS, take_snapshot
 from helpers.studies.study import STUDY
 from helpers.theory.optimum import optimal_value, policy_value
 from helpers.tools.files import ROOT, FileProblem
@@ -119,10 +121,6 @@ def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
 
 
 def test_a_shipped_policy_is_the_one_the_run_ended_with(sweep):
-    from helpers.config import RLHFConfig
-    from helpers.state import start_run
-    from helpers.studies.runs import take_snapshot
-
     state = start_run(RLHFConfig(kl_coef=0.3, device="cpu"))
     load_policy(state.models.actor, 0.3)
     now, kept = take_snapshot(state), sweep.run(0.3, 0).snapshots[-1]
@@ -135,7 +133,7 @@ def test_an_incomplete_sweep_is_refused_in_one_sentence(sweep, tmp_path):
     with pytest.raises(FileProblem, match="missing"):
         load_sweep(tmp_path)
     shutil.copy(FOLDER / STUDY, tmp_path)
-    with pytest.raises(FileProblem, match="missing"):
+    with pytest.raises(FileProblem, match="seed_0.* is missing"):
         load_sweep(tmp_path)
     for run in whole(sweep):
         shutil.copytree(FOLDER / run.label, tmp_path / run.label)

@@ -71,10 +71,6 @@ def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tm
     assert len(run.history) == 3 and run.final == {"score": 1.0}
     assert (tmp_path / "out" / "small_seed_0" / "policy.safetensors").exists()
     assert plan_jobs([small_job], again) == []
-    with pytest.raises(ValueError, match="--resume"):
-        plan_jobs([small_job], once)
-    with pytest.raises(FileProblem, match="other settings"):
-        plan_jobs([Job("small", RLHFConfig(iterations=4))], again)
 
 
 def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
@@ -176,12 +172,6 @@ def test_a_broken_study_is_refused_in_one_sentence(tmp_path, how):
     SPOILS[how](study)
     (tmp_path / STUDY).write_text(json.dumps(study)[: -9 if how == "cut" else None])
     with pytest.raises(FileProblem, match=STUDY):
-        load_study(tmp_path)
-
-
-def test_a_whole_run_that_is_missing_is_refused(tmp_path):
-    shutil.copy(DATA / "clinic" / STUDY, tmp_path)
-    with pytest.raises(FileProblem, match="healthy_seed_0"):
         load_study(tmp_path)
 
 
