@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from strategies import small_lm
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from helpers.lessons.real_models import demonstrations, task_study, tasks
 from helpers.lessons.real_models.demonstrations import DemonstrationStep, demonstrations_loss
@@ -49,21 +50,14 @@ LETTERS = ["<pad>", *string.ascii_letters, *string.punctuation, " ", "\n"]
 
 
 def letter_model():
-    """A GPT-2 of one layer with random weights over letters; a line's end is its stop token."""
+    """A small Llama with random weights over letters; a line's end is its stop token."""
     tokenizer = Tokenizer(WordLevel({x: i for i, x in enumerate(LETTERS)}, unk_token="<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
     tokenizer.eos_token = "\n"  # named later it stays in decoded texts, as in `load_line_model`
-    torch.manual_seed(0)
-    shape = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 160}
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
-    actor = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(tokenizer), **shape, **still, bos_token_id=None, eos_token_id=None
-        )
-    ).eval()
-    return actor, tokenizer
+    size = {"vocab_size": len(tokenizer), "initializer_range": 0.2}
+    return small_lm(**size, bos_token_id=None, eos_token_id=None), tokenizer
 
 
 @pytest.fixture
