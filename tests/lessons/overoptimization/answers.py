@@ -43,7 +43,6 @@ WRONG = [
     (K, "three results", "return chance, proxy, gold_kept, kl", "return chance, proxy, kl"),
 
     (D, "variance", STD, "change.var() / len(change)"),
-    (D, "variance over √N", "change.std()", "change.var()"),
     (D, "both sides pooled", STD, "torch.cat([before, after]).std() / len(change) ** 0.5"),
     (D, "spread of after", "change.std()", "after.std()"),
     (D, "exchanged", "change.mean(), change.std() / len(change) ** 0.5",

@@ -12,11 +12,9 @@ WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
 
 WRONG = [
     ("few_shot_prompt", "a blank for each end of line", '{answer}\\n"', '{answer} \\n"'),
-    ("few_shot_prompt", "another arrow", "{asked} -> {answer}", "{asked} => {answer}"),
     ("few_shot_prompt", "answers before questions", "{asked} -> {answer}", "{answer} -> {asked}"),
 
     ("answer_reward", "in", EQUAL, "right in text"),
-    ("answer_reward", "the end alone", f" and {EQUAL}", ""),
     ("answer_reward", "ends with", EQUAL, "text.strip().endswith(right)"),
     ("answer_reward", "lower case", EQUAL, "text.strip().lower() == right.lower()"),
     ("answer_reward", "a set of words", EQUAL, "set(text.split()) == set(right.split())"),
@@ -33,14 +31,10 @@ WRONG = [
 
     ("chat_tokens", "no generation prompt", '"add_generation_prompt": True',
      '"add_generation_prompt": False'),
-    ("chat_tokens", "no generation prompt, BOS twice", '"add_generation_prompt": True',
-     '"add_generation_prompt": False', "add_special_tokens=False, ", ""),
     ("chat_tokens", "no template", "tokenizer.apply_chat_template(messages, **how)",
      '" ".join(message["content"] for message in messages)'),
     ("chat_tokens", "the last message alone", "apply_chat_template(messages,",
      "apply_chat_template(messages[-1:],"),
-    ("chat_tokens", "the system's message left out", "apply_chat_template(messages,",
-     'apply_chat_template([m for m in messages if m["role"] != "system"],'),
     ("chat_tokens", "prompts padded as the tokenizer pleases", '"padding_side": "left", ', ""),
     ("chat_tokens", "the mask by comparing with pad", SEEN,
      'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
@@ -60,13 +54,11 @@ WRONG = [
     ("turns_tokens", "two results", "response, read, counted", "response, counted"),
 
     ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
-    ("debiased_win_rate", "wins in both orders alone", WINS, "(ab & ~ba).float()[matched]"),
     ("debiased_win_rate", "all pairs", LENGTHS, "words_a > 0"),
     ("debiased_win_rate", "one standard error", "len(wins))", "len(wins), 1.0)"),
     ("debiased_win_rate", "low and high exchanged", "*wilson(wins.mean(), len(wins))",
      "*wilson(wins.mean(), len(wins))[::-1]"),
     ("debiased_win_rate", "the rate alone", "wins.mean(), *wilson(wins.mean(), len(wins))", "wins.mean()"),
-    ("debiased_win_rate", "the ends alone", "return wins.mean(), *", "return "),
     ("debiased_win_rate", "the middle returned", "return wins.mean()",
      "return sum(wilson(wins.mean(), len(wins))) / 2"),
 ]

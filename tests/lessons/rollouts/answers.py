@@ -22,7 +22,6 @@ WRONG = [
     (M, "numbers, not booleans", "before == 0", "(before == 0).float()"),
     (P, "−1 on padding", COUNT, "mask.cumsum(dim=1) - 1"),
     (P, "counts the padding", COUNT, "(1 - mask).cumsum(1) - (1 - mask)"),
-    (P, "from the right", COUNT, "(mask.flip(1).cumsum(1).flip(1) - mask) * mask"),
     (P, "forgets padding on the right", COUNT,
      "(torch.arange(mask.shape[1]) - (1 - mask).sum(1, True)).clamp(min=0)"),
     (K, "k1 reversed", "        return d\n", "        return -d\n"),

@@ -11,7 +11,6 @@ BOTH = "torch.stack([mean, variance])"
 PRODUCT = "alpha / len(a) * (x @ a.T) @ b.T"
 
 WRONG = [
-    ("loss_shares", "divided by all positions", SHARE, "sums / mask.numel()"),
     ("loss_shares", "divided by the responses", SHARE, "sums / mask.any(2).sum()"),
     ("loss_shares", "times the mask", SUMS, "(losses * mask).sum(dim=(1, 2))"),
     ("loss_shares", "the first response alone", SUMS, "torch.where(mask, losses, 0.0)[:, 0].sum(dim=1)"),
@@ -25,7 +24,6 @@ WRONG = [
     ("merge_moments", "the root", BOTH, "torch.stack([mean, variance**0.5])"),
     ("merge_moments", "the other order", BOTH, "torch.stack([variance, mean])"),
     ("merge_moments", "the variance alone", BOTH, "variance"),
-    ("merge_moments", "the first process alone", BETWEEN, "0", VARIANCE, "squares[0] / (counts[0] - 1)"),
     ("merge_moments", "E[x²] − E[x]²", VARIANCE,
      "((squares + counts * means**2).sum() - counts.sum() * mean**2) /"
      " (counts.sum() - 1)"),

@@ -53,7 +53,6 @@ WRONG = [
 
     ("pass_at_k", "pass@1", PASS, "return correct.float().mean(1)"),
     ("pass_at_k", "k times pass@1", PASS, "return k * correct.float().mean(1)"),
-    ("pass_at_k", "all k right, with putting back", PASS, "return correct.double().mean(1) ** k"),
     ("pass_at_k", "k is 2", "torch.arange(k)", "torch.arange(2)"),
     ("pass_at_k", "factorials", "j = torch.arange(k)\n    all_wrong = ((wrong - j) / (n - j)).prod(dim=1)",
      "f = torch.arange(1, n + 1).cumprod(0)\n    f = torch.cat([f[:1], f])\n"
