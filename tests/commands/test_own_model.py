@@ -41,13 +41,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def bf16_actor(place) -> None:
-    """The tiny actor as a folder in bfloat16."""
-    models = tiny_models()
-    models.actor.to(BF16).save_pretrained(place)
-    models.tokenizer.save_pretrained(place)
-
-
 # --- weights ---------------------------------------------------------------------------------------
 
 
@@ -75,7 +68,9 @@ def test_a_package_s_gguf_becomes_a_folder_that_the_loop_takes(folder, monkeypat
 
 
 def test_a_folder_keeps_its_own_type_and_so_does_what_is_exported_of_it(folder, capsys):
-    bf16_actor("own")
+    models = tiny_models()
+    models.actor.to(BF16).save_pretrained("own")
+    models.tokenizer.save_pretrained("own")
     assert command.main(["weights", "--source", "./own", "--save", "again"]) == 0
     assert "in bfloat16" in capsys.readouterr().out
     flags = ["--actor", "./again", "--export", "policy", "--save", "run"]

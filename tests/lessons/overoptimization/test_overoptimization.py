@@ -40,9 +40,8 @@ def test_smoothing_is_the_mean_of_the_neighbours_there_are():
     values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
     assert smooth(values, 1) == values
     assert smooth(values, 3)[0] == 2.0 and smooth(values, 3)[3] == pytest.approx(10 / 3)
-    assert smooth(values, 5)[2] == pytest.approx(14 / 5) and smooth(values, 5)[-1] == pytest.approx(
-        16 / 3
-    )
+    wide = smooth(values, 5)
+    assert wide[2] == pytest.approx(14 / 5) and wide[-1] == pytest.approx(16 / 3)
     assert smooth([2.0] * 9, 5) == [2.0] * 9
     with pytest.raises(ValueError, match="width"):
         smooth(values, 0)

@@ -14,12 +14,8 @@ from helpers.studies.study import load_study
 def test_runs_differ_in_the_clip_alone_and_a_rollout_is_used_for_as_many_steps_as_named():
     jobs = {job.kind: job.config for job in ClipOptions(seeds=[0]).plan()}
     for kind in ("steps_4", "steps_32", "steps_32_slow"):
-        config = jobs[kind]
-        assert (
-            replace(jobs[f"{kind}_no_clip"], cliprange=config.cliprange)
-            == config
-            != jobs[f"{kind}_no_clip"]
-        )
+        config, without = jobs[kind], jobs[f"{kind}_no_clip"]
+        assert replace(without, cliprange=config.cliprange) == config != without
         steps = config.num_ppo_epochs * config.batch_size // config.minibatch_size
         assert steps == int(kind.split("_")[1])
     assert jobs["steps_32"] == jobs["steps_32_max"] == jobs["steps_32_no_ratio"]

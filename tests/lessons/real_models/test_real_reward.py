@@ -110,9 +110,8 @@ def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
         assert study.along("gold", "beta_1", [0]).shape == (3, 24)
         assert row["gold"] == pytest.approx(sum(row["gold_by_opening"]) / 24, abs=1e-3)
         assert row["score"] == pytest.approx(row["proxy"] - (1 - row["ended"]), abs=1e-3)
-        assert [one["gold"] for one in row["samples"]] == gold(
-            [one["text"] for one in row["samples"]]
-        ).tolist()
+        texts, golds = zip(*((one["text"], one["gold"]) for one in row["samples"]), strict=True)
+        assert gold(texts).tolist() == list(golds)
     assert {"gold", "afinn", "raw_score"} <= trained.history[0].keys() and outcomes(study)
     monkeypatch.setattr(reward_study, "fresh_reward_model", None)  # not fitted again
     options(tmp_path, "beta_1", "beta_0.3", resume=True).run()

@@ -35,9 +35,8 @@ def test_questions_hide_which_side_was_chosen():
 
 
 def test_equal_responses_are_not_asked_about():
-    assert (
-        make_questions([{"prompt": "a", "chosen": "b", "rejected": "b"}, *PAIRS], 1)[0]["A"] != "b"
-    )
+    equal = {"prompt": "a", "chosen": "b", "rejected": "b"}
+    assert make_questions([equal, *PAIRS], 1)[0]["A"] != "b"
 
 
 def test_choices_are_training_rows_and_the_rest_is_kept_apart(labeller, tmp_path):
@@ -46,10 +45,8 @@ def test_choices_are_training_rows_and_the_rest_is_kept_apart(labeller, tmp_path
         labeller.answer(choice)
         asked.append(labeller.current)
     rows = read_jsonl(tmp_path / LABELS)
-    assert (
-        rows == labeller.labels
-        and [set(row) for row in rows] == [{"prompt", "chosen", "rejected"}] * 2
-    )
+    assert rows == labeller.labels
+    assert [set(row) for row in rows] == [{"prompt", "chosen", "rejected"}] * 2
     assert rows[0]["chosen"] == asked[0]["A"] and rows[0]["rejected"] == asked[0]["B"]
     assert rows[1]["chosen"] == asked[1]["B"] and rows[1]["rejected"] == asked[1]["A"]
     assert [row["answer"] for row in read_jsonl(tmp_path / UNDECIDED)] == ["tie", "skip"]

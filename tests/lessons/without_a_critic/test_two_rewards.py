@@ -21,9 +21,8 @@ def test_no_policy_of_this_kl_has_a_higher_weighted_sum(kl):
     best = tilted(REWARDS, weights, kl)
     assert float(kl_divergence(best, torch.full_like(best, 1 / 40))) == pytest.approx(kl, abs=1e-9)
     others = torch.stack([tilted(torch.randn(2, 40), weights, kl) for _ in range(50)])
-    assert float((others @ (weights.double() @ REWARDS)).max()) < float(
-        best @ (weights.double() @ REWARDS)
-    )
+    weighted = weights.double() @ REWARDS
+    assert (others @ weighted).max() < best @ weighted
 
 
 def test_units_move_the_sum_and_not_the_normalised_ones():

@@ -32,10 +32,8 @@ def test_the_band_is_of_twenty_runs_and_accuses_few_others(band):
     outside = [run["seed"] for run in others if band_of.first_exit(run, band)]
     assert len(others) >= 20 and len(outside) <= 0.02 * len(others), outside
     for run in [*others, *band_of.recorded_runs("band")]:  # lesson 06: not two thirds of the way
-        assert (
-            max(float(away.abs().max()) for away in band.distance(run).values())
-            < 2 / 3 * band.width
-        )
+        farthest = max(float(away.abs().max()) for away in band.distance(run).values())
+        assert farthest < 2 / 3 * band.width
 
 
 def test_what_leaves_first_is_named(band):
