@@ -8,7 +8,6 @@ counted tokens, and wants as many backward passes from each.
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from helpers.tools.validate import require
 
@@ -88,7 +87,10 @@ def sum_gradients(parameters: list) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     gradients = [parameter.grad for parameter in parameters]
-    vector_to_parameters(_all_reduce(parameters_to_vector(gradients)), gradients)
+    flat = _all_reduce(torch.cat([gradient.flatten() for gradient in gradients]))
+    parts = flat.split([gradient.numel() for gradient in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
 
 
 def same_everywhere(digest: str) -> bool:
