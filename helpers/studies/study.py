@@ -73,6 +73,7 @@ class Options:
 class StudyOptions(Options):
     """Options of a study of several training runs."""
 
+    SETTINGS: ClassVar[dict] = {}  # of all its runs
     seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
     iterations: int = setting(100, "iterations of each run")
     jobs: int = setting(2, "runs at a time, each in a process of its own")
@@ -90,6 +91,11 @@ class StudyOptions(Options):
     def checkpoints(self) -> Path:
         """The folder of checkpoints, and of runs that are saved as history only: one for each `out`."""
         return self.work or work_folder() / f"{self.results.name}_checkpoints"
+
+    def config(self, seed: int, **changes: object) -> RLHFConfig:
+        """The settings of one run: the study's own, then these changes."""
+        own = {"iterations": self.iterations, "seed": seed, "device": "cpu"}
+        return RLHFConfig(**self.SETTINGS | own | changes)
 
     def configs(self, seed: int) -> dict[str, RLHFConfig | DirectConfig]:
         """The settings of the runs on this seed, by kind. Each study says what they are."""

@@ -89,26 +89,23 @@ class KLControlOptions(StudyOptions):
     """KL control: adaptive β, and KL in the reward against KL in the loss."""
 
     name: ClassVar[str] = "kl_control"
+    SETTINGS: ClassVar[dict] = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
     seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
     iterations: int = setting(60, "iterations of a run at fixed β; with adaptive β two thirds more")
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """Adaptive β for two targets and two initial β, on one seed; KL in the reward, and in the loss."""
-        shared = {"seed": seed, "iterations": self.iterations, "device": "cpu"}
-        shared |= {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+        config = partial(self.config, seed)
         # the KL has to come back from where a wrong β took it: two thirds more
-        longer = shared | {"iterations": self.iterations * 5 // 3, "kl_horizon": HORIZON}
+        longer = {"iterations": self.iterations * 5 // 3, "kl_horizon": HORIZON}
         adaptive = {
-            f"target_{target:g}_from_{first:g}": RLHFConfig(
-                kl_coef=first, kl_target=target, **longer
-            )
+            f"target_{target:g}_from_{first:g}": config(kl_coef=first, kl_target=target, **longer)
             for target in TARGETS
             for first in FIRST_BETAS
         }
-        fixed = {f"reward_{beta:g}": RLHFConfig(kl_coef=beta, **shared) for beta in REWARD_BETAS}
-        for beta in LOSS_BETAS:
-            config = RLHFConfig(kl_coef=beta, kl_placement="loss", kl_loss="k2", **shared)
-            fixed[f"loss_k2_{beta:g}"] = config
+        fixed = {f"reward_{beta:g}": config(kl_coef=beta) for beta in REWARD_BETAS}
+        placed = {"kl_placement": "loss", "kl_loss": "k2"}
+        fixed |= {f"loss_k2_{beta:g}": config(kl_coef=beta, **placed) for beta in LOSS_BETAS}
         return (adaptive if seed == ADAPTIVE_SEED else {}) | fixed
 
     def job(self, kind: str, config: RLHFConfig) -> Job:

@@ -113,9 +113,8 @@ class DistillingOptions(StudyOptions):
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """The same settings for both."""
-        size = {"batch_size": BATCH, "minibatch_size": BATCH, "iterations": self.iterations}
-        how = {"kl_coef": KL_COEF, "seed": seed, "learning_rate": RATE, "device": "cpu"}
-        return dict.fromkeys(KINDS, RLHFConfig(**how, **size))
+        how = {"batch_size": BATCH, "minibatch_size": BATCH, "learning_rate": RATE}
+        return dict.fromkeys(KINDS, self.config(seed, kl_coef=KL_COEF, **how))
 
     def job(self, kind: str, config: RLHFConfig) -> Job:
         """Only what is measured at the end is kept."""

@@ -125,9 +125,8 @@ class RewardHackingOptions(StudyOptions):
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """β is 0: only the reward differs between runs."""
-        size = {"iterations": self.iterations, "seed": seed, "device": "cpu"}
         rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
-        return dict.fromkeys(self.kinds, RLHFConfig(kl_coef=0.0, **size, **rates))
+        return dict.fromkeys(self.kinds, self.config(seed, kl_coef=0.0, **rates))
 
     def job(self, kind: str, config: RLHFConfig) -> Job:
         """The seed is that of the run and of its reward model."""

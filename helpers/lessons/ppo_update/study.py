@@ -40,8 +40,7 @@ class ClipOptions(StudyOptions):
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """The default β and, unless slow, learning rates."""
-        how = {"seed": seed, "iterations": self.iterations, "device": "cpu"}
-        return {kind: RLHFConfig(**how, **settings) for kind, settings in KINDS.items()}
+        return {kind: self.config(seed, **settings) for kind, settings in KINDS.items()}
 
     def job(self, kind: str, config: RLHFConfig) -> Job:
         """A history alone; the wrong losses are planted."""

@@ -99,16 +99,14 @@ GRPO = {"method": "grpo", "kl_placement": "loss", "kl_loss": "k3", "loss_aggrega
 
 @dataclass(kw_only=True)
 class RealModelOptions(StudyOptions):
-    """Options of a study of real weights; `SETTINGS`: of its configs."""
+    """Options of a study of real weights."""
 
-    SETTINGS: ClassVar[dict]
     jobs: int = setting(1, "runs at a time, each in a process of its own")
     device: str = setting("cpu", "of the models")
 
     def config(self, seed: int, **changes: object) -> RLHFConfig:
-        """The settings of one run."""
-        own = {"iterations": self.iterations, "seed": seed, "device": self.device}
-        return RLHFConfig(**self.SETTINGS | own | changes)
+        """The settings of one run, on this device."""
+        return super().config(seed, device=self.device, **changes)
 
 
 @dataclass(kw_only=True)

@@ -222,15 +222,14 @@ class WithoutACriticOptions(StudyOptions):
     """Without a critic: PPO, REINFORCE, RLOO, GRPO; a task with checked answers; a stale sampler."""
 
     name: ClassVar[str] = "without_a_critic"
+    SETTINGS: ClassVar[dict] = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
     iterations: int = setting(20, "iterations of each run")
     parts: list[str] = setting(list(PARTS), "which of the four parts", choices=list(PARTS))
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """The settings of the kinds of each part."""
-        rates = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "device": "cpu"}
-        shared = rates | {"seed": seed, "iterations": self.iterations}
         kinds = [kind for part in self.parts for kind in PARTS[part].items()]
-        return {kind: RLHFConfig(**shared | changes) for kind, changes in kinds}
+        return {kind: self.config(seed, **changes) for kind, changes in kinds}
 
     def job(self, kind: str, config: RLHFConfig) -> Job:
         """A history alone."""
