@@ -25,15 +25,13 @@ from helpers.kit.recorded import either_deviation
 from helpers.kit.report import CORRECT, NOT_ATTEMPTED, Report, counted, kind_of
 from helpers.kit.running import attempt
 from helpers.lessons.debugging.diagnose import RULES, diagnose
+from helpers.lessons.debugging.figures import BY_KEY
 from helpers.lessons.debugging.study import load_clinic
 from helpers.studies.runs import Run
 
 SEEN, UNSEEN = (0, 1, 2), (3, 4, 5)
 SECRET = ("gold", "grammatical", "flattery")  # what people wanted: no run of real life records it
-READABLE = (
-    "score kl response_length ended entropy first_ratio_error approx_kl clip_fraction policy_loss "
-    "value_loss explained_variance grad_norm"
-).split()
+READABLE = tuple(BY_KEY)
 MISSED = "clip_max", "top_k_raw"  # not flagged by `diagnose` on all unseen seeds; a test holds it
 
 

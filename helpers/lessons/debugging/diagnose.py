@@ -26,14 +26,6 @@ def late(history: History, name: str) -> float:
     return mean(values[last_third(values)])
 
 
-def average(history: History, name: str) -> float:
-    """Mean of a metric over all iterations."""
-    return mean(column(history, name))
-
-
-INFINITE = float("inf")
-
-
 @dataclass(frozen=True)
 class Rule:
     """A number read from a metric, and its range in a healthy run: an entry of `rules.toml`."""
@@ -57,9 +49,9 @@ class Rule:
     def healthy(self) -> str:
         """The range as one reads it; one that begins at 0 belongs to a number that is never below."""
         low, high = self.range
-        if high == INFINITE:
+        if high == math.inf:
             return f"at least {low:g}"
-        return f"at most {high:g}" if low in (0.0, -INFINITE) else f"{low:g} to {high:g}"
+        return f"at most {high:g}" if low in (0.0, -math.inf) else f"{low:g} to {high:g}"
 
     def measure(self, values: list[float]) -> float:
         """The number, of the metric's values."""

@@ -10,7 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREY, ORANGE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, average, column, judged_band, late
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
+from helpers.lessons.debugging.measures import mean
 from helpers.state import History
 
 CASE, HEALTHY = ORANGE, GREY  # orange line on a grey band: apart in grey print too
@@ -66,7 +67,7 @@ def draw_metric(
         axes.axhline(1e-3, color="black", linestyle=":", linewidth=0.9)
     x = range(1, len(columns[0]) + 1)
     low, high = ([pick(step) for step in zip(*columns, strict=True)] for pick in (min, max))
-    middle = [sum(step) / len(step) for step in zip(*columns, strict=True)]
+    middle = [mean(step) for step in zip(*columns, strict=True)]
     axes.fill_between(x, low, high, color=HEALTHY, alpha=0.35, linewidth=0)
     axes.plot(x, middle, "--", color="#444444", linewidth=1.1)
     for k, values in enumerate(lines):
@@ -151,7 +152,7 @@ def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
     for axes, (title, (key, histories)) in zip(grid[0], cases.items(), strict=True):
         draw_metric(axes, BY_KEY[key], healthy, histories)
         for some, color in ((healthy, HEALTHY), (histories, CASE)):
-            means = [average(history, key) for history in some]
+            means = [mean(column(history, key)) for history in some]
             right = [1.03 * len(healthy[0])] * len(means)
             axes.plot(right, means, "<", color=color, markeredgecolor="black", markersize=7)
         label_axes(axes, title, "iteration", f"{key}, {BY_KEY[key].unit}")
