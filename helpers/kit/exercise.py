@@ -252,6 +252,11 @@ def prefix_mask(width: int, *lengths: int) -> Tensor:
     return torch.arange(width)[None, :] < torch.tensor(lengths)[:, None]
 
 
+def masks(*rows: str) -> Tensor:
+    """A mask from rows of 0 and 1."""
+    return torch.tensor([[one == "1" for one in row] for row in rows])
+
+
 def counted_only(x: object, mask: Tensor) -> object:
     """A result with 0 where the mask is False, since what stands there may be anything; else as it is."""
     fits = isinstance(x, Tensor) and x.shape == mask.shape

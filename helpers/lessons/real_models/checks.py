@@ -2,10 +2,9 @@
 
 from functools import cache
 
-import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Seen, by_name, expect, floats, noise
+from helpers.kit.exercise import Seen, by_name, expect, floats, masks, noise
 from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
 from helpers.lessons.real_models.chat_model import chat_tokenizer
@@ -169,13 +168,8 @@ a mask made from pad: Your `read` is `response != pad`. Here pad is EOS, and EOS
 )
 
 
-def verdicts(*rows: str) -> list[torch.Tensor]:
-    """Rows of 0 and 1 as masks."""
-    return [torch.tensor([letter == "1" for letter in row]) for row in rows]
-
-
 FIVE = (
-    *verdicts("11010", "01100"),
+    *masks("11010", "01100"),
     floats([12, 9, 15, 11, 20])[0],
     floats([12, 14, 14, 13, 9])[0],
     2.0,
@@ -186,7 +180,7 @@ MANY = (
     *(noise(k, 60).mul(3).round() + 15 for k in (3, 4)),
     1.0,
 )
-ALL = (*verdicts("111", "000"), floats([9, 9, 9])[0], floats([9, 9, 8])[0], 1.0)
+ALL = (*masks("111", "000"), floats([9, 9, 9])[0], floats([9, 9, 8])[0], 1.0)
 
 check_debiased_win_rate = exercise(
     """\

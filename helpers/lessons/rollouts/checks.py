@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from helpers.kit.exercise import Seen, counted_only, expect, floats, noise, sizes
+from helpers.kit.exercise import Seen, counted_only, expect, floats, masks, noise, sizes
 from helpers.kit.judge import checker, exercise
 from helpers.kit.logprobs import FORWARD_LOGPROBS
 from helpers.kit.model_calls import Call, check_attention, check_call
@@ -47,11 +47,6 @@ row without EOS, argmax is 0: In a row without EOS argmax is 0, so you count its
         *sizes(TEXTS),
     ],
 )
-
-
-def masks(*rows: str) -> Tensor:
-    """A mask from rows of 0 and 1."""
-    return torch.tensor([[one == "1" for one in row] for row in rows])
 
 
 def observe_positions(function, mask: Tensor) -> Seen:
