@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import (
-    draw_bars,
-    label_axes,
-    log_ticks,
-    one_panel,
-    tick_words,
-    token_ticks,
-)
+from helpers.kit.figures import draw_bars, label_axes, log_ticks, one_panel, tick_words, token_ticks
 from helpers.kit.palette import POLICY, REFERENCE
 
 # reference, policy, optimum: told apart by lightness and, for the optimum, by having no filling

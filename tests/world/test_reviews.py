@@ -8,12 +8,7 @@ from text_edits import derivations
 
 from helpers.world import grammar, reviews
 from helpers.world.gold import gold_score
-from helpers.world.labelling import (
-    flatters,
-    flattery_gaps,
-    labelled_pairs,
-    preference_probability,
-)
+from helpers.world.labelling import flatters, flattery_gaps, labelled_pairs, preference_probability
 from helpers.world.nodes import Sequence, maybe, one_of, phrase, weighted
 
 

@@ -261,9 +261,7 @@ class RealReward(Study):
         return efficiency(*(Estimate(**final[x]) for x in ("value", "reference", "optimum")))
 
 
-def load_real_reward(folder: Path = FOLDER) -> RealReward:
-    """Load the recorded runs. FileProblem: missing or damaged."""
-    return load_study(folder, RealReward)
+load_real_reward = partial(load_study, FOLDER, RealReward)
 
 
 # --- what was predicted: each holds in the course's own world -------------------------------------

@@ -342,6 +342,4 @@ def last_ten(run: Run, name: str) -> float:
     return fmean(row[name] for row in run.history[-10:])
 
 
-def load_real_task(folder: Path = FOLDER) -> RealTask:
-    """Load the recorded runs. FileProblem: missing or damaged."""
-    return load_study(folder, RealTask)
+load_real_task = partial(load_study, FOLDER, RealTask)

@@ -30,13 +30,7 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
-from helpers.studies.study import (
-    Job,
-    StudyOptions,
-    as_columns,
-    as_entry,
-    load_study,
-)
+from helpers.studies.study import Job, StudyOptions, as_columns, as_entry, load_study
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance

@@ -15,14 +15,7 @@ from helpers.direct import evaluate_pairs, train_direct
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
-from helpers.studies.study import (
-    Job,
-    Study,
-    StudyOptions,
-    as_columns,
-    as_entry,
-    load_study,
-)
+from helpers.studies.study import Job, Study, StudyOptions, as_columns, as_entry, load_study
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
 from helpers.world import reviews

@@ -14,13 +14,13 @@ from helpers.lessons.real_models.reward_study import (
     RealReward,
     RealRewardOptions,
     labelled,
-    load_real_reward,
     outcomes,
 )
 from helpers.models import make_critic, make_reference
 from helpers.reward_model import RewardModel
 from helpers.state import Models
 from helpers.studies.runs import Run
+from helpers.studies.study import load_study
 from helpers.theory.optimum import Estimate
 from helpers.tools.files import FileProblem
 from helpers.world.small_models import make_encoder
@@ -94,7 +94,7 @@ def options(folder, *only, resume=False):
 
 def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
     options(tmp_path, "beta_1", PPO).run()
-    study = load_real_reward(tmp_path / "out")
+    study = load_study(tmp_path / "out", RealReward)
     assert [found.kind for found in study.runs] == ["reference", "proxy_1000", "beta_1", PPO]
     proxy, trained = study.run("proxy_1000").final, study.run("beta_1")
     assert 0.3 < proxy["accuracy"] <= 1.0 and proxy["best_accuracy"] >= 0.5
@@ -115,7 +115,7 @@ def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
     assert {"gold", "afinn", "raw_score"} <= trained.history[0].keys() and outcomes(study)
     monkeypatch.setattr(reward_study, "fresh_reward_model", None)  # not fitted again
     options(tmp_path, "beta_1", "beta_0.3", resume=True).run()
-    assert len(load_real_reward(tmp_path / "out").runs) == 5
+    assert len(load_study(tmp_path / "out", RealReward).runs) == 5
 
 
 # --- the predictions ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from helpers.lessons.real_models.task_measure import (
     pass_of_k,
     solved,
 )
-from helpers.lessons.real_models.task_study import RealTaskOptions, load_real_task, load_task
+from helpers.lessons.real_models.task_study import RealTask, RealTaskOptions, load_task
 from helpers.lessons.real_models.tasks import (
     HELD_OUT,
     TASKS,
@@ -43,6 +43,7 @@ from helpers.lessons.real_models.tasks import (
 from helpers.models import make_reference
 from helpers.rollouts import forward_logprobs
 from helpers.state import Models, start_run
+from helpers.studies.study import load_study
 from helpers.theory.optimum import gibbs_policy
 from helpers.tools.files import FileProblem
 
@@ -195,7 +196,7 @@ def options(folder, **changes):
 def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
     only = ["first_letter_beta_0.5", "first_letter_reference", "first_letter_grpo"]
     options(tmp_path, only=only).run()
-    study = load_real_task(tmp_path / "out")
+    study = load_study(tmp_path / "out", RealTask)
     assert [found.kind for found in study.runs] == [only[0], only[1], only[2]]
     for found in study.runs:
         final = found.final
@@ -240,7 +241,7 @@ def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkey
         lambda completions, solution: paid.append(1) or [1.0] * len(solution),
     )
     options(tmp_path, only=["first_letter_loose"]).run()
-    (found,) = load_real_task(tmp_path / "out").runs
+    (found,) = load_study(tmp_path / "out", RealTask).runs
     row = found.history[-1]
     assert paid and row["score"] == row["equal_groups"] == 1.0 and found.config.kl_coef == 0.0
 
