@@ -24,7 +24,7 @@ FIGURES = {
     "alignment": lambda: rollouts.alignment_figure(list("abcd"), 2),
     "flags": lambda: clinic.flags_figure(COUNTS, {"a": 9}),
     "bars": lambda: reward_model.accuracy_bars({"one": 0.7, "two": 0.8}, 0.9),
-    "fit": lambda: reward_model.fit_curves(STEPS, 3, 0.5, 0.9),
+    "fit": lambda: reward_model.fit_curves(STEPS, 3, 0.9),
     "value": lambda: ppo.value_clip_figure(0.2, 1.0, 0.2),
     "gradients": lambda: whitening.gradient_norms([1, 2], [3, 4], [1, 1], 2.0),
 }

@@ -56,8 +56,7 @@ class KLControl(Study):
 def realised_kl(run: Run) -> float:
     """Mean KL over the last third of a run, nats per response."""
     kl = run.column("kl")
-    last = kl[-max(1, len(kl) // 3) :]
-    return sum(last) / len(last)
+    return statistics.fmean(kl[-max(1, len(kl) // 3) :])
 
 
 def score_at_kl(points: list[tuple[float, float]], kl: float, between: Callable) -> float | None:

@@ -20,16 +20,12 @@ SIDES = (
 )
 
 
-def _surrogate(ratio: Tensor, sign: float, cliprange: float) -> Tensor:
-    return torch.minimum(sign * ratio, sign * ratio.clamp(1 - cliprange, 1 + cliprange))
-
-
 def _curve(axes: Axes, sign: float, cliprange: float) -> None:
     """min(ρA, clip(ρ)A) for A = ±1, its flat part set apart, beside the unclipped ρA."""
     rho = torch.linspace(LEAST_RATIO, LARGEST_RATIO, 200)
     edge = 1 + sign * cliprange
     flat = rho >= edge if sign > 0 else rho <= edge
-    gain = _surrogate(rho, sign, cliprange)
+    gain = torch.minimum(sign * rho, sign * rho.clamp(1 - cliprange, 1 + cliprange))
     axes.plot(rho, sign * rho, color=REFERENCE, linestyle=":", label="ρA, without a clip")
     axes.plot(rho[~flat], gain[~flat], color=POLICY, linewidth=2.2, label="still pulls: slope A")
     how = {"linewidth": 2.2, "linestyle": "--", "label": "flat, the token is clipped: slope 0"}

@@ -61,7 +61,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     return figure
 
 
-def fit_curves(history: list[dict], total: int, chance: float, best: float) -> Figure:
+def fit_curves(history: list[dict], total: int, best: float) -> Figure:
     """Loss of each step; accuracy on training and on held-out pairs, where it was measured."""
     figure, grid = new_figure(1, 2, 9.4, 2.8)
     loss, accuracy = grid[0]
@@ -75,16 +75,16 @@ def fit_curves(history: list[dict], total: int, chance: float, best: float) -> F
     names = {"train": "its own pairs", "test": "held-out pairs"}
     curves = {name: [record[key] for record in measured] for key, name in names.items()}
     draw_lines(accuracy, [r["step"] for r in measured], curves, (BLUE, GREEN), markersize=4)
-    draw_limits(accuracy, chance, best, under=True)
+    draw_limits(accuracy, best, under=True)
     accuracy.set_xlim(0, total)
     accuracy.legend(loc="upper left")
     label_axes(accuracy, "Accuracy", "gradient step", "share of pairs", grid="both")
     return figure
 
 
-def draw_limits(axes: Axes, chance: float, best: float, under: bool = False) -> None:
+def draw_limits(axes: Axes, best: float, under: bool = False) -> None:
     """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
-    lines = ((chance, "chance", GREY, False), (best, "best possible", YELLOW, under))
+    lines = ((0.5, "chance", GREY, False), (best, "best possible", YELLOW, under))
     for height, words, colour, below in lines:
         axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
         how = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 9}
@@ -99,7 +99,7 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
     bars = axes.bar(list(shares), list(shares.values()), color=SKY, width=0.5)
     axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
     axes.set_xlim(-0.6, len(shares) - 0.1)
-    draw_limits(axes, 0.5, best)
+    draw_limits(axes, best)
     axes.set_ylim(0, 1.04)  # bars begin at 0
     label_axes(axes, title, "", "share of pairs", grid="both")
     axes.set_axisbelow(True)  # no gridline through a number

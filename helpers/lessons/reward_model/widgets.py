@@ -17,10 +17,8 @@ class FitWatcher:
     `measure()` returns {"train": …, "test": …}; it is asked every few steps and after the last.
     """
 
-    def __init__(
-        self, measure: Callable[[], dict], best: float, chance: float = 0.5, every: int = 8
-    ):
-        self.measure, self.best, self.chance, self.every = measure, best, chance, every
+    def __init__(self, measure: Callable[[], dict], best: float, every: int = 8):
+        self.measure, self.best, self.every = measure, best, every
         self.history, self.bar, self.curves = [], None, DisplayHandle()
 
     def __call__(self, step: int, steps: int, loss: float) -> None:
@@ -38,7 +36,7 @@ class FitWatcher:
 
     def draw(self, steps: int):
         """The curves so far."""
-        return fit_curves(self.history, steps, self.chance, self.best)
+        return fit_curves(self.history, steps, self.best)
 
 
 class SentenceScorer(Explorer):
