@@ -63,6 +63,15 @@ def in_a_row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
     return ipywidgets.HBox(list(widgets), layout=ipywidgets.Layout(flex_flow="row wrap"))
 
 
+def button(
+    words: str, action: Callable[[], None], tell: Callable[[Markup], None], style: str = ""
+) -> ipywidgets.Button:
+    """A button that calls `action` and tells its exceptions; `style` "primary" for the main one."""
+    made = ipywidgets.Button(description=words, button_style=style)
+    made.on_click(guarded(action, tell))
+    return made
+
+
 def exact_value(control: ipywidgets.Widget):
     """A control's value; of a slider of floats, the stop it stands on (a browser sends 7.999999999999999)."""
     if not isinstance(control, ipywidgets.FloatSlider) or not control.step:

@@ -1,13 +1,13 @@
 """Cases without their names, your diagnosis, and a fault at several strengths. No maths."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import ipywidgets
 
 from helpers.kit.figures import Picture
 from helpers.kit.markup import Markup, card, guarded, table
-from helpers.kit.sliders import WIDE, Explorer, in_a_row, picker, show_live, show_picture
+from helpers.kit.sliders import WIDE, Explorer, button, in_a_row, picker, show_live, show_picture
 from helpers.lessons.debugging.cases import (
     CASES,
     FIRST_SEEDS,
@@ -133,14 +133,9 @@ class ClinicExplorer:
             layout=ipywidgets.Layout(width="26em"),
         )
         self.guess.add_class("waits-for-button")
-        self.diagnose_button = self._button("Diagnose", self.diagnose, "primary")
-        self.answer_button = self._button("Show the answer", self.show_answer)
-        self.next_button = self._button("Next open case", self.next_case)
-
-    def _button(self, words: str, action: Callable, style: str = "") -> ipywidgets.Button:
-        button = ipywidgets.Button(description=words, button_style=style)
-        button.on_click(guarded(action, self._tell))
-        return button
+        self.diagnose_button = button("Diagnose", self.diagnose, self._tell, "primary")
+        self.answer_button = button("Show the answer", self.show_answer, self._tell)
+        self.next_button = button("Next open case", self.next_case, self._tell)
 
     def _tell(self, words: Markup) -> None:
         self.verdict.value = words

@@ -9,8 +9,8 @@ import ipywidgets
 from helpers.config import RLHFConfig
 from helpers.kit.figures import training_curves
 from helpers.kit.live import progress_html
-from helpers.kit.markup import Markup, guarded, problem_html, table
-from helpers.kit.sliders import WIDE, in_a_row, show_live, show_picture
+from helpers.kit.markup import Markup, problem_html, table
+from helpers.kit.sliders import WIDE, button, in_a_row, picker, show_live, show_picture, slider
 from helpers.state import start_run
 from helpers.studies.runs import Run, record_run
 from helpers.tools.validate import require
@@ -27,7 +27,7 @@ class LiveTrainer:
     """Controls, a progress bar, live curves and samples; training runs in a thread beside the page.
 
     `rewards` maps a name to a function (list of texts → scores), or to None for the shipped reward
-    model. Each run, stopped or whole, is appended to `runs` at its end; `on_run` is handed the run as
+    model. Each run, stopped or whole, is appended to `runs` at its end; `on_run`, if set, is handed it as
     it grows (the same object, every half second at most) and at its end. Works with ipywidgets 7.7
     and 8; errors are shown on the page, and one in `on_run` does not end the training.
     """
@@ -36,12 +36,12 @@ class LiveTrainer:
         self,
         rewards: dict[str, Callable | None],
         measures: dict[str, Callable] | None = None,
-        on_run: Callable[[Run], None] | None = None,
         **settings,
     ):
         require(len(rewards) > 0, "rewards", "an empty dict", "at least one name: function")
         self.rewards, self.measures, self.settings = rewards, measures, settings
-        self.on_run, self.runs = on_run, []
+        self.on_run: Callable[[Run], None] | None = None
+        self.runs: list[Run] = []
         self._stop, self._thread, self._drawn = threading.Event(), None, 0.0
         # set at the end: a thread whose join was interrupted looks dead (CPython 3.11)
         self._ended = threading.Event()
@@ -49,14 +49,11 @@ class LiveTrainer:
         self.beta = ipywidgets.SelectionSlider(
             options=options, value=0.1, description="β", style=WIDE
         )
-        self.iterations = ipywidgets.IntSlider(
-            value=20, min=2, max=100, description="iterations", style=WIDE
-        )
-        self.reward = ipywidgets.Dropdown(options=list(rewards), description="reward", style=WIDE)
-        self.train_button = ipywidgets.Button(description="Train", button_style="primary")
-        self.stop_button = ipywidgets.Button(description="Stop", disabled=True)
-        self.train_button.on_click(guarded(self.start, self._tell))
-        self.stop_button.on_click(guarded(self.stop, self._tell))
+        self.iterations = slider("iterations", 20, 2, 100, 1)
+        self.reward = picker("reward", list(rewards))
+        self.train_button = button("Train", self.start, self._tell, "primary")
+        self.stop_button = button("Stop", self.stop, self._tell)
+        self.stop_button.disabled = True
         self.bar = ipywidgets.HTML(progress_html(0, 1, "press Train").data)
         self.curves, self.samples = ipywidgets.Image(format="png"), ipywidgets.HTML()
         self.curves.layout.display = "none"  # until there is something to see

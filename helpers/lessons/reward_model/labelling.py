@@ -5,6 +5,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import ipywidgets
 from markupsafe import escape
 
 from helpers.data import work_folder
-from helpers.kit.markup import Markup, card, guarded
-from helpers.kit.sliders import in_a_row, show_live
+from helpers.kit.markup import Markup, card
+from helpers.kit.sliders import button, in_a_row, show_live
 from helpers.reward_model import join
 from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.validate import require, require_choice, require_count
@@ -21,7 +22,7 @@ from helpers.tools.validate import require, require_choice, require_count
 LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
 COLUMNS = ("prompt", "chosen", "rejected")
 FILES = {LABELS: COLUMNS, UNDECIDED: ("prompt", "A", "B", "answer")}
-CHOICES = ("A", "B", "tie", "skip")
+CHOICES = {"A": "A is better", "B": "B is better", "tie": "a tie", "skip": "skip"}  # on buttons
 KEYS = {"a": "A", "b": "B", "t": "tie", "s": "skip", "u": "undo"}
 
 
@@ -103,9 +104,11 @@ class Labeller:
     def __init__(self, questions: list[dict], folder: Path | None = None):
         self.answers, self.history = Answers(questions, folder), []
         self.page, self.message = ipywidgets.HTML(), ipywidgets.HTML()
-        words = {"A": "A is better", "B": "B is better", "tie": "a tie", "skip": "skip"}
-        self.buttons = {name: self._button(name, words[name]) for name in CHOICES}
-        self.buttons["undo"] = self._button("undo", "undo")
+        self.buttons = {}
+        for name, words in CHOICES.items():
+            style = "primary" if name in ("A", "B") else ""
+            self.buttons[name] = button(words, partial(self.answer, name), self.say, style)
+        self.buttons["undo"] = button("undo", self.undo, self.say)
         self.keys = ipywidgets.Text(
             placeholder="or type a, b, t, s or u, then Enter",
             continuous_update=False,
@@ -117,23 +120,13 @@ class Labeller:
         )
         self.show()
 
-    def _button(self, name: str, words: str) -> ipywidgets.Button:
-        style = "primary" if name in ("A", "B") else ""
-        button = ipywidgets.Button(description=words, button_style=style)
-        button.on_click(lambda _: self._do(name))
-        return button
-
     def _typed(self, change: dict) -> None:
         letter = change["new"].strip().lower()
         if letter in KEYS:
-            self._do(KEYS[letter])
+            self.buttons[KEYS[letter]].click()
         elif letter:
             self.say(f"{letter!r} is not one of {', '.join(KEYS)}")
         self.keys.value = ""
-
-    def _do(self, name: str) -> None:
-        """A click; a full disk or a broken file is told on the page."""
-        guarded(self.undo if name == "undo" else lambda: self.answer(name), self.say)()
 
     def say(self, words: str) -> None:
         """One line below the buttons, escaped unless Markup; a screen reader reads it out."""
@@ -152,7 +145,7 @@ class Labeller:
 
     def answer(self, choice: str) -> None:
         """Answer the question on the page: "A", "B", "tie" or "skip". ValueError for anything else."""
-        require_choice("choice", choice, CHOICES)
+        require_choice("choice", choice, tuple(CHOICES))
         question = self.current
         require(question is not None, "choice", "an answer", "a question, but all are answered")
         self.answers.add(question, choice)

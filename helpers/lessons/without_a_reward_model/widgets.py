@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import ipywidgets
 import numpy as np
 from torch import Tensor
 
 from helpers.kit.figures import draw_seeds, label_axes, new_figure
 from helpers.kit.one_token_figures import answer_figure
 from helpers.kit.palette import BLUE, REFERENCE
-from helpers.kit.sliders import WIDE, Explorer, picker, stops
+from helpers.kit.sliders import Explorer, picker, stops
 from helpers.lessons.without_a_reward_model.study import Direct
 from helpers.theory.optimum import kl_divergence
 
@@ -18,7 +17,7 @@ PRICED = {  # key of a row: title, unit
     "gold": ("Gold score (never trained on)", "points"),
     "grammatical": ("Grammatical responses", "share"),
 }
-METHODS = (("offline: 300 pairs, again and again", "offline"), ("online: fresh pairs", "online"))
+METHODS = [("offline: 300 pairs, again and again", "offline"), ("online: fresh pairs", "online")]
 
 
 def pairs_explorer(
@@ -59,5 +58,4 @@ def price_explorer(study: Direct, start: int = 0) -> Explorer:
             label_axes(axes, title, "gradient steps", unit, grid="y")
         return figure
 
-    method = ipywidgets.Dropdown(options=METHODS, description="pairs", style=WIDE)
-    return Explorer(draw, method=method, beta=stops("β", betas, start))
+    return Explorer(draw, method=picker("pairs", METHODS), beta=stops("β", betas, start))
