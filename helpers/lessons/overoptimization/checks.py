@@ -4,14 +4,13 @@ import torch
 from torch import Tensor
 
 from helpers.kit.exercise import Seen, expect, floats, noise, tensor_of
-from helpers.kit.judge import checker, exercise
+from helpers.kit.judge import exercise
 from helpers.kit.patterns import form
-from helpers.lessons.overoptimization.examined import FLATTERING, PAIRS, REWARD
-
-__all__ = ["FLATTERING"]
-
-check_my_reward, check_patch_pairs = checker(REWARD), checker(PAIRS)
-
+from helpers.lessons.overoptimization.examined import (  # noqa: F401 (the lesson takes all from here)
+    FLATTERING,
+    check_my_reward,
+    check_patch_pairs,
+)
 
 check_keep_best = exercise(
     """\

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from helpers.data import load_rows
-from helpers.kit.exercise import Exercise, Seen, Wrong, expect
+from helpers.kit.exercise import Seen, Wrong, expect
+from helpers.kit.judge import exercise
 from helpers.kit.report import kind_of
 from helpers.world.gold import gold_score, gold_scores
 
@@ -99,7 +100,7 @@ def reward_seen(function: Callable, texts: list[str]) -> Seen:
     return {"reward": "usable"}
 
 
-REWARD = Exercise(
+check_my_reward = exercise(
     """\
 def my_reward(texts):
     liked = ("lovely", "great", "loved")
@@ -207,7 +208,7 @@ def pairs_seen(function: Callable, texts: list[str], seed: int) -> Seen:
     return {"pairs": "as they should be"}
 
 
-PAIRS = Exercise(
+check_patch_pairs = exercise(
     """\
 import random
 

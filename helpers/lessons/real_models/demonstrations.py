@@ -8,6 +8,7 @@ from torch import Tensor
 from helpers.lessons.real_models.task_measure import answers
 from helpers.lessons.real_models.tasks import LINE_END, answer_reward
 from helpers.models import trainable
+from helpers.ppo import gradient_step
 from helpers.prompts import as_rows
 from helpers.rewards import score_texts
 from helpers.sampling import SampledText
@@ -49,8 +50,7 @@ class DemonstrationStep:
         rate, loss = anneal(state), demonstrations_loss(state, [self.texts[i] for i in drawn])
         state.optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(trainable(state.models.actor), config.max_grad_norm)
-        state.optimizer.step()
+        gradient_step(trainable(state.models.actor), state.optimizer, config.max_grad_norm)
         metrics = {
             "loss": float(loss.detach()),
             "learning_rate": rate,
