@@ -14,7 +14,8 @@ from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
-from helpers.scale.lora import AdapterOff, base_dtype, convert_base, linear_layers
+from helpers.models import make_reference
+from helpers.scale.lora import base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
 from helpers.studies.study import as_columns, as_entry, keep_runs, read_study, run_name
@@ -68,7 +69,8 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
             probs = study.right_probs(state, study.held_out_rows(plan.task))
             curve.append({"iteration": iteration} | study.curve_row(probs))
 
-    models = Models(actor, None, answer_reward, AdapterOff(actor), tokenizer)
+    reference = make_reference(actor)  # a copy: transformers cannot switch off an adapter of TRL's
+    models = Models(actor, None, answer_reward, reference, tokenizer)
     with trl_at_work(models) as folder:
         settings = grpo_settings(config, folder)
         if kind == "trl_defaults":
