@@ -26,6 +26,11 @@ def late(history: History, name: str) -> float:
     return mean(values[last_third(values)])
 
 
+def average(history: History, name: str) -> float:
+    """Mean of a metric over all iterations."""
+    return mean(column(history, name))
+
+
 @dataclass(frozen=True)
 class Rule:
     """A number read from a metric, and its range in a healthy run: an entry of `rules.toml`."""

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREY, ORANGE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, average, column, judged_band, late
 from helpers.lessons.debugging.measures import mean
 from helpers.state import History
 
@@ -152,7 +152,7 @@ def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
     for axes, (title, (key, histories)) in zip(grid[0], cases.items(), strict=True):
         draw_metric(axes, BY_KEY[key], healthy, histories)
         for some, color in ((healthy, HEALTHY), (histories, CASE)):
-            means = [mean(column(history, key)) for history in some]
+            means = [average(history, key) for history in some]
             right = [1.03 * len(healthy[0])] * len(means)
             axes.plot(right, means, "<", color=color, markeredgecolor="black", markersize=7)
         label_axes(axes, title, "iteration", f"{key}, {BY_KEY[key].unit}")
