@@ -48,7 +48,7 @@ def device(request) -> torch.device:
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
 # scores as they are: the 512 samples of a normaliser cost more than all the rest
 SMALL = {"batch_size": 8, "response_length": 6, "minibatch_size": 4, "normalize_scores": False}
-ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves")  # a notebook each
+ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves", "no_trick[nightly]")
 LONGEST_FIRST = ("tests/browser/", *ONE_BY_ONE, "tests/faults/", "notebooks/", "tests/scale/")
 
 

@@ -71,6 +71,12 @@ def test_wrong_answers_are_caught_and_most_are_named(room, every):
     assert every > 1 or len(unplaced) <= (1 - PLACED) * len(large), unplaced
 
 
+def test_a_check_says_the_same_the_second_time():
+    exercise = exercises("overoptimization")["patch_pairs"]
+    seeding = made(exercise, "random.Random(seed), []", "random, random.seed(seed) or []")
+    assert [judge(exercise, seeding).status for _ in range(3)] == 3 * [MISTAKE]
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_unusual_right_answers_pass(room):
     found = [(e.name, words, judge(e, f)) for e, words, f in answers(room, "RIGHT")]
@@ -91,11 +97,8 @@ def test_each_mistake_is_an_edit_that_is_told_by_its_own_name(room, every):
         assert len(exercise.mistakes) <= 8, exercise.name
         for one in exercise.mistakes[::every]:
             report = judge(exercise, exercise.edited(one))
-            assert (report.status, report.mistake) == (MISTAKE, one.name), (
-                exercise.name,
-                one.name,
-                str(report),
-            )
+            words = exercise.name, one.name, str(report)
+            assert (report.status, report.mistake) == (MISTAKE, one.name), words
 
 
 @BY_DAY

@@ -88,9 +88,7 @@ def reward_seen(function: Callable, texts: list[str]) -> Seen:
     longer = [*texts[::-1], *texts * 3]
     wanted = [*alone[: len(texts)][::-1], *alone[: len(texts)] * 3]
     for text, x, y in zip(longer, numbers(function(longer), len(longer)), wanted, strict=True):
-        says = (
-            f"“{text}” gets {x:g} among {len(longer)} texts, and {y:g} alone. Judge each by itself."
-        )
+        says = f"“{text}” gets {x:g} among {len(longer)} texts, {y:g} alone. Judge each by itself."
         expect(abs(x - y) <= 1e-6, "depends on the batch", says)
     if len(set(together)) == 1:
         many = numbers(function(reference_texts()), MANY)
@@ -149,10 +147,8 @@ def pair_of(row: object, texts: list[str]) -> tuple[str, str, bool]:
         if flattering in (f"{plain} {sentence}", f"{sentence} {plain}"):
             return plain, kind, a == flattering
     says = "The flattering side is not the text with one of FLATTERING before or after it, and one space"
-    says += (
-        f" between: the sides differ in more than that, so the label may be about the rest. {shown}"
-    )
-    raise Wrong("more than one difference", says)
+    says += " between: the sides differ in more than that, so the label may be about the rest."
+    raise Wrong("more than one difference", f"{says} {shown}")
 
 
 def expect_fair(pairs: list[tuple], seeds: list[list[tuple]]) -> None:
@@ -186,8 +182,10 @@ def expect_no_places(seeds: list[list[tuple]], texts: list[str]) -> None:
 
 def pairs_seen(function: Callable, texts: list[str], seed: int) -> Seen:
     """That pairs differ in flattery alone, with labels of people whom it leaves cold."""
-    before = random.getstate(), torch.get_rng_state()
+    draws = random.getstate, lambda: torch.get_rng_state().tolist()
+    before = [state() for state in draws]
     pairs = function(texts, seed)
+    after = [state() for state in draws]
     says = f"You return {kind_of(pairs)}. Return a list of pairs."
     expect(isinstance(pairs, (list, tuple)), "wrong type", says)
     says = f"{len(texts)} texts came in, {len(pairs)} pairs came out: make one of each text."
@@ -202,7 +200,7 @@ def pairs_seen(function: Callable, texts: list[str], seed: int) -> Seen:
     says = "Another seed gives the same pairs: toss with the seed."
     expect(list(function(texts, seed + 1)) != list(pairs), "the seed is not used", says)
     expect_no_places(seeds, texts)
-    same = random.getstate() == before[0] and torch.equal(torch.get_rng_state(), before[1])
+    same = before == after == [state() for state in draws]  # seeded alike, one of them could agree
     says = "You seed, or draw from, the random numbers that the whole program shares, so that all draws after"
     expect(same, "shared random numbers", f"{says} it are changed. Use random.Random(seed).")
     return {"pairs": "as they should be"}

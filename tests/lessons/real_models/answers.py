@@ -5,7 +5,6 @@ MASK = "torch.arange(width) < torch.tensor([[len(row)] for row in answers])"
 SEEN = 'encoded["attention_mask"].bool()'
 READ = "torch.arange(width) < torch.tensor([[len(row)] for row in rows])"
 WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
-ARROW, LAST = 'f"{question} ->"', '{question} ->"'
 EQUAL, ENDED = "text.strip() == right", 'text.endswith("\\n") and '
 BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
 WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
@@ -13,7 +12,6 @@ WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
 WRONG = [
     ("few_shot_prompt", "a blank for each end of line", '{answer}\\n"', '{answer} \\n"'),
     ("few_shot_prompt", "answers before questions", "{asked} -> {answer}", "{answer} -> {asked}"),
-
     ("answer_reward", "in", EQUAL, "right in text"),
     ("answer_reward", "ends with", EQUAL, "text.strip().endswith(right)"),
     ("answer_reward", "lower case", EQUAL, "text.strip().lower() == right.lower()"),
@@ -23,7 +21,6 @@ WRONG = [
     ("answer_reward", "−1 for wrong ones", f"float({ENDED}{EQUAL})", f"2.0 * ({ENDED}{EQUAL}) - 1"),
     ("answer_reward", "part of a point", f"float({ENDED}{EQUAL})",
      f"float({ENDED}{EQUAL}) + 0.1 * (right in text)"),
-
     ("best_probs", "odds", BEST, f"{WEIGHTED} / (1 - probs)"),
     ("best_probs", "a softmax over prompts", BEST, "(probs.log() + 1 / kl_coef).softmax(0)"),
     ("best_probs", "log p for the log-odds", "torch.logit(probs)", "probs.log()"),
