@@ -181,7 +181,7 @@ def mixture() -> list[int]:
 CONFIG = RLHFConfig()
 GIVEN = quoted("an exercise's own example")
 CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
-    ("00", "has read 20,000 comparisons"): equals(
+    ("00", "trained on 20,000 comparisons"): equals(
         lambda: len(load_pairs("data/pairs_train.jsonl"))
     ),
     ("00", "e ≈ 2.7"): equals(lambda: math.e),
