@@ -56,7 +56,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     loss.annotate("no idea: ln 2", (0, LN2), (5, 3), fontsize=9, textcoords="offset points")
     label_axes(loss, "Loss of one pair", "chosen − rejected", "nats", grid="both")
     gradient.plot(x, sigmoid - 1, color=ORANGE)
-    words = "Its slope: −(chance of being wrong)", "chosen − rejected", "d loss / d difference"
+    words = "Its slope: −P(the rejected wins)", "chosen − rejected", "d loss / d difference"
     label_axes(gradient, *words, grid="both")
     return figure
 
@@ -145,30 +145,28 @@ def mean_by_size(runs: list[dict], temperature: float, key: str) -> tuple[list[i
 
 
 def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
-    """Held-out accuracy over pairs, one curve a temperature; calibration of the chosen runs."""
+    """Accuracy against gold over pairs, one curve a temperature; calibration of the chosen runs."""
     figure, grid = new_figure(1, 2, 9.8, 3.8)
     axes, right = grid[0]
     for best, colour, mark in zip(results["best"], NOISE_COLOURS, NOISE_MARKS, strict=True):
         heat = best["temperature"]
         alpha = 1.0 if heat == temperature else 0.3
-        points = mean_by_size(results["runs"], heat, "accuracy")
+        points = mean_by_size(results["runs"], heat, "gold_accuracy")
         axes.semilogx(*points, color=colour, alpha=alpha, marker=mark)
         axes.plot([], [], color=colour, marker=mark, label=f"temperature {heat:g}")  # never pale
         axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
         axes.minorticks_off()
-        axes.axhline(best["accuracy"], color=colour, alpha=max(0.7, alpha), linestyle="--")
         if heat == temperature:
             own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
-            at = [run["accuracy"] for run in own]
+            at = [run["gold_accuracy"] for run in own]
             rings = {"color": "black", "markersize": 9, "fillstyle": "none"}
             axes.plot([pairs] * len(at), at, "o", label="the runs on the right", **rings)
             for run in own:
                 seed = run["seed"]
                 draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
-    axes.plot([], [], color="black", linestyle="--", label="best possible (in its colour)")
     legend_below(figure, axes)
-    axes.set_ylim(0.48, 1.0)
-    words = "Accuracy against held-out labels", "pairs to learn from", "share of pairs"
+    axes.set_ylim(0.48, 0.9)
+    words = "Accuracy against gold", "pairs to learn from", "share of pairs"
     label_axes(axes, *words, grid="both")
     frame_calibration(right, f"Calibration: {pairs:,} pairs, temperature {temperature:g}")
     return figure
