@@ -14,6 +14,7 @@ from helpers.tools.flags import command, setting
 from helpers.tools.validate import require
 
 MOST = 5  # findings shown
+SETTLED = 6  # rows, before a KL is called too small
 OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which learns from no rollouts and no rewards
 OF_REWARDS = ("reward", "score", "reward_std")
 WORLD = "its range is this world's; take one from three healthy runs of your own"
@@ -131,12 +132,15 @@ def belongs(rule: Rule, library: str, metrics: dict[str, Series]) -> bool:
 
 def obstacle(rule: Rule, library: str, metrics: dict[str, Series]) -> str:
     """Why a rule cannot be applied; empty where it can."""
-    if rule.here and library != "course":
+    normalised = metrics.get("reward") == metrics.get("score")
+    if rule.here and not (library == "course" and normalised):
         return WORLD
     if rule.metric not in metrics:
         return f"log {rule.metric}: {METRICS[rule.metric].log}"
     rows = len(metrics[rule.metric])
-    return f"{rows} are too few rows: healthy runs begin so, too" if too_early(rule, rows) else ""
+    grows = rule.metric in ("kl", "kl_k3") and rule.range[0] > 0  # at its own pace
+    early = too_early(rule, rows) or (grows and rows < SETTLED)
+    return f"{rows} are too few rows: healthy runs begin so, too" if early else ""
 
 
 def diagnose_log(log: str | Path | list[dict], names: dict[str, str] | None = None) -> Diagnosis:

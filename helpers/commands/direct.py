@@ -64,6 +64,8 @@ def main(options: DirectOptions, settings: dict) -> None:
         if some:
             print(line(name, evaluate_pairs(state, some), len(some)))
     print("Before training every margin is 0: the policy is its reference.")
+    if options.save is not None:
+        print(f"Checkpoints saved in {options.save}")
     if options.export is not None:
         save_policy(state, options.export, dtype=own_dtype(state.models.actor))
         print(f"Policy exported to {options.export}")

@@ -10,6 +10,7 @@ from math import isfinite
 import torch
 
 from helpers.models import autocast, gradient_checkpointing
+from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_responses
 from helpers.scale.memory import FREED, GIB, MemoryEstimate
@@ -40,6 +41,7 @@ def seconds_a_response(state: RLHFState) -> tuple[float, float]:
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     reference_logprobs(state, responses)
     sampled = clock(models.device)
+    score_texts(models.reward, responses.texts)  # one that cannot be used is told now
     recompute = gradient_checkpointing(models.actor, on=config.gradient_checkpointing)
     with autocast(models.device, config.mixed_precision), recompute:
         tokens = responses.tokens()

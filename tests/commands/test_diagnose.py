@@ -272,6 +272,19 @@ def test_rates_are_counted_on_the_seeds_that_no_range_was_chosen_on(rows):
     assert rates([RULE["all rewards equal"]], rows) is None
 
 
+def test_scores_that_were_not_normalised_are_rewards_in_their_own_unit():
+    rows = history_of("raw_scores")
+    assert "score off scale" in flags([row | {"raw_score": 1.0} for row in rows])
+    raw = diagnose_log([row | {"raw_score": row["score"]} for row in rows])
+    assert not raw.findings and "score" not in raw.metrics
+    assert list(raw.metrics["reward"].values()) == [row["score"] for row in rows]
+
+
+def test_a_kl_may_be_small_for_five_rows():
+    rows = [{"iteration": k, "kl": 0.04, "first_ratio_error": 0.0} for k in range(6)]
+    assert [flags(rows[:count]) for count in (5, 6)] == [set(), {"KL stays at 0"}]
+
+
 def test_a_rule_that_healthy_runs_break_at_first_waits():
     assert too_early(RULE["score does not rise"], 2) and not too_early(RULE["negative KL"], 2)
     assert not any(too_early(rule, 18) for rule in RULE.values() if not rule.note)

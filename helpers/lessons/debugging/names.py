@@ -127,7 +127,9 @@ def metrics_of(
         require_choice("names", key, tuple(METRICS))
         require(column in columns, "names", repr(column), f"one of the log's columns: {listed}")
     library, names = find_names(columns)
-    names |= own
+    if "score" in names and columns.get("raw_score") == columns[names["score"]]:  # as they are
+        names |= {"reward": names.pop("score"), "raw_value_loss": names.pop("value_loss", "")}
+    names = {key: column for key, column in names.items() if column} | own
     known = "one that docs/names.md has, or names (--names kl=COLUMN …) that say which is which"
     require(bool(names), "log", f"the columns {listed}", known)
     return library, in_our_units({key: columns[column] for key, column in names.items()})

@@ -172,19 +172,6 @@ def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
     return figure
 
 
-def normalisation_figure(raw: Sequence[float], normalised: Sequence[float]) -> Figure:
-    """The scores of the reference's own texts, before and after."""
-    figure, grid = new_figure(1, 2, 9.0, 2.4)
-    titles = (("Raw scores", "raw score"), ("Normalised scores", "standard deviations"))
-    for axes, (title, unit), values in zip(grid[0], titles, (raw, normalised), strict=True):
-        axes.hist(values, 40, color=GREEN)
-        axes.axvline(0, color="black", linewidth=0.8)
-        axes.axvline(sum(values) / len(values), color=ORANGE, linestyle="--", label="mean")
-        axes.legend()
-        label_axes(axes, title, unit, "texts", grid="both")
-    return figure
-
-
 def proxy_gold_figure(
     proxy: Sequence[float], gold: Sequence[float], marked: Sequence[int]
 ) -> Figure:
