@@ -83,7 +83,7 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
     final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
-    final |= study.final_eval(state, plan.task)
+    final |= {"base": str(base_dtype(actor.device.type))} | study.final_eval(state, plan.task)
     log = [row for row in trainer.state.log_history if "reward" in row]
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
     return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)
