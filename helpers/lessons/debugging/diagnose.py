@@ -44,6 +44,7 @@ class Rule:
     lesson: str  # its number
     here: bool = False  # the range is this world's: of use for runs of the course alone
     note: bool = False  # being outside is no fault
+    rows: int = 1  # the fewest that it is applied to in a log
 
     @property
     def measured(self) -> str:

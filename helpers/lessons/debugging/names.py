@@ -19,6 +19,7 @@ LIBRARIES = {
 }
 STEPS = ("iteration", "step", "global_step", "training/global_step", "_step", "Step", "episode")
 SMALL = 1e-6  # a standard deviation below this is 0
+UNSCALED = {"score": "reward", "value_loss": "raw_value_loss"}  # of a run that does not normalise
 
 Series = dict[float, float]  # iteration → value
 
@@ -127,9 +128,9 @@ def metrics_of(
         require_choice("names", key, tuple(METRICS))
         require(column in columns, "names", repr(column), f"one of the log's columns: {listed}")
     library, names = find_names(columns)
-    if "score" in names and columns.get("raw_score") == columns[names["score"]]:  # as they are
-        names |= {"reward": names.pop("score"), "raw_value_loss": names.pop("value_loss", "")}
-    names = {key: column for key, column in names.items() if column} | own
+    if "score" in names and columns.get("raw_score") == columns[names["score"]]:
+        names = {UNSCALED.get(key, key): column for key, column in names.items()}
+    names |= own
     known = "one that docs/names.md has, or names (--names kl=COLUMN …) that say which is which"
     require(bool(names), "log", f"the columns {listed}", known)
     return library, in_our_units({key: columns[column] for key, column in names.items()})
