@@ -19,7 +19,6 @@ import safetensors
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.lessons.debugging.cases import VARIANTS
-from helpers.lessons.kl_beta import study as kl_control
 from helpers.lessons.without_a_reward_model import study as direct
 from helpers.studies import one_token
 from helpers.studies.beta_sweep import load_sweep
@@ -199,7 +198,6 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("05", "a real encoder of 460,000"): equals(parameters_of_the_encoder),
     ("05", '"69 % of people'): equals(lambda: 100 / (1 + math.exp(-0.8))),
     ("05", "same 500 pairs, A and B"): GIVEN,
-    ("05", "standard error of 1.6 %"): equals(lambda: 100 * (0.25 / 1000) ** 0.5),
     ("07", "perhaps 250 short texts"): quoted("an assumption: about 15 seconds a text"),
     ("07", "256 samples each"): equals(lambda: 256),
     ("07", "128 prompts,"): equals(lambda: len(load_rows("prompts.jsonl", ("prompt",)))),
@@ -207,13 +205,11 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "from 2,000 responses"): equals(lambda: mixture()[0]),
     ("07", "and 500 of the policy"): equals(lambda: mixture()[1]),
     ("07", "fresh responses a run"): equals(lambda: load_sweep().run(0.1, 0).final["responses"]),
-    ("07", "a horizon of 150"): equals(lambda: kl_control.HORIZON),
     ("08", "12,000 choices"): equals(lambda: 12_000),
     ("08", "12,000 pairs"): equals(lambda: 12_000),
     ("08", "labelled the first 12,000"): equals(lambda: 12_000),
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
     ("09", "sampling at 0.95, 0.7, 0.4"): one_of(temperatures),
-    ("10", "uses ε = 0.0003 below and 0.0004"): quoted("Zheng et al. 2025, section 5.1"),
     ("11", "with its own 300 pairs"): equals(lambda: direct.FEW),
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
     ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),

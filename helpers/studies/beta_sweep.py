@@ -131,9 +131,9 @@ def table(sweep: Sweep) -> list[dict]:
     for beta in sweep.betas:
         runs = sweep.of_kind(beta_kind(beta))
         row = {"kl_coef": beta, "seeds": len(runs)}
-        for name in ("score", "gold", "kl", "value", "value_stderr"):
+        for name in ("score", "gold", "kl", "value"):
             row[name] = statistics.fmean(run.final[name] for run in runs)
-        row["value_spread"] = spread([run.final["value"] for run in runs])
+        row["gold_spread"] = spread([run.final["gold"] for run in runs])
         row["broken"] = 1 - statistics.fmean(run.final["grammatical"] for run in runs)
         rows.append(row | beside_optimum(sweep, runs, sweep.optimum(beta)))
     return rows
@@ -145,13 +145,12 @@ def spread(values: list[float]) -> float:
 
 
 def beside_optimum(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
-    """J* and the runs' mean efficiency, each with its standard error, and their spread; None without J*.
+    """J*, the runs' mean efficiency, its standard error, and their spread; None without J*.
 
     The efficiency's standard error is of the estimate for these policies: the evaluation's of each run,
     and that of J* and of the reference, which the runs share.
     """
-    names = ("optimal_value", "optimal_stderr")
-    names += ("efficiency", "efficiency_stderr", "efficiency_spread")
+    names = ("optimal_value", "efficiency", "efficiency_stderr", "efficiency_spread")
     if best is None:
         return dict.fromkeys(names)
     values, errors = ([run.final[name] for run in runs] for name in ("value", "value_stderr"))
@@ -159,7 +158,7 @@ def beside_optimum(sweep: Sweep, runs: list[Run], best: Optimum | None) -> dict:
     estimates.append(Estimate(statistics.fmean(values), math.hypot(*errors) / len(runs)))
     *each, mean = (efficiency(found, sweep.reference_value, best) for found in estimates)
     reached = mean.mean, mean.stderr, spread([found.mean for found in each])
-    return dict(zip(names, (best.value, best.stderr, *reached), strict=True))
+    return dict(zip(names, (best.value, *reached), strict=True))
 
 
 def reference_row(sweep: Sweep) -> dict:
@@ -171,18 +170,17 @@ def reference_row(sweep: Sweep) -> dict:
 def print_table(rows: list[dict], reference: dict | None = None) -> None:
     """Print each β's results, as far as there are any; the first line is the reference, if given."""
     print(
-        f"{'β':>9s}{'proxy':>8s}{'gold':>8s}{'KL':>9s}{'broken':>8s}{'J (s.e.; seeds)':>22s}"
-        f"{'J* (s.e.)':>15s}{'efficiency (s.e.; seeds)':>26s}"
+        f"{'β':>9s}{'proxy':>8s}{'gold (seeds)':>16s}{'KL':>9s}{'broken':>8s}{'J':>8s}{'J*':>8s}"
+        f"{'efficiency (s.e.; seeds)':>27s}"
     )
     if reference is not None:
-        print("reference{score:8.3f}{gold:8.3f}{kl:9.3f}".format(**reference))
-    optimal = "{optimal_value:7.3f} ({optimal_stderr:.3f})"
-    optimal += "{efficiency:10.3f} ({efficiency_stderr:.3f}; {efficiency_spread:.3f})"
+        print("reference{score:8.3f}{gold:8.2f}{kl:17.3f}{value:16.3f}".format(**reference))
+    optimal = "{optimal_value:8.3f}"
+    optimal += "{efficiency:11.3f} ({efficiency_stderr:.3f}; {efficiency_spread:.3f})"
     for row in rows:
-        error = row["value_stderr"] / row["seeds"] ** 0.5
-        line = "{kl_coef:9g}{score:8.3f}{gold:8.3f}{kl:9.3f}{broken:8.0%}{value:7.3f}".format(**row)
-        line += f" ({error:.3f}; {row['value_spread']:.3f})"
-        print(line + ("" if row["efficiency"] is None else optimal.format(**row)))
+        line = "{kl_coef:9g}{score:8.3f}{gold:8.2f} ({gold_spread:5.2f}){kl:9.3f}{broken:8.0%}"
+        line += "{value:8.3f}" + ("" if row["efficiency"] is None else optimal)
+        print(line.format(**row))
 
 
 def provide_reference(out: Path) -> None:

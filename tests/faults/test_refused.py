@@ -19,7 +19,7 @@ from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
 from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 from helpers.lessons.overoptimization.study import RewardRecipe
-from helpers.lessons.ppo_update.surrogate import moved
+from helpers.lessons.ppo_update.surrogate import moved, random_world
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
 from helpers.lessons.without_a_critic.two_rewards import tilted
@@ -31,7 +31,6 @@ from helpers.scale.held_out import HeldOut, split_prompts
 from helpers.scale.lora import add_lora
 from helpers.scale.pretrained import half_precision, make_models
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.theory.placement import best_policy, random_world, reward_at_kl
 from helpers.world.labelling import labelled_pairs
 from helpers.world.private_rules import labeller_with
 
@@ -65,9 +64,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("pairs", lambda: as_pairs([{"chosen": "a b", "rejected": "c d"}])),
         ("chosen, rejected", lambda: as_pairs([{"prompt": "x", "chosen": CHAT, "rejected": CHAT}])),
         ("pairs", lambda: as_pairs([{"prompt": CHAT, "chosen": "y", "rejected": "z"}])),
-        ("kl_coef", lambda: best_policy(WORLD, 0.0, "reward")),
-        ("placement", lambda: best_policy(WORLD, 1.0, "both")),
-        ("kl", lambda: reward_at_kl(WORLD, 100.0, "reward")),
         ("distance", lambda: moved(WORLD.reference, -1.0)),
         ("distance", lambda: moved(WORLD.reference, 1e9)),
         ("rule", lambda: labeller_with("none")),

@@ -14,9 +14,9 @@ from helpers.lessons.ppo_update.surrogate import (
     gradient_error,
     moved,
     prefix_probs,
+    random_world,
     surrogate_gradient,
 )
-from helpers.theory.placement import random_world
 
 SEEDS = st.integers(0, 10_000)
 
@@ -101,3 +101,12 @@ def test_advantages_average_to_0_and_prefixes_to_1():
         close((step * found).sum(-1), torch.zeros(len(step), dtype=step.dtype))
     for probs in prefix_probs(world.reference):
         close(probs.sum(), torch.ones((), dtype=probs.dtype))
+
+
+@given(SEEDS)
+def test_rewards_are_centred_and_scaled_under_the_reference(seed):
+    world = random_world(seed)
+    probs = world.sequence_probs(world.reference)
+    assert float(probs.sum()) == pytest.approx(1.0)
+    assert float(probs @ world.rewards) == pytest.approx(0.0, abs=1e-9)
+    assert float(probs @ world.rewards.square()) == pytest.approx(1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -122,27 +123,22 @@ def backward_walk_figure(
     return figure
 
 
-def tree_figure(levels: Sequence[Tensor], title: str, words: tuple[str, str]) -> Figure:
-    """A binary tree of prefixes, coloured by value: `levels[t]` holds the 2^t values of length t.
+def tree_figure(levels: Sequence[Tensor], title: str) -> Figure:
+    """A binary tree of beginnings, each at its value: `levels[t]` holds the 2^t values of length t.
 
-    The topmost branch is drawn thick, with its values beside it.
+    The branch of the last ones is drawn thick, with its values beside it.
     """
     figure, axes = one_panel(8.4, 4.2)
-    span = max(float(level.abs().max()) for level in levels)
-    place = [[(i + 0.5) / len(level) for i in range(len(level))] for level in levels]
-    for t, row in enumerate(place[1:], start=1):
-        for i, y in enumerate(row):
-            axes.plot((t - 1, t), (place[t - 1][i // 2], y), color="#CCCCCC", lw=0.7, zorder=1)
-    axes.plot([row[-1] for row in place], color="black", linewidth=1.8, zorder=1)
-    look = {"cmap": "PuOr_r", "vmin": -span, "vmax": span, "edgecolors": "black", "lw": 0.3}
-    for t, (level, row) in enumerate(zip(levels, place, strict=True)):
-        dots = axes.scatter([t] * len(row), row, 64 * 0.72**t, level.tolist(), zorder=2, **look)
-        axes.annotate(_signed(float(level[-1])), (t, row[-1] + 0.05), fontsize=9, ha="center")
-    figure.colorbar(dots, ax=axes, pad=0.01).set_label("true value", fontsize=9)
-    for y, word in zip((0.26, 0.68), words, strict=True):
-        axes.annotate(word, (0.42, y), fontsize=9, ha="right")
-    axes.set(ylim=(0, 1.12), yticks=[], title=title, xlabel="words written")
-    axes.spines["left"].set_visible(False)
+    for t, (before, after) in enumerate(zip(levels, levels[1:], strict=False)):
+        ends = torch.stack([before.repeat_interleave(2), after])
+        axes.plot((t, t + 1), ends, color="#BBBBBB", lw=0.7, zorder=1)
+        axes.scatter([t + 1] * len(after), after, 10, color=VALUE, zorder=2)
+    thick = [float(level[-1]) for level in levels]
+    axes.plot(thick, "o-", color="black", linewidth=1.8, markersize=4)
+    for t, value in enumerate(thick):
+        axes.annotate(_signed(value), (t + 0.05, value + 0.5), fontsize=9)
+    axes.set_xlim(-0.2, len(levels) - 0.5)
+    label_axes(axes, title, "words", "true value", grid="y")
     return figure
 
 
@@ -176,7 +172,7 @@ def critic_check_figure(
     ring = {"markersize": 11, "markeredgewidth": 2, "color": GOLD}
     right.plot(lams[best], total[best], "o", fillstyle="none", **ring, label="its minimum")
     right.axvline(lams[best], color=GOLD, linewidth=1, zorder=0)
-    label_axes(right, "Real model", "λ", "squared error", grid="y")
+    label_axes(right, "Error of the advantage", "λ", "squared error", grid="y")
     right.set_ylim(bottom=0)
     right.legend()
     return figure

@@ -1,4 +1,4 @@
-"""Exercises of lesson 07: π*, J*, the best mean of one parameter, the next β, scores at equal KL."""
+"""Exercises of lesson 07: π*, efficiency from two KLs, the best mean of one parameter."""
 
 import torch
 
@@ -18,6 +18,7 @@ def best_seen(function, *given: object) -> Seen:
 SMALL = floats([0.7, 0.2, 0.1], [0.5, 0.25, 0.25]).log(), floats([0.0, 1.0, 2.0], [1.0, -1.0, 0.5])
 WIDE = noise(7, 4, 9).log_softmax(dim=1), noise(8, 4, 9) + torch.arange(4.0).unsqueeze(1)
 NEAR = SMALL[0], floats([5.0, 5.02, 0.0], [4.0, -3.0, 4.04])  # e^100 at β = 0.05: above float32
+POLICIES = [x.log_softmax(dim=1) for x in (noise(1, 2, 3), noise(2, 2, 3))]
 PROBES = [(*SMALL, 0.5), (*WIDE, 0.3), (*WIDE, 2.0), (*SMALL, 0.8), (*SMALL, 1.2), (*SMALL, 0.6)]
 FURTHER = [
     (
@@ -43,68 +44,39 @@ def best_policy(ref_logprobs, scores, kl_coef):
     further=FURTHER,
 )
 
-check_best_value = exercise(
+check_efficiency = exercise(
     """\
-def best_value(ref_logprobs, scores, kl_coef):
-    log_z = (ref_logprobs + scores / kl_coef).logsumexp(dim=1)  # one per prompt
-    return (kl_coef * log_z).mean()
-""",
-    "J* = the mean over prompts of β·log Z, Z = Σ_y π_ref·exp(r/β) of each prompt (notebook 07)",
-    PROBES,
-    """\
-the log outside of the mean: You averaged Z over the prompts and took the log of that: the value of a policy
- that may choose its prompts. Each prompt has its own log Z; their mean comes last.
-- (kl_coef * log_z).mean()
-+ kl_coef * log_z.exp().mean().log()
-the score of π*: This is E[r] under π*; J* is less, by β·KL. It is β·log Z.
-- (kl_coef * log_z).mean()
-+ ((ref_logprobs + scores / kl_coef).softmax(1) * scores).sum(1).mean()
-β·log(π*/π_ref) for J*: This is the mean of β·log(π*/π_ref), which is r less the prompt's own β·log Z. The
- β·log Z itself is asked for, one per prompt.
-- (kl_coef * log_z).mean()
-+ (scores - kl_coef * log_z[:, None]).mean()
-one Z for all prompts: You took one logsumexp over all prompts; take one per row, then the mean.
-- logsumexp(dim=1)
-+ logsumexp(dim=(0, 1))
-""",
-    further=FURTHER,
-)
+def efficiency(logprobs, ref_logprobs, best_logprobs):
+    def missing(p):  # KL(p‖π*) of all prompts: J* − J is in proportion to it
+        return (p.exp() * (p - best_logprobs)).sum()
 
-
-check_next_kl_coef = exercise(
-    """\
-def next_kl_coef(kl_coef, kl, target, n, horizon):
-    error = min(max(kl / target - 1, -0.2), 0.2)
-    return kl_coef * (1 + error * n / horizon)
+    return 1 - missing(logprobs) / missing(ref_logprobs)
 """,
-    "next β = β·(1 + clip(KL/target − 1, ±0.2)·n/horizon) (Ziegler et al. 2019; notebook 07)",
+    "(J − J_ref)/(J* − J_ref) = 1 − KL(π‖π*)/KL(π_ref‖π*), each KL a mean over prompts (notebook 07)",
     [
-        (0.5, 2.2, 2.0, 64, 150.0),
-        (0.3, 4.0, 2.0, 256, 1000.0),
-        (2.0, 1.0, 2.0, 64, 640.0),
-        (0.8, 2.1, 2.0, 32, 200.0),  # an error of 5 %: not clipped
-        (1.2, 1.9, 2.0, 32, 200.0),
-        (0.6, 0.1, 3.0, 32, 200.0),
+        (POLICIES[0][:1], SMALL[0][:1], POLICIES[1][:1]),
+        (*POLICIES[:1], SMALL[0], *POLICIES[1:]),
+        tuple(noise(k, 4, 9).log_softmax(dim=1) for k in (3, 4, 5)),
     ],
     """\
-error in nats: You have KL − target; the error is relative: KL/target − 1.
-- kl / target - 1
-+ kl - target
-no clip: Far from the target the error is clipped to ±0.2: β moves by at most 0.2·n/horizon of itself.
-- min(max(kl / target - 1, -0.2), 0.2)
-+ kl / target - 1
-clipped above only: Far below the target the error is clipped to −0.2.
-- min(max(kl / target - 1, -0.2), 0.2)
-+ min(kl / target - 1, 0.2)
-the other sign: The sign of the step is wrong: where the KL is above its target, β has to rise.
-- 1 + error
-+ 1 - error
+the KL from the reference: You measure from π_ref. By line 3 what a policy misses is its KL to π*.
+- (p - best_logprobs)
++ (p - ref_logprobs)
+what is missing: That is the share of the gain that is missing; the efficiency is 1 less it.
+- 1 - missing
++ missing
+a share of each prompt: You averaged each prompt's own share. J is a mean over prompts: average before you
+ divide.
+- .sum()
+
+    return 1 - missing(logprobs) / missing(ref_logprobs)
++ .sum(dim=1)
+
+    return (1 - missing(logprobs) / missing(ref_logprobs)).mean()
+the mean over π*: The KL of line 3 is a mean over the policy's own answers, KL(π‖π*); yours is KL(π*‖π).
+- (p.exp() * (p - best_logprobs))
++ (best_logprobs.exp() * (best_logprobs - p))
 """,
-    further=[
-        ("n is above the horizon: is something bounded?", (0.5, 2.1, 2.0, 512, 200.0)),
-        ("β is 0.002: is something bounded?", (0.002, 1.0, 2.0, 64, 640.0)),
-        ("the estimated KL is below 0", (0.5, -0.3, 2.0, 32, 200.0)),
-    ],
 )
 
 check_best_mean = exercise(
@@ -136,37 +108,4 @@ J at the best mean: That is J at the best mean; return the mean.
 """,
     further=[("β is 50: is something bounded?", (50.0, 0.5))],
     advice="Set dJ/dm to 0 and solve for m; at β = 0 it is 1, and the larger β, the nearer to 0.",
-)
-
-
-check_score_between = exercise(
-    """\
-def score_between(kl_low, score_low, kl_high, score_high, kl):
-    share = (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
-    return score_low + share * (score_high - score_low)
-""",
-    "linear in √KL between the two neighbours (notebook 07)",
-    [
-        (1.0, 0.8, 1.69, 1.1, 1.44),
-        (2.0, 1.4, 2.6, 1.5, 2.5),
-        (0.25, 0.1, 0.49, 0.6, 0.36),
-        (0.0, 0.1, 0.49, 0.6, 0.16),
-        (1.21, 1.3, 4.0, 0.7, 1.96),
-    ],
-    """\
-linear in KL: This is linear in KL. Near the reference a score rises as √KL: take roots of all three KLs
- first.
-- (kl**0.5 - kl_low**0.5) / (kl_high**0.5 - kl_low**0.5)
-+ (kl - kl_low) / (kl_high - kl_low)
-no root in the denominator: The denominator has no roots: take those of all three KLs first.
-- (kl_high**0.5 - kl_low**0.5)
-+ (kl_high - kl_low)
-from the far end: At kl_low you give score_high, and the other way round: the share counts from the wrong end.
-- score_low + share * (score_high - score_low)
-+ score_high + share * (score_low - score_high)
-the rise without its sign: You take the rise without its sign; a score may fall as the KL grows.
-- (score_high - score_low)
-+ abs(score_high - score_low)
-""",
-    advice="At kl_low the share of the way is 0, at kl_high 1; between them it is linear in √KL.",
 )

@@ -98,21 +98,21 @@ def _stack(axes: Axes, iterations: Sequence[int], points: dict) -> None:
 
 
 def ledger_figure(iterations: Sequence[int], points: dict, proxy: Sequence[float]) -> Figure:
-    """What gold gave and took, item by item, over the snapshots of one run; its sum and the proxy."""
-    figure, grid = new_figure(1, 2, 9.6, 3.7)
-    left, right = grid[0]
+    """What gold gave and took, item by item, over the snapshots of one run; above each the proxy."""
+    figure, axes = one_panel(8.6, 3.9)
     total = np.sum(list(points.values()), axis=0)
     known = {name: np.array(points[name]) for name in LEDGER_COLOURS if name in points}
     large = {name: worth for name, worth in known.items() if abs(worth).max() >= SMALLEST}
-    _stack(left, iterations, large | {"all others": total - sum(large.values())})
-    left.plot(
+    _stack(axes, iterations, large | {"all others": total - sum(large.values())})
+    axes.plot(
         iterations, total, "D-", color=BLACK, markersize=4, linewidth=1.2, label="the sum: gold"
     )
-    right.plot(iterations, proxy, ".-", color=REWARD, label="proxy, reference std")
-    right.plot(iterations, total, "D-", color=BLACK, markersize=4, label="gold, points")
-    for axes in (left, right):
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.legend(loc="lower left")
-    label_axes(left, "What the gold score is made of", "iteration", "points a sample")
-    label_axes(right, "The same samples, by two judges", "iteration", "std (proxy), points (gold)")
+    top = axes.get_ylim()[1]
+    for at, score in zip(iterations, proxy, strict=True):
+        axes.text(at, top + 0.2, f"{score:+.1f}", color=REWARD, ha="center", fontsize=9)
+    axes.text(iterations[0] - 2, top + 1.1, "proxy, reference std:", color=REWARD, fontsize=9)
+    axes.set_ylim(top=top + 2)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.legend(loc="lower left")
+    label_axes(axes, "What the gold score is made of", "iteration", "points a sample")
     return figure

@@ -10,11 +10,41 @@ At π = π_old both have the same gradient. Further away they part: the surrogat
 Rewards in score units, distances in nats per token.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from helpers.theory.placement import Policy, SequenceWorld
 from helpers.tools.validate import require, require_positive
+
+Policy = list[Tensor]  # one tensor per position t: [V^t, V] next-token probabilities by prefix
+
+
+@dataclass(frozen=True)
+class SequenceWorld:
+    """A reference over sequences of T tokens and the reward of every sequence."""
+
+    reference: Policy
+    rewards: Tensor  # (V^T,) in the order of the prefixes: the last token varies fastest
+
+    def sequence_probs(self, policy: Policy) -> Tensor:
+        """Probability of every whole sequence: [V^T]."""
+        probs = torch.ones(1, dtype=self.rewards.dtype)
+        for step in policy:
+            probs = (probs.unsqueeze(1) * step).flatten()  # (V^(t+1),)
+        return probs
+
+
+def random_world(seed: int, vocabulary: int = 4, length: int = 4) -> SequenceWorld:
+    """Next-token logits and rewards drawn from N(0, 1); rewards with mean 0, variance 1 under π_ref."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = {"generator": generator, "dtype": torch.float64}
+    reference = [torch.randn(vocabulary**t, vocabulary, **draw).softmax(-1) for t in range(length)]
+    world = SequenceWorld(reference, torch.randn(vocabulary**length, **draw))
+    probs = world.sequence_probs(reference)
+    mean = probs @ world.rewards
+    std = (probs @ (world.rewards - mean).square()).sqrt()
+    return SequenceWorld(reference, (world.rewards - mean) / std)
 
 
 def advantages(world: SequenceWorld, policy: Policy) -> list[Tensor]:

@@ -102,41 +102,29 @@ mean sign: You averaged signs, from −1 to 1; the share is (1 + that)/2.
     ],
 )
 
-check_normalize_scores = exercise(
+check_ceilings = exercise(
     """\
-def normalize_scores(scores, reference_scores):
-    return (scores - reference_scores.mean()) / reference_scores.std()
+def ceilings(p):
+    best = torch.maximum(p, 1 - p).mean()
+    agreement = (p**2 + (1 - p) ** 2).mean()
+    return best, agreement
 """,
-    "(scores − mean_ref)/std_ref, unbiased std, both of the reference (notebook 05)",
-    [
-        (t([1.0, 4.0]), t([3.0, 2.0, 7.0])),
-        (noise(3, 5) + 1, 2 * noise(4, 8) - 1),
-        (noise(5, 4), noise(6, 4) * 3 + 2),
-    ],
+    "best = mean of max(p, 1 − p); agreement = mean of p² + (1 − p)² (notebook 05)",
+    [(t([0.9, 0.3, 0.5]),), (noise(3, 9).sigmoid(),)],
     """\
-own mean: You used the mean of `scores`, which hides any progress; use the reference's.
-- reference_scores.mean()
-+ scores.mean()
-mean subtracted after dividing: Subtract the mean first, then divide both by the std.
-- (scores - reference_scores.mean()) / reference_scores.std()
-+ scores / reference_scores.std() - reference_scores.mean()
-biased std: You divided by M inside the std; use the unbiased std, with M − 1.
-- reference_scores.std()
-+ reference_scores.std(unbiased=False)
+A every time: The mean of p is how often A is chosen; somebody who knows p names the likelier side.
+- torch.maximum(p, 1 - p)
++ p
+the mean taken too early: One p for all pairs loses what is known of each; the maximum comes before the mean.
+- torch.maximum(p, 1 - p).mean()
++ torch.maximum(p.mean(), 1 - p.mean())
+agreement on A alone: They also agree where both choose B.
+- p**2 + (1 - p) ** 2
++ p**2
+the likelier side alone: They also agree where both choose the less likely side.
+- (p**2 + (1 - p) ** 2)
++ (torch.maximum(p, 1 - p) ** 2)
 """,
-    further=[
-        (
-            "scores are far from the reference's mean: is something clamped, or left out?",
-            (t([40.0, -30.0]), t([2.0, 3.0, 7.0])),
-        ),
-        (
-            "the mean is large against the spread: E[x²] − E[x]² loses its digits; subtract the mean"
-            " before you square, or use .std()",
-            (t([900.0, 902.5]), t([901.0, 900.2, 901.3, 899.9])),
-        ),
-        (
-            "the reference's deviation is 0.0015: is a number added to it, or is it bounded below?",
-            (t([0.5, 0.502]), t([0.5, 0.501, 0.503])),
-        ),
-    ],
+    results=("best", "agreement"),
+    further=sizes((noise(4, 7).sigmoid(),), token=False),
 )

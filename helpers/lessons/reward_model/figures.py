@@ -48,7 +48,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     look = {"fmt": "o", "color": YELLOW, "markersize": 5, "label": "what the labeller did"}
     chance.errorbar(gaps / temperature, shares, errors, **look)
     chance.set_xlim(-5, 5)
-    chance.legend(loc="lower right", handlelength=1.2)
+    chance.legend(loc="upper left", handlelength=1.2)
     words = "Chance that A is preferred", "score of A − score of B", "probability"
     label_axes(chance, *words, grid="both")
     loss.plot(x, np.log1p(np.exp(-x)), color=BLUE)
@@ -122,7 +122,7 @@ def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
     axes.plot([0.5, 1], [0.5, 1], color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
     axes.legend(loc="upper left")
-    words = "predicted chance that its favourite wins", "mean labeller's p"
+    words = "predicted chance that its favourite wins", "chance that the labeller agrees"
     label_axes(axes, title, *words, grid="both")
 
 
@@ -177,7 +177,7 @@ def proxy_gold_figure(
 ) -> Figure:
     """Each text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
-    axes.plot(gold, proxy, "s", color=BLUE, ms=1.2, mew=0, antialiased=False)  # sharp and small
+    axes.plot(gold, proxy, "s", color=BLUE, ms=1.8, mew=0, antialiased=False)  # sharp and small
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")

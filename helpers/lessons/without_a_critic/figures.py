@@ -104,7 +104,7 @@ def front_figure(
         axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=8, label=label)
         for unit, point in by_unit.items():
             if colour == ORANGE:  # the other ends nearly in one point
-                axes.annotate(unit, point, (6, -15), textcoords="offset points")
+                axes.annotate(unit, point, (-6, -15), ha="right", textcoords="offset points")
     axes.legend(loc="lower right")
     label_axes(axes, "Two rewards at 1 nat of KL", "mean length, words", "mean score", grid="both")
     return figure

@@ -2,12 +2,13 @@
 
 # fmt: off
 P, L, A = "preference_probability", "bradley_terry_loss", "pair_accuracy"
-N, F = "normalize_scores", "fit_pairs"
+C, F = "ceilings", "fit_pairs"
 CHANCE = "torch.sigmoid(score_a - score_b)"
 LOSS = "-torch.nn.functional.logsigmoid(chosen - rejected).mean()"
 WINS = "wins, ties = chosen > rejected, chosen == rejected"
 SHARE = "(wins.float() + 0.5 * ties.float()).mean()"
-SCALED = "(scores - reference_scores.mean()) / reference_scores.std()"
+BEST = "torch.maximum(p, 1 - p).mean()"
+AGREE = "(p**2 + (1 - p) ** 2).mean()"
 FIT_LOSS = "-torch.nn.functional.logsigmoid(c - r).mean()"
 R = "r = score(rejected[rows], rejected_mask[rows])"
 CLEAR = "        optimizer.zero_grad()\n"
@@ -32,10 +33,11 @@ WRONG = [
     (A, "nearly equal is a tie", WINS, "ties = torch.isclose(chosen, rejected, rtol=0, atol=1e-3)\n"
      "    wins = (chosen > rejected) & ~ties"),
 
-    (N, "own mean and std", SCALED, "(scores - scores.mean()) / scores.std()"),
-    (N, "median", ".mean()", ".median()"),
-    (N, "clipped", SCALED, f"({SCALED}).clip(-4, 4)"),
-    (N, "an epsilon", ".std()", ".std().clamp(min=0.01)"),
+    (C, "exchanged", "return best, agreement", "return agreement, best"),
+    (C, "the square of the mean", AGREE, "p.mean() ** 2 + (1 - p.mean()) ** 2"),
+    (C, "summed", BEST, "torch.maximum(p, 1 - p).sum()"),
+    (C, "the unlikelier side", BEST, "torch.minimum(p, 1 - p).mean()"),
+    (C, "they differ", AGREE, "(2 * p * (1 - p)).mean()"),
 
     (F, "no head", "head(hidden[:, 0]).squeeze(-1)", "hidden[:, 0].sum(-1)"),
     (F, "sigmoid of the score", ".squeeze(-1)", ".squeeze(-1).sigmoid()"),
@@ -74,8 +76,8 @@ RIGHT = [
      "torch.stack([chosen, rejected], 1), torch.zeros(len(chosen), dtype=torch.long))"),
     (A, "signs", SHARE, "0.5 + 0.5 * torch.sign(chosen - rejected).mean()"),
     (A, "heaviside", SHARE, "torch.heaviside(chosen - rejected, torch.tensor(0.5)).mean()"),
-    (N, "by hand", SCALED, "(scores - reference_scores.mean()) / ((reference_scores"
-     " - reference_scores.mean()).square().sum() / (len(reference_scores) - 1)) ** 0.5"),
+    (C, "a half and the distance", BEST, "(0.5 + (p - 0.5).abs()).mean()"),
+    (C, "one less the difference", AGREE, "1 - (2 * p * (1 - p)).mean()"),
     (F, "Adam by hand", BY_HAND),
     (F, "cleared after the step", CLEAR, "", STEP, STEP + CLEAR),
     (F, "BCE with logits", FIT_LOSS,
