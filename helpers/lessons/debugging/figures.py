@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREY, ORANGE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, average, column, judged_band, late
+from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
 from helpers.lessons.debugging.measures import mean
 from helpers.state import History
 
@@ -144,17 +144,10 @@ def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) 
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:
-    """One panel a case: `cases` maps a title to (metric key, histories of that case).
-
-    Triangles at the right edge: the mean of each run.
-    """
+    """One panel a case: `cases` maps a title to (metric key, histories of that case)."""
     figure, grid = new_figure(1, len(cases), 10.0, 2.7)
     for axes, (title, (key, histories)) in zip(grid[0], cases.items(), strict=True):
         draw_metric(axes, BY_KEY[key], healthy, histories)
-        for some, color in ((healthy, HEALTHY), (histories, CASE)):
-            means = [average(history, key) for history in some]
-            right = [1.03 * len(healthy[0])] * len(means)
-            axes.plot(right, means, "<", color=color, markeredgecolor="black", markersize=7)
         label_axes(axes, title, "iteration", f"{key}, {BY_KEY[key].unit}")
     return figure
 

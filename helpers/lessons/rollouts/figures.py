@@ -81,7 +81,7 @@ def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: 
 def position_ids_figure(widths: Sequence, without: Sequence, correct: Sequence) -> Figure:
     """Largest change of a log-prob against the number of pads in front, both ways."""
     figure, axes = one_panel(8.0, 2.5)
-    names = "positions counted from the left edge", "positions = cumsum(mask) − mask"
+    names = "positions counted from the left edge", "position_ids(mask)"
     floor = [max(x, 1e-8) for x in correct]  # an exact 0 has no logarithm
     draw_lines(axes, widths, dict(zip(names, (without, floor), strict=True)), (KL, POLICY))
     axes.set(yscale="log", ylim=(1e-8, 100))
