@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import ACCENT, GREEN, ORANGE, POLICY, REFERENCE, VALUE, YELLOW
+from helpers.kit.palette import ACCENT, GREEN, ORANGE, POLICY, REFERENCE, VALUE
 
 BAND = "#E6E6E6"  # ground between 1 − ε and 1 + ε
 LEAST_RATIO, LARGEST_RATIO = 0.2, 2.6  # ratios shown; what lies beyond is drawn on the edge
@@ -114,29 +114,6 @@ def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tens
     axes.set_xticks(range(len(words)), list(words))
     label_axes(axes, "", "", "gradient on the word's logit")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
-HEALTH = (  # key, title
-    ("score", "score, reference std"),
-    ("approx_kl", "approx_kl, nats per token"),
-    ("kl", "KL from the reference, nats"),
-    ("clip_fraction", "clip fraction"),
-)
-
-
-def health_figure(runs: dict[str, list[dict]]) -> Figure:
-    """Four gauges of several runs over their iterations."""
-    figure, grid = new_figure(1, len(HEALTH), 9.6, 2.9)
-    x = [record["iteration"] for record in next(iter(runs.values()))]
-    for axes, (key, title) in zip(grid[0], HEALTH, strict=True):
-        curves = {name: [record[key] for record in history] for name, history in runs.items()}
-        draw_lines(axes, x, curves, (POLICY, ORANGE, GREEN, YELLOW), markersize=3)
-        axes.get_legend().remove()
-        axes.set_title(title, fontsize=9)
-        axes.set_xlabel("iteration")
-    grid[0, 1].set_yscale("log")
-    legend_below(figure, grid[0, 0])
     return figure
 
 

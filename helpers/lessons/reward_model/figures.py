@@ -45,7 +45,7 @@ def bradley_terry_figure(seen: Sequence[tuple[float, float, int]], temperature: 
     chance.plot(x, sigmoid, color=GREEN, label="σ(difference)")
     gaps, shares, pairs = np.array(seen).T
     errors = 2 * np.sqrt(shares * (1 - shares) / pairs)  # standard errors of a share
-    look = {"fmt": "o", "color": YELLOW, "markersize": 5, "label": "what the labeller did"}
+    look = {"fmt": "o", "color": YELLOW, "markersize": 5, "label": "labeller"}
     chance.errorbar(gaps / temperature, shares, errors, **look)
     chance.set_xlim(-5, 5)
     chance.legend(loc="upper left", handlelength=1.2)
@@ -178,6 +178,7 @@ def proxy_gold_figure(
     """Each text by both scores, in standard deviations; `marked` ones ringed."""
     figure, axes = one_panel(6.0, 3.2)
     axes.plot(gold, proxy, "s", color=BLUE, ms=1.8, mew=0, antialiased=False)  # sharp and small
+    axes.axline((0, 0), slope=1, color=GREY, linewidth=1)
     rings = [gold[i] for i in marked], [proxy[i] for i in marked]
     axes.plot(*rings, "o", color=ORANGE, fillstyle="none", markersize=9, label="most overrated")
     axes.legend(loc="upper left")

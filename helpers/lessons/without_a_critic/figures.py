@@ -99,12 +99,9 @@ def front_figure(
     """Means of two rewards: the frontier as a line, and where each way of adding ends, by unit."""
     figure, axes = one_panel(6.6, 3.2)
     axes.plot(*zip(*front, strict=True), color=GREY, linewidth=2, label="the frontier at this KL")
-    for (label, by_unit), colour, marker in zip(ends.items(), (ORANGE, BLUE), "os", strict=True):
-        points = list(by_unit.values())
-        axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=8, label=label)
-        for unit, point in by_unit.items():
-            if colour == ORANGE:  # the other ends nearly in one point
-                axes.annotate(unit, point, (-6, -15), ha="right", textcoords="offset points")
+    for (label, by_unit), colour in zip(ends.items(), (ORANGE, BLUE), strict=True):
+        for (unit, point), marker in zip(by_unit.items(), "os^", strict=False):
+            axes.plot(*point, marker, color=colour, markersize=8, label=f"{label}, {unit}")
     axes.legend(loc="lower right")
     label_axes(axes, "Two rewards at 1 nat of KL", "mean length, words", "mean score", grid="both")
     return figure
