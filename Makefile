@@ -57,6 +57,7 @@ NEWS := @jupyterlab/apputils-extension:announcements  # asks on every first star
 # CI alone: LOCK names a file with the hash of every package, which is installed first
 $(VENV)/.course: $(BIN)/python requirements.txt constraints.txt $(LOCK)
 	$(if $(LOCK),$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --require-hashes -r $(LOCK))
+	@echo "Installing the packages: one to six minutes, in which nothing is printed."
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
 	$(BIN)/jupyter labextension disable --level=sys_prefix $(NEWS) > /dev/null 2>&1
 	@touch $@

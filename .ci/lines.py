@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (900, 700),
     "helpers/commands/": (1_160, 600),
     "helpers/": (3_949, 3_700),
-    "tests/": (20_756, 18_000),
+    "tests/": (20_766, 18_000),
     "benchmarks/": (1_954, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

@@ -75,7 +75,8 @@ def test_what_is_normal_is_a_note_and_what_cannot_be_applied_is_said_with_what_t
     }
     assert not diagnose_log(LOGS / "ppo.json").notes
     said = str(diagnose_log(LOGS / "grpo_beta_0.json"))
-    assert "KL runs away (k3), KL stays at 0 (k3): log kl_k3: kl in TRL (beta above 0)" in said
+    k3 = "negative KL (k3), KL runs away (k3), KL stays at 0 (k3)"
+    assert f"{k3}: log kl_k3: kl in TRL (beta above 0)" in said
     assert "log first_ratio_error" in said and "nothing ends:" not in said
     assert "first_ratio_error" not in str(diagnose_log(LOGS / "dpo.json"))
 
@@ -191,6 +192,15 @@ def test_lines_that_trl_and_verl_print(tmp_path):
     (tmp_path / "verl.txt").write_text("\n".join(verl.format(k, k, k % 9) for k in range(1, 19)))
     assert flags(tmp_path / "trl.txt") == {"all rewards equal", "no gradient"}
     assert flags(tmp_path / "verl.txt") == {"KL runs away (k3)", "reward without a trend"}
+
+
+def test_a_k3_below_0_is_told_as_such_and_a_named_column_is_read_once(tmp_path):
+    path = tmp_path / "trl.csv"
+    rows = [f"{k},{-0.02 * k},{0.1 * k},0.5,1.0,{20 + k % 9}" for k in range(1, 19)]
+    head = "step,kl,reward,reward_std,grad_norm,completion_length"
+    path.write_text("\n".join([head, *rows]))
+    assert flags(path) == {"negative KL (k3)"}
+    assert flags(path, names={"kl_per_token": "kl"}) == {"negative KL"}
 
 
 def test_units_by_hand():

@@ -117,7 +117,7 @@ def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str])
     The box spans what the run's late mean (the black bar) may be, beside these healthy runs.
     """
     judged = [metric.key for metric in METRICS if metric.key not in SILENT]
-    words = f"{len(out)} of {len(judged)} curves out of the box" if out else "all curves green"
+    words = f"{len(out)} of {len(judged)} curves outside the box" if out else "all curves green"
     title = f"Your run: {words} · black bar: mean of its last third · dashed box: healthy"
     figure = small_multiples(METRICS, healthy, [run], title=title)
     for axes, metric in zip(figure.axes, METRICS, strict=True):

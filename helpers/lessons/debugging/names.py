@@ -130,7 +130,7 @@ def metrics_of(
     library, names = find_names(columns)
     if "score" in names and columns.get("raw_score") == columns[names["score"]]:
         names = {UNSCALED.get(key, key): column for key, column in names.items()}
-    names |= own
+    names = {key: column for key, column in names.items() if column not in own.values()} | own
     known = "one that docs/names.md has, or names (--names kl=COLUMN …) that say which is which"
     require(bool(names), "log", f"the columns {listed}", known)
     return library, in_our_units({key: columns[column] for key, column in names.items()})

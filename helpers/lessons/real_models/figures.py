@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, YELLOW
 
 
 def win_rate_figure(rates: dict[str, tuple], fair: list[float]) -> Figure:
@@ -33,7 +33,7 @@ TITLES |= {
     "grpo": "GRPO, β = 0.1",
 }
 TITLES |= {"trl_ours": "TRL, our settings", "trl_defaults": "TRL, its defaults"}
-STYLES = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (GREY, "D")]
+STYLES = [(BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "v"), (GREY, "D"), (YELLOW, "P")]
 
 
 def task_figure(curves: dict[str, list[list[dict]]], levels: dict[str, float]) -> Figure:
@@ -65,7 +65,7 @@ def pass_of_k_figure(tries: list[int], tasks: dict[str, dict[str, list[float]]])
         axes.set_xticks(tries, tries)
         axes.set_ylim(0, 1.02)
         label_axes(axes, task.replace("_", " "), "tries k", "pass@k, unseen words", grid="both")
-    legend_below(figure, panels[0])
+    legend_below(figure, panels[-1])
     return figure
 
 
