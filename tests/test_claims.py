@@ -177,6 +177,13 @@ def mixture() -> list[int]:
     return [tensors[name].shape[1] for name in ("scores", "proposal_scores")]
 
 
+def measured_methods() -> list[float]:
+    """Efficiencies of last policies, of three methods, in the table of benchmarks.methods."""
+    lines = (ROOT / "benchmarks/README.md").read_text("utf-8").splitlines()
+    named = ("| PPO |", "| DPO |", "| online DPO |")
+    return [float(line.split("|")[6]) for line in lines if line.startswith(named)]
+
+
 CONFIG = RLHFConfig()
 GIVEN = quoted("an exercise's own example")
 CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
@@ -214,6 +221,9 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
     ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),
     ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
+    ("11", "0.69 for offline"): one_of(measured_methods),
+    ("11", "0.93 for online"): one_of(measured_methods),
+    ("11", "0.96 for PPO"): one_of(measured_methods),
     ("12", "model of 135 million"): quoted("the name SmolLM2-135M"),
 }
 

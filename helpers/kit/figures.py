@@ -245,7 +245,7 @@ BOXES = {  # name: x, y, colour, what it does
     "Actor π": (0.15, 0.66, POLICY, "samples · trained"),
     "Reward model": (0.48, 0.87, REWARD, "scores · frozen"),
     "Reference π_ref": (0.48, 0.57, REFERENCE, "the actor as it was · frozen"),
-    "Critic V": (0.48, 0.27, VALUE, "predicts rewards · trained"),
+    "Critic V": (0.48, 0.27, VALUE, "predicts returns · trained"),
     "Rewards": (0.84, 0.72, KL, "score − β·KL"),
     "Advantages": (0.84, 0.27, GOLD, "which token earned it"),
 }

@@ -48,12 +48,14 @@ def price_explorer(study: Direct, start: int = 0) -> Explorer:
         figure, grid = new_figure(1, len(PRICED), 10.4, 3.2)
         figure.suptitle(f"{method}, β = {chosen:g}")
         for axes, (key, (title, unit)) in zip(grid[0], PRICED.items(), strict=True):
-            curves = {b: [run.column(key) for run in of] for b, of in runs.items()}
-            steps, mine = runs[chosen][0].column("iteration"), curves.pop(chosen)
-            for (b, others), line in zip(curves.items(), ("--", ":", "-."), strict=False):
-                means = np.mean(others, axis=0)
-                axes.plot(steps, means, line, color=REFERENCE, linewidth=1.6, label=f"β = {b:g}")
-            draw_seeds(axes, steps, mine, BLUE, f"β = {chosen:g}")
+            steps, lines = runs[chosen][0].column("iteration"), iter(("--", ":", "-."))
+            for b, of in runs.items():
+                curves = [run.column(key) for run in of]
+                if b == chosen:
+                    draw_seeds(axes, steps, curves, BLUE, f"β = {b:g}")
+                else:
+                    style = dict(color=REFERENCE, linewidth=1.6, label=f"β = {b:g}")
+                    axes.plot(steps, np.mean(curves, axis=0), next(lines), **style)
             axes.legend(loc="best")
             label_axes(axes, title, "gradient steps", unit, grid="y")
         return figure
