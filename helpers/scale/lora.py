@@ -4,8 +4,6 @@ the reference.
 Hu et al. 2022, *LoRA: low-rank adaptation of large language models*.
 """
 
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -104,16 +102,6 @@ def convert_base(actor: nn.Module, base: torch.dtype) -> None:
         head.float().__class__ = Float32Head
 
 
-@contextmanager
-def adapter_off(actor: nn.Module):
-    """Context in which the model runs without its adapter."""
-    actor.disable_adapters()
-    try:
-        yield actor
-    finally:
-        actor.enable_adapters()
-
-
 class AdapterOff:
     """The reference under LoRA: the actor without its adapter, sharing its weights.
 
@@ -130,8 +118,11 @@ class AdapterOff:
 
     @torch.no_grad()
     def __call__(self, **inputs):
-        with adapter_off(self.wrapped):
+        self.wrapped.disable_adapters()
+        try:
             return self.wrapped(**inputs)
+        finally:
+            self.wrapped.enable_adapters()
 
     def state_dict(self) -> dict[str, Tensor]:
         """The weights without the adapter's; training does not change them."""
