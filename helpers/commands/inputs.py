@@ -227,7 +227,6 @@ def keep_inputs(inputs: Inputs, folder: Path) -> None:
     given = inputs.as_dict()
     # one that was stopped before its first checkpoint may have left others
     if given != type(inputs)().as_dict() or (folder / INPUTS).exists():
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / INPUTS, given)
 
 

@@ -23,7 +23,6 @@ def write_csv(path: Path, history: list[dict]) -> None:
 
 def save_results(state: RLHFState, folder: Path) -> None:
     """`metrics.csv`, `curves.png` and a last checkpoint."""
-    folder.mkdir(parents=True, exist_ok=True)
     save_checkpoint(state, folder)
     if state.history:
         write_csv(folder / METRICS, state.history)

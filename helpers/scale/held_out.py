@@ -62,7 +62,6 @@ def write_texts(path: Path, texts: list[str], found: dict[str, torch.Tensor]) ->
         | {name: float(values[number]) for name, values in found.items()}
         for number, text in enumerate(texts)
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(path, rows)
 
 
