@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from helpers.data import COLUMNS, find_folder
+from helpers.data import COLUMNS, SIDES, find_folder
 from helpers.models import (
     accepts,
     check_vocabulary,
@@ -182,9 +182,7 @@ def pair_texts(pairs: list[dict]) -> tuple[list[str], list[str]]:
         texts = isinstance(pair, dict) and all(isinstance(pair.get(name), str) for name in COLUMNS)
         wants = "texts under prompt, chosen and rejected (`as_pairs` makes them of messages)"
         require(texts, "pairs", repr(pair)[:60], wants)
-    return tuple(
-        [join(pair["prompt"], pair[side]) for pair in pairs] for side in ("chosen", "rejected")
-    )
+    return tuple([join(pair["prompt"], pair[side]) for pair in pairs] for side in SIDES)
 
 
 def join(prompt: str, response: str) -> str:

@@ -167,14 +167,13 @@ def reference_row(sweep: Sweep) -> dict:
     return {"score": score, "gold": gold, "kl": 0.0, "value": score}
 
 
-def print_table(rows: list[dict], reference: dict | None = None) -> None:
-    """Print each β's results, as far as there are any; the first line is the reference, if given."""
+def print_table(rows: list[dict], reference: dict) -> None:
+    """Print each β's results, as far as there are any; the first line is the reference."""
     print(
         f"{'β':>9s}{'proxy':>8s}{'gold (seeds)':>16s}{'KL':>9s}{'broken':>8s}{'J':>8s}{'J*':>8s}"
         f"{'efficiency (s.e.; seeds)':>27s}"
     )
-    if reference is not None:
-        print("reference{score:8.3f}{gold:8.2f}{kl:17.3f}{value:16.3f}".format(**reference))
+    print("reference{score:8.3f}{gold:8.2f}{kl:17.3f}{value:16.3f}".format(**reference))
     optimal = "{optimal_value:8.3f}"
     optimal += "{efficiency:11.3f} ({efficiency_stderr:.3f}; {efficiency_spread:.3f})"
     for row in rows:
