@@ -20,7 +20,6 @@ from helpers.models import (
     load_tokenizer,
     make_critic,
     make_reference,
-    stop_tokens,
     trainable,
 )
 from helpers.prompts import as_prompts
@@ -48,11 +47,6 @@ class Models:
     @property
     def device(self) -> torch.device:
         return self.actor.device
-
-    @property
-    def stop_tokens(self) -> list[int]:
-        """Ids that end a response."""
-        return stop_tokens(self.actor, self.tokenizer)
 
     def trained_parameters(self, config: RLHFConfig) -> list[dict]:
         """Parameter groups of the one optimizer: actor first, then critic, if there is one."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from helpers.gae import compute_gae
 from helpers.groups import group_advantages, skipped_rows
 from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
-from helpers.models import autocast
+from helpers.models import autocast, stop_tokens
 from helpers.ppo import ppo_update_step
 from helpers.rewards import score_texts
 from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values, is_stop
@@ -56,7 +56,8 @@ def score_responses(state: RLHFState, responses: Responses) -> Tensor:
 
 def stopped(state: RLHFState, responses: Responses) -> Tensor:
     """Whether each response ended with a stop token, not at the maximum length: [B] bool."""
-    stops = is_stop(responses.response_tensors, state.models.stop_tokens)
+    ids = stop_tokens(state.models.actor, state.models.tokenizer)
+    stops = is_stop(responses.response_tensors, ids)
     return (stops & responses.response_mask).any(dim=1)
 
 

@@ -91,14 +91,14 @@ def snapshot_schedule(iterations: int) -> list[int]:
 
 
 @torch.no_grad()
-def take_snapshot(state: RLHFState, prompts: tuple = WATCHED_PROMPTS) -> Snapshot:
+def take_snapshot(state: RLHFState) -> Snapshot:
     """Sample responses to the watched prompts, always with the same random numbers.
 
     It has its own generator, so snapshots do not change a run.
     """
     models, config = state.models, state.config
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
-    asked = [prompt for prompt in prompts for _ in range(SAMPLES)]
+    asked = [prompt for prompt in WATCHED_PROMPTS for _ in range(SAMPLES)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     tokens, temperature = responses.tokens(), config.temperature
     reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
@@ -107,8 +107,8 @@ def take_snapshot(state: RLHFState, prompts: tuple = WATCHED_PROMPTS) -> Snapsho
     if "gold" in state.measures:
         for sample, gold in zip(found, state.measures["gold"](responses.texts), strict=True):
             sample.gold = float(gold)
-    rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(prompts)}
-    return Snapshot(state.iteration, rows, next_token(state, models.actor, prompts))
+    rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(WATCHED_PROMPTS)}
+    return Snapshot(state.iteration, rows, next_token(state, models.actor, WATCHED_PROMPTS))
 
 
 def as_samples(tokenizer, responses: Responses, both: tuple, scores: list[float]) -> list[Sample]:
@@ -123,7 +123,7 @@ def as_samples(tokenizer, responses: Responses, both: tuple, scores: list[float]
 
 
 @torch.no_grad()
-def next_token(state: RLHFState, policy, prompts: tuple = WATCHED_PROMPTS) -> dict[str, Tensor]:
+def next_token(state: RLHFState, policy, prompts: tuple) -> dict[str, Tensor]:
     """Log-probs of the first response token for each prompt: [V] nats each, on the CPU."""
     queries = encode_prompts(state.models.tokenizer, list(prompts), state.models.device)
     nothing = torch.full_like(queries[0][:, :1], state.models.tokenizer.pad_token_id)
@@ -137,7 +137,6 @@ def record_run(
     state: RLHFState,
     run: Run | None = None,
     schedule: list[int] | None = None,
-    prompts: tuple = WATCHED_PROMPTS,
     save_dir: Path | None = None,
     observe: Callable = no_observer,
 ) -> Iterator[Run]:
@@ -153,10 +152,10 @@ def record_run(
 
     def watched(state: RLHFState) -> dict:
         if state.iteration == 0 and not run.snapshots:
-            run.snapshots.append(take_snapshot(state, prompts))
+            run.snapshots.append(take_snapshot(state))
         record = iterate(state, observe)
         if state.iteration in schedule:
-            run.snapshots.append(take_snapshot(state, prompts))
+            run.snapshots.append(take_snapshot(state))
         return record
 
     def keep(checkpoint: Path) -> None:

@@ -217,7 +217,7 @@ def test_sentence_stops_are_the_reference_s_too_and_a_resumed_run_s(folder, lora
     assert command.main(["train", "--resume", "run", "--iterations", "3"]) == 0
     options = train.kept_inputs(train.TrainOptions(resume=folder / "run"), folder / "run")
     models = options.go_on(folder / "run", train.saved_config("run")).models
-    stops = models.stop_tokens
+    stops = stop_tokens(models.actor, models.tokenizer)
     assert len(stops) > 1 and stop_tokens(models.reference, models.tokenizer) == stops
     exported = AutoModelForCausalLM.from_pretrained("policy").generation_config
     assert exported.eos_token_id == stops

@@ -33,7 +33,7 @@ def checkpoint(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
     config = RLHFConfig(iterations=2, batch_size=2, response_length=3, normalize_scores=False)
     state = start_run(config, tiny_models(), prompts=PROMPTS)
-    next(record_run(state, prompts=PROMPTS))
+    next(record_run(state))
     save_checkpoint(state, folder, lambda path: (path / "more.json").write_text("{}"))
     return folder
 

@@ -53,7 +53,7 @@ def run_study_job(folder: Path) -> None:
 
 TRAINERS = {
     "train_rlhf_loop": lambda folder: list(train_rlhf_loop(state=new_run(), save_dir=folder)),
-    "record_run": lambda folder: list(record_run(new_run(), prompts=("i read",), save_dir=folder)),
+    "record_run": lambda folder: list(record_run(new_run(), save_dir=folder)),
     "a study's job": run_study_job,
 }
 
