@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields
 from math import ceil
-from typing import ClassVar, Self, get_args
+from typing import ClassVar, get_args
 
 from helpers.tools.flags import setting
 from helpers.tools.validate import (
@@ -105,20 +105,6 @@ class RunConfig:
         """Plain values, for JSON."""
         return asdict(self)
 
-    @property
-    def gradient_steps(self) -> int:
-        """Gradient steps of one update."""
-        epochs = getattr(self, "num_ppo_epochs", 1)
-        return epochs * ceil(self.batch_size / self.minibatch_size)
-
-    @classmethod
-    def from_dict(cls, values: dict) -> Self:
-        """The inverse of `as_dict`; unknown names are refused."""
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(values) - known)
-        require(not unknown, "config", f"unknown fields {unknown}", f"some of {sorted(known)}")
-        return cls(**values)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RLHFConfig(RunConfig):
@@ -190,6 +176,11 @@ class RLHFConfig(RunConfig):
             got, wants = self.kl_horizon, f"more than 0.2 · batch_size = {least:g}"
             require(self.kl_horizon > least, "kl_horizon", got, wants)
 
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps of one update."""
+        return self.num_ppo_epochs * ceil(self.batch_size / self.minibatch_size)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DirectConfig(RunConfig):
@@ -216,5 +207,9 @@ class DirectConfig(RunConfig):
 
 
 def config_from_dict(values: dict) -> RLHFConfig | DirectConfig:
-    """The config that `as_dict` gave these values: that of `DirectConfig` names `pairs`."""
-    return (DirectConfig if "pairs" in values else RLHFConfig).from_dict(values)
+    """The inverse of `as_dict`: values of a `DirectConfig` name `pairs`. Unknown names are refused."""
+    kind = DirectConfig if "pairs" in values else RLHFConfig
+    known = {field.name for field in fields(kind)}
+    unknown = sorted(set(values) - known)
+    require(not unknown, "config", f"unknown fields {unknown}", f"some of {sorted(known)}")
+    return kind(**values)

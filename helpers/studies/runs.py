@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from helpers.checkpoints import newest_checkpoint
-from helpers.config import RLHFConfig
+from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import verify
 from helpers.loop import run_iterations
 from helpers.rollouts import forward_logprobs, response_logits
@@ -221,7 +221,7 @@ def load_run(folder: Path) -> Run:
             )
             for shot, rows in zip(facts["snapshots"], after, strict=True)
         ]
-        config = RLHFConfig.from_dict(facts["config"])
+        config = config_from_dict(facts["config"])
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
     return Run(config, history, shots, facts["final"], facts["label"], tensors)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import tiny_policy
 from torch.utils._pytree import tree_leaves
 
-from helpers.config import DirectConfig, RLHFConfig
+from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.rollouts import PER_TOKEN, RolloutBatch, Tokens, forward_logprobs
 from helpers.sampling import generate
 from helpers.theory.optimum import gibbs_policy, gibbs_value
@@ -121,4 +121,4 @@ def test_any_setting_is_taken_or_refused_by_name(kind, data):
         kinds = (int, float) if isinstance(default, float) else type(default)
         assert default is None or isinstance(value, kinds), f"{name} took {value!r}"
         assert not (isinstance(value, float) and not math.isfinite(value)), name
-    assert kind.from_dict(config.as_dict()) == config
+    assert config_from_dict(config.as_dict()) == config

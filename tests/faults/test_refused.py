@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import length_reward, tiny_models
 
-from helpers.config import DirectConfig
+from helpers.config import DirectConfig, config_from_dict
 from helpers.data import as_pairs
 from helpers.direct import train_direct
 from helpers.groups import pass_at_k
@@ -47,7 +47,7 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("loss", lambda: DirectConfig(loss="kto")),
         ("iterations", lambda: DirectConfig(online=True)),
         ("epochs", lambda: DirectConfig(epochs=0)),
-        ("config", lambda: DirectConfig.from_dict({"gamma": 1.0})),
+        ("config", lambda: config_from_dict({"pairs": "", "gamma": 1.0})),
         ("estimator", lambda: kl_estimate(ONE, ONE, "k4")),
         ("k", lambda: pass_at_k(RIGHT, 0)),
         ("k", lambda: pass_at_k(RIGHT, 6)),
