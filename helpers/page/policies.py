@@ -22,7 +22,6 @@ REFERENCE, REWARD = "reference", "reward"
 PREFIX = "transformer."
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")  # the same function
 
-
 ENCODER_LAYER = {  # GPT-2's names of a DistilBERT layer's parts
     "attn.c_proj": "attention.out_lin",
     "ln_1": "sa_layer_norm",

@@ -60,7 +60,6 @@ KNOWN = {  # shapes of common models, to estimate them offline
     "distilbert-base-uncased": DistilBertConfig(),
 }
 
-
 LEFT_OUT = f"""\
 These are the tensors of training. On top come the imported libraries (250 to 340 MiB), what a reward
 function holds, under bf16 autocast copies of the weights (2 bytes each), on a CPU the freed blocks that

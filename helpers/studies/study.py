@@ -187,19 +187,15 @@ def record(job: Job, folder: Path, out: Path) -> dict:
     return save_run(job, run, out, state if job.keep_policy else None)
 
 
-def save_policy(state: RLHFState, folder: Path) -> None:
-    """Save the actor's weights in half precision."""
-    weights = state.models.actor.named_parameters()  # without the head, tied to the word embeddings
-    save_file({name: x.data.half().contiguous() for name, x in weights}, folder / POLICY)
-
-
 def save_run(job: Job, run: Run, out: Path, state: RLHFState | None = None) -> dict:
-    """Save a full run (with the policy of a state) in its folder; returns its entry in `study.json`."""
+    """Save a full run (with the policy of a state, in half precision); returns its entry in `study.json`."""
     if job.whole:
         with atomic_folder(out / job.name) as temporary:
             write_run(run, temporary)
-            if state is not None:
-                save_policy(state, temporary)
+            if state is not None:  # without the head, tied to the word embeddings
+                weights = state.models.actor.named_parameters()
+                halves = {name: x.data.half().contiguous() for name, x in weights}
+                save_file(halves, temporary / POLICY)
         return {"kind": job.kind, "whole": True}
     names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
     return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)

@@ -41,7 +41,6 @@ def _opinion_words():
 
 OPINIONS = _opinion_words()
 
-
 SLOTS, SETTINGS = _WORDS["slots"], {}
 for domain, words in _WORDS["settings"].items():
     aspects = [  # things that share their adjectives: [praising, blaming]
