@@ -10,11 +10,9 @@ MEAN = "2 / (2 + kl_coef / sigma**2)"
 WRONG = [
     (P, "normalised over all prompts", BEST,
      "(ref_logprobs + scores / kl_coef) - (ref_logprobs + scores / kl_coef).logsumexp((0, 1))"),
-    (P, "a log of log-probs", BEST, "(ref_logprobs.log() + scores / kl_coef).log_softmax(1)"),
     (P, "exp first, then log", BEST, "(ref_logprobs.exp() * (scores / kl_coef).exp()).log()"
      " - (ref_logprobs.exp() * (scores / kl_coef).exp()).sum(1, keepdim=True).log()"),
     (E, "one KL over the other", SHARE, "missing(ref_logprobs) / missing(logprobs)"),
-    (E, "without the policy's weights", KL, "(p - best_logprobs).sum()"),
     (E, "by the gain in KL", SHARE, "missing(ref_logprobs) - missing(logprobs)"),
     (E, "probabilities for their logs", "(p - best_logprobs)", "(p.exp() - best_logprobs.exp())"),
 

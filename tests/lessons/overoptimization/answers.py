@@ -51,7 +51,6 @@ WRONG = [
     (D, "E[d²] − E[d]²", "change.std()",
      "((change**2).mean() - change.mean() ** 2).mul(len(change) / (len(change) - 1)).clamp(min=0).sqrt()"),
 
-    (L, "twice the square", LOSS, "return (logprobs - teacher_logprobs).square().mean()"),
     (L, "a ratio for the log-ratio", "return (log", "return (log_ratios.exp() * log"),
     (L, "SFT on the samples", LOSS, "return -logprobs.mean()"),
 

@@ -1,10 +1,9 @@
 """Answers to the exercises of lesson 12, as learners write them."""
 
 # fmt: off
-MASK = "torch.arange(width) < torch.tensor([[len(row)] for row in answers])"
 SEEN = 'encoded["attention_mask"].bool()'
 READ = "torch.arange(width) < torch.tensor([[len(row)] for row in rows])"
-WINS, LENGTHS = "(ab.float() + (~ba).float())[matched] / 2", "(words_a - words_b).abs() <= most"
+WINS = "(ab.float() + (~ba).float())[matched] / 2"
 EQUAL, ENDED = "text.strip() == right", 'text.endswith("\\n") and '
 BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
 WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
@@ -33,17 +32,12 @@ WRONG = [
     ("chat_tokens", "the last message alone", "apply_chat_template(messages,",
      "apply_chat_template(messages[-1:],"),
     ("chat_tokens", "prompts padded as the tokenizer pleases", '"padding_side": "left", ', ""),
-    ("chat_tokens", "the mask by comparing with pad", SEEN,
-     'encoded["input_ids"].ne(tokenizer.eos_token_id)'),
     ("chat_tokens", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
     ("chat_tokens", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
     ("chat_tokens", "padded with 0", "[pad] *", "[0] *"),
-    ("chat_tokens", "one EOS more", "[pad] * (width - len(row))", "[pad] * (width + 1 - len(row))"),
-    ("chat_tokens", "the stop token does not count", MASK, "response != tokenizer.eos_token_id"),
     ("chat_tokens", "three results", "response, counted", "response"),
 
     ("turns_tokens", "padding counts", "[False] *", "[True] *"),
-    ("turns_tokens", "all that is read counts", "read, counted", "read, read"),
     ("turns_tokens", "all but the policy's first turn", "for who, ids in row for _",
      "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
     ("turns_tokens", "zeros for pads", "[pad] *", "[0] *"),
@@ -51,7 +45,6 @@ WRONG = [
     ("turns_tokens", "two results", "response, read, counted", "response, counted"),
 
     ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
-    ("debiased_win_rate", "all pairs", LENGTHS, "words_a > 0"),
     ("debiased_win_rate", "one standard error", "len(wins))", "len(wins), 1.0)"),
     ("debiased_win_rate", "low and high exchanged", "*wilson(wins.mean(), len(wins))",
      "*wilson(wins.mean(), len(wins))[::-1]"),

@@ -35,8 +35,6 @@ WRONG = [
 
     (C, "exchanged", "return best, agreement", "return agreement, best"),
     (C, "the square of the mean", AGREE, "p.mean() ** 2 + (1 - p.mean()) ** 2"),
-    (C, "summed", BEST, "torch.maximum(p, 1 - p).sum()"),
-    (C, "the unlikelier side", BEST, "torch.minimum(p, 1 - p).mean()"),
     (C, "they differ", AGREE, "(2 * p * (1 - p)).mean()"),
 
     (F, "no head", "head(hidden[:, 0]).squeeze(-1)", "hidden[:, 0].sum(-1)"),

@@ -12,21 +12,18 @@ HERE = "        token ="
 
 # fmt: off
 WRONG = [
-    (M, "all of it counts", "before == 0", "before >= 0"),
     (M, "only the EOS counts", "before == 0", "is_eos.bool()"),
     (M, "upside down", "before == 0", "before > 0"),
     (M, "the one after EOS too", "before == 0", "before - is_eos.roll(1, 1) == 0"),
     (M, "0 is padding", "before == 0", "(before == 0) & (response_tensors != 0)"),
     (M, "EOS is always 2", "== eos_token_id", "== 2"),
     (M, "id 0 taken for none", "== eos_token_id", "== (eos_token_id or 1)"),
-    (M, "numbers, not booleans", "before == 0", "(before == 0).float()"),
     (P, "−1 on padding", COUNT, "mask.cumsum(dim=1) - 1"),
     (P, "counts the padding", COUNT, "(1 - mask).cumsum(1) - (1 - mask)"),
     (P, "forgets padding on the right", COUNT,
      "(torch.arange(mask.shape[1]) - (1 - mask).sum(1, True)).clamp(min=0)"),
     (K, "k1 reversed", "        return d\n", "        return -d\n"),
     (K, "k1 at least 0", "        return d\n", "        return d.clamp(min=0)\n"),
-    (K, "k3 for k1", "        return d\n", "        return torch.exp(-d) - 1 + d\n"),
     (K, "k2 is k1", "return 0.5 * d.square()", "return d"),
     (K, "exp of each", "torch.exp(-d)", "ref_logprobs.exp() / logprobs.exp()"),
     (K, "clamped", "d = logprobs - ref_logprobs", "d = (logprobs - ref_logprobs).clamp(-20, 20)"),

@@ -29,9 +29,7 @@ WRONG = [
      " (counts.sum() - 1)"),
     ("merge_moments", "an epsilon", VARIANCE, f"{VARIANCE} + 1e-5"),
 
-    ("lora_forward", "never on", "if not on:", "if True:"),
     ("lora_forward", "on and off exchanged", "if not on:", "if on:"),
-    ("lora_forward", "1/r alone", "alpha / len(a)", "1 / len(a)"),
     ("lora_forward", "α over √r", "alpha / len(a)", "alpha / len(a) ** 0.5"),
     ("lora_forward", "at least 1", "alpha / len(a)", "max(1, alpha / len(a))"),
 ]

@@ -59,7 +59,6 @@ WRONG = [
     (A, "variance", "advantages[counted].std()", "advantages[counted].var()"),
     (A, "order exchanged", f"return values, {WHITE}, returns", f"return {WHITE}, returns, values"),
     (A, "squeeze without an axis", ".squeeze(-1) * counted", ".squeeze() * counted"),
-    (U, "no clip", "clipped * advantages", "ratio * advantages"),
     (U, "the gain clipped, not the ratio", MINIMUM,
      "(ratio * advantages).clamp(1 - config.cliprange, 1 + config.cliprange)"),
     (U, "rows mixed up", "(x[rows] for x in rollout)",
