@@ -19,6 +19,7 @@ import safetensors
 from helpers.config import RLHFConfig
 from helpers.data import DATA, load_pairs, load_rows
 from helpers.lessons.debugging.cases import VARIANTS
+from helpers.lessons.overoptimization.study import RECIPES
 from helpers.lessons.without_a_reward_model import study as direct
 from helpers.studies import one_token
 from helpers.studies.beta_sweep import load_sweep
@@ -212,15 +213,11 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "from 2,000 responses"): equals(lambda: mixture()[0]),
     ("07", "and 500 of the policy"): equals(lambda: mixture()[1]),
     ("07", "fresh responses a run"): equals(lambda: load_sweep().run(0.1, 0).final["responses"]),
-    ("08", "12,000 choices"): equals(lambda: 12_000),
-    ("08", "12,000 pairs"): equals(lambda: 12_000),
-    ("08", "labelled the first 12,000"): equals(lambda: 12_000),
+    ("08", "12,000"): equals(lambda: RECIPES["pairs_12000"]["pairs"]),
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
     ("09", "sampling at 0.95, 0.7, 0.4"): one_of(temperatures),
-    ("11", "with its own 300 pairs"): equals(lambda: direct.FEW),
-    ("11", "there are 300 pairs"): equals(lambda: direct.FEW),
+    ("11", "300 pairs"): equals(lambda: direct.FEW),
     ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),
-    ("11", "On the 300 pairs"): equals(lambda: direct.FEW),
     ("11", "0.69 for offline"): one_of(measured_methods),
     ("11", "0.93 for online"): one_of(measured_methods),
     ("11", "0.96 for PPO"): one_of(measured_methods),
