@@ -85,6 +85,11 @@ def world(tmp_path_factory) -> Path:
     return folder
 
 
+# flags of a run on shipped or own models that takes a second
+SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
+SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
+
+
 def loop_flags(world: Path, iterations: int = 6) -> list:
     """The flags of a run of a few seconds."""
     small = ["--iterations", iterations, "--batch-size", 4, "--response-length", 4]

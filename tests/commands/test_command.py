@@ -5,7 +5,7 @@ import csv
 import pytest
 import torch
 from conftest import tiny_models
-from crash_harness import loop_flags
+from crash_harness import SMALL, loop_flags
 
 from helpers import __main__ as command
 from helpers import steps
@@ -109,12 +109,8 @@ def pretrained(tmp_path_factory):
     return ["--actor", str(folder / "actor"), "--reward-model", str(folder / "reward")]
 
 
-SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
-SMALL += ["--evaluation-samples", "8"]
-
-
 def test_another_model_learns_gently_with_bars_and_no_gold_score(pretrained, tmp_path, capsys):
-    flags = [*pretrained, *SMALL, "--normalizer-samples", "8", "--save", str(tmp_path)]
+    flags = [*pretrained, *SMALL, "--save", str(tmp_path)]
     assert command.main(["train", *flags]) == 0
     config = saved_config(tmp_path)
     assert (config.learning_rate, config.critic_learning_rate) == (1e-5, 1e-5)

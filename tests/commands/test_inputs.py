@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from crash_harness import SMALL
 
 from helpers import __main__ as command
 from helpers.checkpoints import load_checkpoint, newest_checkpoint
@@ -20,10 +21,8 @@ from helpers.models import load_tokenizer
 from helpers.reward_model import load_reward_model
 from helpers.scale.export import FACTS
 from helpers.scale.held_out import BEST, ROWS
-from helpers.tools.files import ROOT
+from helpers.tools.files import ROOT, write_jsonl
 
-SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
-SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
 REWARDS = """
 from pathlib import Path
 def brevity(completions, **columns):
@@ -52,12 +51,9 @@ def folder(tmp_path, monkeypatch):
     """A working directory with rewards and prompts."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_rewards.py").write_text(REWARDS)
-    rows = [{"prompt": p, "solution": "the"} for p in ("i saw this film", "it was")]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "rows.jsonl").write_text(lines)
-    (tmp_path / "held_out.jsonl").write_text(
-        lines.replace("it was", "the waiters").replace("film", "book")
-    )
+    asked = {"rows": ("i saw this film", "it was"), "held_out": ("i saw this book", "the waiters")}
+    for name, prompts in asked.items():
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"prompt": p, "solution": "the"} for p in prompts])
     return tmp_path
 
 
@@ -115,7 +111,7 @@ def test_a_reward_model_without_its_head_is_refused_before_anything_is_written(
 def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(folder, capsys):
     rows = [{"prompt": f"{p} was"} for p in "it film room soup book hotel music view staff".split()]
     rows += [{"prompt": f"the {row['prompt']}"} for row in rows[1:5]]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "rows.jsonl", rows)
     own = ["--prompts", "rows.jsonl", "--eval-every", "1", "--save", "run"]
     assert command.main(["train", *SMALL, *own]) == 0
     printed = capsys.readouterr().out
@@ -138,9 +134,7 @@ def test_a_tenth_of_own_prompts_is_held_out_and_the_best_policy_on_them_kept(fol
     assert again["rows"][-1]["iteration"] == 3
 
 
-TWELVE = "".join(
-    json.dumps({"prompt": f"the {w} was", "word": "the"}) + "\n" for w in "abcdefghijkl"
-)
+TWELVE = [{"prompt": f"the {w} was", "word": "the"} for w in "abcdefghijkl"]
 COLUMNS = """
 def hits(completions, word):
     return [float(w in c) for w, c in zip(word, completions)]
@@ -148,7 +142,7 @@ def hits(completions, word):
 
 
 def test_distributed_without_a_folder_trains_on_every_prompt(folder):
-    (folder / "rows.jsonl").write_text(TWELVE)
+    write_jsonl(folder / "rows.jsonl", TWELVE)
     options = DistributedOptions(prompts=folder / "rows.jsonl")
     state, held_out = begin(options, RLHFConfig(device="cpu", normalize_scores=False))
     assert len(state.prompts) == 12 and held_out is None
@@ -176,7 +170,7 @@ def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the
     folder, capfd, go_on
 ):
     """Two processes; the rows of both are those of the first, and what is resumed is measured on."""
-    (folder / "rows.jsonl").write_text(TWELVE)
+    write_jsonl(folder / "rows.jsonl", TWELVE)
     (folder / "mine.py").write_text(COLUMNS)
     given = "--iterations 2 --batch-size 4 --response-length 4 --eval-every 1".split()
     given += ["--normalizer-samples", "8", "--reward", "mine.py:hits"]

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from conftest import length_reward, tiny_models
+from crash_harness import SMALL
 from transformers import AutoModelForCausalLM, OPTConfig
 
 from helpers import __main__ as command
@@ -24,8 +25,6 @@ from helpers.steps import iterate
 from helpers.tools.files import write_jsonl
 from helpers.tools.noise import below_0
 
-SMALL = ["--iterations", "2", "--batch-size", "4", "--response-length", "4", "--device", "cpu"]
-SMALL += ["--evaluation-samples", "8", "--normalizer-samples", "8"]
 CONFIG = RLHFConfig(device="cpu", iterations=2, batch_size=4, response_length=4)
 PROMPTS = ["we saw this film", "the soup", "i read"]
 BF16 = torch.bfloat16
