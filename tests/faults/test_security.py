@@ -93,12 +93,3 @@ def test_texts_of_models_and_users_are_escaped_wherever_they_are_shown():
     pages = [newest_samples_html(run), progress_html(1, 2, EVIL).data, page_html(question, 0, 1)]
     pages += [problem_html(ValueError(EVIL)), sample_html(sample, EVIL)]
     assert [harmless(page) for page in pages] == [True] * len(pages)
-
-
-def test_every_error_an_explorer_shows_is_escaped():
-    from helpers.kit.sliders import Explorer
-
-    def draw():
-        raise ValueError(EVIL)
-
-    assert harmless(Explorer(draw).message.value)
