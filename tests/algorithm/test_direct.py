@@ -22,9 +22,9 @@ from helpers.theory.optimum import gibbs_policy
 from helpers.tools.parallel import rank
 
 
-def logprobs(count=5, seed=0):
+def logprobs(count=5):
     """Log-probs of `count` pairs: chosen, rejected, and both under the reference, float64."""
-    return torch.randn(4, count, generator=seeded(seed), dtype=torch.float64) - 5
+    return torch.randn(4, count, generator=seeded(), dtype=torch.float64) - 5
 
 
 # --- the losses, by hand --------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import pytest
-from conftest import tiny_models
+from conftest import SMALL, tiny_models
 from transformers import HfArgumentParser
 
 from helpers.commands.study import STUDIES
@@ -31,8 +31,7 @@ from helpers.studies.study import (
 from helpers.tools.files import FileProblem, write_json
 from helpers.tools.flags import setting
 
-SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
-SIZE |= {"normalize_scores": False, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+SIZE = SMALL | {"iterations": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 SHIPPED = ("beta_sweep", "kl_control", "clinic", "reward_hacking", "clip", "direct", "distilling")
 SHIPPED += ("without_a_critic",)
 

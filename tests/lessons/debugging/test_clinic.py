@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 import torch
-from conftest import length_reward, tiny_models
+from conftest import SMALL, length_reward, tiny_models
 from strategies import close
 
 from helpers import ppo, steps
@@ -30,16 +30,13 @@ from helpers.state import load_models, start_run
 from helpers.steps import iterate
 from helpers.studies.faults import FAULTS, Fault
 
-SIZE = {"iterations": 4, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
-SIZE |= {"normalize_scores": False}
-
 
 def watched_iterations(name, prompts, count=2, models=None, length=6):
     """What the observer sees in `count` iterations with a fault planted; the state afterwards.
 
     `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
     """
-    config = RLHFConfig(**SIZE | {"response_length": length}, device="cpu")
+    config = RLHFConfig(**SMALL | {"iterations": 4, "response_length": length}, device="cpu")
     fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy"))
     config = fault.config(config)
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
@@ -141,7 +138,7 @@ def test_dropout_and_temperature_break_the_ratio_at_once(prompts):
 def test_counted_padding_makes_every_response_as_long_as_the_longest(prompts):
     state, (seen, *_) = watched_iterations("padding_counted", prompts, 1)
     assert seen["rollout"].response_mask.all()
-    assert state.history[0]["response_length"] == SIZE["response_length"]
+    assert state.history[0]["response_length"] == SMALL["response_length"]
     assert state.history[0]["first_ratio_error"] < 1e-4  # pads are consistent
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import SMALL, tiny_models
 from strategies import close
 
 from helpers import steps
@@ -26,13 +26,12 @@ from helpers.studies.study import Job
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
-SMALL = {"iterations": 3, "batch_size": 8, "response_length": 6, "minibatch_size": 4}
-SMALL |= {"method": "rloo", "responses_per_prompt": 4, "normalize_scores": False}
+SETTINGS = SMALL | {"iterations": 3, "method": "rloo", "responses_per_prompt": 4}
 
 
 def started(prompts, **changes):
     models = replace(tiny_models(), critic=None)
-    return start_run(RLHFConfig(**SMALL | changes), models, prompts=prompts)
+    return start_run(RLHFConfig(**SETTINGS | changes), models, prompts=prompts)
 
 
 def test_a_sampler_without_lag_is_the_loop_itself(prompts):
