@@ -218,6 +218,7 @@ FORMS = [
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
     (GAE, "rewards the wrong way", lambda r, v, *rest: gae(v, r, *rest)),
     (BOTH, "wrong type", lambda *a: (*BOTH.right(*a), 0)),
+    (BOTH, "wrong type", lambda *a: BOTH.right(*a)[0].sum()),
 ]
 
 

@@ -28,7 +28,6 @@ WRONG = [
     ("compute_gae", "r + V", RETURNS, "torch.where(mask, rewards + values, 0.0)"),
     ("compute_gae", "a product with the mask", RETURNS, "(advantages + values) * mask"),
     ("compute_gae", "exchanged", RESULTS, "return torch.where(mask, advantages + values, 0.0), advantages"),
-    ("compute_gae", "advantages alone", RESULTS, "return advantages"),
 ]
 
 DEFINITION = """\

@@ -40,7 +40,6 @@ WRONG = [
     (K, "KL not weighted", KL, "(chance * N).log().mean()"),
     (K, "an epsilon in the log", KL, "(chance * (chance * N + 1e-3).log()).sum(1).mean()"),
     (K, "0 · log 0", KL, "(chance * (chance * N).log()).sum(1).mean()"),
-    (K, "three results", "return chance, proxy, gold_kept, kl", "return chance, proxy, kl"),
 
     (D, "variance", STD, "change.var() / len(change)"),
     (D, "both sides pooled", STD, "torch.cat([before, after]).std() / len(change) ** 0.5"),
@@ -59,7 +58,6 @@ WRONG = [
     (R, "the same for all", LIKED, "[1.0 for text in texts]"),
     (R, "NaN", LIKED, '[float("nan") for text in texts]'),
     (R, "drawn at random", LIKED, "torch.rand(len(texts)).tolist()"),
-    (R, "the list is emptied", LIKED, "[float(len(texts.pop())) for _ in range(len(texts))]"),
     (R, "the gold score under another name", TASTE),
 
     (P, "flattery always loses", SHUFFLE, ""),

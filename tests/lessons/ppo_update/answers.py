@@ -30,7 +30,6 @@ WRONG = [
     ("reinforce_loss", "sizes of the advantages", "* advantages", "* advantages.abs()"),
     ("reinforce_loss", "advantages cut off at 10", "* advantages", "* advantages.clamp(-10, 10)"),
     ("reinforce_loss", "a number", LOSS, f"({LOSS}).item()"),
-    ("reinforce_loss", "advantages of the words", "* advantages", "* advantages[words]"),
     ("ratio", "log-probs divided", RATIO, "torch.where(mask, logprobs / old_logprobs, 1.0)"),
     ("ratio", "probabilities divided", RATIO, "torch.where(mask, logprobs.exp() / old_logprobs.exp(), 1.0)"),
     ("ratio", "0 on padding", RATIO, "log_ratio.exp() * mask"),

@@ -16,7 +16,6 @@ WRONG = [
     ("answer_reward", "lower case", EQUAL, "text.strip().lower() == right.lower()"),
     ("answer_reward", "a set of words", EQUAL, "set(text.split()) == set(right.split())"),
     ("answer_reward", "the first line", f"{ENDED}{EQUAL}", 'text.split("\\n")[0].strip() == right'),
-    ("answer_reward", "one number", "return [", "return sum([", "pairs]", "pairs])"),
     ("answer_reward", "−1 for wrong ones", f"float({ENDED}{EQUAL})", f"2.0 * ({ENDED}{EQUAL}) - 1"),
     ("answer_reward", "part of a point", f"float({ENDED}{EQUAL})",
      f"float({ENDED}{EQUAL}) + 0.1 * (right in text)"),
@@ -35,20 +34,17 @@ WRONG = [
     ("chat_tokens", "a mask of numbers", SEEN, 'encoded["attention_mask"]'),
     ("chat_tokens", "everything counts", SEEN, 'encoded["input_ids"] >= 0'),
     ("chat_tokens", "padded with 0", "[pad] *", "[0] *"),
-    ("chat_tokens", "three results", "response, counted", "response"),
 
     ("turns_tokens", "padding counts", "[False] *", "[True] *"),
     ("turns_tokens", "all but the policy's first turn", "for who, ids in row for _",
      "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
     ("turns_tokens", "zeros for pads", "[pad] *", "[0] *"),
     ("turns_tokens", "padding is read", READ, "torch.ones_like(response, dtype=torch.bool)"),
-    ("turns_tokens", "two results", "response, read, counted", "response, counted"),
 
     ("debiased_win_rate", "B first alone", WINS, "(~ba).float()[matched]"),
     ("debiased_win_rate", "one standard error", "len(wins))", "len(wins), 1.0)"),
     ("debiased_win_rate", "low and high exchanged", "*wilson(wins.mean(), len(wins))",
      "*wilson(wins.mean(), len(wins))[::-1]"),
-    ("debiased_win_rate", "the rate alone", "wins.mean(), *wilson(wins.mean(), len(wins))", "wins.mean()"),
     ("debiased_win_rate", "the middle returned", "return wins.mean()",
      "return sum(wilson(wins.mean(), len(wins))) / 2"),
 ]

@@ -11,7 +11,6 @@ WRONG = [
     ("objective", "β on both", WHOLE, "(kl_coef * (scores - kl)).mean()"),
     ("objective", "sizes", TOKENS, "(logprobs - ref_logprobs).abs()"),
     ("objective", "ratios", TOKENS, "(logprobs - ref_logprobs).exp()"),
-    ("objective", "a list", WHOLE, "[(s - kl_coef * k).item() for s, k in zip(scores, kl)]"),
     ("objective", "scores clipped", "(scores -", "(scores.clamp(-10, 10) -"),
     ("objective", "0 taken for missing", "kl_coef * kl", "(kl_coef or 0.1) * kl"),
     ("objective", "32 rows", WHOLE, "(scores - kl_coef * kl)[:32].mean()"),

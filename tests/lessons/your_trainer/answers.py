@@ -73,7 +73,6 @@ WRONG = [
      "counted, config.kl_coef * (1 - iteration / config.iterations))"),
     (L, "log-probs exchanged", "total_rewards(scores, logprobs, before,",
      "total_rewards(scores, before, logprobs,"),
-    (L, "mask of all", "counted = mask[:, -length:]", "counted = mask"),
     (L, "γ and λ exchanged", "config.gamma, config.lam", "config.lam, config.gamma"),
     (L, "old log-probs recomputed", "        rewards = total",
      "        logprobs = forward_logprobs(actor, ids, mask, length, config.temperature).detach()\n"
