@@ -54,13 +54,9 @@ def compute_gae(rewards, values, gamma, lam, mask):
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
      "    rewards = rewards + ends * scores[:, None]"),
-    ("shape_rewards", "filled in", "torch.where(mask, penalty, 0.0)", "penalty.masked_fill(~mask, 0.0)"),
-    ("td_errors", "padded", NEXT, "torch.nn.functional.pad(values[:, 1:], (0, 1))"),
     ("td_errors", "filled in, double", DELTA,
      "(rewards.double() + gamma * next_values - values).masked_fill(~mask, 0.0)"),
     ("compute_gae", "from the definition, a list", DEFINITION),
     ("compute_gae", "a product of matrices", MATRIX),
-    ("compute_gae", "columns stacked", "advantages[:, t] = running", "advantages = torch.cat("
-     "[advantages[:, :t], running[:, None], advantages[:, t + 1:]], 1)"),
 ]
 # fmt: on

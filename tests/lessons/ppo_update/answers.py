@@ -101,7 +101,6 @@ RIGHT = [
      f"-(({LOG} - {LOG}.detach()).exp() * advantages).mean()"),
     ("reinforce_loss", "a distribution", LOG,
      "torch.distributions.Categorical(logits=logits).log_prob(words)"),
-    ("ratio", "filled in", RATIO, "torch.ones_like(logprobs).masked_scatter(mask, log_ratio[mask].exp())"),
     ("ratio", "filled with zeros first", LOG_RATIO, "(logprobs - old_logprobs).masked_fill(~mask, 0.0)"),
     ("policy_loss", "by the sign", MEAN,
      "-(torch.where(advantages > 0, rho.clamp(max=1 + cliprange), rho.clamp("

@@ -60,7 +60,6 @@ RIGHT = [
      "return torch.tensor([[eos_token_id not in row[:t].tolist() for t in range(len(row))] for row in"
      " response_tensors])"),
     (P, "1 on padding, as in Hugging Face", COUNT, "(mask.cumsum(1) - 1).masked_fill(mask == 0, 1)"),
-    (P, "clamped", COUNT, "(mask.cumsum(1) - 1).clamp(min=0)"),
     (K, "expm1", "torch.exp(-d) - 1 + d", "torch.expm1(-d) + d"),
     (K, "a table", "d = logprobs - ref_logprobs", "d = logprobs - ref_logprobs\n"
      "    return {'k1': d, 'k2': d**2 / 2, 'k3': (-d).exp() - 1 + d}[estimator]"),

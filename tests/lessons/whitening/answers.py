@@ -79,8 +79,6 @@ RIGHT = [
     ("masked_var", "torch's own", VAR, "x[mask].var() if count > 1 else torch.zeros(())"),
     ("whiten_advantages", "epsilon outside, double", WHITE,
      "torch.where(mask, (advantages - mean) / (var.double().sqrt() + 1e-8), 0.0)"),
-    ("whiten_advantages", "filled in", WHITE,
-     "torch.zeros_like(advantages).masked_scatter(mask, whitened[mask])"),
     ("explained_variance", "over n, both", ERROR, "(values - returns)[mask].double().var(unbiased=False)",
      TOTAL, "returns[mask].var(unbiased=False)"),
     written_out("written out"),
