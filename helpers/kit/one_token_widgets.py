@@ -10,10 +10,10 @@ from helpers.studies.one_token import OneTokenRun
 SHOWN_ANSWERS = 10  # answers with a bar of their own
 
 
-def leading_tokens(run: OneTokenRun, row: int, count: int = SHOWN_ANSWERS) -> Tensor:
-    """The answers that matter to policy, reference or optimum, those of the optimum first: [count]."""
+def leading_tokens(run: OneTokenRun, row: int) -> Tensor:
+    """The answers that matter to policy, reference or optimum, the optimum's first: [SHOWN_ANSWERS]."""
     optimum, probs = run.optimum[row], run.tensors["probs"][row]
-    largest = (optimum + probs + run.tensors["ref_probs"][row]).topk(count).indices
+    largest = (optimum + probs + run.tensors["ref_probs"][row]).topk(SHOWN_ANSWERS).indices
     return largest[optimum[largest].argsort(descending=True)]
 
 

@@ -4,7 +4,6 @@ R, C = "my_rule", "steps_5_and_6"
 ERRORS = 'errors = [record["first_ratio_error"] for record in history]'
 RULE = "errors[0] < 1e-3 and max(errors) > 1e-3"
 PLACE = "rewards[torch.arange(len(scores)), counted.sum(dim=1) - 1] += scores  # not on a pad"
-WHITE = "(advantages - mean) / (variance + 1e-8).sqrt() * counted"
 END = "    return rewards, advantages, returns"
 
 
@@ -43,7 +42,7 @@ RIGHT = [
     (R, "a tensor", RULE, "(torch.tensor(errors[1:]) > 1e-3).any() & torch.tensor(errors[0] < 1e-3)"),
     (C, "the divisor n", "/ (counted.sum() - 1)", "/ counted.sum()"),
     (C, "a list", END, "    return [rewards, advantages, returns]"),
-    (C, "by index", WHITE,
+    (C, "by index", "(advantages - mean) / (variance + 1e-8).sqrt() * counted",
      "torch.where(counted, (advantages - advantages[counted].mean()) / advantages[counted].std(), 0.0)"),
     (C, "a mask in the walk", "running = delta +", "running = counted[:, t] * delta +"),
 ]

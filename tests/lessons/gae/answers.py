@@ -3,7 +3,6 @@
 # fmt: off
 SCORE = "rewards[rows, last] += scores"
 KL = "(logprobs - ref_logprobs)"
-LAST = "mask.sum(1) - 1"
 NEXT = "torch.cat([values[:, 1:], nothing], dim=1)"
 DELTA = "torch.where(mask, rewards + gamma * next_values - values, 0.0)"
 DELTAS = "td_errors(rewards, values, gamma, mask)"
@@ -11,7 +10,7 @@ RETURNS = "torch.where(mask, advantages + values, 0.0)"
 RESULTS = "return advantages, " + RETURNS
 
 WRONG = [
-    ("shape_rewards", "one too far", LAST, "(mask.sum(1)).clamp(max=mask.shape[1] - 1)"),
+    ("shape_rewards", "one too far", "mask.sum(1) - 1", "(mask.sum(1)).clamp(max=mask.shape[1] - 1)"),
     ("shape_rewards", "no score", SCORE, "pass"),
     ("shape_rewards", "β forgotten", "-kl_coef *", "-"),
     ("shape_rewards", "size of the KL", KL, "(logprobs - ref_logprobs).abs()"),

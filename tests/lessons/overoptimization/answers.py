@@ -8,7 +8,6 @@ RANKS = """    ordered = scores.sort(dim=1).values
     high = torch.searchsorted(ordered, scores, right=True)
 """
 CHANCE = "((high / N) ** n - (low / N) ** n) / (high - low)"
-PROXY = "(chance * scores).sum(dim=1).mean()"
 GOLD = "(chance * gold).sum(dim=1).mean()"
 KL = "torch.xlogy(chance, chance * N).sum(dim=1).mean()"
 STD = "change.std() / len(change) ** 0.5"
@@ -32,7 +31,7 @@ WRONG = [
      "    ways = torch.tensor([float(math.comb(k, n)) for k in range(N + 1)])\n"
      "    chance = (ways[high] - ways[low]) / ways[N] / (high - low)"),
     (K, "powers of counts", CHANCE, "(high**n - low**n) / N**n / (high - low)"),
-    (K, "the mean of all", PROXY, "scores.mean()"),
+    (K, "the mean of all", "(chance * scores).sum(dim=1).mean()", "scores.mean()"),
     (K, "the best gold", GOLD, "gold.amax(1).mean()"),
     (K, "gold sorted", GOLD, "(chance.sort(1).values * gold.sort(1).values).sum(1).mean()"),
     (K, "KL with the wrong sign", KL, f"-{KL}"),

@@ -17,9 +17,7 @@ LARGER = "torch.maximum((values - returns).square(), (near - returns).square())"
 ENTROPY = "-(logprobs.exp() * logprobs).sum(dim=-1)"
 RANDPERM = "torch.randperm(len(rollout))"
 BATCH = "batch = rollout.rows(rows)"
-STEP = "(actor + config.vf_coef * critic).backward()"
 NORM = "clip_grad_norm_(parameters, config.max_grad_norm)"
-ZERO = "            optimizer.zero_grad()\n"
 EPOCHS = "range(config.num_ppo_epochs)"
 PARAMETERS = '[p for group in optimizer.param_groups for p in group["params"]]'
 
@@ -121,9 +119,9 @@ RIGHT = [
      "rollout.minibatches(config.minibatch_size)", BATCH, "batch = rows"),
     ("ppo_update_step", "parameters from the models", PARAMETERS,
      "[*policy.parameters(), *value_network.parameters()]"),
-    ("ppo_update_step", "two backwards", STEP,
+    ("ppo_update_step", "two backwards", "(actor + config.vf_coef * critic).backward()",
      "actor.backward()\n            (config.vf_coef * critic).backward()"),
-    ("ppo_update_step", "models cleared", ZERO,
+    ("ppo_update_step", "models cleared", "            optimizer.zero_grad()\n",
      "            policy.zero_grad()\n            value_network.zero_grad()\n"),
     ("ppo_update_step", "rows by a generator", RANDPERM,
      "torch.tensor(sorted(range(len(rollout)), key=lambda _: torch.rand(1)))"),

@@ -7,7 +7,6 @@ CHANCE = "torch.sigmoid(score_a - score_b)"
 LOSS = "-torch.nn.functional.logsigmoid(chosen - rejected).mean()"
 WINS = "wins, ties = chosen > rejected, chosen == rejected"
 SHARE = "(wins.float() + 0.5 * ties.float()).mean()"
-BEST = "torch.maximum(p, 1 - p).mean()"
 AGREE = "(p**2 + (1 - p) ** 2).mean()"
 FIT_LOSS = "-torch.nn.functional.logsigmoid(c - r).mean()"
 R = "r = score(rejected[rows], rejected_mask[rows])"
@@ -74,7 +73,7 @@ RIGHT = [
      "torch.stack([chosen, rejected], 1), torch.zeros(len(chosen), dtype=torch.long))"),
     (A, "signs", SHARE, "0.5 + 0.5 * torch.sign(chosen - rejected).mean()"),
     (A, "heaviside", SHARE, "torch.heaviside(chosen - rejected, torch.tensor(0.5)).mean()"),
-    (C, "a half and the distance", BEST, "(0.5 + (p - 0.5).abs()).mean()"),
+    (C, "a half and the distance", "torch.maximum(p, 1 - p).mean()", "(0.5 + (p - 0.5).abs()).mean()"),
     (C, "one less the difference", AGREE, "1 - (2 * p * (1 - p)).mean()"),
     (F, "Adam by hand", BY_HAND),
     (F, "cleared after the step", CLEAR, "", STEP, STEP + CLEAR),

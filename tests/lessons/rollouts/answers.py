@@ -4,8 +4,6 @@ M, P, K, S = "response_mask position_ids kl_estimate sample_with_cache".split()
 F = "forward_logprobs"
 COUNT = "mask.cumsum(dim=1) - mask"
 STEP = "positions = positions[:, -1:] + 1"
-PASS = "past_key_values=cache, use_cache=True"
-CALL = f"actor(new, **inputs, {PASS})"
 DRAW = "torch.multinomial(logprobs.exp(), 1)"
 WHOLE = "actor(ids, attention_mask=mask, position_ids=mask.cumsum(1) - mask.long())"
 HERE = "        token ="
@@ -37,7 +35,7 @@ WRONG = [
      '"attention_mask": mask[:, -new.shape[1]:]'),
     (S, "no position after the prompt", STEP, "positions = None"),
     (S, "all tokens again", "actor(new,", "actor(ids,"),
-    (S, "no cache at all", CALL, WHOLE),
+    (S, "no cache at all", "actor(new, **inputs, past_key_values=cache, use_cache=True)", WHOLE),
     (S, "padded right", 'padding_side="left"', 'padding_side="right"'),
     (S, "greedy", DRAW, "logprobs.argmax(-1, keepdim=True)"),
     (S, "drawn at temperature 1", DRAW, "torch.multinomial(output.logits[:, -1].softmax(-1), 1)"),

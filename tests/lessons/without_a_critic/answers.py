@@ -3,10 +3,8 @@
 # fmt: off
 RETURN = "return (groups - others / (group_size - 1)).flatten()"
 SCALED = "(centred / (groups.std(dim=1, keepdim=True) + 1e-4))"
-STD = "(groups.std(dim=1, keepdim=True) + 1e-4)"
 KL = "torch.where(mask, old_logprobs - ref_logprobs, 0.0).sum(dim=1)"
 GAINS = "clipped_gains(logprobs, old_logprobs, advantages, mask, config)"
-ROWS = "(sums / counts).mean()"
 FIXED = "sums.sum() / (len(sums) * config.response_length)"
 TOKENS = "sums.sum() / counts.sum()"
 PASS = "return 1 - all_wrong"
@@ -29,7 +27,7 @@ WRONG = [
      "    return torch.tensor(rows).flatten()"),
 
     ("grpo_advantages", "RLOO's advantages", SCALED, "(centred * group_size / (group_size - 1))"),
-    ("grpo_advantages", "variance as E[x²] − E[x]²", STD,
+    ("grpo_advantages", "variance as E[x²] − E[x]²", "(groups.std(dim=1, keepdim=True) + 1e-4)",
      "((((groups**2).mean(1, keepdim=True) - groups.mean(1,"
      " keepdim=True) ** 2).clamp(min=0) * group_size / (group_size - 1)).sqrt() + 1e-4)"),
     ("grpo_advantages", "advantages clamped", ".flatten()", ".flatten().clamp(-5, 5)"),
@@ -42,7 +40,7 @@ WRONG = [
     ("group_step", "KL not summed", KL, KL.removesuffix(".sum(dim=1)")),
     ("group_step", "rewards for advantages", "logprobs, advantages, mask", "logprobs, rewards, mask"),
     ("group_step", "log π·A", GAINS, "torch.where(mask, logprobs * advantages.unsqueeze(1), 0.0)"),
-    ("group_step", "all tokens together for 'response'", ROWS, TOKENS),
+    ("group_step", "all tokens together for 'response'", "(sums / counts).mean()", TOKENS),
     ("group_step", "divided by the width", FIXED, "gains.mean()"),
     ("group_step", "gains of 0 not counted", TOKENS, "gains[gains != 0].mean()"),
     ("group_step", "the loss detached", "-mean", "-mean.detach()"),

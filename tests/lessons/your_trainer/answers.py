@@ -6,14 +6,11 @@ A, U, L = "estimate_advantages", "update", "train"
 POSITIONS = "positions = mask.cumsum(1) - mask.long()"
 ORDER = "torch.randperm(len(prompts))"
 PAD = "torch.where(running, new, tokenizer.pad_token_id)"
-DECODE = "batch_decode(ids,"
 PICK = "    return logprobs.gather(-1, ids[:, -length:, None]).squeeze(-1)"
 PLACE = "rewards[range(len(scores)), last] += scores"
 BOTH = "advantages[counted].mean(), advantages[counted].std()"
 WHITE = "(advantages - mean) / (std + 1e-8) * counted"
 RATIO = "(logprobs - old_logprobs).exp()"
-MINIMUM = "torch.minimum(ratio * advantages, clipped * advantages)"
-RANDPERM = "torch.randperm(len(rollout[0]))"
 REFERENCE = """        with torch.no_grad():
             before = forward_logprobs(parts.reference, ids, mask, length, config.temperature)
 """
@@ -35,7 +32,7 @@ WRONG = [
     (G, "log-probs of the token before", "    drawn.append",
      "    drawn.append(logprobs.gather(1, ids[:, -1:]) * running) if drawn else drawn.append"),
     (G, "dropout left on", "    running, drawn", "    actor.train()\n    running, drawn"),
-    (S, "the last tokens only", DECODE, "batch_decode(ids[:, -16:],"),
+    (S, "the last tokens only", "batch_decode(ids,", "batch_decode(ids[:, -16:],"),
     (S, "clipped", "reward(texts)", "reward(texts).clamp(-1, 1)"),
     (S, "turned round", "reward(texts)", "-reward(texts)"),
     (F, "a number of its own", " / temperature)", " / 0.8)"),
@@ -59,7 +56,7 @@ WRONG = [
     (A, "variance", "advantages[counted].std()", "advantages[counted].var()"),
     (A, "order exchanged", f"return values, {WHITE}, returns", f"return {WHITE}, returns, values"),
     (A, "squeeze without an axis", ".squeeze(-1) * counted", ".squeeze() * counted"),
-    (U, "the gain clipped, not the ratio", MINIMUM,
+    (U, "the gain clipped, not the ratio", "torch.minimum(ratio * advantages, clipped * advantages)",
      "(ratio * advantages).clamp(1 - config.cliprange, 1 + config.cliprange)"),
     (U, "rows mixed up", "(x[rows] for x in rollout)",
      "(x[rows] if i != 4 else x[: len(rows)] for i, x in enumerate(rollout))"),
@@ -103,7 +100,7 @@ RIGHT = [
     (A, "biased variance", "advantages[counted].std()", "advantages[counted].std(correction=0)"),
     (U, "max of losses", "-gain[counted].mean()",
      "torch.maximum(-ratio * advantages, -clipped * advantages)[counted].mean()"),
-    (U, "shuffled with numpy's generator", RANDPERM,
+    (U, "shuffled with numpy's generator", "torch.randperm(len(rollout[0]))",
      "torch.as_tensor(__import__('numpy').random.permutation(len(rollout[0])))"),
     (U, "minibatches cut to their longest", "            length = returns.shape[1]\n",
      "            end = int(mask[:, -returns.shape[1] :].sum(1).max())\n"
