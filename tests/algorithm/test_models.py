@@ -13,15 +13,7 @@ import torch
 from conftest import tiny_models
 from huggingface_hub import constants as hub_constants
 from strategies import seeded, small_lm
-from transformers import (
-    DistilBertConfig,
-    DistilBertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPT2Model,
-    T5Config,
-    T5Model,
-)
+from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model, T5Config, T5Model
 from transformers.utils import logging as transformers_logging
 
 from helpers import state as states
@@ -217,8 +209,7 @@ def test_it_fits_pairs_and_survives_a_round_trip(tmp_path, kind):
 def headless(tmp_path) -> Path:
     """A folder with an encoder and its tokenizer, but no trained reward head."""
     tokenizer = tiny_models().tokenizer
-    sizes = {"vocab_size": len(tokenizer), "dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32}
-    DistilBertModel(DistilBertConfig(**sizes)).save_pretrained(tmp_path)
+    make_encoder(tokenizer, 1, 32).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     return tmp_path
 
