@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import moved, tiny_models
+from conftest import moved, tiny_models, watched
 
 from benchmarks.trl_trainers import direct_settings, rloo_settings
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.ppo import minibatch_loss
-from helpers.rollouts import RolloutBatch
 from helpers.scale.trl_groups import (
     give_positions,
     grpo_is_here,
@@ -21,13 +20,6 @@ from helpers.scale.trl_groups import (
     trl_version,
 )
 from helpers.state import load_models, start_run
-from helpers.steps import (
-    estimate_advantages,
-    generate_responses,
-    reference_logprobs,
-    score_responses,
-    total_rewards,
-)
 from helpers.tools.files import ROOT, read_json
 
 PROMPTS = ["we saw this film", "the soup was very"]  # of one length: TRL gives no position ids
@@ -105,17 +97,10 @@ def scene():
     """A rollout of tiny models, the policy some way from who wrote it and from the reference."""
     models = tiny_models(reward=lambda texts: [float(text.count("e")) for text in texts])
     moved(models.reference, 0.03, seed=0), moved(models.actor, 0.03, seed=1)
-    state = start_run(CONFIG, models, prompts=PROMPTS)
-    prompts = [prompt for prompt in PROMPTS for _ in range(4)]
-    responses = generate_responses(state, prompts)
-    scores = score_responses(state, responses)
-    ref_logprobs = reference_logprobs(state, responses)
-    rewards = total_rewards(state, responses, scores, ref_logprobs)
-    values, advantages, returns = estimate_advantages(state, responses, rewards)
-    per_token = (responses.logprobs, ref_logprobs, values, rewards, advantages, returns)
-    rollout = RolloutBatch(*responses.tokens(), *per_token, scores)
+    still = replace(CONFIG, learning_rate=0.0, seed=2)  # the rollout alone; a response ends
+    _, seen = watched(start_run(still, models, prompts=PROMPTS))
     moved(models.actor, 0.02, seed=2)
-    return models, rollout
+    return models, seen["rollout"]
 
 
 def gradient(model, loss) -> torch.Tensor:
