@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import watched
 
 from helpers.config import RLHFConfig
 from helpers.data import load_rows
@@ -18,7 +19,6 @@ from helpers.page.policies import as_script, policy_facts, reward_facts, shipped
 from helpers.reward_model import load_reward_model
 from helpers.sampling import decode
 from helpers.state import Models, start_run
-from helpers.steps import iterate
 from helpers.studies.beta_sweep import load_policy
 from helpers.whitening import whiten_advantages
 from tests.crash_harness import seeds
@@ -140,8 +140,7 @@ def recorded(world):
     state = start_run(RLHFConfig(kl_coef=0.1, seed=3, **SETTINGS), models)
     before, seen = copy.deepcopy(models.actor.state_dict()), []
     for _ in range(2):
-        found = {}
-        iterate(state, lambda step, found=found, **tensors: found.update(tensors))
+        _, found = watched(state)
         found["gradients"] = {n: p.grad.clone() for n, p in models.actor.named_parameters()}
         seen.append(found)
     moved = {name: x - before[name] for name, x in models.actor.state_dict().items()}

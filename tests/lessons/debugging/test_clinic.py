@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 import torch
-from conftest import SMALL, length_reward, tiny_models
+from conftest import SMALL, length_reward, tiny_models, watched
 from strategies import close
 
 from helpers import ppo, steps
@@ -27,7 +27,6 @@ from helpers.lessons.debugging.study import (
     train_repaired,
 )
 from helpers.state import load_models, start_run
-from helpers.steps import iterate
 from helpers.studies.faults import FAULTS, Fault
 
 
@@ -40,17 +39,8 @@ def watched_iterations(name, prompts, count=2, models=None, length=6):
     fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy"))
     config = fault.config(config)
     state = start_run(config, models or tiny_models(reward=length_reward), prompts=prompts)
-    seen = []
-
-    def observe(step, **tensors):
-        if step == 1:
-            seen.append({})
-        seen[-1] |= tensors
-
     with fault.in_effect():
-        for _ in range(count):
-            iterate(state, observe)
-    return state, seen
+        return state, [watched(state)[1] for _ in range(count)]
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import SMALL, tiny_models
+from conftest import SMALL, tiny_models, watched
 from strategies import close
 
 from helpers import steps
@@ -49,14 +49,13 @@ def test_a_sampler_without_lag_is_the_loop_itself(prompts):
 
 def test_an_older_actor_writes_and_the_present_one_learns(prompts):
     """The rollout's log-probs are the trainer's, so the first ratio is 1; the sampler's are another's."""
-    state, sampler, seen = started(prompts, learning_rate=3e-2), StaleSampler(lag=2, cap=None), []
+    state, sampler = started(prompts, learning_rate=3e-2), StaleSampler(lag=2, cap=None)
     first = fingerprint(state.models.actor)
     with sampler.in_effect():
-        for _ in range(3):
-            iterate(state, lambda step, **t: seen.append(t["rollout"]) if step == 7 else None)
+        *_, rollout = (watched(state)[1]["rollout"] for _ in range(3))
     assert [fingerprint(actor) for actor in sampler.actors][0] == first
     assert all(record["first_ratio_error"] < 1e-4 for record in state.history)
-    gap = (seen[-1].logprobs - sampler.sampler_logprobs)[seen[-1].response_mask]
+    gap = (rollout.logprobs - sampler.sampler_logprobs)[rollout.response_mask]
     assert gap.abs().max() > 0.01 and sampler.facts["effective"] < 0.999
 
 
