@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import moved
 
 from helpers import direct
 from helpers.config import DirectConfig
@@ -41,9 +42,7 @@ def test_a_row_holds_what_its_docstring_says():
     """A policy moved by hand: nats gained on held-out pairs, by the definition."""
     config = DirectOptions(betas=[0.3], iterations=1).configs(0)["offline_0.3"]
     state = start_run(config)
-    with torch.no_grad():
-        for weight in state.models.actor.parameters():
-            weight += 0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    moved(state.models.actor)
     row, texts = measure_direct(state, None)
     held = encode_pairs(state.models.tokenizer, load_pairs("data/pairs_test.jsonl", SEEN), 24)
     with torch.no_grad():
