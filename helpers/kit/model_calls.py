@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Wrong
+from helpers.kit.exercise import Wrong, expect
 from helpers.rollouts import position_ids
 
 
@@ -60,13 +60,11 @@ def check_call(call: Call, mask: Tensor, whose: str) -> None:
     A call on fewer columns (the last one predicts nothing that is asked for) is compared with as many.
     """
     says = f"You call {whose} in train mode, so its dropout is on: at the first step the ratio is not 1."
-    if call.training:
-        raise Wrong("dropout is on", f"{says} Leave it in eval mode.")
+    expect(not call.training, "dropout is on", f"{says} Leave it in eval mode.")
     width, whole = call.ids.shape[-1], mask.shape[-1]
-    if width < whole - 1 and not call.past:
-        says = f"You gave {whose} {width} of {whole} columns: it has to read each text from its"
-        says += " start, prompt and response."
-        raise Wrong("columns left out", says)
+    says = f"You gave {whose} {width} of {whole} columns: it has to read each text from its start,"
+    says += " prompt and response."
+    expect(width >= whole - 1 or call.past > 0, "columns left out", says)
     mask = mask.bool()[:, :width]
     if call.ids.shape != mask.shape:
         return
@@ -76,28 +74,26 @@ def check_call(call: Call, mask: Tensor, whose: str) -> None:
 
 def check_attention(given: Tensor | None, mask: Tensor, whose: str) -> None:
     """Wrong: the attention mask is left out, or another one."""
-    if given is None:
-        says = f"You gave {whose} no attention_mask: it reads the padding."
-        raise Wrong("padding is read", says)
-    if given.shape == mask.shape and torch.equal(given.bool(), mask):
-        return
+    says = f"You gave {whose} no attention_mask: it reads the padding."
+    expect(given is not None, "padding is read", says)
+    name = "another attention mask"
     says = f"The attention_mask that you gave {whose} is not the mask of these texts"
-    if given.shape != mask.shape:
-        raise Wrong("another attention mask", f"{says}: its shape is {tuple(given.shape)}.")
-    row = int((given.bool() != mask).any(1).nonzero()[0])
+    expect(given.shape == mask.shape, name, f"{says}: its shape is {tuple(given.shape)}.")
+    off = (given.bool() != mask).any(1)
+    row = int(off.long().argmax())
     case = given[row].long().tolist(), mask[row].long().tolist()
-    raise Wrong("another attention mask", f"{says}, first in row {row}.", *case)
+    expect(not bool(off.any()), name, f"{says}, first in row {row}.", *case)
 
 
 def check_positions(given: Tensor | None, mask: Tensor, whose: str) -> None:
     """Wrong: positions of counted tokens that are not 0, 1, 2, … along the row."""
     right = position_ids(mask)
-    if given is None:
-        says = f"You gave {whose} no position_ids, so left padding moves the words to positions they were"
-        raise Wrong("positions count the padding", f"{says} never trained on: cumsum(mask) − mask.")
-    if given.dim() == 0 or right.shape != torch.broadcast_shapes(given.shape, right.shape):
-        says = f"Your position_ids have shape {tuple(given.shape)}; the ids {tuple(right.shape)}."
-        raise Wrong("wrong positions", says)
+    says = f"You gave {whose} no position_ids, so left padding moves the words to positions they"
+    says += " were never trained on: cumsum(mask) − mask."
+    expect(given is not None, "positions count the padding", says)
+    says = f"Your position_ids have shape {tuple(given.shape)}; the ids {tuple(right.shape)}."
+    fits = given.dim() > 0 and right.shape == torch.broadcast_shapes(given.shape, right.shape)
+    expect(fits, "wrong positions", says)
     given = given.expand_as(right)
     off = (given != right) & mask
     if bool(off.any()):
