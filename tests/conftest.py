@@ -46,6 +46,11 @@ def device(request) -> torch.device:
 
 
 PROMPTS = ["we saw this film", "the soup", "my brother and i stayed at this hotel last", "i read"]
+PAIRS = [
+    {"prompt": p, "chosen": f"{a} good.", "rejected": f"{a} bad."}
+    for p in ("we saw this film", "the soup", "i read", "my brother and i")
+    for a in ("it was", "and it was very", ", but it was", "was not")
+]
 # scores as they are: the 512 samples of a normaliser cost more than all the rest
 SMALL = {"batch_size": 8, "response_length": 6, "minibatch_size": 4, "normalize_scores": False}
 ONE_BY_ONE = ("::test_run_all_works_again", "::test_every_control_moves", "no_trick[nightly]")

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import moved, strip, tiny_models
+from conftest import PAIRS, moved, strip, tiny_models
 from strategies import EOS, PROMPTS, RESPONSES, TOKENS, close, flat, seeded, tiny_policy
 
 from helpers import direct, pairs
@@ -300,11 +300,6 @@ def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
 
 # --- training -------------------------------------------------------------------------------------
 
-PAIRS = [
-    {"prompt": p, "chosen": f"{a} good.", "rejected": f"{a} bad."}
-    for p in ("we saw this film", "the soup", "i read", "my brother and i")
-    for a in ("it was", "and it was very", ", but it was", "was not")
-]
 SMALL = DirectConfig(
     iterations=8, batch_size=4, minibatch_size=2, response_length=6, normalize_scores=False,
     checkpoint_every=3, device="cpu", learning_rate=3e-3, kl_coef=0.5,

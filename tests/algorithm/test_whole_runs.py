@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import strip, tiny_models, trained
+from conftest import PAIRS, strip, tiny_models, trained
 from strategies import METHODS
 
 from helpers.checkpoints import load_checkpoint, saved_config
@@ -27,11 +27,6 @@ KINDS = {name: RLHFConfig(**SMALL | changes) for name, changes in METHODS.items(
 }
 # rows, whose column reaches the reward
 PROMPTS = [{"prompt": p, "first": p[0]} for p in ("we saw this film", "the soup", "i read")]
-PAIRS = [
-    {"prompt": row["prompt"], "chosen": f"{said} good.", "rejected": f"{said} bad."}
-    for row in PROMPTS
-    for said in ("it was", "and it was very", ", but it was", "was not")
-]
 
 
 def early_words(completions, first) -> list[int]:
@@ -47,7 +42,7 @@ def run(config, models=None, **more):
         more |= {"config": config, "models": models, "prompts": PROMPTS}
     if isinstance(config, RLHFConfig):
         return train_rlhf_loop(**more)
-    return train_direct(**more, pairs=None if config.online else PAIRS)
+    return train_direct(**more, pairs=None if config.online else PAIRS[:12])
 
 
 QUICK = ("ppo", "grpo", "dpo online")  # in `make check`
