@@ -104,10 +104,8 @@ def bandit_figure(words: Sequence[str], exact: Tensor, estimates: dict[str, Tens
     pairs = zip(estimates.items(), (ORANGE, POLICY), strict=False)
     for shift, ((name, found), colour) in zip((-0.17, 0.17), pairs, strict=False):
         spread = torch.linspace(-0.12, 0.12, len(found))
-        for k in range(len(words)):
-            label = name if k == 0 else None
-            x = (k + shift + spread).tolist()
-            axes.scatter(x, found[:, k].tolist(), s=5, color=colour, alpha=0.5, label=label)
+        x = torch.arange(len(words))[:, None] + shift + spread  # (K, N)
+        axes.scatter(x, found.T, s=5, color=colour, alpha=0.5, label=name)
     for k, height in enumerate(exact.tolist()):
         label = "exact" if k == 0 else None
         axes.plot([k - 0.36, k + 0.36], [height] * 2, color="black", linewidth=2, label=label)

@@ -99,9 +99,9 @@ clipped already: You clipped the ratio; that is done later, in the loss.
 )
 
 
-def with_advantages(given: tuple, *advantages: float, cliprange: float = 0.2) -> tuple:
+def with_advantages(given: tuple, *advantages: float) -> tuple:
     """Inputs of `policy_loss` from those of `ratio`, which have one row."""
-    return (*given[:2], floats(advantages), given[2], cliprange)
+    return (*given[:2], floats(advantages), given[2], 0.2)
 
 
 def one_token(ratio: float, advantage: float, quiet: int = 1) -> tuple:

@@ -11,9 +11,11 @@ Rewards in score units, distances in nats per token.
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 from helpers.tools.validate import require, require_positive
 
@@ -29,10 +31,7 @@ class SequenceWorld:
 
     def sequence_probs(self, policy: Policy) -> Tensor:
         """Probability of every whole sequence: [V^T]."""
-        probs = torch.ones(1, dtype=self.rewards.dtype)
-        for step in policy:
-            probs = (probs.unsqueeze(1) * step).flatten()  # (V^(t+1),)
-        return probs
+        return prefix_probs(policy)[-1]
 
 
 def random_world(seed: int, vocabulary: int = 4, length: int = 4) -> SequenceWorld:
@@ -58,19 +57,16 @@ def advantages(world: SequenceWorld, policy: Policy) -> list[Tensor]:
 
 
 def prefix_probs(policy: Policy) -> list[Tensor]:
-    """Probability of every prefix under a policy: one [V^t] a position."""
-    probs, found = torch.ones(1, dtype=policy[0].dtype), []
-    for step in policy:
-        found.append(probs)
-        probs = (probs.unsqueeze(1) * step).flatten()
-    return found
+    """Probability of every prefix under a policy: one [V^t] a position, at last that of whole sequences."""
+    one_more = lambda probs, step: (probs.unsqueeze(1) * step).flatten()  # noqa: E731 (V^(t+1),)
+    return list(accumulate(policy, one_more, initial=torch.ones(1, dtype=policy[0].dtype)))
 
 
 def exact_gradient(world: SequenceWorld, policy: Policy) -> Tensor:
     """Gradient of E_π[r] by the next-token logits of every prefix, in one vector."""
     logits = [step.log().requires_grad_() for step in policy]
     probs = world.sequence_probs([each.softmax(dim=-1) for each in logits])
-    return _flat(torch.autograd.grad(probs @ world.rewards, logits))
+    return parameters_to_vector(torch.autograd.grad(probs @ world.rewards, logits))
 
 
 def surrogate_gradient(
@@ -81,19 +77,19 @@ def surrogate_gradient(
     Without the ratio: that of E_old[A log π], as if the samples were the policy's own.
     """
     logits = [step.log().requires_grad_() for step in policy]
-    known = zip(logits, old, prefix_probs(old), advantages(world, old), strict=True)
+    known = zip(logits, old, prefix_probs(old)[:-1], advantages(world, old), strict=True)
     gain = sum(
         (p * ((z.softmax(-1) if ratio else before * z.log_softmax(-1)) * a).sum(-1)).sum()
         for z, before, p, a in known
     )
-    return _flat(torch.autograd.grad(gain, logits))
+    return parameters_to_vector(torch.autograd.grad(gain, logits))
 
 
 def approx_kl(policy: Policy, old: Policy) -> float:
     """½·mean(Δlogp²) over the tokens of the old policy's samples, nats per token."""
     squares = [
         p @ (before * (step.log() - before.log()).square()).sum(-1)
-        for step, before, p in zip(policy, old, prefix_probs(old), strict=True)
+        for step, before, p in zip(policy, old, prefix_probs(old)[:-1], strict=True)
     ]
     return 0.5 * float(sum(squares)) / len(old)
 
@@ -123,7 +119,3 @@ def gradient_error(world: SequenceWorld, policy: Policy, old: Policy, ratio: boo
 
 def _step(old: Policy, noise: list[Tensor], size: float) -> Policy:
     return [(p.log() + size * n).softmax(dim=-1) for p, n in zip(old, noise, strict=True)]
-
-
-def _flat(gradients) -> Tensor:
-    return torch.cat([gradient.flatten() for gradient in gradients])
