@@ -1,4 +1,4 @@
-"""Figures of notebook 07: ten answers, one parameter, a β that follows a target, where the KL stands."""
+"""Figures of notebook 07: ten answers, one parameter, a β that follows a target."""
 
 from collections.abc import Sequence
 
@@ -24,9 +24,8 @@ def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
 def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
     """Where each penalty leads: one panel a policy [10], beside the reference."""
     figure, grid = new_figure(1, len(reached), 9.6, 2.6)
-    for axes, (name, probs), colour in zip(
-        grid[0], reached.items(), (POLICY, KL, YELLOW), strict=True
-    ):
+    panels = zip(grid[0], reached.items(), (POLICY, KL, YELLOW), strict=True)
+    for axes, (name, probs), colour in panels:
         answers = range(1, len(probs) + 1)
         series = [bars(reference, REFERENCE, "reference"), bars(probs, colour, "trained")]
         draw_bars(axes, answers, series)
@@ -47,9 +46,8 @@ def _densities(axes: Axes, mean: float, optimum: float) -> None:
         (mean, POLICY, "-", "trained"),
         (optimum, "black", "--", "formula"),
     ):
-        axes.plot(
-            y, normal_logprob(y, centre).exp(), line, color=colour, label=label, linewidth=1.8
-        )
+        density = normal_logprob(y, centre).exp()
+        axes.plot(y, density, line, color=colour, label=label, linewidth=1.8)
     axes.set_ylim(0, 1.9)
     twin = axes.twinx()
     twin.plot(y, peak_reward(y), color=REWARD, linewidth=1.4)
@@ -71,12 +69,8 @@ def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: flo
     axes.legend(loc="upper right")
     axes.axhline(optimum, color="black", linestyle="--", linewidth=1.2)
     axes.set_ylim(-0.1, 1.5)
-    label_axes(
-        axes,
-        f"Training: ends at {runs[chosen].means[-1]:.2f}, formula {optimum:.2f}",
-        "step",
-        "mean m",
-    )
+    title = f"Training: ends at {runs[chosen].means[-1]:.2f}, formula {optimum:.2f}"
+    label_axes(axes, title, "step", "mean m")
 
 
 def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
@@ -125,11 +119,9 @@ def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -
     return figure
 
 
-# --- a β that follows a target, and where the KL stands ---------------------------
+# --- a β that follows a target ----------------------------------------------------------
 
-MARKS = {"reward": ("o", POLICY), "loss, k2": ("s", KL)}
 START_STYLES = ("-", "--", ":")
-WORLD_STYLES = ((POLICY, "o-"), (YELLOW, "s--"), (KL, "^:"))
 
 
 def target_figure(groups: dict[float, list[tuple]]) -> Figure:
@@ -137,19 +129,16 @@ def target_figure(groups: dict[float, list[tuple]]) -> Figure:
     figure, grid = new_figure(2, len(groups), 10.0, 4.6)
     for column, (target, runs) in enumerate(groups.items()):
         upper, lower = grid[:, column]
+        units = ("", "") if column else ("KL, nats per response", "β (log scale)")
         upper.axhspan(0.8 * target, 1.2 * target, color=REFERENCE, alpha=0.2, linewidth=0)
         upper.axhline(target, color=REFERENCE, linewidth=1)
         for style, (first, kl, betas) in zip(START_STYLES, runs, strict=False):
             x = range(1, len(kl) + 1)
             upper.plot(x, kl, style, color=KL, linewidth=1.6, label=f"β starts at {first:g}")
             lower.plot(x, betas, style, color=POLICY, linewidth=1.6, label=f"from {first:g}")
-        upper.set_title(f"Target: a KL of {target:g}")
+        label_axes(upper, f"Target: a KL of {target:g}", y=units[0], grid="both")
+        label_axes(lower, x="iteration", y=units[1], grid="both")
         upper.set_ylim(0)
         log_ticks(lower)
-        lower.set_xlabel("iteration")
-        for axes in (upper, lower):
-            axes.grid(True)
-    grid[0, 0].set_ylabel("KL, nats per response")
-    grid[1, 0].set_ylabel("β (log scale)")
     grid[0, -1].legend(), grid[1, -1].legend()
     return figure
