@@ -14,9 +14,8 @@ from helpers.tools.validate import require
 def column(history: History, name: str) -> list[float]:
     """One metric over the iterations. ValueError: no iteration, or the metric is missing."""
     require(len(history) > 0, "history", "no record", "at least one iteration")
-    require(
-        all(name in record for record in history), "history", f"no {name!r}", f"{name!r} in each"
-    )
+    everywhere = all(name in record for record in history)
+    require(everywhere, "history", f"no {name!r}", f"{name!r} in each")
     return [float(record[name]) for record in history]
 
 

@@ -1,7 +1,7 @@
 """The metrics of a log under this course's names and in its units. `names.toml` is the table of names."""
 
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,12 +73,6 @@ def find_names(columns: Iterable[str]) -> tuple[str, dict[str, str]]:
     return library, in_words_of("other") | in_words_of(library)
 
 
-def together(make: Callable[..., float], *several: Series) -> Series:
-    """What `make` makes of the values of several series, where all have one."""
-    shared = [x for x in several[0] if all(x in series for series in several)]
-    return {x: make(*(series[x] for series in several)) for x in shared}
-
-
 def reward_scale(found: dict[str, Series]) -> float:
     """The rewards' standard deviation in the first three rows; 1 beside a `score`, 0 if not logged."""
     if "score" in found or not found.get("reward_std"):
@@ -100,18 +94,16 @@ def in_our_units(found: dict[str, Series]) -> dict[str, Series]:
             made[key] = {x: value / unit for x, value in series.items()}
     if "score" in found:
         made.setdefault("reward", found["score"])
+    lengths = found.get("response_length", {})
     for key, source in (("kl", "kl_per_token"), ("kl_k3", "k3_per_token")):
-        if source in found and "response_length" in found:
-            product = together(
-                lambda each, length: each * length, found[source], found["response_length"]
-            )
-            made.setdefault(key, product)
+        each = found.get(source, {})
+        made.setdefault(key, {x: value * lengths[x] for x, value in each.items() if x in lengths})
     if "eos_count" in found and len(found.get("episode", ())) > 1:
         seen = list(found["episode"].values())
         batch = (seen[-1] - seen[0]) / (len(seen) - 1)
         made["ended"] = {x: count / batch for x, count in found["eos_count"].items() if batch > 0}
     if "not_ended" in found:
-        made.setdefault("ended", together(lambda share: 1.0 - share, found["not_ended"]))
+        made.setdefault("ended", {x: 1.0 - share for x, share in found["not_ended"].items()})
     return {key: series for key, series in made.items() if series}
 
 

@@ -24,7 +24,7 @@ from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
 from helpers.state import History
 from helpers.studies.faults import FAULTS
 from helpers.studies.runs import Sample, Snapshot
-from helpers.tools.validate import require, require_choice
+from helpers.tools.validate import require
 
 STOP = "</s>"
 HEALTHY = "healthy"  # what the reader says of a case without a fault
@@ -196,7 +196,6 @@ class ClinicExplorer:
         if not name:
             self.verdict.value = verdict("", "Choose a diagnosis first, then press Diagnose.")
             return
-        require_choice("diagnosis", name, (HEALTHY, *FAULTS))
         if name in case.faults and len(case.faults) > 1:
             self.now[number] = case.without(name)
             self.show_case()
