@@ -42,13 +42,9 @@ a line's end after the arrow: Your prompt ends the question's line, so that its 
 def rewards_seen(function, completions: list[str], solution: list[str]) -> Seen:
     """The rewards as a tensor, whether they came as a list or as one, of numbers or of booleans."""
     given = function(completions, solution)
-    listed = isinstance(given, (list, tuple)) and all(isinstance(x, (int, float)) for x in given)
-    return {"rewards": torch.tensor(given, dtype=torch.float) if listed else as_float(given)}
-
-
-def as_float(given: object) -> object:
-    """A tensor as float32; all else as it is."""
-    return given.float() if isinstance(given, Tensor) else given
+    if isinstance(given, (list, tuple)) and all(isinstance(x, (int, float)) for x in given):
+        given = torch.tensor(given, dtype=torch.float)
+    return {"rewards": given.float() if isinstance(given, Tensor) else given}
 
 
 def one_text(function, completions: list[str], solution: list[str]) -> None:

@@ -45,7 +45,6 @@ from helpers.lessons.real_models.tasks import (
 )
 from helpers.loop import run_iterations
 from helpers.rewards import score_texts
-from helpers.sampling import SampledText
 from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.memory import peak_bytes
 from helpers.state import RLHFState, start_run
@@ -158,11 +157,6 @@ class RealTaskOptions(RealModelOptions):
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def share_of_equal_groups(reward: Callable, texts: list[SampledText]) -> Tensor:
-    """Whether the rewards of each response's group are all equal: such a group teaches nothing."""
-    return equal_groups(score_texts(reward, texts), GROUP).float()
-
-
 def load_task(
     options: RealTaskOptions, config: RLHFConfig, task: str, reward: Callable = answer_reward
 ) -> dict:
@@ -170,8 +164,10 @@ def load_task(
     actor, tokenizer = load_line_model(options.weights, config.device)
     how = {"rank": RANK, "seed": config.seed, "base": base_dtype(actor.device.type)}
     models = lora_models(actor, tokenizer, reward, **how)
-    measures = {"equal_groups": partial(share_of_equal_groups, reward)}
-    return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": measures}
+    # whether the rewards of a response's group are all equal: such a group teaches nothing
+    equal = lambda texts: equal_groups(score_texts(reward, texts), GROUP).float()  # noqa: E731
+    begun = {"models": models, "prompts": task_rows(task, PROMPTS["trained"])}
+    return begun | {"measures": {"equal_groups": equal}}
 
 
 def held_out_rows(task: str, shots: int | None = None) -> list[dict]:
