@@ -14,9 +14,8 @@ def advantage_histograms(panels: dict) -> Figure:
     figure, grid = new_figure(1, len(panels), 9.6, 2.8)
     low = min(min(x) for x in panels.values())
     high = max(max(x) for x in panels.values())
-    for axes, (title, x), colour in zip(
-        grid.flat, panels.items(), (REFERENCE, YELLOW, ACCENT), strict=False
-    ):
+    colours = REFERENCE, YELLOW, ACCENT
+    for axes, (title, x), colour in zip(grid.flat, panels.items(), colours, strict=False):
         axes.hist(x, bins=np.linspace(min(x), max(x), 40), color=colour)  # same bins, other unit
         axes.set_xlim(low - 0.1, high + 0.1)
         axes.axvline(0, color="black", linewidth=0.8)
@@ -60,9 +59,8 @@ def credit_by_score(scores: Sequence, panels: dict) -> Figure:
     """Mean credit of a response's tokens against its score, a dot a response: title → credit."""
     figure, grid = new_figure(1, len(panels), 7.6, 2.6)
     top = 1.1 * max(np.abs(credit).max() for credit in panels.values())
-    for axes, (title, credit), colour in zip(
-        grid.flat, panels.items(), (YELLOW, ORANGE), strict=False
-    ):
+    colours = YELLOW, ORANGE
+    for axes, (title, credit), colour in zip(grid.flat, panels.items(), colours, strict=False):
         axes.scatter(scores, credit, s=16, color=colour, linewidths=0)
         zero_line(axes)
         axes.set_ylim(-top, top)
@@ -99,9 +97,8 @@ def whitened_padding_figure(right: Sequence, wrong: Sequence, share: float) -> F
     """Whitened advantages of the counted tokens: by the mask, and with the padding taking part."""
     figure, axes = one_panel(6.6, 2.6)
     bins = np.linspace(-5, 5, 61)
-    axes.hist(
-        right, bins=bins, color=YELLOW, label=f"counted only: std {np.std(right, ddof=1):.2f}"
-    )
+    label = f"counted only: std {np.std(right, ddof=1):.2f}"
+    axes.hist(right, bins=bins, color=YELLOW, label=label)
     label = f"padding takes part: std {np.std(wrong, ddof=1):.2f}"
     axes.hist(wrong, bins=bins, histtype="step", color=ORANGE, linewidth=1.8, label=label)
     axes.set_ylim(0, 260)
