@@ -44,15 +44,9 @@ KS = (1, 2, 4, 8)
 TASK_EVERY = 5  # iterations between two measurements of pass@k
 LAG, CAP = 8, 2.0  # iterations that the stale sampler is behind; of its weights
 
-METHODS = {
-    "ppo": {},
-    "reinforce": {"method": "reinforce"},
-    "rloo_2": {"method": "rloo", "responses_per_prompt": 2},
-    "rloo_4": {"method": "rloo", "responses_per_prompt": 4},
-    "rloo_8": {"method": "rloo", "responses_per_prompt": 8},
-    "rloo_16": {"method": "rloo", "responses_per_prompt": 16},
-    "grpo": {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"},
-}
+METHODS = {"ppo": {}, "reinforce": {"method": "reinforce"}}
+METHODS |= {f"rloo_{k}": {"method": "rloo", "responses_per_prompt": k} for k in (2, 4, 8, 16)}
+METHODS["grpo"] = {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"}
 TASK = {
     "method": "grpo",
     "responses_per_prompt": 8,
@@ -96,10 +90,8 @@ class StaleSampler:
 
     def __init__(self, lag: int = LAG, cap: float | None = CAP):
         self.actors, self.cap = deque(maxlen=lag + 1), cap
-        self.generate_responses, self.estimate_advantages = (
-            steps.generate_responses,
-            steps.estimate_advantages,
-        )
+        self.generate_responses = steps.generate_responses
+        self.estimate_advantages = steps.estimate_advantages
         self.facts: dict[str, float] = {}  # of the last rollout
 
     def sample(self, state: RLHFState, prompts: list[str]) -> Responses:
