@@ -59,9 +59,8 @@ def damage_figure(processes: Sequence[int], errors: dict[str, Sequence[float]]) 
     ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if low / 2 < tick < 2 * high]
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    label_axes(
-        axes, "", "processes that share 64 responses", "‖wrong − right‖ / ‖right‖", grid="both"
-    )
+    words = "processes that share 64 responses", "‖wrong − right‖ / ‖right‖"
+    label_axes(axes, "", *words, grid="both")
     axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
