@@ -32,11 +32,8 @@ def draw_band(axes: Axes, band: dict, column: str, colour: str, label: str = "",
     """Mean over seeds as a line, lowest to highest as a shade, a dot where the runs end."""
     mean, low, high = band[column]
     axes.fill_between(band["d"], low, high, color=colour, alpha=0.18, linewidth=0)
-    style = {"linewidth": 1.7} | how
-    axes.plot(band["d"], mean, color=colour, label=label, **style)
-    axes.plot(
-        band["d"][-1:], mean[-1:], "o", color=colour, markersize=4, zorder=style.get("zorder")
-    )
+    axes.plot(band["d"], mean, color=colour, label=label, **how)
+    axes.plot(band["d"][-1:], mean[-1:], "o", color=colour, markersize=4)
 
 
 # --- 1: proxy and gold in one panel -----------------------------------------------------------------
@@ -72,10 +69,9 @@ def bias_figure(runs: dict) -> Figure:
     """Proxy, gold and flattery over the iterations; `runs` label → histories of its seeds."""
     figure, grid = new_figure(1, 3, 9.6, 2.9)
     panels = OWN_PROXY, GOLD_PANEL, ("flattery", "Responses that flatter", "share")
+    looks = (KL, "-"), (POLICY, "--")
     for axes, (column, title, unit) in zip(grid[0], panels, strict=True):
-        for (label, histories), (colour, line) in zip(
-            runs.items(), ((KL, "-"), (POLICY, "--")), strict=True
-        ):
+        for (label, histories), (colour, line) in zip(runs.items(), looks, strict=True):
             for k, history in enumerate(histories):
                 values = [record[column] for record in history]
                 how = {"color": colour, "label": label if k == 0 else "", "linewidth": 1.4}

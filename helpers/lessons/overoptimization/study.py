@@ -72,13 +72,8 @@ ITERATIONS = 40
 WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
 BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
-RECIPES = {
-    BASE: {},
-    "pairs_30": {"pairs": 30},
-    "pairs_100": {"pairs": 100},
-    "pairs_300": {"pairs": 300},
-    "pairs_3000": {"pairs": 3_000},
-    "pairs_12000": {"pairs": 12_000},
+RECIPES = {BASE: {}} | {f"pairs_{n}": {"pairs": n} for n in (30, 100, 300, 3_000, 12_000)}
+RECIPES |= {
     "noise_0.1": {"temperature": 0.1},
     "noise_3": {"temperature": 3.0},
     "size_1x32": {"layers": 1, "width": 32},
