@@ -32,10 +32,10 @@ def observe(function, policy: nn.Module, ids, mask, length: int, temperature: fl
     return seen
 
 
-def cause(function, policy: nn.Module, ids, mask, length: int, temperature: float) -> None:
-    """Wrong: the policy is given another mask or other positions."""
-    for call in calls_made(policy, lambda: function(policy, ids, mask, length, temperature))[-1:]:
-        check_call(call, mask, "the policy")
+def cause(function, model: nn.Module, ids, mask, *others, whose: str = "the policy") -> None:
+    """Wrong: the model is given another mask or other positions."""
+    for call in calls_made(model, lambda: function(model, ids, mask, *others))[-1:]:
+        check_call(call, mask, whose)
 
 
 FORWARD_LOGPROBS = Exercise(

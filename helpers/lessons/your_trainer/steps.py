@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,7 +19,8 @@ from helpers.kit.exercise import (
 )
 from helpers.kit.judge import checker, exercise
 from helpers.kit.logprobs import FORWARD_LOGPROBS as OF_LESSON_01
-from helpers.kit.model_calls import Call, calls_made, check_call
+from helpers.kit.logprobs import cause
+from helpers.kit.model_calls import Call, check_call
 from helpers.kit.recorded import either_deviation, recorded
 from helpers.kit.samplers import LOOK, observe_sampler
 from helpers.kit.samplers import cases as sampled
@@ -211,12 +213,6 @@ def observe_advantages(function, critic, ids, mask, rewards, gamma, lam) -> Seen
     }
 
 
-def cause_advantages(function, critic, ids, mask, rewards, gamma, lam) -> None:
-    """Wrong: the critic is given another mask or other positions."""
-    for call in calls_made(critic, lambda: function(critic, ids, mask, rewards, gamma, lam))[-1:]:
-        check_call(call, mask, "the critic")
-
-
 def episode(rows: list[int], tokens: int) -> tuple:
     """A critic, some recorded texts whose responses are cut, and rewards."""
     r = recorded()
@@ -264,7 +260,7 @@ returns of whitened advantages: You whiten before you form the returns. They are
 """,
     results=("values", "returns", "advantages"),
     observe=observe_advantages,
-    cause=cause_advantages,
+    cause=partial(cause, whose="the critic"),
     further=lambda: [
         ("responses have one token: squeeze() drops its axis", episode([0, 1, 2], 1)),
         ("there is one response: squeeze() drops its axis", episode([3], 12)),
