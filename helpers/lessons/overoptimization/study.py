@@ -25,13 +25,13 @@ COMBINE = ("mean", "worst")  # of several reward models: their mean, or the leas
 
 
 def train_reward_model(
-    pairs: list[dict], layers: int = 2, width: int = 128, seed: int = 0, epochs: int | None = None
+    pairs: list[dict], layers: int = 2, width: int = 128, seed: int = 0
 ) -> RewardModel:
     """Train a reward model from scratch on these pairs; normalised on their texts, and frozen."""
     tokenizer = load_tokenizer("data/sft")
     torch.manual_seed(seed)
     model = RewardModel(make_encoder(tokenizer, layers, width), tokenizer)
-    fit_reward_model(model, pairs, epochs, seed=seed)
+    fit_reward_model(model, pairs, seed=seed)
     chosen, rejected = pair_texts(pairs)
     return freeze(normalize(model, (chosen + rejected)[:2_000]))
 

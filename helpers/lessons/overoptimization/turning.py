@@ -37,14 +37,13 @@ def band(
     histories: list[History],
     start: tuple[float, float] = (0.0, 0.0),
     std: tuple[float, float] = (1.0, 1.0),
-    step: float = 0.2,
 ) -> dict:
     """Several runs → "d" [T] and, for "gold" and "score", (mean, lowest, highest) over them, [T] each.
 
     Taken at equal distances (√nats), as far as every run came; `start` is subtracted from (gold, score),
     then each is divided by its `std`.
     """
-    grid = [step * k for k in range(1, 200)]
+    grid = [0.2 * k for k in range(1, 200)]
     found = {}
     for name, zero, unit in zip(("gold", "score"), start, std, strict=True):
         rows = [[(value_at(h, d, name) - zero) / unit for d in grid] for h in histories]
