@@ -21,11 +21,8 @@ def tilted(rewards: Tensor, weights: Tensor, kl: float) -> Tensor:
     require_positive("kl", kl)
     total = weights.double() @ rewards.double()
     total = (total - total.max()) / total.std()
-    best = (total == 0).double().mean()
-    require(
-        kl < -float(best.log()), "kl", kl, f"less than {-float(best.log()):.2f} nats, of the best"
-    )
-
+    most = -float((total == 0).double().mean().log())
+    require(kl < most, "kl", kl, f"less than {most:.2f} nats, of the best")
     uniform = torch.full_like(total, 1 / len(total))
 
     def at(scale: float) -> Tensor:
