@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Seen, floats, noise, sizes, tensor_of
+from helpers.kit.exercise import Seen, floats, noise, prefix_mask, sizes, tensor_of
 from helpers.kit.judge import exercise
 
 THREE = (*floats([-3.0, -5.0, -2.0], [-4.0, -4.5, -2.0]), 0.5)
@@ -144,9 +144,7 @@ PADDED = (
 )
 ROWS = torch.tensor([[1, 0, 2, 4, 5, 5], [2, 3, 3, 1, 0, 5], [3, 1, 5, 5, 5, 5],
                      [1, 0, 4, 4, 2, 5], [2, 3, 5, 5, 5, 5], [3, 1, 0, 2, 5, 5]])  # fmt: skip
-COUNTS = (torch.arange(6) >= 2) & (
-    torch.arange(6) < 2 + torch.tensor([[3], [4], [1], [4], [1], [3]])
-)
+COUNTS = prefix_mask(6, 5, 6, 3, 6, 3, 5) & (torch.arange(6) >= 2)  # prompts have two tokens
 SEVERAL, PAIR = (table(13, 6), table(14, 6), ROWS, COUNTS), (table(11, 4), table(12, 4))
 
 check_train_dpo = exercise(

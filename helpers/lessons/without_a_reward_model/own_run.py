@@ -37,9 +37,8 @@ def milestone(config: DirectConfig, pairs: list[dict]) -> None:
         state = start_run(config)
         mine = list(direct.train_direct(state=state, pairs=pairs))
     course = list(islice(direct.train_direct(config, pairs=pairs), 3))
-    print(
-        "Your own in the training:", ", ".join(called()) or "none yet, this is the course's own run"
-    )
+    own = ", ".join(called()) or "none yet, this is the course's own run"
+    print("Your own in the training:", own)
     for a, b in zip(mine, course, strict=False):
         apart = "" if abs(a["loss"] - b["loss"]) <= 1e-4 else "   They part here."
         print(f"step {a['iteration']}   loss {a['loss']:.4f}   the course's {b['loss']:.4f}{apart}")
