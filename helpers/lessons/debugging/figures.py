@@ -85,17 +85,15 @@ def small_multiples(
     case: Sequence[History] = (),
     title: str = "",
 ) -> Figure:
-    """One panel a metric over the iterations."""
-    rows = -(-len(metrics) // COLUMNS)
+    """One panel a metric over the iterations; metrics fill rows of four."""
+    rows = len(metrics) // COLUMNS
     figure, grid = new_figure(rows, COLUMNS, 10.0, 1.72 * rows + 0.6)
-    for axes, metric in zip(grid.flat, metrics, strict=False):
+    for axes, metric in zip(grid.flat, metrics, strict=True):
         draw_metric(axes, metric, healthy, case)
     for axes in grid[-1]:
         axes.set_xlabel("iteration", fontsize=9)
     for axes in grid[:-1].flat:
         axes.tick_params(labelbottom=False)
-    for axes in grid.flat[len(metrics) :]:
-        axes.set_visible(False)
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     return figure
 
