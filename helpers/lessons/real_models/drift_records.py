@@ -72,9 +72,8 @@ def page_sweep(study: RealReward) -> Sweep:
         rows = {row["iteration"]: row for row in study.rows(run.kind, seed)}
         history = [rows.get(i, record) for i, record in enumerate(run.history)]
         shots = list(map(snapshot, rows.values())) if seeds.count(seed) == len(BETAS) else []
-        found.append(
-            replace(run, history=history, snapshots=shots, final=run.final | rows[len(history)])
-        )
+        final = run.final | rows[len(history)]
+        found.append(replace(run, history=history, snapshots=shots, final=final))
     return Sweep(found, {}, {})
 
 

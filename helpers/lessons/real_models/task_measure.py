@@ -69,15 +69,13 @@ def answers(
     policy: nn.Module, state: RLHFState, rows: list[dict], copies: int, seed: int = 12345, **changes
 ) -> Iterator[Responses]:
     """`copies` answers to each prompt, in a row, some prompts at a time; `changes` of the config."""
-    config = replace(state.config, **changes)
-    prompts = as_prompts(rows, state.models.tokenizer)
+    config, tokenizer = replace(state.config, **changes), state.models.tokenizer
+    prompts = as_prompts(rows, tokenizer)
     generator = torch.Generator(device=state.models.device).manual_seed(seed)
     size = max(ROWS // copies, 1)
     for start in range(0, len(prompts), size):
         some = prompts[start : start + size]
-        yield sample_responses(
-            policy, state.models.tokenizer, some, config, generator, copies=copies
-        )
+        yield sample_responses(policy, tokenizer, some, config, generator, copies=copies)
 
 
 def solved(batches: Iterator[Responses], state: RLHFState, copies: int) -> dict[str, Tensor]:
