@@ -115,9 +115,8 @@ class Labeller:
             layout=ipywidgets.Layout(width="17em"),
         )
         self.keys.observe(self._typed, names="value")
-        self.box = ipywidgets.VBox(
-            [self.page, in_a_row(*self.buttons.values(), self.keys), self.message]
-        )
+        row = in_a_row(*self.buttons.values(), self.keys)
+        self.box = ipywidgets.VBox([self.page, row, self.message])
         self.show()
 
     def _typed(self, change: dict) -> None:
