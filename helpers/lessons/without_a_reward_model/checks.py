@@ -118,17 +118,13 @@ def training_seen(function, policy, reference, tokens, mask, kl_coef, learning_r
     seen = {STAGES.get(tuple(tokens.shape), "first loss"): losses[0].detach()}
     if steps == 1:
         return seen
-    trained = [
-        not torch.equal(m.weights, before)
-        for m, before in zip(models, (policy, reference), strict=True)
-    ]
-    seen["training of the reference"] = trained[1]
+    seen["training of the reference"] = not torch.equal(models[1].weights, reference)
     met = models[0].met + [policy] * (not models[0].met)
     for k in range(1, steps):
         before, after = (met[min(i, len(met) - 1)] for i in (k - 1, k))
         seen[f"gradient at step {k}"] = (before - after) / learning_rate
     seen["losses"] = losses.detach()
-    seen["training of the given policy"] = trained[0]
+    seen["training of the given policy"] = not torch.equal(models[0].weights, policy)
     return seen | {"graph of the losses": losses.requires_grad}
 
 
