@@ -7,7 +7,6 @@ simulated labeller at each temperature. Notebook 05 shows the results with a sli
 import math
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -36,16 +35,16 @@ def expected_loss(gaps: Tensor, chances: Tensor) -> float:
     return float(-(chances * sure(gaps) + (1 - chances) * sure(-gaps)).mean())
 
 
-def calibration(gaps: Tensor, chances: Tensor, bins: int = BINS) -> list[dict]:
+def calibration(gaps: Tensor, chances: Tensor) -> list[dict]:
     """Calibration curve: per bin, mean predicted probability, mean true probability, number of pairs.
 
     Each pair is ordered so that the model prefers the first: predictions are from 0.5 to 1.
     """
     predicted = torch.sigmoid(gaps.abs())
     actual = torch.where(gaps >= 0, chances, 1 - chances)
-    which = ((predicted - 0.5) * 2 * bins).long().clamp(max=bins - 1)
+    which = ((predicted - 0.5) * 2 * BINS).long().clamp(max=BINS - 1)
     rows = []
-    for k in range(bins):
+    for k in range(BINS):
         inside = which == k
         if inside.any():
             means = float(predicted[inside].mean()), float(actual[inside].mean())
@@ -94,9 +93,9 @@ def run_one(world: dict, count: int, temperature: float, seed: int) -> dict:
     return result | {"seconds": time.perf_counter() - started}
 
 
-def load_results(folder: Path = FOLDER) -> dict:
+def load_results() -> dict:
     """The saved results: a list `runs`, and `best`. FileProblem: missing or damaged."""
-    results = read_study(folder, ("best", "test_pairs"))
+    results = read_study(FOLDER, ("best", "test_pairs"))
     return results | {"runs": list(results["runs"].values())}
 
 
