@@ -26,13 +26,12 @@ def draw_words(axes: Axes, words: Sequence, probs: Sequence, title: str, colours
     label_axes(axes, title, y="probability")
 
 
-def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence = ()) -> Figure:
+def next_words(words: Sequence, probs: Sequence, title: str, draws: Sequence) -> Figure:
     """The likeliest next words; `draws` are the shares of them among samples, as dots."""
     figure, axes = one_panel(8.0, 2.4)
     draw_words(axes, words, probs, title)
-    if len(draws):
-        axes.plot(range(len(words)), draws, "o", color=GOLD, mec="black", label="share of draws")
-        axes.legend()
+    axes.plot(range(len(words)), draws, "o", color=GOLD, mec="black", label="share of draws")
+    axes.legend()
     return figure
 
 
