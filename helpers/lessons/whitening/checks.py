@@ -146,9 +146,9 @@ GAUGES = (
 )  # fmt: skip
 
 
-def padded(advantages, values, fill: float, floor: float = 0.05) -> tuple:
+def padded(advantages, values, fill: float) -> tuple:
     """Inputs of `whiten_rollout` whose padding holds `fill`."""
-    return *(torch.where(MASK, x, fill) for x in (advantages, values)), MASK, floor
+    return *(torch.where(MASK, x, fill) for x in (advantages, values)), MASK, 0.05
 
 
 def gauged(function, advantages, values, mask, floor) -> dict:
