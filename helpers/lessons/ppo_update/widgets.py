@@ -18,11 +18,11 @@ def clip_explorer(ratios: list[Tensor], advantages: Tensor, mask: Tensor) -> Exp
     return Explorer(draw, cliprange=slider("ε", 0.2, 0.05, 0.5, 0.05), epoch=control)
 
 
-def value_explorer(old_value: float = 0.0) -> Explorer:
+def value_explorer() -> Explorer:
     """The return R and the critic's ε: where the larger square is flat."""
 
     def draw(target: float, cliprange_value: float):
-        return value_clip_figure(old_value, target, cliprange_value)
+        return value_clip_figure(0.0, target, cliprange_value)
 
     return Explorer(
         draw,
