@@ -39,7 +39,7 @@ def pairs_explorer(
     )
 
 
-def price_explorer(study: Direct, start: int = 0) -> Explorer:
+def price_explorer(study: Direct) -> Explorer:
     """Recorded runs offline and online; the chosen β in blue, its seeds as thin lines."""
     betas = study.betas("offline")
 
@@ -60,4 +60,4 @@ def price_explorer(study: Direct, start: int = 0) -> Explorer:
             label_axes(axes, title, "gradient steps", unit, grid="y")
         return figure
 
-    return Explorer(draw, method=picker("pairs", METHODS), beta=stops("β", betas, start))
+    return Explorer(draw, method=picker("pairs", METHODS), beta=stops("β", betas))
