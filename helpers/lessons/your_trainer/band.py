@@ -94,14 +94,14 @@ def neighbours(std: Tensor, reach: int = 3) -> Tensor:
     return torch.stack([x.square().mean().sqrt() for x in around])
 
 
-def make_band(runs: list[dict], width: float = WIDTH) -> Band:
+def make_band(runs: list[dict]) -> Band:
     """The band of some runs. ValueError: fewer than three."""
     require(len(runs) > 2, "runs", len(runs), "at least three")
     smoothed = {n: torch.stack([smooth(run[n]) for run in runs]) for n in CURVES}
     # one more run differs from the mean of these by its own noise and by the mean's
     more = (1 + 1 / len(runs)) ** 0.5
     std = {n: more * neighbours(x.std(0)).clamp(min=FLOOR[n]) for n, x in smoothed.items()}
-    return Band({n: x.mean(0) for n, x in smoothed.items()}, std, width)
+    return Band({n: x.mean(0) for n, x in smoothed.items()}, std)
 
 
 def first_exit(run: dict, band: Band) -> tuple[str, int, str] | None:
