@@ -51,9 +51,9 @@ def pass_of_k(probs: Tensor, k: int) -> Tensor:
     return -torch.expm1(k * torch.log1p(-probs.double()))
 
 
-def interval(values: Tensor, seed: int = 0) -> dict[str, float]:
+def interval(values: Tensor) -> dict[str, float]:
     """Mean over prompts with its 95 % bootstrap interval (prompts drawn again): [P] → mean, low, high."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     drawn = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
     ends = values.double()[drawn].mean(dim=1).quantile(torch.tensor([0.025, 0.975]).double())
     return {"mean": float(values.double().mean()), "low": float(ends[0]), "high": float(ends[1])}
