@@ -29,21 +29,16 @@ class SequenceWorld:
     reference: Policy
     rewards: Tensor  # (V^T,) in the order of the prefixes: the last token varies fastest
 
-    def sequence_probs(self, policy: Policy) -> Tensor:
-        """Probability of every whole sequence: [V^T]."""
-        return prefix_probs(policy)[-1]
-
 
 def random_world(seed: int, vocabulary: int = 4, length: int = 4) -> SequenceWorld:
     """Next-token logits and rewards drawn from N(0, 1); rewards with mean 0, variance 1 under π_ref."""
     generator = torch.Generator().manual_seed(seed)
     draw = {"generator": generator, "dtype": torch.float64}
     reference = [torch.randn(vocabulary**t, vocabulary, **draw).softmax(-1) for t in range(length)]
-    world = SequenceWorld(reference, torch.randn(vocabulary**length, **draw))
-    probs = world.sequence_probs(reference)
-    mean = probs @ world.rewards
-    std = (probs @ (world.rewards - mean).square()).sqrt()
-    return SequenceWorld(reference, (world.rewards - mean) / std)
+    rewards, probs = torch.randn(vocabulary**length, **draw), prefix_probs(reference)[-1]
+    mean = probs @ rewards
+    std = (probs @ (rewards - mean).square()).sqrt()
+    return SequenceWorld(reference, (rewards - mean) / std)
 
 
 def advantages(world: SequenceWorld, policy: Policy) -> list[Tensor]:
@@ -65,7 +60,7 @@ def prefix_probs(policy: Policy) -> list[Tensor]:
 def exact_gradient(world: SequenceWorld, policy: Policy) -> Tensor:
     """Gradient of E_π[r] by the next-token logits of every prefix, in one vector."""
     logits = [step.log().requires_grad_() for step in policy]
-    probs = world.sequence_probs([each.softmax(dim=-1) for each in logits])
+    probs = prefix_probs([each.softmax(dim=-1) for each in logits])[-1]
     return parameters_to_vector(torch.autograd.grad(probs @ world.rewards, logits))
 
 
