@@ -7,7 +7,7 @@ REINFORCE on gold itself, paid at the end of a response or sentence by sentence.
 """
 
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,15 +181,13 @@ def train_on_task(job: Job, folder: Path, out: Path, answers: int = ANSWERS) -> 
 def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
     """Train a run on the reward model, or on gold, and measure its last policy; returns its entry."""
     state = start_run(job.config, reward=gold_scores if job.kind in DENSE else None)
-    sampler = StaleSampler(cap=STALE[job.kind]) if job.kind in STALE else None
-    change = nullcontext() if sampler is None else sampler.in_effect()
-    if job.kind.startswith("dense"):
-        change = Fault("dense", wrong={"total_rewards": pay_by_sentence}).in_effect()
-    with change:
+    sampler = StaleSampler(cap=STALE.get(job.kind))  # where it is not in effect it has no facts
+    paid = {"total_rewards": pay_by_sentence} if job.kind.startswith("dense") else {}
+    change = sampler if job.kind in STALE else Fault(job.kind, wrong=paid)
+    with change.in_effect():
         while state.iteration < job.config.iterations:
             steps.iterate(state)
-            if sampler is not None:
-                state.history[-1] |= sampler.facts
+            state.history[-1] |= sampler.facts
             advance(1)
     return entry(job, state, measure(state, state.models.actor, EVALUATED)[0])
 
