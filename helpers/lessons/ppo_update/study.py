@@ -3,7 +3,6 @@
 32 steps also at a third of the learning rate, and with the two wrong losses of lesson 04 that train.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,5 +43,5 @@ class ClipOptions(StudyOptions):
 
     def job(self, kind: str, config: RLHFConfig) -> Job:
         """A history alone; the wrong losses are planted."""
-        within = PLANTED[kind].in_effect if kind in PLANTED else nullcontext
+        within = PLANTED.get(kind, Fault(kind)).in_effect
         return Job(kind, config, whole=False, evaluated=16, checkpoints=False, within=within)
