@@ -19,15 +19,14 @@ class FitWatcher:
 
     def __init__(self, measure: Callable[[], dict], best: float, every: int = 8):
         self.measure, self.best, self.every = measure, best, every
-        self.history, self.bar, self.curves = [], None, DisplayHandle()
+        self.history, self.bar, self.curves = [], DisplayHandle(), DisplayHandle()
 
     def __call__(self, step: int, steps: int, loss: float) -> None:
         record = {"step": step, "loss": loss}
         due = step % self.every == 0 or step in (1, steps)
         self.history.append(record | (self.measure() if due else {}))
         words = progress_html(step, steps, f"loss {loss:.3f}")
-        if self.bar is None:
-            self.bar = DisplayHandle()
+        if len(self.history) == 1:
             self.bar.display(words)
             self.curves.display(self.draw(steps))
         self.bar.update(words)
