@@ -115,9 +115,8 @@ def load_policy(reward: Reward | RewardModel, seed: int, device: str = "cpu") ->
     """SmolLM2 with a fresh adapter; the end of a sentence ends a response."""
     actor, tokenizer = load_chat_model(device=device)
     stop_at_sentence_ends(actor, tokenizer)
-    return lora_models(
-        actor, tokenizer, reward, RANK, seed=seed, base=base_dtype(actor.device.type)
-    )
+    how = {"rank": RANK, "seed": seed, "base": base_dtype(actor.device.type)}
+    return lora_models(actor, tokenizer, reward, **how)
 
 
 def sampled(
