@@ -12,13 +12,13 @@ from helpers.kit.palette import KL, PINK, POLICY, REFERENCE, REWARD, SKY, YELLOW
 from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
 from helpers.theory.optimum import gaussian_objective
 
-
-def bars(numbers: Sequence, colour: str, label: str) -> tuple[Sequence, dict]:
-    """One series of `draw_bars`."""
-    return numbers, {"color": colour, "label": label}
-
-
 # --- ten answers -----------------------------------------------------------------------
+
+
+def draw_answers(axes: Axes, *series: tuple[Sequence, str, str]) -> None:
+    """Bars over the answers 1, 2, …; each of `series`: numbers, colour, label."""
+    bars = [(numbers, {"color": colour, "label": label}) for numbers, colour, label in series]
+    draw_bars(axes, range(1, len(series[0][0]) + 1), bars)
 
 
 def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
@@ -26,9 +26,7 @@ def penalty_figure(reference: Tensor, reached: dict[str, Tensor]) -> Figure:
     figure, grid = new_figure(1, len(reached), 9.6, 2.6)
     panels = zip(grid[0], reached.items(), (POLICY, KL, YELLOW), strict=True)
     for axes, (name, probs), colour in panels:
-        answers = range(1, len(probs) + 1)
-        series = [bars(reference, REFERENCE, "reference"), bars(probs, colour, "trained")]
-        draw_bars(axes, answers, series)
+        draw_answers(axes, (reference, REFERENCE, "reference"), (probs, colour, "trained"))
         axes.set_ylim(0, 1.02)
         label_axes(axes, name, "answer", "probability" if axes is grid[0, 0] else "")
         axes.legend(loc="upper left")

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from helpers.kit.figures import draw_bars, label_axes, new_figure
+from helpers.kit.figures import label_axes, new_figure
 from helpers.kit.palette import KL, POLICY, REFERENCE, REWARD
 from helpers.kit.sliders import Explorer, slider, stops
-from helpers.lessons.kl_beta.figures import bars, gaussian_figure
+from helpers.lessons.kl_beta.figures import draw_answers, gaussian_figure
 from helpers.lessons.kl_beta.gaussian import GaussianRun
 
 
@@ -18,16 +18,14 @@ def ten_explorer(rewards: Tensor, reference: Tensor, terms: Callable) -> Explore
         penalties, best, value = terms(kl_coef)
         figure, grid = new_figure(1, 2, 9.6, 3.2)
         left, right = grid[0]
-        answers, total = range(1, len(rewards) + 1), rewards + penalties
-        series = [bars(rewards, REWARD, "reward"), bars(penalties, KL, "−β·log π/π_ref")]
-        draw_bars(left, answers, series)
+        total = rewards + penalties
+        draw_answers(left, (rewards, REWARD, "reward"), (penalties, KL, "−β·log π/π_ref"))
         left.plot(range(len(total)), total, "o", color="black", markersize=5, label="their sum")
         left.axhline(value, color=POLICY, linestyle="--", linewidth=1.2, label="their sum at π*")
         left.set_ylim(-1.7 - 1.75 * kl_coef, 1.6 + 1.1 * kl_coef)  # the costs grow with β
         label_axes(left, f"Our policy at β = {kl_coef:.2f}", "answer", "reward units")
         left.legend(loc="lower left")
-        series = [bars(reference, REFERENCE, "reference"), bars(best, POLICY, "π*, the best")]
-        draw_bars(right, answers, series)
+        draw_answers(right, (reference, REFERENCE, "reference"), (best, POLICY, "π*, the best"))
         right.set_ylim(0, 1)
         words = f"The best policy at this β: J* = {value:.2f}"
         label_axes(right, words, "answer", "probability")
