@@ -6,7 +6,7 @@ from functools import partial
 from helpers.sampling import Responses
 from helpers.state import RLHFState
 from helpers.steps import full_logprobs
-from helpers.studies.faults import FAULTS, Fault, leave_dropout_on, sample_cooler, sample_top_k
+from helpers.studies.faults import FAULTS, Fault, sample_top_k
 from helpers.tools.validate import require
 
 # --- strengths: how strong must a fault be to be seen? --------------------------------------------
@@ -15,15 +15,12 @@ MILD, CLEAR, GROSS = STRENGTHS = "mild", "clear", "gross"  # the fault itself is
 RATES = ("learning_rate", "critic_learning_rate")
 
 
-def variant(fault: str, strength: str, size: str, **changes) -> Fault:
-    """A fault at another strength; `size` says it in a few words."""
+def variant(fault: str, strength: str, size: str, settings: dict | None = None, **of_step) -> Fault:
+    """A fault with other settings of the run, or of its step; `size` says the strength in a few words."""
     clear = FAULTS[fault]
-    return replace(clear, name=f"{fault}_{strength}", title=f"{clear.title}: {size}", **changes)
-
-
-def with_step(name: str, function, **changes) -> dict:
-    """What plants a step of the loop with these settings of the fault."""
-    return {"wrong": {name: partial(function, **changes)}}
+    named = replace(clear, name=f"{fault}_{strength}", title=f"{clear.title}: {size}")
+    wrong = {name: partial(step, **of_step) for name, step in clear.wrong.items()}
+    return replace(named, wrong=wrong, settings=settings or clear.settings)
 
 
 def raw_top_k(state: RLHFState, prompts: list[str]) -> Responses:
@@ -33,20 +30,17 @@ def raw_top_k(state: RLHFState, prompts: list[str]) -> Responses:
     return replace(responses, logprobs=logprobs)
 
 
-DROPOUT = partial(with_step, "draw_prompts", leave_dropout_on)
-COOLER = partial(with_step, "generate_responses", sample_cooler)
+RAW = variant("top_k", "raw", "the engine returns log π")
 VARIANTS = {
     fault.name: fault
     for fault in (
         variant("learning_rate", MILD, "3 times", settings=dict.fromkeys(RATES, 3e-3)),
         variant("learning_rate", GROSS, "30 times", settings=dict.fromkeys(RATES, 3e-2)),
-        variant("dropout_on", MILD, "1 %", **DROPOUT(share=0.01)),
-        variant("dropout_on", GROSS, "30 %", **DROPOUT(share=0.3)),
-        variant("temperature", MILD, "0.95", **COOLER(temperature=0.95)),
-        variant("temperature", GROSS, "0.4", **COOLER(temperature=0.4)),
-        variant(
-            "top_k", "raw", "the engine returns log π", wrong={"generate_responses": raw_top_k}
-        ),
+        variant("dropout_on", MILD, "1 %", share=0.01),
+        variant("dropout_on", GROSS, "30 %", share=0.3),
+        variant("temperature", MILD, "0.95", temperature=0.95),
+        variant("temperature", GROSS, "0.4", temperature=0.4),
+        replace(RAW, wrong={"generate_responses": raw_top_k}),
     )
 }
 
