@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, Dynamic
 data = Path(__file__).resolve().parents[1] / "data"
 seed, iterations, batch_size = 0, 60, 64  # a batch: 64 prompts, one response each
 response_length, temperature = 24, 1.0  # 24 tokens at most
-kl_coef = 0.1  # β: the price of one nat of KL
+kl_coef = 0.1  # β: KL coefficient, reward per nat
 gamma, lam = 1.0, 0.95  # γ and λ of GAE
 cliprange, cliprange_value, vf_coef = 0.2, 0.2, 0.1
 num_ppo_epochs, minibatch_size = 4, 64

@@ -201,7 +201,7 @@ class BetaSweepOptions(StudyOptions):
 
     name: ClassVar[str] = "beta_sweep"
     command: ClassVar[str] = "sweep"
-    betas: list[float] = setting(list(BETAS), "prices of KL")
+    betas: list[float] = setting(list(BETAS), "KL coefficients")
 
     def configs(self, seed: int) -> dict[str, RLHFConfig]:
         """The same at each β, with 128 responses an iteration."""

@@ -246,7 +246,7 @@ class OneTokenOptions(Options):
     """One-token responses: PPO's exact distance to the best policy, at several β."""
 
     name: ClassVar[str] = "one_token"
-    betas: list[float] = setting(list(BETAS), "prices of KL, above 0")
+    betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
     iterations: int = setting(ITERATIONS, "iterations of each run")
     seed: int = setting(0, "of every run")
 
