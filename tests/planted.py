@@ -296,7 +296,7 @@ lessons/without_a_critic/prompt_weight.py 10: RLOO weighs like r − mean
 lessons/debugging/measures.py 09: late is early
 - slice(len(values) - max(1, len(values) // 3), len(values))
 + slice(0, max(1, len(values) // 3))
-scale/memory.py 12: Adam keeps one moment
+scale/memory.py 13: Adam keeps one moment
 - Entry(role, "Adam", 8 * trained)
 + Entry(role, "Adam", 4 * trained)
 """)
