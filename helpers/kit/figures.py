@@ -271,7 +271,7 @@ def draw_box(axes: Axes, x: float, y: float, hue: tuple, name: str, words: str) 
         (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0.01", color=hue
     )
     axes.add_patch(box)
-    ink = ink_on(hue) if hue[1] == 1 else QUIET_INK
+    ink = ink_on(hue) if hue[1] == 1 else "#5E5E5E"
     axes.text(x, y + 0.03, name, ha="center", va="center", fontsize=11, weight="bold", color=ink)
     axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=9, color=ink)
     return box
