@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (10_084, 9_000),
+    "helpers/lessons/": (10_085, 9_000),
     "helpers/kit/": (4_252, 2_500),
     "helpers/studies/": (1_445, 700),
     "helpers/page/": (713, 700),

@@ -264,14 +264,14 @@ ARROWS = (  # step, from a box or a place, to, words, where the words stand
 )
 
 
-def draw_box(axes: Axes, x: float, y: float, hue: tuple, name: str, words: str) -> FancyBboxPatch:
-    """A filled box, its hue (colour, alpha), what it is and does; returned so that arrows end at its edge."""
+def draw_box(axes: Axes, x: float, y: float, shade: tuple, name: str, words: str) -> FancyBboxPatch:
+    """A filled box, its shade (colour, alpha), what it is and does; returned: arrows end at its edge."""
     width, height = 0.22, 0.15
     box = FancyBboxPatch(
-        (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0.01", color=hue
+        (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0.01", color=shade
     )
     axes.add_patch(box)
-    ink = ink_on(hue) if hue[1] == 1 else "#5E5E5E"
+    ink = ink_on(shade) if shade[1] == 1 else QUIET_INK
     axes.text(x, y + 0.03, name, ha="center", va="center", fontsize=11, weight="bold", color=ink)
     axes.text(x, y - 0.04, words, ha="center", va="center", fontsize=9, color=ink)
     return box

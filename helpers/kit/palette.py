@@ -8,7 +8,7 @@ PINK, YELLOW, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 # what has a colour of its own; everything else is drawn by a colour's name
 POLICY, REFERENCE, REWARD, KL = BLUE, GREY, GREEN, ORANGE
 VALUE, GOLD, ACCENT = PINK, YELLOW, SKY
-QUIET_INK = "#6A6A6A"  # of words that stand back, on white
+QUIET_INK = "#5E5E5E"  # of words that stand back, on white or pale colours
 
 
 def luminance(colour) -> float:

@@ -11,7 +11,6 @@ Rewards in score units, distances in nats per token.
 """
 
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -53,8 +52,10 @@ def advantages(world: SequenceWorld, policy: Policy) -> list[Tensor]:
 
 def prefix_probs(policy: Policy) -> list[Tensor]:
     """Probability of every prefix under a policy: one [V^t] a position, at last that of whole sequences."""
-    one_more = lambda probs, step: (probs.unsqueeze(1) * step).flatten()  # noqa: E731 (V^(t+1),)
-    return list(accumulate(policy, one_more, initial=torch.ones(1, dtype=policy[0].dtype)))
+    found = [torch.ones(1, dtype=policy[0].dtype)]
+    for step in policy:
+        found.append((found[-1].unsqueeze(1) * step).flatten())  # (V^(t+1),)
+    return found
 
 
 def exact_gradient(world: SequenceWorld, policy: Policy) -> Tensor:

@@ -52,7 +52,8 @@ class DemonstrationStep:
         loss.backward()
         gradient_step(trainable(state.models.actor), state.optimizer, config.max_grad_norm)
         metrics = {"loss": float(loss.detach()), "learning_rate": rate}
-        return record_iteration(state, metrics | {"right_samples": len(self.texts)}, began)
+        metrics["right_samples"] = len(self.texts)
+        return record_iteration(state, metrics, began)
 
 
 def demonstrations_loss(state: RLHFState, texts: list[SampledText]) -> Tensor:

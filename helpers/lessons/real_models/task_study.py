@@ -165,9 +165,8 @@ def load_task(
     how = {"rank": RANK, "seed": config.seed, "base": base_dtype(actor.device.type)}
     models = lora_models(actor, tokenizer, reward, **how)
     # whether the rewards of a response's group are all equal: such a group teaches nothing
-    equal = lambda texts: equal_groups(score_texts(reward, texts), GROUP).float()  # noqa: E731
-    begun = {"models": models, "prompts": task_rows(task, PROMPTS["trained"])}
-    return begun | {"measures": {"equal_groups": equal}}
+    equal = {"equal_groups": lambda texts: equal_groups(score_texts(reward, texts), GROUP).float()}
+    return {"models": models, "prompts": task_rows(task, PROMPTS["trained"]), "measures": equal}
 
 
 def held_out_rows(task: str, shots: int | None = None) -> list[dict]:
