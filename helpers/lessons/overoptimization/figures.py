@@ -81,7 +81,28 @@ def bias_figure(runs: dict) -> Figure:
     return figure
 
 
-# --- 3: the ledger of a hack -----------------------------------------------------------------------
+# --- 3: kinds of reward model at equal distance ------------------------------------------------------
+
+
+def equal_distance_figure(gold: dict[str, dict[float, np.ndarray]]) -> Figure:
+    """Gold of each kind of reward model, a panel a distance: dots are seeds, the line is their mean.
+
+    `gold` kind in words → distance → points of the seeds [3], NaN where a run does not come so far.
+    """
+    distances = list(next(iter(gold.values())))
+    figure, grid = new_figure(1, len(distances), 9.6, 4.0)
+    for axes, d in zip(grid[0], distances, strict=True):
+        for row, points in enumerate(at[d] for at in gold.values()):
+            axes.plot(points, [row] * len(points), "o", color=POLICY, markersize=5, alpha=0.7)
+            if np.isfinite(points).any():
+                axes.plot([np.nanmean(points)] * 2, [row - 0.35, row + 0.35], color=BLACK)
+        axes.set_yticks(range(len(gold)), list(gold) if axes is grid[0, 0] else [])
+        axes.set_ylim(len(gold) - 0.4, -0.6)
+        label_axes(axes, f"Gold at d = {d:g}", "points", grid="both")
+    return figure
+
+
+# --- 4: the ledger of a hack -----------------------------------------------------------------------
 
 
 def _stack(axes: Axes, iterations: Sequence[int], points: dict) -> None:
