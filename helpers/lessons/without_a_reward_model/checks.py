@@ -30,10 +30,7 @@ ratio without the logarithm: You have β·π/π_ref; the reward is β·log (π/�
 """,
     gradient=("logprobs",),
     further=[
-        (
-            "responses are long, with log-probs around −1000",
-            (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1),
-        ),
+        ("log-probs are around −1000", (*floats([-1000.0, -900.0], [-1010.0, -850.0]), 0.1)),
         *sizes(THREE, token=False),
     ],
 )
@@ -134,10 +131,7 @@ def table(seed: int, size: int) -> Tensor:
 
 
 ONE = torch.tensor([[0, 1, 2], [0, 2, 3]]), torch.tensor([[False, True, True]] * 2)
-PADDED = (
-    torch.tensor([[0, 1, 2, 3], [0, 2, 3, 3]]),
-    torch.tensor([[0, 1, 1, 1], [0, 1, 1, 0]]).bool(),
-)
+PADDED = torch.tensor([[0, 1, 2, 3], [0, 2, 3, 3]]), prefix_mask(4, 4, 3) & (torch.arange(4) >= 1)
 ROWS = torch.tensor([[1, 0, 2, 4, 5, 5], [2, 3, 3, 1, 0, 5], [3, 1, 5, 5, 5, 5],
                      [1, 0, 4, 4, 2, 5], [2, 3, 5, 5, 5, 5], [3, 1, 0, 2, 5, 5]])  # fmt: skip
 COUNTS = prefix_mask(6, 5, 6, 3, 6, 3, 5) & (torch.arange(6) >= 2)  # prompts have two tokens

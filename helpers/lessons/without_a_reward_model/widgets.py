@@ -9,13 +9,13 @@ from helpers.kit.figures import draw_seeds, label_axes, new_figure
 from helpers.kit.one_token_figures import answer_figure
 from helpers.kit.palette import BLUE, REFERENCE
 from helpers.kit.sliders import Explorer, picker, stops
+from helpers.lessons.without_a_reward_model.figures import large_type
 from helpers.lessons.without_a_reward_model.study import Direct
 from helpers.theory.optimum import kl_divergence
 
 PRICED = {  # key of a row: title, unit
     "kl": ("KL from the reference", "nats per response"),
     "gold": ("Gold score (never trained on)", "points"),
-    "grammatical": ("Grammatical responses", "share"),
 }
 METHODS = [("offline: 300 pairs, again and again", "offline"), ("online: fresh pairs", "online")]
 
@@ -43,9 +43,10 @@ def price_explorer(study: Direct) -> Explorer:
     """Recorded runs offline and online; the chosen β in blue, its seeds as thin lines."""
     betas = study.betas("offline")
 
+    @large_type
     def draw(method: str, beta: int):
         chosen, runs = betas[beta], {b: study.of_kind(f"{method}_{b:g}") for b in betas}
-        figure, grid = new_figure(1, len(PRICED), 10.4, 3.2)
+        figure, grid = new_figure(1, len(PRICED), 9.2, 3.4)
         figure.suptitle(f"{method}, β = {chosen:g}")
         for axes, (key, (title, unit)) in zip(grid[0], PRICED.items(), strict=True):
             steps, lines = runs[chosen][0].column("iteration"), iter(("--", ":", "-."))
