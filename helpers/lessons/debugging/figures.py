@@ -26,19 +26,19 @@ class Metric(NamedTuple):
     spans: bool = False
 
 
-METRICS = (
-    Metric("score", "reference std"),
+METRICS = (  # the sharpest signs first, as in the lesson's table
+    Metric("first_ratio_error", "max |ρ − 1|", True),
     Metric("kl", "nats per response"),
+    Metric("score", "reference std"),
     Metric("response_length", "tokens"),
     Metric("ended", "share of responses"),
     Metric("entropy", "nats per token"),
-    Metric("first_ratio_error", "max |ρ − 1|", True),
-    Metric("approx_kl", "nats per token", True),
-    Metric("clip_fraction", "share of tokens"),
-    Metric("policy_loss", "advantage units"),
     Metric("value_loss", "reward units²", True),
     Metric("explained_variance", "share"),
+    Metric("approx_kl", "nats per token", True),
+    Metric("clip_fraction", "share of tokens"),
     Metric("grad_norm", "before clipping", True),
+    Metric("policy_loss", "advantage units"),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}
 COLUMNS = 4
