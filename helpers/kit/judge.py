@@ -8,7 +8,7 @@ from dataclasses import replace
 from IPython.display import display
 from torch import Tensor
 
-from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
+from helpers.kit.diagnosis import Trial, agrees, diagnosed, is_gradient
 from helpers.kit.exercise import Exercise, Seen, Wrong
 from helpers.kit.own import names_in, taken
 from helpers.kit.patterns import as_tensor, first_difference, form
@@ -89,7 +89,7 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
-    return report or at_edges(exercise, function) or called_again(exercise, function)
+    return report or at_edges(exercise, function)
 
 
 def comes_first(exercise: Exercise, function: Callable) -> Report | None:
@@ -163,8 +163,7 @@ def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcom
 
 HINTS = {  # a part of what torch says → what it means
     "size of tensor": "Two tensors do not fit: print their shapes before this line.",
-    "with one of type bool": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
-    "a bool tensor is not supported": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
+    "Subtraction, the `-`": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
     "index out of range in self": "A model was given a position or a token that its embedding does not have:"
     " is a position −1?",
     "NotImplementedType": "A function called there is not written yet: it returns NotImplemented.",
@@ -193,35 +192,36 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
     # results that only some probes have stand in the order of the exercise's
     names = sorted(given, key=(*exercise.results, *given).index)
     for index, name in enumerate(names):
-        pairs = [(i, a.get(name), w[name]) for i, (a, w) in enumerate(zip(answers, wanted, strict=True))
-                 if name in w]  # fmt: skip
-        if any(any(got is x for x in UNFINISHED) for _, got, _ in pairs):
+        tries = [(probe, mine.get(name), right[name])
+                 for probe, mine, right in zip(exercise.cases, answers, wanted, strict=True)
+                 if name in right]  # fmt: skip
+        if any(got is x for _, got, _ in tries for x in UNFINISHED):
             so_far = f"{right_so_far(names[:index])} " if index else ""
             says = f"{so_far}Now write what gives the {name}. The notebook works without it, too."
             return Report(exercise.name, NOT_ATTEMPTED, says)
-        wrong = [one for one in pairs if not agrees(name, *one[1:])]
-        if wrong:
-            alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
-            report = first_wrong(exercise, function, answers, names[: index + 1], wrong)
-            rest = len(pairs) - len(wrong)
-            some = f"({rest} of {len(pairs)} test cases are right.)"
-            some = f"Wrong only where {alone[0]} is {alone[1]!r}." if alone else some
-            return (
-                replace(report, where=f"{report.where} {some}") if rest and report.where else report
-            )
+        right = [one for one in tries if agrees(name, *one[1:])]
+        if len(right) == len(tries):
+            continue
+        wrong = [one for one in tries if not agrees(name, *one[1:])]
+        report = first_wrong(Trial(exercise, function, answers, names[: index + 1], wrong))
+        if right and report.where:
+            some = f"({len(right)} of {len(tries)} test cases are right.)"
+            some = only_where(exercise, right, wrong) or some
+            report = replace(report, where=f"{report.where} {some}")
+        return report
     return None
 
 
-def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple | None:
-    """The word, or yes or no, among the inputs that all wrong cases have, and no others, or right ones."""
-    cases = {i: exercise.named(exercise.cases[i], apart=True) for i in there}
-    having = {
-        (name, value): {i for i in there if cases[i][name] == value}
-        for name, value in cases[wrong[0]].items()
-        if isinstance(value, (str, bool))
-    }
-    fit = [one for one in having if set(wrong) <= having[one] < set(there)]
-    return min(fit, key=lambda one: len(having[one]), default=None)
+def only_where(exercise: Exercise, right: list[tuple], wrong: list[tuple]) -> str:
+    """Which word, or yes or no, an input has in all wrong cases and not in all right ones; "" if none."""
+    well, ill = ([exercise.named(x, apart=True) for x, *_ in cases] for cases in (right, wrong))
+    shared = [
+        (sum(case[name] == value for case in well), name, value)
+        for name, value in ill[0].items()
+        if isinstance(value, (str, bool)) and all(case[name] == value for case in ill)
+    ]
+    count, name, value = min(shared, default=(len(well), "", ""))
+    return f"Wrong only where {name} is {value!r}." if count < len(well) else ""
 
 
 def right_so_far(names: list[str]) -> str:
@@ -234,20 +234,13 @@ def few(start: str, names: list[str]) -> str:
     return f"{start}{', '.join(names)}" if len(names) <= 6 else ""
 
 
-def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple]) -> Report:
-    """The report of the last of these results, the first one that is wrong; those before are right.
-
-    `wrong`: of each probe in which it is, its place, the learner's result and the right one.
-    """
-    number, got, wanted = wrong[0]
-    *before, name = names
-    probe = exercise.cases[number]
+def first_wrong(trial: Trial) -> Report:
+    """The report of the first result that is wrong; those before are right."""
+    exercise, _, _, (*before, name), wrong = trial
+    probe, got, wanted = wrong[0]
     where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
     if not isinstance(wanted, Tensor):
-        says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = looked(lambda: edited(exercise, function, answers, names), LOOK_LIMIT)
-        case = case_of(exercise, probe, got, wanted, name)
-        return told(exercise, *(found or (name, says)), case, where)
+        return told(exercise, *diagnosed(trial), case_of(exercise, probe, got, wanted, name), where)
     tensor = as_tensor(got, wanted)
     if tensor is None:
         what = "None: is there a `return`?" if got is None else f"{kind_of(got)}."
@@ -263,8 +256,7 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
         at = first_difference(tensor, wanted) if alike_made else ()
         which = f": {name}" if name != "result" else ""
         where = f"Wrong in this case{which}{f', first at {list(at)}' if at else ''}."
-    places = [place for place, *_ in wrong]
-    kind_of_mistake, says = diagnosed(exercise, function, answers, names, places)
+    kind_of_mistake, says = diagnosed(trial)
     for fact, number in exercise.facts(probe).items():
         says = says.replace(f"{{{fact}}}", str(number))
     return told(exercise, kind_of_mistake, says, case, where)
@@ -273,9 +265,12 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
 # --- after right results ---------------------------------------------------------------------------
 
 
+AGAIN = "it is called once more: Is something kept from one call to the next, or drawn at random?"
+
+
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
-    """The report of the first further input on which the function is wrong."""
-    for what, probe in exercise.edges:
+    """The report of the first further input, or the first probe again, on which the function is wrong."""
+    for what, probe in (*exercise.edges, (AGAIN, exercise.cases[0])):
         words, _, hint = what.partition(": ")
         outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
         report = broken(exercise, function, probe, outcome)
@@ -288,17 +283,3 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
                 where = f"All is right but where {words}."
                 return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None
-
-
-def called_again(exercise: Exercise, function: Callable) -> Report | None:
-    """The report of a function whose first probe gives something else when it is tried once more."""
-    probe = exercise.cases[0]
-    outcome = attempt(lambda: exercise.seen(function, probe), exercise.seconds)
-    wanted = exercise.expected(probe)
-    if outcome.state == FINISHED and all(
-        agrees(n, outcome.value.get(n), w) for n, w in wanted.items()
-    ):
-        return None
-    says = "All was right at first, and called once more with the first inputs you return something else: is"
-    says += " something kept from one call to the next, or drawn at random?"
-    return told(exercise, "another result the second time", says)

@@ -6,11 +6,10 @@ the right function with one text in place of another.
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
-from helpers.kit.exercise import Exercise
+from helpers.kit.exercise import Change, Exercise
 
 INSTEAD = {  # a name → what is written for it
     "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
@@ -63,35 +62,17 @@ AXES = {"0": ["1"], "1": ["0"], "-1": ["0", "1"], "2": ["1"]}  # an axis → oth
 Kinds = Iterator[tuple[str, str]]  # the kind of change, what is written
 
 
-class Change(NamedTuple):
-    """A small change: its kind, what to say, whose source it is of, and that source with the change."""
-
-    kind: str
-    says: str
-    name: str
-    source: str
-
-
 @cache
 def mutations(exercise: Exercise) -> list[Change]:
     """The changes of the solution, and of the exercises that it calls; made once, when first needed."""
     found = []
-    for name in (exercise.name, *exercise.used):
-        one = exercise.used.get(name, exercise)
+    for name, one in ({exercise.name: exercise} | exercise.used).items():
         tree = ast.parse(one.solution)
         for node in ast.walk(tree):
             for kind, text in (*changes(node), *other_names(node, one.names)):
                 new = parsed(text, node)
                 found.append(Change(kind, sentence(node, new), name, put(tree, node, new)))
     return found
-
-
-def compiled(exercise: Exercise, change: Change) -> Callable:
-    """The exercise's solution with the changed source of one of its functions."""
-    if change.name == exercise.name:
-        return exercise.compiled(change.source)
-    called = {change.name: exercise.used[change.name].compiled(change.source)}
-    return exercise.compiled(exercise.solution, **called)
 
 
 def sentence(old: ast.AST, new: ast.AST) -> str:

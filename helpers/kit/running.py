@@ -1,5 +1,6 @@
 """Run a learner's function on copies of its inputs, with a time limit, and catch every exception."""
 
+import copy
 import dis
 import signal
 import sys
@@ -10,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain
 from types import FrameType
 
 import torch
@@ -87,25 +87,16 @@ def shown(items: Iterable, what: str, seconds: float) -> Iterable:
 
 def copy_of(arguments: tuple) -> tuple:
     """The arguments, with copies of tensors and lists, which the learner's function may change."""
-    return tuple(map(_copy, arguments))
-
-
-def _copy(x: object) -> object:
-    if isinstance(x, list):
-        return [_copy(one) if isinstance(one, list) else one for one in x]
-    return x.clone() if isinstance(x, Tensor) else x
-
-
-def _held(x: list) -> list[int]:
-    """Which objects a list holds, those of lists in it too, whatever their order."""
-    inner = [_held(one) if isinstance(one, list) else [id(one)] for one in x]
-    return sorted(chain(*inner))
+    return tuple(
+        x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) if isinstance(x, list) else x
+        for x in arguments
+    )
 
 
 def _differs(before: object, after: object) -> bool:
     """Whether an argument was changed in place; NaN is NaN still."""
     if isinstance(before, list):  # another order does no harm
-        return _held(before) != _held(after)
+        return sorted(map(repr, before)) != sorted(map(repr, after))
     if not isinstance(before, Tensor):
         return False
     if before.dtype != after.dtype or before.shape != after.shape:

@@ -308,7 +308,7 @@ def test_a_function_that_remembers_its_calls_is_named():
         made.append(time.monotonic())
         return mean(x, mask) + (len(made) > len(MEAN.cases) + len(MEAN.edges))
 
-    assert judge(MEAN, remembers).mistake == "another result the second time"
+    assert judge(MEAN, remembers).mistake == "wrong where it is called once more"
 
 
 # --- an exercise that the looks have never seen ------------------------------------------------------
