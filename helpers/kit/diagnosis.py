@@ -1,6 +1,5 @@
 """Of what kind a wrong result is: a mistake of the exercise, a small change, a pattern, a dependence."""
 
-import ast
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from helpers.kit.dependence import depends_otherwise, other_values, without_effect
+from helpers.kit.dependence import depends_otherwise
 from helpers.kit.exercise import Change, Exercise, Seen, Wrong
 from helpers.kit.mutations import mutations
 from helpers.kit.patterns import (
@@ -114,28 +113,12 @@ def recognised(trial: Trial, changes: Iterable[Change]) -> Found:
     partly = None
     for change in changes:
         made = made_by(exercise, change)
-        if not made_alike(answers[: last + 1], map(made, places), names):
-            continue
-        whole = made_alike(answers, map(made, places), every)
-        if (whole or not partly) and ignores_alike(trial, change):
-            partly = change.name, change.says
-            if whole:
-                break
+        if made_alike(answers[: last + 1], map(made, places), names):
+            found = change.name, change.says
+            if made_alike(answers, map(made, places), every):
+                return found
+            partly = partly or found
     return partly
-
-
-def ignores_alike(trial: Trial, change: Change) -> bool:
-    """Whether what the solution reads and the changed one does not is without effect in the answer, too."""
-    exercise, function, _, names, _ = trial
-    if change.of != exercise.name:
-        return True
-    read, there = (
-        {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        for text in (exercise.solution, change.source)
-    )
-    values = exercise.named(exercise.cases[0])
-    unread = [name for name in read - there if other_values(values.get(name))]
-    return all(without_effect(exercise, function, names[-1], name) for name in unread)
 
 
 def made_by(exercise: Exercise, change: Change) -> Callable[[int], Seen]:

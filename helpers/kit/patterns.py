@@ -57,8 +57,6 @@ def form_problem(got: Tensor, wanted: Tensor) -> Found:
 def _shape_problem(got: Tensor, wanted: Tensor) -> tuple[str, str]:
     a, b = tuple(got.shape), tuple(wanted.shape)
     says = f"Your result has shape {a}; it should be {b}."
-    if got.dim() == 2 and alike(got.T, wanted):
-        return "transposed", f"{says} Rows and columns are exchanged."
     if sorted(a) == sorted(b):
         return "wrong shape", f"{says} The axes are in another order."
     if [n for n in a if n != 1] == [n for n in b if n != 1]:
@@ -109,8 +107,6 @@ def symptom(pairs: list, masks: list) -> Found:
         return "masked positions", "All counted positions are correct; the masked ones are not."
     if everywhere(lambda a, e, m: fits(e, m) and alike(torch.where(last(m), e, a), e)):
         return "last counted position", "Only the last counted position of a row is wrong."
-    if everywhere(lambda a, e, m: a.dim() == 2 and alike(a.T, e)):
-        return "transposed", "Rows and columns are exchanged."
     if everywhere(lambda a, e, m: wide(a) and alike(a[:, 1:], e[:, :-1])):
         return "shifted in time", "Your numbers are correct, but one position too late."
     if everywhere(lambda a, e, m: wide(a) and alike(a[:, :-1], e[:, 1:])):
