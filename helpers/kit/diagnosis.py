@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from helpers.kit.dependence import depends_otherwise
-from helpers.kit.exercise import Change, Exercise, Seen, Wrong
+from helpers.kit.exercise import Change, Exercise, Seen
 from helpers.kit.mutations import mutations
 from helpers.kit.patterns import (
     Found,
@@ -20,7 +20,7 @@ from helpers.kit.patterns import (
     symptom,
 )
 from helpers.kit.report import UNKNOWN, show
-from helpers.kit.running import TimeLimit, copy_of, limited, shown
+from helpers.kit.running import TimeLimit, Wrong, copy_of, limited, shown
 
 LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 

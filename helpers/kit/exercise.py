@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.kit.patterns import form
-from helpers.kit.running import call
+from helpers.kit.running import Wrong, call
 
 Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
 
@@ -53,14 +53,6 @@ def mistakes_of(text: str) -> list[Mistake]:
             name, _, says = line.partition(": ")
             found.append({"name": name, "says": says, "-": [], "+": []})
     return [Mistake(m["name"], m["says"], "\n".join(m["-"]), "\n".join(m["+"])) for m in found]
-
-
-class Wrong(Exception):
-    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
-
-    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
-        super().__init__(says)
-        self.name, self.says, self.yours, self.expected = name, says, yours, expected
 
 
 def expect(condition: bool, name: str, says: str, yours: object = None, expected=None) -> None:

@@ -9,7 +9,7 @@ from IPython.display import display
 from torch import Tensor
 
 from helpers.kit.diagnosis import Trial, agrees, diagnosed, is_gradient
-from helpers.kit.exercise import Exercise, Seen, Wrong
+from helpers.kit.exercise import Exercise, Seen
 from helpers.kit.own import names_in, taken
 from helpers.kit.patterns import as_tensor, first_difference, form
 from helpers.kit.report import (
@@ -24,14 +24,12 @@ from helpers.kit.report import (
     kind_of,
 )
 from helpers.kit.running import (
-    FINISHED,
-    MISSING,
     PATIENCE,
-    TIMED_OUT,
-    Changed,
-    Outcome,
+    TimeLimit,
+    Wrong,
     attempt,
     code_of,
+    is_missing,
     is_stub,
     line_of,
     shown,
@@ -80,11 +78,10 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
         exercise.expected(probe)  # outside the time limit
         deadline = deadline or time.thread_time() + exercise.seconds
         left = deadline - time.thread_time()
-        outcome = attempt(lambda p=probe: exercise.seen(function, p), left)
-        report = broken(exercise, function, probe, outcome)
-        if report is not None:
-            return report
-        answers.append(outcome.value)
+        answer, error = attempt(lambda p=probe: exercise.seen(function, p), left)
+        if error is not None:
+            return broken(exercise, function, probe, error)
+        answers.append(answer)
     try:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
@@ -136,28 +133,20 @@ def case_of(exercise: Exercise, probe: tuple, yours=None, expected=None, what: s
 # --- 1: broken ------------------------------------------------------------------------------------
 
 
-def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcome) -> Report | None:
-    """The report of a try that did not end normally, or None."""
-    error = outcome.error
-    if outcome.state == FINISHED:
-        return None
-    if outcome.state == MISSING:
+def broken(exercise: Exercise, function: Callable, probe: tuple, error: BaseException) -> Report:
+    """The report of a try that this exception ended."""
+    if is_missing(error):
         if probe is exercise.cases[0]:
             return not_attempted(exercise)
         return told(exercise, "unfinished", "A good start, but something is still missing here.",
                     case_of(exercise, probe))  # fmt: skip
-    if outcome.state == TIMED_OUT:
+    if isinstance(error, TimeLimit):
         limit = exercise.seconds
         says = f"Not finished after {limit:g} seconds of computing, or {PATIENCE * limit:g} in all."
         return told(exercise, "endless loop", f"{says} An endless loop?")
     if isinstance(error, Wrong):
         case = compare(error.yours, error.expected) if error.expected is not None else ()
         return told(exercise, error.name, error.says, tuple(case))
-    if isinstance(error, Changed):
-        says = f"You changed {' and '.join(error.args)} in place, but the caller still needs the old values."
-        return told(
-            exercise, "inputs changed", f"{says} Use a copy (x.clone(), or x + 1, not x += 1)."
-        )
     return raised(exercise, function, probe, error)
 
 
@@ -272,12 +261,12 @@ def at_edges(exercise: Exercise, function: Callable) -> Report | None:
     """The report of the first further input, or the first probe again, on which the function is wrong."""
     for what, probe in (*exercise.edges, (AGAIN, exercise.cases[0])):
         words, _, hint = what.partition(": ")
-        outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
-        report = broken(exercise, function, probe, outcome)
-        if report is not None:
+        answer, error = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
+        if error is not None:
+            report = broken(exercise, function, probe, error)
             return replace(report, message=f"Right otherwise; where {words}: {report.message}")
         for name, wanted in exercise.expected(probe).items():
-            got = outcome.value.get(name)
+            got = answer.get(name)
             if not agrees(name, got, wanted):
                 case = case_of(exercise, probe, got, wanted, name)
                 where = f"All is right but where {words}."

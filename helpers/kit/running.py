@@ -10,14 +10,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import FrameType
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
 SLOW = 30  # seconds that a check may take, from which on its progress is shown
 PATIENCE = 10  # seconds of the clock for each second of computing: the machine may be busy
 
@@ -26,17 +24,12 @@ class TimeLimit(BaseException):
     """Time is up. Not an Exception, so that a learner's `except Exception` does not catch it."""
 
 
-class Changed(Exception):
-    """The function changed some of its arguments in place; their places."""
+class Wrong(Exception):
+    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
 
-
-@dataclass
-class Outcome:
-    """Result of one try."""
-
-    state: str
-    value: object = None
-    error: BaseException | None = None
+    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
+        super().__init__(says)
+        self.name, self.says, self.yours, self.expected = name, says, yours, expected
 
 
 def importing(frame: FrameType | None) -> bool:
@@ -108,7 +101,7 @@ def _differs(before: object, after: object) -> bool:
 def call(function: Callable, arguments: tuple) -> object:
     """The function's result on copies of its tensors and lists.
 
-    NotImplementedError: it is a stub; `Changed`: it changed its inputs.
+    NotImplementedError: it is a stub. Wrong: it changed its inputs.
     """
     inputs = copy_of(arguments)
     answer = function(*inputs)
@@ -117,12 +110,16 @@ def call(function: Callable, arguments: tuple) -> object:
     names = getattr(code_of(function), "co_varnames", ())
     changed = [i for i, pair in enumerate(zip(arguments, inputs, strict=True)) if _differs(*pair)]
     if changed:
-        raise Changed(*(names[i] if i < len(names) else f"input {i + 1}" for i in changed))
+        those = " and ".join(names[i] if i < len(names) else f"input {i + 1}" for i in changed)
+        says = (
+            f"You changed {those} in place, but the caller still needs the old values. Use a copy"
+        )
+        raise Wrong("inputs changed", f"{says} (x.clone(), or x + 1, not x += 1).")
     return answer
 
 
-def attempt(work: Callable, seconds: float) -> Outcome:
-    """Do this work, with gradients on; catches all exceptions."""
+def attempt(work: Callable, seconds: float) -> tuple[object, BaseException | None]:
+    """What this work gives, with gradients on, and the exception, whatever it is, that ended it."""
 
     def quietly():
         with torch.enable_grad(), warnings.catch_warnings():
@@ -130,17 +127,17 @@ def attempt(work: Callable, seconds: float) -> Outcome:
             return work()
 
     try:
-        return Outcome(FINISHED, limited(quietly, seconds))
-    except TimeLimit:
-        return Outcome(TIMED_OUT)
-    except NotImplementedError as error:
-        # torch raises it too, where an operation does not exist for a dtype
-        torchs = "aten::" in str(error) or "not implemented for" in str(error)
-        return Outcome(RAISED if torchs else MISSING, error=error)
+        return limited(quietly, seconds), None
     except KeyboardInterrupt:
         raise  # the learner pressed stop
     except BaseException as error:  # noqa: BLE001 (reported, never raised)
-        return Outcome(RAISED, error=error)
+        return None, error
+
+
+def is_missing(error: BaseException | None) -> bool:
+    """Whether a function is not written yet: torch raises that, too, where a dtype has no such operation."""
+    torchs = "aten::" in str(error) or "not implemented for" in str(error)
+    return isinstance(error, NotImplementedError) and not torchs
 
 
 def code_of(function: Callable):
@@ -163,7 +160,7 @@ def is_stub(function: object) -> bool:
     if not is_empty(function, ("NotImplemented", "NotImplementedError")):
         return False
     nothing = (None,) * code_of(function).co_argcount
-    return attempt(lambda: call(function, nothing), seconds=1.0).state == MISSING
+    return is_missing(attempt(lambda: call(function, nothing), seconds=1.0)[1])
 
 
 def line_of(error: BaseException, function: Callable) -> str:
