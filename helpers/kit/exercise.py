@@ -217,11 +217,6 @@ class Exercise:
         named = self.named(probe)
         return named.get("mask", named.get("counted"))
 
-    def facts(self, probe: tuple) -> dict[str, int]:
-        """The numbers that a sentence may name."""
-        mask = self.mask(probe)
-        return {} if mask is None else {"counted": int(mask.sum()), "total": mask.numel()}
-
 
 def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:
     """The gradients of the sum of all results by these inputs; 0 where there is none."""

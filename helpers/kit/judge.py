@@ -246,8 +246,8 @@ def first_wrong(trial: Trial) -> Report:
         which = f": {name}" if name != "result" else ""
         where = f"Wrong in this case{which}{f', first at {list(at)}' if at else ''}."
     kind_of_mistake, says = diagnosed(trial)
-    for fact, number in exercise.facts(probe).items():
-        says = says.replace(f"{{{fact}}}", str(number))
+    if (mask := exercise.mask(probe)) is not None:
+        says = says.replace("{counted}", f"{int(mask.sum())}").replace("{total}", f"{mask.numel()}")
     return told(exercise, kind_of_mistake, says, case, where)
 
 

@@ -112,18 +112,18 @@ def predict_choice(question: str, choices: Mapping[str, str], explanation: str) 
 
     ValueError: not exactly one right.
     """
-    right = [choice for choice, remark in choices.items() if remark == RIGHT]
-    require(len(right) == 1, "choices", f"{len(right)} right ones", "exactly one with RIGHT")
+    (right,) = (choice for choice, remark in choices.items() if remark == RIGHT)
     radio = ipywidgets.RadioButtons(
         options=list(choices), value=None, layout=ipywidgets.Layout(width="auto")
     )
 
     def judge() -> Verdict:
-        return Verdict(radio.value == right[0], choices[radio.value])
+        return Verdict(radio.value == right, choices[radio.value])
 
-    chosen = lambda: radio.value is not None  # noqa: E731
-    answer = f"{right[0]}."
-    return Prediction(question, [radio], judge, explanation, chosen, answer, radio.options)
+    def chosen() -> bool:
+        return radio.value is not None
+
+    return Prediction(question, [radio], judge, explanation, chosen, f"{right}.", radio.options)
 
 
 def predict_value(

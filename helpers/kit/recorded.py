@@ -75,13 +75,6 @@ def either_deviation(x: object, counted: Tensor) -> object:
     return x / size if 0 <= size - 1 < (n / (n - 1)) ** 0.5 - 1 + 1e-4 else x
 
 
-def _nudge(model: nn.Module, generator: torch.Generator) -> None:
-    """Add noise to every matrix: a model that has been trained a little."""
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
-
-
 def _first_layer(model: nn.Module) -> nn.Module:
     """A copy with one layer, whose gradients are quick to compute."""
     copied = copy.deepcopy(model)
@@ -99,7 +92,9 @@ def recorded() -> SimpleNamespace:
     """
     parts, generator = trainer_parts(), torch.Generator().manual_seed(6)
     for model in (parts.actor, parts.critic):
-        _nudge(model, generator)
+        for parameter in model.parameters():
+            if parameter.dim() == 2:  # as after a little training
+                parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.1  # seen in train mode alone
