@@ -5,7 +5,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Exercise, Seen, counted_only
+from helpers.kit.exercise import Exercise, Seen, counted_only, gradients
 from helpers.kit.model_calls import check_call, recorded_calls
 from helpers.kit.recorded import recorded
 
@@ -25,11 +25,8 @@ def observe(function, policy: nn.Module, ids, mask, length: int, temperature: fl
     if isinstance(x, Tensor) and x.shape == counted.shape:
         weights = torch.linspace(-1, 1, counted.numel()).view_as(counted)
         loss = torch.where(counted, weights * x, 0.0).sum()
-        every = list(policy.parameters())
-        found = map(torch.zeros_like, every)
-        if x.requires_grad:
-            found = torch.autograd.grad(loss, every, materialize_grads=True)
-        seen["gradient of the policy"] = torch.cat([g.detach().flatten() for g in found])
+        found = gradients({"loss": loss}, dict(enumerate(policy.parameters())))
+        seen["gradient of the policy"] = torch.cat([g.flatten() for g in found.values()])
         seen["log-probs"] = seen["log-probs"].detach()
     return seen
 

@@ -171,7 +171,6 @@ def predict_curve(
     explanation: str,
     remark: Callable[[list[float]], str] | None = None,
     labels: tuple[str, str] = ("", ""),
-    tolerance: float = 0.15,
 ) -> Prediction:
     """A curve through up to eight points, each on a slider of its own; then the true one beside it.
 
@@ -204,7 +203,7 @@ def predict_curve(
         drawn = [each.value for each in sliders]
         draw(with_truth=True)
         away = math.fsum(abs(a - b) for a, b in zip(drawn, truth, strict=True)) / len(drawn)
-        right = away <= tolerance * (high - low)
+        right = away <= 0.15 * (high - low)
         return Verdict(right, "" if right or remark is None else remark(drawn))
 
     for each in sliders:
