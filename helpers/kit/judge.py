@@ -37,6 +37,7 @@ from helpers.kit.running import (
 
 UNFINISHED = (NotImplemented, Ellipsis)
 SHOWN = 60  # numbers of a gradient
+AGAIN = "it is called once more: Is something kept from one call to the next, or drawn at random?"
 
 
 def checker(exercise: Exercise) -> Callable[[Callable], Callable]:
@@ -252,9 +253,6 @@ def first_wrong(trial: Trial) -> Report:
 
 
 # --- after right results ---------------------------------------------------------------------------
-
-
-AGAIN = "it is called once more: Is something kept from one call to the next, or drawn at random?"
 
 
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
