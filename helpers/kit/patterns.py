@@ -92,24 +92,20 @@ def symptom(pairs: list, masks: list) -> Found:
     def everywhere(test: Callable[..., bool]) -> bool:
         return all(test(*pair, mask) for pair, mask in zip(pairs, masks, strict=True))
 
-    def fits(e: Tensor, mask: object) -> bool:
-        return isinstance(mask, Tensor) and mask.shape == e.shape
-
-    def wide(x: Tensor) -> bool:
-        return x.dim() == 2 and x.shape[1] > 2
-
     def last(mask: Tensor) -> Tensor:
         return mask & ~torch.nn.functional.pad(mask[:, 1:], (0, 1))
 
+    masked = everywhere(lambda a, e, m: isinstance(m, Tensor) and m.shape == e.shape)
+    wide = everywhere(lambda a, e, m: a.dim() == 2 and a.shape[1] > 2)
     if everywhere(lambda a, e, m: alike(-a, e)):
         return "sign flipped", "Every number has the wrong sign."
-    if everywhere(lambda a, e, m: fits(e, m) and alike(torch.where(m, a, e), e)):
+    if masked and everywhere(lambda a, e, m: alike(torch.where(m, a, e), e)):
         return "masked positions", "All counted positions are correct; the masked ones are not."
-    if everywhere(lambda a, e, m: fits(e, m) and alike(torch.where(last(m), e, a), e)):
+    if masked and everywhere(lambda a, e, m: alike(torch.where(last(m), e, a), e)):
         return "last counted position", "Only the last counted position of a row is wrong."
-    if everywhere(lambda a, e, m: wide(a) and alike(a[:, 1:], e[:, :-1])):
+    if wide and everywhere(lambda a, e, m: alike(a[:, 1:], e[:, :-1])):
         return "shifted in time", "Your numbers are correct, but one position too late."
-    if everywhere(lambda a, e, m: wide(a) and alike(a[:, :-1], e[:, 1:])):
+    if wide and everywhere(lambda a, e, m: alike(a[:, :-1], e[:, 1:])):
         return "shifted in time", "Your numbers are correct, but one position too early."
     return scaled(pairs) or moved(pairs)
 
