@@ -105,11 +105,6 @@ def whole_source(function: Callable) -> str:
     return "\n\n\n".join(["\n".join(imports), *map(source_of, functions)]) + "\n"
 
 
-def home(check: Callable) -> str:
-    """The lesson's module that has this check."""
-    return next(one.__name__ for one in lessons() if getattr(one, check.__name__, None) is check)
-
-
 def place_of(name: str) -> Path:
     """The file of a kept function."""
     return work_folder() / FOLDER / f"{name}.py"
@@ -119,7 +114,8 @@ def keep(check: Callable, function: Callable) -> str:
     """Keep a right function for later lessons; → one sentence that says where, or why not."""
     name = check.exercise.name
     try:
-        head = HEAD.format(name=name, check=f"{home(check)}:{check.__name__}")
+        home = next(x.__name__ for x in lessons() if getattr(x, check.__name__, None) is check)
+        head = HEAD.format(name=name, check=f"{home}:{check.__name__}")
         source, path = whole_source(function), place_of(name)
         loaded(source, name)
         path.parent.mkdir(exist_ok=True)

@@ -61,12 +61,6 @@ def trainer_config(**changes) -> RLHFConfig:
 sample_responses = sample_whole(sampling.sample_responses)
 
 
-def read_values(critic: nn.Module, ids: Tensor, mask: Tensor, length: int) -> Tensor:
-    """The critic's values before each response token, 0 on padding: [B, T]."""
-    output = critic(ids, attention_mask=mask, position_ids=position_ids(mask))
-    return torch.where(mask[:, -length:], output.logits[:, -length - 1 : -1, 0], 0.0)
-
-
 def either_deviation(x: object, counted: Tensor) -> object:
     """Whitened numbers, the same whichever standard deviation they were divided by, that of n or n − 1."""
     n = int(counted.sum())
@@ -110,7 +104,8 @@ def recorded() -> SimpleNamespace:
     shallow = SimpleNamespace(actor=_first_layer(parts.actor), critic=_first_layer(parts.critic))
     tokens = ids[:, :-T], mask[:, :-T], ids[:, -T:], counted
     logprobs = forward_logprobs(shallow.actor, *tokens, temperature=config.temperature)
-    values = read_values(shallow.critic, ids, mask, T)
+    output = shallow.critic(ids, attention_mask=mask, position_ids=position_ids(mask))
+    values = torch.where(counted, output.logits[:, -T - 1 : -1, 0], 0.0)  # 0 on padding
     noise = torch.randn(5, *counted.shape, generator=generator)
     old = (
         torch.where(counted, logprobs + 0.3 * noise[0], logprobs - 0.1),
