@@ -186,10 +186,6 @@ def gae(*given):
     return GAE.right(*given)
 
 
-def last(mask):
-    return mask & ~torch.nn.functional.pad(mask[:, 1:], (0, 1))
-
-
 FORMS = [
     (MEAN, "exception", broken),
     (MEAN, "exception", deep),
@@ -212,7 +208,6 @@ FORMS = [
     (MEAN, "constant offset", lambda x, mask: 3 + mean(x, mask)),
     (GAE, "wrong type", lambda *a: gae(*a).numpy()),
     (GAE, "masked positions", lambda *a: gae(*a) + 9.0 * ~a[4]),
-    (GAE, "last counted position", lambda *a: gae(*a) + 9 * last(a[4])),
     (GAE, "wrong sign", lambda *a: -gae(*a)),
     (GAE, "constant factor", lambda *a: gae(*a) / 4),
     (GAE, "rewards the wrong way", lambda r, v, *rest: gae(v, r, *rest)),
