@@ -146,7 +146,8 @@ def moved(pairs: list) -> Found:
     for answer, expected in pairs:
         y, x = (z[expected != 0].double().flatten() for z in (answer, expected))
         slope = float(((x - x.mean()) * y).sum() / (x - x.mean()).square().sum())
-        if len(x) < 3 or not torch.allclose(y, slope * (x - x.mean()) + y.mean(), 1e-3, 1e-4):
+        fits = torch.allclose(y, slope * (x - x.mean()) + y.mean(), 1e-3, 1e-4)
+        if len(x) < 3 or abs(slope) < 1e-3 or not fits:
             return None
         found.append(f"{slope:.4g} times the right ones {float(y.mean() - slope * x.mean()):+.4g}")
     says = f"Your numbers are {found[0]}: is another mean subtracted, or is it another standard deviation?"
