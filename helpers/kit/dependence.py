@@ -5,16 +5,14 @@ the formula that the learner wrote: padding that matters, an argument without ef
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from helpers.kit.exercise import Exercise, noise
-from helpers.kit.patterns import Found, alike
+from helpers.kit.patterns import Found, alike, constant
 
 STEP, LEAST = 0.125, 2e-5  # the move; the smallest effect
-FAR = (-1.0, 3.0)  # further moves, before it is said that an entry has no effect
 LARGEST, CASES = 40, 4  # entries of an argument; test cases
 
 
@@ -57,10 +55,7 @@ def without_effect(exercise: Exercise, function: Callable, result: str, name: st
 
 
 class Moved:
-    """One argument of one test case, and how its entries move the learner's result and the right one.
-
-    What takes more calls is computed when a look first asks for it.
-    """
+    """An argument of a test case, and how both results move with each of its entries: [entries, *result]."""
 
     def __init__(
         self, exercise: Exercise, function: Callable, result: str, probe: tuple, name: str
@@ -75,34 +70,24 @@ class Moved:
             seen = (exercise.seen(f, other)[result] for f in (function, exercise.right))
             return [torch.as_tensor(x).detach().double() for x in seen]
 
-        self.both = both
-        self.yours, self.right = self.moves(STEP)
-
-    def moves(self, step: float) -> list[Tensor]:
-        """How both results move with each entry: [entries, *result]."""
-        each = step * torch.eye(self.given.numel()).view(-1, *self.given.shape)
-        start = self.both(self.given)
-        found = zip(
-            *(self.both(self.given + one.to(self.given.dtype)) for one in each), strict=True
+        each = STEP * torch.eye(self.given.numel()).view(-1, *self.given.shape)
+        raised = zip(*(both(self.given + one.to(self.given.dtype)) for one in each), strict=True)
+        self.both, self.before = both, both(self.given)
+        self.yours, self.right = (
+            torch.stack(x) - before for x, before in zip(raised, self.before, strict=True)
         )
-        return [torch.stack(x) - before for x, before in zip(found, start, strict=True)]
 
-    @cached_property
-    def reach(self) -> tuple[Tensor, Tensor]:
-        """Whether an entry moves the learner's result, and the right one, by any of the moves."""
-        every = zip((self.yours, self.right), *map(self.moves, FAR), strict=True)
-        return tuple(torch.stack([moves.abs() > LEAST for moves in one]).any(0) for one in every)
-
-    def place(self, at: list[int]) -> tuple[str, str]:
-        """An entry of the argument and one of the result in words, from an index of `reach`."""
+    def says(self, at: list[int], does: str, should: str) -> str:
+        """What raising an entry does to an entry of the result, both from an index of the moves."""
         entry = [int(i) for i in torch.unravel_index(torch.tensor(at[0]), self.given.shape)]
         where, there = (f" at {index}" if index else "" for index in (entry, at[1:]))
-        return f"`{self.name}`{where}", f"your result{there}"
+        raised = f"Raise `{self.name}`{where} by {STEP}"
+        return f"{raised}, and your result{there} {does}; it should {should}."
 
 
 def other_places(m: Moved) -> Found:
     """Entries that move the result where they should not, or do not where they should."""
-    mine, wanted = m.reach
+    mine, wanted = m.yours.abs() > LEAST, m.right.abs() > LEAST
     more, less = mine & ~wanted, wanted & ~mine
     if m.mask is not None:
         pads = more[~m.mask.reshape(-1)]
@@ -110,32 +95,20 @@ def other_places(m: Moved) -> Found:
         if bool(pads[..., m.mask].any() if pads.shape[1:] == m.mask.shape else pads.any()):
             says = f"What `{m.name}` holds on padding changes your result: nothing there may count."
             return f"padding of {m.name} counted", says
-    said = []
-    if bool(more.any()):
-        said.append("{} changes {}; it should not.".format(*m.place(more.nonzero()[0].tolist())))
-    if bool(less.any()):
-        said.append(
-            "{} does not change {}; it should.".format(*m.place(less.nonzero()[0].tolist()))
-        )
-    return (f"{m.name} at other places", f"In this case, {' And '.join(said)}") if said else None
+    ways = (more, "changes", "stay the same"), (less, "stays the same", "change")
+    said = [m.says(x.nonzero()[0].tolist(), *words) for x, *words in ways if bool(x.any())]
+    return (f"{m.name} at other places", " And: ".join(said)) if said else None
 
 
 def too_strongly(m: Moved) -> Found:
-    """A constant factor on all that an argument does, in which both results are linear."""
-    linear = all(
-        torch.allclose(x, times * once, 1e-3, 2e-5)
-        for times in (-1, 2)
-        for x, once in zip(m.moves(times * STEP), (m.yours, m.right), strict=True)
-    )
+    """A constant factor on all that an argument does."""
     there = m.right.abs() > LEAST
-    if not linear or not bool(there.any()) or bool((m.yours[~there].abs() > LEAST).any()):
+    if not bool(there.any()) or bool((m.yours[~there].abs() > LEAST).any()):
         return None
-    ratio = (m.yours / m.right)[there]
-    factor = float(ratio.median())
-    even = len(ratio) > 1 and torch.allclose(ratio, torch.full_like(ratio, factor), 5e-3, 1e-3)
-    if not even or abs(factor - 1) < 5e-3 or abs(factor) < 1e-3:
+    factor = constant((m.yours / m.right)[there], 1e-3)
+    if not factor or factor < 1e-3 or abs(factor - 1) < 5e-3:
         return None
-    times = f"{factor:.4g}" if not 1e-3 < abs(factor) < 1 else f"1/{1 / factor:.4g}"
+    times = f"{factor:.4g}" if factor > 1 else f"1/{1 / factor:.4g}"
     return (
         f"weight of {m.name}",
         f"In this case, `{m.name}` counts {times} times as much as it should.",
@@ -144,9 +117,9 @@ def too_strongly(m: Moved) -> Found:
 
 def shifted(m: Moved) -> Found:
     """The learner's result changes when 1 is added to all of an argument, and the right one does not."""
-    before, after = m.both(m.given), m.both(m.given + 1.0)
-    mine, right = ((x - y).abs().max() for x, y in zip(after, before, strict=True))
-    if float(right) > LEAST or float(mine) < 0.01 * float(before[0].abs().max()):
+    after = m.both(m.given + 1.0)
+    mine, right = ((x - y).abs().max() for x, y in zip(after, m.before, strict=True))
+    if float(right) > LEAST or float(mine) < 0.01 * float(m.before[0].abs().max()):
         return None
     says = f"Adding 1 to all of `{m.name}` changes your result, and should not: is a mean, or a reference,"
     return f"{m.name} shifted", f"{says} not subtracted?"
@@ -158,12 +131,8 @@ def the_wrong_way(m: Moved) -> Found:
     if not bool(against.any()):
         return None
     at = against.nonzero()[0].tolist()
-    entry, result = m.place(at)
-    grows, should = ("grows", "fall") if m.yours[tuple(at)] > 0 else ("falls", "grow")
-    return (
-        f"{m.name} the wrong way",
-        f"Raise {entry} by {STEP}, and {result} {grows}; it should {should}.",
-    )
+    does, should = ("grows", "fall") if m.yours[tuple(at)] > 0 else ("falls", "grow")
+    return f"{m.name} the wrong way", m.says(at, does, should)
 
 
 LOOKS = (other_places, too_strongly, shifted, the_wrong_way)

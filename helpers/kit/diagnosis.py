@@ -1,16 +1,15 @@
 """Of what kind a wrong result is: a mistake of the exercise, a small change, a pattern, a dependence."""
 
-import ast
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, partial
-from itertools import combinations
+from typing import NamedTuple
 
 from torch import Tensor
 
-from helpers.kit.dependence import depends_otherwise, other_values, without_effect
-from helpers.kit.exercise import Exercise, Mistake, Seen, Wrong
-from helpers.kit.mutations import compiled, mutations
+from helpers.kit.dependence import depends_otherwise
+from helpers.kit.exercise import Change, Exercise, Seen
+from helpers.kit.mutations import mutations
 from helpers.kit.patterns import (
     Found,
     as_tensor,
@@ -21,7 +20,7 @@ from helpers.kit.patterns import (
     symptom,
 )
 from helpers.kit.report import UNKNOWN, show
-from helpers.kit.running import TimeLimit, copy_of, limited, shown
+from helpers.kit.running import TimeLimit, Wrong, copy_of, limited, shown
 
 LOOK_LIMIT = 4.0  # seconds, for each of the looks at what is wrong
 
@@ -41,27 +40,39 @@ def agrees(name: str, got: object, wanted: object) -> bool:
     return not isinstance(got, Tensor) and got == wanted
 
 
-def diagnosed(
-    exercise: Exercise, function: Callable, answers: list[Seen], names: list[str], places: list[int]
-) -> tuple[str, str]:
-    """Kind and sentence of the mistake in the last of these results, the first wrong one, or unknown.
+class Trial(NamedTuple):
+    """An answer, what it gave, and the first result that is wrong."""
 
-    `places` are those of the probes in which it is wrong.
-    """
-    name, probes = names[-1], [exercise.cases[k] for k in places]
-    wanted = [exercise.expected(probe)[name] for probe in probes]
-    got = [as_tensor(answers[k].get(name), w) for k, w in zip(places, wanted, strict=True)]
-    pairs = list(zip(got, wanted, strict=True))
+    exercise: Exercise
+    function: Callable
+    answers: list[Seen]  # of each probe
+    names: list[str]  # of the results, up to the first wrong one
+    wrong: list[tuple]  # (probe, the learner's result, the right one) where that is wrong
+
+
+def diagnosed(trial: Trial) -> tuple[str, str]:
+    """Kind and sentence of the mistake in the first wrong result, or unknown."""
+    exercise, function, _, names, wrong = trial
+    name, probes = names[-1], [probe for probe, *_ in wrong]
+    _, mine, right = wrong[0]
+    if not isinstance(right, Tensor):
+        found = looked(lambda: recognised(trial, exercise.known), LOOK_LIMIT)
+        return found or (
+            name,
+            f"{name.capitalize()}: you have {mine!r:.200}; it should be {right!r:.200}.",
+        )
+    pairs = [(as_tensor(mine, right), right) for _, mine, right in wrong]
+    first = pairs[0]
     usable = all(x is not None and x.shape == w.shape for x, w in pairs)
     masks = [exercise.mask(probe) for probe in probes]
     looks = [
-        lambda: edited(exercise, function, answers, names),
+        lambda: recognised(trial, exercise.known),
         lambda: caused(exercise, function),
-        lambda: form_problem(got[0], wanted[0]),
-        lambda: exchanged(exercise, name, places, got),
-        lambda: mutated(exercise, function, answers, names),
-        lambda: infinite(got[0], wanted[0]),
-        lambda: of_gradient(got[0], wanted[0]) if is_gradient(name) else None,
+        lambda: form_problem(*first),
+        lambda: exchanged(trial),
+        lambda: recognised(trial, mutations(exercise)),
+        lambda: infinite(*first),
+        lambda: of_gradient(*first) if is_gradient(name) else None,
         lambda: symptom(pairs, masks) if usable else None,
         lambda: depends_otherwise(exercise, function, name, probes) if usable else None,
     ]
@@ -69,7 +80,7 @@ def diagnosed(
         found = looked(look, max(LOOK_LIMIT, exercise.seconds / 5))
         if found is not None:
             return found
-    return UNKNOWN, f"{numbers(name, got[0], wanted[0])}{exercise.advice}"
+    return UNKNOWN, f"{numbers(name, *first)}{exercise.advice}"
 
 
 def numbers(name: str, got: Tensor, wanted: Tensor) -> str:
@@ -93,57 +104,35 @@ def looked(look: Callable[[], Found], seconds: float) -> Found:
         return None
 
 
-def edited(exercise: Exercise, function: Callable, answers: list[Seen], names: list[str]) -> Found:
-    """The mistake, or the two mistakes in different places, whose results are the learner's."""
+def recognised(trial: Trial, changes: Iterable[Change]) -> Found:
+    """The change whose results are the learner's: all of them, or else those up to the first wrong one."""
+    exercise, _, answers, names, _ = trial
+    places = range(len(exercise.cases))
+    last = max(k for k in places if names[-1] in exercise.expected(exercise.cases[k]))
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
-    there = [names[-1] in exercise.expected(probe) for probe in exercise.cases]
-    # to where the wrong result is last seen; before all, one that gives all the same
-    first = answers[: len(there) - there[::-1].index(True)]
-    ones = [(one,) for one in exercise.known]
-    tries = (
-        (ones, every, answers),
-        (ones, names, first),
-        (combinations(exercise.mistakes, 2), names, first),
-    )
-    for candidates, known, seen in tries:
-        for some in candidates:
-            if made_alike(seen, made_by(exercise, some), known) and ignores_alike(
-                exercise, function, names[-1], exercise.texts(*some)[exercise.name]
-            ):
-                says = " And: ".join(one.says for one in some)
-                kind = ", and ".join(one.name for one in some)
-                return kind, f"Two at once. {says}" if len(some) > 1 else says
-    return None
+    partly = None
+    for change in changes:
+        made = made_by(exercise, change)
+        if made_alike(answers[: last + 1], map(made, places), names):
+            found = change.name, change.says
+            if made_alike(answers, map(made, places), every):
+                return found
+            partly = partly or found
+    return partly
 
 
-def ignores_alike(exercise: Exercise, function: Callable, result: str, source: str) -> bool:
-    """Whether what the solution reads and this source does not is without effect in the function, too."""
-    read, there = (
-        {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        for text in (exercise.solution, source)
-    )
-    values = exercise.named(exercise.cases[0])
-    unread = [name for name in read - there if other_values(values.get(name))]
-    return all(without_effect(exercise, function, result, name) for name in unread)
+def made_by(exercise: Exercise, change: Change) -> Callable[[int], Seen]:
+    """What the changed solution gives on each probe, by its place, as it is asked; nothing where it fails."""
+    function = cache(partial(exercise.with_change, change))
 
+    @cache
+    def seen(place: int) -> Seen:
+        try:
+            return exercise.seen(function(), exercise.cases[place])
+        except Exception:  # noqa: BLE001 (a wrong function may fail)
+            return {}
 
-def made_by(exercise: Exercise, mistakes: tuple[Mistake, ...]) -> Iterator[Seen]:
-    """What the solution with these mistakes gives on one probe after the other."""
-    return (made_on(exercise, mistakes, place) for place in range(len(exercise.cases)))
-
-
-@cache
-def made_on(exercise: Exercise, mistakes: tuple[Mistake, ...], place: int) -> Seen:
-    """What it gives on one probe; nothing where it fails."""
-    return seen_or_nothing(exercise, lambda: exercise.edited(*mistakes), exercise.cases[place])
-
-
-def seen_or_nothing(exercise: Exercise, made: Callable[[], Callable], probe: tuple) -> Seen:
-    """What the function that is made gives on a probe; nothing where making or trying it fails."""
-    try:
-        return exercise.seen(made(), probe)
-    except Exception:  # noqa: BLE001 (a wrong function may fail, two edits may be of one place)
-        return {}
+    return seen
 
 
 def made_alike(answers: list[Seen], made: Iterable[Seen], names: list[str]) -> bool:
@@ -156,35 +145,13 @@ def made_alike(answers: list[Seen], made: Iterable[Seen], names: list[str]) -> b
     )  # it ends at the first that is not
 
 
-def mutated(exercise: Exercise, function: Callable, answers: list[Seen], names: list[str]) -> Found:
-    """The one small change of the solution whose results are the learner's."""
-    every = [*names, *(x for seen in answers for x in seen if x not in names)]
-    partly = None
-    for change in mutations(exercise):
-        made = cache(partial(compiled, exercise, change))
-        tried = [seen_or_nothing(exercise, made, exercise.cases[0])]
-        if not made_alike(answers, tried, names):
-            continue
-        tried += [seen_or_nothing(exercise, made, probe) for probe in exercise.cases[1:]]
-        whole = made_alike(answers, tried, every)
-        if not whole and (partly or not made_alike(answers, tried, names)):
-            continue
-        if change.name != exercise.name or ignores_alike(
-            exercise, function, names[-1], change.source
-        ):
-            partly = change.kind, change.says
-            if whole:
-                break
-    return partly
-
-
-def exchanged(exercise: Exercise, name: str, places: list[int], got: list) -> Found:
+def exchanged(trial: Trial) -> Found:
     """Another of the results, where this one belongs."""
-    expected = [exercise.expected(exercise.cases[k]) for k in places]
+    name, expected = trial.names[-1], [trial.exercise.expected(probe) for probe, *_ in trial.wrong]
     kind = name.startswith("gradient of")  # where exp is about, values and gradients may be alike
     for other in (x for x in expected[0] if x != name and x.startswith("gradient of") == kind):
-        there = [seen.get(other) for seen in expected]
-        if all(isinstance(x, Tensor) and right(y, x) for x, y in zip(there, got, strict=True)):
+        if all(agrees(other, mine, seen.get(other))
+               for seen, (_, mine, _) in zip(expected, trial.wrong, strict=True)):  # fmt: skip
             return f"{other} for {name}", f"You return the {other} in place of the {name}."
     return None
 

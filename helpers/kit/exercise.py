@@ -2,15 +2,17 @@
 
 import ast
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from helpers.kit.patterns import form
-from helpers.kit.running import call
+from helpers.kit.running import Wrong, call
 
 Seen = dict[str, object]  # what a function gave, by name, in the order in which it is computed
 
@@ -25,7 +27,15 @@ class Mistake(NamedTuple):
     says: str
     old: str
     new: str
-    inside: str = ""  # the exercise, among those that the solution uses, whose text it edits
+
+
+class Change(NamedTuple):
+    """What a mistake makes of a source: its name, its sentence, whose source it is, and that source."""
+
+    name: str
+    says: str
+    of: str
+    source: str
 
 
 def mistakes_of(text: str) -> list[Mistake]:
@@ -43,14 +53,6 @@ def mistakes_of(text: str) -> list[Mistake]:
             name, _, says = line.partition(": ")
             found.append({"name": name, "says": says, "-": [], "+": []})
     return [Mistake(m["name"], m["says"], "\n".join(m["-"]), "\n".join(m["+"])) for m in found]
-
-
-class Wrong(Exception):
-    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
-
-    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
-        super().__init__(says)
-        self.name, self.says, self.yours, self.expected = name, says, yours, expected
 
 
 def expect(condition: bool, name: str, says: str, yours: object = None, expected=None) -> None:
@@ -122,11 +124,17 @@ class Exercise:
         return {name: one for name, one in self.uses.items() if isinstance(one, Exercise)}
 
     @cached_property
-    def known(self) -> list[Mistake]:
-        """Its mistakes, and those in the functions that it calls."""
-        inner = [one._replace(inside=name, name=f"{name}: {one.name}")
-                 for name, used in self.used.items() for one in used.mistakes]  # fmt: skip
-        return [*self.mistakes, *inner]
+    def known(self) -> list[Change]:
+        """What its mistakes make of its solution, and theirs of the functions it calls; then two at once."""
+        found = [Change(one.name, one.says, self.name, self.text(one)) for one in self.mistakes]
+        for name, used in self.used.items():
+            inner = [(f"{name}: {m.name}", m.says, name, used.text(m)) for m in used.mistakes]
+            found += [Change(*one) for one in inner]
+        for a, b in combinations(self.mistakes, 2):
+            with suppress(ValueError):  # both are of one place
+                both = f"Two at once. {a.says} And: {b.says}"
+                found.append(Change(f"{a.name}, and {b.name}", both, self.name, self.text(a, b)))
+        return found
 
     def compiled(self, source: str, **called: Callable) -> Callable:
         """The function of the exercise's name in a source; `called`: other functions it calls."""
@@ -135,24 +143,25 @@ class Exercise:
         exec(compile(source, f"<{self.name}>", "exec"), names)  # noqa: S102 (our own text)
         return names[self.name]
 
-    def texts(self, *mistakes: Mistake) -> dict[str, str]:
-        """The solution with these mistakes made, and the exercises it calls, as texts by name.
+    def with_change(self, change: Change) -> Callable:
+        """The solution with the changed source of one of its functions."""
+        if change.of == self.name:
+            return self.compiled(change.source)
+        called = {change.of: self.used[change.of].compiled(change.source)}
+        return self.compiled(self.solution, **called)
 
-        ValueError: an old text is not there exactly once.
-        """
-        texts = {self.name: self.solution} | {name: one.solution for name, one in self.used.items()}
+    def text(self, *mistakes: Mistake) -> str:
+        """The solution with these mistakes made. ValueError: an old text is not there exactly once."""
+        text = self.solution
         for one in mistakes:
-            name = one.inside or self.name
-            if (times := texts[name].count(one.old)) != 1:
-                raise ValueError(f"{name}, {one.name}: {one.old!r} stands {times} times")
-            texts[name] = texts[name].replace(one.old, one.new)
-        return texts
+            if (times := text.count(one.old)) != 1:
+                raise ValueError(f"{self.name}, {one.name}: {one.old!r} stands {times} times")
+            text = text.replace(one.old, one.new)
+        return text
 
     def edited(self, *mistakes: Mistake) -> Callable:
-        """The solution with these mistakes made."""
-        texts = self.texts(*mistakes)
-        called = {name: one.compiled(texts[name]) for name, one in self.used.items()}
-        return self.compiled(texts[self.name], **called)
+        """The solution with these mistakes made, as a function."""
+        return self.compiled(self.text(*mistakes))
 
     @torch.enable_grad()  # a check may be called where gradients are off
     def seen(self, function: Callable, given: tuple) -> Seen:
@@ -207,11 +216,6 @@ class Exercise:
         """The probe's mask, where it has one."""
         named = self.named(probe)
         return named.get("mask", named.get("counted"))
-
-    def facts(self, probe: tuple) -> dict[str, int]:
-        """The numbers that a sentence may name."""
-        mask = self.mask(probe)
-        return {} if mask is None else {"counted": int(mask.sum()), "total": mask.numel()}
 
 
 def gradients(seen: Seen, trained: dict[str, Tensor]) -> Seen:

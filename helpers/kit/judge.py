@@ -8,8 +8,8 @@ from dataclasses import replace
 from IPython.display import display
 from torch import Tensor
 
-from helpers.kit.diagnosis import LOOK_LIMIT, agrees, diagnosed, edited, is_gradient, looked
-from helpers.kit.exercise import Exercise, Seen, Wrong
+from helpers.kit.diagnosis import Trial, agrees, diagnosed, is_gradient
+from helpers.kit.exercise import Exercise, Seen
 from helpers.kit.own import names_in, taken
 from helpers.kit.patterns import as_tensor, first_difference, form
 from helpers.kit.report import (
@@ -24,14 +24,12 @@ from helpers.kit.report import (
     kind_of,
 )
 from helpers.kit.running import (
-    FINISHED,
-    MISSING,
     PATIENCE,
-    TIMED_OUT,
-    Changed,
-    Outcome,
+    TimeLimit,
+    Wrong,
     attempt,
     code_of,
+    is_missing,
     is_stub,
     line_of,
     shown,
@@ -39,6 +37,7 @@ from helpers.kit.running import (
 
 UNFINISHED = (NotImplemented, Ellipsis)
 SHOWN = 60  # numbers of a gradient
+AGAIN = "it is called once more: Is something kept from one call to the next, or drawn at random?"
 
 
 def checker(exercise: Exercise) -> Callable[[Callable], Callable]:
@@ -80,16 +79,15 @@ def tried(exercise: Exercise, function: Callable) -> Report | None:
         exercise.expected(probe)  # outside the time limit
         deadline = deadline or time.thread_time() + exercise.seconds
         left = deadline - time.thread_time()
-        outcome = attempt(lambda p=probe: exercise.seen(function, p), left)
-        report = broken(exercise, function, probe, outcome)
-        if report is not None:
-            return report
-        answers.append(outcome.value)
+        answer, error = attempt(lambda p=probe: exercise.seen(function, p), left)
+        if error is not None:
+            return broken(exercise, function, probe, error)
+        answers.append(answer)
     try:
         report = compared(exercise, function, answers)
     except Exception as error:  # noqa: BLE001 (a strange answer must not break the notebook)
         report = told(exercise, UNKNOWN, f"Your result cannot be compared: {error}")
-    return report or at_edges(exercise, function) or called_again(exercise, function)
+    return report or at_edges(exercise, function)
 
 
 def comes_first(exercise: Exercise, function: Callable) -> Report | None:
@@ -136,35 +134,26 @@ def case_of(exercise: Exercise, probe: tuple, yours=None, expected=None, what: s
 # --- 1: broken ------------------------------------------------------------------------------------
 
 
-def broken(exercise: Exercise, function: Callable, probe: tuple, outcome: Outcome) -> Report | None:
-    """The report of a try that did not end normally, or None."""
-    error = outcome.error
-    if outcome.state == FINISHED:
-        return None
-    if outcome.state == MISSING:
+def broken(exercise: Exercise, function: Callable, probe: tuple, error: BaseException) -> Report:
+    """The report of a try that this exception ended."""
+    if is_missing(error):
         if probe is exercise.cases[0]:
             return not_attempted(exercise)
         return told(exercise, "unfinished", "A good start, but something is still missing here.",
                     case_of(exercise, probe))  # fmt: skip
-    if outcome.state == TIMED_OUT:
+    if isinstance(error, TimeLimit):
         limit = exercise.seconds
         says = f"Not finished after {limit:g} seconds of computing, or {PATIENCE * limit:g} in all."
         return told(exercise, "endless loop", f"{says} An endless loop?")
     if isinstance(error, Wrong):
         case = compare(error.yours, error.expected) if error.expected is not None else ()
         return told(exercise, error.name, error.says, tuple(case))
-    if isinstance(error, Changed):
-        says = f"You changed {' and '.join(error.args)} in place, but the caller still needs the old values."
-        return told(
-            exercise, "inputs changed", f"{says} Use a copy (x.clone(), or x + 1, not x += 1)."
-        )
     return raised(exercise, function, probe, error)
 
 
 HINTS = {  # a part of what torch says → what it means
     "size of tensor": "Two tensors do not fit: print their shapes before this line.",
-    "with one of type bool": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
-    "a bool tensor is not supported": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
+    "Subtraction, the `-`": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
     "index out of range in self": "A model was given a position or a token that its embedding does not have:"
     " is a position −1?",
     "NotImplementedType": "A function called there is not written yet: it returns NotImplemented.",
@@ -193,35 +182,36 @@ def compared(exercise: Exercise, function: Callable, answers: list[Seen]) -> Rep
     # results that only some probes have stand in the order of the exercise's
     names = sorted(given, key=(*exercise.results, *given).index)
     for index, name in enumerate(names):
-        pairs = [(i, a.get(name), w[name]) for i, (a, w) in enumerate(zip(answers, wanted, strict=True))
-                 if name in w]  # fmt: skip
-        if any(any(got is x for x in UNFINISHED) for _, got, _ in pairs):
+        tries = [(probe, mine.get(name), right[name])
+                 for probe, mine, right in zip(exercise.cases, answers, wanted, strict=True)
+                 if name in right]  # fmt: skip
+        if any(got is x for _, got, _ in tries for x in UNFINISHED):
             so_far = f"{right_so_far(names[:index])} " if index else ""
             says = f"{so_far}Now write what gives the {name}. The notebook works without it, too."
             return Report(exercise.name, NOT_ATTEMPTED, says)
-        wrong = [one for one in pairs if not agrees(name, *one[1:])]
-        if wrong:
-            alone = only_where(exercise, [i for i, *_ in pairs], [i for i, *_ in wrong])
-            report = first_wrong(exercise, function, answers, names[: index + 1], wrong)
-            rest = len(pairs) - len(wrong)
-            some = f"({rest} of {len(pairs)} test cases are right.)"
-            some = f"Wrong only where {alone[0]} is {alone[1]!r}." if alone else some
-            return (
-                replace(report, where=f"{report.where} {some}") if rest and report.where else report
-            )
+        right = [one for one in tries if agrees(name, *one[1:])]
+        if len(right) == len(tries):
+            continue
+        wrong = [one for one in tries if not agrees(name, *one[1:])]
+        report = first_wrong(Trial(exercise, function, answers, names[: index + 1], wrong))
+        if right and report.where:
+            some = f"({len(right)} of {len(tries)} test cases are right.)"
+            some = only_where(exercise, right, wrong) or some
+            report = replace(report, where=f"{report.where} {some}")
+        return report
     return None
 
 
-def only_where(exercise: Exercise, there: list[int], wrong: list[int]) -> tuple | None:
-    """The word, or yes or no, among the inputs that all wrong cases have, and no others, or right ones."""
-    cases = {i: exercise.named(exercise.cases[i], apart=True) for i in there}
-    having = {
-        (name, value): {i for i in there if cases[i][name] == value}
-        for name, value in cases[wrong[0]].items()
-        if isinstance(value, (str, bool))
-    }
-    fit = [one for one in having if set(wrong) <= having[one] < set(there)]
-    return min(fit, key=lambda one: len(having[one]), default=None)
+def only_where(exercise: Exercise, right: list[tuple], wrong: list[tuple]) -> str:
+    """Which word, or yes or no, an input has in all wrong cases and not in all right ones; "" if none."""
+    well, ill = ([exercise.named(x, apart=True) for x, *_ in cases] for cases in (right, wrong))
+    shared = [
+        (sum(case[name] == value for case in well), name, value)
+        for name, value in ill[0].items()
+        if isinstance(value, (str, bool)) and all(case[name] == value for case in ill)
+    ]
+    count, name, value = min(shared, default=(len(well), "", ""))
+    return f"Wrong only where {name} is {value!r}." if count < len(well) else ""
 
 
 def right_so_far(names: list[str]) -> str:
@@ -234,20 +224,13 @@ def few(start: str, names: list[str]) -> str:
     return f"{start}{', '.join(names)}" if len(names) <= 6 else ""
 
 
-def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple]) -> Report:
-    """The report of the last of these results, the first one that is wrong; those before are right.
-
-    `wrong`: of each probe in which it is, its place, the learner's result and the right one.
-    """
-    number, got, wanted = wrong[0]
-    *before, name = names
-    probe = exercise.cases[number]
+def first_wrong(trial: Trial) -> Report:
+    """The report of the first result that is wrong; those before are right."""
+    exercise, _, _, (*before, name), wrong = trial
+    probe, got, wanted = wrong[0]
     where = f"{right_so_far(before)} The first that is not: {name}." if before else ""
     if not isinstance(wanted, Tensor):
-        says = f"{name.capitalize()}: you have {got!r:.200}; it should be {wanted!r:.200}."
-        found = looked(lambda: edited(exercise, function, answers, names), LOOK_LIMIT)
-        case = case_of(exercise, probe, got, wanted, name)
-        return told(exercise, *(found or (name, says)), case, where)
+        return told(exercise, *diagnosed(trial), case_of(exercise, probe, got, wanted, name), where)
     tensor = as_tensor(got, wanted)
     if tensor is None:
         what = "None: is there a `return`?" if got is None else f"{kind_of(got)}."
@@ -263,10 +246,9 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
         at = first_difference(tensor, wanted) if alike_made else ()
         which = f": {name}" if name != "result" else ""
         where = f"Wrong in this case{which}{f', first at {list(at)}' if at else ''}."
-    places = [place for place, *_ in wrong]
-    kind_of_mistake, says = diagnosed(exercise, function, answers, names, places)
-    for fact, number in exercise.facts(probe).items():
-        says = says.replace(f"{{{fact}}}", str(number))
+    kind_of_mistake, says = diagnosed(trial)
+    if (mask := exercise.mask(probe)) is not None:
+        says = says.replace("{counted}", f"{int(mask.sum())}").replace("{total}", f"{mask.numel()}")
     return told(exercise, kind_of_mistake, says, case, where)
 
 
@@ -274,31 +256,17 @@ def first_wrong(exercise, function, answers, names: list[str], wrong: list[tuple
 
 
 def at_edges(exercise: Exercise, function: Callable) -> Report | None:
-    """The report of the first further input on which the function is wrong."""
-    for what, probe in exercise.edges:
+    """The report of the first further input, or the first probe again, on which the function is wrong."""
+    for what, probe in (*exercise.edges, (AGAIN, exercise.cases[0])):
         words, _, hint = what.partition(": ")
-        outcome = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
-        report = broken(exercise, function, probe, outcome)
-        if report is not None:
+        answer, error = attempt(lambda p=probe: exercise.seen(function, p), exercise.seconds)
+        if error is not None:
+            report = broken(exercise, function, probe, error)
             return replace(report, message=f"Right otherwise; where {words}: {report.message}")
         for name, wanted in exercise.expected(probe).items():
-            got = outcome.value.get(name)
+            got = answer.get(name)
             if not agrees(name, got, wanted):
                 case = case_of(exercise, probe, got, wanted, name)
                 where = f"All is right but where {words}."
                 return told(exercise, f"wrong where {words}", hint or where, case, where)
     return None
-
-
-def called_again(exercise: Exercise, function: Callable) -> Report | None:
-    """The report of a function whose first probe gives something else when it is tried once more."""
-    probe = exercise.cases[0]
-    outcome = attempt(lambda: exercise.seen(function, probe), exercise.seconds)
-    wanted = exercise.expected(probe)
-    if outcome.state == FINISHED and all(
-        agrees(n, outcome.value.get(n), w) for n, w in wanted.items()
-    ):
-        return None
-    says = "All was right at first, and called once more with the first inputs you return something else: is"
-    says += " something kept from one call to the next, or drawn at random?"
-    return told(exercise, "another result the second time", says)

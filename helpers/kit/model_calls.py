@@ -4,14 +4,15 @@ Whatever a function computes afterwards, it starts from tokens, a mask and posit
 wrong, that is the first line that is wrong.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from helpers.kit.exercise import Wrong, expect
+from helpers.kit.exercise import expect
+from helpers.kit.running import Wrong
 from helpers.rollouts import position_ids
 
 
@@ -45,13 +46,6 @@ def recorded_calls(actor: nn.Module) -> Iterator[list[Call]]:
         yield calls
     finally:
         hook.remove()
-
-
-def calls_made(model: nn.Module, work: Callable[[], object]) -> list[Call]:
-    """The calls of the model while `work` runs, whatever becomes of it."""
-    with recorded_calls(model) as calls, suppress(Exception):  # its numbers were judged already
-        work()
-    return calls
 
 
 def check_call(call: Call, mask: Tensor, whose: str) -> None:

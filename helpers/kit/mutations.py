@@ -6,11 +6,10 @@ the right function with one text in place of another.
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
-from helpers.kit.exercise import Exercise
+from helpers.kit.exercise import Change, Exercise
 
 INSTEAD = {  # a name → what is written for it
     "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
@@ -24,37 +23,28 @@ DROPPED = {  # a call x.name(…) → x alone
     "exp", "log", "sqrt", "square", "abs", "detach", "flip", "cumsum", "clamp", "clip", "roll", "float",
     "masked_fill", "log_softmax", "softmax", "sigmoid", "unsqueeze", "neg", "rsqrt", "mean",
 }  # fmt: skip
-DIVISIONS = [
-    ("not divided", "{l}"),
-    ("multiplied in place of divided", "{l} * {r}"),
-    ("divided the other way round", "{r} / {l}"),
-]
-CONDITIONS = [("a condition is missing", "{l}"), ("a condition is missing", "{r}")]
-OPERATIONS = {  # kinds, and what is written for l and r with this sign between them
-    ast.Sub: [
-        ("wrong sign", "{r} - {l}"),
-        ("wrong sign", "{l} + {r}"),
-        ("a term is missing", "{l}"),
-        ("a term is missing", "-{r}"),
-        ("a difference is missing", "{r}"),
-        ("a factor too many", "2 * ({l} - {r})"),
-        ("a factor too many", "0.5 * ({l} - {r})"),
-    ],
-    ast.Add: [
-        ("wrong sign", "{l} - {r}"),
-        ("a term is missing", "{l}"),
-        ("a term is missing", "{r}"),
-    ],
-    ast.Mult: [
-        ("a factor is missing", "{l}"),
-        ("a factor is missing", "{r}"),
-        ("divided in place of multiplied", "{l} / {r}"),
-    ],
+DIVISIONS = {
+    "not divided": ["{l}"],
+    "multiplied in place of divided": ["{l} * {r}"],
+    "divided the other way round": ["{r} / {l}"],
+}
+OPERATIONS = {  # a sign → kinds, and what is written for l and r with this sign between them
+    ast.Sub: {
+        "wrong sign": ["{r} - {l}", "{l} + {r}"],
+        "a term is missing": ["{l}", "-{r}"],
+        "a difference is missing": ["{r}"],
+        "a factor too many": ["2 * ({l} - {r})", "0.5 * ({l} - {r})"],
+    },
+    ast.Add: {"wrong sign": ["{l} - {r}"], "a term is missing": ["{l}", "{r}"]},
+    ast.Mult: {
+        "a factor is missing": ["{l}", "{r}"],
+        "divided in place of multiplied": ["{l} / {r}"],
+    },
     ast.Div: DIVISIONS,
     ast.FloorDiv: DIVISIONS,
-    ast.Pow: [("the power is missing", "{l}")],
-    ast.BitAnd: CONDITIONS,
-    ast.BitOr: CONDITIONS,
+    ast.Pow: {"the power is missing": ["{l}"]},
+    ast.BitAnd: {"a condition is missing": ["{l}", "{r}"]},
+    ast.BitOr: {"a condition is missing": ["{l}", "{r}"]},
 }
 SIGNS = {ast.USub: "wrong sign", ast.Invert: "mask inverted"}
 BOUNDARIES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
@@ -63,35 +53,17 @@ AXES = {"0": ["1"], "1": ["0"], "-1": ["0", "1"], "2": ["1"]}  # an axis → oth
 Kinds = Iterator[tuple[str, str]]  # the kind of change, what is written
 
 
-class Change(NamedTuple):
-    """A small change: its kind, what to say, whose source it is of, and that source with the change."""
-
-    kind: str
-    says: str
-    name: str
-    source: str
-
-
 @cache
 def mutations(exercise: Exercise) -> list[Change]:
     """The changes of the solution, and of the exercises that it calls; made once, when first needed."""
     found = []
-    for name in (exercise.name, *exercise.used):
-        one = exercise.used.get(name, exercise)
+    for name, one in ({exercise.name: exercise} | exercise.used).items():
         tree = ast.parse(one.solution)
         for node in ast.walk(tree):
             for kind, text in (*changes(node), *other_names(node, one.names)):
                 new = parsed(text, node)
                 found.append(Change(kind, sentence(node, new), name, put(tree, node, new)))
     return found
-
-
-def compiled(exercise: Exercise, change: Change) -> Callable:
-    """The exercise's solution with the changed source of one of its functions."""
-    if change.name == exercise.name:
-        return exercise.compiled(change.source)
-    called = {change.name: exercise.used[change.name].compiled(change.source)}
-    return exercise.compiled(exercise.solution, **called)
 
 
 def sentence(old: ast.AST, new: ast.AST) -> str:
@@ -120,8 +92,8 @@ def changes(node: ast.AST) -> Kinds:
     """The changes of one node of the solution: (kind, what stands there then)."""
     if isinstance(node, ast.BinOp):
         both = {"l": f"({ast.unparse(node.left)})", "r": f"({ast.unparse(node.right)})"}
-        for kind, text in OPERATIONS.get(type(node.op), ()):
-            yield kind, text.format(**both)
+        for kind, texts in OPERATIONS.get(type(node.op), {}).items():
+            yield from ((kind, text.format(**both)) for text in texts)
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         if type(node.op) in SIGNS:
             yield SIGNS[type(node.op)], ast.unparse(node.operand)

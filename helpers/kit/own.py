@@ -26,7 +26,6 @@ from helpers.sampling import sample_texts
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.files import write_text
-from helpers.tools.validate import require
 
 FOLDER = "my_functions"  # in the learner's folder
 HEAD = "# Your {name}. Before a lesson uses it, {check} checks it again."
@@ -106,11 +105,6 @@ def whole_source(function: Callable) -> str:
     return "\n\n\n".join(["\n".join(imports), *map(source_of, functions)]) + "\n"
 
 
-def home(check: Callable) -> str:
-    """The lesson's module that has this check."""
-    return next(one.__name__ for one in lessons() if getattr(one, check.__name__, None) is check)
-
-
 def place_of(name: str) -> Path:
     """The file of a kept function."""
     return work_folder() / FOLDER / f"{name}.py"
@@ -120,7 +114,8 @@ def keep(check: Callable, function: Callable) -> str:
     """Keep a right function for later lessons; → one sentence that says where, or why not."""
     name = check.exercise.name
     try:
-        head = HEAD.format(name=name, check=f"{home(check)}:{check.__name__}")
+        home = next(x.__name__ for x in lessons() if getattr(x, check.__name__, None) is check)
+        head = HEAD.format(name=name, check=f"{home}:{check.__name__}")
         source, path = whole_source(function), place_of(name)
         loaded(source, name)
         path.parent.mkdir(exist_ok=True)
@@ -189,11 +184,7 @@ def all_own() -> dict[str, Callable]:
 def own(course: Callable) -> Callable:
     """The learner's version of a function of the course, where there is a right one; else the course's."""
     course = inspect.unwrap(course)  # where this cell is run again
-    names = [name for name, place in PLACES.items() if place.course is course]
-    require(
-        len(names) == 1, "course", getattr(course, "__name__", course), f"one of {list(PLACES)}"
-    )
-    (name,) = names
+    (name,) = (name for name, place in PLACES.items() if place.course is course)
     function = theirs(name)
     if function is None:
         print(f"{name}: the course's is in use.")

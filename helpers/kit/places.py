@@ -76,14 +76,12 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
     if generator is None:
         yield
         return
-    random = torch.cuda if generator.device.type == "cuda" else torch
-    before = random.get_rng_state()
-    random.set_rng_state(generator.get_state())
-    try:
+    cuda = generator.device.type == "cuda"
+    random = torch.cuda if cuda else torch
+    with torch.random.fork_rng(devices=[generator.device] if cuda else []):
+        random.set_rng_state(generator.get_state())
         yield
         generator.set_state(random.get_rng_state())
-    finally:
-        random.set_rng_state(before)
 
 
 def sampler(own: Callable, course: Callable) -> Callable:

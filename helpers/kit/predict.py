@@ -7,7 +7,6 @@ the answer stands folded below the question.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import ipywidgets
 
@@ -21,26 +20,18 @@ RIGHT = ""  # the remark of the right choice: `predict_choice` shows the explana
 BUTTON = "This is my prediction"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What is said about an answer."""
-
-    right: bool
-    remark: str
-
-
 class Prediction:
     """A question, its controls, a button; then the verdict and the explanation, and no way back.
 
-    `controls` are ipywidgets, `answered()` says whether they hold an answer yet, `judge()` returns the
-    `Verdict` on what they hold. `committed` is None until the reader has committed, then the verdict.
+    `controls` are ipywidgets, `answered()` says whether they hold an answer yet, `judge()` says
+    whether it is right, and a remark on it. `committed` is None until the reader has committed, then that.
     """
 
     def __init__(
         self,
         question: str,
         controls: Sequence[ipywidgets.Widget],
-        judge: Callable[[], Verdict],
+        judge: Callable[[], tuple[bool, str]],
         explanation: str,
         answered: Callable[[], bool] = lambda: True,
         answer: str = "",
@@ -49,7 +40,7 @@ class Prediction:
         self.question, self.explanation, self.answer = question, explanation, answer
         self.choices = list(choices)  # what a page without a kernel offers
         self.controls, self.judge, self.answered = list(controls), judge, answered
-        self.committed: Verdict | None = None
+        self.committed: tuple[bool, str] | None = None
         self.button = ipywidgets.Button(description=BUTTON, layout=ipywidgets.Layout(width="auto"))
         self.message = ipywidgets.HTML()
         self.button.on_click(guarded(self.commit, self._tell))
@@ -75,7 +66,7 @@ class Prediction:
         self.committed = self.judge()
         for control in (*self.controls, self.button):
             control.disabled = True
-        self._tell(self._revealed(self.committed))
+        self._tell(self._revealed(*self.committed))
 
     def _ready(self, change: object = None) -> None:
         self.button.disabled = self.committed is not None or not self.answered()
@@ -83,10 +74,10 @@ class Prediction:
     def _tell(self, words: str) -> None:
         self.message.value = str(words)
 
-    def _revealed(self, verdict: Verdict) -> Markup:
-        word, kind = ("Right.", "right") if verdict.right else ("Not quite.", "wrong")
+    def _revealed(self, right: bool, remark: str) -> Markup:
+        word, kind = ("Right.", "right") if right else ("Not quite.", "wrong")
         said = Markup('<b class="is-{}">{}</b> {} {}')
-        words = said.format(kind, word, verdict.remark, self.explanation)
+        words = said.format(kind, word, remark, self.explanation)
         return card(words, f"verdict {kind}", role="status")
 
     def folded(self) -> Markup:
@@ -112,18 +103,18 @@ def predict_choice(question: str, choices: Mapping[str, str], explanation: str) 
 
     ValueError: not exactly one right.
     """
-    right = [choice for choice, remark in choices.items() if remark == RIGHT]
-    require(len(right) == 1, "choices", f"{len(right)} right ones", "exactly one with RIGHT")
+    (right,) = (choice for choice, remark in choices.items() if remark == RIGHT)
     radio = ipywidgets.RadioButtons(
         options=list(choices), value=None, layout=ipywidgets.Layout(width="auto")
     )
 
-    def judge() -> Verdict:
-        return Verdict(radio.value == right[0], choices[radio.value])
+    def judge() -> tuple[bool, str]:
+        return radio.value == right, choices[radio.value]
 
-    chosen = lambda: radio.value is not None  # noqa: E731
-    answer = f"{right[0]}."
-    return Prediction(question, [radio], judge, explanation, chosen, answer, radio.options)
+    def chosen() -> bool:
+        return radio.value is not None
+
+    return Prediction(question, [radio], judge, explanation, chosen, f"{right}.", radio.options)
 
 
 def predict_value(
@@ -150,11 +141,11 @@ def predict_value(
     moved: list[object] = []
     control.observe(moved.append, names="value")
 
-    def judge() -> Verdict:
+    def judge() -> tuple[bool, str]:
         gap = exact_value(control) - truth
         if abs(gap) <= tolerance:
-            return Verdict(True, "")
-        return Verdict(False, too_low if gap < 0 else too_high)
+            return True, ""
+        return False, too_low if gap < 0 else too_high
 
     words = f"{truth:g} {unit}".strip() + "."
     shown = f"It is {words} {explanation}"
@@ -171,7 +162,6 @@ def predict_curve(
     explanation: str,
     remark: Callable[[list[float]], str] | None = None,
     labels: tuple[str, str] = ("", ""),
-    tolerance: float = 0.15,
 ) -> Prediction:
     """A curve through up to eight points, each on a slider of its own; then the true one beside it.
 
@@ -200,12 +190,12 @@ def predict_curve(
         label_axes(axes, "", *labels, grid="both")
         show_picture(image, figure)
 
-    def judge() -> Verdict:
+    def judge() -> tuple[bool, str]:
         drawn = [each.value for each in sliders]
         draw(with_truth=True)
         away = math.fsum(abs(a - b) for a, b in zip(drawn, truth, strict=True)) / len(drawn)
-        right = away <= tolerance * (high - low)
-        return Verdict(right, "" if right or remark is None else remark(drawn))
+        right = away <= 0.15 * (high - low)
+        return right, "" if right or remark is None else remark(drawn)
 
     for each in sliders:
         each.observe(lambda change: (moved.append(change), draw(with_truth=False)), names="value")

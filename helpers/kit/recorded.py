@@ -61,25 +61,12 @@ def trainer_config(**changes) -> RLHFConfig:
 sample_responses = sample_whole(sampling.sample_responses)
 
 
-def read_values(critic: nn.Module, ids: Tensor, mask: Tensor, length: int) -> Tensor:
-    """The critic's values before each response token, 0 on padding: [B, T]."""
-    output = critic(ids, attention_mask=mask, position_ids=position_ids(mask))
-    return torch.where(mask[:, -length:], output.logits[:, -length - 1 : -1, 0], 0.0)
-
-
 def either_deviation(x: object, counted: Tensor) -> object:
     """Whitened numbers, the same whichever standard deviation they were divided by, that of n or n − 1."""
     n = int(counted.sum())
     fits = isinstance(x, Tensor) and x.shape == counted.shape and n > 1
     size = float(x[counted].std()) if fits else 1.0
     return x / size if 0 <= size - 1 < (n / (n - 1)) ** 0.5 - 1 + 1e-4 else x
-
-
-def _nudge(model: nn.Module, generator: torch.Generator) -> None:
-    """Add noise to every matrix: a model that has been trained a little."""
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
 
 
 def _first_layer(model: nn.Module) -> nn.Module:
@@ -99,7 +86,9 @@ def recorded() -> SimpleNamespace:
     """
     parts, generator = trainer_parts(), torch.Generator().manual_seed(6)
     for model in (parts.actor, parts.critic):
-        _nudge(model, generator)
+        for parameter in model.parameters():
+            if parameter.dim() == 2:  # as after a little training
+                parameter += 0.02 * torch.randn(parameter.shape, generator=generator)
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.1  # seen in train mode alone
@@ -115,7 +104,8 @@ def recorded() -> SimpleNamespace:
     shallow = SimpleNamespace(actor=_first_layer(parts.actor), critic=_first_layer(parts.critic))
     tokens = ids[:, :-T], mask[:, :-T], ids[:, -T:], counted
     logprobs = forward_logprobs(shallow.actor, *tokens, temperature=config.temperature)
-    values = read_values(shallow.critic, ids, mask, T)
+    output = shallow.critic(ids, attention_mask=mask, position_ids=position_ids(mask))
+    values = torch.where(counted, output.logits[:, -T - 1 : -1, 0], 0.0)  # 0 on padding
     noise = torch.randn(5, *counted.shape, generator=generator)
     old = (
         torch.where(counted, logprobs + 0.3 * noise[0], logprobs - 0.1),

@@ -1,5 +1,6 @@
 """Run a learner's function on copies of its inputs, with a time limit, and catch every exception."""
 
+import copy
 import dis
 import signal
 import sys
@@ -9,15 +10,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from itertools import chain
 from types import FrameType
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-FINISHED, MISSING, TIMED_OUT, RAISED = "finished", "missing", "timed out", "raised"
 SLOW = 30  # seconds that a check may take, from which on its progress is shown
 PATIENCE = 10  # seconds of the clock for each second of computing: the machine may be busy
 
@@ -26,17 +24,12 @@ class TimeLimit(BaseException):
     """Time is up. Not an Exception, so that a learner's `except Exception` does not catch it."""
 
 
-class Changed(Exception):
-    """The function changed some of its arguments in place; their places."""
+class Wrong(Exception):
+    """A mistake seen without comparing numbers: its name, what to say, and two values where there are any."""
 
-
-@dataclass
-class Outcome:
-    """Result of one try."""
-
-    state: str
-    value: object = None
-    error: BaseException | None = None
+    def __init__(self, name: str, says: str, yours: object = None, expected: object = None):
+        super().__init__(says)
+        self.name, self.says, self.yours, self.expected = name, says, yours, expected
 
 
 def importing(frame: FrameType | None) -> bool:
@@ -87,37 +80,26 @@ def shown(items: Iterable, what: str, seconds: float) -> Iterable:
 
 def copy_of(arguments: tuple) -> tuple:
     """The arguments, with copies of tensors and lists, which the learner's function may change."""
-    return tuple(map(_copy, arguments))
-
-
-def _copy(x: object) -> object:
-    if isinstance(x, list):
-        return [_copy(one) if isinstance(one, list) else one for one in x]
-    return x.clone() if isinstance(x, Tensor) else x
-
-
-def _held(x: list) -> list[int]:
-    """Which objects a list holds, those of lists in it too, whatever their order."""
-    inner = [_held(one) if isinstance(one, list) else [id(one)] for one in x]
-    return sorted(chain(*inner))
+    return tuple(
+        x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) if isinstance(x, list) else x
+        for x in arguments
+    )
 
 
 def _differs(before: object, after: object) -> bool:
     """Whether an argument was changed in place; NaN is NaN still."""
     if isinstance(before, list):  # another order does no harm
-        return _held(before) != _held(after)
+        return sorted(map(repr, before)) != sorted(map(repr, after))
     if not isinstance(before, Tensor):
         return False
-    if before.dtype != after.dtype or before.shape != after.shape:
-        return True
-    same = (before == after.detach()) | ((before != before) & (after != after))
-    return not bool(same.all())
+    alike = before.dtype == after.dtype and before.shape == after.shape
+    return not (alike and torch.allclose(before, after.detach(), 0, 0, equal_nan=True))
 
 
 def call(function: Callable, arguments: tuple) -> object:
     """The function's result on copies of its tensors and lists.
 
-    NotImplementedError: it is a stub; `Changed`: it changed its inputs.
+    NotImplementedError: it is a stub. Wrong: it changed its inputs.
     """
     inputs = copy_of(arguments)
     answer = function(*inputs)
@@ -126,12 +108,16 @@ def call(function: Callable, arguments: tuple) -> object:
     names = getattr(code_of(function), "co_varnames", ())
     changed = [i for i, pair in enumerate(zip(arguments, inputs, strict=True)) if _differs(*pair)]
     if changed:
-        raise Changed(*(names[i] if i < len(names) else f"input {i + 1}" for i in changed))
+        those = " and ".join(names[i] if i < len(names) else f"input {i + 1}" for i in changed)
+        says = (
+            f"You changed {those} in place, but the caller still needs the old values. Use a copy"
+        )
+        raise Wrong("inputs changed", f"{says} (x.clone(), or x + 1, not x += 1).")
     return answer
 
 
-def attempt(work: Callable, seconds: float) -> Outcome:
-    """Do this work, with gradients on; catches all exceptions."""
+def attempt(work: Callable, seconds: float) -> tuple[object, BaseException | None]:
+    """What this work gives, with gradients on, and the exception, whatever it is, that ended it."""
 
     def quietly():
         with torch.enable_grad(), warnings.catch_warnings():
@@ -139,17 +125,17 @@ def attempt(work: Callable, seconds: float) -> Outcome:
             return work()
 
     try:
-        return Outcome(FINISHED, limited(quietly, seconds))
-    except TimeLimit:
-        return Outcome(TIMED_OUT)
-    except NotImplementedError as error:
-        # torch raises it too, where an operation does not exist for a dtype
-        torchs = "aten::" in str(error) or "not implemented for" in str(error)
-        return Outcome(RAISED if torchs else MISSING, error=error)
+        return limited(quietly, seconds), None
     except KeyboardInterrupt:
         raise  # the learner pressed stop
     except BaseException as error:  # noqa: BLE001 (reported, never raised)
-        return Outcome(RAISED, error=error)
+        return None, error
+
+
+def is_missing(error: BaseException | None) -> bool:
+    """Whether a function is not written yet: torch raises that, too, where a dtype has no such operation."""
+    torchs = "aten::" in str(error) or "not implemented for" in str(error)
+    return isinstance(error, NotImplementedError) and not torchs
 
 
 def code_of(function: Callable):
@@ -172,7 +158,7 @@ def is_stub(function: object) -> bool:
     if not is_empty(function, ("NotImplemented", "NotImplementedError")):
         return False
     nothing = (None,) * code_of(function).co_argcount
-    return attempt(lambda: call(function, nothing), seconds=1.0).state == MISSING
+    return is_missing(attempt(lambda: call(function, nothing), seconds=1.0)[1])
 
 
 def line_of(error: BaseException, function: Callable) -> str:

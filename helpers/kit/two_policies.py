@@ -12,13 +12,12 @@ class SideBySide(Explorer):
     """One response a prompt from each run, with its score, at an iteration that was recorded.
 
     `runs` maps a name to a run; all were asked the same prompts with the same random numbers.
-    It opens at the last iteration. ValueError: no run, an iteration of which a run has no snapshot.
+    It opens at the last iteration. ValueError: an iteration of which a run has no snapshot.
     """
 
     words = "the texts of several runs, and a slider"
 
     def __init__(self, runs: Mapping[str, Run], iterations: Sequence[int]):
-        require(len(runs) > 0, "runs", "none", "at least one")
         for name, run in runs.items():
             kept = [shot.iteration for shot in run.snapshots]
             lacking = sorted(set(iterations) - set(kept))

@@ -12,9 +12,9 @@ from itertools import combinations
 import pytest
 
 from helpers.kit.diagnosis import made_alike, made_by
-from helpers.kit.exercise import Exercise, Mistake
+from helpers.kit.exercise import Change, Exercise, Mistake
 from helpers.kit.judge import judge
-from helpers.kit.mutations import Change, compiled, mutations
+from helpers.kit.mutations import mutations
 from helpers.kit.report import CORRECT, MISTAKE, UNKNOWN
 from helpers.tools.files import ROOT
 
@@ -105,7 +105,7 @@ def test_each_mistake_is_an_edit_that_is_told_by_its_own_name(room, every):
 @pytest.mark.parametrize("room", ROOMS)
 def test_nearly_all_small_changes_of_a_solution_give_wrong_results(room, every):
     small = [(one, c) for one in exercises(room).values() for c in mutations(one)]
-    own = [(one, change) for one, change in small if change.name == one.name][::every]
+    own = [(one, change) for one, change in small if change.of == one.name][::every]
     same = [(one.name, change.says) for one, change in own if gives_the_right(one, change)]
     assert len(same) <= SAME[room], same
 
@@ -113,7 +113,7 @@ def test_nearly_all_small_changes_of_a_solution_give_wrong_results(room, every):
 def gives_the_right(exercise: Exercise, change: Change) -> bool:
     """Whether the solution with this change gives all right results."""
     try:
-        function = compiled(exercise, change)
+        function = exercise.with_change(change)
         seen = [exercise.seen(function, probe) for probe in exercise.cases]
     except Exception:
         return False
@@ -124,7 +124,8 @@ def gives_the_right(exercise: Exercise, change: Change) -> bool:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_two_mistakes_give_the_same_results(room):
     for exercise in exercises(room).values():
-        given = {one.name: list(made_by(exercise, (one,))) for one in exercise.mistakes}
+        own, places = exercise.known[: len(exercise.mistakes)], range(len(exercise.cases))
+        given = {one.name: list(map(made_by(exercise, one), places)) for one in own}
         for (a, x), (b, y) in combinations(((n, s) for n, s in given.items() if all(s)), 2):
             names = list(dict.fromkeys(name for seen in x for name in seen))
             assert not made_alike(x, y, names), (exercise.name, a, b)

@@ -44,7 +44,7 @@ def test_a_choice_is_judged_and_remarked_on(picked, right):
     made.controls[0].value = picked
     assert words(made) == "" and not made.button.disabled
     made.button.click()
-    assert made.committed.right == right
+    assert made.committed[0] == right
     assert ("Right." in words(made)) == right and CHOICES[picked] in words(made)
     assert "turns &lt;where&gt;" in words(made)  # a text is never markup
     assert made.button.disabled and made.controls[0].disabled
@@ -62,7 +62,7 @@ def test_a_number_is_right_within_its_tolerance_and_told_the_side_it_is_off(stop
         assert guess == 5.0
         return
     made.button.click()
-    assert made.committed.right == (abs(guess - 2.5) <= 0.5)
+    assert made.committed[0] == (abs(guess - 2.5) <= 0.5)
     assert ("It is more" in words(made)) == (guess < 2.0)
     assert ("It is less" in words(made)) == (guess > 3.0)
     assert "It is 2.5 nats." in words(made)
@@ -81,11 +81,11 @@ def test_a_curve_is_drawn_point_by_point_and_judged_by_its_mean_distance():
     assert drawn != hidden
     made.controls[0].value = 0.0
     made.button.click()
-    assert made.committed.right and made.box.children[2].value not in (hidden, drawn)
+    assert made.committed[0] and made.box.children[2].value not in (hidden, drawn)
     flat = curve()
     flat.controls[1].value = 0.9
     flat.button.click()
-    assert not flat.committed.right and "No turn." in words(flat)
+    assert not flat.committed[0] and "No turn." in words(flat)
 
 
 @pytest.mark.parametrize("make", [choice, value, curve])
