@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -21,55 +22,37 @@ from helpers.tools.flags import FlagParser
 
 RESULTS = Path(__file__).parent / "results"
 
-
 Span = np.ndarray  # seconds of two clocks: wall time, and CPU time of all threads of this process
 
 
 def now() -> Span:
-    """The current time of both clocks, when what a GPU was asked for is done."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    """The current time of both clocks."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def phases(began: Span, written: Span, scored: Span, ended: Span) -> dict[str, Span]:
-    """Times of the phases of one PPO iteration, from the clocks between them."""
-    return {
-        "rollout": written - began,
-        "scoring": scored - written,
-        "update": ended - scored,
-        "total": ended - began,
-    }
+def phases(*clocks: Span) -> dict[str, Span]:
+    """Times of the phases of one iteration, from the clocks before, between and after them."""
+    taken = dict(zip(("rollout", "scoring", "update"), np.diff(clocks, axis=0), strict=True))
+    return taken | {"total": clocks[-1] - clocks[0]}
 
 
 class TokenCounter:
-    """Counts the positions of every call of some models; `forward` and `backward` by model name.
-
-    `models` maps a name to a trunk that is called with `input_ids` [B, L]. A call counts as backward
-    when its output carries a gradient.
-    """
+    """Counts positions of every call of some trunks, by name; backward where the output has a gradient."""
 
     def __init__(self, models: dict[str, nn.Module]):
         self.forward, self.backward = Counter(), Counter()
         for name, trunk in models.items():
-            trunk.register_forward_hook(self._hook(name), with_kwargs=True)
+            trunk.register_forward_hook(partial(self._count, name), with_kwargs=True)
 
-    def _hook(self, name: str):
-        def hook(module, arguments, named, output):
-            ids = named["input_ids"] if "input_ids" in named else arguments[0]
-            self.forward[name] += ids.numel()
-            if torch.is_grad_enabled() and output.last_hidden_state.requires_grad:
-                self.backward[name] += ids.numel()
-
-        return hook
+    def _count(self, name: str, module, arguments, named, output) -> None:
+        ids = named["input_ids"] if "input_ids" in named else arguments[0]  # [B, L]
+        self.forward[name] += ids.numel()
+        if torch.is_grad_enabled() and output.last_hidden_state.requires_grad:
+            self.backward[name] += ids.numel()
 
     def read(self) -> dict:
         """Return the counts so far and reset them to 0."""
-        found = {
-            "forward": self.forward.total(),
-            "backward": self.backward.total(),
-            "by_model": {"forward": dict(self.forward), "backward": dict(self.backward)},
-        }
+        found = {"forward": dict(self.forward), "backward": dict(self.backward)}
         self.forward.clear()
         self.backward.clear()
         return found

@@ -1,7 +1,6 @@
-"""`python -m benchmarks.course`: time and memory of the notebooks.
+"""`python -m benchmarks.course`: time and memory of the notebooks, each run as a copy in its own kernel.
 
-Each notebook runs from top to bottom in its own kernel, on a copy; learners' files go to a temporary
-folder. The slowest cells: `pytest --nbval-lax --durations=20 notebooks`.
+The slowest cells: `pytest --nbval-lax --durations=20 notebooks`.
 """
 
 import json

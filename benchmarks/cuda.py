@@ -1,9 +1,7 @@
 """`python -m benchmarks.cuda`: seconds per phase and peak memory on a GPU.
 
-Models of SmolLM2-135M's size with random weights (no download): trained by PPO in full, with frozen models
-in half precision, with gradient checkpointing, under bf16 autocast (by GRPO, too), and with LoRA if peft is
-installed; each in a process of its own. Medians over iterations after a warm-up. `--device cpu` runs it
-without a GPU; with `--short` one small iteration each, for its memory alone.
+PPO on random weights of SmolLM2-135M's size, each of `settings` in a process of its own; LoRA needs peft.
+`--device cpu --short`: one small iteration each, for its memory alone.
 """
 
 import os
@@ -31,7 +29,6 @@ SIZES = {"batch_size": 128, "minibatch_size": 64, "micro_batch_size": 32, "respo
 LARGE = RLHFConfig(**SIZES, learning_rate=1e-5, normalize_scores=False)
 SHORT = {"batch_size": 8, "minibatch_size": 4, "micro_batch_size": 2, "num_ppo_epochs": 1}
 SHORT["response_length"] = 32
-GRPO = {"method": "grpo", "responses_per_prompt": 4, "kl_placement": "loss", "kl_loss": "k3"}
 # the phase that ends with each step; drawing prompts and shaping rewards take no time
 PHASES = {2: "rollout", 3: "scoring", 4: "reference", 6: "values and GAE", 7: "update"}
 
@@ -39,8 +36,7 @@ PHASES = {2: "rollout", 3: "scoring", 4: "reference", 6: "values and GAE", 7: "u
 class PhaseTimes:
     """Pass as `observe`: `seconds` and `peaks` (bytes) get one number per iteration and phase.
 
-    On a GPU it synchronises at the end of each step, which costs a little time. On a CPU the peak is
-    the resident size, which includes Python and its libraries.
+    On a GPU it synchronises at each step; on a CPU the peak is the resident size, Python's too.
     """
 
     def __init__(self, device: torch.device):
@@ -88,7 +84,6 @@ def measure(make, config: RLHFConfig, method: str, frozen: torch.dtype, iteratio
     ledger = estimate_memory(actor, reward, config, longest, method, frozen=frozen)
     models = make_models(actor, tokenizer, reward, method, frozen)
     state = start_run(config, models, prompts=prompts)
-    del models  # GRPO takes no critic
     phases = PhaseTimes(state.models.device)
     for _ in range(1 + iterations):
         iterate(state, phases)
@@ -117,14 +112,16 @@ def print_setting(name: str, found: dict) -> None:
 def settings(half: torch.dtype, short: bool) -> dict:
     """What is measured, by name: config, method, type of the frozen models."""
     large = replace(LARGE, **SHORT) if short else LARGE
-    less, half_used = replace(large, gradient_checkpointing=True), {"mixed_precision": "bf16"}
+    less, autocast = (
+        replace(large, gradient_checkpointing=True),
+        replace(large, mixed_precision="bf16"),
+    )
     found = {
         "full, all float32": (large, "full", torch.float32),
         f"full, frozen in {half}": (large, "full", half),
         "full, gradient checkpointing": (less, "full", half),
         f"LoRA rank 8, frozen in {half}": (large, "lora", half),
-        "full, bf16 autocast": (replace(large, **half_used), "full", half),
-        "full, bf16 autocast, GRPO": (replace(large, **half_used, **GRPO), "full", half),
+        "full, bf16 autocast": (autocast, "full", half),
     }
     if half == torch.float32:  # on a CPU, frozen models are float32 anyway
         del found[f"full, frozen in {half}"]

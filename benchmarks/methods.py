@@ -1,18 +1,8 @@
-"""`python -m benchmarks.methods`: PPO, RLOO, GRPO, REINFORCE, DPO, best of n on one yardstick, β 0.1, 0.3.
+"""`python -m benchmarks.methods`: PPO, RLOO, GRPO, REINFORCE, DPO, best of n and TRL's on one yardstick.
 
-Efficiency is (J(π) − J(π_ref))/(J* − J(π_ref)) on the embedded world, by the number of responses the
-method has seen scored (a pair counts two): along training from its rollouts, at the end from fresh
-responses. Each method takes its best learning rate for each β by its end on TUNED_ON, of the grid
-in `yardstick.py` and of the rates beyond while the best is an edge of what was tried, and is then
-trained on SEEDS, which had no part in the choice. Everything else is the β sweep's.
-
-DPO stands on this scale only if its labels mean the same reward: its pairs are two reference responses,
-labelled with P(first preferred) = sigmoid(score difference). Online the policy writes the pairs itself.
-Best of n trains nothing: it draws n responses per answer, and n is chosen by J.
-
-TRL's own trainers (GRPO, RLOO, DPO) are peers: the same models, scores, pairs, responses and rates, with
-position ids counted from the mask, which TRL leaves out. They are run where trl is installed; its
-PPOTrainer, of 1.12.0 alone, where it is asked for.
+Efficiency (`yardstick.py`) by the number of scored responses. A method has the rate that was best for
+each β on TUNED_ON, and seeds that had no part in the choice; all else is the β sweep's.
+DPO's pairs are two reference responses, labelled with P(first preferred) = sigmoid(score difference).
 
 One JSON file a run in `benchmarks/results/methods`; started again, the command goes on.
 """
@@ -31,15 +21,7 @@ from matplotlib.axes import Axes
 from benchmarks import trl_ppo as trl
 from benchmarks.common import RESULTS, command, emit, machine, show
 from benchmarks.trl_trainers import train_with_trl
-from benchmarks.yardstick import (
-    EVALUATED,
-    RATES,
-    RESPONSES,
-    TUNED_ON,
-    Yardstick,
-    best_rate,
-    untried,
-)
+from benchmarks.yardstick import RATES, TUNED_ON, Yardstick, best_rate, untried
 from helpers.config import DirectConfig, RLHFConfig
 from helpers.direct import train_direct
 from helpers.kit.figures import Picture, label_axes, new_figure
@@ -58,6 +40,8 @@ from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require
 
+RESPONSES = 128  # of an iteration
+EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 MEASURED = (10, 30, 50, 100)  # iterations after which a peer's policy is measured
 FOLDER = RESULTS / "methods"
 FINAL = ("score", "gold", "kl")  # of a last policy, for the table
@@ -177,31 +161,25 @@ def train(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
 
 
 def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[dict]:
-    """Train the state's actor by TRL's trainer; J at some places, from fresh responses.
-
-    `cpu_seconds` in a row is what measuring there took.
-    """
+    """Train the state's actor by TRL's trainer; J at some places from fresh responses, and what it took."""
     seen = []
 
     def after(iteration: int) -> None:
         advance(1)
         if iteration in MEASURED:
-            began, value = time.process_time(), measured_value(state)
+            began, actor, mode = (
+                time.process_time(),
+                state.models.actor,
+                state.models.actor.training,
+            )
+            value = measure(state, actor.eval(), 10)[0]["value"]
+            actor.train(mode)
             taken = time.process_time() - began
             seen.append({"iteration": iteration, "value": value, "cpu_seconds": taken})
 
     rows = state.prompts if isinstance(config, RLHFConfig) else sampled_pairs(config, state)
     train_with_trl(config, state.models, rows, after)
     return seen
-
-
-def measured_value(state: RLHFState) -> float:
-    """J of the actor as it is, from ten fresh responses to each prompt; its mode is put back."""
-    training = state.models.actor.training
-    state.models.actor.eval()
-    value = measure(state, state.models.actor, 10)[0]["value"]
-    state.models.actor.train(training)
-    return value
 
 
 def path_of(name: str, config: RLHFConfig | DirectConfig) -> Path:
@@ -318,31 +296,28 @@ def best_of_n_row(yardstick: Yardstick) -> dict:
     return {"method": "best of n, no training", "beta": beta, "rate": f"n = {n}"} | found
 
 
-FORMS = {  # the table's columns after those on the way
-    "end": ".3f",
-    "stderr": ".3f",
-    "spread": ".3f",
-    "score": ".2f",
-    "gold": ".2f",
-    "kl": ".2f",
-    "cpu_seconds": ".0f",
-    "peak_mb": ".0f",
+COLUMNS = {  # of the table, after those on the way
+    "last policy": ("end", ".3f"),
+    "± s.e.": ("stderr", ".3f"),
+    "± seeds": ("spread", ".3f"),
+    "proxy": ("score", ".2f"),
+    "gold": ("gold", ".2f"),
+    "KL": ("kl", ".2f"),
+    "CPU s": ("cpu_seconds", ".0f"),
+    "MB": ("peak_mb", ".0f"),
 }
 
 
 def print_rows(beta: float, rows: list[dict], budgets: tuple) -> None:
     """Print the table of one β: efficiency by responses, at the end with its errors; gold, KL, cost."""
     print(f"\nβ = {beta:g}")
-    so_far = [f"{RESPONSES * n:,}" for n in budgets]
-    header = ["responses", "rate", *so_far, "last policy", "± s.e."]
     lines = []
     for one in rows:
-        along = [f"{one['along'][n]:.3f}" if n in one.get("along", {}) else "–" for n in budgets]
-        rest = [
-            "–" if one.get(key) is None else f"{one[key]:{form}}" for key, form in FORMS.items()
-        ]
-        lines.append([one["method"], one["rate"], *along, *rest])
-    show([*header, "± seeds", "proxy", "gold", "KL", "CPU s", "MB"], lines)
+        cells = [(one.get("along", {}).get(n), ".3f") for n in budgets]
+        cells += [(one.get(key), form) for key, form in COLUMNS.values()]
+        shown = ["–" if value is None else f"{value:{form}}" for value, form in cells]
+        lines.append([one["method"], one["rate"], *shown])
+    show(["responses", "rate", *(f"{RESPONSES * n:,}" for n in budgets), *COLUMNS], lines)
 
 
 def colour_of(name: str) -> str:
@@ -375,8 +350,8 @@ def draw_row(axes: Axes, one: dict, y: int) -> None:
     colour, along = colour_of(one["method"]), one.get("along", {})
     for place, n in enumerate(sorted(along), start=1):
         axes.plot(along[n], y, "o", color=colour, alpha=0.2 * place, markersize=5)
-    spread = one.get("spread", 0.0)
-    axes.errorbar(one["end"], y, xerr=spread, fmt="o", color=colour, markersize=7, capsize=3)
+    dot = {"fmt": "o", "color": colour, "markersize": 7, "capsize": 3}
+    axes.errorbar(one["end"], y, xerr=one.get("spread", 0.0), **dot)
 
 
 def is_here(name: str) -> bool:

@@ -24,7 +24,7 @@ LEARNING_RATE = 3e-6  # TRL's default, used for all
 
 @dataclass(frozen=True)
 class Size:
-    """Size of one benchmark: GPT-2 layers and width; prompts and responses in tokens; where it runs."""
+    """Size of one benchmark: GPT-2 layers and width; prompts and responses in tokens."""
 
     layers: int = 4
     width: int = 128
@@ -33,7 +33,6 @@ class Size:
     prompt: int = 8
     response: int = 24
     batch: int = 64
-    device: str = "cpu"
 
 
 def make_tokenizer(size: Size) -> PreTrainedTokenizerFast:
@@ -59,8 +58,7 @@ def gpt2_config(size: Size, fused: bool = False, **changes) -> GPT2Config:
 def make_actor(size: Size, fused: bool = False) -> GPT2LMHeadModel:
     """A language model with random weights in which EOS and pad have a logit of about −50.
 
-    So every response has its full length, and all contestants do the same work. The first feature
-    of the final layer norm is made a constant 10, which only these two tokens look at.
+    The first feature of the final layer norm is made a constant 10, which only these two tokens look at.
     """
     torch.manual_seed(0)
     actor = GPT2LMHeadModel(gpt2_config(size, fused)).eval()
@@ -75,8 +73,7 @@ def make_actor(size: Size, fused: bool = False) -> GPT2LMHeadModel:
 def make_llama(config: LlamaConfig) -> LlamaForCausalLM:
     """The same with Llama's architecture; EOS and pad are the last two ids, as in `make_tokenizer`.
 
-    Its norms have no bias. So the first feature is 1 in every embedding, no layer writes to it, and
-    what the last norm makes of it is above 0.
+    Its norms have no bias: the first feature is 1 in every embedding, and no layer writes to it.
     """
     torch.manual_seed(0)
     last = config.vocab_size - 1
@@ -112,7 +109,7 @@ def prompt_texts(size: Size) -> list[str]:
 
 def run_config(size: Size, minibatch: int, **settings) -> RLHFConfig:
     """Settings of our run at this size; those given go before."""
-    shared = {"device": size.device, "normalize_scores": False, "learning_rate": LEARNING_RATE}
+    shared = {"device": "cpu", "normalize_scores": False, "learning_rate": LEARNING_RATE}
     shared |= {"batch_size": size.batch, "response_length": size.response}
     return RLHFConfig(**shared | {"minibatch_size": minibatch} | settings)
 

@@ -1,24 +1,17 @@
-"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours and of TRL's PPOTrainer.
+"""`python -m benchmarks.ppo_vs_trl`: one PPO iteration of ours and of TRL's PPOTrainer on the same work.
 
-Both on the same work, interleaved in one process (TRL, ours, the floors, TRL, …), so that a busy moment
-meets all; peak memory of each in a process of its own. TRL is also shown without the garbage collections
-it forces. The floor is the bare forwards, backwards and decoding.
-
-With `--grpo` one GRPO iteration of ours and of TRL's GRPOTrainer, of two models: SmolLM2-135M's shape and a
-GPT-2 of 49 million parameters. K responses to a prompt, each of its full length, one pass over them in one
-minibatch, the KL as k3 in the loss, one thread; the same modules and reward function for both. With
-`--device cuda` larger batches, under bf16 autocast.
+They take turns in one process (TRL, ours, the floors, TRL, …), so that a busy moment meets all; peak memory
+of each in a process of its own. With `--grpo` one GRPO iteration of two models, beside TRL's GRPOTrainer.
 """
 
 import copy
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
 from benchmarks.common import Span, TokenCounter, command, emit, in_own_process, now, phases, show
@@ -32,6 +25,7 @@ from benchmarks.models import (
     prompt_texts,
     run_config,
 )
+from benchmarks.trl_ppo import Stopwatch, make_peer, train_peer, trunks
 from benchmarks.trl_trainers import each_iteration
 from helpers.config import RLHFConfig
 from helpers.models import make_reference
@@ -76,23 +70,13 @@ def enter(name: str, size: Size, minibatch: int) -> tuple[Callable[[], dict], di
 
 def ppo_race(minibatch: int, size: Size, rounds: int) -> dict:
     """All contestants of a PPO iteration, TRL's with the collections that it forces."""
-    from benchmarks.trl_peer import make_trainer, train, trunks
-
     others = {n: enter(n, size, minibatch) for n in ("ours", *FLOORS)}
-    trainer = make_trainer(size, minibatch, WARM + rounds)
-    return race(trainer, 1, partial(train, trainer), trunks(trainer), others, WARM)
+    trainer = make_peer(size, minibatch, WARM + rounds)
+    return race(trainer, partial(train_peer, trainer), trunks(trainer), others, WARM)
 
 
-def race(
-    trainer, updates: int, train: Callable, trunks: dict, others: dict, warm: int
-) -> dict[str, list | dict]:
-    """Run all contestants in turn: times of phases after a warm-up, and work counted.
-
-    TRL's trainer runs its own loop, by `train(watch)`; the others are called after each of its
-    iterations of `updates` steps.
-    """
-    from benchmarks.trl_peer import Stopwatch
-
+def race(trainer, train: Callable, trunks: dict, others: dict, warm: int) -> dict[str, list | dict]:
+    """Times of phases after a warm-up, and work counted: TRL by `train(watch)`, the others in between."""
     roles = {"TRL": trunks} | {name: theirs for name, (_, theirs) in others.items()}
     counters = {name: TokenCounter(theirs) for name, theirs in roles.items() if theirs}
     taken: dict[str, list] = {name: [] for name in others}
@@ -105,29 +89,27 @@ def race(
         tokens.update({name: counter.read() for name, counter in counters.items()})
         watch.start()
 
-    trainer.add_callback(each_iteration(between, updates))
+    trainer.add_callback(each_iteration(between, trainer.args.logging_steps))
     watch = Stopwatch(trainer)
     train(watch)
     taken = watch.contestants() | taken
     return {name: spans[warm:] for name, spans in taken.items()} | {"tokens": tokens}
 
 
-def peaks(run: Callable[[], object], times: int = 1, device: str = "cpu") -> dict:
+def peaks(run: Callable[[], object], times: int = 1) -> dict:
     """Peak memory of this process: before training, and after `run` was called so many times."""
-    before = peak_bytes(torch.device(device)) / MIB
+    before = peak_bytes() / MIB
     for _ in range(times):
         run()
-    return {"imported_MiB": before, "peak_MiB": peak_bytes(torch.device(device)) / MIB}
+    return {"imported_MiB": before, "peak_MiB": peak_bytes() / MIB}
 
 
 def ppo_alone(who: str, minibatch: int, size: Size, iterations: int = 4) -> dict:
     """Peak memory of one contestant in this process."""
     if who != "TRL":
         return peaks(enter(who, size, minibatch)[0], iterations)
-    from benchmarks.trl_peer import Stopwatch, make_trainer, train
-
-    trainer = make_trainer(size, minibatch, iterations)
-    return peaks(lambda: train(trainer, Stopwatch(trainer)))
+    trainer = make_peer(size, minibatch, iterations)
+    return peaks(lambda: train_peer(trainer, Stopwatch(trainer)))
 
 
 # --- GRPO -----------------------------------------------------------------------------------------
@@ -150,7 +132,6 @@ def grpo_config(size: Size, iterations: int) -> RLHFConfig:
     groups = {"method": "grpo", "responses_per_prompt": 4, "loss_aggregation": "response"}
     groups |= {"kl_placement": "loss", "kl_loss": "k3", "kl_coef": 0.1, "num_ppo_epochs": 1}
     groups |= {"iterations": iterations, "micro_batch_size": size.batch}
-    groups |= {"mixed_precision": "no" if size.device == "cpu" else "bf16"}
     return run_config(size, size.batch, **groups)
 
 
@@ -178,26 +159,25 @@ def grpo_trunks(policy: PreTrainedModel, reference: PreTrainedModel) -> dict:
 
 def grpo_race(make: Callable[[], PreTrainedModel], size: Size, rounds: int) -> dict:
     """Ours and TRL's GRPOTrainer, which collects no garbage by force."""
-    actor = make().to(size.device)
+    actor = make()
     state = make_grpo_run(copy.deepcopy(actor), size, GRPO_WARM + rounds)
     ours = grpo_trunks(state.models.actor, state.models.reference)
     with grpo_trainer(actor, size, GRPO_WARM + rounds) as trainer:
         trunks = grpo_trunks(trainer.model, trainer.ref_model)
         others = {"ours": (partial(our_iteration, state), ours)}
-        updates = trainer.args.logging_steps
-        return race(trainer, updates, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
+        return race(trainer, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
 
 
 def grpo_alone(
     who: str, make: Callable[[], PreTrainedModel], size: Size, iterations: int = 2
 ) -> dict:
     """Peak memory of one of both in this process."""
-    actor = make().to(size.device)
+    actor = make()
     if who == "ours":
         run = partial(our_iteration, make_grpo_run(actor, size, iterations))
-        return peaks(run, iterations, size.device)
+        return peaks(run, iterations)
     with grpo_trainer(actor, size, iterations) as trainer:
-        return peaks(trainer.train, device=size.device)
+        return peaks(trainer.train)
 
 
 # --- what was found -------------------------------------------------------------------------------
@@ -235,7 +215,8 @@ def print_race(facts: dict, title: str) -> None:
     for name, ratio in facts["ratios"].items():
         print(f"  ours / {name}: {ratio['wall']:.2f} by wall time, {ratio['cpu']:.2f} by CPU time")
     for name, count in facts["tokens"].items():
-        print(f"  {name}: {count['forward']} positions forward, {count['backward']} backward")
+        forward, backward = (sum(count[way].values()) for way in ("forward", "backward"))
+        print(f"  {name}: {forward} positions forward, {backward} backward")
     for name, memory in facts.get("memory", {}).items():
         before, peak = memory["imported_MiB"], memory["peak_MiB"]
         print(f"  {name}: peak {peak:.0f} MiB in its own process, {before:.0f} before training")
@@ -249,7 +230,6 @@ class Options:
     threads: list[int] = setting([1, 2], "of PPO's race")
     minibatches: list[int] = setting([64, 16], "of PPO's race")
     grpo: bool = setting(False, "GRPO's race in place of PPO's")
-    device: str = setting("cpu", "of GRPO's race")
 
 
 def measure(title: str, race: Callable, alone: Callable, threads: int, *work) -> dict:
@@ -267,10 +247,11 @@ def measure_ppo(options: Options) -> dict:
     """A PPO iteration in every configuration."""
     found = {}
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
-        title = f"{threads} thread(s), minibatch {minibatch}"
-        asked = (minibatch, Size(), options.rounds)
-        facts = measure(title, ppo_race, ppo_alone, threads, *asked)
-        found[f"{threads} threads, minibatch {minibatch}"] = facts
+        title, asked = (
+            f"{threads} thread(s), minibatch {minibatch}",
+            (minibatch, Size(), options.rounds),
+        )
+        found[title] = measure(title, ppo_race, ppo_alone, threads, *asked)
     return found
 
 
@@ -279,11 +260,7 @@ def measure_grpo(options: Options) -> dict:
     require_grpo()
     found = {"trl": trl_version()}
     for name, size in GRPO_SIZES.items():
-        if options.device != "cpu":
-            size = replace(size, device=options.device, batch=64, response=128)
-        title = (
-            f"{name}, {size.batch} responses of {size.response} tokens to prompts of {size.prompt}"
-        )
+        title = f"{name}, {size.batch} responses of {size.response} to prompts of {size.prompt}"
         asked = (partial(make_policy, name), size, options.rounds)
         found[name] = measure(title, grpo_race, grpo_alone, 1, *asked)
     return found

@@ -1,9 +1,8 @@
 """`python -m benchmarks.real_task_trl`: TRL's GRPOTrainer on a task of `helpers study real_task`.
 
 Weights, adapter, prompts, reward, tokens, β and learning rate are the study's; `trl_ours` has its other
-settings too (the paper's loss, Adam's ε), `trl_defaults` has TRL's where GRPOConfig names one. The runs
-are measured like the study's and added to its folder. Needs trl and datasets beside what
-`make test-pretrained` installs.
+settings too (the paper's loss, Adam's ε), `trl_defaults` TRL's where GRPOConfig names one. The runs join the
+study's folder. Needs trl and datasets beside what `make test-pretrained` installs.
 """
 
 import time

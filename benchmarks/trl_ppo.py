@@ -1,15 +1,28 @@
 """Train the same models with TRL's PPOTrainer, to compare. Needs the extras trl 1.12.0 and datasets."""
 
-import contextlib
-import io
+import gc
 import os
+import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from transformers import GPT2ForSequenceClassification, PreTrainedTokenizerBase
 
+from benchmarks.common import Span, now, phases
+from benchmarks.models import (
+    LEARNING_RATE,
+    Size,
+    gpt2_config,
+    make_actor,
+    make_tokenizer,
+    prompt_ids,
+    run_config,
+)
 from helpers.config import RLHFConfig
 from helpers.models import ValueNetwork
 from helpers.scale.trl_groups import trl_at_work, trl_version
@@ -56,8 +69,7 @@ class CriticForTRL(nn.Module):
 def trl_config(config: RLHFConfig, folder: str, **own: object):
     """Our config as TRL's, with settings of its own. ValueError: no such trl, or a setting it does not have.
 
-    Its traps: bf16 and gradient checkpointing default to on; a minibatch smaller than the batch
-    wants `num_mini_batches`, not `gradient_accumulation_steps`; a response ends at a sampled pad.
+    Its traps: bf16 and gradient checkpointing default to on; minibatches want `num_mini_batches`.
     """
     require(trl_is_here(), "trl", trl_version(), f"`pip install trl=={VERSION}`")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns at every import
@@ -90,30 +102,33 @@ def trl_config(config: RLHFConfig, folder: str, **own: object):
     return PPOConfig(**settings | same | quiet | plain | own)
 
 
-def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
-    """TRL's PPOTrainer on our four models; actor and critic are trained in place."""
-    args = trl_config(config, folder)  # first: it says what is missing
+def ppo_trainer(args, tokenizer, prompts: list[list[int]], *models: nn.Module):
+    """TRL's PPOTrainer of these prompts; `models` are actor, reference, reward model and critic."""
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
     from trl.experimental.ppo import PPOTrainer
 
-    state = start_run(config, models, prompts=prompts)  # for its normalised scores
-    trainer = PPOTrainer(
-        args=args,
-        processing_class=models.tokenizer,
-        model=models.actor,
-        ref_model=models.reference,
-        reward_model=RewardForTRL(state.score, models.tokenizer),
-        value_model=CriticForTRL(models.critic),
-        train_dataset=Dataset.from_dict({"input_ids": models.tokenizer(prompts)["input_ids"]}),
-    )
+    names = ("model", "ref_model", "reward_model", "value_model")
+    roles = dict(zip(names, models, strict=True))
+    rows = Dataset.from_dict({"input_ids": prompts})
+    trainer = PPOTrainer(args=args, processing_class=tokenizer, train_dataset=rows, **roles)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
+def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder: str):
+    """TRL's PPOTrainer on our four models; actor and critic are trained in place."""
+    args = trl_config(config, folder)  # first: it says what is missing
+    tokenizer = models.tokenizer
+    state = start_run(config, models, prompts=prompts)  # for its normalised scores
+    heads = RewardForTRL(state.score, tokenizer), CriticForTRL(models.critic)
+    ids = tokenizer(prompts)["input_ids"]
+    return ppo_trainer(args, tokenizer, ids, models.actor, models.reference, *heads)
+
+
 def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
     """Train with PPOTrainer; returns one record per iteration, with our names of the metrics."""
-    with trl_at_work(models) as folder, contextlib.redirect_stdout(io.StringIO()):
+    with trl_at_work(models) as folder, redirect_stdout(StringIO()):
         trainer = make_trainer(config, models, prompts, folder)
         trainer.train()
     log = [entry for entry in trainer.state.log_history if "objective/kl" in entry]
@@ -122,3 +137,77 @@ def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> li
         {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
         for i, entry in enumerate(log, start=1)
     ]
+
+
+# --- the race of ppo_vs_trl ------------------------------------------------------------------------
+
+
+def make_peer(size: Size, minibatch: int, iterations: int):
+    """A trainer of `iterations` iterations, with its own optimizer and no stop token."""
+    settings = {"iterations": iterations, "critic_learning_rate": LEARNING_RATE}
+    own = {"use_cpu": True, "stop_token": None, "optim": "adamw_torch_fused"}
+    folder = tempfile.mkdtemp(prefix="trl")
+    args = trl_config(run_config(size, minibatch, **settings), folder, **own)
+    actors = [make_actor(size) for _ in range(2)]
+    heads = [GPT2ForSequenceClassification(gpt2_config(size, num_labels=1)) for _ in range(2)]
+    return ppo_trainer(args, make_tokenizer(size), prompt_ids(size).tolist(), *actors, *heads)
+
+
+def trunks(trainer) -> dict:
+    """The four transformers by role, for counting."""
+    models = {"policy": trainer.policy_model, "critic": trainer.value_model}
+    models |= {"reference": trainer.ref_model, "reward": trainer.reward_model}
+    return {role: model.transformer for role, model in models.items()}
+
+
+class Stopwatch:
+    """Times of iterations: rollout until the reference runs, scoring until the first gradient; gc inside."""
+
+    def __init__(self, trainer):
+        self.iterations: list[dict[str, Span]] = []
+        self.collections: list[Span] = []
+        trainer.ref_model.register_forward_pre_hook(lambda *_: self._mark("scoring"))
+        # GRPOTrainer's policy writes by the same forward
+        train = lambda *_: self._mark("update") if torch.is_grad_enabled() else None  # noqa: E731
+        trainer.model.register_forward_pre_hook(train)
+        self.start()
+
+    def start(self) -> None:
+        """An iteration begins."""
+        self.began, self.marks, self.gc = now(), {}, 0 * now()
+
+    def _mark(self, phase: str) -> None:
+        self.marks.setdefault(phase, now())
+
+    def stop(self) -> None:
+        """An iteration ends: save its phases."""
+        marks = self.marks["scoring"], self.marks["update"]
+        self.iterations.append(phases(self.began, *marks, now()))
+        self.collections.append(self.gc)
+
+    def contestants(self) -> dict[str, list[dict[str, Span]]]:
+        """The trainer's iterations, and what is left without the collections where it forced some."""
+        if not any(gc.any() for gc in self.collections):
+            return {"TRL": self.iterations}
+        pairs = zip(self.iterations, self.collections, strict=True)
+        without = [{"total": one["total"] - gc} for one, gc in pairs]
+        return {"TRL": self.iterations, "TRL without gc": without}
+
+    def watching_gc(self):
+        """A context in which the trainer's garbage collection is timed."""
+        from trl.experimental.ppo import ppo_trainer
+
+        def collect() -> int:
+            began = now()
+            found = gc.collect()
+            self.gc = self.gc + (now() - began)
+            return found
+
+        return patch.object(ppo_trainer, "gc", SimpleNamespace(collect=collect))
+
+
+def train_peer(trainer, watch: Stopwatch) -> None:
+    """Run all iterations, without the trainer's printing."""
+    with redirect_stdout(StringIO()), watch.watching_gc():
+        watch.start()
+        trainer.train()

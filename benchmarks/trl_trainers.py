@@ -24,9 +24,8 @@ GRPO_ALONE = ("loss_type", "scale_rewards", "importance_sampling_level", "use_bi
 def rloo_settings(config: RLHFConfig, folder: str) -> dict:
     """Our config as arguments of TRL's RLOOConfig. ValueError: a setting that it does not have.
 
-    Its KL is in the reward. Its ratio is that of the whole response, the product over tokens, and its
-    loss their mean over responses: on the policy that wrote them, `response_length` times the gradient
-    of ours with loss_aggregation 'fixed'.
+    Its ratio is the product over a response's tokens: on the policy that wrote them its gradient is
+    `response_length` times that of ours with loss_aggregation 'fixed'.
     """
     require(config.method == "rloo", "method", repr(config.method), "'rloo'")
     fits = config.kl_placement == "reward" or config.kl_coef == 0.0

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from helpers.studies.beta_sweep import Sweep
 from helpers.theory.optimum import Estimate, Optimum, efficiency
 
-RESPONSES = 128  # of an iteration
 TUNED_ON = 10  # the seed that chooses a rate; none that is reported
 RATES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 GRID = RATES[4:7]  # tried by all; the others where the best is an edge
 WINDOW = 5  # rollouts that a value on the way is the mean of
-EVALUATED = 80  # fresh responses to each of 128 prompts, for a last policy
 
 
 class Yardstick:

@@ -1,7 +1,4 @@
-"""Run as a script: forks the course's commands for the fault tests, one at a time, and kills them.
-
-Requests come as one JSON object a line; `tests/crash_harness.py` is the side that asks.
-"""
+"""Run as a script by `crash_harness.py`: forks the course's commands for the fault tests and kills them."""
 
 import importlib
 import json
@@ -78,10 +75,7 @@ def alive(session: int) -> bool:
 
 
 def small_loop(arguments: list[str]) -> int:
-    """`python -m helpers train`, a checkpoint each iteration, few responses before and after.
-
-    `curves.png` is written, but nothing is drawn in it: drawing takes longer than the training.
-    """
+    """`python -m helpers train`, a checkpoint each iteration, few responses around it, nothing drawn."""
     from matplotlib.figure import Figure
 
     from helpers.__main__ import main

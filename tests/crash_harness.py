@@ -1,7 +1,6 @@
 """The fault tests' side of a process that forks the course's commands and kills them with real signals.
 
-`tests/crash_child.py` is the other side: it imports torch once, so that each killed process costs only its
-own work. Each child is its own session.
+`crash_child.py`, the other side, imports torch once. Each child is its own session.
 """
 
 import json

@@ -1,7 +1,5 @@
-"""Mistakes planted in helpers/, one at a time: a test must fail with each, and a lesson where one is named.
-
-`algorithm/test_planted_bugs.py` asks the tests, `python tests/notebooks/planted_in_helpers.py` the lessons.
-"""
+"""Mistakes planted in helpers/ one at a time, by test_planted_bugs.py (a test must fail with each), and by
+notebooks/planted_in_helpers.py (a lesson must, where one is named)."""
 
 from dataclasses import dataclass
 from pathlib import Path

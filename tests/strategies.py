@@ -90,15 +90,18 @@ def tiny_policy(seed=0, vocab=VOCAB, width=16):
     return GPT2LMHeadModel(gpt2_config(vocab, width)).eval()
 
 
-def fixed_policy(logits):
-    """A GPT-2 whose next-token logits are exactly these, whatever it has read."""
-    policy = tiny_policy(vocab=len(logits))
+def fix_logits(policy, logits):
+    """This GPT-2's next-token logits are exactly these, whatever it has read."""
     with torch.no_grad():
         policy.transformer.ln_f.weight.zero_()
         policy.transformer.ln_f.bias.zero_()
         policy.transformer.ln_f.bias[0] = 1.0  # the last hidden state: always the first unit vector
         policy.lm_head.weight[:, 0] = torch.as_tensor(logits, dtype=torch.float32)
     return policy
+
+
+def fixed_policy(logits):
+    return fix_logits(tiny_policy(vocab=len(logits)), logits)
 
 
 def tiny_value_network(vocab=VOCAB, random_head=True):

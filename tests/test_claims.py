@@ -1,8 +1,7 @@
 """Figures in the lessons' prose are those of their runs: shown by a cell near them, or computed here.
 
 A figure is a number with a decimal point, a per cent sign, or three digits. It is held if a cell at most
-NEAR cells away shows it, in its text output or its code (where an assertion may hold it), rounded as the
-prose rounds. All others are in CLAIMS, with what gives them.
+NEAR cells away shows it, rounded alike, as text or in its code. All others are in CLAIMS: what gives them.
 """
 
 import inspect
@@ -187,10 +186,9 @@ def measured_methods() -> list[float]:
 
 CONFIG = RLHFConfig()
 GIVEN = quoted("an exercise's own example")
+TRAINED = equals(lambda: len(load_pairs("data/pairs_train.jsonl")))
 CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
-    ("00", "trained on 20,000 comparisons"): equals(
-        lambda: len(load_pairs("data/pairs_train.jsonl"))
-    ),
+    ("00", "trained on 20,000 comparisons"): TRAINED,
     ("00", "e ≈ 2.7"): equals(lambda: math.e),
     ("00", "further back gets 0.95"): equals(lambda: CONFIG.gamma * CONFIG.lam),
     ("00", "and λ = 0.95"): equals(lambda: CONFIG.lam),
@@ -217,7 +215,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
     ("09", "sampling at 0.95, 0.7, 0.4"): one_of(temperatures),
     ("11", "300 pairs"): equals(lambda: direct.FEW),
-    ("11", "fitted to 20,000"): equals(lambda: len(load_pairs("data/pairs_train.jsonl"))),
+    ("11", "fitted to 20,000"): TRAINED,
     ("11", "0.69 for offline"): one_of(measured_methods),
     ("11", "0.93 for online"): one_of(measured_methods),
     ("11", "0.96 for PPO"): one_of(measured_methods),

@@ -29,10 +29,7 @@ def test_the_examples_run_as_they_stand(tmp_path, monkeypatch, capsys):
     fetch, find = lesson.cells[1:3]
     assert "git fetch" in fetch.source and "ready()" in find.source
     assert not fetch.outputs + find.outputs
-
-
-def test_the_page_is_one_page():
-    assert len(TEXT.splitlines()) <= 130
+    assert len(TEXT.splitlines()) <= 130  # one page
 
 
 def test_the_hook_runs_make_check_and_its_failure_stops_the_commit(tmp_path):

@@ -1,7 +1,4 @@
-"""The same numbers on every device, and every tensor on the right device.
-
-Each test runs on the CPU; `pytest -m cuda` runs it on a GPU too.
-"""
+"""The same numbers on every device, every tensor on the right one: here the CPU, with `-m cuda` a GPU too."""
 
 import copy
 from dataclasses import replace

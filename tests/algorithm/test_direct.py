@@ -143,14 +143,9 @@ def pair_world(**changes):
     )  # fmt: skip
     state = start_run(config, tiny_models(), prompts=["the soup"])
     moved(state.models.actor, 0.05)
-    return state, filled(state, ROWS)
-
-
-def filled(state, rows):
-    """These rows as a batch, with the reference's log-probs."""
-    batch = pairs.encode_batch(state, rows)
-    pairs.fill_reference(state, batch, torch.arange(len(rows)))
-    return batch
+    batch = pairs.encode_batch(state, ROWS)
+    pairs.fill_reference(state, batch, torch.arange(len(ROWS)))
+    return state, batch
 
 
 def loss_of_rows(state, rows):

@@ -66,9 +66,7 @@ def test_values_and_gradients_are_those_of_all_logits(kind, temperature, tokens,
 
 
 @pytest.mark.parametrize("kind, in_parts", [("gpt2", True), ("llama", True), ("gemma2", False)])
-def test_the_head_makes_logits_of_the_counted_tokens_only_and_few_at_a_time(
-    kind, in_parts, monkeypatch
-):
+def test_the_head_makes_logits_of_counted_tokens_and_few_at_a_time(kind, in_parts, monkeypatch):
     policy, rows = policy_of(kind), []
     head = output_head(policy)
     head.register_forward_hook(lambda layer, given, made: rows.append(made.numel() // VOCAB))

@@ -39,9 +39,6 @@ def test_each_estimate_is_its_formula_and_k1_and_k3_are_unbiased(pair):
     assert torch.equal(kl_estimate(*pair), kl_estimate(*pair, "k1"))  # the default
 
 
-# --- shaped rewards -------------------------------------------------------------------------------
-
-
 @given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
 def test_each_counted_token_pays_beta_k1_and_only_the_last_is_scored(batch, kl_coef):
     logprobs, ref_logprobs, mask = batch
@@ -58,9 +55,6 @@ def test_the_last_counted_token_is_found_by_position_and_not_by_counting():
     mask = torch.tensor([[False, True, True, False]])
     zeros = torch.zeros(1, 4)
     assert shape_rewards(torch.tensor([3.0]), zeros, zeros, mask, 0.1).tolist() == [[0, 0, 3, 0]]
-
-
-# --- the adaptive controller ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_loading_is_quiet_and_leaves_the_loggers_as_they_were():
 
 
 @pytest.mark.parametrize(
-    ("precision", "wanted"), [("no", "highest"), ("tf32", "high"), ("bf16", "high")]
+    "precision, wanted", [("no", "highest"), ("tf32", "high"), ("bf16", "high")]
 )
 def test_a_gpu_has_tf32_where_a_run_asks_for_less_than_float32(monkeypatch, precision, wanted):
     """Factors of 11 bits would move first ratios by more than the 1e-4 that float32 keeps."""
@@ -168,9 +168,7 @@ ONE_SCORE = "^reward model: got one score for all texts, wants"
 def test_a_fit_to_texts_that_are_cut_before_they_differ_says_so():
     """Both texts of a pair are then the same tokens: the loss would stay at ln 2."""
     model, long = tiny_reward_model(), "the soup was cold. " * 20
-    pairs = [
-        {"prompt": long, "chosen": "good.", "rejected": f"{word}."} for word in ("bad", "poor")
-    ]
+    pairs = [{"prompt": long, "chosen": "good.", "rejected": text} for text in ("bad.", "poor.")]
     with pytest.raises(ValueError, match=ONE_SCORE):
         fit_reward_model(model, pairs, epochs=1, batch_size=1)
     with pytest.raises(ValueError, match=ONE_SCORE):

@@ -37,7 +37,7 @@ ONE = torch.ones(1, 1, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(
-    "ratio, advantage, expected_loss, learns",
+    "ratio, advantage, expected, learns",
     [
         (1.5, +1, -1.2, False),  # already pushed up enough: stop
         (0.5, +1, -0.5, True),  # a good token got less likely: pull it back
@@ -46,13 +46,11 @@ ONE = torch.ones(1, 1, dtype=torch.bool)
         (1.1, +1, -1.1, True),
     ],
 )
-def test_the_clip_stops_learning_only_on_the_side_it_should(
-    ratio, advantage, expected_loss, learns
-):
+def test_the_clip_stops_learning_only_on_the_side_it_should(ratio, advantage, expected, learns):
     logprob = torch.tensor([[math.log(ratio)]], requires_grad=True)
     loss, _ = policy_loss(logprob, torch.zeros(1, 1), torch.tensor([[float(advantage)]]), ONE)
     loss.backward()
-    assert loss.item() == pytest.approx(expected_loss, abs=1e-5)
+    assert loss.item() == pytest.approx(expected, abs=1e-5)
     assert logprob.grad.item() == pytest.approx(-advantage * ratio if learns else 0.0, abs=1e-5)
 
 
@@ -250,9 +248,8 @@ def test_stale_gradients_are_cleared_first():
 def test_gradient_clipping_bounds_the_step_of_actor_and_critic():
     world = tiny_world()
     before = flat(world.reference)
-    _, policy, value_network = updated(
-        world, optimizer="sgd", learning_rate=1.0, max_grad_norm=1e-2, num_ppo_epochs=1, vf_coef=1.0
-    )
+    settings = {"learning_rate": 1.0, "max_grad_norm": 1e-2, "num_ppo_epochs": 1, "vf_coef": 1.0}
+    _, policy, value_network = updated(world, optimizer="sgd", **settings)
     assert 1e-4 < (policy - flat(world.policy)).norm() <= 1.01e-2
     assert 1e-4 < (value_network - flat(world.value_network)).norm() <= 1.01e-2
     assert torch.equal(flat(world.reference), before)

@@ -43,9 +43,6 @@ def start(config, reward, prompts=ROWS, **changes):
     return start_run(replace(config, **changes), tiny_models(reward=reward), prompts=prompts)
 
 
-# --- told apart by parameter names ----------------------------------------------------------------
-
-
 def in_trl_s_way(completions, **kwargs):
     return [float(len(c)) for c in completions]
 
@@ -87,8 +84,6 @@ def test_a_column_that_no_prompt_has_is_named(config):
     with pytest.raises(ValueError, match=says):
         iterate(state)
 
-
-# --- prompts as rows ------------------------------------------------------------------------------
 
 VALUES = st.recursive(
     st.none()
@@ -177,9 +172,6 @@ def test_pairs_written_online_carry_the_columns():
     config, reward = DirectConfig(online=True, **small), Recorder()
     history = list(train_direct(config, tiny_models(reward=reward), prompts=ROWS))
     assert [len(call[0]) for call in reward.calls] == [8, 8, 8] and "raw_score" in history[0]
-
-
-# --- raw scores -----------------------------------------------------------------------------------
 
 
 def test_the_raw_score_is_recorded_where_the_loop_changes_it(config, normalizing):

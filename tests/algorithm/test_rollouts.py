@@ -32,8 +32,6 @@ from helpers.rollouts import (
 )
 from helpers.sampling import generate
 
-# --- gathering ------------------------------------------------------------------------------------
-
 
 def test_gather_of_half_precision_logits_is_computed_in_full_precision():
     logits = 5 * torch.randn(2, 3, 50, generator=seeded())
@@ -41,9 +39,6 @@ def test_gather_of_half_precision_logits_is_computed_in_full_precision():
     logits[0, 0, :2] = torch.tensor([1e4, -1e4])  # and it survives huge ones
     half = logits.to(torch.bfloat16)
     close(gather_logprobs(half, tokens).float(), gather_logprobs(half.float(), tokens), atol=1e-5)
-
-
-# --- masks and positions --------------------------------------------------------------------------
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=5))
@@ -60,9 +55,6 @@ def test_positions_are_never_negative(rows):
     assert ids.min() >= 0
     for row, keep in zip(ids, mask, strict=True):
         assert row[keep].tolist() == list(range(int(keep.sum())))
-
-
-# --- one full forward -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
@@ -87,9 +79,6 @@ def test_forward_values_equal_each_row_alone_without_padding():
             tokens = torch.tensor([prompt + response])
             alone = value_network(tokens, torch.ones_like(tokens))[0]
             close(batched[row, : len(response)], alone[len(prompt) - 1 : -1], atol=1e-5)
-
-
-# --- sampling -------------------------------------------------------------------------------------
 
 
 def sample(policy, prompts, length=6, stop=EOS, **options):
@@ -124,9 +113,6 @@ def test_sampling_ends_when_every_row_has_stopped_and_else_at_the_cap(stop, leng
     policy = fixed_policy([0.0, stop, 0.0, 0.0])
     tokens, mask, _ = sample(policy, prompts=[[2], [3, 2]], length=7)
     assert tokens.shape == (2, length) and mask.all() and (tokens == EOS).all() == (length == 1)
-
-
-# --- the batch ------------------------------------------------------------------------------------
 
 
 def numbered_rollout():

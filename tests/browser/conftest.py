@@ -15,9 +15,8 @@ import pytest
 
 from helpers.tools.files import ROOT
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split()
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]

@@ -76,6 +76,11 @@ class Control:
     def node(self) -> Locator:
         return self.notebook.page.locator(f"[data-control='{self.number}']")
 
+    @property
+    def area(self) -> Locator:
+        """The outputs of its cell."""
+        return self.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}"
 
@@ -98,8 +103,8 @@ class Control:
 
     def errors(self) -> list[str]:
         """Words of an error in this cell's outputs."""
-        area = self.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
-        lines = area.inner_text().splitlines() + area.locator("[role=alert]").all_inner_texts()
+        alerts = self.area.locator("[role=alert]").all_inner_texts()
+        lines = self.area.inner_text().splitlines() + alerts
         return [line for line in lines if COMPLAINT.search(line)]
 
 
@@ -139,63 +144,37 @@ def disagreement(control: Control) -> str | None:
     return None if same else f"{control}: says {readout}, its figure was drawn for {drawn}"
 
 
-def move_choice(control: Control) -> Iterator[str]:
-    """Another option that changes something, then back to the first."""
-    node, now = control.node, control.node.input_value()
-    values = [option.get_attribute("value") for option in node.locator("option").all()]
-    others = [value for value in values if value != now][:3]
-    alive = any(control.changes(partial(node.select_option, value)) for value in others)
-    node.select_option(now)
-    if others and not alive and not control.waits():
-        yield f"{control}: nothing changes with another option"
+def acts_of(control: Control) -> list[Callable[[], None]]:
+    """What is done to a control that is no slider: other options and back, on and off, words and Enter."""
+    node = control.node
+    if control.kind == "choice":
+        now = node.input_value()
+        values = [option.get_attribute("value") for option in node.locator("option").all()]
+        others = [value for value in values if value != now][:3]
+        return [partial(node.select_option, value) for value in (*others, now)] if others else []
+    if control.kind == "text":
+        words = "7" if node.get_attribute("type") == "number" else "the soup"
+        return [lambda: (node.fill(words), node.press("Enter"))]
+    if control.kind == "play":
+        return 2 * [node.locator("button").first.click]
+    return (2 if control.kind == "tick" else 1) * [node.click]
 
 
-def move_tick(control: Control) -> Iterator[str]:
-    """On and off."""
-    alive = [control.changes(control.node.click) for _ in range(2)]
-    if not any(alive) and not control.waits():
+def move(control: Control) -> Iterator[str]:
+    """A complaint where nothing changes."""
+    alive = [control.changes(act) for act in acts_of(control)]
+    waits = control.kind not in ("button", "play") and control.waits()
+    if alive and not any(alive) and not waits:
         yield f"{control}: nothing changes"
 
 
-def move_text(control: Control) -> Iterator[str]:
-    """Something typed, then Enter."""
-
-    def type_words() -> None:
-        control.node.fill("7" if control.node.get_attribute("type") == "number" else "the soup")
-        control.node.press("Enter")
-
-    if not control.changes(type_words) and not control.waits():
-        yield f"{control}: nothing changes with what is typed"
-
-
-def move_button(control: Control) -> Iterator[str]:
-    """A click; where it starts something that can be stopped, a second click on Stop."""
-    if not control.changes(control.node.click):
-        yield f"{control}: nothing changes after a click"
-    area = control.node.locator("xpath=ancestor::div[contains(@class, 'jp-OutputArea')][last()]")
-    stop = area.get_by_role("button", name="Stop", exact=True)
+def press_stop(control: Control) -> Iterator[str]:
+    """Where a button has started something that can be stopped, a click on Stop."""
+    stop = control.area.get_by_role("button", name="Stop", exact=True)
     if control.name != "Stop" and stop.count() and stop.first.is_enabled():
         stop.first.click()
         if not holds(control.node.is_enabled, 120):
             yield f"{control}: cannot be pressed again after Stop"
-
-
-def move_play(control: Control) -> Iterator[str]:
-    """Play, then pause."""
-    button = control.node.locator("button").first
-    if not control.changes(button.click):
-        yield f"{control}: nothing changes when it plays"
-    button.click()
-
-
-MOVES = {
-    "slider": move_slider,
-    "choice": move_choice,
-    "tick": move_tick,
-    "text": move_text,
-    "button": move_button,
-    "play": move_play,
-}
 
 
 def try_control(control: Control) -> list[str]:
@@ -204,7 +183,8 @@ def try_control(control: Control) -> list[str]:
         return []
     control.node.scroll_into_view_if_needed()
     heard = len(control.notebook.kernel_errors)
-    said = list(MOVES[control.kind](control))
+    said = list((move_slider if control.kind == "slider" else move)(control))
+    said += press_stop(control) if control.kind == "button" else []
     said += [f"{control}: the page says {words}" for words in sorted(control.seen)]
     said += [f"{control}: the kernel says {e}" for e in control.notebook.kernel_errors[heard:]]
     return said

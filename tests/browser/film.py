@@ -1,8 +1,4 @@
-"""`python -m tests.browser.film`, or `make film`: the README's film of the drift page, as a GIF.
-
-Not a test: it opens the page as it would be exported now in a real chromium, its text beside its plane, goes
-through training at the smallest β and then through every β, and keeps what it sees.
-"""
+"""`python -m tests.browser.film`, or `make film`: no test, but the README's film of the drift page."""
 
 import io
 import tempfile
@@ -26,11 +22,7 @@ STEP, STOP, HOLD = 280, 340, 1200  # milliseconds: an update seen, a β seen, an
 
 
 def scenes(sweep: Sweep) -> list[tuple[float, int, int]]:
-    """(β, iteration, milliseconds): on with training at the smallest β, then every β's last policy.
-
-    Each picture of training is of an iteration whose texts were kept, so that text and slider agree.
-    It begins in the midst of training: the first picture shows something happening.
-    """
+    """(β, iteration, milliseconds): the smallest β where texts were kept, then every β's last policy."""
     first = sweep.betas[0]
     run = sweep.run(first, sweep.shown_seeds[0])
     last = len(run.history)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from playwright.sync_api import Browser, ConsoleMessage, Locator
+from playwright.sync_api import Browser, ConsoleMessage
 
 # JupyterLab's own, on any page without a network or as root; not the course's
 NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
@@ -36,10 +36,9 @@ def holds(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 class NotebookPage:
-    """A page that shows a notebook; `path` is relative to the served folder.
+    """A page that shows the notebook at `path` below the served folder; `problems`: errors of its console.
 
-    `problems` collects the errors of the browser's console, `kernel_errors` every error the kernel
-    reports: also those of callbacks, which JupyterLab shows nowhere.
+    `kernel_errors`: all that the kernel reports, also those of callbacks, which JupyterLab shows nowhere.
     """
 
     def __init__(self, browser: Browser, lab: str, path: str):
@@ -89,17 +88,10 @@ class NotebookPage:
 
     def errors(self) -> list[str]:
         """Tracebacks and stderr now on the page."""
-        found = self.page.locator(
-            ".jp-RenderedText[data-mime-type='application/vnd.jupyter.stderr'],"
-            ".jp-RenderedText[data-mime-type='application/vnd.jupyter.error']"
+        kinds = (
+            f"[data-mime-type='application/vnd.jupyter.{kind}']" for kind in ("stderr", "error")
         )
-        return found.all_inner_texts()
-
-    def widget(self, css_class: str) -> Locator:
-        """The first widget of this class, scrolled into view."""
-        found = self.page.locator(f".{css_class}").first
-        found.scroll_into_view_if_needed(timeout=30_000)
-        return found
+        return self.page.locator(", ".join(kinds)).all_inner_texts()
 
     def wait_until(self, condition, seconds: float, what: str) -> None:
         """Poll a Python condition."""

@@ -62,25 +62,17 @@ def button(name):
 
 ipywidgets.HBox([button(name) for name in actions])
 """
-TRAINER = """
-from helpers.lessons.kl_beta.live_trainer import LiveTrainer
-
-small = {"batch_size": 8, "response_length": 6, "normalizer_samples": 16}
-trainer = LiveTrainer({"length": lambda texts: [float(len(t.split())) for t in texts]}, **small)
-trainer.iterations.value = 100
-trainer.on_run = lambda run: explorer.add_run(run, "live", own_reward=True)
-trainer
-"""
 
 
 @pytest.fixture(scope="module")
 def live(browser, course, lab):
-    """The explorer with its wire, what Python follows, buttons that move it from Python, a trainer."""
-    cells = [EXPLORER, FOLLOW, MOVES, TRAINER]
+    """The explorer with its wire, what Python follows, buttons that move it from Python."""
+    cells = [EXPLORER, FOLLOW, MOVES]
     with open_cells(browser, course, lab, "notebooks/live.ipynb", cells) as notebook:
         plain = notebook.page.locator("iframe[id]")
         notebook.wait_until(plain.is_hidden, 60, "the live page")
         yield notebook
+        assert notebook.problems == []  # the console is quiet
 
 
 def look_at_page(notebook):
@@ -176,22 +168,3 @@ def test_the_page_trains_with_the_models_that_python_gives(live):
     assert frame.locator("#beta-now").inner_text().startswith("run\u00a01: β = ")
     frame.locator("#train-stop").click()
     assert live.errors() == []
-
-
-@needs_wire
-def test_the_live_trainer_s_run_joins_while_it_trains(live):
-    frame = inside(live)
-    trainer = live.widget("live-trainer")
-    press(live, "Train")
-    wait_for_text(live, "#beta-now", lambda text: text.startswith("live"), "the run")
-    assert trainer.get_by_role("button", name="Stop").is_enabled(), "it is still training"
-    before = frame.locator("#iteration-now").inner_text()
-    wait_for_text(live, "#iteration-now", lambda text: text != before, "its growth")
-    press(live, "Stop")
-    live.wait_until(lambda: "stopped" in trainer.inner_text(), 60, "the stop")
-    assert live.kernel_errors == []
-
-
-@needs_wire
-def test_the_console_is_quiet(live):
-    assert live.problems == []

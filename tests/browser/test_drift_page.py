@@ -165,36 +165,29 @@ def test_nothing_moves_while_it_loads(browser, link):
         page.close()
 
 
-def test_it_opens_playing_at_the_smallest_beta_and_stands_still_where_asked(browser, sweep):
+def test_it_opens_playing_plays_on_with_beta_in_hand_and_stands_still_where_asked(browser, sweep):
     beta = sweep.betas[0]
     with opened(browser, "") as page:
+        assert page.locator("#cue").is_visible()
         page.wait_for_function("() => document.getElementById('iteration').value > 3")
-        assert page.locator("#playing").inner_text() == "playing"
         assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {beta:g}"
         assert page.get_by_role("button", name="Pause").is_visible()
-        press(page, "#beta", " ")
+        page.keyboard.press("ArrowLeft")  # nothing has the focus yet
+        page.evaluate(FRAMES)
+        assert page.locator("#cue").is_hidden()
+        assert page.locator("#playing").inner_text() == "playing"
+        assert page.locator("#beta-now").inner_text() == f"β = {beta:g} is the first"
+        assert 3 < int(page.locator("#iteration").input_value()) < 90  # no jump to the end
+        press(page, "#beta", "End", "ArrowRight")
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g} is the last"
+        press(page, "#beta", "ArrowLeft", " ")
+        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-2]:g}"
         stood = page.locator("#iteration").input_value()
         page.wait_for_timeout(250)
         assert page.locator("#iteration").input_value() == stood
         assert page.evaluate("() => scrollY") == 0
     with opened(browser, "", reduced_motion="reduce") as page:
         check_numbers(page, sweep, beta, len(sweep.run(beta, 0).history))
-
-
-def test_beta_taken_in_hand_plays_on_and_the_ruler_tells_its_ends(browser, sweep):
-    with opened(browser, "") as page:
-        assert page.locator("#cue").is_visible()
-        page.wait_for_function("() => document.getElementById('iteration').value > 3")
-        page.keyboard.press("ArrowLeft")  # nothing has the focus yet
-        page.evaluate(FRAMES)
-        assert page.locator("#cue").is_hidden()
-        assert page.locator("#playing").inner_text() == "playing"
-        assert page.locator("#beta-now").inner_text() == "β = 0 is the first"
-        assert 3 < int(page.locator("#iteration").input_value()) < 90  # no jump to the end
-        press(page, "#beta", "End", "ArrowRight")
-        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-1]:g} is the last"
-        press(page, "#beta", "ArrowLeft")
-        assert page.locator("#beta-now").inner_text() == f"β = {sweep.betas[-2]:g}"
 
 
 def test_a_click_on_a_mark_or_a_row_goes_to_its_beta(page, sweep):
@@ -235,10 +228,17 @@ def test_every_control_is_reached_by_tab(page):
         assert page.get_by_role("slider", name=name).count() == 1
 
 
-def test_a_phone_s_first_screen_has_ruler_verdict_numbers_and_text(browser):
-    with opened(browser, "#beta=0&iteration=100", 390) as page:
+REAL = "#world=real&beta=0&iteration=30"
+FIRST = ("beta", "story", "numbers")
+
+
+@pytest.mark.parametrize(
+    ("link", "names"), [("#beta=0&iteration=100", (*FIRST, "sample")), (REAL, FIRST)]
+)
+def test_a_phone_s_first_screen_has_ruler_verdict_numbers_and_text(browser, link, names):
+    with opened(browser, link, 390) as page:
         page.set_viewport_size({"width": 390, "height": 700})
-        for name in ("beta", "story", "numbers", "sample"):
+        for name in names:
             box = page.locator(f"#{name}").bounding_box()
             assert box["y"] > 0 and box["y"] + box["height"] < 700, name
 
@@ -492,11 +492,7 @@ def test_the_switch_loads_the_other_world_and_the_address_keeps_it(browser):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_second_world_stands_still_fits_and_names_lie_apart(browser, width):
-    with opened(browser, "#world=real&beta=0&iteration=30", width) as page:
-        page.set_viewport_size({"width": width, "height": 700})
-        for name in ("beta", "story", "numbers"):
-            box = page.locator(f"#{name}").bounding_box()
-            assert box["y"] > 0 and box["y"] + box["height"] < 700, name
+    with opened(browser, REAL, width) as page:
         page.evaluate(WATCH_SHIFTS)
         for key in ["ArrowRight"] * 4 + ["ArrowLeft"] * 4:
             for other in ("Home", "PageUp", "End"):

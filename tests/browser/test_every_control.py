@@ -12,7 +12,7 @@ from .notebook_page import NotebookPage
 NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("*.ipynb"))
 NOTEBOOKS += [path.relative_to(ROOT) for path in (ROOT / "helpers/page").glob("*.ipynb")]
 HAS_CONTROLS = re.compile(
-    r"_explorer\(|explore_(?!drift)\w+\(|\bExplorer\(|Labeller\(|LiveTrainer\("
+    r"_explorer\(|explore_(?!drift)\w+\(|\b(?:Explorer|Labeller|LiveTrainer)\("
 )
 
 

@@ -37,21 +37,16 @@ def test_the_gold_of_one_s_own_words_follows_them(browser):
         assert page.locator("#try-gold").inner_text() == wanted
 
 
-def test_a_page_without_its_policies_says_so(browser, tmp_path):
-    alone = tmp_path / "index.html"
+def test_a_page_without_its_policies_says_so_or_offers_none(browser, sweep, tmp_path):
+    alone, without = tmp_path / "alone.html", tmp_path / "without.html"
     alone.write_bytes((ROOT / "docs" / "index.html").read_bytes())
+    drift_page.export(without, sweep)
     page = browser.new_page()
     page.goto(alone.as_uri() + "#iteration=0")
     page.locator("#try-box summary").click()
     page.get_by_role("button", name="Write").click()
     page.wait_for_function("() => document.getElementById('try-said').innerText.includes('beside')")
     assert page.get_by_role("button", name="Write").is_enabled()
-    page.close()
-
-
-def test_a_page_exported_without_policies_offers_none(browser, sweep, tmp_path):
-    drift_page.export(tmp_path / "index.html", sweep)
-    page = browser.new_page()
-    page.goto((tmp_path / "index.html").as_uri() + "#iteration=0")
+    page.goto(without.as_uri() + "#iteration=0")
     assert page.locator("#try-box").is_hidden()
     page.close()

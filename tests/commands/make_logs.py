@@ -1,7 +1,6 @@
 """Write the logs of tests/commands/logs: short runs of TRL's trainers, healthy and with one fault each.
 
-`python tests/commands/make_logs.py FOLDER SEED [KIND …]`, from the repository, with trl and datasets:
-1.12.0 for the kinds that begin with ppo (the last release with a PPOTrainer), any later one for the others.
+`python tests/commands/make_logs.py FOLDER SEED [KIND …]`: with trl 1.12.0 for ppo, a later one for others.
 """
 
 import json

@@ -11,7 +11,6 @@ from helpers import __main__ as command
 from helpers import steps
 from helpers.checkpoints import list_checkpoints, saved_config
 from helpers.commands.results import print_comparison
-from helpers.commands.study import STUDIES
 from helpers.config import RLHFConfig
 from helpers.models import load_tokenizer, make_critic, make_reference
 from helpers.reward_model import RewardModel
@@ -38,28 +37,12 @@ def test_help_has_a_line_a_sub_command(capsys, flags):
 
 
 @pytest.mark.parametrize(
-    "words", [[name] for name in command.COMMANDS] + [["study", s] for s in STUDIES]
-)
-def test_every_sub_command_and_study_explains_itself(capsys, words):
-    if words == ["study"]:
-        assert command.main([*words, "--help"]) == 0
-    else:
-        with pytest.raises(SystemExit) as ended:
-            command.main([*words, "--help"])
-        assert ended.value.code == 0
-    printed = capsys.readouterr().out
-    assert f"usage: python -m helpers {' '.join(words)}" in printed
-    assert len(words) == 1 or "--out" in printed
-
-
-@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["tarin"], "COMMAND: got 'tarin', wants one of train, trace"),
         (["study", "klinic"], "NAME: got 'klinic', wants one of"),
         (["train", "--beta=1", "--epochs=2"], "mean --kl-coef and --num-ppo-epochs?)"),
         (["direct", "--epoch", "2"], "(did you mean --epochs?)"),
-        (["train", "--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
         (["train", "--gamma", "2"], "gamma: got 2.0, wants"),
         (["train", "--response-length", "500"], "prompts: got"),
         (["train", "--actor", "data/nowhere"], "data/nowhere"),
@@ -68,10 +51,8 @@ def test_every_sub_command_and_study_explains_itself(capsys, words):
         (["train", "--normalizer-samples", "1"], "normalizer_samples: got 1"),
         (["train", "--evaluation-samples", "0"], "evaluation_samples: got 0"),
         (["distributed", "--processes", "1"], "processes: got 1"),
-        (["study", "clinic", "--betas", "2"], "unrecognized arguments: --betas"),
         (["sweep", "--jobs", "0"], "--jobs: got 0"),
         (["data", "--seed", "-1"], "seed: got -1"),
-        (["explorer"], "the following arguments are required: --export"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_status_2(capsys, arguments, says):
@@ -126,28 +107,21 @@ def test_another_model_learns_gently_with_bars_and_no_gold_score(pretrained, tmp
 
 
 # ---- a wrecked policy ----
-def test_an_absurd_update_stops_the_command_and_is_not_saved(pretrained, tmp_path, capsys):
+@pytest.mark.parametrize("epochs", ["4", "1"])
+def test_an_absurd_update_stops_the_command_and_is_not_saved(pretrained, tmp_path, capsys, epochs):
+    """Of a single step too: what it logs was measured before that step, and nothing had moved by then."""
     flags = [*pretrained, *SMALL, "--learning-rate", "3", "--checkpoint-every", "1"]
-    flags += ["--normalize-scores", "false", "--save", str(tmp_path)]
+    flags += ["--normalize-scores", "false", "--save", str(tmp_path), "--num-ppo-epochs", epochs]
     assert command.main(["train", *flags]) == 2
     problem = capsys.readouterr().err.strip().splitlines()[-1]
-    assert problem.startswith("error: approx_kl: got ") and "in update 1" in problem
-    assert "--learning-rate below 3" in problem and "--force" in problem
+    assert problem.startswith("error: approx_kl: got ") and "--force" in problem
+    assert "nats per token in update 1, wants at most 5" in problem
+    assert "--learning-rate below 3" in problem
     assert not list_checkpoints(tmp_path) and not (tmp_path / "metrics.csv").exists()
     assert command.main(["train", *flags, "--force"]) == 0
     assert len(list_checkpoints(tmp_path)) == 2
     with (tmp_path / "metrics.csv").open() as file:
-        assert float(next(csv.DictReader(file))["approx_kl"]) > HIGHEST_KL
-
-
-def test_an_absurd_update_of_a_single_step_is_noticed_too(pretrained, tmp_path, capsys):
-    """What such an update logs was measured before its only step: nothing has moved by then."""
-    flags = [*pretrained, *SMALL, "--num-ppo-epochs", "1", "--normalize-scores", "false"]
-    flags += ["--save", str(tmp_path)]
-    assert command.main(["train", *flags, "--learning-rate", "3"]) == 2
-    assert "nats per token in update 1, wants at most 5" in capsys.readouterr().err
-    assert not list_checkpoints(tmp_path)
-    assert command.main(["train", *flags, "--learning-rate", "1e-4"]) == 0
+        assert (float(next(csv.DictReader(file))["approx_kl"]) > HIGHEST_KL) == (epochs == "4")
 
 
 def test_what_was_saved_before_an_absurd_update_stays(pretrained, tmp_path, capsys, monkeypatch):

@@ -1,6 +1,5 @@
 """A reward, prompts and LoRA of one's own, as flags of `train`; and a run of them resumed."""
 
-import contextlib
 import csv
 import json
 import re
@@ -96,9 +95,7 @@ def test_a_run_of_one_s_own_is_trained_and_goes_on_as_it_was_started(folder, cap
 
 
 @pytest.mark.parametrize("name", ["train", "trace"])
-def test_a_reward_model_without_its_head_is_refused_before_anything_is_written(
-    folder, capsys, name
-):
+def test_a_reward_model_without_a_head_is_refused_before_anything_is_written(folder, capsys, name):
     config, tokenizer = RLHFConfig(), load_tokenizer("data/sft")
     load_reward_model(config.reward_model, "cpu").encoder.save_pretrained("encoder")
     tokenizer.save_pretrained("encoder")
@@ -166,9 +163,7 @@ def test_a_run_that_goes_on_is_measured_on_as_many_responses_as_before(folder):
 
 
 @pytest.mark.parametrize("go_on", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_distributed_takes_a_reward_of_one_s_own_holds_prompts_out_and_keeps_the_best(
-    folder, capfd, go_on
-):
+def test_distributed_takes_an_own_reward_holds_prompts_out_and_keeps_the_best(folder, capfd, go_on):
     """Two processes; the rows of both are those of the first, and what is resumed is measured on."""
     write_jsonl(folder / "rows.jsonl", TWELVE)
     (folder / "mine.py").write_text(COLUMNS)
@@ -214,9 +209,7 @@ def test_a_column_that_no_row_has_is_named_before_models_are_loaded(folder, caps
         assert "wants a column 'solutoin', which the reward function names" in sentence(capsys)
 
 
-def test_of_few_prompts_none_is_held_out_and_a_reward_that_fails_keeps_the_last_checkpoint(
-    folder, capsys
-):
+def test_of_few_prompts_none_is_held_out_and_a_reward_may_fail_on_the_way(folder, capsys):
     given = [*SMALL, "--reward", "my_rewards.py:away", "--prompts", "rows.jsonl", "--save", "run"]
     assert command.main(["train", *given]) == 0
     assert "No prompt is held out: measured on the 2 trained on; --eval" in capsys.readouterr().out
@@ -238,14 +231,16 @@ def test_every_flag_for_one_s_own_model_is_explained_and_named_on_the_page():
 
 
 def test_the_page_names_no_flag_that_is_not_there(capsys):
+    """And every sub-command and study explains itself."""
     known = {"--nproc-per-node", "--num_processes", "--no-deps", "--private"}  # of other tools
-    for name in command.COMMANDS:
-        with contextlib.suppress(SystemExit):
-            command.main([name, "--help"])
-    for study in STUDIES:
-        with contextlib.suppress(SystemExit):
-            command.main(["study", study, "--help"])
-    known |= set(re.findall(r"--[a-z][\w-]*", capsys.readouterr().out))
+    for words in (*command.COMMANDS, *(f"study {name}" for name in STUDIES)):
+        try:
+            status = command.main([*words.split(), "--help"])
+        except SystemExit as ended:
+            status = ended.code
+        printed = capsys.readouterr().out
+        assert status == 0 and f"usage: python -m helpers {words}" in printed
+        known |= set(re.findall(r"--[a-z][\w-]*", printed))
     assert set(re.findall(r"--[a-z][\w-]*", PAGE)) <= known
 
 

@@ -1,7 +1,4 @@
-"""The Python of README.md, the commands' README and docs/from_trl_ppo.md runs as it stands, on small models.
-
-Each example runs alone, with names of its own; only files that an earlier one wrote are there.
-"""
+"""The Python of README.md, commands/README.md and docs/from_trl_ppo.md runs as it stands, on small models."""
 
 import json
 import re
@@ -44,12 +41,11 @@ NEEDS = {"peft": "make_models|from peft", "trl": "from trl|benchmarks.trl"}
 
 
 def run_examples(page: str, needs: str = "") -> int:
-    """Run those of a page's Python examples that need this package, or neither; → how many."""
+    """Run those of a page's examples that need this package, or neither, each with own names; → how many."""
     examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     wanted = [[name for name, marks in NEEDS.items() if re.search(marks, e)] for e in examples]
-    chosen = [
-        e for e, names in zip(examples, wanted, strict=True) if names == [needs] * bool(needs)
-    ]
+    each, here = zip(examples, wanted, strict=True), [needs] if needs else []
+    chosen = [example for example, names in each if names == here]
     with small(RLHFConfig), small(DirectConfig):
         for number, example in enumerate(chosen):
             for name, stand_in in HERE.items():
@@ -81,36 +77,30 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-def test_the_first_page_s_example_keeps_the_policy_that_it_trains(folder):
-    assert run_examples("README.md") == 1
-    AutoModelForCausalLM.from_pretrained("my_policy")
+COMMANDS, TRL_PAGE = "helpers/commands/README.md", "docs/from_trl_ppo.md"
 
 
 @pytest.mark.slow
-def test_the_commands_examples_train_on_rewards_and_pairs_of_one_s_own(folder, capsys):
-    assert run_examples("helpers/commands/README.md") == 8
-    AutoModelForCausalLM.from_pretrained("my_policy")
-    load_reward_model("my_reward", "cpu")
-    assert (folder / "my_run" / BEST / FACTS).exists()
-    assert "glibc" in capsys.readouterr().out  # the printed estimate says what comes on top
-
-
-@pytest.mark.slow
-def test_the_commands_examples_of_lora_leave_an_adapter_that_peft_loads(folder):
-    pytest.importorskip("peft")
-    assert run_examples("helpers/commands/README.md", "peft") == 3
-    AutoModelForCausalLM.from_pretrained("my_merged_policy")
-    assert (folder / "my_adapter" / "adapter_config.json").exists()
-
-
-TRL_PAGE = "docs/from_trl_ppo.md"
-
-
-@pytest.mark.slow
-def test_the_examples_for_a_ppo_trainer_script_train(folder, capsys):
-    assert run_examples(TRL_PAGE) == 4
-    AutoModelForCausalLM.from_pretrained("my_policy")
+@pytest.mark.parametrize(
+    ("page", "needs", "count", "policy"),
+    [
+        ("README.md", "", 1, "my_policy"),
+        (COMMANDS, "", 8, "my_policy"),
+        (COMMANDS, "peft", 3, "my_merged_policy"),
+        (TRL_PAGE, "", 4, "my_policy"),
+    ],
+)
+def test_the_examples_of_a_page_keep_what_they_train(folder, capsys, page, needs, count, policy):
+    if needs:
+        pytest.importorskip(needs)
+    assert run_examples(page, needs) == count
+    AutoModelForCausalLM.from_pretrained(policy)
+    if needs:
+        assert (folder / "my_adapter" / "adapter_config.json").exists()
+    elif page == COMMANDS:
+        load_reward_model("my_reward", "cpu")
+        assert (folder / "my_run" / BEST / FACTS).exists()
+        assert "glibc" in capsys.readouterr().out  # the printed estimate says what comes on top
 
 
 @pytest.mark.slow

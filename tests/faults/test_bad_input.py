@@ -29,9 +29,6 @@ def refuses(name, function, *args, **kwargs):
         function(*args, **kwargs)
 
 
-# --- a rollout ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "field", [*PER_TOKEN, "response_tensors", "response_mask", "query_mask", "scores", "skipped"]
 )
@@ -39,13 +36,8 @@ def test_a_rollout_batch_refuses_a_field_of_another_shape(field):
     """One row for all of them, [B] beside [B, T] or one token for all would broadcast without a word."""
     rollout = tiny_world().rollout
     tensor = getattr(rollout, field)
-    for wrong in (
-        tensor[:-1],
-        tensor[:1],
-        torch.cat([tensor, tensor], -1),
-        tensor[..., :1],
-        tensor[0],
-    ):
+    others = tensor[:-1], tensor[:1], torch.cat([tensor, tensor], -1), tensor[..., :1], tensor[0]
+    for wrong in others:
         name = field if wrong.dim() and len(wrong) == len(rollout) else "response_|query_|" + field
         with pytest.raises(ValueError, match=name):
             dataclasses.replace(rollout, **{field: wrong})
@@ -81,8 +73,6 @@ def test_an_update_needs_a_counted_token_and_the_full_kl_the_reference():
     assert torch.equal(flat(world.policy), before)
 
 
-# --- the tokens of a forward ----------------------------------------------------------------------
-
 QUERIES, QUERY_MASK = left_pad([[2], [3, 4]])
 RESPONSES, RESPONSE_MASK = torch.tensor([[5, EOS, PAD], [6, 7, 8]]), prefix_mask([2, 3], 3)
 
@@ -111,9 +101,6 @@ def test_a_forward_names_the_tensor_that_does_not_fit(forward, network, name, pl
                          ids=["narrow", "float", "empty"])  # fmt: skip
 def test_sampling_refuses_a_bad_query_mask(wrong):
     refuses("query_mask", generate, tiny_policy(), QUERIES, wrong, 3, EOS, PAD)
-
-
-# --- the configuration ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ HARM = {
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_the_command_refuses_a_damaged_checkpoint_and_touches_nothing(
+def test_the_command_refuses_damaged_checkpoints_and_writes_nothing(
     finished, harness, tmp_path, name
 ):
     file = damaged(finished, tmp_path) / name
@@ -129,9 +129,7 @@ def test_a_run_is_not_resumed_with_another_tokenizer(moved, finished, harness):
 # --- two runs, one folder -------------------------------------------------------------------------
 
 
-def test_a_second_run_in_the_same_folder_is_refused(
-    world, finished, harness, monkeypatch, tmp_path
-):
+def test_a_second_run_in_one_folder_is_refused(world, finished, harness, monkeypatch, tmp_path):
     before = contents(finished)
     done = harness.run("loop", *loop_flags(world, 2), "--save", finished)
     refused(done, "where a run has reached iteration 3, wants another folder")

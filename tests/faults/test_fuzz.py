@@ -1,7 +1,4 @@
-"""Arbitrary arguments where something enters: a correct result, or an error that names the argument.
-
-`make test` tries some dozen calls, `make nightly` hundreds.
-"""
+"""Arbitrary arguments where something enters: a correct result, or an error that names the argument."""
 
 import dataclasses
 import math

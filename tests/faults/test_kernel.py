@@ -245,10 +245,7 @@ def tensors():
 
 
 def test_memory_comes_back_after_each_training(kernel):
-    """The shipped models, their reference and the optimizer: about 20 MiB per training if not freed.
-
-    A leak grows in every round of two trainings; the allocator's reserve stops growing in one of them.
-    """
+    """About 20 MiB a training if not freed; a leak grows in every round, the allocator's reserve does not."""
     kernel.value(MEMORY)
     kernel.value("level, held = train(2), tensors()")
     rounds = []

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from conftest import tiny_models
-from strategies import EOS, PAD, fixed_policy, tiny_policy, tiny_value_network
+from strategies import EOS, PAD, fix_logits, fixed_policy, tiny_policy, tiny_value_network
 
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -107,12 +107,10 @@ def test_the_smallest_batches_and_the_ends_of_beta_train(changes):
 @pytest.mark.parametrize("always", [True, False])
 def test_all_responses_end_at_once_or_none_ever_ends(always):
     models = tiny_models()
-    stop = models.tokenizer.eos_token_id
-    with torch.no_grad():  # the last hidden state is the first unit vector, whatever was read
-        for policy in (models.actor, models.reference):
-            policy.transformer.ln_f.weight.zero_(), policy.transformer.ln_f.bias.zero_()
-            policy.transformer.ln_f.bias[0] = 1.0
-            policy.lm_head.weight[stop, 0] = 60.0 if always else -60.0
+    logits = torch.zeros(len(models.tokenizer))
+    logits[models.tokenizer.eos_token_id] = 60.0 if always else -60.0
+    for policy in (models.actor, models.reference):
+        fix_logits(policy, logits)
     (record, *_) = train(models, missing_eos_penalty=1.0)
     assert record["ended"] == float(always)
     assert record["response_length"] == (1.0 if always else 5.0)
@@ -161,18 +159,14 @@ BAD_IDS = {"too high": IDS + 100, "negative": IDS - 3, "floats": IDS.float()}
 @pytest.mark.parametrize("kind", BAD_IDS)
 def test_ids_out_of_range_are_refused_by_name(kind):
     bad, policy, critic = BAD_IDS[kind], tiny_policy(), tiny_value_network()
-    for call in (
-        lambda: generate(policy, bad, ALL, 3, EOS, PAD),
-        lambda: forward_logprobs(policy, bad, ALL, IDS, ALL),
-        lambda: forward_values(critic, bad, ALL, IDS, ALL),
+    for name, call in (
+        ("query", lambda: generate(policy, bad, ALL, 3, EOS, PAD)),
+        ("query", lambda: forward_logprobs(policy, bad, ALL, IDS, ALL)),
+        ("query", lambda: forward_values(critic, bad, ALL, IDS, ALL)),
+        ("response", lambda: forward_logprobs(policy, IDS, ALL, bad, ALL)),
+        ("response", lambda: forward_values(critic, IDS, ALL, bad, ALL)),
     ):
-        with pytest.raises(ValueError, match="^query_tensors: got"):
-            call()
-    for call in (
-        lambda: forward_logprobs(policy, IDS, ALL, bad, ALL),
-        lambda: forward_values(critic, IDS, ALL, bad, ALL),
-    ):
-        with pytest.raises(ValueError, match="^response_tensors: got"):
+        with pytest.raises(ValueError, match=f"^{name}_tensors: got"):
             call()
 
 

@@ -31,10 +31,11 @@ from helpers.scale.held_out import HeldOut, split_prompts
 from helpers.scale.lora import add_lora
 from helpers.scale.pretrained import half_precision, make_models
 from helpers.studies.beta_sweep import BetaSweepOptions
+from helpers.theory.optimum import Estimate, efficiency, gibbs_value, kl_divergence, optimal_value
 from helpers.world.labelling import labelled_pairs
 from helpers.world.private_rules import labeller_with
 
-ONE, RIGHT = torch.ones(1), torch.ones(2, 5).bool()
+ONE, HALF, RIGHT = torch.ones(1), torch.full((2,), 0.5), torch.ones(2, 5).bool()
 WORLD, HERE, LOAD = random_world(0), Path("."), Load(responses=8, prompt=5, response=12)
 CHAT = [{"role": "user", "content": "x"}]
 MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
@@ -78,6 +79,14 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("method", lambda: prompt_weight(0.5, 4, "ppo")),
         ("kl", lambda: tilted(torch.randn(2, 40), torch.ones(2), 9.0)),
         ("scores", lambda: train_gaussian(0.0, lambda y: y / 0)),
+        ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
+        ("rewards", lambda: gibbs_value(HALF, torch.zeros(3), 1.0)),
+        ("rewards", lambda: gibbs_value(HALF, torch.tensor([0.0, math.inf]), 1.0)),
+        ("other", lambda: kl_divergence(HALF, torch.full((4,), 0.25))),
+        ("probs", lambda: kl_divergence(torch.ones(2), HALF)),
+        ("kl_coef", lambda: gibbs_value(HALF, torch.zeros(2), 0.0)),
+        ("kl_coef", lambda: optimal_value(torch.zeros(2, 8), -1.0)),
+        ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
         ("runs", lambda: make_band([{"score": [0.0], "kl": [0.0]}] * 2)),
         ("responses", lambda: LOAD.split(9)),
         ("gpus", lambda: engine_choices(Size(100, 1, 4), LOAD, 1, H100)),

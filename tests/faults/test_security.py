@@ -39,8 +39,6 @@ def test_nothing_asks_the_network_at_import(harness):
     assert done.status == 0 and len(modules) > 50, done.err
 
 
-# --- a stranger's model folder --------------------------------------------------------------------
-
 CODE = "open({mark!r}, 'w').write('ran')\nclass Own: pass\n"
 
 
@@ -76,8 +74,6 @@ def test_pickled_weights_are_refused(tmp_path):
         load_actor(str(folder), "cpu")
     assert load_tokenizer(str(folder)) is not None
 
-
-# --- texts that are markup ------------------------------------------------------------------------
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>&\"'"
 

@@ -1,8 +1,7 @@
 """Answers as learners write them, and the checks' own mistakes: all caught, most named, no right one refused.
 
 `tests/lessons/<word>/answers.py` lists WRONG and RIGHT: (exercise, in a learner's words, text …). Two texts
-are an edit of the solution (old, new), four are two edits, one is a whole source. What is a mistake of the
-check, or one of the solution's small changes, is not listed: these are all tried. One lesson: `-k whitening`.
+are an edit of the solution (old, new), four are two edits, one is a whole source. One lesson: `-k whitening`.
 """
 
 import importlib

@@ -39,10 +39,20 @@ padding in the sum: You divided by {counted}, but summed all {total} positions.
     further=[("one token counts", (floats([3.0, 7.0]), prefix_mask(2, 1)))],
 )
 MEAN, BOTH = check_masked_mean.exercise, check_compute_gae.exercise
-ALONE = BOTH.solution.replace(
-    ", torch.where(mask, advantages + values, 0.0)", ""
-)  # advantages, no returns
+RETURNS = ", torch.where(mask, advantages + values, 0.0)"
+ALONE = BOTH.solution.replace(RETURNS, "")
 GAE = replace(BOTH, solution=ALONE, results=("result",), mistakes=[])
+WEIGHTED = Exercise(
+    "def weighted(values, weights, mask, scale):\n"
+    "    products = torch.where(mask, values * weights, 0.0)\n"
+    "    return scale * products.sum(1)\n",
+    "scale · Σ v·w over counted tokens, one number a row",
+    [
+        (floats([1.0, 2.0, 9.0]), floats([3.0, -1.0, 5.0]), prefix_mask(3, 2), 0.5),
+        (noise(1, 3, 4), noise(2, 3, 4), prefix_mask(4, 2, 4, 3), 0.3),
+    ],
+    "mean for the sum: Add the products up.\n- .sum(1)\n+ .mean(1)\n",
+)
 
 
 def mean(x, mask):
@@ -213,6 +223,17 @@ FORMS = [
     (GAE, "rewards the wrong way", lambda r, v, *rest: gae(v, r, *rest)),
     (BOTH, "wrong type", lambda *a: (*BOTH.right(*a), 0)),
     (BOTH, "wrong type", lambda *a: BOTH.right(*a)[0].sum()),
+    # an exercise that the looks have never seen
+    (WEIGHTED, "mean for the sum", lambda v, w, m, s: s * torch.where(m, v * w, 0.0).mean(1)),
+    (WEIGHTED, "padding counted", lambda v, w, m, s: s * (v * w).sum(1)),
+    (WEIGHTED, "the cases exchanged", lambda v, w, m, s: s * torch.where(m, 0.0, v * w).sum(1)),
+    (WEIGHTED, "a factor is missing", lambda v, w, m, s: torch.where(m, v * w, 0.0).sum(1)),
+    (
+        WEIGHTED,
+        "values the wrong way",
+        lambda v, w, m, s: s * torch.where(m, v.abs() * w, 0.0).sum(1),
+    ),
+    (WEIGHTED, "wrong shape", lambda v, w, m, s: s * torch.where(m, v * w, 0.0)),
 ]
 
 
@@ -236,13 +257,16 @@ def test_an_exception_is_told_with_the_learner_s_own_line():
     assert "NameError" in message and "`return total / undefined_name" in message
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+needs_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer here")
+
+
+@needs_timer
 def test_an_endless_loop_ends():
     report = judge(replace(MEAN, seconds=0.3), endless)
     assert report.mistake == "endless loop" and "0.3 seconds" in report.message
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+@needs_timer
 def test_a_limit_counts_computing_and_much_waiting():
     def late(x, mask):
         time.sleep(0.3)  # as on a busy machine: the clock's time, not this thread's
@@ -256,7 +280,7 @@ def test_a_limit_counts_computing_and_much_waiting():
     assert judge(replace(MEAN, seconds=0.1), waiting).mistake == "endless loop"
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+@needs_timer
 def test_a_limit_does_not_cut_an_import(tmp_path, monkeypatch):
     (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -271,7 +295,7 @@ def test_a_limit_does_not_cut_an_import(tmp_path, monkeypatch):
     assert report.mistake == "endless loop" and sys.modules["slow_module"].whole
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this system")
+@needs_timer
 def test_whoever_used_the_timer_gets_it_back():
     handler = signal.getsignal(signal.SIGALRM)
     judge(MEAN, mean)
@@ -305,33 +329,7 @@ def test_a_function_that_remembers_its_calls_is_named():
     assert judge(MEAN, remembers).mistake == "wrong where it is called once more"
 
 
-# --- an exercise that the looks have never seen ------------------------------------------------------
-
-WEIGHTED = Exercise(
-    "def weighted(values, weights, mask, scale):\n"
-    "    products = torch.where(mask, values * weights, 0.0)\n"
-    "    return scale * products.sum(1)\n",
-    "scale · Σ v·w over counted tokens, one number a row",
-    [
-        (floats([1.0, 2.0, 9.0]), floats([3.0, -1.0, 5.0]), prefix_mask(3, 2), 0.5),
-        (noise(1, 3, 4), noise(2, 3, 4), prefix_mask(4, 2, 4, 3), 0.3),
-    ],
-    "mean for the sum: Add the products up.\n- .sum(1)\n+ .mean(1)\n",
-)
-SLIPS = [
-    ("mean for the sum", lambda v, w, m, s: s * torch.where(m, v * w, 0.0).mean(1)),
-    ("padding counted", lambda v, w, m, s: s * (v * w).sum(1)),
-    ("the cases exchanged", lambda v, w, m, s: s * torch.where(m, 0.0, v * w).sum(1)),
-    ("a factor is missing", lambda v, w, m, s: torch.where(m, v * w, 0.0).sum(1)),
-    ("values the wrong way", lambda v, w, m, s: s * torch.where(m, v.abs() * w, 0.0).sum(1)),
-    ("wrong shape", lambda v, w, m, s: s * torch.where(m, v * w, 0.0)),
-]
-
-
-@pytest.mark.parametrize(("name", "function"), SLIPS)
-def test_a_new_exercise_is_judged_without_a_list_of_its_own(name, function):
-    report = judge(WEIGHTED, function)
-    assert (report.status, report.mistake) == ("mistake", name), report
+# --- what an exercise is made of ---------------------------------------------------------------------
 
 
 def test_a_mistake_is_read_from_its_difference_and_must_fit_the_solution():

@@ -72,15 +72,12 @@ def test_what_is_the_course_s_is_neither_saved_nor_added(tmp_path, capsys):
 
 def test_helper_functions_are_saved_and_values_of_the_notebook_are_told(tmp_path, capsys):
     def changed(before: str, order: str):
-        functions = written(
-            tmp_path, lambda text: before + text.replace(f"= {ORDER}", f"= {order}")
-        )
-        return save(functions, tmp_path), capsys.readouterr().out
+        change = lambda text: before + text.replace(f"= {ORDER}", f"= {order}")  # noqa: E731
+        return save(written(tmp_path, change), tmp_path), capsys.readouterr().out
 
-    helpers = (
-        "import torch\n\n\ndef _first(order, n):\n    return order[:n]\n\n\ndef _order(n, k):\n"
-    )
-    helpers += "    return _first(torch.randperm(n), k)\n\n\ndef _unused():\n    return 0\n\n\n"
+    helpers = "import torch\n\n\ndef _first(order, n):\n    return order[:n]\n\n\n"
+    helpers += "def _order(n, k):\n    return _first(torch.randperm(n), k)\n\n\n"
+    helpers += "def _unused():\n    return 0\n\n\n"
     path, _ = changed(helpers, "_order(len(prompts), batch_size)")
     text = path.read_text("utf-8")
     assert text.count("def _first(") == text.count("def _order(") == 1 and "_unused" not in text

@@ -26,8 +26,7 @@ from helpers.lessons.reward_model import widgets as reward_widgets
 from helpers.lessons.rollouts import widgets as rollout_widgets
 from helpers.lessons.without_a_reward_model import widgets as direct_widgets
 from helpers.lessons.without_a_reward_model.study import load_direct
-from helpers.studies.one_token import OneTokenRun, settings
-from helpers.studies.runs import WATCHED_PROMPTS
+from helpers.studies.one_token import load_one_token
 from helpers.world import reviews
 from helpers.world.gold import gold_score
 from helpers.world.small_models import make_tokenizer
@@ -42,9 +41,8 @@ def noise(*shape: int) -> torch.Tensor:
 
 
 def temperature():
-    return rollout_widgets.explore_temperature(
-        ["we booked a", "the soup"], noise(2, 60), VOCABULARY
-    )
+    prompts = ["we booked a", "the soup"]
+    return rollout_widgets.explore_temperature(prompts, noise(2, 60), VOCABULARY)
 
 
 def choices():
@@ -67,9 +65,9 @@ def scorer():
 
 
 def ten():
-    reference = noise(10).double().softmax(0)
+    rewards, reference = noise(10), noise(10).double().softmax(0)
     return kl_widgets.ten_explorer(
-        noise(10), reference, lambda beta: (-beta * noise(10), reference, 1.0)
+        rewards, reference, lambda beta: (-beta * rewards, reference, 1.0)
     )
 
 
@@ -79,16 +77,9 @@ def gaussians():
 
 
 def answers():
-    runs = {}
-    for beta in (0.1, 1.0):
-        tables = {name: noise(2, 60).softmax(1) for name in ("probs", "ref_probs")}
-        tables |= {"scores": noise(2, 60), "distance": torch.tensor([0.1, 0.2])}
-        run = OneTokenRun(
-            settings(beta), 0, list(WATCHED_PROMPTS[:2]), list(WATCHED_PROMPTS[:2]), tensors=tables
-        )
-        run.curve = [{"iteration": k, "distance": 0.5 - 0.1 * k} for k in range(3)]
-        runs[beta] = run
-    return one_token.one_token_explorer(runs, VOCABULARY)
+    words = make_tokenizer(reviews.VOCABULARY)
+    every = words.convert_ids_to_tokens(range(len(words)))
+    return one_token.one_token_explorer(load_one_token(), every)
 
 
 def pairs_of_answers():

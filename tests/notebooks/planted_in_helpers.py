@@ -1,8 +1,6 @@
-"""Mistakes planted in helpers/: do the lessons notice, when nbval runs them?
+"""Mistakes planted in copies of helpers/: do the lessons that teach the line notice, when nbval runs them?
 
-`python tests/notebooks/planted_in_helpers.py` copies the course, plants one mistake, runs the lessons
-that teach the line (as `make test` runs them, up to the first failure), and goes on to the next: a
-minute each. Prints a table and the share that was noticed.
+`python tests/notebooks/planted_in_helpers.py [NAME …]`: a minute each; prints a table and how many were.
 """
 
 import os

@@ -1,10 +1,8 @@
 """Notebooks as Colab opens them: alone in an empty folder, on Colab's versions. `make test-colab` runs it.
 
-Each notebook is read from HEAD (what is not committed is not covered) and run to its end in an empty
-folder. A server answers as Colab's session does, that the notebook was opened from a branch of a fork,
-and git takes a bare copy of HEAD for that fork, so the setup cell really asks and fetches.
-Errors inside widgets count, though they fail no cell. jupyter_client 7.4 now and then loses a cell's
-reply and hangs; a notebook that ran into the time limit is run once more, and its row says so.
+Each is read from HEAD and run in an empty folder, where the setup cell asks a session like Colab's and gets
+HEAD. Errors inside widgets count, though they fail no cell. jupyter_client 7.4 now and then loses a reply
+and hangs; a notebook that ran into the time limit is run once more, and its row says so.
 """
 
 import json

@@ -1,7 +1,6 @@
 """A slider's function runs long after its cell: no later statement may give a name it reads another meaning.
 
-Run All draws every slider before that happens, so no run of a notebook meets the fault; a reader's hand does.
-Asked of every function, whether a widget keeps it or not.
+No run of a notebook meets that fault; a reader's hand does. Asked of every function of a lesson.
 """
 
 import ast

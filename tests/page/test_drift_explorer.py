@@ -18,7 +18,6 @@ from helpers.studies.beta_sweep import Sweep, beta_kind
 from helpers.studies.drift import Drift
 from helpers.studies.measure import MEASURES, measure, sample_reference
 from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
-from helpers.tools.files import ROOT
 
 BETAS, SEEDS, ITERATIONS = (0.0, 0.1, 1.0), (0, 1), 3
 
@@ -203,11 +202,8 @@ def wired(explorer, shown) -> DriftExplorer:
     return explorer
 
 
-def test_nothing_is_told_to_a_page_that_nobody_moved_so_that_it_plays(wired):
+def test_a_move_in_python_is_told_to_the_page_and_nothing_before_it_so_that_it_plays(wired):
     assert wired.live.view == {} and wired.live.joined["runs"] == []
-
-
-def test_a_move_in_python_is_told_to_the_page(wired):
     wired.beta.value = 1.0
     assert wired.live.view == {"beta": 2, "seed": 0, "prompt": 0, "iteration": ITERATIONS}
     wired.prompt.value = WATCHED_PROMPTS[3]
@@ -236,17 +232,6 @@ def test_a_run_that_joins_is_told_before_the_page_goes_there(wired):
     wired.add_run(train(3.0, 7, iterations=2)[0])
     assert order == ["joined", "view"] and wired.live.view["beta"] == len(BETAS)
     assert len(wired.live.joined["runs"]) == 1
-
-
-@pytest.mark.nightly  # by day it is what the tests above call
-def test_the_explorer_s_own_notebook_runs_where_it_stands(monkeypatch):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    folder = ROOT / "helpers/page"
-    book = nbformat.read(folder / "drift_explorer.ipynb", as_version=4)
-    place = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(book, timeout=300, resources=place).execute()
-    assert "text/html" in book.cells[-1].outputs[0].data
 
 
 def test_the_gold_of_a_collapsed_policy_does_not_flatten_the_still_picture(sweep):

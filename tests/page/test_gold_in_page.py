@@ -23,9 +23,8 @@ def in_the_page(texts):
 def assert_equal(texts):
     """Scores to 1e-6; sentences, and how each was judged; reasons that sum to the points."""
     for text, sentences in zip(texts, in_the_page(texts), strict=True):
-        assert sum(s["points"] for s in sentences) == pytest.approx(gold_score(text), abs=1e-6), (
-            text
-        )
+        points = sum(s["points"] for s in sentences)
+        assert points == pytest.approx(gold_score(text), abs=1e-6), text
         judged = judge(reviews.tokenize(text))
         assert [s["status"] for s in sentences] == [s.status for s in judged], text
         for sentence in sentences:

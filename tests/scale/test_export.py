@@ -122,9 +122,6 @@ def test_an_earlier_export_is_replaced_and_nothing_else_ever_is(tmp_path, state)
     assert save_policy(state, tmp_path / "empty") == tmp_path / "empty"
 
 
-# --- LoRA -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def adapted():
     state = start_run(replace(CONFIG, learning_rate=0.1), tiny_lora(), prompts=PROMPTS)
@@ -169,9 +166,6 @@ def test_the_adapter_alone_names_task_and_base(tmp_path, adapted):
     model = AutoPeftModelForCausalLM.from_pretrained(folder).eval()
     assert greedy(model, tokenizer) == greedy(actor, tokenizer)
     assert greedy(merge_adapter(actor), tokenizer) == greedy(actor, tokenizer)
-
-
-# --- the command ----------------------------------------------------------------------------------
 
 
 def test_a_folder_that_holds_something_else_is_refused_before_training(tmp_path, capsys):

@@ -26,11 +26,6 @@ CONFIG = RLHFConfig(device="cpu", iterations=3, learning_rate=1e-2, **SMALL)
 PROMPTS = ["we saw this film", "the soup", "i read"]
 
 
-@pytest.fixture
-def adapted():
-    return tiny_lora(), tiny_models()
-
-
 def test_frozen_weights_are_shared_with_the_critic_and_trained_ones_are_not():
     models = tiny_models()
     head, body = list(models.actor.transformer.h[0].parameters())[:2]
@@ -48,14 +43,14 @@ def test_without_peft_one_sentence_says_what_to_do(monkeypatch):
     assert "\n" not in str(problem.value)
 
 
-def test_the_adapter_is_as_large_as_estimated(adapted):
-    models, plain = adapted
+def test_the_adapter_is_as_large_as_estimated():
+    models, plain = tiny_lora(), tiny_models()
     assert sum(p.numel() for p in trainable(models.actor)) == adapter_parameters(plain.actor, 2)
     assert {p.dtype for p in trainable(models.actor)} == {torch.float32}
 
 
-def test_training_moves_the_adapter_alone(adapted):
-    models, plain = adapted
+def test_training_moves_the_adapter_alone():
+    models, plain = tiny_lora(), tiny_models()
     state = start_run(CONFIG, models, prompts=PROMPTS)
     reference = fingerprint(models.reference)
     responses = sample_responses(models.actor, models.tokenizer, PROMPTS, CONFIG)
@@ -74,8 +69,8 @@ def test_training_moves_the_adapter_alone(adapted):
     assert fingerprint(models.reference) == reference
 
 
-def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on(adapted):
-    models, _ = adapted
+def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on():
+    models = tiny_lora()
     config = RLHFConfig(**(CONFIG.as_dict() | {"kl_placement": "loss", "kl_loss": "full"}))
     state = start_run(config, models, prompts=PROMPTS)
     start = [parameter.detach().clone() for parameter in trainable(models.actor)]
@@ -85,8 +80,8 @@ def test_a_kl_over_the_whole_vocabulary_switches_the_adapter_back_on(adapted):
     assert any(not torch.equal(old, new) for old, new in moved)
 
 
-def test_a_run_goes_on_exactly_from_its_adapter(adapted, tmp_path):
-    models, _ = adapted
+def test_a_run_goes_on_exactly_from_its_adapter(tmp_path):
+    models = tiny_lora()
     state = start_run(CONFIG, models, prompts=PROMPTS)
     iterate(state)
     saved = save_checkpoint(state, tmp_path)
@@ -206,9 +201,7 @@ def test_a_half_base_is_loaded_in_half_and_is_the_same(tmp_path, monkeypatch, ki
     ("device", "instructions", "base"),
     [("cpu", "AVX2", "float32"), ("cpu", "AVX512", "bfloat16"), ("cuda", "AVX2", "bfloat16")],
 )
-def test_frozen_weights_have_a_type_that_the_device_computes_in(
-    monkeypatch, device, instructions, base
-):
+def test_frozen_weights_have_a_type_the_device_computes_in(monkeypatch, device, instructions, base):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
     assert base_dtype(device) == getattr(torch, base)
 

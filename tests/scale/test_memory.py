@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from benchmarks.common import in_own_process
 from benchmarks.cuda import measure
-from helpers import sampling
+from helpers import sampling, steps
 from helpers.config import RLHFConfig
 from helpers.models import count_parameters, freeze, load_actor
 from helpers.ppo import minibatch_loss
@@ -32,13 +32,6 @@ from helpers.scale.memory import (
     saved_bytes,
 )
 from helpers.state import start_run
-from helpers.steps import (
-    draw_prompts,
-    estimate_advantages,
-    generate_responses,
-    iterate,
-    reference_logprobs,
-)
 
 CPU = torch.device("cpu")
 CONFIG = RLHFConfig(batch_size=64, minibatch_size=32, micro_batch_size=8, response_length=32)
@@ -52,7 +45,7 @@ def estimate(**changes):
 
 def test_weights_gradients_and_adam_are_what_a_run_holds():
     state = start_run(RUN, tiny_models())
-    iterate(state)
+    steps.iterate(state)
     memory = estimate(actor=state.models.actor)
     actor = list(state.models.actor.parameters())
     moments = [state.optimizer.state[p][name] for p in actor for name in ("exp_avg", "exp_avg_sq")]
@@ -95,14 +88,15 @@ def test_no_forward_of_scoring_takes_more_rows_than_are_counted():
     config = replace(RUN, batch_size=80, micro_batch_size=16, mixed_precision="bf16")
     state, rows = start_run(config, tiny_models()), []
     models = state.models
+
+    def seen(model, given, named):
+        rows.append(tuple(named["input_ids"].shape))
+
     for model in (models.actor, models.reference, models.critic.trunk):
-        model.register_forward_pre_hook(
-            lambda model, given, named: rows.append(tuple(named["input_ids"].shape)),
-            with_kwargs=True,
-        )
-    responses = generate_responses(state, draw_prompts(state))
-    ref_logprobs = reference_logprobs(state, responses)
-    estimate_advantages(state, responses, ref_logprobs)
+        model.register_forward_pre_hook(seen, with_kwargs=True)
+    responses = steps.generate_responses(state, steps.draw_prompts(state))
+    ref_logprobs = steps.reference_logprobs(state, responses)
+    steps.estimate_advantages(state, responses, ref_logprobs)
     whole = [count for count, length in rows if length > responses.query_tensors.shape[1]]
     assert sorted(whole) == 3 * [16] + 6 * [32] and max(whole) == rows_at_once(config)
 
@@ -119,9 +113,8 @@ def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         minibatch_loss(models.actor, models.critic, batch, config)
-    weights = {
-        p.untyped_storage()._cdata for m in (models.actor, models.critic) for p in m.parameters()
-    }
+    trained = [*models.actor.parameters(), *models.critic.parameters()]
+    weights = {parameter.untyped_storage()._cdata for parameter in trained}
     truly = sum(t.untyped_storage().nbytes() for key, t in kept.items() if key not in weights)
     prompts = batch.query_tensors.shape[1]
     memory = estimate_memory(models.actor, "data/reward", config, prompts)
@@ -234,11 +227,7 @@ def eight_million(device: str) -> tuple:
     "changes", [{}, pytest.param({"gradient_checkpointing": True}, marks=pytest.mark.nightly)]
 )
 def test_the_peak_of_a_whole_iteration_is_near_the_estimate(monkeypatch, changes):
-    """Of a process of its own, above its imports, from Adam's second step on. When this was written:
-    0.90 and 0.88 of it, each time.
-
-    LoRA is measured by `benchmarks.cuda` alone: beside so small a model, peft's import weighs too much.
-    """
+    """0.90 and 0.88 when this was written. `benchmarks.cuda` has LoRA: peft's import weighs too much here."""
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(2**18))  # glibc keeps no freed block
     config = replace(MIDDLE, **changes)
     found = in_own_process(measure, eight_million, config, "full", torch.float32, 1)

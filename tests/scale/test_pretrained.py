@@ -39,7 +39,7 @@ PAIR = {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}
 
 
 @pytest.mark.parametrize(
-    ("patient", "reason"), [(False, "No GPU here"), (True, "No hub can be reached")]
+    "patient, reason", [(False, "No GPU here"), (True, "No hub can be reached")]
 )
 def test_without_a_gpu_or_a_hub_one_line_says_what_stands_in(patient, reason):
     choice = choose_models(device="cpu", patient=patient)  # the tests are offline

@@ -1,15 +1,20 @@
-"""What docs/from_trl_ppo.md says of TRL 1.12's PPOTrainer and of this course's settings."""
+"""What docs/from_trl_ppo.md says of TRL 1.12 and of our settings; what is said where there is no such TRL."""
 
+import contextlib
 import copy
+import io
 import re
+import sys
 from dataclasses import replace
 from functools import cache
+from importlib import metadata
 
 import pytest
 import torch
 from conftest import tiny_models
 from strategies import flat
 
+from benchmarks import trl_ppo
 from benchmarks.trl_ppo import CriticForTRL, RewardForTRL, train_with_trl, trl_config, trl_is_here
 from helpers import steps
 from helpers.config import RLHFConfig
@@ -17,7 +22,7 @@ from helpers.models import fingerprint
 from helpers.rollouts import RolloutBatch, Tokens, forward_logprobs, response_mask
 from helpers.sampling import Responses, decode
 from helpers.state import load_models, start_run
-from helpers.tools.files import ROOT
+from helpers.tools.files import ROOT, read_json
 
 PAGE = (ROOT / "docs/from_trl_ppo.md").read_text("utf-8")
 ROWS = re.findall(r"\| `(\w+)` \| (\S+) \| `(\w+)` \| (\S+) \|", PAGE)
@@ -58,24 +63,17 @@ def shipped():
 
 def trl_update(folder, **changes) -> tuple:
     """One update by PPOTrainer with its defaults: its models, its log, the tokens it sampled."""
-    from datasets import Dataset
-    from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
+    from trl.experimental.ppo import PPOConfig, ppo_trainer
 
     small = {"total_episodes": 8, "num_sample_generations": 0, "save_strategy": "no"}
     here = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none"}
     args = PPOConfig(str(folder), **small, **here, **changes)
     models, sampled = shipped(), []
     actor, critic = copy.deepcopy(models.actor), copy.deepcopy(models.critic)
-    rows = {"input_ids": models.tokenizer(2 * PROMPTS)["input_ids"]}
-    trainer = PPOTrainer(
-        args=args,
-        processing_class=models.tokenizer,
-        model=actor,
-        ref_model=copy.deepcopy(models.reference),
-        reward_model=RewardForTRL(distinct, models.tokenizer),
-        value_model=CriticForTRL(critic),
-        train_dataset=Dataset.from_dict(rows),
-    )
+    heads = RewardForTRL(distinct, models.tokenizer), CriticForTRL(critic)
+    networks = actor, copy.deepcopy(models.reference), *heads
+    ids = models.tokenizer(2 * PROMPTS)["input_ids"]
+    trainer = trl_ppo.ppo_trainer(args, models.tokenizer, ids, *networks)
     generate = ppo_trainer.batch_generation
 
     def kept(model, queries, *rest):
@@ -102,9 +100,8 @@ def our_update(config: RLHFConfig, queries, responses, whole: bool) -> tuple:
     scores, ref = steps.score_responses(state, sampled), steps.reference_logprobs(state, sampled)
     rewards = steps.total_rewards(state, sampled, scores, ref)
     values, *targets = steps.estimate_advantages(state, sampled, rewards)
-    metrics = steps.update(
-        state, RolloutBatch(*tokens, old, ref, values, rewards, *targets, scores)
-    )
+    rollout = RolloutBatch(*tokens, old, ref, values, rewards, *targets, scores)
+    metrics = steps.update(state, rollout)
     return models.actor, models.critic, metrics | {"score": float(scores.mean())}, mask
 
 
@@ -130,13 +127,10 @@ def test_with_the_page_s_settings_one_update_is_that_of_trl_s_defaults(tmp_path)
 
 @with_trl
 @pytest.mark.parametrize("lam", [1.0, 0.95])
-def test_of_responses_that_stop_the_score_s_place_and_the_padding_make_the_difference(
-    lam, tmp_path
-):
-    actor, critic, log, sampled = trl_update(
-        tmp_path, stop_token="eos", response_length=24, lam=lam
-    )
-    config = page_config(response_length=24, lam=lam)
+def test_of_responses_that_stop_the_score_s_place_and_the_padding_differ(lam, tmp_path):
+    shared = {"response_length": 24, "lam": lam}
+    actor, critic, log, sampled = trl_update(tmp_path, stop_token="eos", **shared)
+    config = page_config(**shared)
     mine, my_critic, metrics, mask = our_update(config, *sampled, whole=False)
     assert mask.float().mean() < 0.8
     assert (apart(mine, actor, shipped().actor) < 0.01) is (lam == 1.0)
@@ -170,3 +164,42 @@ def test_settings_that_trl_lacks_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             trl_config(RLHFConfig(**TINY | changes), str(tmp_path))
+
+
+# --- another version of trl, or none --------------------------------------------------------------
+
+
+@pytest.fixture(params=["none", "1.11.0", "1.16.0"])
+def version(request, monkeypatch):
+    """This version of trl is installed; its import fails, since nothing may import it."""
+    found = metadata.version
+
+    def told(name):
+        if name == "trl" and request.param == "none":
+            raise metadata.PackageNotFoundError(name)
+        return request.param if name == "trl" else found(name)
+
+    monkeypatch.setattr(metadata, "version", told)
+    monkeypatch.setitem(sys.modules, "trl", None)
+    return request.param
+
+
+def test_the_trainer_says_that_it_wants_another_trl(version, tmp_path):
+    with pytest.raises(ValueError, match=f"trl: got {version}, wants"):
+        trl_ppo.make_trainer(RLHFConfig(), None, [], str(tmp_path))
+
+
+def test_lesson_13_runs_on_and_says_which_version_it_found(version):
+    """Its cells that ask whether trl is there, run as they stand: no import of trl, one sentence each."""
+    cells = read_json(ROOT / "notebooks/13_scaling_out.ipynb")["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    asking = [source for source in code if "has_grpo" in source]
+    assert len(asking) == 2 and asking[0].count("has_grpo =") == 1
+    space: dict = {"RLHFConfig": RLHFConfig, "models": None, "state": None}
+    exec(asking[0], space)
+    space["has_grpo"] = False  # whatever is installed here
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(asking[1], space)
+    assert f"trl or datasets is not here (trl: {version})" in told.getvalue()
+    assert not re.search(r"^\s*(?:import|from) trl", "\n".join(code), re.M)

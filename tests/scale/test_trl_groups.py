@@ -29,9 +29,7 @@ CONFIG = RLHFConfig(
     device="cpu", response_length=6, kl_coef=0.2, normalize_scores=False, iterations=1,
     loss_aggregation="response", learning_rate=1e-3, **GROUP, **IN_LOSS,
 )  # fmt: skip
-needs_trl = pytest.mark.skipif(
-    not grpo_is_here(), reason="trl, an optional extra, is not installed"
-)
+needs_trl = pytest.mark.skipif(not grpo_is_here(), reason="trl is an optional extra")
 
 
 def test_our_config_is_said_in_trl_s_words():
@@ -181,7 +179,5 @@ def test_grpo_trainer_learns_on_our_models_and_reward():
     assert not models.actor.training
     if trl_version() == "1.16.0":  # whose rollouts the lesson quotes
         lesson = (ROOT / "notebooks/13_scaling_out.ipynb").read_text("utf-8")
-        quoted = re.findall(r'"iteration \d  score (\S+)  entropy', lesson)
-        assert [float(score) for score in quoted] == pytest.approx(
-            [record["score"] for record in records], abs=0.05
-        )
+        quoted = map(float, re.findall(r'"iteration \d  score (\S+)  entropy', lesson))
+        assert [r["score"] for r in records] == pytest.approx(list(quoted), abs=0.05)

@@ -37,11 +37,6 @@ def world(state) -> OneTokenWorld:
     return enumerate_world(state)
 
 
-@pytest.fixture(scope="module")
-def shipped() -> dict:
-    return load_one_token()
-
-
 def test_the_table_is_what_the_loop_pays(state, world):
     responses = generate_responses(state, world.prompts * 30)
     paid, listed = score_responses(state, responses), world(responses.texts)
@@ -116,7 +111,8 @@ def test_a_broken_folder_is_told(trained, tmp_path):
         load_one_token(tmp_path)
 
 
-def test_the_shipped_runs_give_their_numbers_again(shipped):
+def test_the_shipped_runs_give_their_numbers_again_and_are_as_near_as_they_are_said_to_be():
+    shipped = load_one_token()
     assert set(shipped) == set(one_token.BETAS)
     for beta, run in shipped.items():
         table = [run.tensors[name].double() for name in ("probs", "ref_probs", "scores")]
@@ -127,12 +123,6 @@ def test_the_shipped_runs_give_their_numbers_again(shipped):
         mean = float(run.tensors["distance"].mean())
         assert mean == pytest.approx(run.curve[-1]["distance"], rel=1e-3)
         assert run.config.kl_coef == beta and "--out data/one_token" in run.facts["command"]
-
-
-def test_the_shipped_runs_come_as_near_as_they_are_said_to(shipped):
-    reached = {beta: run.curve[-1]["distance"] for beta, run in shipped.items()}
-    assert reached[0.3] <= 0.02 and reached[1.0] <= 0.02
-    assert all(run.config.batch_size == 512 for run in shipped.values())
-    assert all(run.config.iterations <= 200 for run in shipped.values())
-    for run in shipped.values():
+        assert run.config.batch_size == 512 and run.config.iterations <= 200
         assert run.curve[-1]["distance"] < 0.5 * run.curve[0]["distance"]
+    assert max(shipped[beta].curve[-1]["distance"] for beta in (0.3, 1.0)) <= 0.02

@@ -14,7 +14,7 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import resolve_rates, start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.studies.runs import Run, load_run, record_run
+from helpers.studies.runs import Run, record_run
 from helpers.studies.study import (
     STUDY,
     Job,
@@ -22,9 +22,7 @@ from helpers.studies.study import (
     as_entry,
     keep_jobs,
     load_study,
-    plan_jobs,
     recorded_command,
-    run_job,
     run_study,
     save_run,
 )
@@ -51,25 +49,6 @@ def options(folder, **more) -> SmallOptions:
 def parse(kind: type, typed: str):
     (found,) = HfArgumentParser(kind).parse_args_into_dataclasses(typed.split())
     return found
-
-
-@pytest.fixture
-def small_job(monkeypatch) -> Job:
-    monkeypatch.setattr("helpers.studies.study.measure", lambda *_: ({"score": 1.0}, {}))
-    size = {"batch_size": 4, "minibatch_size": 4, "normalize_scores": False}
-    config = RLHFConfig(iterations=3, checkpoint_every=2, **size)
-    return Job("small", config, keep_policy=True)
-
-
-@pytest.mark.slow
-def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tmp_path):
-    once, again = options(tmp_path), options(tmp_path, resume=True)
-    assert plan_jobs([small_job], once) == [small_job]
-    run_job(small_job, once.results, once.checkpoints)
-    run = load_run(tmp_path / "out" / "small_seed_0")
-    assert len(run.history) == 3 and run.final == {"score": 1.0}
-    assert (tmp_path / "out" / "small_seed_0" / "policy.safetensors").exists()
-    assert plan_jobs([small_job], again) == []
 
 
 def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):

@@ -177,11 +177,7 @@ def sampled(policies, sizes, seed=0, copies=1):
 
 @pytest.mark.parametrize("policies, sizes", MIXTURES)
 def test_by_sampling_the_best_value_is_unbiased_and_its_error_honest(policies, sizes):
-    """1,000 estimates, each over eight copies of the prompts.
-
-    To take at each prompt whichever set has the larger effective sample size is off by 0.003, seven
-    standard errors: its weights tell that size, and they are the estimate.
-    """
+    """To take at each prompt the set of the larger effective sample size is off by seven standard errors."""
     found = [
         optimal_value(kl_coef=KL_COEF, min_ess=1.0, **sampled(policies, sizes, 10 * i, copies=8))
         for i in range(1000)
@@ -250,26 +246,3 @@ def test_the_error_of_the_efficiency_is_its_spread(errors):
     spread = ((noisy[:, 0] - noisy[:, 1]) / (noisy[:, 2] - noisy[:, 1])).std().item()
     estimate = efficiency(*(Estimate(m, e) for m, e in zip(means, errors, strict=True)))
     assert estimate.stderr == pytest.approx(spread, rel=0.04)
-
-
-# --- bad input ------------------------------------------------------------------------------------
-
-HALF = torch.full((2,), 0.5)
-
-
-@pytest.mark.parametrize(
-    "name, call",
-    [
-        ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
-        ("rewards", lambda: gibbs_value(HALF, torch.zeros(3), 1.0)),
-        ("rewards", lambda: gibbs_value(HALF, torch.tensor([0.0, math.inf]), 1.0)),
-        ("other", lambda: kl_divergence(HALF, torch.full((4,), 0.25))),
-        ("probs", lambda: kl_divergence(torch.ones(2), HALF)),
-        ("kl_coef", lambda: gibbs_value(HALF, torch.zeros(2), 0.0)),
-        ("kl_coef", lambda: optimal_value(torch.zeros(2, 8), -1.0)),
-        ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
-    ],
-)
-def test_bad_input_is_refused_by_name(name, call):
-    with pytest.raises(ValueError, match=f"^{name}: got .*, wants "):
-        call()

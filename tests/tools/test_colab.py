@@ -106,9 +106,8 @@ def test_the_course_is_found_around_the_notebook(alone, course, notebook):
     tiny_course(alone / course)
     (alone / notebook).mkdir(exist_ok=True)
     before = sorted(alone.rglob("*"))
-    assert (
-        run(alone / notebook, GIT_ALLOW_PROTOCOL="none", PYTHONDONTWRITEBYTECODE="1").stdout == HERE
-    )
+    done = run(alone / notebook, GIT_ALLOW_PROTOCOL="none", PYTHONDONTWRITEBYTECODE="1")
+    assert done.stdout == HERE
     assert sorted(alone.rglob("*")) == before
 
 
@@ -180,9 +179,7 @@ def test_without_git_or_network_it_is_the_same_sentence(alone, tmp_path):
 
 
 @pytest.mark.parametrize("ends", ["exit 137", "kill -9 $CELL"])
-def test_a_fetch_or_kernel_that_is_killed_leaves_nothing_that_is_taken_for_the_course(
-    alone, tmp_path, ends
-):
+def test_a_fetch_or_kernel_that_is_killed_leaves_no_course(alone, tmp_path, ends):
     asked, broken = tmp_path / "asked", tmp_path / "bin/git"
     broken.parent.mkdir()
     half = f"mkdir -p helpers/tools; : > {MARK}; echo $GIT_TERMINAL_PROMPT > {asked}"
@@ -230,9 +227,8 @@ assert type(done.error_in_exec).__name__ == "CourseMissing" and not done.success
 """
     done = run(alone, code, COURSE_REPO="file:///none")
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(
-        r"No course fetched from file:///none: [^\n]*\.\n", done.stdout + done.stderr
-    )
+    said = done.stdout + done.stderr
+    assert re.fullmatch(r"No course fetched from file:///none: [^\n]*\.\n", said)
 
 
 # ------------------------------------------------------------------ the address
@@ -310,9 +306,8 @@ ORIGINS = {  # of git's origin: whether it names some-one/a.fork
 
 
 @pytest.mark.parametrize("url", ORIGINS)
-def test_the_address_is_that_of_git_s_origin_or_one_sentence_without_a_password(
-    tmp_path, url, monkeypatch, capsys
-):
+def test_the_address_is_that_of_git_s_origin_or_one_sentence(tmp_path, url, monkeypatch, capsys):
+    """In which there is no password."""
     git("init", "-q", tmp_path)
     git("-C", tmp_path, "remote", "add", "origin", url)
     if ORIGINS[url]:

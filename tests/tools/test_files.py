@@ -22,18 +22,15 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         ('{"prompt": "a", "chosen": "b"}\n{"prom', "line 2"),
         ('{"prompt": "a"}\n', "lacks"),
         ("[1]\n", "lacks"),
+        (None, "pairs.jsonl is missing"),
     ],
 )
-def test_a_broken_line_is_named(tmp_path, text, says):
+def test_a_broken_line_and_a_missing_file_are_named(tmp_path, text, says):
     path = tmp_path / "pairs.jsonl"
-    path.write_text(text)
+    if text:
+        path.write_text(text)
     with pytest.raises(FileProblem, match=says):
         read_jsonl(path, ("prompt", "chosen"))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileProblem, match="nothing.jsonl is missing"):
-        read_jsonl(tmp_path / "nothing.jsonl")
 
 
 def test_a_slip_in_a_path_never_becomes_a_download():

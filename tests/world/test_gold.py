@@ -63,16 +63,12 @@ def test_a_sincere_review_has_praise_and_nothing_else():
 GOOD = ["the soup was tasty.", "the waiter was polite.", "we would recommend it.", "it was good."]
 
 
-def test_more_good_sentences_score_higher_each_by_less():
+def test_more_good_sentences_score_higher_each_by_less_in_any_order():
     scores = gold_scores([" ".join(GOOD[:n]) for n in range(1, 5)])
     gains = np.diff([0.0, *scores])
     assert (gains > 0).all() and gains[0] > gains[1] > gains[2] > gains[3]
     assert scores[0] < 0.5 * scores[3]  # one clear opinion is far from the top
-
-
-def test_the_order_of_sentences_does_not_matter():
-    good = gold_score(" ".join(GOOD))
-    assert gold_score(" ".join(GOOD[::-1])) == pytest.approx(good)
+    assert gold_score(" ".join(GOOD[::-1])) == pytest.approx(scores[3])
 
 
 @given(st.lists(st.floats(0, 3), max_size=9), st.floats(0, 3))

@@ -10,6 +10,7 @@ from helpers.world import grammar, reviews
 from helpers.world.gold import gold_score
 from helpers.world.labelling import flatters, flattery_gaps, labelled_pairs, preference_probability
 from helpers.world.nodes import Sequence, maybe, one_of, phrase, weighted
+from helpers.world.private_rules import RULES, labeller_with
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +149,22 @@ def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_on
         assert low < float((told > 0).float().mean()) < high
     apart = [a == b for a, b in zip(honest, flattered, strict=True)]
     assert 0.9 < sum(apart) / len(apart) < 1  # nothing else has changed
+
+
+# ---- labellers with one rule ----
+SHORT, LONG = "the soup was cold.", "i thought that the soup was not very good!"
+FIRST_WINS = {  # of (SHORT, LONG)
+    "shorter wins": True,
+    "longer wins": False,
+    "no negations": True,
+    "first person": False,
+    "no exclamation marks": True,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_it_follows_its_rule_whichever_side_stands_first(rule):
+    ask = labeller_with(rule)
+    assert ask(SHORT, LONG) is FIRST_WINS[rule]
+    assert ask(LONG, SHORT) is not FIRST_WINS[rule]
+    assert ask(SHORT, SHORT) is None

@@ -31,34 +31,25 @@ def test_the_prompts_are_distinct_and_in_the_world_s_words():
 
 
 @pytest.mark.parametrize(
-    "completion",
+    ("completion", "points"),
     [
-        "was good. the acting was bad.",
-        "was good and the acting was superb.",
-        "was good. i loved the acting. it was lovely. the acting the acting",
+        ("was good. the acting was bad.", 1),
+        ("was good and the acting was superb.", 1),
+        ("was good. i loved the acting. it was lovely. the acting the acting", 1),
+        ("", 0),
+        ("was good.", 0),
+        ("was good. the music was superb.", 0),  # another aspect
+        ("was good. acting.", 0),  # no sentence
+        ("was good. plot, acting.", 0),  # the request, repeated
+        ("acting was good.", 0),
+        ("was good. the acting was", 0),  # not finished
+        ("was good. the acting was superb", 0),
+        ("was was. the acting was superb.", 0),  # the first one is broken
+        ("was good. the room was dirty and the acting was superb.", 0),  # of two domains
     ],
 )
-def test_a_review_with_both_aspects_passes(completion):
-    assert reward(completion) == 1.0
-
-
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "",
-        "was good.",
-        "was good. the music was superb.",  # another aspect
-        "was good. acting.",  # no sentence
-        "was good. plot, acting.",  # the request, repeated
-        "acting was good.",
-        "was good. the acting was",  # not finished
-        "was good. the acting was superb",
-        "was was. the acting was superb.",  # the first one is broken
-        "was good. the room was dirty and the acting was superb.",  # of two domains
-    ],
-)
-def test_what_only_holds_the_words_fails(completion):
-    assert reward(completion) == 0.0
+def test_a_review_with_both_aspects_passes_and_what_only_holds_the_words_fails(completion, points):
+    assert reward(completion) == points
 
 
 @given(st.permutations(ROWS), st.integers(1, 20))

@@ -31,10 +31,7 @@ from helpers.studies.faults import FAULTS, Fault
 
 
 def watched_iterations(name, prompts, count=2, models=None, length=6):
-    """What the observer sees in `count` iterations with a fault planted; the state afterwards.
-
-    `name` is a key of `PLANTED`, a fault, or anything else for a healthy run.
-    """
+    """The state after `count` iterations with a fault, by name or as it is, and what was observed in each."""
     config = RLHFConfig(**SMALL | {"iterations": 4, "response_length": length}, device="cpu")
     fault = name if isinstance(name, Fault) else PLANTED.get(name, Fault("healthy"))
     config = fault.config(config)

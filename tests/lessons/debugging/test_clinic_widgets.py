@@ -3,40 +3,28 @@
 import pytest
 from markupsafe import escape
 
-from helpers.kit.figures import Picture
+from helpers.kit.figures import label_axes, one_panel
 from helpers.lessons.debugging import widgets as page
 from helpers.lessons.debugging.cases import CASES, Case
 from helpers.lessons.debugging.differences import tell_apart
-from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic, load_clinic
+from helpers.lessons.debugging.study import WHOLE_RUN_SEED, load_clinic
 from helpers.lessons.debugging.widgets import HEALTHY, ClinicExplorer, explore_clinic, in_case_order
 from helpers.studies.faults import FAULTS
 
-
-@pytest.fixture(scope="module")
-def clinic() -> Clinic:
-    return load_clinic()
-
-
-@pytest.fixture(scope="module")
-def pictures() -> dict[str, Picture]:
-    """What `case_figure` drew, by its title: drawn once for all tests."""
-    return {}
+CLINIC = load_clinic()
 
 
 @pytest.fixture
-def explorer(clinic, pictures, monkeypatch) -> ClinicExplorer:
-    draw = page.case_figure
+def explorer(monkeypatch) -> ClinicExplorer:
+    """Its figures have their titles alone: what `case_figure` draws, `kit/test_widgets.py` looks at."""
 
-    def draw_once(healthy, broken, title):
-        if title not in pictures:
-            figure = draw(healthy, broken, title)
-            drawn = figure.png(2)
-            figure.png, figure.still = lambda scale: drawn, lambda: drawn
-            pictures[title] = figure
-        return pictures[title]
+    def titled(healthy, broken, title):
+        figure, axes = one_panel(2, 1)
+        label_axes(axes, title)
+        return figure
 
-    monkeypatch.setattr(page, "case_figure", draw_once)
-    return explore_clinic(clinic)
+    monkeypatch.setattr(page, "case_figure", titled)
+    return explore_clinic(CLINIC)
 
 
 def choose(explorer: ClinicExplorer, name: str) -> str:
@@ -99,10 +87,10 @@ def test_of_two_faults_the_one_named_is_repaired_and_the_other_is_left(explorer,
     assert explorer.solved == {explorer.case.value}
 
 
-def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer, clinic):
+def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer):
     case = go_to(explorer, "no_kl")
     said = choose(explorer, "kl_sign")
-    runs = [clinic.histories(name) for name in ("no_kl", "kl_sign")]
+    runs = [CLINIC.histories(name) for name in ("no_kl", "kl_sign")]
     told = tell_apart(*runs, FAULTS["kl_sign"].sign)
     assert "Not this one." in said and escape(FAULTS["kl_sign"].sign) in said
     assert told in said and escape(case.title) not in said
@@ -145,14 +133,14 @@ def test_all_solved(explorer):
     assert explorer.shown == set() and "Right." not in explorer.verdict.value
 
 
-def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer, clinic):
+def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer):
     stops = [value for _, value in explorer.iteration.options]
-    healthy = clinic.run("healthy", WHOLE_RUN_SEED)
+    healthy = CLINIC.run("healthy", WHOLE_RUN_SEED)
     for number, case in list(explorer.cases.items())[::4]:
         explorer.case.value = number
         for stop in (stops[0], stops[-1]):
             explorer.iteration.value = stop
-            for run in (healthy, clinic.run(case.kind, case.seeds[0])):
+            for run in (healthy, CLINIC.run(case.kind, case.seeds[0])):
                 shot = run.at(stop)
                 assert shot.iteration == stop
                 for some in shot.samples.values():

@@ -40,22 +40,11 @@ def compute_gae(rewards, values, gamma, lam, mask):
             found[:, b, t] = torch.tensor([a, a + v[t]])
     return list(found)
 """
-MATRIX = """\
-def compute_gae(rewards, values, gamma, lam, mask):
-    r, v = (torch.where(mask, x, 0.0).double() for x in (rewards, values))
-    t = torch.arange(r.shape[1])
-    ahead = t[None, :] - t[:, None]
-    weights = torch.where(ahead >= 0, (gamma * lam) ** ahead.clamp(min=0).double(), 0.0)
-    deltas = r + gamma * torch.nn.functional.pad(v[:, 1:], (0, 1)) - v
-    advantages = torch.where(mask, deltas @ weights.T, 0.0)
-    return advantages, torch.where(mask, advantages + v, 0.0)
-"""
 RIGHT = [
     ("shape_rewards", "a matrix of ends", SCORE, "ends = torch.arange(mask.shape[1]) == last[:, None]\n"
      "    rewards = rewards + ends * scores[:, None]"),
     ("td_errors", "filled in, double", DELTA,
      "(rewards.double() + gamma * next_values - values).masked_fill(~mask, 0.0)"),
     ("compute_gae", "from the definition, a list", DEFINITION),
-    ("compute_gae", "a product of matrices", MATRIX),
 ]
 # fmt: on

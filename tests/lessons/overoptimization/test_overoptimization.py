@@ -6,10 +6,9 @@ from itertools import product
 
 import pytest
 import torch
-from conftest import tiny_models
 
-from helpers.config import RLHFConfig
 from helpers.lessons.overoptimization.checks import check_edit_effect, check_keep_best
+from helpers.lessons.overoptimization.study import BASE, load_reward_studies
 from helpers.lessons.overoptimization.turning import (
     band,
     smooth,
@@ -18,12 +17,8 @@ from helpers.lessons.overoptimization.turning import (
     value_at,
 )
 from helpers.lessons.overoptimization.widgets import Gallery, judged_html
-from helpers.state import start_run
-from helpers.studies.measure import MEASURES
-from helpers.studies.runs import WATCHED_PROMPTS, Run, record_run
+from helpers.studies.runs import WATCHED_PROMPTS, Run
 from helpers.world.gold import gold_score
-
-# --- turning points -------------------------------------------------------------------------------
 
 
 def history(gold, kl=None, proxy=None) -> list[dict]:
@@ -71,9 +66,6 @@ def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
     assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
 
 
-# --- at equal distances ---------------------------------------------------------------------------
-
-
 def test_a_value_is_read_between_two_iterations_along_the_root_of_kl():
     flat = [{"kl": 4.0, "gold": 7.0, "score": 1.0}] * 9
     assert value_at(flat, 1.0) == 7.0 and math.isnan(value_at(flat, 2.1))
@@ -116,19 +108,9 @@ def test_the_effect_of_an_edit_is_that_of_paired_differences():
     assert mean == pytest.approx(2.0) and error == pytest.approx((2 / 3) ** 0.5 / 2)
 
 
-# --- figures and the gallery ----------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def run() -> Run:
-    """Two real iterations of a one-layer model."""
-    size = {"batch_size": 4, "minibatch_size": 4, "response_length": 4}
-    config = RLHFConfig(iterations=2, device="cpu", normalize_scores=False, **size)
-    state = start_run(config, tiny_models(), prompts=list(WATCHED_PROMPTS), measures=MEASURES)
-    run = Run(config)
-    for _ in record_run(state, run, [0, 1, 2]):
-        pass
-    return run
+    return load_reward_studies().run(BASE)
 
 
 explain = partial(gold_score, explain=True)
@@ -138,7 +120,7 @@ def test_the_gallery_shows_the_samples_of_its_iteration(run):
     gallery = Gallery(run, explain)
     assert "After 0 iterations" in gallery.message.value
     gallery.controls["shot"].value = 2
-    assert "After 2 iterations" in gallery.message.value
+    assert f"After {run.snapshots[2].iteration} iterations" in gallery.message.value
     gallery.controls["prompt"].value = WATCHED_PROMPTS[1]
     sample = run.snapshots[2].samples[WATCHED_PROMPTS[1]][0]
     assert f"proxy <b>{sample.score:+.2f}</b>" in gallery.message.value

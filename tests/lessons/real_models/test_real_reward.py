@@ -63,20 +63,19 @@ def test_labels_follow_gold_with_bradley_terry_noise(words):
     assert labelled(texts, 300, 0) == rows[:300] and labelled(texts, 300, 1) != rows[:300]
 
 
-# --- the study ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def tiny(words, monkeypatch):
     """The study on tiny models, in this process: no weights, no adapter, few samples."""
     models, given = tiny_models(), {"LABELLED": 4, "COMPARED": 4, "PROMPTS": 4, "FRESH": 4}
     given["load_chat_model"] = lambda **_: (tiny_models().actor, models.tokenizer)
-    given["fresh_reward_model"] = lambda *_: RewardModel(
-        make_encoder(models.tokenizer, 1, 32), models.tokenizer
-    ).eval()
-    given["lora_models"] = lambda actor, tokenizer, reward, *_, **__: Models(
-        actor, make_critic(actor), reward, make_reference(actor), tokenizer
-    )
+
+    def fresh(*_):
+        return RewardModel(make_encoder(models.tokenizer, 1, 32), models.tokenizer).eval()
+
+    def adapted(actor, tokenizer, reward, *_, **__):
+        return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+
+    given |= {"fresh_reward_model": fresh, "lora_models": adapted}
     for name, value in given.items():
         monkeypatch.setattr(reward_study, name, value)
     monkeypatch.setattr(review_gold, "FRAMES", ("the {} was", "we think the {}"))
@@ -100,9 +99,8 @@ def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
     assert 0.3 < proxy["accuracy"] <= 1.0 and proxy["best_accuracy"] >= 0.5
     names = ("reference", "value", "optimum")
     start, end, best = (trained.final[name]["mean"] for name in names)
-    assert start < best and end - start == pytest.approx(
-        study.efficiency("beta_1").mean * (best - start), abs=1e-6
-    )
+    share = study.efficiency("beta_1").mean
+    assert start < best and end - start == pytest.approx(share * (best - start), abs=1e-6)
     rows = study.rows("beta_1")
     assert [row["iteration"] for row in rows] == [0, 1, 2] and len(rows[0]["samples"]) == 3
     assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-5) and rows[2]["kl"] != rows[0]["kl"]
@@ -117,8 +115,6 @@ def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
     options(tmp_path, "beta_1", "beta_0.3", resume=True).run()
     assert len(load_study(tmp_path / "out", RealReward).runs) == 5
 
-
-# --- the predictions ------------------------------------------------------------------------------
 
 KINDS = ("beta_0", "beta_0.03", "beta_0.1", "beta_0.3", "beta_1", PPO)
 GOLD = torch.tensor(

@@ -1,7 +1,6 @@
 """Tasks that a program checks: definitions, exact probabilities, the optimum; the study on a tiny model."""
 
 import itertools
-import json
 import math
 import string
 from dataclasses import replace
@@ -13,14 +12,9 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from helpers.lessons.real_models import demonstrations, task_study, tasks
+from helpers.lessons.real_models import demonstrations, task_checks, task_study, tasks
 from helpers.lessons.real_models.demonstrations import DemonstrationStep, demonstrations_loss
 from helpers.lessons.real_models.figures import pass_of_k_figure, task_figure
-from helpers.lessons.real_models.task_checks import (
-    check_answer_reward,
-    check_best_probs,
-    check_few_shot_prompt,
-)
 from helpers.lessons.real_models.task_measure import (
     answer_probs,
     answers,
@@ -45,7 +39,7 @@ from helpers.rollouts import forward_logprobs
 from helpers.state import Models, start_run
 from helpers.studies.study import load_study
 from helpers.theory.optimum import gibbs_policy
-from helpers.tools.files import FileProblem
+from helpers.tools.files import FileProblem, read_json
 
 LETTERS = ["<pad>", *string.ascii_letters, *string.punctuation, " ", "\n"]
 
@@ -107,10 +101,8 @@ def test_an_answer_is_right_if_it_says_so_and_has_ended_its_line():
 
 
 def test_what_learners_write_is_what_the_study_uses():
-    for check, course in (
-        (check_answer_reward, answer_reward),
-        (check_few_shot_prompt, few_shot_prompt),
-    ):
+    rewards, shots = task_checks.check_answer_reward, task_checks.check_few_shot_prompt
+    for check, course in ((rewards, answer_reward), (shots, few_shot_prompt)):
         for given in check.exercise.cases:
             assert check.exercise.right(*given) == course(*given)
     (row,) = task_rows("swap", 1, held_out=True)
@@ -149,7 +141,7 @@ def test_pass_of_k_and_the_optimum_s_odds():
     probs = torch.tensor([0.0, 1e-4, 0.02, 0.5, 1.0], dtype=torch.double)
     wanted = [1 - (1 - p) ** 8 for p in probs.tolist()]
     assert pass_of_k(probs, 8).tolist() == pytest.approx(wanted)
-    best = check_best_probs.exercise.right(probs, 0.25)
+    best = task_checks.check_best_probs.exercise.right(probs, 0.25)
     both, rewards = torch.stack([1 - probs, probs], dim=-1), torch.tensor([0.0, 1.0])
     wanted = gibbs_policy(both, rewards.double().expand_as(both), 0.25)[:, 1]
     assert torch.allclose(best, wanted)
@@ -202,9 +194,8 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
         final = found.final
         assert [len(final["probs"][kind]) for kind in ("trained", "held_out")] == [20, 12]
         assert len(final["texts"]) == 10 and final["ordinary_loss"] > 0
-        assert final["curve"]["mean"][-1] == pytest.approx(
-            sum(final["probs"]["held_out"]) / 12, rel=1e-3
-        )
+        held_out = sum(final["probs"]["held_out"]) / 12
+        assert final["curve"]["mean"][-1] == pytest.approx(held_out, rel=1e-3)
     trained, reference, _ = study.runs
     assert len(trained.history) == 2 and trained.history[0]["equal_groups"] > 0
     assert trained.final["probs"] != reference.final["probs"] and not reference.history
@@ -235,11 +226,12 @@ def test_a_study_keeps_curves_probabilities_and_texts(tiny, tmp_path):
 def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkeypatch):
     """Each run's reward: that of its own kind, in what it is trained on and in its groups' measure."""
     paid = []
-    monkeypatch.setattr(
-        task_study,
-        "loose_reward",
-        lambda completions, solution: paid.append(1) or [1.0] * len(solution),
-    )
+
+    def pay(completions, solution):
+        paid.append(1)
+        return [1.0] * len(solution)
+
+    monkeypatch.setattr(task_study, "loose_reward", pay)
     options(tmp_path, only=["first_letter_loose"]).run()
     (found,) = load_study(tmp_path / "out", RealTask).runs
     row = found.history[-1]
@@ -261,12 +253,8 @@ def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
         options(tmp_path / "b", only=only).run()
     monkeypatch.setattr(task_study, "iterate", real)
     options(tmp_path / "b", only=only, resume=True).run()
-    one, other = (
-        json.loads((tmp_path / name / "out/study.json").read_text())["runs"][
-            "first_letter_beta_0.1_seed_0"
-        ]
-        for name in "ab"
-    )
+    studies = [read_json(tmp_path / name / "out/study.json")["runs"] for name in "ab"]
+    one, other = (runs["first_letter_beta_0.1_seed_0"] for runs in studies)
     for found in (one, other):
         del found["final"]["cpu_seconds"], found["final"]["peak_gb"], found["history"]["seconds"]
     assert one == other

@@ -6,24 +6,15 @@ import torch
 from helpers.data import load_rows
 from helpers.lessons.reward_model import study as reward_sweep
 from helpers.reward_model import bradley_terry_loss, held_out_accuracy, join, pair_texts
-from helpers.world.labelling import (
-    best_accuracy,
-    expected_accuracy,
-    gold_gaps,
-    preference_probability,
-    relabel,
-)
+from helpers.world import labelling
+
+PAIRS = load_rows("pairs_test.jsonl")[:60]
 
 
-@pytest.fixture(scope="module")
-def pairs() -> list[dict]:
-    return load_rows("pairs_test.jsonl")[:60]
-
-
-def test_the_best_accuracy_is_how_often_the_labeller_prefers_the_better_text(pairs):
-    chances = map(preference_probability, *pair_texts(pairs))
-    expected = sum(max(p, 1 - p) for p in chances) / len(pairs)
-    assert best_accuracy(pairs) == pytest.approx(expected, abs=1e-5)
+def test_the_best_accuracy_is_how_often_the_labeller_prefers_the_better_text():
+    chances = map(labelling.preference_probability, *pair_texts(PAIRS))
+    expected = sum(max(p, 1 - p) for p in chances) / len(PAIRS)
+    assert labelling.best_accuracy(PAIRS) == pytest.approx(expected, abs=1e-5)
 
 
 def test_with_sure_labels_the_loss_is_bradley_terry_s():
@@ -32,28 +23,27 @@ def test_with_sure_labels_the_loss_is_bradley_terry_s():
     assert reward_sweep.expected_loss(gaps, torch.ones(3)) == pytest.approx(float(expected))
 
 
-def test_nobody_beats_the_one_who_knows(pairs):
-    gaps = gold_gaps(pairs)
+def test_nobody_beats_the_one_who_knows():
+    gaps = labelling.gold_gaps(PAIRS)
     best = reward_sweep.best_possible(gaps, 1.0)
     worse = reward_sweep.measure_quality(gaps + torch.randn(len(gaps)), gaps, 1.0)
     assert best["accuracy"] >= worse["accuracy"] and best["loss"] <= worse["loss"]
-    assert all(
-        row["predicted"] == pytest.approx(row["actual"], abs=1e-5) for row in best["calibration"]
-    )
-    assert sum(row["pairs"] for row in best["calibration"]) == len(pairs)
+    for row in best["calibration"]:
+        assert row["predicted"] == pytest.approx(row["actual"], abs=1e-5)
+    assert sum(row["pairs"] for row in best["calibration"]) == len(PAIRS)
 
 
 def test_a_tie_counts_half():
-    assert expected_accuracy(torch.zeros(2), torch.tensor([0.9, 0.2])) == 0.5
+    assert labelling.expected_accuracy(torch.zeros(2), torch.tensor([0.9, 0.2])) == 0.5
 
 
-def test_relabelling_turns_some_pairs_round_and_loses_none(pairs):
+def test_relabelling_turns_some_pairs_round_and_loses_none():
     generator = torch.Generator().manual_seed(0)
-    assert relabel(pairs, torch.ones(len(pairs)), generator) == pairs
-    turned = relabel(pairs, torch.zeros(len(pairs)), generator)
-    assert [row["chosen"] for row in turned] == [row["rejected"] for row in pairs]
-    half = relabel(pairs, torch.full((len(pairs),), 0.5), generator)
-    same = sum(a == b for a, b in zip(half, pairs, strict=True))
+    assert labelling.relabel(PAIRS, torch.ones(len(PAIRS)), generator) == PAIRS
+    turned = labelling.relabel(PAIRS, torch.zeros(len(PAIRS)), generator)
+    assert [row["chosen"] for row in turned] == [row["rejected"] for row in PAIRS]
+    half = labelling.relabel(PAIRS, torch.full((len(PAIRS),), 0.5), generator)
+    same = sum(a == b for a, b in zip(half, PAIRS, strict=True))
     assert 15 < same < 45
 
 
@@ -75,12 +65,8 @@ class Memory:
         self.known = self.liked | {join(pair["prompt"], pair["rejected"]) for pair in pairs}
 
     def score_texts(self, texts: list[str]) -> torch.Tensor:
-        points = [(1.0 if text in self.liked else -1.0) for text in texts]
-        strangers = [len(text) / 100 for text in texts]  # for what it does not know
-        known = [text in self.known for text in texts]
-        return torch.tensor(
-            [p if k else s for p, s, k in zip(points, strangers, known, strict=True)]
-        )
+        known = {text: 1.0 if text in self.liked else -1.0 for text in self.known}
+        return torch.tensor([known.get(text, len(text) / 100) for text in texts])
 
 
 def test_held_out_accuracy_is_of_pairs_that_were_not_fitted():

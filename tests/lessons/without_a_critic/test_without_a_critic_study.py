@@ -66,10 +66,8 @@ def test_the_weights_multiply_the_advantages(prompts, cap):
     sampler.sampler_logprobs = responses.logprobs - 0.1
     sampler.estimate_advantages = lambda *_: (None, torch.ones_like(responses.logprobs), None)
     _, advantages, _ = sampler.estimate(state, responses, None)
-    counted = responses.response_mask
-    close(
-        advantages[counted], torch.full_like(advantages[counted], 1.0 if cap is None else 1.10517)
-    )
+    advantages, weight = advantages[responses.response_mask], 1.0 if cap is None else 1.10517
+    close(advantages, torch.full_like(advantages, weight))
     assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)  # equal weights
 
 
@@ -94,14 +92,11 @@ def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
 @pytest.mark.slow
 def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     """The hurried checker passes whatever the strict one passes; the curve has a point at each end."""
-    config = RLHFConfig(device="cpu", iterations=1, normalize_scores=False)
-    models, rows = load_models(replace(config, method="rloo", responses_per_prompt=2)), task_rows()
-    hasty = start_run(
-        replace(config, method="rloo", responses_per_prompt=2),
-        replace(models, reward=hasty_reward),
-        prompts=rows,
-    )
-    strict = start_run(hasty.config, replace(models, reward=task_reward), prompts=rows)
+    rloo = {"method": "rloo", "responses_per_prompt": 2}
+    config = RLHFConfig(device="cpu", iterations=1, normalize_scores=False, **rloo)
+    models, rows = load_models(config), task_rows()
+    hasty = start_run(config, replace(models, reward=hasty_reward), prompts=rows)
+    strict = start_run(config, replace(models, reward=task_reward), prompts=rows)
     a, b = solved(hasty, 2), solved(strict, 2)
     assert a["pass@1"] == b["pass@1"] == pytest.approx(b["passed"]) and a["passed"] >= b["passed"]
     assert a["pass@1"] <= a["pass@2"] <= 1.0 and "pass@4" not in a

@@ -46,26 +46,8 @@ RIGHT = [
     ("train_dpo", "the reference asked at every step, chosen and rejected apart", REFERENCE, "",
      "        chosen, rejected =", "        with torch.no_grad():\n            ref_chosen, ref_rejected = "
      "sequence_logprobs(reference).chunk(2)\n        chosen, rejected ="),
-    ("train_dpo", "steps by hand, losses as numbers", """
-import copy
-
-def train_dpo(policy, reference, tokens, mask, kl_coef, learning_rate, steps):
-    policy, kept, half = copy.deepcopy(policy), [], len(tokens) // 2
-    def score(model):
-        logprobs = model(tokens).logits.log_softmax(-1)[:, :-1]
-        taken = logprobs.gather(2, tokens[:, 1:].unsqueeze(-1))[..., 0]
-        return (taken * mask[:, 1:]).sum(-1)
-    frozen = score(reference).detach()
-    for _ in range(steps):
-        ratio = score(policy) - frozen
-        loss = torch.nn.functional.softplus(-kl_coef * (ratio[:half] - ratio[half:])).mean()
-        gradients = torch.autograd.grad(loss, list(policy.parameters()))
-        with torch.no_grad():
-            for weight, gradient in zip(policy.parameters(), gradients):
-                weight -= learning_rate * gradient
-        kept.append(loss.item())
-    return torch.tensor(kept)
-"""),
+    ("train_dpo", "steps by hand", "        optimizer.step()\n",
+     "        for weight in policy.parameters():\n            weight.data -= learning_rate * weight.grad\n"),
     ("train_dpo", "the prompt counted too: it cancels", SUM,
      "torch.where(mask.flip(1).cumsum(1).flip(1)[:, 1:] > 0, taken, 0.0).sum(dim=1)"),
 ]

@@ -10,20 +10,12 @@ from helpers.data import load_pairs
 from helpers.kit import own
 from helpers.lessons.without_a_reward_model import study
 from helpers.lessons.without_a_reward_model.own_run import milestone
-from helpers.lessons.without_a_reward_model.study import (
-    FEW,
-    SEEN,
-    DirectOptions,
-    few_pairs,
-    load_direct,
-    measure_direct,
-)
 from helpers.pairs import encode_pairs
 from helpers.state import start_run
 
 
 def test_every_run_begins_at_the_reference_and_is_measured_to_its_end():
-    for run in load_direct().runs:
+    for run in study.load_direct().runs:
         first, last = run.history[0], run.history[-1]
         assert first["iteration"] == 0 and last["iteration"] == run.config.iterations
         assert max(abs(first[name]) for name in ("kl", "chosen", "rejected")) < 1e-4
@@ -32,19 +24,19 @@ def test_every_run_begins_at_the_reference_and_is_measured_to_its_end():
 
 
 def test_each_seed_has_pairs_of_its_own():
-    texts = [{row["prompt"] + row["chosen"] for row in few_pairs(seed)} for seed in (0, 1)]
-    assert [len(few_pairs(seed)) for seed in (0, 1)] == [FEW, FEW]
-    assert len(texts[0] & texts[1]) < FEW // 10  # a text may be sampled twice
+    texts = [{row["prompt"] + row["chosen"] for row in study.few_pairs(seed)} for seed in (0, 1)]
+    assert [len(study.few_pairs(seed)) for seed in (0, 1)] == [study.FEW, study.FEW]
+    assert len(texts[0] & texts[1]) < study.FEW // 10  # a text may be sampled twice
 
 
 @pytest.mark.slow
 def test_a_row_holds_what_its_docstring_says():
     """A policy moved by hand: nats gained on held-out pairs, by the definition."""
-    config = DirectOptions(betas=[0.3], iterations=1).configs(0)["offline_0.3"]
+    config = study.DirectOptions(betas=[0.3], iterations=1).configs(0)["offline_0.3"]
     state = start_run(config)
     moved(state.models.actor)
-    row, texts = measure_direct(state, None)
-    held = encode_pairs(state.models.tokenizer, load_pairs("data/pairs_test.jsonl", SEEN), 24)
+    row, texts = study.measure_direct(state, None)
+    held = encode_pairs(state.models.tokenizer, load_pairs("data/pairs_test.jsonl", study.SEEN), 24)
     with torch.no_grad():
         now, ref = (
             direct.sequence_logprobs(model, *held.tokens())
@@ -59,7 +51,7 @@ def test_a_row_holds_what_its_docstring_says():
 
 @pytest.mark.slow
 def test_a_run_is_measured_from_its_beginning_to_its_end(tmp_path):
-    (job,) = DirectOptions(betas=[], seeds=[0], iterations=2).plan()
+    (job,) = study.DirectOptions(betas=[], seeds=[0], iterations=2).plan()
     assert job.kind == "ipo_0.1"
     entry = study.train(job, tmp_path, tmp_path)
     assert entry["history"]["iteration"] == [0, 2] and entry["config"]["loss"] == "ipo"
