@@ -18,7 +18,8 @@ from helpers.models import make_reference
 from helpers.scale.lora import base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
-from helpers.studies.study import as_columns, as_entry, keep_runs, read_study, run_name
+from helpers.studies.runs import Run, as_columns
+from helpers.studies.study import as_entry, keep_runs, read_study, run_name
 from helpers.tools.flags import setting
 
 TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
@@ -82,11 +83,11 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
-    final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
+    final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve)}
     final |= {"base": str(base_dtype(actor.device.type))} | study.final_eval(state, plan.task)
     log = [row for row in trainer.state.log_history if "reward" in row]
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
-    return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)
+    return as_entry(Run(config, history, final=final, kind=f"{plan.task}_{kind}"))
 
 
 def run(plan: Plan) -> None:

@@ -21,11 +21,10 @@ from helpers.rewards import score_texts
 from helpers.sampling import decode, encode_prompts
 from helpers.state import Models, RLHFState, load_models, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
+from helpers.studies.runs import WATCHED_PROMPTS, Run, next_token
 from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import atomic_folder, read_tensors
-from helpers.tools.flags import setting
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
 SMALL = 0.2  # what follows is for β below this
@@ -225,9 +224,9 @@ def save_one_token(run: OneTokenRun, folder: Path) -> None:
     name = run_name(kind, run.config.seed)
     with atomic_folder(folder / name) as temporary:
         save_file({k: x.contiguous() for k, x in run.tensors.items()}, temporary / TENSORS)
-    curve = as_columns(run.curve, run.curve[-1], digits=6)
     facts = {name: getattr(run, name) for name in RUN_FACTS}
-    keep_runs(folder, {name: as_entry(kind, run.config, curve, {})}, run.facts | facts)
+    entry = as_entry(Run(run.config, run.curve, kind=kind))
+    keep_runs(folder, {name: entry}, run.facts | facts)
 
 
 def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
@@ -246,19 +245,14 @@ class OneTokenOptions(Options):
     """One-token responses: PPO's exact distance to the best policy, at several β."""
 
     name: ClassVar[str] = "one_token"
-    betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
-    iterations: int = setting(ITERATIONS, "iterations of each run")
-    seed: int = setting(0, "of every run")
 
     def run(self) -> None:
-        """Train at each β and save the runs; other contents of the folder are kept."""
-        configs = [settings(beta, self.seed, self.iterations) for beta in self.betas]
-        world = enumerate_world(start_run(configs[0]))
-        for config in configs:
-            rounds = train(world, start_one_token(world, config), every=MEASURE_EVERY)
-            count = -(-config.iterations // MEASURE_EVERY)
-            *_, found = tqdm(rounds, f"β = {config.kl_coef:g}", count)
+        """Train at each β, and save each run when it is done."""
+        world = enumerate_world(start_run(settings(BETAS[0])))
+        for beta in BETAS:
+            rounds = train(world, start_one_token(world, settings(beta)), every=MEASURE_EVERY)
+            *_, found = tqdm(rounds, f"β = {beta:g}", ITERATIONS // MEASURE_EVERY)
             found.facts = origin(self, torch.get_num_threads())
             save_one_token(found, self.results)
             distance = found.curve[-1]["distance"]
-            print(f"β = {config.kl_coef:g}: KL(π‖π*) {distance:.4f} nats", flush=True)
+            print(f"β = {beta:g}: KL(π‖π*) {distance:.4f} nats", flush=True)

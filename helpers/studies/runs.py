@@ -33,7 +33,7 @@ WATCHED_PROMPTS = (
     "the camera was",
 )
 SAMPLES = 3  # responses kept for each watched prompt at each snapshot
-RECORD, TENSORS = "run.json", "run.safetensors"
+RECORD, TENSORS, POLICY = "run.json", "run.safetensors", "policy.safetensors"
 
 
 @dataclass
@@ -74,6 +74,7 @@ class Run:
     label: str = ""  # how the run is called on a page
     responses: dict[str, Tensor] = field(default_factory=dict)  # `score`, `kl` [P, n] of `final`
     kind: str = ""  # what distinguishes it in its study, beside the seed
+    policy: dict[str, Tensor] = field(default_factory=dict)  # its last weights, if they are kept
 
     def column(self, name: str) -> list[float]:
         """One metric over the iterations."""
@@ -173,9 +174,15 @@ def significant(value: object, digits: int = 5) -> object:
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
-def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:
-    """A history as one list per metric, which is shorter, with this many significant digits."""
-    return significant({name: [record[name] for record in history] for name in names}, digits)
+def select_metrics(history: History, names: Iterable[str]) -> History:
+    """The same records with these metrics alone, as far as they have them."""
+    return [{name: record[name] for name in names if name in record} for record in history]
+
+
+def as_columns(history: History) -> dict:
+    """A history as one list per metric, which is shorter, with five significant digits."""
+    names = history[-1] if history else ()
+    return significant({name: [record[name] for record in history] for name in names})
 
 
 def as_history(columns: dict) -> History:
@@ -187,7 +194,8 @@ def as_history(columns: dict) -> History:
 def write_run(run: Run, folder: Path) -> None:
     """Write `run.json` (five significant digits) and `run.safetensors` to this folder.
 
-    The tensors are next-token log-probs in float16 and the responses of the final evaluation.
+    The tensors are next-token log-probs in float16 and the responses of the final evaluation. A policy
+    that is kept has a file of its own.
     """
     prompts = list(run.snapshots[0].next_logprobs)
     stacked = [torch.stack([shot.next_logprobs[p] for p in prompts]) for shot in run.snapshots]
@@ -195,10 +203,12 @@ def write_run(run: Run, folder: Path) -> None:
     iterations = (shot.iteration for shot in run.snapshots)
     shots = [{"iteration": i, "samples": s} for i, s in zip(iterations, samples, strict=True)]
     facts = {"label": run.label, "config": run.config.as_dict(), "final": run.final}
-    facts["history"] = as_columns(run.history, run.history[-1] if run.history else ())
+    facts["history"] = as_columns(run.history)
     facts = significant(facts | {"snapshots": shots, "prompts": prompts})
     write_text(folder / RECORD, json.dumps(facts, separators=(",", ":")) + "\n")
     save_file({"next_logprobs": torch.stack(stacked).half()} | run.responses, folder / TENSORS)
+    if run.policy:
+        save_file(run.policy, folder / POLICY)
 
 
 def resume_run(folder: Path) -> Run:

@@ -87,7 +87,7 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("choices", lambda: predict_choice("?", {"a": "", "b": ""}, "")),
         ("truth", lambda: predict_value("?", 11.0, 0.0, 10.0, 0.5, 0.5, "")),
         ("--iterations", lambda: BetaSweepOptions(iterations=0)),
-        ("--threads", lambda: ClinicOptions(threads=0)),
+        ("--jobs", lambda: ClinicOptions(jobs=0)),
         ("faults", lambda: together("value_targets", "reference_moves", "")),
         ("rewards", lambda: LiveTrainer({})),
         ("rank", lambda: add_lora(MODELS.actor, rank=0)),

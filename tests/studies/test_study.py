@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -14,21 +15,22 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.state import resolve_rates, start_run
 from helpers.studies.beta_sweep import BetaSweepOptions
-from helpers.studies.runs import Run, load_run, record_run
+from helpers.studies.runs import Run, load_run, record_run, select_metrics
 from helpers.studies.study import (
+    METRICS,
     STUDY,
     Job,
     StudyOptions,
-    as_entry,
-    keep_jobs,
+    finished,
+    keep_runs,
     load_study,
-    plan_jobs,
+    origin,
+    record,
     recorded_command,
     run_job,
     run_study,
-    save_run,
 )
-from helpers.tools.files import FileProblem, write_json
+from helpers.tools.files import FileProblem
 from helpers.tools.flags import setting
 
 SIZE = SMALL | {"iterations": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
@@ -58,18 +60,18 @@ def small_job(monkeypatch) -> Job:
     monkeypatch.setattr("helpers.studies.study.measure", lambda *_: ({"score": 1.0}, {}))
     size = {"batch_size": 4, "minibatch_size": 4, "normalize_scores": False}
     config = RLHFConfig(iterations=3, checkpoint_every=2, **size)
-    return Job("small", config, keep_policy=True)
+    return Job("small", config, partial(record, keep_policy=True), whole=True)
 
 
 @pytest.mark.slow
 def test_a_job_leaves_its_run_and_its_policy_and_is_not_done_twice(small_job, tmp_path):
-    once, again = options(tmp_path), options(tmp_path, resume=True)
-    assert plan_jobs([small_job], once) == [small_job]
+    once = options(tmp_path)
+    assert finished([small_job], once) == {}
     run_job(small_job, once.results, once.checkpoints)
     run = load_run(tmp_path / "out" / "small_seed_0")
     assert len(run.history) == 3 and run.final == {"score": 1.0}
     assert (tmp_path / "out" / "small_seed_0" / "policy.safetensors").exists()
-    assert plan_jobs([small_job], again) == []
+    assert finished([small_job], once) == {"small_seed_0": {"kind": "small", "whole": True}}
 
 
 def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
@@ -80,12 +82,12 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
             made.append(job.name)
             function(job, *places)
 
-    def train(job, folder, out):
-        return as_entry(job.kind, job.config, {"score": [float(job.config.seed)]}, {"value": 1.0})
+    def train(job, folder):
+        return Run(job.config, [{"score": float(job.config.seed)}], final={"value": 1.0})
 
     def jobs(**changes):
         configs = [RLHFConfig(seed=seed, **SIZE | changes) for seed in (0, 1)]
-        return [Job(kind, c, whole=False, train=train) for c in configs for kind in ("a", "b")]
+        return [Job(kind, config, train) for config in configs for kind in ("a", "b")]
 
     monkeypatch.setattr("helpers.studies.study.run_all", run_here)
     run_study(jobs(), options(tmp_path))
@@ -101,30 +103,33 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
         run_study(jobs(iterations=5), options(tmp_path, resume=True))
 
 
-def finished(job: Job, folder, prompts: list[str]) -> Run:
+def kept(jobs: list[Job], options: SmallOptions) -> None:
+    """What `run_study` does with jobs that have run."""
+    keep_runs(options.results, finished(jobs, options), origin(options))
+
+
+def made(job: Job, folder, prompts: list[str]) -> Run:
     """A job that has run, on tiny models."""
     measures = {name: lambda texts: [0.5] * len(texts) for name in ("gold", "grammatical")}
     state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
     run = list(record_run(state, Run(job.config)))[-1]
-    run.final = {"value": 0.123456789}
-    entry = save_run(job, run, folder / "out")
-    if not job.whole:
-        write_json(job.result(folder / "out", folder / "work"), entry)
+    run.final, run.history = {"value": 0.123456789}, select_metrics(run.history, METRICS)
+    run_job(replace(job, train=lambda *_: run), folder / "out", folder / "work")
     return run
 
 
 @pytest.mark.slow
 def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, tmp_path):
     jobs = [Job("small", RLHFConfig(seed=seed, **SIZE), whole=seed == 0) for seed in (0, 1)]
-    made = [finished(job, tmp_path, prompts) for job in jobs]
-    keep_jobs(jobs, options(tmp_path))
+    runs = [made(job, tmp_path, prompts) for job in jobs]
+    kept(jobs, options(tmp_path))
     study = load_study(tmp_path / "out")
     assert [(run.kind, run.config.seed) for run in study.runs] == [("small", 0), ("small", 1)]
     assert [run.config for run in study.runs] == [job.config for job in jobs]
     assert [bool(run.snapshots) for run in study.runs] == [True, False]
     assert not (tmp_path / "out" / "small_seed_1").exists()
     assert [run.final for run in study.runs] == [{"value": 0.12346}] * 2
-    for run, whole in zip(study.runs, made, strict=True):
+    for run, whole in zip(study.runs, runs, strict=True):
         assert run.column("kl") == [float(f"{x:.5g}") for x in whole.column("kl")]
     assert study.of_kind("small", (1,)) == [study.run("small", 1)] == [study.runs[1]]
     with pytest.raises(ValueError, match=r"run: got 'small', seed 2, wants a seed of \[0, 1\]"):
@@ -135,19 +140,19 @@ def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, t
 
 @pytest.mark.slow
 def test_runs_made_later_join_those_there(prompts, tmp_path):
-    first, later = (Job(kind, RLHFConfig(**SIZE), whole=False) for kind in ("small", "other"))
+    first, later = (Job(kind, RLHFConfig(**SIZE)) for kind in ("small", "other"))
     for job in (first, later):
-        finished(job, tmp_path, prompts)
-    keep_jobs([first], options(tmp_path))
+        made(job, tmp_path, prompts)
+    kept([first], options(tmp_path))
     alone = load_study(tmp_path / "out")
     assert "earlier" not in alone.facts
-    keep_jobs([later], options(tmp_path, kind="other"))
+    kept([later], options(tmp_path, kind="other"))
     both = load_study(tmp_path / "out")
     assert [run.kind for run in both.runs] == ["small", "other"]
     assert both.runs[0].history == alone.runs[0].history
     assert both.facts["command"] == alone.facts["command"] + " --kind other"
     assert both.facts["earlier"] == [alone.facts]
-    keep_jobs([first, later], options(tmp_path))  # all of them made by one command
+    kept([first, later], options(tmp_path))  # all of them made by one command
     assert "earlier" not in load_study(tmp_path / "out").facts
 
 

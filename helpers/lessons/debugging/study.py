@@ -3,9 +3,8 @@
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -20,14 +19,20 @@ from helpers.sampling import Responses
 from helpers.state import History, RLHFState, start_run
 from helpers.studies.faults import Fault
 from helpers.studies.runs import Run, record_run
-from helpers.studies.study import Job, Study, StudyOptions, load_study
+from helpers.studies.study import (
+    WHOLE_RUN_SEED,
+    Job,
+    Study,
+    StudyOptions,
+    load_study,
+    record,
+)
 from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_choice
 
-FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
-OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
+HEALTHY = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
+HEALTHY |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
 WHOLE_TOO = ("healthy", HEALTHY_CASE_SEED)
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
@@ -48,7 +53,7 @@ def rerun(
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
-        case = PLANTED.get(case, Fault("healthy"))
+        case = (HEALTHY | PLANTED)[case]
     state = start_run(case.config(healthy))
     run = Run(state.config, label=case.name)
     with case.in_effect():
@@ -102,7 +107,7 @@ class Clinic(Study):
         return {run.label: run.history for run in runs if run.kind.startswith("healthy")}
 
 
-load_clinic = partial(load_study, FOLDER, Clinic)
+load_clinic = partial(load_study, DATA / "clinic", Clinic)
 
 
 @dataclass(kw_only=True)
@@ -113,16 +118,10 @@ class ClinicOptions(StudyOptions):
     seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
     iterations: int = setting(ITERATIONS, "iterations of each run")
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The healthy run, healthy runs at other β, and all that is planted."""
-        healthy = healthy_config(seed, iterations=self.iterations)
-        others = {f"healthy_{beta:g}": replace(healthy, kl_coef=beta) for beta in OTHER_BETAS}
-        faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
-        return {"healthy": healthy} | others | faulty
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """Each with its fault planted while it trains."""
-        whole = config.seed == WHOLE_RUN_SEED or (kind, config.seed) == WHOLE_TOO
-        within = PLANTED[kind].in_effect if kind in PLANTED else nullcontext
-        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-        return Job(kind, config, whole, within=within, **how)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The healthy run, healthy runs at other β, and all that is planted while it trains."""
+        config = healthy_config(seed, iterations=self.iterations)
+        train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
+        for kind, fault in (HEALTHY | PLANTED).items():
+            whole = seed == WHOLE_RUN_SEED or (kind, seed) == WHOLE_TOO
+            yield Job(kind, fault.config(config), partial(train, within=fault.in_effect), whole)

@@ -11,11 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
-from helpers.studies.study import Job, StudyOptions, load_study
+from helpers.studies.study import WHOLE_RUN_SEED, Job, StudyOptions, load_study, record
 from helpers.tools.flags import setting
 from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
@@ -67,9 +66,6 @@ class RewardRecipe:
         return scores.mean(dim=0) if self.combine == "mean" else scores.amin(dim=0)
 
 
-FOLDER = DATA / "reward_hacking"
-ITERATIONS = 40
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
 BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
 RECIPES = {BASE: {}} | {f"pairs_{n}": {"pairs": n} for n in (30, 100, 300, 3_000, 12_000)}
@@ -107,7 +103,7 @@ def recipe(kind: str, seed: int) -> RewardRecipe:
     return RewardRecipe(seed=seed, **RECIPES[kind])
 
 
-load_reward_studies = partial(load_study, FOLDER)
+load_reward_studies = partial(load_study, DATA / "reward_hacking")
 
 
 @dataclass(kw_only=True)
@@ -115,16 +111,11 @@ class RewardHackingOptions(StudyOptions):
     """Reward hacking: the same training against reward models made in thirteen ways."""
 
     name: ClassVar[str] = "reward_hacking"
-    kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
-    iterations: int = setting(ITERATIONS, "iterations of each run")
+    SETTINGS: ClassVar[dict] = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
+    iterations: int = setting(40, "iterations of each run")
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """β is 0: only the reward differs between runs."""
-        rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
-        return dict.fromkeys(self.kinds, self.config(seed, kl_coef=0.0, **rates))
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """The seed is that of the run and of its reward model."""
-        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-        whole = config.seed == WHOLE_RUN_SEED
-        return Job(kind, config, whole, reward=recipe(kind, config.seed), **how)
+    def jobs_on(self, seed: int) -> list[Job]:
+        """β is 0: only the reward differs. The seed is that of the run and of its reward model."""
+        config, whole = self.config(seed, kl_coef=0.0), seed == WHOLE_RUN_SEED
+        train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
+        return [Job(x, config, partial(train, reward=recipe(x, seed)), whole) for x in RECIPES]

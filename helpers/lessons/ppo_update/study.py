@@ -3,13 +3,14 @@
 32 steps also at a third of the learning rate, and with the two wrong losses of lesson 04 that train.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from helpers import ppo
-from helpers.config import RLHFConfig
 from helpers.studies.faults import FAULTS, Fault
-from helpers.studies.study import Job, StudyOptions
+from helpers.studies.study import Job, StudyOptions, record
 from helpers.tools.flags import setting
 
 FEW = {"num_ppo_epochs": 4, "minibatch_size": 64}
@@ -37,11 +38,9 @@ class ClipOptions(StudyOptions):
     name: ClassVar[str] = "clip"
     iterations: int = setting(10, "iterations of each run")
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The default β and, unless slow, learning rates."""
-        return {kind: self.config(seed, **settings) for kind, settings in KINDS.items()}
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """A history alone; the wrong losses are planted."""
-        within = PLANTED.get(kind, Fault(kind)).in_effect
-        return Job(kind, config, whole=False, evaluated=16, checkpoints=False, within=within)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The default β and, unless slow, learning rates; the wrong losses are planted."""
+        train = partial(record, evaluated=16, checkpoints=False)
+        for kind, settings in KINDS.items():
+            within = PLANTED.get(kind, Fault(kind)).in_effect
+            yield Job(kind, self.config(seed, **settings), partial(train, within=within))

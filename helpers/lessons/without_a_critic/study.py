@@ -7,6 +7,7 @@ REINFORCE on gold itself, paid at the end of a response or sentence by sentence.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -18,10 +19,10 @@ import torch
 from torch import Tensor
 
 from helpers import steps
-from helpers.config import RLHFConfig
 from helpers.data import DATA
 from helpers.groups import pass_at_k
 from helpers.kl import last_counted
+from helpers.loop import run_iterations
 from helpers.off_policy import truncated_importance_weights
 from helpers.rewards import score_texts
 from helpers.rollouts import forward_logprobs
@@ -30,14 +31,14 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
-from helpers.studies.study import Job, StudyOptions, as_columns, as_entry, load_study
+from helpers.studies.runs import Run, as_columns, select_metrics
+from helpers.studies.study import Job, StudyOptions, load_study, train_measured
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
-FOLDER = DATA / "without_a_critic"
 EVALUATED = 20  # fresh responses to each prompt, for J(π)
 ANSWERS = 8  # to each request of the task, for pass@k
 KS = (1, 2, 4, 8)
@@ -157,45 +158,32 @@ def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
     evaluated, texts = steps.evaluate(state.models.actor, state, count * len(state.prompts))
     correct = score_texts(task_reward, texts).bool().view(count, -1).T  # (P, count)
     found = {f"pass@{k}": float(pass_at_k(correct, k).mean()) for k in KS if k <= count}
-    return found | {
-        "passed": float(evaluated["score"].mean()),
-        "kl": float(evaluated["kl"].mean()),
-        "distinct": len(set(texts)) / len(texts),
-    }
+    means = {name: float(evaluated[name].mean()) for name in ("score", "kl")}
+    return found | {"passed": means["score"], "kl": means["kl"]}
 
 
-def train_on_task(job: Job, folder: Path, out: Path, answers: int = ANSWERS) -> dict:
-    """Train a run on the task, with pass@k along it; returns its entry in `study.json`."""
+def train_on_task(job: Job, folder: Path, answers: int = ANSWERS) -> Run:
+    """A run on the task, with pass@k along it."""
     reward = hasty_reward if job.kind == "task_hasty" else task_reward
-    state, curve = start_run(job.config, reward=reward, prompts=task_rows()), []
-    while True:
-        due = state.iteration % TASK_EVERY == 0 or state.iteration == job.config.iterations
-        if due:
-            curve.append({"iteration": state.iteration} | solved(state, answers))
-        if state.iteration == job.config.iterations:
-            return entry(job, state, {"curve": as_columns(curve, curve[0])})
-        steps.iterate(state)
-        advance(1)
+    state = start_run(job.config, reward=reward, prompts=task_rows())
+    measure = partial(solved, count=answers)
+    curve = [{"iteration": 0} | measure(state), *train_measured(state, measure, TASK_EVERY)]
+    history = select_metrics(state.history, KEPT)
+    return Run(job.config, history, final={"curve": as_columns(curve)})
 
 
-def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
-    """Train a run on the reward model, or on gold, and measure its last policy; returns its entry."""
+def train_on_scores(job: Job, folder: Path) -> Run:
+    """A run on the reward model, or on gold; its last policy is measured."""
     state = start_run(job.config, reward=gold_scores if job.kind in DENSE else None)
     sampler = StaleSampler(cap=STALE.get(job.kind))  # where it is not in effect it has no facts
     paid = {"total_rewards": pay_by_sentence} if job.kind.startswith("dense") else {}
     change = sampler if job.kind in STALE else Fault(job.kind, wrong=paid)
     with change.in_effect():
-        while state.iteration < job.config.iterations:
-            steps.iterate(state)
-            state.history[-1] |= sampler.facts
+        for record in run_iterations(state, steps.iterate):
+            record |= sampler.facts
             advance(1)
-    return entry(job, state, measure(state, state.models.actor, EVALUATED)[0])
-
-
-def entry(job: Job, state: RLHFState, final: dict) -> dict:
-    """The entry of a run in `study.json`."""
-    names = [name for name in KEPT if name in state.history[0]]
-    return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
+    final, _ = measure(state, state.models.actor, EVALUATED)
+    return Run(job.config, select_metrics(state.history, KEPT), final=final)
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -210,15 +198,11 @@ class WithoutACriticOptions(StudyOptions):
     iterations: int = setting(20, "iterations of each run")
     parts: list[str] = setting(list(PARTS), "which of the four parts", choices=list(PARTS))
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The settings of the kinds of each part."""
-        kinds = [kind for part in self.parts for kind in PARTS[part].items()]
-        return {kind: self.config(seed, **changes) for kind, changes in kinds}
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """A history alone."""
-        train = train_on_task if kind in TASKS else train_on_scores
-        return Job(kind, config, whole=False, train=train)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The kinds of each part."""
+        for kind, changes in (kind for part in self.parts for kind in PARTS[part].items()):
+            train = train_on_task if kind in TASKS else train_on_scores
+            yield Job(kind, self.config(seed, **changes), train)
 
 
-load_without_a_critic = partial(load_study, FOLDER)
+load_without_a_critic = partial(load_study, DATA / "without_a_critic")
